@@ -81,6 +81,10 @@ class Step:
     """The character held back, if it can be shown meanwhile. The next text begins with it, or with what it becomes."""
     tentative: str = ""
     """What the best open text has beyond what is certain (beam search); it may yet change."""
+    flops: float = 0.0
+    """Floating-point operations of the whole step, drafting included (see `backends/costs/flops.py`)."""
+    draft_flops: float = 0.0
+    """Drafting's part of `flops`."""
 
     @property
     def ahead(self) -> int:
@@ -348,6 +352,8 @@ class Generation(Iterator[Step]):
             earlier=min(outcome.earlier, len(new)),
             held=self._text.waiting,
             tentative=tentative,
+            flops=clock.flops,
+            draft_flops=clock.draft_flops,
         )
         self.totals.add(step)
         return step

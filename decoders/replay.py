@@ -76,6 +76,8 @@ class ReplayStep:
     checked: int = 0
     ahead: int = 0
     wasted: int = 0
+    flops: float = 0.0
+    draft_flops: float = 0.0
 
 
 def replay(

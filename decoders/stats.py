@@ -9,19 +9,27 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from ..backends.base import Session
+from ..backends.costs.flops import computed
+
+LONGEST = 32
+"""The best draft length is looked for up to here."""
 
 
 class StepClock:
     """Where a step's seconds go: the draft, the target's passes, the prompt that they took along, and the rest."""
 
-    __slots__ = ("_begun", "_forward", "_nodes", "_session", "_verifying", "apart", "draft_seconds", "prefilled")
+    __slots__ = (
+        *("_begun", "_flops", "_forward", "_nodes", "_session", "_verifying"),
+        *("apart", "draft_flops", "draft_seconds", "prefilled"),
+    )
 
     def __init__(self, session: Session) -> None:
         self._session = session
         self._begun = time.perf_counter()
         self._forward = self._verifying = session.forward_seconds
         self._nodes = session.nodes_evaluated
-        self.draft_seconds = 0.0
+        self._flops = computed()
+        self.draft_seconds = self.draft_flops = 0.0
         self.apart = 0.0
         """Seconds that are not the step's."""
         self.prefilled = 0
@@ -33,11 +41,17 @@ class StepClock:
         passes = self._verifying - self._forward
         self.draft_seconds = time.perf_counter() - self._begun - passes * (1 - own)
         self._forward += passes * own
+        self.draft_flops = computed() - self._flops
 
     @property
     def verify_seconds(self) -> float:
         """Of the target's passes since the draft."""
         return self._session.forward_seconds - self._verifying
+
+    @property
+    def flops(self) -> float:
+        """Of everything that has been computed since the step began: by the target, and by whatever drafted."""
+        return computed() - self._flops
 
     def stop(self) -> tuple[int, float, float, float]:
         """Nodes evaluated, and the seconds of the target's passes, of the prompt's part of them, and of the rest."""
@@ -79,6 +93,10 @@ class StepLike(Protocol):
     def ahead(self) -> int: ...
     @property
     def wasted(self) -> int: ...
+    @property
+    def flops(self) -> float: ...
+    @property
+    def draft_flops(self) -> float: ...
 
 
 @dataclass(slots=True)
@@ -121,6 +139,17 @@ class Totals:
     timed_seconds: float = 0.0
     timed_draft_seconds: float = 0.0
     """Their part of `draft_seconds`."""
+    flops: float = 0.0
+    """Floating-point operations of the target's passes and of drafting, over the counted steps: not the first one, which may
+    also read the prompt for a drafter, nor one that took prompt tokens along."""
+    draft_flops: float = 0.0
+    """Drafting's part of `flops`."""
+    counted_tokens: int = 0
+    """What the counted steps produced,"""
+    counted_steps: int = 0
+    """and how many there were."""
+    passes: dict[int, tuple[int, float]] = field(default_factory=dict)
+    """By nodes of a pass: how many timed steps evaluated so many, and their `forward_seconds` together."""
     offered: list[int] = field(default_factory=list)
     """By draft position (0 is the first draft token): steps in which all before it was accepted and something was drafted
     there."""
@@ -130,6 +159,11 @@ class Totals:
     def add(self, step: StepLike) -> None:
         """Count one step."""
         run, drafted = len(step.tokens), step.drafted
+        if self.runs and step.nodes and not step.prefilled:
+            self.flops += step.flops
+            self.draft_flops += step.draft_flops
+            self.counted_tokens += run
+            self.counted_steps += 1
         self.steps += step.nodes > 0  # what a search has yet to give when it is left takes no pass
         self.tokens += run
         self.drafted += drafted
@@ -152,6 +186,9 @@ class Totals:
             self.timed_nodes += step.nodes
             self.timed_seconds += step.draft_seconds + step.forward_seconds + step.other_seconds
             self.timed_draft_seconds += step.draft_seconds
+            if step.nodes:
+                count, seconds = self.passes.get(step.nodes, (0, 0.0))
+                self.passes[step.nodes] = count + 1, seconds + step.forward_seconds
         reached = step.accepted + self._drafted_below(step)
         while len(self.offered) < reached:
             self.offered.append(0)
@@ -193,13 +230,35 @@ class Totals:
         return _ratio(self.nodes, self.tokens)
 
     @property
+    def flops_per_token(self) -> float:
+        """What the speed costs: FLOPs per token produced, the draft's included; 0 where they are not known (a server, a
+        recorded answer)."""
+        return _ratio(self.flops, self.counted_tokens)
+
+    @property
+    def draft_flops_per_token(self) -> float:
+        """Drafting's part of it."""
+        return _ratio(self.draft_flops, self.counted_tokens)
+
+    @property
+    def flops_per_step(self) -> float:
+        """FLOPs of a pass and of the draft that it verified, on average."""
+        return _ratio(self.flops, self.counted_steps)
+
+    @property
+    def pass_seconds(self) -> list[tuple[int, int, float]]:
+        """(nodes, passes, mean seconds of such a pass), by ascending nodes; passes that read prompt tokens are left out."""
+        return [(nodes, count, seconds / count) for nodes, (count, seconds) in sorted(self.passes.items())]
+
+    @property
     def position_acceptance(self) -> list[float]:
         """How often each draft position was accepted, given that all positions before it were."""
         return [_ratio(taken, offered) for taken, offered in zip(self.taken, self.offered, strict=True)]
 
     @property
     def alpha(self) -> float:
-        """α: how often a draft token was accepted, given that all before it were."""
+        """α: how often a draft token was accepted, given that all before it in its draft were (docs/methods.md has the
+        definition)."""
         return _ratio(sum(self.taken), sum(self.offered))
 
     @property
@@ -218,18 +277,38 @@ class Totals:
         seconds = _ratio(self.timed_seconds - self.timed_draft_seconds, self.timed)
         return plain + max(0.0, _ratio(seconds - plain, mean - 1)) * (nodes - 1) if mean > 1 else plain
 
-    def what_if(self, lengths: Sequence[int], rates: Sequence[float], plain: float) -> list[list[float]]:
-        """Speedup over plain decoding of a chain of K draft tokens, each accepted with probability a if all before it were:
-        (1 + a + … + a^K) · l_t(1) / (K·l_d + l_t(K + 1)), with l_d and l_t as measured here.
+    def what_if(self, length: int, rate: float, plain: float, ratio: float | None = None) -> float:
+        """Speedup over plain decoding of a chain of K draft tokens, each accepted with probability α if all before it were:
+        (1 + α + … + α^K) · l_t(1) / (K·l_d + l_t(K + 1)).
 
-        Returns:
-            a row for each K of `lengths`, a column for each a of `rates`.
+        Args:
+            length: K.
+            rate: α.
+            plain: l_t(1), seconds of a plain step.
+            ratio: l_d / l_t(1); as measured here if None, as l_t is.
         """
-        costs = [k * self.draft_token_seconds + self.step_seconds(k + 1, plain) for k in lengths]
-        return [
-            [_ratio(sum(rate**i for i in range(k + 1)) * plain, cost) for rate in rates]
-            for k, cost in zip(lengths, costs, strict=True)
+        draft = self.draft_token_seconds if ratio is None else ratio * plain
+        return _ratio(_expected(length, rate) * plain, length * draft + self.step_seconds(length + 1, plain))
+
+    def best_length(self, rate: float, plain: float, ratio: float | None = None) -> tuple[int, float]:
+        """The K up to LONGEST of the fastest chain and its speedup, arguments as above; (0, 1.0) where none gains."""
+        gain, best = max((self.what_if(k, rate, plain, ratio), -k) for k in range(1, LONGEST + 1))
+        return (-best, gain) if gain > 1 else (0, 1.0)
+
+    def ratio_for(self, speedup: float, rate: float, plain: float) -> tuple[float, int] | None:
+        """The largest l_d / l_t(1) at which a chain is so many times as fast as plain decoding, and its K: `what_if` solved for
+        the ratio. None if free drafts would not do."""
+        found = [
+            ((_expected(k, rate) / speedup - _ratio(self.step_seconds(k + 1, plain), plain)) / k, -k)
+            for k in range(1, LONGEST + 1)
         ]
+        ratio, length = max(found)
+        return (ratio, -length) if plain and ratio >= 0 else None
+
+
+def _expected(length: int, rate: float) -> float:
+    """Tokens to expect from a pass that verifies a chain."""
+    return sum(rate**i for i in range(length + 1))
 
 
 def _depth(parents: Sequence[int]) -> int:

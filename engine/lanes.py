@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ..backends.base import PREFILL_CHUNK, ROOT, Model
+from ..backends.costs.energy import Meter
 from ..backends.noise import gumbel_of
 from ..decoders.acceptance import Acceptance, probabilities
 from ..decoders.base import label_of
@@ -76,6 +77,8 @@ class Lane:
         """Time plain steps at the end of the answer."""
         self.step_seconds = self.step_cpu_seconds = 0.0
         """What the running answer's steps took by the clock, and of the processor."""
+        self.meter: Meter | None = None
+        """Of the energy that the running answer's steps take, where the machine tells."""
         self.answered: Generation | None = None
         """The running or the last answer."""
         self.texts: dict[int, tuple[list[int], int]] = {}
@@ -281,7 +284,12 @@ class Lanes:
         before, watching = generation.prefill_seconds, generation.watch_seconds
         start, cpu, finished = self._clock(), time.process_time(), None
         try:
+            if lane.meter is not None:
+                lane.meter.begin()
             step = generation.advance()
+            if lane.meter is not None:
+                ended = generation.finish_reason is not None
+                lane.meter.end(counts=step is not None or ended, alone=len(self._running) == 1 and not ended)
             seconds = self._clock() - start - (generation.watch_seconds - watching)
             lane.clock += seconds
             lane.busy_seconds += seconds
@@ -368,6 +376,7 @@ def _finished(lane: Lane, generation: Generation) -> Finished:
         period=period,
         repeats=repeats,
         plain_seconds=_plain_seconds(lane, generation) if lane.compare else 0.0,
+        joules=lane.meter.joules if lane.meter is not None else 0.0,
     )
 
 
@@ -415,6 +424,8 @@ def record(step: Step) -> StepRecord:
         tentative=step.tentative,
         ahead=step.ahead,
         wasted=step.wasted,
+        flops=step.flops,
+        draft_flops=step.draft_flops,
     )
     if step.path and len(step.tree) - len(step.tree.window) > 1:
         out.tree_tokens, out.tree_parents, out.path = step.tree.tokens, step.tree.parents, list(step.path)

@@ -362,6 +362,10 @@ class StepRecord:
     """Tokens that the draft model drafted on while this pass ran."""
     wasted: int = 0
     """Tokens drafted on that this pass proved useless."""
+    flops: float = 0.0
+    """Floating-point operations of the step; 0 where they are not known."""
+    draft_flops: float = 0.0
+    """Drafting's part of them."""
 
 
 @dataclass(slots=True)
@@ -447,6 +451,8 @@ class Finished:
     """And how often they came."""
     plain_seconds: float = 0.0
     """Of a plain step at the answer's end, timed for Generate's `compare`; 0 where it was not."""
+    joules: float = 0.0
+    """What the machine took for the answer's steps, where it tells; else 0."""
     served: dict[str, Any] = field(default_factory=dict)
     """Of a server's answer: `certainty`, `doubt`, `seams`, and what the server counted, each where it told: `prompt_tokens`,
     `reused`, `tokens`, `steps`, `drafted`, `accepted`."""

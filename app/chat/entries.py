@@ -47,6 +47,11 @@ class Shades:
         return self._plain
 
 
+WHAT_IF_LENGTHS = (1, 2, 3, 4, 6, 8)
+"""K that an answer's figures try out."""
+DOUBLE = 2.0
+"""Times as fast as plain: which drafter would do that is a figure of each answer."""
+
 WINDOW_SECONDS = 1.0
 """The live tokens/s looks back this far, so that a method switch shows at once."""
 
@@ -120,6 +125,8 @@ class Figures:
     decode_seconds: float = 0.0
     plain_seconds: float = 0.0
     """Of a plain step at the answer's end; 0 where none was timed."""
+    joules: float = 0.0
+    """What the machine took for the answer's steps; 0 where it does not tell."""
     timed: int = 0
     """Steps that took no prompt tokens along: what the others took says little of a step."""
     timed_tokens: int = 0
@@ -188,6 +195,11 @@ class Figures:
         """How many times as fast as plain decoding it was; 0 where that is not known."""
         known = self.timed >= TELLING_STEPS and self.timed_seconds > 0
         return self.timed_tokens * self.plain_seconds / self.timed_seconds if known else 0.0
+
+    @property
+    def joules_per_token(self) -> float | None:
+        """None where it is not known."""
+        return self.joules / self.tokens if self.joules and self.tokens else None
 
     @property
     def acceptance(self) -> float | None:
@@ -324,7 +336,7 @@ class Answer:
                 figures.prefill_seconds = event.prefill_seconds
                 if event.busy_seconds > event.prefill_seconds:
                     figures.decode_seconds = event.busy_seconds - event.prefill_seconds
-                figures.plain_seconds = event.plain_seconds
+                figures.plain_seconds, figures.joules = event.plain_seconds, event.joules
                 figures.take_served(event.served)
             case Failed(ended=True):
                 figures.take_served(event.served)
@@ -369,7 +381,7 @@ class Answer:
         measured."""
         while not self.counted:
             self._count()
-        totals = self._totals
+        totals, plain = self._totals, self.figures.plain_seconds
         return {
             "method": self.method,
             "label": self.label,
@@ -382,10 +394,26 @@ class Answer:
             "acceptance_rate": totals.acceptance_rate,
             "ahead_tokens": totals.ahead,
             "wasted_tokens": totals.wasted,
+            "alpha": totals.alpha,
+            "position_acceptance": totals.position_acceptance,
             "near_ties_checked": totals.checked,
+            "nodes": totals.nodes,
+            "nodes_per_token": totals.nodes_per_token,
+            "flops_per_token": totals.flops_per_token,
+            "draft_flops_per_token": totals.draft_flops_per_token,
+            "joules_per_token": self.figures.joules_per_token,
             "prefill_seconds": self.figures.prefill_seconds,
             "decode_seconds": totals.seconds,
             "tokens_per_second": totals.tokens_per_second,
+            "draft_seconds": totals.draft_seconds,
+            "forward_seconds": totals.forward_seconds,
+            "other_seconds": totals.other_seconds,
+            "draft_token_seconds": totals.draft_token_seconds,
+            "plain_seconds": plain,
+            "pass_seconds": totals.pass_seconds,
+            "speedup": self.figures.speedup,
+            "by_method": {name: _part(part, plain) for name, part in self._by_method.items()},
+            "what_if": _what_if(totals, plain),
             "finish_reason": self.reason or "",
             "text": self.text,
             "token_ids": self.log.tokens.tolist(),
@@ -415,6 +443,31 @@ class Answer:
             "doubt": figures.doubt,
             **({"seams": figures.seams} if figures.seams else {}),
         }
+
+
+def _part(totals: Totals, plain: float) -> dict[str, Any]:
+    """What `as_dict` tells of each method that wrote a part."""
+    return {
+        "tokens": totals.tokens,
+        "tokens_per_step": totals.tokens_per_step,
+        "alpha": totals.alpha,
+        "speedup": totals.speedup(plain),
+        "tokens_per_second": totals.tokens_per_second,
+    }
+
+
+def _what_if(totals: Totals, plain: float) -> dict[str, Any]:
+    """What `as_dict` tells of other draft lengths and other drafters, at the answer's own α; empty where nothing was drafted or
+    no plain step was timed."""
+    if not totals.drafted or not plain:
+        return {}
+    length, gain = totals.best_length(totals.alpha, plain)
+    ratio, at = totals.ratio_for(DOUBLE, totals.alpha, plain) or (None, None)
+    return {
+        "speedups": {str(k): totals.what_if(k, totals.alpha, plain) for k in WHAT_IF_LENGTHS},
+        "best": {"length": length, "speedup": gain},
+        "double": {"ratio": ratio, "length": at},
+    }
 
 
 Entry = Prompt | Answer | Notice

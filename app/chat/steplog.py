@@ -9,7 +9,7 @@ from ...engine.messages import StepRecord
 
 
 class StepLog:
-    """Step records in flat arrays: about 50 bytes a step, 6 a tree node and 4 a token, where the records themselves would take
+    """Step records in flat arrays: about 60 bytes a step, 6 a tree node and 4 a token, where the records themselves would take
     kilobytes. Seconds are kept as 32-bit floats."""
 
     def __init__(self) -> None:
@@ -17,6 +17,7 @@ class StepLog:
         self._method = array("H")
         self._counts = array("I")  # drafted, accepted, nodes, carried of each step
         self._seconds = array("f")  # draft, forward, other of each step
+        self._flops = array("f")  # all, drafting's of each step
         self._ends = array("I")  # where each step's tokens, tree, path and probs end
         self.tokens = array("i")
         """The token ids of the whole answer."""
@@ -44,6 +45,7 @@ class StepLog:
         self._method.append(len(self._methods) - 1)
         self._counts.extend((step.drafted, step.accepted, step.nodes, step.carried))
         self._seconds.extend((step.draft_seconds, step.forward_seconds, step.other_seconds))
+        self._flops.extend((step.flops, step.draft_flops))
         self.tokens.extend(step.tokens)
         self._tree.extend(step.tree_tokens)
         self._parents.extend(step.tree_parents)
@@ -64,6 +66,7 @@ class StepLog:
         token_end, tree_end, path_end, prob_end = self._ends[at : at + 4]
         drafted, accepted, nodes, carried = self._counts[at : at + 4]
         draft, forward, other = self._seconds[index * 3 : index * 3 + 3]
+        flops, draft_flops = self._flops[index * 2 : index * 2 + 2]
         note, prefilled, earlier, checked, ahead, wasted = self._rare.get(index, ("", 0, 0, 0, 0, 0))
         return StepRecord(
             self._methods[self._method[index]],
@@ -86,6 +89,8 @@ class StepLog:
             checked=checked,
             ahead=ahead,
             wasted=wasted,
+            flops=flops,
+            draft_flops=draft_flops,
         )
 
     def tokens_before(self, index: int) -> int:

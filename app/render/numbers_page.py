@@ -7,23 +7,20 @@ from collections.abc import Sequence
 
 from ...engine.catalog import Totals
 from ...errors import counted
-from ..chat.entries import Answer
+from ..chat.entries import DOUBLE, WHAT_IF_LENGTHS, Answer
 from ..chat.methods import method_named
-from ..text.amounts import milliseconds
+from ..text.amounts import flops_of, milliseconds
 from ..text.cells import fit, one_line, width
 from ..text.charts import Trend, bar, columns, percent, portions, resampled
 from ..text.lines import Line, cut, ends, figures_rows, flowed, line, paragraph, track
 from ..theming.colouring import bar_name
 from .verdict import verdict
 
-LENGTHS = (1, 2, 3, 4, 6, 8)
-"""K of the what-if table."""
-
 RATES = (0.5, 0.6, 0.7, 0.8, 0.9)
-"""α of the what-if table."""
+"""α of the table of draft lengths."""
 
-LONGEST_BEST = 32
-"""The best K is looked for up to here."""
+RATIOS = (0.0, 0.05, 0.1, 0.2, 0.5)
+"""l_d / l_t of the table of drafters: none at all (text, n-grams), then draft models of a twentieth of the target's time …"""
 
 BINS = 6
 """Rows of the histogram and of the acceptance by position."""
@@ -71,7 +68,9 @@ def numbers_lines(answer: Answer | None, method: str, curve: Curve, cells: int) 
         _trend(curve.of(answer.totals), cells) if not answer.totals.earlier else [],
         _acceptance(part, method, cells),
         _time(part, cells),
-        _what_if(part, plain, cells),
+        _cost(part, answer, cells),
+        _lengths(part, plain, cells),
+        _drafters(part, plain, cells),
     ]
     if several:
         passes = counted(part.steps, "pass", "passes")
@@ -217,8 +216,18 @@ def _time(totals: Totals, cells: int) -> list[Line]:
         heading("Where the time goes", f"{milliseconds(totals.seconds / max(1, totals.steps))} ms a pass", cells),
         (("".join(block * size for (_, block), size in zip(SHARES, sizes, strict=True)), NEUTRAL),),
         tuple(legend),
-        line((f"{totals.nodes_per_token:.1f}", "bold $foreground"), (" tokens computed for each written", "$quiet")),
     ]
+
+
+def _cost(totals: Totals, answer: Answer, cells: int) -> list[Line]:
+    """What a token took besides time: nodes, arithmetic, and energy where the machine tells."""
+    rows = [(f"{totals.nodes_per_token:.1f}", "tokens computed")]
+    if flops := totals.flops_per_token:
+        share = totals.draft_flops_per_token / flops
+        rows.append((flops_of(flops), f"{percent(share)} of them to draft" if share else ""))
+    if (joules := answer.figures.joules_per_token) is not None:
+        rows.append((f"{joules:.3g} J", ""))
+    return [heading("What each token costs", "", cells), *figures_rows(rows, cells)]
 
 
 def _undrafted(totals: Totals, method: str) -> str:
@@ -233,38 +242,55 @@ def _undrafted(totals: Totals, method: str) -> str:
     return f"{said} {one_line(method_named(method).other_nodes)}".rstrip()
 
 
-def _what_if(totals: Totals, plain: float, cells: int) -> list[Line]:
+def _lengths(totals: Totals, plain: float, cells: int) -> list[Line]:
     """The speedup of chains of K draft tokens, each accepted with probability α."""
     if not totals.drafted or not plain:
         return []
     rate = totals.alpha
-    best, gain = best_length(totals, rate, plain)
-    size = max(5, min(7, (cells - 4) // (len(RATES) + 1)))
-    table = totals.what_if(LENGTHS, (*RATES, rate), plain)
-    most = max(row[-1] for row in table)
-    head = "".join(f"{known:{size}.1f}" for known in RATES)
-    out = [
+    best, gain = totals.best_length(rate, plain)
+    table = [[totals.what_if(k, a, plain) for a in (*RATES, rate)] for k in WHAT_IF_LENGTHS]
+    end = f"K = {best} would be best here, {gain:.2f}×." if best else "no length would gain here."
+    costs = f"A draft token takes {milliseconds(totals.draft_token_seconds)} ms, a plain pass {milliseconds(plain)} ms"
+    return [
         heading("If each draft were K tokens long", "× plain", cells),
-        line(("K\\α ", "$quiet"), (head, "$quiet"), (f"{rate:{size}.2f}", "bold $accent")),
+        *_grid("K\\α ", [f"{a:.1f}" for a in RATES], f"{rate:.2f}", table, cells),
+        *paragraph(f"{costs}: {end}", cells, "$quiet"),
     ]
-    for k, row in zip(LENGTHS, table, strict=True):
+
+
+def _drafters(totals: Totals, plain: float, cells: int) -> list[Line]:
+    """The same at this answer's α, if a draft token took another share of a plain pass."""
+    if not totals.drafted or not plain:
+        return []
+    rate, ratio = totals.alpha, totals.draft_token_seconds / plain
+    table = [[totals.what_if(k, rate, plain, each) for each in (*RATIOS, ratio)] for k in WHAT_IF_LENGTHS]
+    found = totals.ratio_for(DOUBLE, rate, plain)
+    if found is None:
+        end = f"At this α, not even free drafts would make it {DOUBLE:.0f}×."
+    else:
+        most, length = found
+        end = f"{DOUBLE:.0f}× takes a draft token of at most {most:.2f} plain passes (K = {length}); here it took {ratio:.2f}."
+    return [
+        heading("If a draft token took d plain passes", "× plain", cells),
+        *_grid("K\\d ", [f"{each:.2g}" for each in RATIOS], f"{ratio:.2f}", table, cells),
+        *paragraph(end, cells, "$quiet"),
+    ]
+
+
+def _grid(corner: str, known: Sequence[str], own: str, table: Sequence[Sequence[float]], cells: int) -> list[Line]:
+    """Speedups by draft length, the last column the answer's own, with its best row marked."""
+    size = max(5, min(7, (cells - 4) // (len(known) + 1)))
+    most = max(row[-1] for row in table)
+    head = "".join(f"{title:>{size}}" for title in known)
+    out = [line((corner, "$quiet"), (head, "$quiet"), (f"{own:>{size}}", "bold $accent"))]
+    for k, row in zip(WHAT_IF_LENGTHS, table, strict=True):
         marked = row[-1] == most > 1
         parts: list[tuple[str, str]] = [(f"{k:>4}", "bold $accent" if marked else "$quiet")]
         for value in row[:-1]:
             parts += [(" " * (size - 4), ""), (f"{value:4.2f}"[:4], _gain(value))]
         parts += [(" " * (size - 4), ""), (f"{row[-1]:4.2f}"[:4], f"{'bold reverse ' if marked else ''}{_gain(row[-1])}")]
         out.append(tuple(parts))
-    end = f"K = {best} would be best here, {gain:.2f}×." if best else "no length would gain here."
-    costs = f"A draft token takes {milliseconds(totals.draft_token_seconds)} ms, a plain pass {milliseconds(plain)} ms"
-    return out + paragraph(f"{costs}: {end}", cells, "$quiet")
-
-
-def best_length(totals: Totals, rate: float, plain: float) -> tuple[int, float]:
-    """The K of the best chain at an acceptance, and its speedup; K = 0 where none gains."""
-    lengths: Sequence[int] = range(1, LONGEST_BEST + 1)
-    gains = [row[0] for row in totals.what_if(lengths, [rate], plain)]
-    best = max(range(len(gains)), key=gains.__getitem__)
-    return (lengths[best], gains[best]) if gains[best] > 1 else (0, 1.0)
+    return out
 
 
 def _gain(value: float) -> str:

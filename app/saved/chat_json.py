@@ -30,8 +30,8 @@ _COUNTS = tuple(
     if isinstance(f.default, int) and f.name not in ("drafted", "accepted", "carried", "nodes")
 )
 """Counts of a step that only some steps have."""
-_LARGEST_SECONDS = 3.4e38
-"""Of a 32-bit float, as the log keeps them."""
+_LARGEST = 3.4e38
+"""Of a 32-bit float, as the log keeps seconds and FLOPs."""
 
 
 def chat_json(chat: SavedChat) -> Iterator[str]:
@@ -78,7 +78,9 @@ def answer_json(answer: Answer, pieces: Pieces, more: dict[str, Any]) -> Iterato
 def figures_body(figures: Figures) -> dict[str, Any]:
     """An answer's figures as an object."""
     body = {name: getattr(figures, name) for name in _FIGURES}
-    more = {name: value for name in ("plain_seconds", "certainty", "doubt", "seams") if (value := getattr(figures, name))}
+    more = {
+        name: value for name in ("plain_seconds", "joules", "certainty", "doubt", "seams") if (value := getattr(figures, name))
+    }
     return body | more
 
 
@@ -112,6 +114,8 @@ def run_body(run: Run, step: StepRecord) -> dict[str, Any]:
         body["probs"] = [_short(prob) for prob in step.probs]
     if step.note:
         body["note"] = step.note
+    if step.flops:
+        body["flops"], body["draft_flops"] = _short(step.flops), _short(step.draft_flops)
     return body | {name: count for name in _COUNTS if (count := getattr(step, name))}
 
 
@@ -174,6 +178,7 @@ def read_answer(entry: Table) -> Answer:
     for name in _FIGURES:
         setattr(answer.figures, name, figures.number(name) if name.endswith("seconds") else figures.count(name))
     answer.figures.plain_seconds = figures.number("plain_seconds", 0.0)
+    answer.figures.joules = figures.number("joules", 0.0)
     answer.figures.certainty = one_line(figures.text("certainty", ""))
     answer.figures.doubt = one_line(figures.text("doubt", ""))
     answer.figures.seams = one_line(figures.text("seams", ""))
@@ -200,8 +205,9 @@ def asked_of(value: Any) -> dict[str, Any]:
 def _step(run: Table) -> StepRecord:
     tokens, text = run.counts("tokens", least=NO_ID), run.text("text")
     seconds = [run.number(name) for name in ("draft", "forward", "other")]
+    flops = [run.number(name, 0.0) for name in ("flops", "draft_flops")]
     drafted, accepted = run.count("drafted", 0), run.count("accepted", 0)
-    if max(seconds) > _LARGEST_SECONDS:
+    if max(*seconds, *flops) > _LARGEST:
         raise Wrong(f"{run.place} took too long to be true")
     tree_tokens: list[int] = []
     parents: list[int] = []
@@ -236,6 +242,8 @@ def _step(run: Table) -> StepRecord:
         carried=carried,
         probs=run.numbers("probs", []),
         note=one_line(run.text("note", "")),
+        flops=flops[0],
+        draft_flops=flops[1],
         **counts,
     )
 

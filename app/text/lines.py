@@ -71,7 +71,7 @@ def figures_rows(figures: Sequence[tuple[str, str]], cells: int) -> list[Line]:
     """Values, each with its unit, in as many rows as that takes."""
     rows = [line()]
     for value, unit in figures:
-        figure = line((value, "bold $foreground"), (f" {unit}", "$quiet"))
+        figure = line((value, "bold $foreground"), (f" {unit}" if unit else "", "$quiet"))
         if rows[-1] and length(rows[-1]) + 3 + length(figure) > cells:
             rows.append(line())
         rows[-1] += (*(line("   ") if rows[-1] else ()), *figure)

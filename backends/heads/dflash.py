@@ -18,6 +18,8 @@ from torch import Tensor
 
 from ...errors import ContextFull, UserError
 from ..base import PREFILL_CHUNK
+from ..costs.flops import spend
+from ..costs.modules import flops_of_tensors
 from ..hf.lean import LeanLayer, Rotations, norm, product
 from ..hf.slot_cache import KVSpec, SlotCache
 from ..scores import TorchScores
@@ -70,6 +72,9 @@ class DFlashNetwork:
         self._rotations = Rotations(LlamaRotaryEmbedding(config).to(self.device))
         self._embeddings, self._lm_head, self._ids, self._vocabulary = embeddings, lm_head, ids, vocabulary
         self._fc = product(weights["fc.weight"], None)
+        drafted = vocabulary if ids is None else len(ids)
+        self._flops = flops_of_tensors(weights, config, count, row=2.0 * config.hidden_size * drafted)
+        self._reading = 2.0 * (weights["fc.weight"].numel() + sum(weights[f"{at}.weight"].numel() for at in parts))
         self._hidden_norm, self._norm = (norm(modules.norm(name)) for name in ("hidden_norm.weight", "norm.weight"))
         self._embedding_scale, self._logit_scale, self._softcap = found.embedding_scale, found.logit_scale, found.softcap
 
@@ -83,6 +88,7 @@ class DFlashNetwork:
         """
         read = self._hidden_norm(self._fc(states))
         n, count = len(read), len(self.layers)
+        spend(n * self._reading)
         # [layers, 2, K/V heads, n, width of a head]
         both = self._text(read).view(n, count, 2, self._heads, self._width).permute(1, 2, 3, 0, 4)
         wide = both[:, 0].float()
@@ -110,6 +116,7 @@ class DFlashNetwork:
             hidden = hidden * self._embedding_scale
         cos, sin = self._rotations(hidden, torch.arange(start, start + n, device=self.device)[None], cache.context)
         cache.begin(start, n)
+        self._flops.count(range(start, start + n), outputs.stop - outputs.start)
         # A window's first position is that of the block's first token.
         cache.look_from([0 if view.window is None else max(0, start - view.window + 1) for view in self.views])
         shown = {view: self._mask(view, start, n) for view in dict.fromkeys(self.views)}

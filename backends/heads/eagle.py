@@ -18,6 +18,8 @@ from torch import Tensor
 
 from ...errors import ContextFull, UserError
 from ..base import PREFILL_CHUNK, ROOT
+from ..costs.flops import Flops, spend
+from ..costs.modules import flops_of_tensors
 from ..hf.lean import LeanLayer, Rotations, norm, product
 from ..hf.masks import FULL, Reach, tree_mask
 from ..hf.slot_cache import KVSpec, SlotCache
@@ -68,6 +70,10 @@ class EagleNetwork:
         """`norm_before_residual`, as it is read (see `Reading`)."""
         self._embeddings, self._lm_head, self._drafted, self._vocabulary = embeddings, lm_head, ids, vocabulary
         self._fc = product(weights["fc.weight"], weights.get("fc.bias"))
+        fc, drafted = 2.0 * weights["fc.weight"].numel(), vocabulary if ids is None else len(ids)
+        row = 2.0 * config.hidden_size * drafted
+        self.flops = flops_of_tensors(weights, config, found.layers, row=row, node=0.0 if found.third else fc)
+        self.reading = fc if found.third else 0.0
         self._scale, self._output_normed = found.logit_scale, found.norm_output
         self._token_norm, self._feature_norm = (
             norm(modules.norm(f"layers.0.{n}.weight")) for n in ("input_layernorm", "hidden_norm")
@@ -135,6 +141,9 @@ class Network(Protocol):
     dtype: torch.dtype
     specs: list[KVSpec]
     whole: bool
+    flops: Flops
+    reading: float
+    """FLOPs of `features`, for each token."""
 
     def features(self, states: Tensor) -> Tensor:
         """See `EagleNetwork.features`."""
@@ -228,6 +237,8 @@ class EagleSession(HeadSession):
         positions = torch.arange(start, start + n, device=network.device)[None]
         kept = None if every or n == 1 else torch.tensor([n - 1], device=network.device)
         features = network.features(states.to(network.device, network.dtype))
+        spend(n * network.reading)
+        network.flops.count(range(start, start + n), n if every else 1)
         return network(self._ids(tokens), features, positions, mask, cache, kept)
 
     def grow(self, tokens: Sequence[int], parents: Sequence[int]) -> TorchScores:
@@ -249,7 +260,9 @@ class EagleSession(HeadSession):
             mask = None if n == 1 and bits[0] + 1 == 2 << living else self._mask(bits, self._length)
             first = parents[0] + 1
             features = self._outputs[first : first + 1] if n == 1 else self._outputs[[parent + 1 for parent in parents]]
-            positions = torch.tensor([[self._length - 1 + depth for depth in depths]], device=network.device)
+            places = [self._length - 1 + depth for depth in depths]
+            positions = torch.tensor([places], device=network.device)
+            network.flops.count(places, n)
             return network(self._ids(tokens), features, positions, mask, cache)
 
         outputs, logits = self._guarded(run)

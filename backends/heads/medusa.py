@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ...errors import UserError
+from ..costs.flops import spend
 from ..scores import TorchScores
 from .base import HeadInfo, PositionHead
 from .layers import scattered
@@ -43,14 +44,19 @@ class MedusaHead(PositionHead):
             raise UserError(f"{self.info.name} is no longer loaded. Load it again.")
         with torch.inference_mode():
             some = next(iter(weights.values()))
-            state, rows = state.to(some.device, some.dtype), []
+            state, rows, flops = state.to(some.device, some.dtype), [], 0.0
             for head in range(count):
                 hidden = state
                 for at in (f"{head}.{block}" for block in range(self._blocks)):
-                    hidden = hidden + F.silu(F.linear(hidden, weights[f"{at}.weight"], weights.get(f"{at}.bias")))
+                    block = weights[f"{at}.weight"]
+                    hidden = hidden + F.silu(F.linear(hidden, block, weights.get(f"{at}.bias")))
+                    flops += 2.0 * block.numel()
                 own = f"{head}.lm_head.weight"
-                rows.append(F.linear(hidden, weights[own if own in weights else "lm_head.weight"]))
+                lm_head = weights[own if own in weights else "lm_head.weight"]
+                rows.append(F.linear(hidden, lm_head))
+                flops += 2.0 * lm_head.numel()
             logits = scattered(torch.cat(rows), self._ids, self._vocabulary)
+        spend(flops)
         return TorchScores(logits, tuple(range(count)), tuple(range(position, position + count)))
 
     def close(self) -> None:

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from transformers.cache_utils import DynamicCache
 
 from ...errors import UserError, counted
+from ..costs.modules import flops_of_layer
 from ..hf.attention import NAME as ATTENTION
 from ..hf.attention import register
 from ..hf.model import TransformersModel
@@ -61,6 +62,9 @@ class MtpNetwork:
         self._enorm, self._hnorm, self._norm = (norm(name) for name in OUTSIDE if "norm" in name)
         self._fc, self._block, self._embeddings = weights["eh_proj.weight"], block, embeddings
         self._rotary, self._lm_head = module.get_decoder().rotary_emb, module.get_output_embeddings()
+        row, node = 2.0 * self._lm_head.weight.numel(), 2.0 * self._fc.numel()
+        self.flops = flops_of_layer(block, module.config.get_text_config(decoder=True), row=row, node=node)
+        self.reading = 0.0
         self.specs: list[KVSpec] = []
         seen = DynamicCache()
         self._run(

@@ -125,6 +125,7 @@ class Portion:
     def __init__(
         self, module: nn.Module, where: LayerList, run: Run, enters: bool, leaves: int | None, taps: Taps | None = None
     ) -> None:
+        self.run = run
         self._carrier = Carrier()
         layers: Any = module
         for name in where.path:

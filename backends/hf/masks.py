@@ -62,6 +62,12 @@ class MaskPlan:
     """Times each mask row is repeated: query heads per K/V head for our attention function, 1 for transformers' own."""
 
     @property
+    def windows(self) -> list[int]:
+        """The most positions that a query of each layer sees; 0 for all."""
+        reaches = [self.reaches[kind] for kind in self.layer_types]
+        return [reach.window or reach.chunk or 0 for reach in reaches]
+
+    @property
     def full(self) -> bool:
         """Whether every layer sees everything."""
         return all(reach.full for reach in self.reaches.values())

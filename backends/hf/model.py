@@ -16,11 +16,13 @@ import torch
 
 from ...errors import Cancelled, UserError, counted
 from ..base import Capabilities, Message, Model, ModelInfo, Session, token_id
+from ..costs.modules import flops_of_model
 from ..files.checkpoint import check_folder, read_json, shown, weight_bytes
 from ..infill import Gap, gap
 from ..options import LoadOptions, StageProgress
 from ..rounding import TOKENS, pass_seconds
 from .devices import Threads, choose_device, choose_dtype, free_memory, quick_in_bfloat16, set_threads, thread_counts
+from .early_layers import find_layers
 from .graphs.graphs import chosen_graphs
 from .masks import native_plan
 from .packed import LEAST_BYTES
@@ -212,6 +214,8 @@ def _proven(
             runner, capabilities = rounded(proven.runner, proven.capabilities, embedding.shape[0], limit, tick, parameters)
             capabilities = replace(capabilities, guard=options.guard == "on")
             runner, taken = _timed(runner, capabilities, parameters, limit, options, tick)
+            where = find_layers(module, int(config.num_hidden_layers))
+            runner = replace(runner, flops=flops_of_model(module, config, where.path if where else (), runner.plan.windows))
     except Exception as error:
         if not out_of_memory(error):
             raise

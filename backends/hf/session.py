@@ -14,6 +14,7 @@ from torch import Tensor
 
 from ...errors import ContextFull, UserError
 from ..base import ROOT, Layers, Session
+from ..costs.flops import NOTHING, Flops
 from ..rounding import straightest
 from ..scores import TorchScores
 from ..states import States
@@ -64,6 +65,8 @@ class Runner:
     """What passes of few nodes are recorded with, if with anything."""
     threads: Threads | None = None
     """Sets the number of CPU threads by what passes take, if there is a choice."""
+    flops: Flops = NOTHING
+    """What its passes compute."""
 
     @property
     def network(self) -> torch.nn.Module:
@@ -212,6 +215,7 @@ class TransformersSession(Session):
                 raise ValueError(f"rows {list(rows)} are not all of this pass's nodes {first_id} to {first_id + len(new) - 1}")
         recorded = self._recorded(new, picks, tuple(wanted))
         if recorded is not None:
+            self._count(new, picks, None)
             self._add(new)
             self.forward_seconds += time.perf_counter() - begun
             return recorded
@@ -280,7 +284,7 @@ class TransformersSession(Session):
             logits, portion = self._guarded(lambda: self._stages(order, batch, picks, len(run) if run else None), len(batch))
         else:
             portion = early.drafting(run)
-            logits = self._guarded(lambda: self._pass(new, picks, portion.forward), len(new))
+            logits = self._guarded(lambda: self._pass(new, picks, portion.forward, portion.run), len(new))
         if run is None:
             early.stopped.clear()
         else:
@@ -311,10 +315,11 @@ class TransformersSession(Session):
         carried = None
         for stage in stages[:-1]:
             stage.enter(carried)
-            self._pass(batch[len(order) - stage.stopped :], [], stage.portion.forward)
+            self._pass(batch[len(order) - stage.stopped :], [], stage.portion.forward, stage.portion.run)
             carried = stage.portion.leave()
         stages[-1].enter(carried)
-        return self._pass(batch, picks, stages[-1].portion.forward), stages[-1].portion
+        last = stages[-1].portion
+        return self._pass(batch, picks, last.forward, last.run), last
 
     def _line_up(self, order: list[int]) -> None:
         """Bring nodes into the last slots in use, without holes, in this order (parents before their children)."""
@@ -379,9 +384,18 @@ class TransformersSession(Session):
             new.append(node)
         return new
 
-    def _pass(self, new: list[Node], picks: list[int] | None, forward: Callable[..., Any]) -> Tensor:
-        """Run the model over nodes in the last slots, in their order; logits of the picked ones [rows, vocab]."""
+    def _count(self, new: list[Node], picks: list[int] | None, portion: Run | None) -> None:
+        """Count what a pass computes, through a portion of the layers if not all."""
+        rows = len(new) if picks is None or not self._run.takes_rows else len(picks)
+        self._run.flops.count([node.position for node in new], rows, portion)
+
+    def _pass(
+        self, new: list[Node], picks: list[int] | None, forward: Callable[..., Any], portion: Run | None = None
+    ) -> Tensor:
+        """Run the model over nodes in the last slots, in their order; logits of the picked ones [rows, vocab]. `portion` is the
+        layers that `forward` runs, if not all."""
         run, cache, taps, count = self._run, self._cache, self._taps, len(new)
+        self._count(new, picks, portion)
         wanted = count if picks is None else len(picks)
         if run.fewest > 1:
             new, picks = _filled(new, picks, run.fewest)

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from ...errors import UserError
 from ..base import PREFILL_CHUNK
+from ..costs.flops import NOTHING, Flops
 from .hidden_states import layer_inputs, next_states
 from .library import Device, errors, last_error, library
 from .sequences import members
@@ -104,6 +105,10 @@ class Weights:
         self.vocabulary: int = lib.llama_vocab_n_tokens(self.vocab)
         self.layers: int = lib.llama_model_n_layer(self.handle)
         self.width: int = lib.llama_model_n_embd(self.handle)
+        self.flops: Flops = NOTHING
+        """What its passes compute, once somebody has read that from the file."""
+        self.reading = 0.0
+        """FLOPs of taking in the target's states of one token, of a trained drafter."""
 
     def metadata(self, key: str) -> str | None:
         """A value of the file's metadata as text."""
@@ -171,6 +176,8 @@ class Context:
     ) -> None:
         lib = self.lib = weights.lib
         self.weights = weights
+        self.flops = weights.flops
+        """What a pass computes."""
         self.rows = sequences
         params = lib.llama_context_default_params()
         params.n_ctx = -(-size // PAD) * PAD
@@ -245,6 +252,7 @@ class Context:
         if wanted:
             self._wanted[wanted] = 1
         self._batch.n_tokens = n
+        self.flops.count(positions, len(wanted))
         return int(self.lib.llama_decode(self.handle, self._batch))
 
     def _row(self, mask: int) -> tuple[int, int]:

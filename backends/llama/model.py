@@ -13,6 +13,8 @@ from torch import Tensor
 
 from ...errors import Cancelled, UserError, counted
 from ..base import Capabilities, Message, Model, ModelInfo, Session, token_id
+from ..costs.flops import Flops
+from ..costs.gguf import flops_of_file
 from ..files.gguf_file import Header, read_header, read_layout
 from ..files.gguf_file import Tensor as FileTensor
 from ..infill import Gap, gap
@@ -71,6 +73,11 @@ class LlamaModel(Model):
     def mtp(self) -> int:
         """Parameters of the MTP layer that is loaded with it; 0 without one."""
         return sum(prod(tensor.shape) for tensor in _mtp_layer(Path(self.info.path), self._header))
+
+    def mtp_flops(self) -> Flops:
+        """What its passes compute."""
+        own = flops_of_file(self._header, _mtp_layer(Path(self.info.path), self._header), mtp=True)
+        return Flops(own.layers, self.weights.flops.row)
 
     def tapped(self, taps: Sequence[int]) -> tuple[int, ...]:
         """The taps of a session to open, checked (see `Model.tapped`)."""
@@ -231,6 +238,7 @@ def load_llama(
         raise Cancelled from None
     except UserError as error:
         raise _unloadable(file, header, str(error)) from None
+    weights.flops = flops_of_file(header, [tensor for layout in read_layout(file) for tensor in layout.tensors])
     lib, handle = weights.lib, weights.handle
     if not lib.llama_model_has_decoder(handle) or lib.llama_model_has_encoder(handle) or lib.llama_model_is_diffusion(handle):
         raise UserError(

@@ -28,6 +28,8 @@ class Record:
     checked: int = 0
     ahead: int = 0
     wasted: int = 0
+    flops: float = 100.0
+    draft_flops: float = 30.0
 
 
 def totals(*records: Record) -> Totals:
@@ -95,17 +97,50 @@ def test_the_speedup_is_that_over_plain_steps() -> None:
 def test_the_formula_gives_the_measured_speedup_of_steady_drafts() -> None:
     t = totals(*[timed(5, 5, 2.0) for _ in range(9)])
     assert t.alpha == 1
-    assert t.what_if([4], [t.alpha], 11) == [[pytest.approx(t.speedup(11))]]
+    assert t.what_if(4, t.alpha, 11) == pytest.approx(t.speedup(11))
 
 
 def test_what_if_follows_the_formula() -> None:
     t = totals(timed(1, 1), timed(5, 3, 2.0))
-    table = t.what_if([0, 1, 4], [0.0, 0.5, 1.0], 11)
-    assert [len(row) for row in table] == [3, 3, 3]
+    table = [[t.what_if(k, rate, 11) for rate in (0.0, 0.5, 1.0)] for k in (0, 1, 4)]
     assert table[0] == pytest.approx([1, 1, 1])
     assert table[1] == pytest.approx([11 / 12.5, 1.5 * 11 / 12.5, 2 * 11 / 12.5])
     assert table[2][2] == pytest.approx(5 * 11 / 17)
-    assert Totals().what_if([1], [0.5], 0) == [[0.0]]
+    assert Totals().what_if(1, 0.5, 0) == 0
+
+
+def test_what_if_takes_another_drafter() -> None:
+    """l_d / l_t instead of what was measured: the published (1 + α + … + α^K) / (K·l_d/l_t + 1) where nodes cost nothing."""
+    t = totals(timed(1, 1), timed(5, 3, 2.0))
+    own = t.draft_token_seconds / 11
+    assert t.what_if(4, 0.6, 11, own) == pytest.approx(t.what_if(4, 0.6, 11))
+    free = totals(*[Record((1,), nodes=1, draft_seconds=0.0)] * 3)
+    for k, rate, ratio in ((1, 0.5, 0.1), (4, 0.8, 0.25), (8, 0.9, 0.02)):
+        published = sum(rate**i for i in range(k + 1)) / (k * ratio + 1)
+        assert free.what_if(k, rate, 1.5, ratio) == pytest.approx(published)
+
+
+def test_the_ratio_for_a_speedup_is_where_it_is_reached() -> None:
+    t = totals(timed(1, 1), timed(5, 3, 2.0))
+    found = t.ratio_for(1.5, 0.8, 11)
+    assert found is not None
+    ratio, length = found
+    assert t.what_if(length, 0.8, 11, ratio) == pytest.approx(1.5)
+    assert t.best_length(0.8, 11, ratio) == (length, pytest.approx(1.5)), "no other length does better there"
+    assert t.best_length(0.8, 11, ratio * 1.1)[1] < 1.5 < t.best_length(0.8, 11, ratio * 0.9)[1]
+    assert t.ratio_for(2.0, 0.3, 11) is None, "at most 1 / (1 - 0.3) tokens a pass"
+    assert Totals().ratio_for(2.0, 0.9, 0.0) is None
+
+
+def test_flops_leave_out_the_passes_that_read_the_prompt() -> None:
+    t = totals(Record((1,), flops=9e9), Record((1,), flops=9e9, prefilled=5), Record((1, 2, 3)), Record((4,), draft_flops=10))
+    assert (t.flops_per_token, t.draft_flops_per_token, t.flops_per_step) == (200 / 4, 40 / 4, 100)
+    assert Totals().flops_per_token == totals(Record((1,))).flops_per_token == 0
+
+
+def test_seconds_of_a_pass_by_its_nodes() -> None:
+    steps = [Record((1,), nodes=n, forward_seconds=s, prefilled=p) for n, s, p in ((3, 2, 0), (1, 1, 0), (3, 4, 0), (9, 9, 8))]
+    assert totals(*steps).pass_seconds == [(1, 1, 1), (3, 2, 3)]
 
 
 def test_a_position_counts_once_however_many_branches_it_has() -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 from ....errors import counted
 from ...settings import locations
+from ...text.amounts import count_of
 from . import plots
 from .lab import markdown, say, show_table
 from .plan import BASE, Bench, is_own
@@ -38,18 +39,18 @@ def print_report(bench: Bench) -> None:
         print(json.dumps(report, ensure_ascii=False))
         return
     say(_heading(report))
-    show_table(head, rows, left=2, spare=("forward", "draft", "nodes/tok", "accepted", "95%"))
+    show_table(head, rows, left=2, spare=("forward", "draft", "J/tok", "nodes/tok", "FLOPs/tok", "accepted", "95%"))
     if report["comparisons"]:
         say("")
         say("Head to head, how many times as fast:")
         show_table(*_comparisons(report["comparisons"]), left=3)
     for name, line in report["scaling"].items():
-        fit = line["fit"]
-        if fit:
-            say(
-                f"{name}: tokens a pass = {fit['intercept']:.2f} + {fit['slope']:.2f} · ln(nodes per token), "
-                f"which explains {fit['r2']:.0%}"
-            )
+        for fit, of in ((line["fit"], "nodes per token"), (line["flops"]["fit"], "GFLOPs a pass")):
+            if fit:
+                say(
+                    f"{name}: tokens a pass = {fit['intercept']:.2f} + {fit['slope']:.2f} · ln({of}), "
+                    f"which explains {fit['r2']:.0%}"
+                )
 
 
 def report_of(bench: Bench) -> dict[str, Any]:
@@ -94,7 +95,8 @@ def comparisons(bench: Bench, results: Sequence[dict[str, Any]]) -> list[dict[st
 
 
 def sweeps(bench: Bench, results: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """For each `--sweep` its points over all categories, and the line through tokens a pass on log(nodes per token)."""
+    """For each `--sweep` its points over all categories, and the line through tokens a pass on log(nodes per token); the same
+    on log(GFLOPs a pass), which is lookahead's scaling law (Fu et al., arXiv:2402.02057)."""
     out = {}
     overall = "all" if any(row["category"] == "all" for row in results) else None
     for sweep in bench.request.sweep:
@@ -103,7 +105,8 @@ def sweeps(bench: Bench, results: Sequence[dict[str, Any]]) -> dict[str, Any]:
         labels = [f"{name}:{param}={value.strip()}" for value in values.split(",") if value.strip()]
         rows = [row for label in labels for row in results if row["method"] == label and overall in (None, row["category"])]
         points = [(row["nodes_per_token"], row["tokens_per_step"]) for row in rows if row["nodes_per_token"] > 0]
-        out[place] = {"points": points, "fit": scaling(points)}
+        giga = [(row["flops_per_step"] / 1e9, row["tokens_per_step"]) for row in rows if row["flops_per_step"] > 0]
+        out[place] = {"points": points, "fit": scaling(points), "flops": {"points": giga, "fit": scaling(giga)}}
     return out
 
 
@@ -113,8 +116,8 @@ SHARES = ("draft", "forward")
 
 def table(results: Sequence[dict[str, Any]], base: str = BASE) -> tuple[list[str], list[list[str]]]:
     """Head and rows, by category. Of servers they say how well the passes are known."""
-    head = ["category", "method", "tok/s", "speedup", "95%", "tok/pass", "accepted", "nodes/tok", "same", "draft", "forward"]
-    head.append("passes")
+    head = ["category", "method", "tok/s", "speedup", "95%", "tok/pass", "accepted", "nodes/tok", "FLOPs/tok"]
+    head += ["J/tok", "same", "draft", "forward", "passes"]
     order = list(dict.fromkeys(row["category"] for row in results))
     rows = []
     for row in sorted(results, key=lambda row: order.index(row["category"])):
@@ -129,13 +132,17 @@ def table(results: Sequence[dict[str, Any]], base: str = BASE) -> tuple[list[str
                 f"{row['tokens_per_step']:.2f}" if row["tokens_per_step"] else "–",
                 f"{row['acceptance_rate']:.0%}" if row["acceptance_rate"] else "–",
                 f"{row['nodes_per_token']:.2f}" if row["nodes_per_token"] else "–",
+                count_of(row["flops_per_token"]) or "–",
+                f"{row['joules_per_token']:.3g}" if row["joules_per_token"] else "–",
                 f"{row['identical']}/{row['prompts']}" if row["identical"] is not None else "–",
                 f"{row['draft_share']:.0%}" if row["forward_share"] else "–",
                 f"{row['forward_share']:.0%}" if row["forward_share"] else "–",
                 _known(row.get("certainty", {})),
             ]
         )
-    unused = SHARES if any(row.get("certainty") for row in results) else ("passes",)
+    unused = list(SHARES) if any(row.get("certainty") for row in results) else ["passes"]
+    unused += ["J/tok"] if not any(row["joules_per_token"] for row in results) else []
+    unused += ["FLOPs/tok"] if not any(row["flops_per_token"] for row in results) else []
     kept = [i for i, title in enumerate(head) if title not in unused]
     return [head[i] for i in kept], [[row[i] for i in kept] for row in rows]
 
@@ -202,7 +209,10 @@ def draw(bench: Bench, report: dict[str, Any], folder: Path, kind: str) -> None:
     if positions:
         svg = plots.curves(positions, f"Acceptance by draft position: {title}", "draft position", "accepted", top=1.0)
         plots.write(folder / f"positions.{kind}", svg)
-    points = {name: sorted(line["points"]) for name, line in report["scaling"].items() if line["points"]}
-    if points:
-        svg = plots.curves(points, f"Scaling: {title}", "nodes per token (logarithmic)", "tokens a pass", log=True)
-        plots.write(folder / f"scaling.{kind}", svg)
+    scaled = report["scaling"].items()
+    for file, across, points in (
+        ("scaling", "nodes per token (logarithmic)", {name: line["points"] for name, line in scaled}),
+        ("scaling-flops", "GFLOPs a pass (logarithmic)", {name: line["flops"]["points"] for name, line in scaled}),
+    ):
+        if lines := {name: sorted(found) for name, found in points.items() if found}:
+            plots.write(folder / f"{file}.{kind}", plots.curves(lines, f"Scaling: {title}", across, "tokens a pass", log=True))

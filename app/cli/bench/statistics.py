@@ -106,6 +106,8 @@ def _line(rows: Sequence[Row], method: str, base: str, clock: str, category: str
     speedup, low, high = interval(list(ratios.values())) if ratios else (None, None, None)
     seconds = [per_token(row, clock) for row in mine if row["count"]]
 
+    told = [row for row in mine if "joules" in row]
+
     def spent(row: Row) -> float:
         return float(row["draft_seconds"] + row["forward_seconds"] + row["other_seconds"])
 
@@ -119,6 +121,10 @@ def _line(rows: Sequence[Row], method: str, base: str, clock: str, category: str
         "tokens_per_step": share(first, lambda row: row["count"], lambda row: row["steps"]),
         "acceptance_rate": share(first, lambda row: row["accepted"], lambda row: row["drafted"]),
         "nodes_per_token": share(first, lambda row: row["nodes"], lambda row: row["count"]),
+        "flops_per_token": share(first, lambda row: row.get("flops", 0), lambda row: row.get("counted_tokens", 0)),
+        "draft_flops_per_token": share(first, lambda row: row.get("draft_flops", 0), lambda row: row.get("counted_tokens", 0)),
+        "flops_per_step": share(first, lambda row: row.get("flops", 0), lambda row: row.get("counted_steps", 0)),
+        "joules_per_token": share(told, lambda row: row["joules"], lambda row: row["count"]) or None,
         "identical": sum(plain.get(row["item"]) == row["digest"] for row in first) if base else None,
         "prompts": len(first),
         "pairs": sum(map(len, ratios.values())),
@@ -152,7 +158,7 @@ def compare(rows: Sequence[Row], pairings: Sequence[tuple[str, str]], clock: str
 
 
 def scaling(points: Sequence[tuple[float, float]]) -> dict[str, float] | None:
-    """The straight line of tokens a pass on the natural log of nodes per token, and how much of it that explains.
+    """The straight line of tokens a pass on the natural log of what they cost, and how much of it that explains.
 
     Returns:
         slope, intercept and r2; None for fewer than three points or all at one place.

@@ -220,7 +220,7 @@ class _Run:
             **asked,
             **asking(answer.asked),
             stop_regex=list(self.request.stop_regex),
-            compare=self.request.plain and self.output.is_terminal,
+            compare=not self.request.plain or self.output.is_terminal,
         )
 
     def _served(self, server: Mapping[str, Any]) -> str:

@@ -49,6 +49,7 @@ class LlamaEagleSession(HeadSession):
         run = opened(
             lambda: PathContext(weights, loaded.runtime, context, rows, weights.width, loaded.other, mtp=loaded.mtp), context
         )
+        run.flops = loaded.flops or run.flops
         self._run: PathContext | None = run
         self._context, self._mtp = context, loaded.mtp
         self._sequences = Sequences(Cells(run), run.rows)

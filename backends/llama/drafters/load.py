@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 import torch
@@ -9,6 +10,8 @@ from torch import Tensor
 
 from ....errors import UserError
 from ...base import ROOT, Model
+from ...costs.flops import Flops
+from ...costs.gguf import flops_of_file
 from ...heads.base import BlockHead, Head, HeadInfo, PathHead
 from ...heads.formats import Target
 from ...heads.gguf_format import GgufDFlashFormat, GgufFormat
@@ -58,6 +61,9 @@ def load_gguf_head(found: GgufFormat, name: str, target: Model) -> Head:
     except UserError as error:
         why = str(error).rstrip(".") or "llama.cpp gives no reason"
         raise UserError(f"Cannot load {name}: {why}. Download it again.") from None
+    whole = flops_of_file(found.header, found.tensors.values())
+    weights.flops = Flops(whole.layers, whole.row if "output.weight" in found.tensors else own.flops.row)
+    weights.reading = whole.node + (_keys_and_values(found) if found.kind == "dflash" else 0)
     # Only the tensors of the target are used of it, so that the least context will do.
     shares = any(tensor not in found.shapes for tensor in SHARED)
     other = Context(own, target.runtime, PAD, 1, batch=1) if shares else None
@@ -86,6 +92,12 @@ def load_gguf_head(found: GgufFormat, name: str, target: Model) -> Head:
     return head
 
 
+def _keys_and_values(found: GgufFormat) -> float:
+    """FLOPs of making a token's keys and values in all layers."""
+    made = ("attn_k.weight", "attn_v.weight")
+    return 2.0 * sum(prod(tensor.shape) for name, tensor in found.tensors.items() if name.endswith(made))
+
+
 def load_gguf_mtp(target: LlamaModel) -> Head | None:
     """The MTP layer in a target's own file, as a drafter; None if it has none that llama.cpp can draft with.
 
@@ -98,7 +110,7 @@ def load_gguf_mtp(target: LlamaModel) -> Head | None:
         return None
     target.tapped((of.layers,))
     info = HeadInfo(of.name, "mtp", "MTP", parameters, of.dtype, (of.layers,), of.path)
-    head = LlamaEagleHead(Loaded(target.weights, target.runtime, None, mtp=True), info)
+    head = LlamaEagleHead(Loaded(target.weights, target.runtime, None, mtp=True, flops=target.mtp_flops()), info)
     if not drafts_trees(head, of.vocabulary, target.weights.width):
         raise UserError(f"This build of llama.cpp does not draft with the MTP layer of {of.name} as it should.")
     return head

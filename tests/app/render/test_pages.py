@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -10,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specchat.app.chat.entries import Answer
+from specchat.app.chat.entries import Answer, Figures
 from specchat.app.chat.methods import known_methods
 from specchat.app.chat.pieces import Pieces
 from specchat.app.render.method_page import method_lines
-from specchat.app.render.numbers_page import Curve, best_length, numbers_lines
+from specchat.app.render.numbers_page import Curve, numbers_lines
 from specchat.app.render.tree_page import tree_lines
 from specchat.app.render.verdict import verdict_text
 from specchat.app.text.cells import width
@@ -22,6 +23,7 @@ from specchat.app.text.charts import EIGHTHS_UP
 from specchat.app.text.lines import Line, ends, length, line, paragraph
 from specchat.app.theming.colouring import Way
 from specchat.app.theming.themes import heat_step
+from specchat.engine.catalog import Totals
 from specchat.engine.messages import Finished, StepRecord
 
 Make = Callable[..., Any]
@@ -170,8 +172,7 @@ def test_the_table_of_drafts_agrees_with_what_was_measured() -> None:
     for _ in range(10):
         answer.add(StepRecord("draft", [1] * 5, "x", 4, 4, 5, 0.004, 0.015, 0.001))
     timed(answer)
-    found = answer.totals.what_if([4], [answer.totals.alpha], 0.01)
-    assert found == [[pytest.approx(answer.figures.speedup)]]
+    assert answer.totals.what_if(4, answer.totals.alpha, 0.01) == pytest.approx(answer.figures.speedup)
 
 
 @pytest.mark.parametrize(
@@ -206,10 +207,66 @@ def test_the_tree_page_draws_no_path_that_no_pass_verified(vocabulary: list[str]
 
 def test_the_best_length_is_where_the_curve_peaks(written: Make, tree_steps: Make) -> None:
     totals = written(tree_steps() * 5).totals
-    best, gain = best_length(totals, 0.8, 0.01)
-    around = [row[0] for row in totals.what_if([best - 1, best, best + 1], [0.8], 0.01)]
+    best, gain = totals.best_length(0.8, 0.01)
+    around = [totals.what_if(k, 0.8, 0.01) for k in (best - 1, best, best + 1)]
     assert gain == pytest.approx(max(around))
-    assert best_length(totals, 0.0, 0.01) == (0, 1.0)
+    assert totals.best_length(0.0, 0.01) == (0, 1.0)
+
+
+def figures_read(run: Callable[[], object], files: tuple[str, ...]) -> set[str]:
+    """The figures that code in these files asks totals and figures for, while something runs."""
+    read: set[str] = set()
+    with pytest.MonkeyPatch.context() as patch:
+        for kind in (Totals, Figures):
+            get = kind.__getattribute__
+
+            def noted(self: Any, name: str, get: Any = get) -> Any:
+                if sys._getframe(1).f_code.co_filename.endswith(files) and not name.startswith("_"):
+                    read.add(name)
+                return get(self, name)
+
+            patch.setattr(kind, "__getattribute__", noted)
+        run()
+    return read
+
+
+@pytest.mark.parametrize("certainty", ["", "exact"])
+def test_json_has_every_figure_of_the_page(written: Make, tree_steps: Make, certainty: str) -> None:
+    """Whatever the page of figures asks of an answer, the object of `run --json` asks for as well."""
+    answer = timed(written([*tree_steps(), StepRecord("lookup", [1, 1], "x", 1, 1, 2, flops=9e6, draft_flops=1e6)] * 5))
+    answer.figures.joules, answer.figures.certainty = 2.0, certainty
+    page = figures_read(lambda: numbers_lines(answer, "fusion", Curve(), 60), ("numbers_page.py", "verdict.py"))
+    told = figures_read(answer.as_dict, ("entries.py",))
+    assert {"alpha", "flops_per_token", "joules_per_token", "what_if", "ratio_for"} <= page or certainty
+    # `runs` hold what the histogram counts, the method tells whether tokens were found earlier, and only servers cause doubt.
+    missing = page - told - {"histogram", "earlier", "doubt"}
+    assert not missing, f"missing in the JSON: {sorted(missing)}"
+
+
+def test_what_a_token_costs(written: Make) -> None:
+    steps = [StepRecord("draft", [1, 1], "x", 3, 1, 4, flops=86e6, draft_flops=8.6e6)] * 5
+    answer = written(steps)
+    page = text(numbers_lines(answer, "draft", Curve(), 60))
+    assert "2.0 tokens computed   43 MFLOPs 10% of them to draft" in page
+    answer.figures.joules = 1.25
+    assert "0.125 J" in text(numbers_lines(answer, "draft", Curve(), 60))
+    plain = text(numbers_lines(written([StepRecord("greedy", [1], "x")] * 3), "greedy", Curve(), 60))
+    assert "FLOPs" not in plain, "nothing is shown where nothing is known"
+    assert " J" not in plain
+
+
+def test_which_drafter_would_be_twice_as_fast() -> None:
+    answer = Answer("draft", "identical")
+    for _ in range(10):
+        answer.add(StepRecord("draft", [1] * 5, "x", 4, 4, 5, 0.004, 0.015, 0.001))
+    page = " ".join(text(numbers_lines(timed(answer), "draft", Curve(), 60)).split())
+    ratio, length = answer.totals.ratio_for(2.0, 1.0, 0.01) or (0.0, 0)
+    assert f"2× takes a draft token of at most {ratio:.2f} plain passes (K = {length}); here it took 0.10." in page
+    never = Answer("draft", "identical")
+    for _ in range(10):
+        never.add(StepRecord("draft", [1], "x", 4, 0, 5, 0.004, 0.015, 0.001))
+    page = " ".join(text(numbers_lines(timed(never), "draft", Curve(), 60)).split())
+    assert "At this α, not even free drafts would make it 2×." in page
 
 
 def test_lines() -> None:

@@ -103,8 +103,10 @@ def test_json_has_every_figure(call: Any, model: str, method: str) -> None:
     data = json.loads(out)
     assert list(data) == (
         "model backend device method label prompt_tokens tokens steps tokens_per_step draft_tokens accepted_tokens "
-        "acceptance_rate ahead_tokens wasted_tokens near_ties_checked prefill_seconds decode_seconds tokens_per_second "
-        "finish_reason text token_ids runs messages"
+        "acceptance_rate ahead_tokens wasted_tokens alpha position_acceptance near_ties_checked nodes nodes_per_token "
+        "flops_per_token draft_flops_per_token joules_per_token prefill_seconds decode_seconds tokens_per_second draft_seconds "
+        "forward_seconds other_seconds draft_token_seconds plain_seconds pass_seconds speedup by_method what_if finish_reason "
+        "text token_ids runs messages"
     ).split(" ")
     assert data["model"] == model
     assert (data["backend"], data["method"], data["finish_reason"]) == ("recorded", method, "eos")
@@ -121,6 +123,11 @@ def test_json_has_every_figure(call: Any, model: str, method: str) -> None:
     else:
         assert max(data["runs"]) > 1
         assert data["acceptance_rate"] == pytest.approx(data["accepted_tokens"] / data["draft_tokens"])
+        assert data["nodes"] > data["tokens"]
+        assert data["plain_seconds"] > 0, "a program gets it too"
+        assert data["what_if"]["speedups"].keys() == {"1", "2", "3", "4", "6", "8"}
+    assert sum(count for _, count, _ in data["pass_seconds"]) <= data["steps"]
+    assert (data["flops_per_token"], data["joules_per_token"]) == (0, None), "a recorded answer is not computed"
 
 
 def test_limits_and_stops(call: Any, model: str) -> None:
