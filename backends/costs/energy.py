@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -90,10 +90,14 @@ def gpus() -> list[Callable[[], float]]:
         nvml: Any = import_module("pynvml")
         nvml.nvmlInit()
         handles = [nvml.nvmlDeviceGetHandleByIndex(index) for index in range(nvml.nvmlDeviceGetCount())]
-        counters = [lambda handle=handle: nvml.nvmlDeviceGetTotalEnergyConsumption(handle) / 1e3 for handle in handles]
+        counters = [partial(_gpu_joules, nvml, handle) for handle in handles]
         return [counter for counter in counters if counter() >= 0]
     except Exception:  # no package, no driver, a GPU older than Volta: nobody asked for it
         return []
+
+
+def _gpu_joules(nvml: Any, handle: Any) -> float:
+    return float(nvml.nvmlDeviceGetTotalEnergyConsumption(handle)) / 1e3
 
 
 class Energy:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -167,10 +168,12 @@ def test_trained_drafters_against_torch(tmp_path: Path) -> None:
 
 
 def test_threads_lose_nothing() -> None:
-    from threading import Thread
+    def run() -> None:
+        for _ in range(2000):
+            spend(1.0)
 
     before = computed()
-    threads = [Thread(target=lambda: [spend(1.0) for _ in range(2000)]) for _ in range(4)]
+    threads = [Thread(target=run) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:

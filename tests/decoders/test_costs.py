@@ -1,0 +1,86 @@
+"""What steps say of their floating-point operations, on both runtimes: whatever runs counts, in the step in which it ran."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch.utils.flop_counter import FlopCounterMode, sdpa_flop
+
+from specchat.backends import LoadOptions, Model, load_model
+from specchat.decoders import Conversation, Generation, encode_prompt
+
+from ..fakes.models.llama_tiny import needs_llama
+
+PROMPT = "Write a short story about a lamp and an old sailor."
+TOKENS = 24
+
+
+@pytest.fixture(scope="module", params=["transformers", pytest.param("llama.cpp", marks=needs_llama)])
+def models(request: pytest.FixtureRequest) -> Iterator[tuple[Model, Model]]:
+    """The built-in model and its draft model on one runtime."""
+    options = LoadOptions(device="cpu", backend=request.param)
+    made = load_model("builtin", options), load_model("builtin-draft", options)
+    yield made
+    for model in made:
+        model.close()
+
+
+def answer(models: tuple[Model, Model], method: str, **settings: Any) -> Generation:
+    target, draft = models
+    conversation = Conversation(target, draft_model=draft)
+    generation = Generation(conversation, encode_prompt(target, PROMPT), method, settings=settings, max_tokens=TOKENS)
+    generation.steps = list(generation)  # type: ignore[attr-defined]
+    conversation.close()
+    return generation
+
+
+def test_plain_decoding_costs_a_pass_of_one_node_a_token(models: tuple[Model, Model]) -> None:
+    totals = answer(models, "greedy").totals
+    assert totals.draft_flops == 0
+    print(f"{totals.flops_per_token / 1e6:.2f} MFLOPs a token")
+    # Two per weight outside the table of embeddings (which is the LM head too), and attention over the text.
+    matrices = 2 * models[0].info.parameters
+    assert matrices < totals.flops_per_token < 1.2 * matrices
+
+
+def test_drafting_adds_its_own(models: tuple[Model, Model]) -> None:
+    plain = answer(models, "greedy").totals.flops_per_step
+    shares = {}
+    for method in ("lookup", "draft", "tree", "early-exit"):
+        totals = answer(models, method, **({"layers": 2} if method == "early-exit" else {})).totals
+        shares[method] = totals.draft_flops / totals.flops
+        verified = (totals.flops - totals.draft_flops) / totals.counted_steps
+        nodes = totals.nodes / totals.steps
+        print(f"{method}: {totals.flops_per_token / plain:.2f}× plain's FLOPs, {shares[method]:.0%} of them to draft")
+        if method != "early-exit":  # whose layers run once for both
+            assert verified / plain == pytest.approx(nodes, rel=0.25)
+    assert shares["lookup"] == 0
+    assert 0 < shares["draft"] < 0.5
+    assert 0 < shares["early-exit"] < 0.6
+
+
+def test_every_step_says_what_it_computed(models: tuple[Model, Model]) -> None:
+    generation = answer(models, "draft", tokens=3, schedule="constant")
+    steps = generation.steps  # type: ignore[attr-defined]
+    assert all(step.flops > step.draft_flops for step in steps)
+    assert sum(step.flops for step in steps[1:] if not step.prefilled) == pytest.approx(generation.totals.flops)
+
+
+def test_torch_counts_the_same_over_an_answer(builtin_model: Model, draft_model: Model) -> None:
+    def attention(query: Any, key: Any, value: Any, *args: Any, **kwargs: Any) -> int:
+        return int(sdpa_flop(query, key, value))
+
+    cpu = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
+    for method in ("greedy", "draft", "tree"):
+        conversation = Conversation(builtin_model, draft_model=draft_model)
+        generation = Generation(conversation, encode_prompt(builtin_model, PROMPT), method, max_tokens=TOKENS)
+        generation.advance()  # reads the prompt
+        with FlopCounterMode(display=False, custom_mapping={cpu: attention}) as counter:
+            ours = sum(step.flops for step in generation)
+        theirs = counter.get_total_flops()
+        conversation.close()
+        print(f"{method}: {ours / 1e6:.1f} MFLOPs, torch counts {theirs / 1e6:.1f}")
+        assert ours == pytest.approx(theirs, rel=0.03)
