@@ -221,13 +221,14 @@ def _time(totals: Totals, cells: int) -> list[Line]:
 
 def _cost(totals: Totals, answer: Answer, cells: int) -> list[Line]:
     """What a token took besides time: nodes, arithmetic, and energy where the machine tells."""
-    rows = [(f"{totals.nodes_per_token:.1f}", "tokens computed")]
+    rows = []
     if flops := totals.flops_per_token:
         share = totals.draft_flops_per_token / flops
         rows.append((flops_of(flops), f"{percent(share)} of them to draft" if share else ""))
     if (joules := answer.figures.joules_per_token) is not None:
         rows.append((f"{joules:.3g} J", ""))
-    return [heading("What each token costs", "", cells), *figures_rows(rows, cells)]
+    head = heading("What each token costs", f"{totals.nodes_per_token:.1f} tokens computed", cells)
+    return [head, *figures_rows(rows, cells)] if rows else [head]
 
 
 def _undrafted(totals: Totals, method: str) -> str:
@@ -269,7 +270,7 @@ def _drafters(totals: Totals, plain: float, cells: int) -> list[Line]:
         end = f"At this α, not even free drafts would make it {DOUBLE:.0f}×."
     else:
         most, length = found
-        end = f"{DOUBLE:.0f}× takes a draft token of at most {most:.2f} plain passes (K = {length}); here it took {ratio:.2f}."
+        end = f"{DOUBLE:.0f}× takes a draft token of at most {most:.2g} plain passes (K = {length}); here it took {ratio:.2f}."
     return [
         heading("If a draft token took d plain passes", "× plain", cells),
         *_grid("K\\d ", [f"{each:.2g}" for each in RATIOS], f"{ratio:.2f}", table, cells),
