@@ -162,6 +162,8 @@ class Session(ABC):
     """Nodes evaluated since the session opened (prefill included)."""
     forward_seconds: float = 0.0
     """Seconds spent in `evaluate` since the session opened."""
+    flops: float = 0.0
+    """Floating-point operations of its passes since the session opened (see `costs/flops.py`); 0 where they are not known."""
     sound: int | None = None
     """How many committed tokens have, bit for bit, the cache entries that plain decoding would have given them; None for all.
     The next answer evaluates the others again (see `exact`)."""

@@ -19,8 +19,8 @@ class StepClock:
     """Where a step's seconds go: the draft, the target's passes, the prompt that they took along, and the rest."""
 
     __slots__ = (
-        *("_begun", "_flops", "_forward", "_nodes", "_session", "_verifying"),
-        *("apart", "draft_flops", "draft_seconds", "prefilled"),
+        *("_all_flops", "_begun", "_forward", "_nodes", "_own_flops", "_session", "_target_flops", "_verifying"),
+        *("apart", "draft_seconds", "prefilled"),
     )
 
     def __init__(self, session: Session) -> None:
@@ -28,8 +28,8 @@ class StepClock:
         self._begun = time.perf_counter()
         self._forward = self._verifying = session.forward_seconds
         self._nodes = session.nodes_evaluated
-        self._flops = computed()
-        self.draft_seconds = self.draft_flops = 0.0
+        self._all_flops, self._target_flops, self._own_flops = computed(), session.flops, 0.0
+        self.draft_seconds = 0.0
         self.apart = 0.0
         """Seconds that are not the step's."""
         self.prefilled = 0
@@ -41,7 +41,7 @@ class StepClock:
         passes = self._verifying - self._forward
         self.draft_seconds = time.perf_counter() - self._begun - passes * (1 - own)
         self._forward += passes * own
-        self.draft_flops = computed() - self._flops
+        self._own_flops = own * (self._session.flops - self._target_flops)
 
     @property
     def verify_seconds(self) -> float:
@@ -51,7 +51,12 @@ class StepClock:
     @property
     def flops(self) -> float:
         """Of everything that has been computed since the step began: by the target, and by whatever drafted."""
-        return computed() - self._flops
+        return computed() - self._all_flops
+
+    @property
+    def draft_flops(self) -> float:
+        """Of all but the target's session, while it verified too; and of the session's own passes that drafted."""
+        return max(0.0, self.flops - (self._session.flops - self._target_flops) + self._own_flops)
 
     def stop(self) -> tuple[int, float, float, float]:
         """Nodes evaluated, and the seconds of the target's passes, of the prompt's part of them, and of the rest."""

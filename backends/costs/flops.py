@@ -81,9 +81,11 @@ class Flops:
             total += key * (seen if not window or furthest <= window else sum(min(at + 1, window) for at in positions))
         return total + n * each
 
-    def count(self, positions: Sequence[int], rows: int, run: tuple[int | Block, ...] | None = None) -> None:
-        """Count a pass that was made; arguments as above."""
-        spend(self.of(positions, rows, run))
+    def count(self, positions: Sequence[int], rows: int, run: tuple[int | Block, ...] | None = None) -> float:
+        """Count a pass that was made, and return its FLOPs; arguments as above."""
+        flops = self.of(positions, rows, run)
+        spend(flops)
+        return flops
 
     def _plan(self, run: tuple[int | Block, ...] | None) -> tuple[float, dict[int, float]]:
         """FLOPs for each node, and for each key by window."""

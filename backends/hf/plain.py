@@ -51,7 +51,7 @@ class PlainSession(ChainSession):
         run, name, cache = self._run, self._cache_name, self._cache
         seen = self._held + tokens
         fed = range(0 if name is None else len(self._held), len(seen))
-        run.flops.count(fed, len(fed))
+        self.flops += run.flops.count(fed, len(fed))
         self._forget()
         if cache is None and name not in (None, "state"):
             module: Any = run.module

@@ -387,7 +387,7 @@ class TransformersSession(Session):
     def _count(self, new: list[Node], picks: list[int] | None, portion: Run | None) -> None:
         """Count what a pass computes, through a portion of the layers if not all."""
         rows = len(new) if picks is None or not self._run.takes_rows else len(picks)
-        self._run.flops.count([node.position for node in new], rows, portion)
+        self.flops += self._run.flops.count([node.position for node in new], rows, portion)
 
     def _pass(
         self, new: list[Node], picks: list[int] | None, forward: Callable[..., Any], portion: Run | None = None

@@ -178,6 +178,8 @@ class Context:
         self.weights = weights
         self.flops = weights.flops
         """What a pass computes."""
+        self.computed = 0.0
+        """FLOPs of its passes so far."""
         self.rows = sequences
         params = lib.llama_context_default_params()
         params.n_ctx = -(-size // PAD) * PAD
@@ -252,7 +254,7 @@ class Context:
         if wanted:
             self._wanted[wanted] = 1
         self._batch.n_tokens = n
-        self.flops.count(positions, len(wanted))
+        self.computed += self.flops.count(positions, len(wanted))
         return int(self.lib.llama_decode(self.handle, self._batch))
 
     def _row(self, mask: int) -> tuple[int, int]:

@@ -53,6 +53,7 @@ class LlamaPlainSession(ChainSession):
             self._held = text[:end]
             if flagged:
                 rows.update(zip(flagged, run.logits(len(flagged)).clone(), strict=True))
+        self.flops = run.computed
         return torch.stack([rows[place] for place in wanted]) if wanted else torch.empty((0, self._vocabulary))
 
     def close(self) -> None:

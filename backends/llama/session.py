@@ -102,6 +102,7 @@ class LlamaSession(Session):
             self._states.grown(first, order or range(n))
         self._next += n
         self.nodes_evaluated += n
+        self.flops = run.computed
         self.forward_seconds += time.perf_counter() - begun
         return TorchScores(logits, tuple(wanted), tuple([new[row - first].position + 1 for row in wanted]))
 
