@@ -43,6 +43,9 @@ NEAR = 24
 PAGE = 1 << 22
 """Bytes read at a time to check a file."""
 
+BLOCK = 1 << 18
+"""Places looked at together when answers go: as many as stay in a processor's cache."""
+
 AHEAD = np.arange(512)
 """More than the longest context or draft."""
 
@@ -97,7 +100,7 @@ class Segment:
         counts = np.bincount(tokens[tokens != SEPARATOR])
         top = np.argsort(-counts, kind="stable")[:FREQUENT]
         frequent = [[int(token), int(counts[token])] for token in top if counts[token]]
-        body = (tokens.astype(">u4", copy=False).tobytes(), order.astype("<u4", copy=False).tobytes(), told.tobytes())
+        body = (np.ascontiguousarray(tokens, ">u4").data, np.ascontiguousarray(order, "<u4").data, told.data)
         crc = 0
         for part in body:
             crc = zlib.crc32(part, crc)
@@ -164,16 +167,20 @@ class Segment:
         """The same without some answers, or no answer at all; the rest need not be sorted again."""
         gone = np.isin(self.keys, np.array([*keys], "<u8"))
         ends = np.append(self._starts[1:], np.uint64(self.size - 1))
-        kept = np.ones(self.size, bool)  # by place in the text that is not reversed
-        for start, end in zip(self._starts[gone].tolist(), ends[gone].tolist(), strict=True):
-            kept[start:end] = False
-        backward = kept[::-1]
-        place = np.cumsum(backward, dtype=np.uint32) - np.uint32(1)
         sizes = (ends - self._starts)[~gone]
-        starts = np.cumsum(sizes) - sizes
-        order = self._order[backward[self._order]]
-        told = np.array([self.keys[~gone], starts], "<u8")
-        return Segment._of(self._tokens[backward], place[order], told)
+        told = np.array([self.keys[~gone], np.cumsum(sizes) - sizes], "<u8")
+        # Places in `tokens` where an answer that goes begins or ends, but not where another one that goes follows.
+        edges = np.concatenate([self._starts[gone], ends[gone]])
+        edges, times = np.unique(np.uint64(self.size) - edges, return_counts=True)
+        edges = edges[times == 1].astype("<u4")
+        shift = np.zeros(len(edges) + 1, "<u4")
+        shift[2::2] = np.cumsum(edges[1::2] - edges[::2])
+        order = []
+        for at in range(0, self.size, BLOCK):
+            block = self._order[at : at + BLOCK]
+            passed = np.searchsorted(edges, block, "right")
+            order.append((block - shift[passed])[passed & 1 == 0])  # an odd number of edges: inside
+        return Segment._of(np.concatenate(np.split(self._tokens, edges)[::2]), np.concatenate(order), told)
 
     def find(self, context: Array, most: int, reach: int) -> tuple[Array, Array]:
         """What followed the contexts that share most with a text's; of equal ones the latest first.
