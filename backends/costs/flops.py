@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from ..base import Block
@@ -49,6 +49,8 @@ class LayerFlops:
     """For each node and key that it sees: 2 × heads × (key width + value width)."""
     window: int = 0
     """The most keys that a node sees; 0 for all. A chunk counts as a window."""
+    cached: float = 0.0
+    """For each token in the cache, once a pass: latent attention may make its keys and values anew every time."""
 
 
 class Flops:
@@ -62,7 +64,7 @@ class Flops:
 
     def __init__(self, layers: Sequence[LayerFlops] = (), row: float = 0.0, node: float = 0.0) -> None:
         self.layers, self.row, self.node = tuple(layers), row, node
-        self._plans: dict[tuple[int | Block, ...] | None, tuple[float, dict[int, float]]] = {}
+        self._plans: dict[tuple[int | Block, ...] | None, tuple[float, float, dict[int, float]]] = {}
 
     def of(self, positions: Sequence[int], rows: int, run: tuple[int | Block, ...] | None = None) -> float:
         """FLOPs of a pass.
@@ -72,14 +74,14 @@ class Flops:
             rows: how many of them are scored.
             run: the layers and blocks that run; None for all.
         """
-        each, keys = self._plans.get(run) or self._plan(run)
+        each, cached, keys = self._plans.get(run) or self._plan(run)
         n, total = len(positions), rows * self.row
         if not n:
             return total
         seen, furthest = sum(positions) + n, max(positions) + 1
         for window, key in keys.items():
             total += key * (seen if not window or furthest <= window else sum(min(at + 1, window) for at in positions))
-        return total + n * each
+        return total + n * each + min(positions) * cached
 
     def count(self, positions: Sequence[int], rows: int, run: tuple[int | Block, ...] | None = None) -> float:
         """Count a pass that was made, and return its FLOPs; arguments as above."""
@@ -87,18 +89,19 @@ class Flops:
         spend(flops)
         return flops
 
-    def _plan(self, run: tuple[int | Block, ...] | None) -> tuple[float, dict[int, float]]:
-        """FLOPs for each node, and for each key by window."""
-        each, keys = self.node, dict[int, float]()
+    def _plan(self, run: tuple[int | Block, ...] | None) -> tuple[float, float, dict[int, float]]:
+        """FLOPs for each node, for each token in the cache, and for each key by window."""
+        each, cached, keys = self.node, 0.0, dict[int, float]()
         for part in range(len(self.layers)) if run is None or not self.layers else run:
             layer = self.layers[part.layer if isinstance(part, Block) else part]
             kind = part.kind if isinstance(part, Block) else ""
             if kind != "mlp":
                 each += layer.attention
+                cached += layer.cached
                 keys[layer.window] = keys.get(layer.window, 0.0) + layer.key
             if kind != "attention":
                 each += layer.mlp
-        self._plans[run] = each, {window: key for window, key in keys.items() if key}
+        self._plans[run] = each, cached, {window: key for window, key in keys.items() if key}
         return self._plans[run]
 
 
@@ -133,7 +136,7 @@ def flops_of(
         layers: how many it has; those behind are not counted (MTP layers run on their own).
         active: the share of a mixture's experts that a node is sent to; by layer where it differs.
         row: as `Flops`.
-        keys: `key` and `window` of each layer that attends.
+        keys: of each layer that attends, all but its weights.
     """
     attention, mlp, node = [0.0] * layers, [0.0] * layers, 0.0
     for weight in weights:
@@ -143,6 +146,5 @@ def flops_of(
             node += flops
         elif weight.layer < layers:
             (attention if weight.attention else mlp)[weight.layer] += flops
-    none = LayerFlops(0, 0)
-    seen = [keys.get(at, none) for at in range(layers)]
-    return Flops([LayerFlops(a, m, k.key, k.window) for a, m, k in zip(attention, mlp, seen, strict=True)], row, node)
+    seen = [keys.get(at, LayerFlops(0, 0)) for at in range(layers)]
+    return Flops([replace(k, attention=a, mlp=m) for a, m, k in zip(attention, mlp, seen, strict=True)], row, node)

@@ -22,7 +22,7 @@ _LAYER = re.compile(r"layers\.(\d+)\.(.*)")
 _EXPERTS = re.compile(r"(^|\.)experts(\.|$)")
 
 
-def flops_of_model(module: Any, config: Any, path: Sequence[str], windows: Sequence[int]) -> Flops:
+def flops_of_model(module: Any, config: Any, path: Sequence[str], windows: Sequence[int], caches: Sequence[int] = ()) -> Flops:
     """The FLOPs of a causal language model's passes.
 
     Args:
@@ -30,6 +30,7 @@ def flops_of_model(module: Any, config: Any, path: Sequence[str], windows: Seque
         config: of its text.
         path: attribute names from the module to its list of decoder layers; empty if it is not found, then nothing is known.
         windows: the most keys that a node of each layer sees, 0 for all.
+        caches: numbers that each layer keeps for a token in place of its key.
     """
     layers: Any = module
     for name in path:
@@ -43,18 +44,19 @@ def flops_of_model(module: Any, config: Any, path: Sequence[str], windows: Seque
     kinds = getattr(config, "layer_types", None) or [""] * len(layers)
     heads, widths = _heads(config)
     keys = {
-        at: LayerFlops(0, 0, 2.0 * heads * widths, window)
+        at: LayerFlops(0, 0, 2.0 * heads * widths, window, _expanding(layers[at], caches[at : at + 1], config))
         for at, (kind, window) in enumerate(zip(kinds, windows, strict=False))
         if kind not in ATTENTIONLESS
     }
     return flops_of(weights, len(layers), active=active(config), row=row, keys=keys)
 
 
-def flops_of_layer(block: nn.Module, config: Any, *, row: float, node: float) -> Flops:
-    """The same of a single decoder layer; `row` and `node` as in `Flops`."""
+def flops_of_layer(block: nn.Module, config: Any, cache: int, *, row: float, node: float) -> Flops:
+    """The same of a single decoder layer, which keeps `cache` numbers in place of a key; `row` and `node` as in `Flops`."""
     heads, widths = _heads(config)
     weights = [weight._replace(layer=0) for weight in weights_of(block, config)]
-    found = flops_of(weights, 1, active=active(config), row=row, keys={0: LayerFlops(0, 0, 2.0 * heads * widths)})
+    keys = LayerFlops(0, 0, 2.0 * heads * widths, cached=_expanding(block, [cache], config))
+    found = flops_of(weights, 1, active=active(config), row=row, keys={0: keys})
     return Flops(found.layers, row, node)
 
 
@@ -98,6 +100,13 @@ def weights_of(module: nn.Module, config: Any, inside: str = "", head: nn.Module
         attention = "attn" in rest or "attention" in rest
         for size, stacked in sizes:
             yield Weight(int(number), attention, size, stacked or bool(_EXPERTS.search(rest)))
+
+
+def _expanding(layer: nn.Module, cached: Sequence[int], config: Any) -> float:
+    """FLOPs of making a token's keys and values anew out of the latent vector that the cache holds; 0 where it holds them."""
+    if list(cached) != [getattr(config, "kv_lora_rank", None)]:
+        return 0.0
+    return sum(2.0 * weight.numel() for name, weight in layer.named_parameters() if name.endswith("kv_b_proj.weight"))
 
 
 def _heads(config: Any) -> tuple[int, int]:

@@ -62,9 +62,6 @@ class MtpNetwork:
         self._enorm, self._hnorm, self._norm = (norm(name) for name in OUTSIDE if "norm" in name)
         self._fc, self._block, self._embeddings = weights["eh_proj.weight"], block, embeddings
         self._rotary, self._lm_head = module.get_decoder().rotary_emb, module.get_output_embeddings()
-        row, node = 2.0 * self._lm_head.weight.numel(), 2.0 * self._fc.numel()
-        self.flops = flops_of_layer(block, module.config.get_text_config(decoder=True), row=row, node=node)
-        self.reading = 0.0
         self.specs: list[KVSpec] = []
         seen = DynamicCache()
         self._run(
@@ -73,6 +70,10 @@ class MtpNetwork:
         layer: Any = seen.layers[0]
         shapes = [(tensor.shape[1], tensor.shape[3]) for tensor in (layer.keys, layer.values)]
         self.specs.append(KVSpec(shapes[0], shapes[1], self.dtype, self.device))
+        row, node = 2.0 * self._lm_head.weight.numel(), 2.0 * self._fc.numel()
+        config = module.config.get_text_config(decoder=True)
+        self.flops = flops_of_layer(block, config, shapes[0][0] * shapes[0][1], row=row, node=node)
+        self.reading = 0.0
 
     def features(self, states: Tensor) -> Tensor:
         """What the layer reads of the model's states: the states themselves."""

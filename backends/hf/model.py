@@ -215,7 +215,8 @@ def _proven(
             capabilities = replace(capabilities, guard=options.guard == "on")
             runner, taken = _timed(runner, capabilities, parameters, limit, options, tick)
             where = find_layers(module, int(config.num_hidden_layers))
-            runner = replace(runner, flops=flops_of_model(module, config, where.path if where else (), runner.plan.windows))
+            path, caches = where.path if where else (), [spec.key[0] * spec.key[1] if spec else 0 for spec in runner.specs]
+            runner = replace(runner, flops=flops_of_model(module, config, path, runner.plan.windows, caches))
     except Exception as error:
         if not out_of_memory(error):
             raise

@@ -14,10 +14,12 @@ from torch.utils.flop_counter import FlopCounterMode, sdpa_flop
 from specchat.backends import LoadOptions, load_model
 from specchat.backends.base import ROOT, Block, Model, Session
 from specchat.backends.costs.flops import Flops, LayerFlops, Weight, computed, flops_of, spend
+from specchat.backends.heads.mtp import load_mtp
 
-from ...fakes.models.gguf_heads import WIDTH, dflash_file, eagle_file, load_head, write_blocks, write_eagle
+from ...fakes.models.gguf_heads import WIDTH, dflash_file, eagle_file, glm_llama, load_head, write_blocks, write_eagle
 from ...fakes.models.heads import random_medusa
 from ...fakes.models.llama_tiny import VOCAB, needs_llama
+from ...fakes.models.mtp_files import mtp_target
 from ...fakes.models.tiny import tiny_model
 
 PREFIX = 100
@@ -62,10 +64,14 @@ def test_builtin_model_against_torch(builtin_model: Model) -> None:
     assert plain == 2 * matrices  # the LM head is the table
 
 
-@pytest.mark.parametrize("kind", ["llama", "qwen3", "gpt2", "gemma3", "mistral", "mixtral", "qwen3-moe", "gpt-neox"])
+KINDS = ("llama", "qwen3", "gpt2", "gemma3", "mistral", "mixtral", "qwen3-moe", "gpt-neox", "deepseek-v3", "glm4-moe")
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_other_models_against_torch(kind: str) -> None:
-    """Windows, tied heads, fused projections, and mixtures whose experts run only for the nodes that chose them."""
-    model = tiny_model(kind)
+    """Windows, tied heads, fused projections, mixtures whose experts run only for the nodes that chose them, and latent vectors
+    that each pass turns into keys and values anew."""
+    model = mtp_target(kind) if kind in ("deepseek-v3", "glm4-moe") else tiny_model(kind)
     module = model.module
     if experts := hasattr(module.config, "num_experts_per_tok"):
         module.set_experts_implementation("eager")  # torch does not count grouped products
@@ -122,6 +128,15 @@ def test_llama_cpp_counts_the_same(builtin_model: Model) -> None:
     ours, theirs = ([flops for flops, _ in passes(each)[1]] for each in (model, builtin_model))
     model.close()
     assert ours == theirs
+
+
+@needs_llama
+def test_mixtures_and_mtp_layers_count_the_same_on_both_runtimes() -> None:
+    ours, theirs = glm_llama(), mtp_target("glm4-moe")
+    assert [flops for flops, _ in passes(ours, 48)[1]] == [flops for flops, _ in passes(theirs, 48)[1]]
+    layer: Any = load_mtp(theirs)
+    network = layer._network.flops
+    assert ours.mtp_flops().of([9], 1) == network.of([9], 1) > network.row
 
 
 @needs_llama

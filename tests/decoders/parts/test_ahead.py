@@ -97,6 +97,14 @@ def test_the_tokens_do_not_change(
         how["settings"] = settings
 
 
+def test_what_is_computed_meanwhile_is_drafting(models: tuple[Model, Model, OwnThread], slow_target: None) -> None:
+    target, _, own = models
+    (plain, *_), steps = answer(target, None, "greedy")[1][1:], answer(target, own)[1][1:]
+    assert ahead(steps)[0] > 0
+    for step in steps:
+        assert step.flops - step.draft_flops == pytest.approx(step.nodes * plain.flops, rel=0.2), "the target's alone"
+
+
 def test_one_draft_begins_where_the_one_before_drafted_on(slow_target: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "LEAST", 0.0)  # a random model is never sure, not even of its own choice
     model = tiny_model("llama")
