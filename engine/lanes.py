@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ..backends.base import PREFILL_CHUNK, ROOT, Model
-from ..backends.costs.energy import Meter
+from ..backends.costs.energy import Meter, energy
 from ..backends.noise import gumbel_of
 from ..decoders.acceptance import Acceptance, probabilities
 from ..decoders.base import label_of
@@ -172,6 +172,8 @@ class Lanes:
         lane.id, lane.generation, lane.answered, lane.busy_seconds = request.id, generation, generation, 0.0
         lane.paused, lane.due, lane.compare = request.paused, 0, request.compare
         lane.step_seconds = lane.step_cpu_seconds = 0.0
+        counters = energy(lane.conversation.model.info.device != "cpu")
+        lane.meter = Meter(counters) if counters.known else None
         generation.watched = request.watch
         # A lane that joins late starts level with the one furthest behind, else it would have the device to itself.
         lane.clock = min((other.clock for other in self._running), default=0.0)
