@@ -15,6 +15,21 @@ BUILTIN_EAGLE = "builtin-eagle"
 """The name of the EAGLE head that drafts for it."""
 SHIPPED = {BUILTIN: "target", BUILTIN_DRAFT: "draft", BUILTIN_EAGLE: "eagle"}
 """What ships with specchat: name → folder in builtin/weights."""
+
+
+def draft_names(value: object) -> list[str]:
+    """The names in an option `draft_model`, which is one name, several, or None."""
+    if isinstance(value, str):
+        return [value] if value else []
+    return [str(name) for name in value] if isinstance(value, list | tuple) else []
+
+
+def draft_label(number: int) -> str:
+    """What the draft models are called where several draft together, in the order in which they were named: draft, draft-2,
+    draft-3. `number` counts from 0."""
+    return f"draft-{number + 1}" if number else "draft"
+
+
 BACKENDS = ("auto", "transformers", "llama.cpp")
 StageProgress = Callable[[str, int, int], None]
 """Called with (stage, done, total): "download" in bytes, "weights" in tensors, "check" in passes."""

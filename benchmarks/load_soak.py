@@ -35,7 +35,7 @@ def start(number: int, loads: int, log: Path, until: float) -> list[str]:
             dtype, threads, draft = KINDS[i % len(KINDS)]
             id = client.load("builtin", backend="transformers", dtype=dtype, threads=threads, draft_model=draft)
             end = next(event for event in client.stream(id) if isinstance(event, Loaded | Failed))
-            found = [info["capabilities"] for info in (end.info, end.draft) if info] if isinstance(end, Loaded) else []
+            found = [info["capabilities"] for info in (end.info, *end.drafts)] if isinstance(end, Loaded) else []
             whole = len(found) == 1 + bool(draft) and all(able["tree"] and able["chain"] and able["layers"] for able in found)
             out.append(f"{'whole' if whole else 'lost'}: {dtype}, {threads} threads, draft {draft}: {found or end}")
     return out

@@ -3,8 +3,9 @@
 Exact match works for greedy decoding and for sampling, for chains and for trees: the target's own choice decides.
 Rejection sampling: Leviathan, Kalman and Matias, "Fast Inference from Transformers via Speculative Decoding" (2023),
 arXiv:2211.17192; Chen et al., "Accelerating Large Language Model Decoding with Speculative Sampling" (2023), arXiv:2302.01318.
-On a tree: Miao et al., "SpecInfer" (2023), arXiv:2305.09781, and, for siblings sampled without replacement, Jeon et al.,
-"Recursive Speculative Decoding" (2024), arXiv:2402.14160. Typical acceptance: Cai et al., "Medusa" (2024), arXiv:2401.10774.
+On a tree, of one draft model or several: Miao et al., "SpecInfer" (2023), arXiv:2305.09781, and, for siblings sampled without
+replacement, Jeon et al., "Recursive Speculative Decoding" (2024), arXiv:2402.14160. Typical acceptance: Cai et al., "Medusa"
+(2024), arXiv:2401.10774.
 
 Below, p is the target's probability after the sampling filters and q the draft's, of one token after one node.
 """
@@ -19,7 +20,7 @@ from typing import Any, Literal
 from ..backends.base import Label, Sampling, Scores
 from ..backends.noise import Purpose, uniform
 from ..errors import UserError
-from .tree import Tree
+from .tree import Draws, Tree
 
 Rule = Literal["exact", "rejection", "soft", "typical"]
 
@@ -153,18 +154,23 @@ def _sampled(
     """One node under `rejection` or `soft`: an accepted child, or a token drawn from what the refused ones left.
 
     Every refusal takes from p what the refused child could have claimed, p ← norm(max(0, p − q)); a sibling was drawn from
-    what q had left, q ← q without the refused token. A child that no distribution proposed was certain: q = 1 at its token.
+    what q had left, q ← q without the refused token. Of several drafters one comes after the other, each with its own q
+    (SpecInfer's multi-step speculative sampling): a token that both drew is tried twice. A child that no distribution proposed
+    was certain: q = 1 at its token.
     """
     if sampling.greedy:
         return _greedy(tree, scores, own, rule, sampling, node, children, history)
     position = scores.positions[node]
     p = _normal(scores.probs(node, sampling, history))
-    draws = (tree.probs or {}).get(node)
-    sampled = () if draws is None else draws.nodes
-    q: Any = None if draws is None else _normal(draws.q)
-    for attempt, child in enumerate([*sampled, *(child for child in children if child not in sampled)]):
+    tries: list[tuple[int, Draws | None]] = [(child, draws) for draws in tree.draws(node) for child in draws.nodes]
+    sampled = {child for child, _ in tries}
+    tries += [(child, None) for child in children if child not in sampled]
+    before, q = None, p
+    for attempt, (child, draws) in enumerate(tries):
+        if draws is not None and draws is not before:
+            before, q = draws, _normal(draws.q)
         token = tree.tokens[child]
-        by_draw = attempt < len(sampled)
+        by_draw = draws is not None
         likely = float(q[token]) if by_draw else 1.0
         limit = rule.beta if rule.rule == "soft" else uniform(sampling.seed, position, Purpose.ACCEPT, attempt)
         if passes(float(p[token]), likely, limit):
@@ -205,10 +211,11 @@ def _greedy(
         if tree.tokens[child] == own:
             return child, own
     if rule.rule == "soft" and children:
-        p, draws = scores.probs(node, compared(sampling), history), (tree.probs or {}).get(node)
+        p = scores.probs(node, compared(sampling), history)
+        by = {child: draws for draws in reversed(tree.draws(node)) for child in draws.nodes}
         for child in sorted(children, key=lambda child: -float(p[tree.tokens[child]])):
             token = tree.tokens[child]
-            likely = float(draws.q[token]) if draws is not None and child in draws.nodes else 1.0
+            likely = float(by[child].q[token]) if child in by else 1.0
             if passes(float(p[token]), likely, rule.beta):
                 return child, token
     return None, own

@@ -34,8 +34,8 @@ class Context:
     """Tokens that end an answer: never draft past one."""
     branching: bool = True
     """Whether the model can verify branching trees; if not, the tree must be a chain."""
-    draft_model: Model | None = None
-    """The draft model loaded with the target, if any."""
+    draft_models: Sequence[Model] = ()
+    """The draft models loaded with the target, if any."""
     model: Model | None = None
     """The target model."""
     acceptance: Acceptance = EXACT
@@ -47,6 +47,11 @@ class Context:
     """Returns the conversation's drafter with that name, including what it has learned: for methods that build on others."""
     past: Past | None = None
     """Past answers to draft from beside the text, if there are any."""
+
+    @property
+    def draft_model(self) -> Model | None:
+        """The first draft model, for the methods that draft with one."""
+        return self.draft_models[0] if self.draft_models else None
 
     @property
     def pending(self) -> int:

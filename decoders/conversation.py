@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..backends.base import Model, Session
@@ -23,7 +23,7 @@ class Conversation:
         self,
         model: Model,
         *,
-        draft_model: Model | Callable[[], Model | None] | None = None,
+        draft_model: Model | Sequence[Model] | Callable[[], Sequence[Model]] | None = None,
         head: Head | Callable[[], Head | None] | None = None,
         context: int | None = None,
     ) -> None:
@@ -31,13 +31,20 @@ class Conversation:
 
         Args:
             model: the target.
-            draft_model: for the methods that draft with one; or a function that loads it when such a method is first chosen.
+            draft_model: one or several, for the methods that draft with one; or a function that loads them when such a method
+                is first chosen.
             head: a trained drafter, for the methods that draft with one; the session then hands out the states that it reads.
                 A function is called when such a method is first chosen, and the session is opened anew.
             context: the most tokens in the conversation.
         """
         self.model = model
-        self._draft_model = draft_model
+        self._load_drafts = draft_model if callable(draft_model) else None
+        self.draft_models: Sequence[Model] = ()
+        """The draft models that are loaded."""
+        if isinstance(draft_model, Model):
+            self.draft_models = (draft_model,)
+        elif draft_model is not None and not callable(draft_model):
+            self.draft_models = tuple(draft_model)
         self._offered = head if not isinstance(head, Head) else None
         self.head = head if isinstance(head, Head) else None
         """The trained drafter whose states the session hands out."""
@@ -62,11 +69,6 @@ class Conversation:
             self.session.close()
             self.session = new
 
-    @property
-    def draft_model(self) -> Model | None:
-        """The draft model, if one is loaded."""
-        return self._draft_model if isinstance(self._draft_model, Model) else None
-
     def helper(self, name: str) -> Drafter:
         """The drafter with this name, for methods that build on others; a new one gets default settings."""
         return self._drafters.get(name) or self.drafter(name)
@@ -80,13 +82,12 @@ class Conversation:
         method = registry.get(name)
         if method.needs_head and self._offered is not None:
             self._load_head()
-        if method.needs_draft_model and self._draft_model is not None and not isinstance(self._draft_model, Model):
-            self._draft_model = self._draft_model()
-        pard = self.draft_model is not None and self.draft_model.info.pard_token is not None
+        if method.needs_draft_model and self._load_drafts is not None:
+            self.draft_models, self._load_drafts = tuple(self._load_drafts()), None
         reason = registry.unavailable(
             *(method, self.model.info.capabilities),
-            draft_model=self._draft_model is not None,
-            pard=pard,
+            draft_model=bool(self.draft_models) or self._load_drafts is not None,
+            pard=any(model.info.pard_token is not None for model in self.draft_models),
             head=self.head.info if self.head is not None else None,
         )
         if reason:

@@ -101,6 +101,21 @@ class Step:
         """The parent of each of the tree's nodes."""
         return self.tree.parents
 
+    @property
+    def drafters(self) -> Sequence[str]:
+        """Who drafted the tree together; empty where it is all the method's own."""
+        return self.tree.drafters
+
+    @property
+    def sources(self) -> Sequence[int]:
+        """Who guessed each of the tree's nodes (see `Tree.sources`)."""
+        return self.tree.sources
+
+    @property
+    def shares(self) -> Sequence[float]:
+        """What part of the nodes each draft model had learned to get (see `Tree.shares`)."""
+        return self.tree.shares
+
 
 class Generation(Iterator[Step]):
     """One answer. Iterate over its steps, or call `advance` to run one forward pass at a time.
@@ -303,7 +318,7 @@ class Generation(Iterator[Step]):
             self._room(),
             self._eos,
             self._branching,
-            conversation.draft_model,
+            conversation.draft_models,
             conversation.model,
             self.acceptance,
             conversation.head,

@@ -78,6 +78,9 @@ class ReplayStep:
     wasted: int = 0
     flops: float = 0.0
     draft_flops: float = 0.0
+    drafters: tuple[str, ...] = ()
+    sources: tuple[int, ...] = ()
+    shares: tuple[float, ...] = ()
 
 
 def replay(

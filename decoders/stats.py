@@ -102,6 +102,24 @@ class StepLike(Protocol):
     def flops(self) -> float: ...
     @property
     def draft_flops(self) -> float: ...
+    @property
+    def drafters(self) -> Sequence[str]: ...
+    @property
+    def sources(self) -> Sequence[int]: ...
+    @property
+    def shares(self) -> Sequence[float]: ...
+
+
+@dataclass(slots=True)
+class Part:
+    """What one of several drafters did that grew trees together. What two of them guessed counts for both."""
+
+    drafted: int = 0
+    """How many nodes were its guesses."""
+    accepted: int = 0
+    """How many of them were accepted."""
+    share: float = 0.0
+    """What part of the nodes it had learned to get in the last of these steps; 0 for one that learns none."""
 
 
 @dataclass(slots=True)
@@ -160,6 +178,8 @@ class Totals:
     there."""
     taken: list[int] = field(default_factory=list)
     """By draft position: in how many of those steps it was accepted."""
+    parts: dict[str, Part] = field(default_factory=dict)
+    """By name, those that drafted together; empty where it was all the method's own."""
 
     def add(self, step: StepLike) -> None:
         """Count one step."""
@@ -201,6 +221,11 @@ class Totals:
         for position in range(reached):
             self.offered[position] += 1
             self.taken[position] += position < step.accepted
+        for i, name in enumerate(step.drafters):
+            part = self.parts.setdefault(name, Part())
+            part.drafted += sum(source >> i & 1 for source in step.sources)
+            part.accepted += sum(step.sources[node] >> i & 1 for node in step.path)
+            part.share = step.shares[i] if i < len(step.shares) else 0.0
 
     @staticmethod
     def _drafted_below(step: StepLike) -> bool:

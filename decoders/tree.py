@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from ..backends.base import ROOT, Scores, Session
@@ -17,6 +17,8 @@ class Draws:
     """The draft's probabilities after the filters, before the first draw; at temperature 0 its softmax (numpy [vocab])."""
     nodes: tuple[int, ...]
     """The children in the order of drawing."""
+    then: Draws | None = None
+    """Another drafter's draws below the same parent, which took no notice of these. A child may be in both."""
 
 
 @dataclass(slots=True)
@@ -39,6 +41,12 @@ class Tree:
     """How many tokens drafted on, now or before, this verdict threw away."""
     via: str = ""
     """The method that drafted it, if the current one delegates to others (`auto`)."""
+    drafters: tuple[str, ...] = ()
+    """Who drafted it together; empty where it is all the method's own."""
+    sources: list[int] = field(default_factory=list)
+    """By node, where there are `drafters`: bit i is set if `drafters[i]` guessed it; 0 for node 0."""
+    shares: tuple[float, ...] = ()
+    """What part of the nodes each of the first of `drafters`, the draft models, had learned to get. They sum to 1."""
 
     @classmethod
     def root(cls, pending: int) -> Tree:
@@ -61,6 +69,15 @@ class Tree:
     def accepted(self, path: Sequence[int]) -> int:
         """How many nodes of an accepted path were guesses of what comes next."""
         return sum(node not in self.window for node in path[1:]) if self.window else len(path) - 1
+
+    def draws(self, parent: int) -> list[Draws]:
+        """The draws below a node, of one drafter after the other."""
+        out = []
+        draws = (self.probs or {}).get(parent)
+        while draws is not None:
+            out.append(draws)
+            draws = draws.then
+        return out
 
     def add(self, token: int, parent: int) -> int:
         """Add a node below `parent` and return its index."""

@@ -1,5 +1,5 @@
-"""What drafts beside a target: the draft model or trained drafter that was asked for, or the built-in target's own draft model,
-loaded when it is first needed."""
+"""What drafts beside a target: the draft models and the trained drafter that were asked for, or the built-in target's own draft
+model, loaded when it is first needed."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from ..backends.options import BUILTIN, BUILTIN_DRAFT, BUILTIN_EAGLE, LoadOption
 from ..decoders import registry
 from ..decoders.conversation import Conversation
 from ..decoders.parts.ahead import OwnThread
+from ..decoders.parts.proposers import mismatch
 from ..errors import UserError
 from .messages import Load
 
@@ -31,17 +32,17 @@ def options_of(command: Load) -> LoadOptions:
 
 
 class Drafts:
-    """The draft model or trained drafter of one load, for all its lanes.
+    """The draft models and the trained drafter of one load, for all its lanes.
 
-    One that was asked for is found before the target is loaded, so that a wrong name costs nothing, and loaded after it.
+    Those that were asked for are found before the target is loaded, so that a wrong name costs nothing, and loaded after it.
 
     Args:
-        command: names the target and, perhaps, the draft model.
+        command: names the target and, perhaps, what drafts for it.
         progress: told about each stage.
         cancelled: polled; answering True raises Cancelled.
 
     Raises:
-        UserError: there is no such model.
+        UserError: there is no such model, or two are trained drafters.
     """
 
     def __init__(
@@ -51,57 +52,71 @@ class Drafts:
         """How to load the target."""
         self._options = _draft_options(command)
         self._own_threads = command.draft_threads is not None
-        self._spec = command.draft_model or (BUILTIN_DRAFT if command.model == BUILTIN else "")
         self._target: Model | None = None
-        self._found: Loader | None = None
-        self.model: Model | None = None
-        """The draft model, once it is loaded."""
+        self._found: dict[str, Loader] = {}
+        """The draft models that were asked for."""
+        self._asked_head: tuple[str, Loader] | None = None
+        """The trained drafter that was asked for."""
+        self._built_in = ""
+        """The built-in target's own draft model, where nothing was asked for."""
+        self.models: list[Model] = []
+        """The draft models, once they are loaded."""
         self.head: Head | None = None
         """The trained drafter, once it is loaded: the one that was asked for, or the target's own MTP layer."""
         self.no_mtp = ""
         """Why the target's own MTP layer is of no use, if it has one."""
         self._own_head: Loader | None = None
         """The built-in target's, which the first method that needs it loads."""
-        if command.draft_model:
+        for spec in command.drafts:
             try:
-                self._found = find_model(self._spec, self._options, progress=progress, cancelled=cancelled)
+                found = find_model(spec, self._options, progress=progress, cancelled=cancelled)
             except UserError as error:
-                raise _naming(self._spec, error) from None
-            head = self._found.head
-            if head is not None and command.model == BUILTIN and target.backend == "auto":
-                self.target_options = replace(target, backend=head.runtime)
-        elif self._spec and not any(builtin_path(self._spec).glob("*.safetensors")):
-            self._spec = ""
+                raise _naming(spec, error) from None
+            if found.head is None:
+                self._found[spec] = found
+            elif self._asked_head is not None:
+                raise UserError(
+                    f"{self._asked_head[0]} and {spec} are both trained drafters, and a model runs with one at a time. Leave "
+                    "one of them out; draft models may be several."
+                )
+            else:
+                self._asked_head = spec, found
+                if command.model == BUILTIN and target.backend == "auto":
+                    self.target_options = replace(target, backend=found.head.runtime)
+        own = command.model == BUILTIN and not command.drafts
+        if own and any(builtin_path(BUILTIN_DRAFT).glob("*.safetensors")):
+            self._built_in = BUILTIN_DRAFT
 
     def __bool__(self) -> bool:
         """Whether there is a draft model, loaded or not."""
-        return bool(self._spec) and (self._found is None or self._found.head is None)
+        return bool(self._found or self._built_in)
 
     @property
     def pard(self) -> bool:
-        """Whether it is a PARD model, loaded or not."""
-        if self.model is not None:
-            return self.model.info.pard_token is not None
+        """Whether one is a PARD model, loaded or not."""
+        if self.models:
+            return any(model.info.pard_token is not None for model in self.models)
         # What is loaded only when it is needed is the built-in one.
-        return bool(self) and "pard_token" in read_json(builtin_path(self._spec) / "config.json")
+        return bool(self) and "pard_token" in read_json(builtin_path(BUILTIN_DRAFT) / "config.json")
 
     def join(self, target: Model) -> None:
         """The target is loaded: load what was asked for to draft for it.
 
         Raises:
-            UserError: it cannot be loaded; says why.
+            UserError: it cannot be loaded, or one of several draft models has other tokens than the target; says why.
             Cancelled: the load was cancelled.
         """
         self._target = target
-        if self._found is not None and self._found.head is not None:
-            try:
-                self.head = self._found.beside(self._spec, target)
-            except UserError as error:
-                raise _naming(self._spec, error) from None
-            return
-        if self._found is not None:
+        if self._found:
             self.get()
-        elif self._spec:
+        if self._asked_head is not None:
+            spec, found = self._asked_head
+            try:
+                self.head = found.beside(spec, target)
+            except UserError as error:
+                raise _naming(spec, error) from None
+            return
+        if self._built_in:
             with suppress(UserError):  # an installation without it, or a build of llama.cpp that has no use for it
                 found = find_model(BUILTIN_EAGLE, replace(self._options, backend=target.info.backend))
                 self._own_head = found if found.head is not None else None
@@ -143,7 +158,7 @@ class Drafts:
     def asked(self) -> Head | None:
         """The trained drafter that was asked for. One that the target brings along is only offered: handing out hidden states
         takes time in every pass, so that waits until its method is chosen."""
-        return self.head if self._found is not None else None
+        return self.head if self._asked_head is not None else None
 
     def get_head(self) -> Head | None:
         """The trained drafter, loaded at the first call; None if there is none.
@@ -155,38 +170,54 @@ class Drafts:
             self.head = self._own_head.beside(BUILTIN_EAGLE, self._target)
         return self.head
 
-    def get(self) -> Model | None:
-        """The draft model, loaded at the first call; None if there is none.
+    def get(self) -> list[Model]:
+        """The draft models, loaded at the first call; none if there are none.
 
         Raises:
-            UserError: it cannot be loaded; says why.
+            UserError: one cannot be loaded; says why.
         """
-        if self.model is None and self._spec:
-            if self._target is not None:
-                self._options = replace(self._options, context_at_most=self._target.info.context)
-            try:
-                self.model = self._load(self._found or find_model(self._spec, self._options))
-            except UserError as error:
-                raise _naming(self._spec, error) from None
-        return self.model
+        if self.models or not self:
+            return self.models
+        if self._target is not None:
+            self._options = replace(self._options, context_at_most=self._target.info.context)
+        loaders = self._found or {self._built_in: find_model(self._built_in, self._options)}
+        models: list[Model] = []
+        try:
+            for spec, loader in loaders.items():
+                models.append(self._load(spec, loader))
+                # A single one may have other tokens: the method `draft` can draft by way of text.
+                if len(loaders) > 1 and self._target is not None and (reason := mismatch(self._target, models[-1])):
+                    raise UserError(
+                        f"The draft model {spec} cannot be used with others: its tokenizer differs from the target's "
+                        f"({reason}). Leave it out, or choose one of the same family."
+                    )
+        except BaseException:
+            for model in models:
+                model.close()
+            raise
+        self.models = models
+        return models
 
-    def _load(self, loader: Loader) -> Model:
-        """The draft model; in a thread of its own where it has a device or CPU threads that the target leaves alone."""
-        if self._own_threads:
-            return OwnThread(partial(loader, self._options))
-        model = loader(self._options)
+    def _load(self, spec: str, loader: Loader) -> Model:
+        """A draft model; in a thread of its own where it has a device or CPU threads that the target leaves alone."""
+        try:
+            if self._own_threads:
+                return OwnThread(partial(loader, self._options))
+            model = loader(self._options)
+        except UserError as error:
+            raise _naming(spec, error) from None
         target = self._target.info if self._target is not None else model.info
         # The runtimes have names of their own for one GPU.
         comparable = target.backend == model.info.backend or "cpu" in (target.device, model.info.device)
         return OwnThread(lambda: model) if comparable and target.device != model.info.device else model
 
     def close(self) -> None:
-        """Free it."""
-        for part in (self.model, self.head):
+        """Free it all."""
+        for part in (*self.models, self.head):
             if part is not None:
                 part.close()
-        self.model = self.head = self._own_head = None
-        self._spec = ""
+        self.models, self.head, self._own_head = [], None, None
+        self._found, self._built_in = {}, ""
 
 
 def conversation_of(model: Model, drafts: Drafts | None, context: int | None = None) -> Conversation:
@@ -237,5 +268,5 @@ def _draft_options(command: Load) -> LoadOptions:
 
 
 def _naming(spec: str, error: UserError) -> UserError:
-    """The same sentence; it must be seen which of the two models it is about, and its options have names of their own."""
+    """The same sentence; it must be seen which of the models it is about, and its options have names of their own."""
     return UserError(f"The draft model {spec} cannot be used: {OPTION.sub('--draft-', str(error))}")

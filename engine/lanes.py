@@ -431,6 +431,8 @@ def record(step: Step) -> StepRecord:
     )
     if step.path and len(step.tree) - len(step.tree.window) > 1:
         out.tree_tokens, out.tree_parents, out.path = step.tree.tokens, step.tree.parents, list(step.path)
+        out.drafters, out.sources = list(step.tree.drafters), step.tree.sources
+        out.shares = [round(share, 4) for share in step.tree.shares]
     return out
 
 

@@ -8,8 +8,11 @@ an older one.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, get_args
+
+from .options import draft_names
 
 
 @dataclass(slots=True)
@@ -24,9 +27,9 @@ class Load:
 
     id: int
     model: str
-    draft_model: str | None = None
-    """Loaded beside the target, for the methods that draft with one; None: the built-in one for the built-in target (loaded
-    when the first method needs it), else none."""
+    draft_model: str | Sequence[str] | None = None
+    """Loaded beside the target, for the methods that draft with one: draft models, and at most one trained drafter; None: the
+    built-in one for the built-in target (loaded when the first method needs it), else none."""
     draft_device: str | None = None
     """Where the draft model runs, in what type and on how many threads of its own; None for as the target."""
     draft_dtype: str | None = None
@@ -46,6 +49,11 @@ class Load:
     backend: str = "auto"
     servers: dict[str, dict[str, str]] = field(default_factory=dict)
     """Servers by name, as the settings have them: their addresses, and where (never what) their keys are."""
+
+    @property
+    def drafts(self) -> list[str]:
+        """The names in `draft_model`."""
+        return draft_names(self.draft_model)
 
 
 @dataclass(slots=True)
@@ -265,14 +273,14 @@ class Loading:
 
 @dataclass(slots=True)
 class Loaded:
-    """A model is ready. `info` is ModelInfo as plain data; `unavailable` maps a method to the reason why it cannot run; `draft`
-    is the draft model's ModelInfo, `head` the trained drafter's HeadInfo, each empty where there is none or none is loaded
-    yet."""
+    """A model is ready. `info` is ModelInfo as plain data; `unavailable` maps a method to the reason why it cannot run;
+    `drafts` are the draft models' ModelInfo, `head` is the trained drafter's HeadInfo, each empty where there is none or none
+    is loaded yet."""
 
     id: int
     info: dict[str, Any]
     unavailable: dict[str, str] = field(default_factory=dict)
-    draft: dict[str, Any] = field(default_factory=dict)
+    drafts: list[dict[str, Any]] = field(default_factory=list)
     head: dict[str, Any] = field(default_factory=dict)
 
 
@@ -366,6 +374,12 @@ class StepRecord:
     """Floating-point operations of the step; 0 where they are not known."""
     draft_flops: float = 0.0
     """Drafting's part of them."""
+    drafters: list[str] = field(default_factory=list)
+    """Who drafted the tree together; empty where it is all the method's own."""
+    sources: list[int] = field(default_factory=list)
+    """By tree node, where there are `drafters`: bit i is set if `drafters[i]` guessed it."""
+    shares: list[float] = field(default_factory=list)
+    """What part of the nodes each of the first of `drafters`, the draft models, had learned to get."""
 
 
 @dataclass(slots=True)

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from ..backends.base import Capabilities, Sampling
 from ..backends.loading import builtin_gguf, builtin_path
-from ..backends.options import BACKENDS, BUILTIN, BUILTIN_DRAFT, BUILTIN_EAGLE, SHIPPED, rebuild_command
+from ..backends.options import (
+    BACKENDS,
+    BUILTIN,
+    BUILTIN_DRAFT,
+    BUILTIN_EAGLE,
+    SHIPPED,
+    draft_label,
+    draft_names,
+    rebuild_command,
+)
 from ..backends.servers.address import PAIR, find_server, is_url, root_of
 
 __all__ = [
@@ -18,6 +27,8 @@ __all__ = [
     "Sampling",
     "builtin_gguf",
     "builtin_path",
+    "draft_label",
+    "draft_names",
     "find_server",
     "is_url",
     "rebuild_command",

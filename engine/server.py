@@ -307,10 +307,10 @@ class Server:
         self._model, self._drafts = model, drafts
         info = asdict(model.info)
         info["load_seconds"] = info["load_seconds"] or time.perf_counter() - start
-        draft = asdict(drafts.model.info) if drafts.model else {}
+        models = [asdict(draft.info) for draft in drafts.models]
         head = asdict(drafts.head.info) if drafts.head else {}
         info["notes"] = [*info["notes"], *head.get("notes", ())]
-        self._outbox.post(Loaded(command.id, info, refusals(model, drafts), draft, head))
+        self._outbox.post(Loaded(command.id, info, refusals(model, drafts), models, head))
 
     @property
     def _loaded(self) -> bool:

@@ -48,7 +48,7 @@ def shortlist(methods: Mapping[str, Method], unavailable: Collection[str], model
     return [name for name in ranked if name in methods and name not in left_out]
 
 
-def first_method(methods: Mapping[str, Method], unavailable: Collection[str], model: str, draft_model: str | None) -> str:
+def first_method(methods: Mapping[str, Method], unavailable: Collection[str], model: str, drafts: object) -> str:
     """The method that a chat starts with where nobody has chosen one.
 
     With a draft model it is `draft`, and with a trained drafter its method: they give several tokens a pass on any text. Else
@@ -58,11 +58,11 @@ def first_method(methods: Mapping[str, Method], unavailable: Collection[str], mo
         methods: every method by name.
         unavailable: those that the model cannot run, as far as that is known.
         model: as the user names it.
-        draft_model: the one that was asked for; the built-in model brings its own.
+        drafts: the draft models that were asked for; the built-in model brings its own.
     """
     # `draft` first: until the model is loaded, nobody knows what a draft model is.
     drafting = ("draft", *(name for name, method in methods.items() if method.group == "trained"))
-    wanted = (*drafting, "lookup", PLAIN) if draft_model or model == BUILTIN else ("lookup", PLAIN)
+    wanted = (*drafting, "lookup", PLAIN) if drafts or model == BUILTIN else ("lookup", PLAIN)
     return next((name for name in (*wanted, *methods) if name in methods and name not in unavailable), PLAIN)
 
 

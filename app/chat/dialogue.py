@@ -33,7 +33,7 @@ from ...engine.messages import (
     Weigh,
     Weighed,
 )
-from ...engine.options import Capabilities, Sampling
+from ...engine.options import BUILTIN, BUILTIN_DRAFT, Capabilities, Sampling, draft_label, draft_names
 from ...errors import UserError
 from ..text.cells import one_line
 from .about import About, asking
@@ -95,6 +95,8 @@ class Dialogue:
     loading: Loading | None = None
     info: dict[str, Any] = field(default_factory=dict)
     unavailable: dict[str, str] = field(default_factory=dict)
+    head: str = ""
+    """The trained drafter that is loaded, as it was named."""
     pieces: Pieces = field(default_factory=Pieces)
     """The text of single tokens; empty until the engine has told them."""
     answer: Answer | None = None
@@ -284,6 +286,13 @@ class Dialogue:
         unknown = () if self.info else (name for name, method in self.methods.items() if method.group == "trained")
         return shortlist(self.methods, {*self.unavailable, *unknown}, self.model)
 
+    @property
+    def draft_models(self) -> dict[str, str]:
+        """The draft models that are loaded with this model, as they were named, by what methods call them (see `draft_label`).
+        The trained drafter is none of them."""
+        asked = draft_names(self.load.get("draft_model")) or ([BUILTIN_DRAFT] if self.model == BUILTIN else [])
+        return {draft_label(i): name for i, name in enumerate(name for name in asked if name != self.head)}
+
     def first_method(self) -> str:
         """The method that suits this model."""
         if server := self.info.get("server"):
@@ -442,6 +451,7 @@ class Dialogue:
     def _loaded(self, event: Loaded) -> None:
         known, self._before = self.info, None
         self.info, self.unavailable, self.loading = event.info, event.unavailable, None
+        self.head = str(event.head.get("name", ""))
         self.engine.send(PiecesOf(self.engine.next_id()))
         if known or self.answer is not None:  # a reload: said before
             return

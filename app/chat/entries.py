@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, get_args
 
 from ...engine.catalog import Totals
@@ -396,6 +396,7 @@ class Answer:
             "wasted_tokens": totals.wasted,
             "alpha": totals.alpha,
             "position_acceptance": totals.position_acceptance,
+            "drafters": {name: asdict(part) for name, part in totals.parts.items()},
             "near_ties_checked": totals.checked,
             "nodes": totals.nodes,
             "nodes_per_token": totals.nodes_per_token,

@@ -28,6 +28,8 @@ class StepLog:
         self._late: dict[int, list[float]] = {}  # probabilities that came after their step
         self._rare: dict[int, tuple[str, int, int, int, int, int]] = {}
         """Note, prefilled, earlier, checked, ahead and wasted of the steps that have any."""
+        self._drafters: list[list[str]] = []
+        self._merged: dict[int, tuple[int, array[int], array[float]]] = {}  # which drafters, sources, shares
 
     def __len__(self) -> int:
         return len(self._method)
@@ -42,6 +44,10 @@ class StepLog:
         rare = (step.note, step.prefilled, step.earlier, step.checked, step.ahead, step.wasted)
         if any(rare):
             self._rare[len(self)] = rare
+        if step.drafters:
+            if not self._drafters or self._drafters[-1] != step.drafters:
+                self._drafters.append(step.drafters)
+            self._merged[len(self)] = len(self._drafters) - 1, array("I", step.sources), array("f", step.shares)
         self._method.append(len(self._methods) - 1)
         self._counts.extend((step.drafted, step.accepted, step.nodes, step.carried))
         self._seconds.extend((step.draft_seconds, step.forward_seconds, step.other_seconds))
@@ -68,6 +74,7 @@ class StepLog:
         draft, forward, other = self._seconds[index * 3 : index * 3 + 3]
         flops, draft_flops = self._flops[index * 2 : index * 2 + 2]
         note, prefilled, earlier, checked, ahead, wasted = self._rare.get(index, ("", 0, 0, 0, 0, 0))
+        merged = self._merged.get(index)
         return StepRecord(
             self._methods[self._method[index]],
             self.tokens[token:token_end].tolist(),
@@ -91,6 +98,9 @@ class StepLog:
             wasted=wasted,
             flops=flops,
             draft_flops=draft_flops,
+            drafters=self._drafters[merged[0]] if merged else [],
+            sources=merged[1].tolist() if merged else [],
+            shares=merged[2].tolist() if merged else [],
         )
 
     def tokens_before(self, index: int) -> int:

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, field
 from importlib import metadata
 from pathlib import Path
 from shlex import quote
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ... import __version__
 from ...engine.logfile import log_path
@@ -21,9 +21,13 @@ from ...engine.options import builtin_path, rebuild_command
 from ...errors import counted
 from ...plain_file import cache_folder
 from ..settings import locations
+from ..settings.fields import Settings
 from ..settings.precedence import load_settings
 from ..terminal.ansi import colour_depth
 from ..text.amounts import size_of
+
+if TYPE_CHECKING:
+    from ..models.library import Library
 
 REQUIRED = ("torch", "transformers", "textual", "safetensors", "huggingface-hub", "accelerate", "numpy", "tomlkit", "typer")
 OPTIONAL = ("llama-cpp-python",)
@@ -93,7 +97,7 @@ def examine() -> Report:
     report.paths = {name: str(path) for name, path in locations.everything().items()}
     report.settings = _settings(report.problems)
     report.builtin_model = _builtin(report.problems)
-    report.draft_model = _draft_model(report.problems)
+    report.draft_model = "; ".join(_draft_models(report.problems))
     _writable(report.problems)
     return report
 
@@ -312,15 +316,19 @@ def _builtin(problems: list[Problem]) -> bool:
     return here
 
 
-def _draft_model(problems: list[Problem]) -> str:
-    """Whether the draft model or trained drafter that the settings name can draft for their model, as far as both are here."""
+def _draft_models(problems: list[Problem]) -> list[str]:
+    """Whether the draft models and the trained drafter that the settings name can draft for their model, as far as they are
+    here."""
     from ..models.library import Library
-    from ..models.pairing import pair
 
     settings, _ = load_settings()
-    name, library = settings.draft_model, Library()
-    if name is None:
-        return ""
+    library = Library()
+    return [_draft_model(name, settings, library, problems) for name in settings.draft_model]
+
+
+def _draft_model(name: str, settings: Settings, library: Library, problems: list[Problem]) -> str:
+    from ..models.pairing import pair
+
     draft, target = (library.named(spec, settings.model_folders) for spec in (name, settings.model))
     if draft is None:
         return f"{name} (not on this machine)"

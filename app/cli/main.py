@@ -378,7 +378,7 @@ app.add_typer(config, name="config", hidden=True)
 
 def _given(**options: Any) -> dict[str, Any]:
     """The options that were given."""
-    return {name: value for name, value in options.items() if value is not None}
+    return {name: value for name, value in options.items() if value is not None and value != []}
 
 
 def _with(settings: Settings, given: dict[str, Any]) -> Settings:

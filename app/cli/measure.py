@@ -56,7 +56,7 @@ def register(app: typer.Typer) -> None:
 def _settings(call: typer.Context, **more: Any) -> tuple[Settings, dict[str, Any]]:
     """The settings with the options on the model that were given, those before the command's name among them; and these
     options. A command names them in its signature only, for Typer; `more` are others."""
-    own = {setting: value for name, setting in LOADED.items() if (value := call.params.get(name)) is not None}
+    own = {setting: value for name, setting in LOADED.items() if (value := call.params.get(name)) not in (None, [], ())}
     given = {**(call.obj or {}), **own, **more}
     names = {key: f"--{key.replace('_', '-')}" for key in given}
     return changed(read_settings(), given, names), given

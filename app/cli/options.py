@@ -66,7 +66,10 @@ _MODEL_HELP = (
     "file there), ollama:NAME:TAG, or the address of a server (http://HOST:PORT, #NAME behind it for one of its models)."
 )
 Model = Annotated[str | None, option("--model", _MODEL_HELP, "MODEL")]
-DraftModel = Annotated[str | None, option("--draft-model", "Draft model or trained drafter, given like --model.", "MODEL")]
+DraftModel = Annotated[
+    list[str] | None,
+    option("--draft-model", "Draft model or trained drafter, given like --model. Repeat for more draft models.", "MODEL"),
+]
 DraftDevice = Annotated[str | None, option("--draft-device", "Device of the draft model; by default the model's.", "DEVICE")]
 DraftDtype = Annotated[str | None, option("--draft-dtype", "Number type of the draft model; by default the model's.", "DTYPE")]
 DraftThreads = Annotated[

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from ...engine.options import draft_names
 from ...errors import UserError, counted
 from ..chat.about import LOADED_WITH
 from ..settings.checks import checked
@@ -39,7 +40,9 @@ def own_values(opened: OpenedChat) -> dict[str, Any]:
 def own_model(opened: OpenedChat) -> tuple[str, dict[str, Any]]:
     """The model of a chat as it was named, empty if that is not known; and the options that it was loaded with."""
     asked = opened.model.get("asked")
-    options = {name: value for name in LOADED_WITH if isinstance(value := opened.load.get(name), str)}
+    options: dict[str, Any] = {name: value for name in LOADED_WITH if isinstance(value := opened.load.get(name), str)}
+    if names := tuple(draft_names(opened.load.get("draft_model"))):
+        options["draft_model"] = names
     return (asked, options) if isinstance(asked, str) and asked.isprintable() else ("", {})
 
 

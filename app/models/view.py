@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ...engine.options import draft_names
 from ..chat.dialogue import Dialogue
 from ..text.cells import one_line
 from . import details as telling
@@ -64,13 +65,13 @@ class View:
         return rows
 
     def marks(self) -> dict[object, tuple[str, str]]:
-        """The target and the draft model that are loaded."""
-        draft = self._dialogue.load.get("draft_model")
+        """The target and the draft models that are loaded."""
+        drafts = draft_names(self._dialogue.load.get("draft_model"))
         marks: dict[object, tuple[str, str]] = {}
         for key, found in self.looking.found.items():
             if self.is_loaded(found):
                 marks[key] = ("●", "$primary")
-            elif draft and found.spot.spec == draft:
+            elif found.spot.spec in drafts:
                 marks[key] = ("◇", "$accent")
         return marks
 

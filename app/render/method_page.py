@@ -9,9 +9,12 @@ from ...engine.catalog import Totals
 from ..chat.draft_length import length_of, why_none
 from ..chat.methods import LABELS, Method
 from ..text.cells import one_line
+from ..text.charts import percent
 from ..text.lines import Line, cut, ends, figures_rows, line, paragraph
 from ..text.lines import length as size
 from ..theming.colouring import LABEL_STYLES
+
+NONE: Mapping[str, str] = {}
 
 
 def method_lines(
@@ -22,6 +25,7 @@ def method_lines(
     cells: int,
     *,
     unavailable: str = "",
+    models: Mapping[str, str] = NONE,
     keys: tuple[str, str] = ("", ""),
 ) -> list[Line]:
     """The page.
@@ -33,6 +37,7 @@ def method_lines(
         totals: of its steps in the last answer that it wrote a part of; None if there is none.
         cells: width.
         unavailable: why this model cannot run it.
+        models: names of the draft models that are loaded, by what methods call them.
         keys: those that make its drafts shorter and longer.
     """
     out = [ends(line((one_line(method.name), "bold $primary")), line((label, LABEL_STYLES.get(label, "$quiet"))), cells)]
@@ -40,6 +45,8 @@ def method_lines(
         out += paragraph(f"Not on this model: {one_line(unavailable)}", cells, "$warning")
     if totals is not None and totals.steps:
         out += _figures(totals, cells)
+        if len(totals.parts) > 1:
+            out += _parts(totals, models, cells)
     length = length_of(method, settings)
     if length is None:
         out += paragraph(why_none(method), cells, "$quiet")
@@ -71,6 +78,20 @@ def _figures(totals: Totals, cells: int) -> list[Line]:
     if totals.drafted:
         figures.append((f"{totals.accepted:,} of {totals.drafted:,}", "guesses right"))
     return figures_rows(figures, cells)
+
+
+def _parts(totals: Totals, models: Mapping[str, str], cells: int) -> list[Line]:
+    """Of a tree that several drafters grow: the share of each draft model, and what became of everybody's guesses."""
+    out: list[Line] = [(), line(("Who drafts", "bold $primary"))]
+    for name, part in totals.parts.items():
+        left = line((one_line(name), "bold $foreground"))
+        if part.share:
+            left = (*left, ("  ", ""), (percent(part.share), "bold $accent"), (" of the nodes", "$quiet"))
+        right = line((f"{part.accepted:,} of {part.drafted:,}", "$foreground"), (" right", "$quiet"))
+        out.append(ends(left, right, cells) if size(left) + size(right) < cells else cut(left, cells))
+        if name in models:
+            out += paragraph(one_line(models[name]), cells, "$quiet", first="  ", indent="  ")
+    return out
 
 
 def _settings(method: Method, settings: Mapping[str, Any], cells: int) -> list[Line]:

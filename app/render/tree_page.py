@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from ...engine.messages import StepRecord
 from ..chat.entries import Answer
 from ..chat.pieces import Pieces
 from ..text.amounts import milliseconds
@@ -12,7 +13,7 @@ from ..text.charts import bar, percent
 from ..text.lines import Line, ends, length, line, paragraph, track
 from ..theming.colouring import INKS, Way, ink_name
 from .inspection import gathered, inspect
-from .tree_rows import Role, StepTree, TreeRow, tree_rows
+from .tree_rows import SIGNS, Role, StepTree, TreeRow, tree_rows
 
 BAR_CELLS = 8
 """Of the bar beside a probability."""
@@ -100,7 +101,7 @@ def tree_lines(
         out += paragraph(gathered(told), cells, "$foreground")
         out += [(), *paragraph(" ".join(told.tokens), cells, lit)] if told.tokens else []
         return out[:height]
-    foot = _foot(tree, cells)
+    foot = _foot(tree, record, cells)
     room = height - len(out)
     tight = room < 10 + len(foot)
     side = _side(tree, cells)
@@ -200,10 +201,13 @@ def _row(row: TreeRow, cells: int, side: int, lit: str, trunk: str) -> Line:
     )
 
 
-def _foot(tree: StepTree, cells: int) -> list[Line]:
+def _foot(tree: StepTree, record: StepRecord, cells: int) -> list[Line]:
     """What the signs and the percentages mean."""
     out: list[Line] = [()]
-    for sign, style, meaning in LEGEND if tree.beams is None else BEAM_LEGEND:
+    shares = [*(f" {percent(share)}" for share in record.shares), *[""] * len(record.drafters)]
+    who = zip(SIGNS, record.drafters, shares, strict=False) if tree.sources else ()
+    drafters = ((sign, "$foreground", one_line(name) + share) for sign, name, share in who)
+    for sign, style, meaning in (*(LEGEND if tree.beams is None else BEAM_LEGEND), *drafters):
         entry = ((sign, style), (f" {meaning}", "$quiet"))
         if out[-1] and length(out[-1]) + 2 + length(entry) <= cells:
             out[-1] = (*out[-1], ("  ", ""), *entry)

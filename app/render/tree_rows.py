@@ -13,7 +13,7 @@ screen: each piece of text has a role, and the page that shows it gives roles th
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from ...engine.messages import StepRecord
@@ -27,6 +27,9 @@ PIECE_CELLS = 24
 
 INDENT = 3
 """Cells of each level of branches below a refused one."""
+
+SIGNS = "¹²³⁴⁵⁶⁷⁸⁹"
+"""Of the drafters of a tree, behind the tokens that they guessed."""
 
 LEAST_ROOM = 8
 """Cells that a branch needs; what has fewer is counted, not drawn."""
@@ -72,6 +75,8 @@ class StepTree:
     """The target's probability of the token of each node after 0, then of the choice; empty if not recorded."""
     beams: list[int] | None = None
     """Under beam search, the last nodes of the texts that go on or have just ended; None under other methods."""
+    sources: list[int] = field(default_factory=list)
+    """Where several drafters grew the tree: bit i is set for a node that the one with the sign SIGNS[i] guessed [n]."""
 
     def shares(self) -> dict[int, float]:
         """Of each node of the beams that go on: their probability, of that of all of them. All 0 where it was not recorded."""
@@ -115,7 +120,8 @@ class StepTree:
             return cls(step.tree_tokens, parents, path, None, count, probs, beams)
         choice = step.tokens[-1] if len(step.tokens) == len(path) else None
         guesses = step.drafted + 1 if step.drafted < count - 1 else count
-        return cls(step.tree_tokens, parents, path, choice, guesses, probs)
+        sources = step.sources if len(step.drafters) > 1 and len(step.sources) == count else []
+        return cls(step.tree_tokens, parents, path, choice, guesses, probs, sources=sources)
 
     def prob(self, node: int) -> float | None:
         """The target's probability of a node's token; None for node 0, and where it was not recorded."""
@@ -232,7 +238,9 @@ class _Layout:
         return out
 
     def text(self, node: int) -> str:
-        return visible(self.piece(self.tree.tokens[node]))
+        source = self.tree.sources[node] if self.tree.sources else 0
+        signs = "".join(sign for i, sign in enumerate(SIGNS) if source >> i & 1)
+        return visible(self.piece(self.tree.tokens[node])) + signs
 
     def _trunk(self, nodes: list[int]) -> list[TreeRow]:
         """Accepted nodes without a branch between them."""

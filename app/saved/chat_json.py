@@ -108,6 +108,10 @@ def run_body(run: Run, step: StepRecord) -> dict[str, Any]:
         body["carried"] = step.carried
     if step.tree_tokens:
         body["tree"] = {"tokens": step.tree_tokens, "parents": step.tree_parents}
+        if step.drafters:
+            body["tree"] |= {"drafters": step.drafters, "sources": step.sources}
+        if step.shares:
+            body["tree"]["shares"] = [_short(share) for share in step.shares]
     if step.path:
         body["path"] = step.path
     if step.probs:
@@ -211,13 +215,20 @@ def _step(run: Table) -> StepRecord:
         raise Wrong(f"{run.place} took too long to be true")
     tree_tokens: list[int] = []
     parents: list[int] = []
+    drafters: list[str] = []
+    sources: list[int] = []
+    shares: list[float] = []
     path = run.counts("path", [])
     if "tree" in run.data:
         tree = run.table("tree")
+        drafters = [one_line(name) for name in tree.texts("drafters", [])]
+        sources, shares = tree.counts("sources", []), tree.numbers("shares", [])
         tree_tokens, parents = tree.counts("tokens"), tree.counts("parents", least=-1)
         right = len(parents) == len(tree_tokens) and parents[:1] == [-1]
         if not right or not all(0 <= parent < node for node, parent in enumerate(parents[1:], 1)):
             raise Wrong(f"{tree.place}.parents do not make a tree of its tokens")
+        if len(sources) != (len(tree_tokens) if drafters else 0) or any(source >> len(drafters) for source in sources):
+            raise Wrong(f"{tree.place}.sources do not say which drafters guessed its tokens")
         if any(node >= len(parents) for node in path) or path[:1] not in ([], [0]):
             raise Wrong(f"{run.place}.path leaves the tree")
         if any(parents[node] != before for before, node in pairwise(path)):
@@ -244,6 +255,9 @@ def _step(run: Table) -> StepRecord:
         note=one_line(run.text("note", "")),
         flops=flops[0],
         draft_flops=flops[1],
+        drafters=drafters,
+        sources=sources,
+        shares=shares,
         **counts,
     )
 

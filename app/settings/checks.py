@@ -134,6 +134,8 @@ def check_value(called: str, name: str, spec: Any, value: Any) -> Any:
                 raise UserError(f"{called} takes a list of non-empty texts, not {value!r}.")
             if name == "stop" and texts:
                 check_stops(called, texts)
+            if name == "draft_model":
+                check_drafts(called, texts)
             return tuple(str(text) for text in texts)
         case kind:
             number = _number(called, kind, value)
@@ -144,8 +146,8 @@ def check_value(called: str, name: str, spec: Any, value: Any) -> Any:
 
 def _text(called: str, name: str, value: str) -> str:
     match name:
-        case "model" | "draft_model" if not value.strip():
-            raise UserError(f"{called} is empty. Give a model, a folder, a GGUF file, or owner/name on the Hub.")
+        case "model" if not value.strip():
+            raise UserError(_EMPTY.format(called))
         case "model" if is_url(value):
             root_of(value)
         case _ if name in CHOICES and value not in CHOICES[name]:
@@ -230,6 +232,21 @@ def check_server(called: str, server: str, name: str, value: Any) -> str:
     if name == "key_env" and not VARIABLE.fullmatch(value):
         raise UserError(f"{called} takes the name of an environment variable, not the key itself.")
     return str(value)
+
+
+_EMPTY = "{} is empty. Give a model, a folder, a GGUF file, or owner/name on the Hub."
+
+
+def check_drafts(called: str, names: Sequence[str]) -> None:
+    """Refuse names of draft models that cannot be right.
+
+    Raises:
+        UserError: one is blank, or comes twice.
+    """
+    if not all(name.strip() for name in names):
+        raise UserError(_EMPTY.format(called))
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise UserError(f"{called} names {twice[0]} more than once. Each draft model must be another one.")
 
 
 def check_stops(called: str, texts: Sequence[str]) -> None:

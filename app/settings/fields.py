@@ -15,8 +15,8 @@ class Settings:
 
     model: str = "builtin"
     """Model: `builtin`, a folder with safetensors weights, FILE.gguf, `owner/name` or `owner/name:Q4_K_M` on the Hub."""
-    draft_model: str | None = None
-    """Draft model or trained drafter, given in the same way; the built-in model has its own."""
+    draft_model: tuple[str, ...] = ()
+    """Draft model or trained drafter, given in the same way, or a list of several; the built-in model has its own."""
     device: str = "auto"
     """Device that the model runs on: auto, cpu, cuda, cuda:N or mps."""
     dtype: str = "auto"

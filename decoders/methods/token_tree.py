@@ -7,14 +7,17 @@ Miao et al., "SpecInfer: Accelerating Large Language Model Serving with Tree-bas
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ...errors import UserError
-from ..base import Context, Elsewhere, param
+from ...backends.base import Model
+from ...backends.options import draft_label
+from ...errors import UserError, counted
+from ..base import Context, Drafter, Elsewhere, param
 from ..parts.elsewhere import draft_chain, noted
-from ..parts.growth import MERGED, Grower
-from ..parts.proposers import DraftModel, Proposer, mismatch
+from ..parts.growth import MERGED, Grower, merged
+from ..parts.proposers import DraftModel, mismatch
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,22 +33,35 @@ class TreeParams:
         "Successors at each depth, such as SpecInfer's 1,1,3,1,1,1,1,1; empty for best, which follows the draft model's "
         "confidence",
     )
-    merge: str = param("", f"Drafters whose trees to merge in, separated by commas: {', '.join(MERGED)}")
+    merge: str = param(
+        "",
+        f"Drafters whose trees to merge in, separated by commas: {', '.join(MERGED)}; and, of several draft models, draft, "
+        "draft-2 and so on, if not all of them",
+    )
+
+
+MODEL = re.compile(r"draft(-[1-9]\d*)?")
+"""How `merge` names the draft models (see `draft_label`)."""
 
 
 class TokenTree(Grower):
-    """A draft model's most probable tree (see `Grower`)."""
+    """The most probable tree of a draft model, or of several (see `Grower`)."""
 
     name = "tree"
     group = "draft model"
     summary = (
-        "Token trees: a draft model guesses several continuations, other drafters may join in, and one pass verifies them all."
+        "Token trees: one or more draft models guess several continuations, other drafters may join in, and one pass verifies "
+        "them all."
     )
-    pays = "When the draft model is often nearly right, and a pass over many nodes costs little more than a pass over one."
+    pays = (
+        "When the draft model is often nearly right, and a pass over many nodes costs little more than a pass over one. A "
+        "second draft model pays if it is right where the first one is not."
+    )
     explains = (
         "A draft model guesses several continuations instead of one, as a tree: where it is unsure the tree branches, where "
         "it is sure it grows deep. One pass of the large model checks all branches, and the one that it agrees with longest "
-        "is kept. A wrong first guess no longer costs the whole draft."
+        "is kept. A wrong first guess no longer costs the whole draft. Several draft models (`--draft-model` more than once) "
+        "grow one tree, and those that help more get more of its nodes."
     )
     paper = "SpecInfer: Accelerating LLM Serving with Tree-based Speculative Inference, Miao 2023, arXiv:2305.09781"
     needs_tree = True
@@ -63,35 +79,61 @@ class TokenTree(Grower):
 
     def __init__(self, params: TreeParams | None = None) -> None:
         super().__init__(params)
-        self._source: object = None
+        self._models: dict[str, DraftModel] = {}
+        """Those that are open; some may not be in use at the moment, as `merge` says."""
 
     def prepare(self, context: Context) -> None:
-        if context.draft_model is not None:
+        if self._chosen(context):
             self._open(context)
 
-    def _open(self, context: Context) -> Proposer | None:
-        model = context.draft_model
-        if model is None:
-            if self._merged:
-                return None
+    def _others(self, context: Context) -> list[Drafter]:
+        return merged(self.name, ",".join(name for name in self._named() if not MODEL.fullmatch(name)), context)
+
+    def _named(self) -> list[str]:
+        """What `merge` names."""
+        return [name for name in self.params.merge.replace(" ", "").split(",") if name]
+
+    def _chosen(self, context: Context) -> dict[str, tuple[int, Model]]:
+        """The draft models to grow the tree with, by name, each with its number: all of them if `merge` names none.
+
+        Raises:
+            UserError: `merge` names one that is not loaded.
+        """
+        there = {draft_label(i): (i, model) for i, model in enumerate(context.draft_models)}
+        named = ["draft" if name == "draft-1" else name for name in self._named() if MODEL.fullmatch(name)]
+        for name in named:
+            if name not in there:
+                loaded = f"{counted(len(there), 'draft model')} {'is' if len(there) == 1 else 'are'} loaded"
+                raise UserError(f"tree.merge names {name}, and {loaded}. Load another with --draft-model.")
+        return {name: found for name, found in there.items() if name in named or not named}
+
+    def _open(self, context: Context) -> Mapping[str, DraftModel]:
+        chosen = self._chosen(context)
+        if not chosen and not self._merged:
             raise UserError("The method tree needs a draft model. Load one with --draft-model, or set merge=lookup,recycle.")
-        if self._proposer is None or model is not self._source:
-            self.close()
+        for name, (number, model) in chosen.items():
+            before = self._models.get(name)
+            if before is not None and before.model is model:
+                continue
+            if before is not None:
+                before.close()
+                del self._models[name]
             reason = mismatch(context.model, model) if context.model is not None else ""
             if reason:
                 raise UserError(
                     f"The draft model's tokenizer differs from the target's ({reason}). Choose a draft model of the same "
                     "family, or the method draft with reencode=on."
                 )
-            self._proposer, self._source = DraftModel(model, context.session.context), model
-        return self._proposer
+            self._models[name] = DraftModel(model, context.session.context, number)
+        return {name: self._models[name] for name in chosen}
 
     def _expansion(self) -> list[int]:
         return _numbers(self.params.expansion) if self.params.expansion else []
 
     def close(self) -> None:
+        self._proposers = self._models
         super().close()
-        self._source = None
+        self._models = {}
 
 
 def _numbers(text: str) -> list[int]:

@@ -8,9 +8,10 @@ ones are kept.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from heapq import nlargest
+from math import ceil
 from typing import Any
 
 from ...backends.base import ROOT
@@ -18,10 +19,11 @@ from ...errors import UserError
 from ..base import Context, Drafter, Verified
 from ..tree import Draws, Tree
 from .drafting import COUPLED, node_budget
+from .learned import Shares
 from .proposers import Guesses, Proposer
 
 MERGED = ("lookup", "ngram", "recycle", "suffix", "fusion")
-"""Drafters that may be merged: they cost next to nothing."""
+"""Drafters that may be merged into a model's tree: they cost next to nothing."""
 
 EXPANDED = 1.75
 """Least probability of a path that goes on, in floors: a pass of the drafter costs more than a node of the target's."""
@@ -29,18 +31,30 @@ EXPANDED = 1.75
 
 @dataclass(slots=True)
 class Growth:
-    """The tree under construction: its nodes in the order in which the proposer evaluates them."""
+    """A tree under construction: its nodes in the order in which the proposer evaluates them."""
 
     tree: Tree
-    reached: list[float]
+    reached: list[float] = field(default_factory=lambda: [1.0])
     """By node: the probability of its path, as the draft sees it [n]."""
-    depths: list[int]
-    evaluated: dict[int, int]
+    depths: list[int] = field(default_factory=lambda: [0])
+    evaluated: dict[int, int] = field(default_factory=dict)
     """Tree node → the draft's own number of it."""
+    place: dict[int, int] = field(default_factory=lambda: {0: 0})
+    """Tree node → its node in the tree of several models, where it is in its model's share of that."""
+
+    def along(self, tokens: Sequence[int]) -> list[int]:
+        """The nodes, from node 0 on, that have these tokens below it: as many as there are."""
+        tree, path = self.tree, [0]
+        for token in tokens:
+            below = (i for i in range(path[-1] + 1, len(tree)) if tree.parents[i] == path[-1] and tree.tokens[i] == token)
+            if (child := next(below, None)) is None:
+                break
+            path.append(child)
+        return path
 
 
 class Grower(Drafter):
-    """A drafter of a proposer's most probable tree.
+    """A drafter of a proposer's most probable tree, or of several proposers' trees in one.
 
     Under an acceptance rule that samples, children are drawn without replacement from the draft's distribution, which travels
     with the tree; merged drafters' nodes count as certain. Where the target verifies chains only, it drafts the chain of first
@@ -54,16 +68,20 @@ class Grower(Drafter):
 
     def __init__(self, params: Any = None) -> None:
         super().__init__(params)
-        self._proposer: Proposer | None = None
-        self._growth: Growth | None = None
+        self._tree: Tree | None = None
+        self._growths: dict[str, Growth] = {}
+        """Of this round, by the proposer's name."""
+        self._proposers: Mapping[str, Proposer] = {}
+        self._shares: dict[tuple[str, ...], Shares] = {}
+        """By the names of the proposers."""
         self._merged: list[Drafter] = []
 
     @abstractmethod
-    def _open(self, context: Context) -> Proposer | None:
-        """The proposer; None if there is none but other drafters.
+    def _open(self, context: Context) -> Mapping[str, Proposer]:
+        """The proposers by name, usually one; empty if there are none but other drafters.
 
         Raises:
-            UserError: there is neither, or it cannot draft for this target.
+            UserError: there is neither, or one cannot draft for this target.
         """
 
     def _expansion(self) -> list[int]:
@@ -75,31 +93,79 @@ class Grower(Drafter):
         return 0.0
 
     def draft(self, context: Context) -> Tree:
-        self._merged = merged(self.name, self.params.merge, context)
+        self._merged = self._others(context)
         budget = node_budget(context, self.params.nodes)
-        self._growth = None
+        self._growths, self._tree = {}, None
         if context.room < 1 or budget < 2:
             return Tree.root(context.pending)
-        proposer = self._open(context)
-        tree = Tree.root(context.pending)
-        if proposer is not None:
-            self._growth = Growth(tree, [1.0], [0], {})
-            # Half of the nodes are for the others, if there are any.
-            share = budget if not self._merged else 1 + budget // 2
-            self._grow(proposer, context, self._growth, share)
-        for drafter in self._merged:
-            graft(tree, drafter.draft(context), budget)
+        self._proposers = self._open(context)
+        # Half of the nodes are for the others, if there are any.
+        share = budget if not self._merged else 1 + budget // 2
+        match list(self._proposers.items()):
+            case []:
+                tree = Tree.root(context.pending)
+            case [(name, proposer)]:
+                tree = Tree.root(context.pending)
+                growth = self._growths[name] = Growth(tree)
+                self._grow(proposer, context, growth, share)
+                if not self._sampled(context) and not self._expansion():
+                    _prune(growth, share)
+            case _:
+                tree = self._grow_together(context, share)
+        merge(tree, self.name, self._merged, context, budget)
+        self._tree = tree
         return tree
 
-    def _grow(self, proposer: Proposer, context: Context, growth: Growth, budget: int) -> None:
-        """Level by level: guesses for some nodes of a level become the next one."""
-        params, tree = self.params, growth.tree
+    def _others(self, context: Context) -> list[Drafter]:
+        """The drafters to merge in."""
+        return merged(self.name, self.params.merge, context)
+
+    @staticmethod
+    def _sampled(context: Context) -> bool:
+        """Whether guesses are drawn, and tested against the distribution that they were drawn from."""
+        return not context.sampling.greedy and context.acceptance.rule in ("rejection", "soft")
+
+    def _grow_together(self, context: Context, budget: int) -> Tree:
+        """The trees of several proposers in one, each with its share of the nodes."""
+        names = tuple(self._proposers)
+        shares = self._shares.setdefault(names, Shares(len(names)))
         expansion = self._expansion()
-        widths, most = expansion or [params.width] * params.depth, params.grow
+        chain = min(len(expansion) or self.params.depth, context.room)
+        nodes = dict(zip(names, shares.allot(budget - 1, chain), strict=True))
+        for name, count in nodes.items():
+            if count:
+                growth = self._growths[name] = Growth(Tree.root(context.pending))
+                self._grow(self._proposers[name], context, growth, 1 + count, count / (budget - 1))
+        tree = Tree.root(context.pending)
+        tree.drafters, tree.sources, tree.shares = names, [0], tuple(shares.of_all())
+        free = not self._sampled(context) and not expansion
+        first = sorted(self._growths, key=lambda name: -nodes[name])
+        for name in first:
+            _hand_in(tree, self._growths[name], 1 << names.index(name), nodes[name], free=free)
+        for name in first if free else ():  # what the others had no use for
+            _hand_in(tree, self._growths[name], 1 << names.index(name), budget - len(tree), free=free)
+        return tree
+
+    def _grow(self, proposer: Proposer, context: Context, growth: Growth, budget: int, part: float = 1.0) -> None:
+        """Level by level: guesses for some nodes of a level become the next one.
+
+        Args:
+            proposer: makes the guesses.
+            context: of the step.
+            growth: a tree of the pending token alone.
+            budget: most nodes, where the tree is not pruned later.
+            part: of the nodes of several proposers, those of this one. Where the tree is not pruned it is as much narrower, not
+                shallower.
+        """
+        params, tree = self.params, growth.tree
+        expansion, sampled = self._expansion(), self._sampled(context)
+        prune = not expansion and not sampled
+        width, most = params.width, params.grow
+        if sampled and part < 1:
+            width, most = ceil(width * part), ceil(most * part)
+        widths = expansion or [width] * params.depth
         if not context.branching:
             widths, most = [1] * len(widths), 1
-        sampled = not context.sampling.greedy and context.acceptance.rule in ("rejection", "soft")
-        prune = not expansion and not sampled
         floor = self._floor(context) if prune else 0.0
         level = [0]
         for width in widths[: context.room]:
@@ -116,8 +182,6 @@ class Grower(Drafter):
                     break
             guesses = self._guess(proposer, context, growth, level, width)
             level = self._hang(context, growth, guesses, room, sampled, proposer, floor)
-        if prune:
-            _prune(growth, budget)
 
     def _guess(
         self, proposer: Proposer, context: Context, growth: Growth, level: Sequence[int], width: int
@@ -178,17 +242,23 @@ class Grower(Drafter):
         return out
 
     def learn(self, verified: Verified) -> None:
-        growth = self._growth
-        if growth is not None and self._proposer is not None and growth.tree is verified.tree:
-            path = [growth.evaluated[node] for node in verified.path if node in growth.evaluated]
-            self._proposer.settle(path)
+        tree, growths = verified.tree, self._growths
+        if tree is self._tree:
+            tokens = [tree.tokens[node] for node in verified.path[1:]]
+            for name, growth in growths.items():
+                path = growth.along(tokens)
+                self._proposers[name].settle([growth.evaluated[node] for node in path if node in growth.evaluated])
+            names = tuple(self._proposers)
+            if len(growths) > 1 and names in self._shares:
+                guessed = {name: sum(tree.sources[node] >> i & 1 for node in verified.path) for i, name in enumerate(names)}
+                self._shares[names].learn([guessed[name] if name in growths else None for name in names])
         for drafter in self._merged:
             drafter.learn(verified)
 
     def close(self) -> None:
-        if self._proposer is not None:
-            self._proposer.close()
-        self._proposer = self._growth = None
+        for proposer in self._proposers.values():
+            proposer.close()
+        self._proposers, self._growths, self._tree = {}, {}, None
 
 
 def merged(method: str, names: str, context: Context) -> list[Drafter]:
@@ -211,19 +281,24 @@ def merged(method: str, names: str, context: Context) -> list[Drafter]:
     return [context.drafter(name) for name in dict.fromkeys(wanted)]
 
 
+def _ranked(growth: Growth) -> list[int]:
+    """The nodes, the chain of first guesses before all others, then the most probable ones first. No node comes before its
+    parent: a path is never more probable than its start, and of equals the earlier comes first."""
+    parents, first, continued = growth.tree.parents, {0}, set[int]()
+    for node, parent in enumerate(parents[1:], 1):
+        # Of each node's children the first comes first.
+        if parent in first and parent not in continued:
+            first.add(node)
+            continued.add(parent)
+    return sorted(range(len(parents)), key=lambda node: (node not in first, -growth.reached[node], node))
+
+
 def _prune(growth: Growth, budget: int) -> None:
     """Leave the most probable nodes, `budget` of them, and the chain of first guesses among them."""
     tree, reached = growth.tree, growth.reached
     if len(tree) <= budget:
         return
-    first = {0}
-    for node, parent in enumerate(tree.parents[1:], 1):
-        # Of each node's children the first comes first.
-        if parent in first and not any(tree.parents[other] == parent for other in first):
-            first.add(node)
-    # A path is never more probable than its start, and of equals the earlier stays: no node loses its parent.
-    ranked = sorted(range(len(tree)), key=lambda node: (node not in first, -reached[node], node))
-    kept = sorted(ranked[:budget])
+    kept = sorted(_ranked(growth)[:budget])
     place = {node: i for i, node in enumerate(kept)}
     tree.tokens[:] = [tree.tokens[node] for node in kept]
     tree.parents[:] = [place.get(tree.parents[node], ROOT) for node in kept]
@@ -232,8 +307,65 @@ def _prune(growth: Growth, budget: int) -> None:
     growth.evaluated = {place[node]: number for node, number in growth.evaluated.items() if node in place}
 
 
-def graft(tree: Tree, other: Tree, budget: int) -> None:
-    """Merge another tree of the same pending token into `tree`: what both have is one node (a trie)."""
+def _hand_in(tree: Tree, growth: Growth, bit: int, most: int, *, free: bool) -> None:
+    """Put one model's nodes into the tree of several, the best first, until it has added `most`.
+
+    Args:
+        tree: of all of them.
+        growth: of the one.
+        bit: its bit in `Tree.sources`.
+        most: nodes that it may add.
+        free: nodes that are there already do not count. Where nodes are drawn they do: else what one model draws would decide
+            how many draws another one has.
+    """
+    own, place = growth.tree, growth.place
+    children = {(parent, token): node for node, (parent, token) in enumerate(zip(tree.parents, tree.tokens, strict=True))}
+    for node in _ranked(growth) if free else range(len(own)):
+        if node in place:
+            continue
+        if most < 1 or own.parents[node] not in place:
+            break
+        key = place[own.parents[node]], own.tokens[node]
+        if key not in children:
+            children[key] = tree.add(own.tokens[node], key[0])
+            tree.sources.append(0)
+            most -= 1
+        elif not free:
+            most -= 1
+        place[node] = children[key]
+        tree.sources[place[node]] |= bit
+    for parent, draws in (own.probs or {}).items():
+        tree.probs = tree.probs or {}
+        mine = Draws(draws.q, tuple(place[node] for node in draws.nodes))
+        tree.probs[place[parent]] = _behind(tree.probs.get(place[parent]), mine)
+
+
+def _behind(draws: Draws | None, last: Draws) -> Draws:
+    """Draws with others at their end."""
+    return last if draws is None else replace(draws, then=_behind(draws.then, last))
+
+
+def merge(tree: Tree, name: str, others: Sequence[Drafter], context: Context, budget: int) -> None:
+    """Merge the trees of other drafters into a method's own, each as far as there is room, and note who guessed what.
+
+    Args:
+        tree: the method's own; it grows.
+        name: of the method.
+        others: whose trees to merge in.
+        context: of the step.
+        budget: most nodes.
+    """
+    if others and not tree.drafters and len(tree) > 1:
+        tree.drafters, tree.sources = (name,), [0] + [1] * (len(tree) - 1)
+    for drafter in others:
+        tree.sources = tree.sources or [0]
+        graft(tree, drafter.draft(context), budget, 1 << len(tree.drafters))
+        tree.drafters = (*tree.drafters, drafter.name)
+
+
+def graft(tree: Tree, other: Tree, budget: int, bit: int) -> None:
+    """Merge another tree of the same pending token into `tree`: what both have is one node (a trie). `bit` is the other
+    drafter's in `Tree.sources`."""
     children = {(parent, token): node for node, (parent, token) in enumerate(zip(tree.parents, tree.tokens, strict=True))}
     place = {0: 0}
     for node in range(1, len(other)):
@@ -246,4 +378,6 @@ def graft(tree: Tree, other: Tree, budget: int) -> None:
             if len(tree) >= budget:
                 continue
             known = children[key] = tree.add(other.tokens[node], parent)
+            tree.sources.append(0)
+        tree.sources[known] |= bit
         place[node] = known

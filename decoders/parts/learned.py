@@ -1,4 +1,5 @@
-"""What guesses are worth, learned from the text as it is written: of a match, and of a drafter's own probabilities."""
+"""What guesses are worth, learned from the text as it is written: of a match, of a drafter's own probabilities, and of each of
+several draft models."""
 
 from __future__ import annotations
 
@@ -124,3 +125,66 @@ class Calibration:
         for i, expected in enumerate(self._expected):
             self._accepted[i] = expected + (self._accepted[i] - expected) * left
         self._quiet, self._threshold = 0, None
+
+
+ROUNDS = 32
+"""Rounds of several draft models after which an older one counts for a third."""
+
+
+class Shares:
+    """How several draft models divide the nodes of the tree that they grow together.
+
+    A model is worth what would be missed without it: the accepted tokens that the others had not guessed, summed over the last
+    rounds. Its share is its worth over that of all, one token added to each (Laplace's rule of succession), so that nobody's
+    share is ever nothing. A model that is owed too few nodes for a chain sits the round out, which saves its passes, and its
+    nodes are put by for a later round.
+    """
+
+    def __init__(self, count: int) -> None:
+        self._worth = [0.0] * count
+        self._owed = [0.0] * count
+
+    def __len__(self) -> int:
+        return len(self._worth)
+
+    def of_all(self) -> list[float]:
+        """The share of each model; they sum to 1."""
+        total = sum(self._worth) + len(self)
+        return [(1 + worth) / total for worth in self._worth]
+
+    def allot(self, nodes: int, chain: int) -> list[int]:
+        """Divide the nodes of one round. It knows nothing of what the models are about to guess, as rejection sampling needs.
+
+        Args:
+            nodes: draft nodes of the tree.
+            chain: nodes of the shortest draft worth a model's passes.
+
+        Returns:
+            draft nodes for each model, 0 for one that sits this round out. They sum to `nodes`.
+        """
+        shares = self.of_all()
+        self._owed = [owed + share * nodes for owed, share in zip(self._owed, shares, strict=True)]
+        out, left, least = [0] * len(self), nodes, min(chain, nodes // len(self))
+        if not least:  # fewer nodes than models
+            return [nodes, *out[1:]]
+        first = max(range(len(self)), key=lambda i: shares[i])
+        for i in sorted(set(range(len(self))) - {first}, key=lambda i: -self._owed[i]):
+            most = min(int(self._owed[i]), left - least)
+            if most >= least:
+                out[i] = most
+                self._owed[i] -= most
+                left -= most
+        out[first], self._owed[first] = left, 0.0
+        return out
+
+    def learn(self, lengths: Sequence[int | None]) -> None:
+        """Take in a round: how many accepted tokens each model had guessed; None for one that sat it out."""
+        known = [length for length in lengths if length is not None]
+        if len(known) < 2:
+            return
+        best = max(known)
+        # Of two that guess the same neither would be missed, yet both would: they divide what they had over the others.
+        more = best - max((length for length in known if length < best), default=best)
+        for i, length in enumerate(lengths):
+            if length is not None:
+                self._worth[i] += (more / known.count(best) if length == best else 0.0) - self._worth[i] / ROUNDS

@@ -6,6 +6,7 @@ from __future__ import annotations
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from difflib import SequenceMatcher
 from typing import Any
 
@@ -32,7 +33,9 @@ class Proposer(ABC):
     which they are evaluated here, the pending token first; the methods keep the tree's own numbers apart.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, number: int = 0) -> None:
+        """`number`: among several that grow one tree together."""
+        self._number = number
         self.seconds: list[float] = []
         """Of each pass of this round."""
         self._path: list[list[int]] = []
@@ -132,8 +135,11 @@ class Proposer(ABC):
         histories = None
         if context.sampling.uses_history:
             histories = [self._history(node) for node in range(first, len(self._path))]
-        independent = context.acceptance.rule in ("rejection", "soft")
-        guesses = scores.candidates(count, context.sampling, histories, independent=independent)
+        independent, sampling = context.acceptance.rule in ("rejection", "soft"), context.sampling
+        if independent and self._number:
+            # Rejection sampling needs draws that are independent of the other drafters' as well.
+            sampling = replace(sampling, seed=sampling.seed + self._number)
+        guesses = scores.candidates(count, sampling, histories, independent=independent)
         self.seconds.append(time.perf_counter() - started + self._spent)
         self._spent = 0.0
         return guesses
@@ -145,13 +151,14 @@ class DraftModel(Proposer):
     Args:
         model: its tokenizer must give tokens the target's ids.
         context: most tokens of the conversation.
+        number: among several that grow one tree together.
 
     Raises:
         UserError: there is no memory for its cache.
     """
 
-    def __init__(self, model: Model, context: int) -> None:
-        super().__init__()
+    def __init__(self, model: Model, context: int, number: int = 0) -> None:
+        super().__init__(number)
         self.model = model
         self.session = model.open_session(min(context, model.info.context))
         self._ids: list[int] = []

@@ -89,10 +89,10 @@ def _transformers(job: Job, name: str, ids: list[int], values: Mapping[str, int]
         case "beam":
             options = {"num_beams": values["beams"]}
         case "draft":
-            draft = job.drafts.get() if job.drafts else None
-            if draft is None:
+            drafts = job.drafts.get() if job.drafts else []
+            if not drafts:
                 raise UserError("transformers/draft needs a draft model. Load one with --draft-model.")
-            assistant = _once(job, "assistant", lambda: _network(draft))
+            assistant = _once(job, "assistant", lambda: _network(drafts[0]))
             options = {"assistant_model": assistant}
     passes: list[int] = []
 

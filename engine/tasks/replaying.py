@@ -179,9 +179,9 @@ def _draft_model(job: Job, draft: Mapping[str, Any] | None, needed: bool) -> Ite
     Raises:
         UserError: it cannot be loaded.
     """
-    beside = job.drafts.get() if needed and job.drafts is not None else None
-    if beside is not None or draft is None or not needed:
-        yield beside
+    beside = job.drafts.get() if needed and job.drafts is not None else []
+    if beside or draft is None or not needed:
+        yield beside[0] if beside else None
         return
     known = {f.name for f in fields(LoadOptions)}
     options = LoadOptions(**{name: value for name, value in draft.items() if name in known})

@@ -90,6 +90,38 @@ def blind(rng: np.random.Generator) -> Tree:
     return position_tree(context, guesses, 8, 0.0, lambda position: (Q, Q_BLIND)[position])
 
 
+def several(rng: np.random.Generator) -> Tree:
+    """Of two drafters: a child drawn from Q and two from Q_BLIND, a token that both drew is one node, a certain child beside
+    them, and below each node what its drafters draw there."""
+    tree, children = Tree.root(0), dict[tuple[int, int], int]()
+
+    def hang(parent: int, q: Any, draws: Sequence[int], then: Draws | None = None) -> Draws:
+        for token in draws:
+            if (parent, token) not in children:
+                children[parent, token] = tree.add(token, parent)
+        return Draws(q, tuple(children[parent, token] for token in draws), then)
+
+    first, second = drawn(Q, rng, 1), drawn(Q_BLIND, rng, 2)
+    tree.probs = {0: hang(0, Q, first, hang(0, Q_BLIND, second))}
+    hang(0, P, [3])
+    for node in range(1, len(tree)):
+        token = tree.tokens[node]
+        draws = hang(node, Q_BLIND, drawn(Q_BLIND, rng, 1)) if token in second else None
+        if token in first:
+            draws = hang(node, Q_AFTER[token], drawn(Q_AFTER[token], rng, 2), draws)
+        if draws is not None:
+            tree.probs[node] = draws
+    return tree
+
+
+def echo(rng: np.random.Generator) -> Tree:
+    """Of two drafters that draw the same token, as with shared noise."""
+    token = drawn(Q, rng, 1)[0]
+    tree = Tree.chain(0, [token])
+    tree.probs = {0: Draws(Q, (1,), Draws(Q, (1,)))}
+    return tree
+
+
 def certain(rng: np.random.Generator) -> Tree:
     """Children that no distribution proposed."""
     return Tree([0, 1, 2], [ROOT, 0, 0])
@@ -114,7 +146,7 @@ def test_rejection_with_certain_children_leaves_the_targets_distribution() -> No
     assert p_value(certain, Acceptance("rejection"), SMALL) > 1e-3
 
 
-@pytest.mark.parametrize("make", [branching, blind])
+@pytest.mark.parametrize("make", [branching, blind, several])
 def test_two_tokens_of_a_tree_have_their_joint_distribution(make: Callable[[np.random.Generator], Tree]) -> None:
     rng = np.random.default_rng(11)
     counts = np.zeros((5, 5))
@@ -129,6 +161,10 @@ def test_two_tokens_of_a_tree_have_their_joint_distribution(make: Callable[[np.r
 @pytest.mark.parametrize("rule", [Acceptance("soft", beta=0.5), Acceptance("soft", beta=1.0), Acceptance("typical")])
 def test_the_lossy_rules_do_not(rule: Acceptance) -> None:
     assert p_value(chain, rule, 3000) < 1e-6
+
+
+def test_drafters_that_share_their_noise_would_be_found() -> None:
+    assert p_value(echo, Acceptance("rejection"), SMALL) < 1e-6
 
 
 def test_a_draw_that_ignored_the_refusals_would_be_found(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -30,6 +30,9 @@ class Record:
     wasted: int = 0
     flops: float = 100.0
     draft_flops: float = 30.0
+    drafters: tuple[str, ...] = ()
+    sources: tuple[int, ...] = ()
+    shares: tuple[float, ...] = ()
 
 
 def totals(*records: Record) -> Totals:

@@ -89,7 +89,7 @@ def test_a_draft_model_is_loaded_beside_the_target(engine: BareEngine, tmp_path:
     engine.send(Load(1, model), Generate(2, prompt="hello", method="draft"))
     *_, loaded, failed = engine.until(2, Failed)
     assert isinstance(loaded, Loaded)
-    assert (loaded.draft, "--draft-model" in loaded.unavailable["draft"]) == ({}, True)
+    assert (loaded.drafts, "--draft-model" in loaded.unavailable["draft"]) == ([], True)
     assert isinstance(failed, Failed)
     assert "--draft-model" in failed.sentence
     # A wrong name costs nothing, not even the model that is loaded.
@@ -104,7 +104,7 @@ def test_a_draft_model_is_loaded_beside_the_target(engine: BareEngine, tmp_path:
     engine.send(Generate(7, lane="two", prompt="short", method="draft", max_tokens=3))
     events = engine.until(6, Finished)
     loaded = next(event for event in events if isinstance(event, Loaded))
-    assert loaded.draft["name"] == model
+    assert [info["name"] for info in loaded.drafts] == [model]
     assert "draft" not in loaded.unavailable
     assert text_of(events, 6) == ANSWER
     assert sum(step.accepted for event in events if isinstance(event, Steps) and event.id == 6 for step in event.steps) > 10

@@ -165,8 +165,8 @@ def _measure(request: ReplayRequest, specs: Sequence[Spec], lab: Lab, found: Rep
 
 
 def draft_of(settings: Settings) -> dict[str, Any] | None:
-    """The draft model, as the task `replay` takes it."""
-    return {**settings.load_options(), "model": settings.draft_model} if settings.draft_model else None
+    """The first draft model, as the task `replay` takes it."""
+    return {**settings.load_options(), "model": settings.draft_model[0]} if settings.draft_model else None
 
 
 def predicted(curve: LatencyCurve, row: Mapping[str, Any]) -> float:

@@ -132,7 +132,7 @@ def _servers(request: TuneRequest, search: Search, lab: Lab, loaded: Loaded) -> 
     if len(answers) < LEAST or lab.info["backend"] == "recorded":
         return []
     draft = "draft" not in loaded.unavailable
-    small, large = loaded.draft.get("parameters", 0), lab.info.get("parameters", 0)
+    small, large = next(iter(loaded.drafts), {}).get("parameters", 0), lab.info.get("parameters", 0)
     share = {"share": small / large} if small and large else {}
     return foretell(lab, answers, ENGINES, request.settings, draft=draft, curve=lab.curve(), **share)
 

@@ -41,7 +41,7 @@ def report(
     others: dict[str, tuple[str, str]] = {}
     saved = ""
     if found:
-        others = elsewhere(found["method"], found["settings"], request.settings.draft_model or "DRAFT")
+        others = elsewhere(found["method"], found["settings"], next(iter(request.settings.draft_model), "DRAFT"))
         if keep:
             settings_file.save(method_changes(request.settings.model, found["method"], found["settings"]))
             saved = str(locations.settings_file())

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ....engine.options import SHIPPED
+from ....engine.options import SHIPPED, draft_names
 from ....errors import UserError
 from ....plain_file import user_path
 from ...text.amounts import size_of
@@ -75,14 +75,16 @@ class Models:
         self.host.push_screen(ModelsScreen(view, self.load, live.keymap, " ".join(words)), lambda _: None)
 
     def load(self, spec: str, *, backend: str = "auto", revision: str | None = None, draft: str | None = None) -> None:
-        """Load a model, and a draft model with it.
+        """Load a model, and a draft model with it, in place of the first one that this model has.
 
         Raises:
             UserError: an answer is under way.
         """
         dialogue = self.host.dialogue
         dialogue.must_be_idle("load another model", may_wait=True)
-        dialogue.load_model(spec, backend=backend, revision=revision, draft_model=draft)
+        others = draft_names(dialogue.load.get("draft_model"))[1:] if draft and spec == dialogue.model else []
+        drafts = [draft, *(name for name in others if name != draft)] if draft else None
+        dialogue.load_model(spec, backend=backend, revision=revision, draft_model=drafts)
         self.remember(spec)
         self.host.stir()
         self.host.changed()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ....engine.options import BUILTIN, BUILTIN_DRAFT, BUILTIN_EAGLE
+from ....engine.options import BUILTIN, BUILTIN_EAGLE, draft_names
 from ....errors import UserError, counted, did_you_mean
 from ...chat.choosing import PLAIN, copied, exits_early
 from ...chat.dialogue import Dialogue
@@ -91,14 +91,15 @@ def group_hints(dialogue: Dialogue, keymap: Mapping[str, str]) -> dict[str, str]
         found, words = copied(entries[last].text, before)
         if words:
             hints["text"] = f"{found} of the last answer's {counted(words, 'word')}"
-    draft = short_name(dialogue.load.get("draft_model") or (BUILTIN_DRAFT if dialogue.model == BUILTIN else ""))
+    models = dialogue.draft_models
     trained = [name for name, method in dialogue.methods.items() if method.group == "trained"]
     if dialogue.info and "draft" in dialogue.unavailable:
         hints["draft model"] = f"no draft model: {shown_keys('models', keymap)} finds one"
-    elif draft:
-        hints["draft model"] = draft
+    elif models:
+        hints["draft model"] = ", ".join(short_name(name) for name in models.values())
     if not all(name in dialogue.unavailable for name in trained):
-        head = dialogue.load.get("draft_model") or (BUILTIN_EAGLE if dialogue.model == BUILTIN else "")
+        asked = dialogue.head in draft_names(dialogue.load.get("draft_model"))
+        head = dialogue.head if asked else BUILTIN_EAGLE if dialogue.model == BUILTIN else ""
         hints["trained"] = short_name(head) if head else "a layer of this model's own"
     elif dialogue.info:
         hints["trained"] = f"none loaded: {shown_keys('models', keymap)} lists those that fit"

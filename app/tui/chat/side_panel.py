@@ -15,6 +15,7 @@ from textual.widget import Widget
 from ...chat.dialogue import Dialogue
 from ...chat.entries import Answer
 from ...chat.methods import Method
+from ...race.guests import short_name
 from ...render.method_page import method_lines
 from ...render.numbers_page import Curve, numbers_lines
 from ...render.tree_page import step_shown, tree_lines
@@ -208,6 +209,7 @@ class SidePanel(Vertical):
                     next((a.by_method[name] for a in self._answers() if name in a.by_method), None),
                     cells,
                     unavailable=dialogue.unavailable.get(name, ""),
+                    models={label: short_name(model) for label, model in dialogue.draft_models.items()},
                     keys=(shown_keys("draft_shorter", self._keymap), shown_keys("draft_longer", self._keymap)),
                 )
             case _:

@@ -171,9 +171,10 @@ class Auto(Drafter):
         if not self.params.rivals or context.model is None:
             return {}
         names = {}
-        draft = context.draft_model
-        if draft is not None and self._figures.drafts:
-            names = {"draft": True} if draft.info.pard_token is None else {"pard": True, "draft": True}
+        models = context.draft_models
+        if models and self._figures.drafts:
+            pard = any(model.info.pard_token is not None for model in models)
+            names = {"pard": True, "draft": True} if pard else {"draft": True}
             if context.branching:
                 names["tree"] = True
         if context.head is not None:
@@ -299,9 +300,9 @@ ARMS: dict[str, type[Drafter]] = {
 """What runs a model to draft."""
 
 
-def _beside(context: Context) -> tuple[int, int, int]:
+def _beside(context: Context) -> tuple[int, ...]:
     """Tells apart targets, and what is loaded beside them."""
-    return id(context.model), id(context.draft_model), id(context.head)
+    return id(context.model), id(context.head), *map(id, context.draft_models)
 
 
 def _said(name: str) -> str:

@@ -107,12 +107,12 @@ _known: WeakKeyDictionary[Any, dict[str, Figures]] = WeakKeyDictionary()
 
 def figures_of(context: Context) -> Figures:
     """The figures of this target with what is loaded beside it; those of an earlier time if the file has them."""
-    model, draft = context.model, context.draft_model
+    model, models = context.model, context.draft_models
     if model is None:
         return Figures()
     key, known = _key(context), _known.setdefault(model, {})
     if key not in known:
-        drafts = draft is not None and not mismatch(model, draft)
+        drafts = bool(models) and not any(mismatch(model, draft) for draft in models)
         with suppress(ValueError, TypeError, AttributeError):
             known[key] = Figures(_kept().get(key), drafts=drafts)
         known.setdefault(key, Figures(drafts=drafts))
@@ -142,6 +142,6 @@ def _kept() -> dict[str, Any]:
 
 def _key(context: Context) -> str:
     """Names the machine, the target and what is loaded beside it."""
-    infos = [model.info for model in (context.model, context.draft_model) if model is not None]
+    infos = [model.info for model in (context.model, *context.draft_models) if model is not None]
     names = [f"{info.path or info.name} {info.backend} {info.dtype} {info.device}" for info in infos]
     return " + ".join([platform.node(), *names, *([context.head.info.name] if context.head is not None else [])])

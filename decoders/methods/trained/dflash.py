@@ -14,7 +14,7 @@ from ....errors import UserError
 from ...base import Context, Drafter, Elsewhere, Verified, param
 from ...parts.drafting import Following, node_budget, worthwhile
 from ...parts.elsewhere import noted, speculative
-from ...parts.growth import MERGED, graft, merged
+from ...parts.growth import MERGED, merge, merged
 from ...parts.position_tree import position_tree
 from ...parts.proposers import Proposer
 from ...tree import Tree
@@ -120,8 +120,7 @@ class DFlash(Drafter):
         guesses = proposer.begin(context, params.width if context.branching else 1, line)
         share = budget if not self._merged else 1 + budget // 2
         tree = position_tree(context, guesses, share, worthwhile(context, params.floor), proposer.distribution)
-        for drafter in self._merged:
-            graft(tree, drafter.draft(context), budget)
+        merge(tree, self.name, self._merged, context, budget)
         return tree
 
     def _open(self, context: Context) -> HeadBlocks:

@@ -139,7 +139,7 @@ class Eagle(Grower):
             most = min(node_budget(context, self.params.nodes) - 1, context.room)
             self._expected = line, chances = self._copies.after((), most, context.eos_ids)
             if sum(chances) >= COPIES:
-                self._growth, self._merged = None, []
+                self._growths, self._tree, self._merged = {}, None, []
                 return Tree.chain(context.pending, line)
         return super().draft(context)
 
@@ -163,15 +163,15 @@ class Eagle(Grower):
     def prepare(self, context: Context) -> None:
         self._open(context)
 
-    def _open(self, context: Context) -> Proposer:
+    def _open(self, context: Context) -> Mapping[str, Proposer]:
         head = context.head
         if not isinstance(head, PathHead) or head.info.kind != self.needs_head:
             raise UserError(f"The method {self.name} needs {self.missing}.")
-        if self._proposer is None or head is not self._head:
+        if head is not self._head:
             self.close()
-            self._proposer, self._head = HeadProposer(head, context.session.context), head
+            self._proposers, self._head = {self.name: HeadProposer(head, context.session.context)}, head
             self._copies = Copies(ContextModel(), _worth.setdefault(head, Worth()))
-        return self._proposer
+        return self._proposers
 
     def close(self) -> None:
         super().close()

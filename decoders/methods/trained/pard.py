@@ -83,7 +83,8 @@ class Pard(Drafter):
         Raises:
             UserError: its tokens are others than the target's.
         """
-        model: Model = need_draft_model(self.name, context)
+        fitting = (model for model in context.draft_models if model.info.pard_token is not None)
+        model: Model = next(fitting, None) or need_draft_model(self.name, context)
         if self._proposer is None or model is not self._proposer.model:
             self.close()
             reason = mismatch(context.model, model) if context.model is not None else ""

@@ -107,7 +107,7 @@ def test_what_measures_takes_the_options_on_the_model(
     given += ["--draft-device", "cuda:1", "--draft-dtype", "bfloat16", "--draft-threads", "1"]
     assert call(capsys, monkeypatch, *given)[0] == 0
     settings = asked[0].settings
-    assert (settings.model, settings.draft_model, settings.device, settings.dtype) == ("m", "d", "cpu", "float32")
+    assert (settings.model, settings.draft_model, settings.device, settings.dtype) == ("m", ("d",), "cpu", "float32")
     assert (settings.context, settings.threads, settings.exact, settings.guard) == (99, 3, "bits", "off")
     assert (settings.draft_device, settings.draft_dtype, settings.draft_threads) == ("cuda:1", "bfloat16", 1)
 

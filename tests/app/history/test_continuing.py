@@ -38,7 +38,7 @@ def opened(recorder: Recorder, chats: Chats, dialogue: Dialogue, say: Say, monke
 
 def test_the_settings_of_a_chat_come_back(opened: Any) -> None:
     settings = continued(Settings(), opened)
-    assert (settings.model, settings.draft_model, settings.device) == ("/models/own", "/models/small", Settings().device)
+    assert (settings.model, settings.draft_model, settings.device) == ("/models/own", ("/models/small",), Settings().device)
     assert (settings.method, settings.methods) == ("lookup", {"lookup": {"max_ngram": 4}})
     assert (settings.sampling.temperature, settings.sampling.seed) == (0.8, 7)
     assert (settings.max_tokens, settings.stop) == (50, ("END",))
@@ -47,7 +47,7 @@ def test_the_settings_of_a_chat_come_back(opened: Any) -> None:
 def test_what_the_command_line_asks_for_goes_before_them(opened: Any) -> None:
     given = {"model": "builtin", "sampling.seed": 3}
     settings = continued(changed(Settings(), given), opened, given)
-    assert (settings.model, settings.draft_model) == ("builtin", None)
+    assert (settings.model, settings.draft_model) == ("builtin", ())
     assert (settings.sampling.temperature, settings.sampling.seed) == (0.8, 3)
 
 
@@ -74,7 +74,7 @@ async def test_a_chat_from_the_list_brings_its_model(opened: Any, make_chat: Mak
         app.show_chat(opened.transcript)
         go_on(app, opened)
         load = next(command for command in reversed(engine.sent) if isinstance(command, Load))
-        assert (load.model, load.draft_model) == ("/models/own", "/models/small")
+        assert (load.model, load.drafts) == ("/models/own", ["/models/small"])
         assert (app.dialogue.model, app.dialogue.phase) == ("/models/own", "loading")
         assert app.dialogue.sampling.seed == 7
         assert app.dialogue.settings == {"lookup": {"max_ngram": 4}}

@@ -259,9 +259,9 @@ def test_without_a_draft_model_it_says_what_to_load(builtin_model: Model, method
 def test_a_draft_model_is_loaded_when_the_first_method_needs_it(builtin_model: Model, draft_model: Model) -> None:
     loads: list[int] = []
 
-    def load() -> Model:
+    def load() -> list[Model]:
         loads.append(1)
-        return draft_model
+        return [draft_model]
 
     conversation = Conversation(builtin_model, draft_model=load)
     generation = Generation(conversation, encode_prompt(builtin_model, COPY), "lookup", max_tokens=TOKENS)
@@ -381,6 +381,7 @@ def test_merged_drafters_need_no_draft_model() -> None:
     [
         ("draft", {"tokens": 2, "schedule": "constant"}),
         ("tree", {"nodes": 8, "depth": 2}),
+        ("tree", {"nodes": 9, "depth": 2, "merge": "draft,draft-2"}),
         ("eagle", {"nodes": 8, "depth": 2}),
         ("medusa", {"nodes": 8, "floor": 0}),
         ("dflash", {"nodes": 8, "floor": 0}),
@@ -389,7 +390,9 @@ def test_merged_drafters_need_no_draft_model() -> None:
 def test_rejection_gives_the_targets_joint_distribution_of_two_tokens(method: str, settings: dict[str, Any]) -> None:
     """Through the whole loop, on a model whose five likeliest tokens have most of the probability."""
     kind = methods()[method].needs_head
-    target, draft = heads.unsure_target() if kind else tiny_model("llama"), None if kind else tiny_model("qwen3")
+    target, draft = heads.unsure_target() if kind else tiny_model("llama"), [] if kind else [tiny_model("qwen3")]
+    if "merge" in settings:
+        draft.append(tiny_model("mistral"))
     filters = {"temperature": 1.0, "top_k": 3}
     prompt = [0, 2, 70, 71, 72 if kind else 3]
     unsure = {"eagle": heads.unsure_head, "medusa": heads.unsure_medusa, "dflash": heads.unsure_dflash}

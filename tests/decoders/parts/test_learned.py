@@ -5,8 +5,10 @@ from __future__ import annotations
 import random
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from specchat.decoders.parts.learned import LONGEST, Reliability
+from specchat.decoders.parts.learned import LONGEST, Reliability, Shares
 
 
 def test_longer_matches_are_surer() -> None:
@@ -40,3 +42,47 @@ def test_another_text_is_noticed_within_a_few_sentences() -> None:
     for i in range(60):
         known.learn(4, i % 4 == 0)
     assert known[4] < 0.6 < sure
+
+
+@given(st.integers(2, 4), st.integers(1, 64), st.integers(1, 12), st.data())
+def test_all_nodes_are_allotted_and_nobody_is_left_out_for_good(
+    count: int, nodes: int, chain: int, data: st.DataObject
+) -> None:
+    shares = Shares(count)
+    lengths = st.one_of(st.none(), st.integers(0, 8))
+    for _ in range(30):
+        given_out = shares.allot(nodes, chain)
+        assert sum(given_out) == nodes
+        assert all(each == 0 or each >= min(chain, nodes // count) for each in given_out)
+        shares.learn(data.draw(st.lists(lengths, min_size=count, max_size=count)))
+        assert sum(shares.of_all()) == pytest.approx(1)
+        assert min(shares.of_all()) > 0
+    drafted = [0] * count
+    for _ in range(64 * count * chain):
+        drafted = [had or each for had, each in zip(drafted, shares.allot(nodes, chain), strict=True)]
+    assert all(drafted) or nodes < count
+
+
+def test_nodes_go_to_who_is_missed_more() -> None:
+    shares = Shares(2)
+    assert shares.allot(19, 5) == [10, 9]
+    for _ in range(10):
+        shares.learn([3, 1])
+    assert shares.of_all()[0] > 0.9
+    rounds = [shares.allot(19, 5) for _ in range(20)]
+    assert 1 <= sum(second > 0 for _, second in rounds) <= 8, "who is of little use seldom costs its passes"
+    assert all(second in (0, 5, 6) for _, second in rounds)
+    before = shares.of_all()
+    shares.learn([4, None])
+    assert shares.of_all() == before, "who drafts alone proves nothing about the others"
+    for _ in range(40):
+        shares.learn([1, 3])
+    assert shares.of_all()[1] > 0.6
+
+
+def test_twins_are_not_worthless() -> None:
+    shares = Shares(3)
+    for _ in range(20):
+        shares.learn([3, 3, 1])
+    first, second, third = shares.of_all()
+    assert first == second > 4 * third

@@ -95,14 +95,13 @@ def test_the_built_in_draft_model_is_loaded_when_it_is_first_needed(shipped: Non
     drafts = Drafts(Load(1, "builtin", device="cpu", context=100))
     assert drafts
     drafts.join(tiny_model("mistral"))
-    assert drafts.model is None
-    model = drafts.get()
-    assert model is not None
-    assert model is drafts.get() is drafts.model
+    assert not drafts.models
+    (model,) = drafts.get()
+    assert [model] == drafts.get() == drafts.models
     assert model.info.name == "builtin-draft"
     assert model.info.context == min(CONTEXT, tiny_model("mistral").info.context)
     drafts.close()
-    assert drafts.get() is None
+    assert drafts.get() == []
 
 
 def test_only_the_built_in_target_brings_one(shipped: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -110,7 +109,7 @@ def test_only_the_built_in_target_brings_one(shipped: None, monkeypatch: pytest.
     monkeypatch.setattr(module, "builtin_path", lambda name: tmp_path / "missing")
     drafts = Drafts(Load(1, "builtin"))
     assert not drafts
-    assert drafts.get() is None
+    assert drafts.get() == []
 
 
 def test_what_was_asked_for_is_loaded_after_the_target_on_this_machine() -> None:
@@ -119,9 +118,9 @@ def test_what_was_asked_for_is_loaded_after_the_target_on_this_machine() -> None
         1, "target", str(tiny_folder("llama")), device="cpu", context=7, gpu_layers=20, rpc="there:50052", revision="v1"
     )
     drafts = Drafts(command, lambda stage, done, total: stages.append(stage))
-    assert drafts.model is None
+    assert not drafts.models
     assert drafts._options == LoadOptions("cpu")
     drafts.join(tiny_model("llama"))
-    assert drafts.model is not None
+    assert drafts.models
     assert set(stages) == {"weights", "check"}
     drafts.close()

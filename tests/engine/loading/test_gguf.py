@@ -44,7 +44,7 @@ def test_draft_and_early_exit_and_broken_files(engine: BareEngine, tmp_path: Pat
     loaded = events[-1]
     assert isinstance(loaded, Loaded), loaded
     assert (loaded.info["backend"], loaded.info["context"]) == ("llama.cpp", 300)
-    assert (loaded.draft["name"], loaded.draft["context"]) == (model, 300)
+    assert [(info["name"], info["context"]) for info in loaded.drafts] == [(model, 300)]
     assert set(loaded.unavailable) == {"eagle", "medusa", "dflash", "mtp", "pard"}  # the draft model is another kind
     stages = list(dict.fromkeys(event.stage for event in events if isinstance(event, Loading)))
     assert stages == ["import", "weights", "check", "draft weights", "draft check"]

@@ -35,7 +35,7 @@ def test_it_is_loaded_beside_its_target_and_is_no_draft_model(tmp_path: Path) ->
     assert "needs an EAGLE head" in refusals(target(), None)["eagle"]
     conversation = conversation_of(target(), drafts)
     assert conversation.head is drafts.head
-    assert conversation.draft_model is None
+    assert not conversation.draft_models
     conversation.close()
     drafts.close()
     assert drafts.head is None
@@ -109,7 +109,7 @@ def test_an_engine_drafts_with_it(log: Path, tmp_path: Path) -> None:
         engine.send(Load(1, str(target_folder()), draft_model=str(head), device="cpu", threads=1))
         loaded = engine.until(1, Loaded, Failed)[-1]
         assert isinstance(loaded, Loaded), loaded
-        assert not loaded.draft
+        assert not loaded.drafts
         assert {key: loaded.head[key] for key in ("kind", "title", "taps")} == {
             "kind": "eagle", "title": "EAGLE-3", "taps": [2, 3, 3]
         }  # fmt: skip

@@ -92,7 +92,7 @@ def test_the_method_is_the_one_that_a_chat_starts_with() -> None:
     assert Request("x", Settings()).method(without) == "lookup"
     assert Request("x", Settings()).method({name: without[name] for name in without if name != "eagle"}) == "eagle"
     assert Request("x", Settings(model="big.gguf")).method() == "lookup"
-    assert Request("x", Settings(model="big.gguf", draft_model="small.gguf")).method() == "draft"
+    assert Request("x", Settings(model="big.gguf", draft_model=("small.gguf",))).method() == "draft"
     assert Request("x", Settings(method="fusion")).method({"fusion": "No trees."}) == "fusion"
 
 
@@ -103,9 +103,9 @@ def test_json_has_every_figure(call: Any, model: str, method: str) -> None:
     data = json.loads(out)
     assert list(data) == (
         "model backend device method label prompt_tokens tokens steps tokens_per_step draft_tokens accepted_tokens "
-        "acceptance_rate ahead_tokens wasted_tokens alpha position_acceptance near_ties_checked nodes nodes_per_token "
-        "flops_per_token draft_flops_per_token joules_per_token prefill_seconds decode_seconds tokens_per_second draft_seconds "
-        "forward_seconds other_seconds draft_token_seconds plain_seconds pass_seconds speedup by_method what_if finish_reason "
+        "acceptance_rate ahead_tokens wasted_tokens alpha position_acceptance drafters near_ties_checked nodes "
+        "nodes_per_token flops_per_token draft_flops_per_token joules_per_token prefill_seconds decode_seconds tokens_per_second "
+        "draft_seconds forward_seconds other_seconds draft_token_seconds plain_seconds pass_seconds speedup by_method what_if finish_reason "
         "text token_ids runs messages"
     ).split(" ")
     assert data["model"] == model

@@ -361,7 +361,7 @@ async def test_a_draft_model_is_loaded_with_its_target(make_chat: Make, engine: 
         await goto(pilot, "lantern/Lighthouse-Tiny")
         await pilot.press("enter")
         (load,) = loads(engine)
-        assert (load.model, load.draft_model) == ("lantern/Lighthouse-Instruct", "lantern/Lighthouse-Tiny")
+        assert (load.model, load.drafts) == ("lantern/Lighthouse-Instruct", ["lantern/Lighthouse-Tiny"])
 
 
 async def test_escape_goes_back_from_the_draft_models_to_the_target(make_chat: Make, engine: Any, home: Path) -> None:

@@ -46,12 +46,12 @@ def drive(
     """
     session = model.open_session(taps=head.info.taps if head is not None else ())
     session.prefill(prompt[:-1])
-    text = list(prompt)
+    text, models = list(prompt), [draft_model] if draft_model is not None else []
     taken: Counter[str] = Counter()
     notes: list[str] = []
     while len(text) < len(prompt) + tokens:
         room = len(prompt) + tokens - len(text) - 1
-        tree = auto.draft(Context(text, session, Sampling(), room, frozenset(), True, draft_model, model, head=head))
+        tree = auto.draft(Context(text, session, Sampling(), room, frozenset(), True, models, model, head=head))
         taken[tree.via] += 1
         if auto.note:
             notes.append(auto.note)

@@ -164,7 +164,7 @@ def test_other_draft_models_are_refused(builtin_model: Model) -> None:
 
 def test_the_engine_knows_before_it_loads_one(builtin_model: Model) -> None:
     drafts = Drafts(Load(1, "builtin"))
-    assert drafts.model is None
+    assert not drafts.models
     assert "pard" not in refusals(builtin_model, drafts), "the built-in draft model is one"
     assert "draft model" in refusals(builtin_model, None)["pard"]
     drafts = Drafts(Load(1, "builtin", draft_model=str(pard_folder())))

@@ -1,0 +1,211 @@
+"""Several draft models that grow one token tree: the same text in fewer passes, and more nodes for the better of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+import torch
+
+from specchat.backends import LoadOptions, Model, Sampling, UserError, load_model
+from specchat.backends.loading import builtin_path
+from specchat.decoders import Conversation, Generation, encode_prompt
+from specchat.decoders.acceptance import Acceptance
+from specchat.decoders.loop import Step
+
+from ...cases import FULL
+from ...fakes.models.llama_tiny import FLOAT32, gguf_of, needs_llama
+from ...fakes.models.tiny import tiny_model
+from ...fakes.prompts import TEXTS
+
+PROMPTS = ("Tell me a story about a dog.", f"Repeat this text exactly: {TEXTS[0]}", *(TEXTS if FULL else ()))
+TOKENS = 64
+
+
+@dataclass
+class Models:
+    """A target and two draft models for it, of different quality."""
+
+    target: Model
+    better: Model
+    other: Model
+    plain: dict[Any, list[int]] = field(default_factory=dict)
+
+    def answer(self, prompt: str, sampling: Sampling) -> list[int]:
+        """What plain decoding gives."""
+        if (prompt, sampling) not in self.plain:
+            self.plain[prompt, sampling] = run(self.target, (), prompt, method="greedy", sampling=sampling)[0].answer
+        return self.plain[prompt, sampling]
+
+
+def models_of(runtime: str, draft_model: Model) -> Models:
+    """On transformers with the built-in draft model and the target with noise; on llama.cpp with the built-in draft model as a
+    GGUF file and the target's first layers."""
+    if runtime == "transformers":
+        options = LoadOptions(device="cpu", dtype="float32", backend="transformers", threads=1)
+        return Models(load_model("builtin", options), draft_model, load_model("builtin-draft", options))
+    from specchat.backends.llama.model import load_llama
+
+    target = load_llama(gguf_of(builtin_path(), "F32"), "builtin F32", FLOAT32)
+    small = load_llama(gguf_of(builtin_path("builtin-draft"), "F32"), "builtin-draft F32", FLOAT32)
+    return Models(target, small, target.truncated(target.info.layers // 2))
+
+
+@pytest.fixture(scope="module", params=["transformers", pytest.param("llama.cpp", marks=needs_llama)])
+def models(request: pytest.FixtureRequest, draft_model: Model) -> Models:
+    return models_of(request.param, draft_model)
+
+
+def run(
+    target: Model,
+    drafts: Sequence[Model],
+    prompt: str | Sequence[int],
+    settings: Any = None,
+    *,
+    method: str = "tree",
+    **more: Any,
+) -> tuple[Generation, list[Step]]:
+    """An answer and its steps."""
+    conversation = Conversation(target, draft_model=drafts)
+    ids = encode_prompt(target, prompt) if isinstance(prompt, str) else prompt
+    generation = Generation(conversation, ids, method, settings=settings, **{"max_tokens": TOKENS, **more})
+    steps = list(generation)
+    conversation.close()
+    return generation, steps
+
+
+def tokens_per_step(models: Models, drafts: Sequence[Model], settings: Any = None, **more: Any) -> float:
+    totals = [run(models.target, drafts, prompt, settings, **more)[0].totals for prompt in PROMPTS]
+    return sum(each.tokens for each in totals) / sum(each.steps for each in totals)
+
+
+@pytest.mark.parametrize("settings", [{}, {"expansion": "3,2,1,1", "nodes": 24}, {"merge": "lookup,recycle", "nodes": 24}])
+@pytest.mark.parametrize("temperature", [0.0, 0.8])
+def test_a_tree_of_several_models_is_accepted_and_changes_no_token(models: Models, settings: Any, temperature: float) -> None:
+    sampling = Sampling(temperature=temperature, seed=4)
+    for prompt in PROMPTS:
+        generation, steps = run(models.target, (models.better, models.other), prompt, settings, sampling=sampling)
+        assert generation.answer == models.answer(prompt, sampling)
+        assert generation.totals.tokens_per_step >= 2.0
+        assert {"draft", "draft-2"} <= set(generation.totals.parts)
+        assert all(part.drafted > 0 for part in generation.totals.parts.values())
+        for step in steps:
+            if step.drafted:
+                assert len(step.sources) == len(step.tree) <= settings.get("nodes", 20)
+                assert step.sources[0] == 0
+                assert all(0 < source < 1 << len(step.drafters) for source in step.sources[1:])
+                assert sum(step.shares) == pytest.approx(1)
+
+
+def test_two_models_are_worth_the_better_one_of_them(models: Models) -> None:
+    better, other = (tokens_per_step(models, [model], max_tokens=160) for model in (models.better, models.other))
+    for drafts in ((models.better, models.other), (models.other, models.better)):
+        assert tokens_per_step(models, drafts, max_tokens=160) > 0.95 * max(better, other)
+
+
+def test_only_those_that_are_named_draft(models: Models) -> None:
+    both = (models.other, models.better)
+    for name, only in (("draft", models.other), ("draft-2", models.better)):
+        named, _ = run(models.target, both, PROMPTS[0], {"merge": name})
+        alone, _ = run(models.target, (only,), PROMPTS[0])
+        assert named.totals.runs == alone.totals.runs
+        assert not named.totals.parts, "it is all one model's own"
+    first, _ = run(models.target, both, PROMPTS[0], method="draft")
+    assert first.totals.runs == run(models.target, both[:1], PROMPTS[0], method="draft")[0].totals.runs
+
+
+@pytest.fixture(scope="module")
+def useless() -> Model:
+    """The built-in draft model with noise that leaves nothing of what it knew."""
+    model: Any = load_model("builtin-draft", LoadOptions(device="cpu", dtype="float32", backend="transformers", threads=1))
+    generator = torch.Generator().manual_seed(7)
+    with torch.no_grad():
+        for weight in model._runner.module.parameters():
+            weight += weight.std() * torch.randn(weight.shape, generator=generator)
+    return model  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("rule", ["exact", "rejection"])
+def test_the_better_model_gets_the_nodes_and_a_useless_one_hardly_costs_tokens(
+    builtin_model: Model, draft_model: Model, useless: Model, rule: str
+) -> None:
+    models, rules = Models(builtin_model, draft_model, useless), {"acceptance": Acceptance.parse(rule), "max_tokens": 160}
+    more = rules | {"sampling": Sampling(temperature=0.8 if rule == "rejection" else 0.0, seed=3)}
+    alone = tokens_per_step(models, [draft_model], **more)
+    for drafts, name in (((draft_model, useless), "draft"), ((useless, draft_model), "draft-2")):
+        assert tokens_per_step(models, drafts, **more) > 0.93 * alone
+        generation, steps = run(builtin_model, drafts, PROMPTS[0], **more)
+        parts = generation.totals.parts
+        assert steps[0].shares == (0.5, 0.5)
+        assert parts[name].share > 0.75
+        assert parts[name].accepted > 20 * sum(part.accepted for other, part in parts.items() if other != name)
+        sat_out = sum(not any(source >> (name == "draft") & 1 for source in step.sources) for step in steps if step.drafted)
+        assert sat_out > len(steps) / 2, "the useless one takes no passes in most rounds"
+
+
+def test_rejection_sampling_gets_independent_draws_from_each_model(builtin_model: Model, draft_model: Model) -> None:
+    """Of one model twice: with the same noise both would draw the same, and the test of the second draw would prove nothing."""
+    sampling, prompt = Sampling(temperature=1.3, seed=1), PROMPTS[0]
+    _, steps = run(builtin_model, (draft_model, draft_model), prompt, sampling=sampling, acceptance=Acceptance("rejection"))
+    pairs = []
+    for step in steps:
+        draws = (step.tree.probs or {}).get(0)
+        if draws is not None and draws.then is not None:
+            pairs.append((step.tree.tokens[draws.nodes[0]], step.tree.tokens[draws.then.nodes[0]]))
+    assert sum(first != second for first, second in pairs) > len(pairs) / 4 > 0
+    _, steps = run(builtin_model, (draft_model, draft_model), prompt, sampling=sampling)
+    assert all(step.tree.probs is None for step in steps)
+
+
+def test_the_caches_follow_the_text_through_switches_and_cancel(models: Models) -> None:
+    conversation = Conversation(models.target, draft_model=[models.better, models.other])
+    prompt = encode_prompt(models.target, PROMPTS[0])
+    generation = Generation(conversation, prompt, "tree", max_tokens=TOKENS)
+    ways = [
+        ("draft", {}),
+        ("tree", {"merge": "draft-2"}),
+        ("lookup", {}),
+        ("tree", {"merge": "lookup"}),
+        ("greedy", {}),
+        ("tree", {}),
+    ]
+    refused = 0
+    for number, step in enumerate(generation):
+        refused += step.drafted > step.accepted
+        drafter: Any = generation.drafter
+        if generation.method == "tree":
+            for name, growth in drafter._growths.items():
+                session = drafter._proposers[name].session
+                known = len(growth.along(step.tokens[:-1])) - 1
+                assert session.length == session.shared(generation.tokens), "nothing refused is left in it"
+                assert session.length >= len(generation.tokens) - len(step.tokens) + min(known, 1) - 1
+        if number % 2:
+            name, settings = ways[number // 2 % len(ways)]
+            generation.switch(name, settings)
+    assert refused > 0
+    assert generation.answer == models.answer(PROMPTS[0], Sampling())
+
+    again = Generation(conversation, encode_prompt(models.target, PROMPTS[1]), "tree", max_tokens=TOKENS)
+    next(again)
+    again.cancel()
+    list(again)
+    assert again.finish_reason == "cancelled"
+    assert again.answer == models.answer(PROMPTS[1], Sampling())[: len(again.answer)]
+    after = Generation(conversation, prompt, "tree", max_tokens=TOKENS)
+    list(after)
+    assert after.answer == models.answer(PROMPTS[0], Sampling())
+    conversation.close()
+
+
+def test_it_names_the_model_that_does_not_fit(builtin_model: Model, draft_model: Model) -> None:
+    stranger = tiny_model("llama")
+    with pytest.raises(UserError, match=rf"tokenizer differs .* to {stranger.info.name}"):
+        run(builtin_model, (draft_model, stranger), PROMPTS[0])
+    with pytest.raises(
+        UserError, match=r"tree\.merge names draft-3, and 2 draft models are loaded\. Load another with --draft"
+    ):
+        run(builtin_model, (draft_model, builtin_model), PROMPTS[0], {"merge": "draft,draft-3"})
+    with pytest.raises(UserError, match=r"tree\.merge takes lookup, .* not 'draft-x'"):
+        run(builtin_model, (draft_model, builtin_model), PROMPTS[0], {"merge": "draft-x"})
