@@ -131,8 +131,8 @@ def useless() -> Model:
 def test_the_better_model_gets_the_nodes_and_a_useless_one_hardly_costs_tokens(
     builtin_model: Model, draft_model: Model, useless: Model, rule: str
 ) -> None:
-    models, rules = Models(builtin_model, draft_model, useless), {"acceptance": Acceptance.parse(rule), "max_tokens": 160}
-    more = rules | {"sampling": Sampling(temperature=0.8 if rule == "rejection" else 0.0, seed=3)}
+    models, sampling = Models(builtin_model, draft_model, useless), Sampling(0.8 if rule == "rejection" else 0.0, seed=3)
+    more: dict[str, Any] = {"acceptance": Acceptance.parse(rule), "max_tokens": 160, "sampling": sampling}
     alone = tokens_per_step(models, [draft_model], **more)
     for drafts, name in (((draft_model, useless), "draft"), ((useless, draft_model), "draft-2")):
         assert tokens_per_step(models, drafts, **more) > 0.93 * alone

@@ -50,7 +50,7 @@ def test_own_threads_are_nobody_elses() -> None:
     before = torch.get_num_threads()
     drafts = Drafts(Load(1, "target", str(tiny_folder("llama")), draft_threads=before + 2, device="cpu"))
     drafts.join(tiny_model("mistral"))
-    model = drafts.get()
+    (model,) = drafts.get()
     assert isinstance(model, OwnThread)
     assert model.worker.run(torch.get_num_threads) == before + 2
     assert torch.get_num_threads() == before
@@ -72,7 +72,7 @@ def test_a_device_of_its_own_is_a_thread_of_its_own() -> None:
     target = copy(tiny_model("mistral"))
     target.info = replace(target.info, device="cuda:0")
     drafts.join(target)
-    assert isinstance(drafts.get(), OwnThread)
+    assert isinstance(drafts.get()[0], OwnThread)
     drafts.close()
 
 
