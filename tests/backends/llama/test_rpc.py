@@ -1,7 +1,13 @@
-"""Layers on RPC servers. The real server takes part where the build has RPC: point LLAMA_CPP_LIB_PATH at one."""
+"""Layers on RPC servers. The real server takes part where the build has RPC: point LLAMA_CPP_LIB_PATH at one.
+
+A build with the server beside the libraries, which is then the one that is tried, in llama.cpp's own folder:
+
+    cmake -B build -DBUILD_SHARED_LIBS=ON -DGGML_RPC=ON && cmake --build build --target llama ggml-rpc-server   # build/bin
+"""
 
 from __future__ import annotations
 
+import os
 import socket
 import subprocess
 import sys
@@ -9,13 +15,18 @@ import textwrap
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from specchat.backends import LoadOptions, UserError
+from specchat.backends import LoadOptions, Sampling, UserError, load_model
 from specchat.backends.llama.library import library
 from specchat.backends.llama.model import load_llama
-from specchat.decoders import Conversation, Generation
+from specchat.backends.loading import builtin_gguf
+from specchat.decoders import Conversation, Generation, encode_prompt
+from specchat.decoders.parts.ahead import OwnThread
+from specchat.engine.drafts import Drafts
+from specchat.engine.messages import Load
 
 from ...fakes.models.llama_tiny import FLOAT32, gguf_of, needs_llama, tiny_folder
 
@@ -51,7 +62,11 @@ def server() -> Iterator[str]:
     if not has_rpc():
         pytest.skip("this build of llama.cpp has no RPC")
     name = f"127.0.0.1:{free_port()}"
-    with subprocess.Popen([sys.executable, "-c", textwrap.dedent(SERVER), name], stdout=subprocess.DEVNULL) as process:
+    program = Path(os.environ.get("LLAMA_CPP_LIB_PATH", "")) / "ggml-rpc-server"
+    command = [sys.executable, "-c", textwrap.dedent(SERVER), name]
+    if program.is_file():
+        command = [str(program), "--host", "127.0.0.1", "--port", name.rpartition(":")[2], "--threads", "1"]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
         deadline = time.monotonic() + 120
         while time.monotonic() < deadline and process.poll() is None:
             try:
@@ -112,7 +127,7 @@ def test_what_is_no_rpc_server_costs_no_process(as_if: None) -> None:
 def test_layers_on_a_server_give_the_same_tokens(server: str) -> None:
     here = load_llama(gguf_of(tiny_folder()), "tiny", FLOAT32)
     there = load_llama(gguf_of(tiny_folder()), "tiny", LoadOptions(device="cpu", dtype="float32", threads=1, rpc=server))
-    assert there.info.device.startswith("RPC0")
+    assert there.info.device.startswith("RPC")
     assert server in there.info.device
     assert there.info.capabilities.tree
     ids = [(31 * i + 7) % 2000 + 8 for i in range(40)]
@@ -133,3 +148,30 @@ def test_layers_on_a_server_give_the_same_tokens(server: str) -> None:
     # Without --rpc the same process computes here again.
     for options in (FLOAT32, LoadOptions(threads=1)):
         assert load_llama(gguf_of(tiny_folder()), "tiny", options).info.device == "cpu"
+
+
+def test_the_draft_model_drafts_on_here_while_the_target_verifies_there(server: str) -> None:
+    command = Load(1, str(builtin_gguf()), str(builtin_gguf("builtin-draft")), device="cpu", threads=1, rpc=server)
+    drafts = Drafts(command)
+    target = load_model(command.model, drafts.target_options)
+    drafts.join(target)
+    draft = drafts.get()
+    assert isinstance(draft, OwnThread)
+    assert server in target.info.device
+    assert draft.info.device == "cpu"
+    ids = encode_prompt(target, "Write a short story about a lighthouse keeper and a lost boat.")
+    for sampling in (Sampling(), Sampling(temperature=0.8, seed=3)):
+        answers, ahead, wasted = [], 0, 0
+        for method in ("greedy", "draft"):
+            conversation = Conversation(target, draft_model=draft)
+            generation = Generation(conversation, ids, method, sampling=sampling, max_tokens=64)
+            for number, step in enumerate(generation):
+                ahead, wasted = ahead + step.ahead, wasted + step.wasted
+                if method == "draft" and number % 5 == 4:
+                    generation.switch("lookup" if number % 2 else "draft")
+            answers.append(generation.answer)
+            conversation.close()
+        assert answers[0] == answers[1]
+        assert 0 < ahead >= wasted
+    drafts.close()
+    target.close()
