@@ -1,13 +1,13 @@
 """What a draft model gains from CPU cores of its own, on which it drafts on while the target verifies.
 
     python -m specchat.benchmarks.draft_device [--runtime transformers|llama.cpp] [--units N] [--draft-units N] [--cores N]
-        [--pairs N] [--tokens N] [--temperature X]
+        [--pairs N] [--tokens N] [--temperature X] [--rpc HOST:PORT]
 
-Compares ways to use the cores: target and draft model take turns on all of them (what everybody gets who does not ask); each has
-half of them, in turn; each has half of them, and the draft model drafts on. Each way answers the same prompts in turn. Prints
-tokens per second of decoding by the clock, and their ratio to the first way within a round: the median over the rounds with a 95 %
-interval (order statistics). `--units` and `--draft-units` widen the built-in models' MLPs with units that add nothing, so that
-agreement stays and passes are a larger model's (`shapes.widen`); 0 leaves a model as it is.
+Compares ways to use the cores: target and draft model take turns on all of them (what everybody gets who does not ask); each
+has half of them, in turn; each has half of them, and the draft model drafts on. Each way answers the same prompts in turn.
+Prints tokens per second of decoding by the clock, and their ratio to the first way within a round: the median over the rounds
+with a 95 % interval (order statistics). `--units` and `--draft-units` widen the built-in models' MLPs with units that add
+nothing, so that agreement stays and passes are a larger model's (`shapes.widen`); 0 leaves a model as it is.
 """
 
 from __future__ import annotations
@@ -86,13 +86,23 @@ def answer(way: Way, prompt: Sequence[int], sampling: Sampling, tokens: int) -> 
     return generation.answer
 
 
-def ways(runtime: str, units: int, draft_units: int, cores: int, room: Path) -> list[Way]:
+def ways(runtime: str, units: int, draft_units: int, cores: int, room: Path, rpc: str = "") -> list[Way]:
     """All ways, the one that the others are compared with first; each with models loaded for its number of threads."""
     target, small = files("builtin", units, runtime, room), files("builtin-draft", draft_units, runtime, room)
 
     def load(model: str, threads: int) -> Model:
         return load_model(model, LoadOptions(device="cpu", dtype="auto", threads=threads, context=CONTEXT))
 
+    if rpc:
+        far = load_model(target, LoadOptions(device="cpu", context=CONTEXT, rpc=rpc))
+        here = OwnThread(lambda: load(small, cores))
+        sizes = [f"{model.info.parameters / 1e6:.1f} M parameters on {model.info.device}" for model in (far, here)]
+        print(f"{sizes[0]}; draft model {sizes[1]}")
+        return [
+            Way("a device each, in turn", cores, far, here, settings={"ahead": False}),
+            Way("a device each, drafting on", cores, far, here),
+            Way("plain decoding", cores, far, here, "greedy"),
+        ]
     half = cores // 2
     whole, part = load(target, cores), load(target, half)
     drafts, own = load(small, cores), OwnThread(lambda: load(small, cores - half))
@@ -119,10 +129,11 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, default=30)
     parser.add_argument("--tokens", type=int, default=64)
     parser.add_argument("--temperature", type=float, default=0.0)
+    parser.add_argument("--rpc", default="", help="the target is on this RPC server, the draft model here")
     options = parser.parse_args()
     sampling = Sampling(temperature=options.temperature, seed=1)
     with tempfile.TemporaryDirectory() as room:
-        compared = ways(options.runtime, options.units, options.draft_units, options.cores, Path(room))
+        compared = ways(options.runtime, options.units, options.draft_units, options.cores, Path(room), options.rpc)
         prompts = [encode_prompt(compared[0].target, prompt) for prompt in PROMPTS]
         same = True
         for turn in range(-1, options.pairs):
@@ -135,6 +146,8 @@ def main() -> None:
                     way.speeds.clear()
     print(f"the same tokens: {same}")
     first = compared[0]
+    turns, on = (next(way for way in compared if way.name.endswith(end)) for end in ("h, in turn", "h, drafting on"))
+    print(f"  drafting on, beside the same in turn: {interval([a / b for a, b in zip(on.speeds, turns.speeds, strict=True)])}")
     for way in compared:
         ratios = [a / b for a, b in zip(way.speeds, first.speeds, strict=True)]
         share = f", {way.wasted} of {way.ahead} tokens drafted on were for nothing" if way.ahead else ""

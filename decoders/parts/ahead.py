@@ -24,10 +24,10 @@ from .proposers import DraftModel, Guesses
 
 T = TypeVar("T")
 
-LEAST = 1 / 3
-"""No drafting on where the verdict is less likely to want it: a pass that it wants saves its seconds, and one that it does not
-keeps the next draft waiting for half of them on average."""
-
+LEAST = 0.1
+"""No drafting on where the verdict is less likely to want it. A pass that it wants saves its seconds; of all those that it does
+not want only the last one costs any, as the next draft waits for its end. (0.33 gained 11% where this gains 17%; 0.03 gained
+19%, but threw away two and a half times as much.)"""
 
 MEMORY = 32
 """Draft tokens after which an older one counts for a third in how often the target agrees."""
