@@ -16,6 +16,7 @@ import torch
 
 from ...errors import Cancelled, UserError, counted
 from ..base import Capabilities, Message, Model, ModelInfo, Session, token_id
+from ..costs.flops import NOTHING, Flops
 from ..costs.modules import flops_of_model
 from ..files.checkpoint import check_folder, read_json, shown, weight_bytes
 from ..infill import Gap, gap
@@ -214,9 +215,7 @@ def _proven(
             runner, capabilities = rounded(proven.runner, proven.capabilities, embedding.shape[0], limit, tick, parameters)
             capabilities = replace(capabilities, guard=options.guard == "on")
             runner, taken = _timed(runner, capabilities, parameters, limit, options, tick)
-            where = find_layers(module, int(config.num_hidden_layers))
-            path, caches = where.path if where else (), [spec.key[0] * spec.key[1] if spec else 0 for spec in runner.specs]
-            runner = replace(runner, flops=flops_of_model(module, config, path, runner.plan.windows, caches))
+            runner = replace(runner, flops=_flops(module, config, runner))
     except Exception as error:
         if not out_of_memory(error):
             raise
@@ -244,6 +243,16 @@ def _proven(
         pass_seconds=taken,
     )
     return TransformersModel(proven._replace(runner=runner), codec, info)
+
+
+def _flops(module: Any, config: Any, runner: Runner) -> Flops:
+    """What passes compute; nothing is known where a model is not built as others are."""
+    where = find_layers(module, int(config.num_hidden_layers))
+    caches = [spec.key[0] * spec.key[1] if spec else 0 for spec in runner.specs]
+    try:
+        return flops_of_model(module, config, where.path if where else (), runner.plan.windows, caches)
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
+        return NOTHING
 
 
 def _timed(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 from threading import Thread
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,8 +14,9 @@ from torch.utils.flop_counter import FlopCounterMode, sdpa_flop
 
 from specchat.backends import LoadOptions, load_model
 from specchat.backends.base import ROOT, Block, Model, Session
-from specchat.backends.costs.flops import Flops, LayerFlops, Weight, computed, flops_of, spend
+from specchat.backends.costs.flops import NOTHING, Flops, LayerFlops, Weight, computed, flops_of, spend
 from specchat.backends.heads.mtp import load_mtp
+from specchat.backends.hf import model as hf_model
 
 from ...fakes.models.gguf_heads import WIDTH, dflash_file, eagle_file, glm_llama, load_head, write_blocks, write_eagle
 from ...fakes.models.heads import random_medusa
@@ -194,3 +196,11 @@ def test_threads_lose_nothing() -> None:
     for thread in threads:
         thread.join()
     assert computed() - before == 8000
+
+
+def test_a_model_of_another_make_loads_without_them() -> None:
+    model = tiny_model("llama")
+    runner, config = model._runner, SimpleNamespace(num_hidden_layers=3, num_attention_heads=4, hidden_size="wide")
+    assert runner is not None
+    assert hf_model._flops(model.module, config, runner) is NOTHING
+    assert NOTHING.of([3, 4], 2, (0, 1)) == 0
