@@ -184,7 +184,7 @@ SCENES: dict[str, tuple[str, Scene]] = {
 
 SIZES = {
     "tree-dark": (112, 30),
-    "numbers-light": (120, 42),
+    "numbers-light": (120, 54),
     "race-dark": (130, 36),
     "race-light": (120, 28),
     "inspect-dark": (120, 36),
