@@ -16,7 +16,7 @@ from ...backends.options import draft_label
 from ...errors import UserError, counted
 from ..base import Context, Drafter, Elsewhere, param
 from ..parts.elsewhere import draft_chain, noted
-from ..parts.growth import MERGED, Grower, merged
+from ..parts.growth import MERGED, MOST, Grower, merged, nodes_of
 from ..parts.proposers import DraftModel, mismatch
 
 
@@ -24,7 +24,13 @@ from ..parts.proposers import DraftModel, mismatch
 class TreeParams:
     """Settings of token trees."""
 
-    nodes: int = param(20, "Most nodes in the tree, including the pending token", low=1, high=256, length=True)
+    nodes: int = param(
+        20,
+        "Most nodes in the tree, including the pending token; an expansion has as many as its numbers make",
+        low=1,
+        high=MOST,
+        length=True,
+    )
     depth: int = param(5, "Most draft tokens on a path; best only", low=1, high=32)
     width: int = param(3, "Successors of each expanded node; best only", low=1, high=16)
     grow: int = param(4, "Nodes expanded at each depth; best only", low=1, high=32)
@@ -140,9 +146,12 @@ def _numbers(text: str) -> list[int]:
     """The numbers of an expansion such as 1,1,3,1.
 
     Raises:
-        UserError: it is none.
+        UserError: it is none, or too large.
     """
     parts = text.replace(" ", "").replace("x", ",").split(",")
     if not all(part.isdigit() and 1 <= int(part) <= 64 for part in parts):
         raise UserError(f"tree.expansion is a list of numbers from 1 to 64 such as 1,1,3,1, not {text!r}.")
-    return [int(part) for part in parts]
+    numbers = [int(part) for part in parts]
+    if (nodes := nodes_of(numbers)) > MOST:
+        raise UserError(f"tree.expansion={text} makes a tree of {nodes:,} nodes. {MOST} are the most: give smaller numbers.")
+    return numbers

@@ -11,19 +11,24 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from heapq import nlargest
+from itertools import accumulate
 from math import ceil
+from operator import mul
 from typing import Any
 
 from ...backends.base import ROOT
 from ...errors import UserError
 from ..base import Context, Drafter, Verified
 from ..tree import Draws, Tree
-from .drafting import COUPLED, node_budget
+from .drafting import COUPLED, node_budget, weighs_draft
 from .learned import Shares
 from .proposers import Guesses, Proposer
 
 MERGED = ("lookup", "ngram", "recycle", "suffix", "fusion")
 """Drafters that may be merged into a model's tree: they cost next to nothing."""
+
+MOST = 256
+"""Most nodes of a tree."""
 
 EXPANDED = 1.75
 """Least probability of a path that goes on, in floors: a pass of the drafter costs more than a node of the target's."""
@@ -94,13 +99,11 @@ class Grower(Drafter):
 
     def draft(self, context: Context) -> Tree:
         self._merged = self._others(context)
-        budget = node_budget(context, self.params.nodes)
         self._growths, self._tree = {}, None
-        if context.room < 1 or budget < 2:
+        if context.room < 1 or node_budget(context, max(self.params.nodes, nodes_of(self._expansion()))) < 2:
             return Tree.root(context.pending)
         self._proposers = self._open(context)
-        # Half of the nodes are for the others, if there are any.
-        share = budget if not self._merged else 1 + budget // 2
+        share, budget = self._budget(context)
         match list(self._proposers.items()):
             case []:
                 tree = Tree.root(context.pending)
@@ -119,6 +122,13 @@ class Grower(Drafter):
     def _others(self, context: Context) -> list[Drafter]:
         """The drafters to merge in."""
         return merged(self.name, self.params.merge, context)
+
+    def _budget(self, context: Context) -> tuple[int, int]:
+        """Most nodes of the models' own tree, and of the whole one. Half of `nodes` are for merged drafters, if there are any.
+        A fixed shape grows whole, however few `nodes` are."""
+        nodes, fixed = self.params.nodes, 1 + (nodes_of(self._expansion()) - 1) * len(self._proposers)
+        budget = node_budget(context, min(MOST, max(nodes, fixed + (nodes // 2 if self._merged else 0))))
+        return min(budget, max(fixed, 1 + budget // 2)) if self._merged else budget, budget
 
     @staticmethod
     def _sampled(context: Context) -> bool:
@@ -233,7 +243,7 @@ class Grower(Drafter):
             children.setdefault(parent, []).append(node)
             if token not in context.eos_ids:
                 out.append(node)
-        if sampled:
+        if weighs_draft(context):
             drawn = {
                 parent: Draws(proposer.distribution(growth.evaluated[parent]), tuple(nodes))
                 for parent, nodes in children.items()
@@ -259,6 +269,11 @@ class Grower(Drafter):
         for proposer in self._proposers.values():
             proposer.close()
         self._proposers, self._growths, self._tree = {}, {}, None
+
+
+def nodes_of(expansion: Sequence[int]) -> int:
+    """Nodes of the tree whose nodes at depth i have `expansion[i]` successors each, the pending token included."""
+    return sum(accumulate(expansion, mul, initial=1))
 
 
 def merged(method: str, names: str, context: Context) -> list[Drafter]:
@@ -305,6 +320,14 @@ def _prune(growth: Growth, budget: int) -> None:
     growth.reached = [reached[node] for node in kept]
     growth.depths = [growth.depths[node] for node in kept]
     growth.evaluated = {place[node]: number for node, number in growth.evaluated.items() if node in place}
+    if tree.probs is not None:
+        kept_draws = {place[node]: _placed(draws, place) for node, draws in tree.probs.items() if node in place}
+        tree.probs = {node: draws for node, draws in kept_draws.items() if draws.nodes}
+
+
+def _placed(draws: Draws, place: Mapping[int, int]) -> Draws:
+    """Draws as far as their nodes have a place in another tree."""
+    return Draws(draws.q, tuple(place[node] for node in draws.nodes if node in place))
 
 
 def _hand_in(tree: Tree, growth: Growth, bit: int, most: int, *, free: bool) -> None:
@@ -318,7 +341,7 @@ def _hand_in(tree: Tree, growth: Growth, bit: int, most: int, *, free: bool) -> 
         free: nodes that are there already do not count. Where nodes are drawn they do: else what one model draws would decide
             how many draws another one has.
     """
-    own, place = growth.tree, growth.place
+    own, place, new = growth.tree, growth.place, dict[int, int]()
     children = {(parent, token): node for node, (parent, token) in enumerate(zip(tree.parents, tree.tokens, strict=True))}
     for node in _ranked(growth) if free else range(len(own)):
         if node in place:
@@ -332,12 +355,12 @@ def _hand_in(tree: Tree, growth: Growth, bit: int, most: int, *, free: bool) -> 
             most -= 1
         elif not free:
             most -= 1
-        place[node] = children[key]
+        place[node] = new[node] = children[key]
         tree.sources[place[node]] |= bit
     for parent, draws in (own.probs or {}).items():
         tree.probs = tree.probs or {}
-        mine = Draws(draws.q, tuple(place[node] for node in draws.nodes))
-        tree.probs[place[parent]] = _behind(tree.probs.get(place[parent]), mine)
+        if (mine := _placed(draws, new)).nodes:
+            tree.probs[place[parent]] = _behind(tree.probs.get(place[parent]), mine)
 
 
 def _behind(draws: Draws | None, last: Draws) -> Draws:

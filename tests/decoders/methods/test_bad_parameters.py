@@ -148,6 +148,7 @@ SAID: list[tuple[str, dict[str, Any], str | None]] = [
     ("tree", {"expansion": "1,1,3"}, None),
     ("tree", {"expansion": "0"}, "expansion"),
     ("tree", {"expansion": "1,x"}, "expansion"),
+    ("tree", {"expansion": "4,4,4,4"}, "a tree of 341 nodes. 256 are the most"),
     ("tree", {"merge": "nothing"}, "merge"),
     ("tree", {"merge": "tree"}, "merge"),
     ("beam", {"beams": 0}, "beam.beams must be between 1 and 64"),

@@ -31,6 +31,7 @@ from ...fakes.models.tiny import tiny_folder, tiny_model
 from ...fakes.models.toy import ToyModel
 from ...fakes.prompts import TEXTS
 
+STORY = "Tell me a story about a dog."
 COPY = f"Repeat this text exactly: {TEXTS[0]}"
 TOKENS = 96 if FULL else 48
 
@@ -96,6 +97,34 @@ def test_a_tree_yields_no_less_than_its_chain(builtin_model: Model, draft_model:
         tree, _ = run(builtin_model, draft_model, text, "tree", {"depth": 5})
         assert tree.answer == chain.answer
         assert tree.totals.steps <= chain.totals.steps + 1  # luck with the borders of steps
+
+
+@pytest.mark.parametrize("nodes", [1, 8, 40])
+@pytest.mark.parametrize(("sampling", "rule"), [(Sampling(), "exact"), (Sampling(1.0, seed=2), "rejection")])
+def test_an_expansion_grows_whole(builtin_model: Model, draft_model: Model, nodes: int, sampling: Sampling, rule: str) -> None:
+    settings = {"nodes": nodes, "expansion": "1,1,3,1,1,1,1,1", "merge": "lookup"}
+    rule_of = Acceptance.parse(rule)
+    _, steps = run(builtin_model, draft_model, STORY, "tree", settings, sampling=sampling, acceptance=rule_of, max_tokens=32)
+    found = [Counter(step.tree.depths()) for step in steps[:3]]
+    assert all(widths[depth] >= (1 if depth < 3 else 3) for widths in found for depth in range(9))
+
+
+@pytest.mark.parametrize("method", ["draft", "tree", "pard", "early-exit"])
+def test_soft_acceptance_sees_the_drafts_probabilities_at_temperature_0(
+    builtin_model: Model, draft_model: Model, method: str
+) -> None:
+    loose = 0
+    soft = Acceptance("soft", beta=0.0)
+    for step in run(builtin_model, draft_model, STORY, method, acceptance=soft)[1]:
+        tree = step.tree
+        proposed = {node for draws in (tree.probs or {}).values() for node in draws.nodes}
+        assert proposed == set(range(1, len(tree)))
+        for parent, draws in (tree.probs or {}).items():
+            assert draws.q.sum() == pytest.approx(1, abs=1e-4)
+            assert {tree.parents[node] for node in draws.nodes} == {parent}
+            assert all(draws.q[tree.tokens[node]] > 0 for node in draws.nodes)
+            loose += any(draws.q[tree.tokens[node]] < 0.999 for node in draws.nodes)
+    assert loose
 
 
 def test_the_first_layers_of_a_token_run_once(builtin_model: Model) -> None:
