@@ -99,7 +99,7 @@ def test_a_tree_yields_no_less_than_its_chain(builtin_model: Model, draft_model:
         assert tree.totals.steps <= chain.totals.steps + 1  # luck with the borders of steps
 
 
-@pytest.mark.parametrize("nodes", [1, 8, 40])
+@pytest.mark.parametrize("nodes", [1, 40])
 @pytest.mark.parametrize(("sampling", "rule"), [(Sampling(), "exact"), (Sampling(1.0, seed=2), "rejection")])
 def test_an_expansion_grows_whole(builtin_model: Model, draft_model: Model, nodes: int, sampling: Sampling, rule: str) -> None:
     settings = {"nodes": nodes, "expansion": "1,1,3,1,1,1,1,1", "merge": "lookup"}
