@@ -111,7 +111,8 @@ class _Session(Session):
         layers: Layers | None = None,
     ) -> Scores:
         scores = self._worker.run(partial(self._session.evaluate, tokens, parents, rows, layers))
-        self.nodes_evaluated, self.forward_seconds = self._session.nodes_evaluated, self._session.forward_seconds
+        inner = self._session
+        self.nodes_evaluated, self.forward_seconds, self.flops = inner.nodes_evaluated, inner.forward_seconds, inner.flops
         return scores
 
     def exact(self, path: Sequence[int]) -> int:
