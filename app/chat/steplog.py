@@ -100,7 +100,7 @@ class StepLog:
             draft_flops=draft_flops,
             drafters=self._drafters[merged[0]] if merged else [],
             sources=merged[1].tolist() if merged else [],
-            shares=merged[2].tolist() if merged else [],
+            shares=[round(share, 4) for share in merged[2]] if merged else [],
         )
 
     def tokens_before(self, index: int) -> int:

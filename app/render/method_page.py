@@ -84,14 +84,12 @@ def _parts(totals: Totals, models: Mapping[str, str], cells: int) -> list[Line]:
     """Of a tree that several drafters grow: the share of each draft model, and what became of everybody's guesses."""
     out: list[Line] = [(), line(("Who drafts", "bold $primary"))]
     for name, part in totals.parts.items():
-        left = line((one_line(name), "bold $foreground"))
-        if part.share:
-            left = (*left, ("  ", ""), (percent(part.share), "bold $accent"), (" of the nodes", "$quiet"))
-        right = line((f"{part.accepted:,} of {part.drafted:,}", "$foreground"), (" right", "$quiet"))
-        out.append(ends(left, right, cells) if size(left) + size(right) < cells else cut(left, cells))
-        if name in models:
-            out += paragraph(one_line(models[name]), cells, "$quiet", first="  ", indent="  ")
-    return out
+        share = line((percent(part.share), "bold $accent"), (" of the nodes", "$quiet")) if part.share else ()
+        out.append(ends(line((one_line(name), "bold $foreground")), share, cells))
+        model = line((f"  {one_line(models.get(name, ''))}", "$quiet"))
+        right = line((f"{part.accepted:,} of {part.drafted:,} guesses right", "$quiet"))
+        out += [ends(model, right, cells)] if size(model) + size(right) < cells else [cut(model, cells), ends((), right, cells)]
+    return [*out, ()]
 
 
 def _settings(method: Method, settings: Mapping[str, Any], cells: int) -> list[Line]:

@@ -113,6 +113,7 @@ def steps(draw: Any) -> StepRecord:
         path.append(pick.choice(children))
     count = max(1, len(path))
     text = draw(hostile)
+    drafters = [draw(name) for _ in range(pick.choice((0, 2, 3)))] if size else []
     return StepRecord(
         draw(name),
         [pick.randrange(2**20) for _ in range(count)],
@@ -129,6 +130,9 @@ def steps(draw: Any) -> StepRecord:
         carried=pick.randrange(len(text) + 1) if pick.random() < 0.2 else 0,
         probs=[pick.random() for _ in range(size)] if pick.random() < 0.3 else [],
         note=pick.choice(("", "", "3-gram found 41 tokens back")),
+        drafters=drafters,
+        sources=[pick.randrange(1 << len(drafters)) for _ in range(size)] if drafters else [],
+        shares=[0.25, 0.75] if drafters else [],
     )
 
 

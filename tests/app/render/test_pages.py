@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -27,6 +28,13 @@ from specchat.engine.catalog import Totals
 from specchat.engine.messages import Finished, StepRecord
 
 Make = Callable[..., Any]
+
+
+def merged() -> list[StepRecord]:
+    """Steps of two draft models and prompt lookup, in one tree."""
+    tree: dict[str, Any] = {"tree_tokens": [0, 1, 2, 3], "tree_parents": [-1, 0, 0, 1], "path": [0, 1]}
+    who: dict[str, Any] = {"drafters": ["draft", "draft-2", "lookup"], "sources": [0, 3, 1, 4]}
+    return [StepRecord("tree", [1, 5], "a b", 3, 1, 4, **tree, **who, shares=shares) for shares in ([0.5, 0.5], [0.25, 0.75])]
 
 
 @pytest.fixture(scope="session")
@@ -332,3 +340,29 @@ def test_bars_have_the_colours_of_the_text_only_for_tokens_a_pass(written: Make,
     assert lengths < styles(acceptance, time) <= {"$quiet", *(f"$bar-{heat_step(n)}" for n in range(1, 7))}
     assert "$quiet" in {style for _, style in rows[acceptance + 2][:2]}  # how often the first guess was right
     assert styles(time + 1, time + 2) == {"$quiet"}
+
+
+def test_both_pages_tell_who_drafts(written: Make) -> None:
+    answer = written(merged())
+    method, totals = known_methods()["tree"], answer.by_method["tree"]
+    models = {"draft": "small-chat", "draft-2": "small-code"}
+    for cells in (30, 44, 80):
+        page = text(method_lines(method, "identical", {}, totals, cells, models=models))
+        for name, model, share in (("draft", "small-chat", "25%"), ("draft-2", "small-code", "75%")):
+            assert (
+                re.search(rf"^{name} +{share} of the nodes\n  {model} +2 of [24] guesses right$", page, re.MULTILINE)
+                or cells < 44
+            )
+        assert "\n  small-code\n" in page or cells >= 44
+        assert page.count("2 of 4 guesses right") == 1
+        assert page.count("2 of 2 guesses right") == 1
+        assert "0 of 2 guesses right" in page
+    foot = text(tree_lines(answer, None, answer.pieces, 60, 30))
+    assert re.search(r"¹ draft 25%\s+² draft-2 75%\s+³ lookup", foot)
+    assert answer.as_dict()["drafters"] == {
+        "draft": {"drafted": 4, "accepted": 2, "share": 0.25},
+        "draft-2": {"drafted": 2, "accepted": 2, "share": 0.75},
+        "lookup": {"drafted": 2, "accepted": 0, "share": 0.0},
+    }
+    alone = text(method_lines(known_methods()["tree"], "identical", {}, Totals(), 44))
+    assert "Who drafts" not in alone

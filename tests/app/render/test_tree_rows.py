@@ -72,6 +72,15 @@ def test_little_room_folds() -> None:
     assert plain(tree_rows(tree, piece, 40, 4)) == "● ␣the\n┃ ␣lamp ␣and ␣wrote\n┠─ … 5 more\n┗━ ␣the"
 
 
+def test_the_guesses_of_several_drafters_are_signed() -> None:
+    step = StepRecord("tree", [1, 9], "", 4, 1, 5, tree_tokens=[0, 1, 2, 3, 4], tree_parents=[-1, 0, 0, 2, 2], path=[0, 1])
+    step.drafters, step.sources, step.shares = ["draft", "draft-2"], [0, 3, 1, 1, 2], [0.75, 0.25]
+    rows = plain(tree_rows(StepTree.of(step, 0), piece, 30))
+    assert rows == "● ␣the\n┠─× ␣and¹\n┃   ├─ ␣wrote¹\n┃   └─ ␣old²\n┃ ␣lamp¹²\n┗━ ␣light"
+    step.drafters = ["draft"]  # then it is all one drafter's
+    assert "¹" not in plain(tree_rows(StepTree.of(step, 0), piece, 30))
+
+
 def test_a_chain_reads_in_a_row_or_two() -> None:
     tokens = [i % 11 for i in range(17)]
     step = StepRecord("lookup", tokens[1:], "", 16, 15, 17, tree_tokens=tokens, tree_parents=list(range(-1, 16)))

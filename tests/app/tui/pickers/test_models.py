@@ -364,6 +364,19 @@ async def test_a_draft_model_is_loaded_with_its_target(make_chat: Make, engine: 
         assert (load.model, load.drafts) == ("lantern/Lighthouse-Instruct", ["lantern/Lighthouse-Tiny"])
 
 
+async def test_another_draft_model_takes_the_place_of_the_first(make_chat: Make, engine: Any) -> None:
+    app = make_chat(model="big")
+    app.dialogue.load = {"draft_model": ["a", "b", "c"]}
+    async with app.run_test():
+        for draft, drafts in (("d", ["d", "b", "c"]), ("c", ["c", "b"])):
+            app.dialogue.phase = "ready"
+            app.models.load("big", draft=draft)
+            assert loads(engine)[-1].drafts == drafts
+        app.dialogue.phase = "ready"
+        app.models.load("other", draft="d")
+        assert loads(engine)[-1].drafts == ["d"], "of another model they are not known to fit"
+
+
 async def test_escape_goes_back_from_the_draft_models_to_the_target(make_chat: Make, engine: Any, home: Path) -> None:
     async with make_chat().run_test(size=(100, 30)) as pilot:
         shown = await browse(pilot, engine)
