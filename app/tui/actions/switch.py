@@ -98,9 +98,10 @@ def group_hints(dialogue: Dialogue, keymap: Mapping[str, str]) -> dict[str, str]
     elif models:
         hints["draft model"] = ", ".join(short_name(name) for name in models.values())
     if not all(name in dialogue.unavailable for name in trained):
-        asked = dialogue.head in draft_names(dialogue.load.get("draft_model"))
-        head = dialogue.head if asked else BUILTIN_EAGLE if dialogue.model == BUILTIN else ""
-        hints["trained"] = short_name(head) if head else "a layer of this model's own"
+        asked = draft_names(dialogue.load.get("draft_model"))
+        own = [BUILTIN_EAGLE] if dialogue.model == BUILTIN else []
+        heads = [dialogue.head] if dialogue.head in asked else asked or own
+        hints["trained"] = ", ".join(map(short_name, heads)) if heads else "a layer of this model's own"
     elif dialogue.info:
         hints["trained"] = f"none loaded: {shown_keys('models', keymap)} lists those that fit"
     if "early-exit" not in dialogue.unavailable:
