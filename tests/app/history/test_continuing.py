@@ -51,6 +51,13 @@ def test_what_the_command_line_asks_for_goes_before_them(opened: Any) -> None:
     assert (settings.sampling.temperature, settings.sampling.seed) == (0.8, 3)
 
 
+def test_several_draft_models_come_back(opened: Any) -> None:
+    opened.load = {"draft_model": ["/models/small", "/models/smaller"]}
+    assert continued(Settings(), opened).draft_model == ("/models/small", "/models/smaller")
+    opened.load = {"draft_model": 5}
+    assert continued(Settings(), opened).draft_model == ()
+
+
 def test_what_another_version_wrote_is_left_out(opened: Any) -> None:
     opened.settings = {
         "method": "telepathy",
