@@ -130,12 +130,12 @@ def check_value(called: str, name: str, spec: Any, value: Any) -> Any:
             return value
         case "tuple[str, ...]":
             texts = [value] if isinstance(value, str) else value
+            if name == "draft_model" and isinstance(texts, list | tuple):
+                check_drafts(called, texts)
             if not isinstance(texts, list | tuple) or not all(isinstance(text, str) and text for text in texts):
                 raise UserError(f"{called} takes a list of non-empty texts, not {value!r}.")
             if name == "stop" and texts:
                 check_stops(called, texts)
-            if name == "draft_model":
-                check_drafts(called, texts)
             return tuple(str(text) for text in texts)
         case kind:
             number = _number(called, kind, value)
@@ -237,13 +237,13 @@ def check_server(called: str, server: str, name: str, value: Any) -> str:
 _EMPTY = "{} is empty. Give a model, a folder, a GGUF file, or owner/name on the Hub."
 
 
-def check_drafts(called: str, names: Sequence[str]) -> None:
+def check_drafts(called: str, names: Sequence[Any]) -> None:
     """Refuse names of draft models that cannot be right.
 
     Raises:
         UserError: one is blank, or comes twice.
     """
-    if not all(name.strip() for name in names):
+    if any(isinstance(name, str) and not name.strip() for name in names):
         raise UserError(_EMPTY.format(called))
     if twice := [name for name in names if names.count(name) > 1]:
         raise UserError(f"{called} names {twice[0]} more than once. Each draft model must be another one.")
