@@ -19,7 +19,7 @@ SLOPE = 0.03
 as much as one pass."""
 
 REDRAWN = 8
-"""Passes from which on what was learned is told every so many only: for a small model that is a per cent of a pass."""
+"""Passes over several nodes after which the line is drawn anew: to draw it takes a per cent of a small model's pass."""
 
 
 def bucket(nodes: int) -> int:
@@ -41,8 +41,8 @@ class PassCosts:
         self._pace, self._passes = 0.0, 0
         self._sizes: dict[int, tuple[float, float]] = {}
         """By size above 1: the weight of its passes, and their mean in units of the pace."""
-        self._seconds: list[float] = []
-        """By number of nodes, from 0 on; empty where it has to be drawn anew."""
+        self._units: list[float] = []
+        """What passes over 0, 1, 2 … nodes take in units of the pace; empty where that has to be drawn anew."""
         for nodes, seconds in curve:
             self.learn(nodes, seconds)
 
@@ -56,32 +56,27 @@ class PassCosts:
         """(nodes, seconds) of each size that has been seen."""
         return [(size, self.seconds(size)) for size in (1, *sorted(self._sizes)) if self._passes]
 
-    def learn(self, nodes: int, seconds: float, passes: int = 1) -> None:
-        """Take in one pass over `nodes` nodes, which stands for so many."""
+    def learn(self, nodes: int, seconds: float) -> None:
+        """Take in one pass over `nodes` nodes."""
         if nodes < 1 or seconds <= 0:
             return
         size = bucket(nodes)
         self._pace = self._pace or seconds / (1 + SLOPE * (size - 1))
         expected = self.seconds(size)
         seconds = min(seconds, OUTLIER * expected) if self._passes >= REDRAWN else seconds
-        self._sizes = {other: (weight * (1 - passes / MEMORY), mean) for other, (weight, mean) in self._sizes.items()}
-        if size > 1:
-            weight, mean = self._sizes.get(size, (0.0, expected / self._pace))
-            weight += passes
-            self._sizes[size] = weight, mean + (seconds / self._pace - mean) * passes / max(passes, min(weight, PACE))
-        else:
-            self._pace *= 1 + min(1.0, max(1 / (1 + self._passes), passes / PACE)) * (seconds / self._pace - 1)
-        self._passes += passes
-        if self._passes < REDRAWN * REDRAWN or self._passes % REDRAWN < passes:
-            self._seconds = []
+        self._passes += 1
+        self._sizes = {other: (weight * (1 - 1 / MEMORY), mean) for other, (weight, mean) in self._sizes.items()}
+        if size == 1:
+            self._pace *= 1 + (seconds / self._pace - 1) / min(self._passes, PACE)
+            return
+        weight, mean = self._sizes.get(size, (0.0, expected / self._pace))
+        self._sizes[size] = weight + 1, mean + (seconds / self._pace - mean) / min(weight + 1, PACE)
+        if self._passes < REDRAWN * REDRAWN or self._passes % REDRAWN == 0:
+            self._units = []
 
     def seconds(self, nodes: int) -> float:
         """Expected seconds of a pass over `nodes` nodes; never falls as nodes grow. 0 if nothing is known."""
-        return self.upto(nodes)[nodes] if self._pace else 0.0
-
-    def upto(self, nodes: int) -> list[float]:
-        """The same for 0 (which takes nothing), 1 … `nodes` nodes and perhaps more; good until the next pass is learned."""
-        if len(self._seconds) <= nodes:
+        if len(self._units) <= nodes:
             sizes = [(size - 1, weight, mean - 1) for size, (weight, mean) in sorted(self._sizes.items())]
             slope = sum(weight * x * more for x, weight, more in sizes) + SLOPE
             slope = max(0.0, slope / (sum(weight * x * x for x, weight, _ in sizes) + 1))
@@ -89,8 +84,8 @@ class PassCosts:
             points.append((points[-1][0] + max(nodes, 64), points[-1][1] + slope * max(nodes, 64)))
             for i in range(len(points) - 2, -1, -1):
                 points[i] = points[i][0], min(points[i][1], points[i + 1][1])
-            self._seconds = [0.0, self._pace * points[0][1]]
+            self._units = [0.0, points[0][1]]
             for (below, low), (above, high) in pairwise(points):
-                step = self._pace * (high - low) / (above - below)
-                self._seconds += [self._pace * low + step * n for n in range(1, above - below + 1)]
-        return self._seconds
+                step = (high - low) / (above - below)
+                self._units += [low + step * n for n in range(1, above - below + 1)]
+        return self._pace * self._units[nodes]

@@ -1,9 +1,8 @@
 """The method picks itself: every step goes to the one from which most tokens per second are expected (docs/auto.md).
 
 A bandit: discounted UCB (Garivier and Moulines 2008, arXiv:0805.3415) on tokens per second. Methods that run a model are its
-arms, in four situations: does the text repeat itself here, and was there a long text to begin with? What this answer has shown
-of an arm counts beside what all answers have. What only reads the text needs no trial: its tree tells before the pass how
-probable each node is.
+arms, in four situations: does the text repeat itself here, and was there a long text to begin with? What only reads the text
+needs no trial: its tree tells before the pass how probable each node is.
 """
 
 from __future__ import annotations
@@ -26,13 +25,13 @@ from ..trained.eagle import Eagle
 from ..trained.medusa import Medusa
 from ..trained.mtp import Mtp
 from ..trained.pard import Pard
-from .figures import WIDTH, Figures, figures_of, keep
+from .figures import READING, WIDTH, Figures, figures_of, keep
 
 REPEATING = 3
 """Tokens at the end of the text that must have stood together before for it to repeat itself."""
 
 LONG = 32
-"""Tokens of a prompt that is long: there is something to copy from, and reading it costs a draft model something."""
+"""Tokens of a text that is long: there is something to copy from, and reading it costs a draft model something."""
 
 TRIAL = 8
 """Rounds that each arm gets in a situation before it has to compete."""
@@ -43,20 +42,8 @@ EXPLORING = 0.01
 SETTLING = 0.75
 """What a round counts after each further one of the trial: some methods have to learn themselves at first."""
 
-PRIOR = 6.0
-"""Rounds of this answer for which what earlier ones showed counts."""
-
-CAUGHT_UP = 16
-"""Tokens that a method may have to read in a round like any other; a round with more tells what reading costs."""
-
 REMEASURED = 128
 """Steps without a plain pass after which two are made: all else is held against them."""
-
-STRIDE = 4
-"""Of plain passes in a row each so-manieth is learned from: to learn takes a per cent of a small model's pass."""
-
-ANSWER = 40
-"""Tokens of an answer that are taken to be left, over which the cost of reading is shared out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,23 +79,18 @@ class Auto(Drafter):
         super().__init__(params)
         self._figures = Figures()
         self._context: Context | None = None
+        self._beside: tuple[int, ...] = ()
         nodes = self.params.nodes
         self._lookup = Lookup(LookupParams(nodes=nodes))
         self._fusion = Fusion(FusionParams(nodes=nodes))
         self._arms: dict[str, Drafter] = {}
         self._text: Sequence[int] = ()
         self._prompt = 0
-        self._read: dict[str, tuple[Sequence[int], int]] = {}
-        """By arm: the text that it has read, and how many tokens of it."""
-        self._shown: dict[str, tuple[float, float]] = {}
-        """By arm and situation: the tokens of its rounds in this answer, and their time in one-node passes."""
+        self._read: dict[str, tuple[Sequence[int], int]] = {}  # by arm: the text that it has read, and how many tokens of it
         self._situation = ""
-        self._unread = 0
-        """Tokens that the arm of this step has to read first."""
-        self._plainly = 0
-        """Plain passes in a row."""
-        self._rate = 1.0
-        """Tokens per one-node pass's time that the best method is expected to give."""
+        self._unread = 0  # tokens that the arm of this step has to read first
+        self._plainly = 0  # plain passes in a row
+        self._rate = 1.0  # tokens per one-node pass's time that the best method is expected to give
         self._via, self._note = "", ""
 
     @property
@@ -117,9 +99,10 @@ class Auto(Drafter):
 
     def draft(self, context: Context) -> Tree:
         self._note = ""
-        if context.tokens is not self._text or self._context is None or _beside(context) != _beside(self._context):
+        beside = id(context.model), id(context.head), *map(id, context.draft_models)
+        if context.tokens is not self._text or beside != self._beside:
             self._begin(context)
-        self._context = context
+        self._context, self._beside = context, beside
         match, one = self._lookup.match(context.tokens), self._figures.costs.seconds(1)
         if context.room < 1 or not one:  # the first pass on a model is what everything is held against
             return self._plain(context, 0.0)
@@ -148,18 +131,13 @@ class Auto(Drafter):
             shared = next((i for i in range(min(read, len(tokens))) if text[i] != tokens[i]), min(read, len(tokens)))
             self._read[name] = (tokens, shared)
         self._text, self._prompt, self._plainly = tokens, len(tokens), 0
-        self._shown.clear()
-
-    # What is expected.
 
     def _speed(self, name: str, context: Context) -> float:
         """An arm's upper confidence bound: tokens per one-node pass's time, what it has to read shared out over the answer."""
-        known, every = self._figures.of(name, self._situation), self._figures.every(self._situation)
-        tokens, passes = self._shown.get(f"{name} {self._situation}", (0.0, 0.0))
-        weight = PRIOR / known.rounds
-        tokens, passes = weight * known.tokens + tokens, weight * known.passes + passes
-        reading = self._missing(name, context) * max(0.0, self._figures.read(name)) / min(ANSWER, context.room + 1)
-        return (1 + WIDTH * math.sqrt(math.log(1 + every) / known.rounds)) / (passes / tokens + reading)
+        known = self._figures.of(name, self._situation)
+        every = sum(it.rounds for key, it in self._figures.rounds.items() if key.endswith(self._situation))
+        reading = self._missing(name, context) * self._figures.reading.get(name, READING) / (context.room + 1)
+        return (1 + WIDTH * math.sqrt(math.log(1 + every) / known.rounds)) / (known.passes / known.tokens + reading)
 
     def _missing(self, name: str, context: Context) -> int:
         """Tokens that an arm has to read before it can draft. The target's own layers have read them all."""
@@ -183,8 +161,6 @@ class Auto(Drafter):
             names["early-exit"] = True
         return names
 
-    # What reads the text.
-
     def _copy(self, context: Context, match: int, beat: float) -> Tree | None:
         """A tree of what the text tells, as far as its nodes pay; None where none beats so many tokens per second.
 
@@ -200,12 +176,12 @@ class Auto(Drafter):
         if reader.params.nodes != self.params.nodes:
             reader.params = replace(reader.params, nodes=self.params.nodes)
         tree, probabilities = reader.draft(context), reader.probabilities
-        costs = self._figures.costs.upto(len(tree))
+        cost = self._figures.costs.seconds
         grown, nodes, expected, passed = time.perf_counter() - begun, 1, 1.0, 1.0
         for size in range(2, len(tree) + 1):
             passed += probabilities[size - 1]
-            if passed > beat * (costs[size] + grown):
-                beat, nodes, expected = passed / (costs[size] + grown), size, passed
+            if passed > beat * (cost(size) + grown):
+                beat, nodes, expected = passed / (cost(size) + grown), size, passed
         if nodes == 1:
             return None
         del tree.tokens[nodes:], tree.parents[nodes:], probabilities[nodes:]
@@ -214,16 +190,13 @@ class Auto(Drafter):
 
     def _promises(self, match: int, beat: float) -> bool:
         """Whether a match of so many tokens may lead to a draft that pays: what a chain behind it is expected to give."""
-        costs = self._figures.costs.upto(self.params.nodes)
         expected = chance = 1.0
         for nodes in range(2, self.params.nodes + 1) if match else ():
             chance *= self._lookup.chance(match + nodes - 2)
             expected += chance
-            if expected > beat * costs[nodes]:
+            if expected > beat * self._figures.costs.seconds(nodes):
                 return True
         return False
-
-    # What was chosen, and what came of it.
 
     def _ask(self, name: str, context: Context, speeds: dict[str, float]) -> Tree:
         """An arm's draft."""
@@ -262,8 +235,8 @@ class Auto(Drafter):
         # Of a draft of the first layers, the pass has only the others left to do.
         if not verified.tree.alive and (nodes > 1 or not known.costs.known):
             known.costs.learn(nodes, spent)
-        elif self._plainly % STRIDE == 2 and spent:  # the first behind another one is slower
-            known.costs.learn(1, spent, STRIDE)
+        elif self._plainly > 1:  # the first behind another one is slower
+            known.costs.learn(1, spent)
             known.since = 0
         self._lookup.learn(verified)
 
@@ -275,14 +248,11 @@ class Auto(Drafter):
         passes, usual = (verified.draft_seconds + forward) / one, rounds.passes / rounds.rounds
         if rounds.asked < TRIAL:
             known.lost += passes - tokens / self._rate
-        if self._unread > CAUGHT_UP:
-            known.reading[name] = (known.read(name) + (passes - usual) / self._unread) / 2
+        if self._unread >= LONG:
+            known.reading[name] = (known.reading.get(name, READING) + max(0.0, passes - usual) / self._unread) / 2
             passes = usual
         known.discount(self._situation)
         rounds.learn(tokens, passes, SETTLING if rounds.asked < TRIAL else 1.0)
-        key = f"{name} {self._situation}"
-        before = self._shown.get(key, (0.0, 0.0))
-        self._shown[key] = before[0] + tokens, before[1] + passes
 
     def close(self) -> None:
         if self._context is not None:
@@ -298,11 +268,6 @@ ARMS: dict[str, type[Drafter]] = {
     **{"eagle": Eagle, "medusa": Medusa, "dflash": DFlash, "mtp": Mtp},
 }
 """What runs a model to draft."""
-
-
-def _beside(context: Context) -> tuple[int, ...]:
-    """Tells apart targets, and what is loaded beside them."""
-    return id(context.model), id(context.head), *map(id, context.draft_models)
 
 
 def _said(name: str) -> str:

@@ -24,11 +24,8 @@ MEMORY = 200
 WIDTH = 0.2
 """Width of the confidence bound: after n of N rounds a method's speed may be better by this share times √(ln N / n)."""
 
-USUAL = (2.0, 3.5, 2.0)
-"""Before anything is known of a method: so many rounds count as seen, with so many tokens and one-node passes' time each."""
-
 READING = 0.05
-"""One-node passes that a token of the text is taken to cost which a method has yet to read, before it is known."""
+"""One-node passes that a token of the text is taken to cost which a method has yet to read, before that is known."""
 
 MODELS = 32
 """Models that the file remembers, the latest used."""
@@ -36,14 +33,12 @@ MODELS = 32
 
 @dataclass(slots=True)
 class Rounds:
-    """What came of a method's rounds lately."""
+    """What came of a method's rounds lately; at first as if one had given what a plain pass gives."""
 
-    rounds: float
-    tokens: float
-    passes: float
-    """Their time in one-node passes: a machine that is busy is slower at everything."""
-    asked: float = 0.0
-    """How often it was asked at all."""
+    rounds: float = 1.0
+    tokens: float = 1.0
+    passes: float = 1.0  # their time in one-node passes: a machine that is busy is slower at everything
+    asked: float = 0.0  # how often it was asked at all
 
     def learn(self, tokens: float, passes: float, keep: float = 1.0) -> None:
         """Take in a round; `keep` is what earlier ones still count."""
@@ -67,31 +62,21 @@ class Figures:
         """By "method situation"."""
         if not all(0 < value < math.inf for it in self.rounds.values() for value in (it.rounds, it.tokens, it.passes)):
             raise ValueError("these are no rounds")
-        self.reading = {name: float(passes) for name, passes in kept.get("reading", {}).items()}
-        """By method: one-node passes for each token that it has yet to read."""
-        self.spent = self.lost = 0.0
-        """One-node passes' time of all steps, and what trials took longer than the best method would have."""
-        self.since = 0
-        """Steps since plain decoding was measured."""
+        self.reading = {name: float(passes) for name, passes in kept.get("reading", {}).items()}  # by method
+        self.spent = self.lost = (
+            0.0  # one-node passes' time of all steps; what trials took longer than the best method would have
+        )
+        self.since = 0  # steps since plain decoding was measured
 
     def of(self, name: str, situation: str) -> Rounds:
         """A method's rounds in a situation."""
-        rounds, tokens, passes = USUAL
-        return self.rounds.setdefault(f"{name} {situation}", Rounds(rounds, rounds * tokens, rounds * passes))
-
-    def read(self, name: str) -> float:
-        """One-node passes for each token that a method has yet to read."""
-        return self.reading.get(name, READING)
+        return self.rounds.setdefault(f"{name} {situation}", Rounds())
 
     def discount(self, situation: str, keep: float = 1 - 1 / MEMORY) -> None:
         """Another round begins in this situation: all earlier ones, of every method, count a little less."""
         for key, it in self.rounds.items():
             if key.endswith(situation) and it.rounds > 0.5:
                 it.rounds, it.tokens, it.passes = keep * it.rounds, keep * it.tokens, keep * it.passes
-
-    def every(self, situation: str) -> float:
-        """Rounds of all methods in a situation."""
-        return sum(it.rounds for key, it in self.rounds.items() if key.endswith(situation))
 
     def plain(self) -> dict[str, Any]:
         """As plain data."""
@@ -115,7 +100,8 @@ def figures_of(context: Context) -> Figures:
         drafts = bool(models) and not any(mismatch(model, draft) for draft in models)
         with suppress(ValueError, TypeError, AttributeError):
             known[key] = Figures(_kept().get(key), drafts=drafts)
-        known.setdefault(key, Figures(drafts=drafts))
+        # Of a model that is new, what its passes took when it was loaded.
+        known.setdefault(key, Figures({"passes": model.info.pass_seconds}, drafts=drafts))
     return known[key]
 
 

@@ -180,7 +180,7 @@ def test_what_an_arm_has_to_read_counts_against_it() -> None:
     auto._figures, auto._situation = known, "new long"
     session = ToyModel(1, memory=1, vocabulary=6).open_session()
     short, long = (Context([1] * length, session, Sampling(), 50, frozenset()) for length in (8, 400))
-    assert auto._speed("draft", short) > 1.5 * auto._speed("draft", long)
+    assert auto._speed("draft", short) > 1.3 * auto._speed("draft", long)
 
 
 def test_the_less_is_known_of_a_method_the_better_it_may_be() -> None:
@@ -193,7 +193,7 @@ def test_the_less_is_known_of_a_method_the_better_it_may_be() -> None:
     before = auto._speed("tree", context)
     for _ in range(300):
         known.discount("new short")
-        known.of("draft", "new short").learn(3.5, 2.0)
+        known.of("draft", "new short").learn(1.0, 1.0)
     assert auto._speed("draft", context) < before < auto._speed("tree", context)
 
 
