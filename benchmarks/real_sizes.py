@@ -1,6 +1,6 @@
 """What passes cost on a model of a size that people run, on either runtime; one table.
 
-    python -m benchmarks.real_sizes MODEL [--backend llama.cpp] [--dtype bfloat16] [--pairs 20] [--rows passes,reading,busy,lookup]
+    python -m specchat.benchmarks.real_sizes MODEL [--backend llama.cpp] [--dtype bfloat16] [--rows passes,reading,busy,lookup]
 
 - passes: over n nodes ÷ over one, all sizes in turn.
 - reading: bytes of the weights that a one-node pass reads ÷ its seconds, as a share of the bandwidth at which this machine
@@ -25,9 +25,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 import torch
-from benchmarks.step_cost import interval
 
 from specchat.backends import ROOT, LoadOptions, Model, Sampling, Session, load_model
+from specchat.benchmarks.step_cost import interval
 from specchat.decoders import Conversation, Generation
 
 SIZES = (2, 4, 8, 16)
@@ -84,7 +84,8 @@ def weights_read(model: Model) -> int:
 
     config = AutoConfig.from_pretrained(model.info.path)
     table = 0 if config.tie_word_embeddings else config.vocab_size * config.hidden_size
-    return (model.info.parameters - table) * getattr(torch, model.info.dtype).itemsize
+    size: int = getattr(torch, model.info.dtype).itemsize
+    return ((model.info.parameters or 0) - table) * size
 
 
 def reading(model: Model, pairs: int) -> Iterator[str]:

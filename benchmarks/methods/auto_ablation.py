@@ -2,12 +2,13 @@
 
     python -m benchmarks.methods.auto_ablation [--backend transformers] [--prompts 7] [--tokens 64] [--only NAME]
 
-Plain decoding answers some prompts of each family of the built-in benchmark. At every position of these answers every method that
-runs a model drafts, and its draft is kept with its processor seconds and those of its pass. Then `auto` runs on them: the
-record decides what is accepted, a pass takes its seconds with 8% of noise, and the processor time of `auto` itself is added. *cold*
-is the first time through all prompts with nothing known, *warm* the third to fifth. The first row is its speed ÷ that of the best
-fixed method of the family, the geometric mean over families; the others are relative to the first row: the mean over several
-orders of the prompts, with the lowest and the highest. Processor seconds on one thread: other programs hardly change them.
+Plain decoding answers some prompts of each family of the built-in benchmark. At every position of these answers every method
+that runs a model drafts, and its draft is kept with its processor seconds and those of its pass. Then `auto` runs on them:
+the record decides what is accepted, a pass takes its seconds with 8% of noise, and the processor time of `auto` itself is
+added. *cold* is the first time through all prompts with nothing known, *warm* the third to fifth. The first row is its speed
+÷ that of the best fixed method of the family, the geometric mean over families; the others are relative to the first row: the
+mean over several orders of the prompts, with the lowest and the highest. Processor seconds on one thread: other programs
+hardly change them.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ from specchat.backends.recorded import RecordedModel
 from specchat.decoders.acceptance import walk
 from specchat.decoders.base import Context, Drafter, Verified
 from specchat.decoders.methods.auto import auto, figures
-from specchat.decoders.methods.plain import Greedy
 from specchat.decoders.methods.lookup import Lookup
+from specchat.decoders.methods.plain import Greedy
 from specchat.decoders.parts import costs
 from specchat.decoders.tree import Tree
 
@@ -101,10 +102,11 @@ def record(model: Model, draft: Model, arms: Sequence[str], item: Any, most: int
         drafter: Drafter = Greedy() if name == "greedy" else auto.ARMS[name]()
         session = model.open_session()
         session.prefill(prompt[:-1])
-        text, drafts = list(prompt), []
+        text = list(prompt)
+        drafts: list[Drafted] = []
         while len(text) < len(prompt) + most and (name == "greedy" or len(drafts) < len(answer.tokens)):
             begun = time.process_time()
-            tree = drafter.draft(Context(text, session, GREEDY, most, model.info.eos_ids, True, draft, model))
+            tree = drafter.draft(Context(text, session, GREEDY, most, frozenset(model.info.eos_ids), True, (draft,), model))
             seconds = time.process_time() - begun
             kept, begun = copied(tree), time.process_time()
             if tree.alive:
@@ -179,7 +181,9 @@ class Virtual:
     spent = forward = 0.0
 
 
-def run(drafter: Drafter, answer: Answer, model: Model, draft: Model, cost: Callable[[int], float], chance: random.Random) -> float:
+def run(
+    drafter: Drafter, answer: Answer, model: Model, draft: Model, cost: Callable[[int], float], chance: random.Random
+) -> float:
     """Seconds that a drafter takes for a recorded answer."""
     Recorded.now, total = answer, 0.0
     session = RecordedModel([(answer.prompt, answer.tokens)], context=1 << 16).open_session()
@@ -188,7 +192,7 @@ def run(drafter: Drafter, answer: Answer, model: Model, draft: Model, cost: Call
     while len(text) < end:
         Virtual.spent = Virtual.forward = 0.0
         begun = time.process_time()
-        tree = drafter.draft(Context(text, session, GREEDY, end - len(text), frozenset(), True, draft, model))
+        tree = drafter.draft(Context(text, session, GREEDY, end - len(text), frozenset(), True, (draft,), model))
         drafting = time.process_time() - begun + Virtual.spent * chance.lognormvariate(0, NOISE)
         forward = (Virtual.forward or cost(len(tree))) * chance.lognormvariate(0, NOISE)
         scores = session.evaluate(tree.tokens, tree.parents)
@@ -268,11 +272,11 @@ def main() -> None:
     rest = (model, draft, cost)
 
     auto.ARMS = {name: (lambda name=name: Recorded(name)) for name in arms}  # type: ignore[misc]
-    auto.time = SimpleNamespace(perf_counter=time.process_time)  # type: ignore[attr-defined]
+    auto.time = SimpleNamespace(perf_counter=time.process_time)  # type: ignore[assignment]
     fixed: dict[str, dict[str, float]] = {}
     for name in ("greedy", "lookup", *arms):
         chance = random.Random(0)
-        drafter = {"greedy": Greedy, "lookup": Lookup}.get(name, lambda name=name: Recorded(name))()  # type: ignore[misc]
+        drafter = {"greedy": Greedy, "lookup": Lookup}.get(name, lambda name=name: Recorded(name))()
         fixed[name] = speeds(answers, {i: run(drafter, answer, *rest, chance) for i, answer in enumerate(answers)})
     best = {family: max(found[family] for found in fixed.values()) for family in fixed["greedy"]}
     print(f"{options.backend}: {len(answers)} answers, {sum(len(answer.tokens) for answer in answers)} tokens")
@@ -291,10 +295,10 @@ def main() -> None:
         if options.only and not any(row_name.startswith(only) for only in options.only):
             continue
         with instead(where, name, value):
-            found = [auto_speeds(answers, order, *rest) for order in range(options.orders)]
+            changed = [auto_speeds(answers, order, *rest) for order in range(options.orders)]
         cells = []
         for i in (0, 1):
-            ratios = [mean(each[i], best) / before for each, before in zip(found, base[i], strict=True)]
+            ratios = [mean(each[i], best) / before for each, before in zip(changed, base[i], strict=True)]
             cells.append(f"{statistics.fmean(ratios):.2f} ({min(ratios):.2f}-{max(ratios):.2f})")
         print(f"| {row_name} |", " | ".join(cells), "|", flush=True)
 

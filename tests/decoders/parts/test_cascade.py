@@ -133,7 +133,7 @@ def test_the_draft_passes_of_an_answer_fall(builtin_model: Model, draft_model: M
     """Through the whole loop, where the draft model's cache follows the answer. On a busy machine foreseeing may not pay, so
     passes take what they take on an idle one."""
     learn = PassCosts.learn
-    monkeypatch.setattr(PassCosts, "learn", lambda costs, nodes, _, passes=1: learn(costs, nodes, 1e-3 + 5e-5 * nodes, passes))
+    monkeypatch.setattr(PassCosts, "learn", lambda costs, nodes, _: learn(costs, nodes, 1e-3 + 5e-5 * nodes))
     monkeypatch.setattr(draft, "_worth", WeakKeyDictionary())
     passes = {}
     for cascade in (False, True):
