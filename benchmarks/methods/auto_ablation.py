@@ -272,7 +272,7 @@ def main() -> None:
     rest = (model, draft, cost)
 
     auto.ARMS = {name: (lambda name=name: Recorded(name)) for name in arms}  # type: ignore[misc]
-    auto.time = SimpleNamespace(perf_counter=time.process_time)  # type: ignore[assignment]
+    vars(auto)["time"] = SimpleNamespace(perf_counter=time.process_time)
     fixed: dict[str, dict[str, float]] = {}
     for name in ("greedy", "lookup", *arms):
         chance = random.Random(0)
