@@ -96,7 +96,8 @@ class CudaGraphs(Graphs):
             work()
         here.wait_stream(beside)
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.device(self.device), torch.cuda.graph(graph, pool=self._pool):
+        # By default a draft model that takes memory on another GPU meanwhile, in a thread of its own, would spoil the capture.
+        with torch.cuda.device(self.device), torch.cuda.graph(graph, self._pool, capture_error_mode="thread_local"):
             work()
         replay: Callable[[], None] = graph.replay
         return replay

@@ -155,7 +155,7 @@ def test_the_draft_model_drafts_on_here_while_the_target_verifies_there(server: 
     drafts = Drafts(command)
     target = load_model(command.model, drafts.target_options)
     drafts.join(target)
-    draft = drafts.get()
+    (draft,) = drafts.get()
     assert isinstance(draft, OwnThread)
     assert server in target.info.device
     assert draft.info.device == "cpu"
