@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from specchat.engine import logfile
+from specchat.engine.__main__ import spin_briefly
 from specchat.engine.messages import (
     Cancel,
     CloseLane,
@@ -316,3 +317,16 @@ def test_a_folder_that_cannot_be_written_is_no_obstacle(tmp_path: Path) -> None:
     engine.send(Load(1, recorded(tmp_path)))
     assert isinstance(engine.until(1, Loaded)[-1], Loaded)
     engine.close()
+
+
+def test_threads_wait_as_the_user_said_or_spin_briefly() -> None:
+    nothing: dict[str, str] = {}
+    spin_briefly(nothing)
+    assert nothing == {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "10000"}
+    for said in ({"OMP_WAIT_POLICY": "ACTIVE"}, {"OMP_WAIT_POLICY": "PASSIVE"}):
+        kept = dict(said)
+        spin_briefly(kept)
+        assert kept == said
+    counted = {"GOMP_SPINCOUNT": "7"}
+    spin_briefly(counted)
+    assert counted["GOMP_SPINCOUNT"] == "7"
