@@ -80,6 +80,7 @@ def crash_engine() -> None:
     for process in psutil.Process().children(recursive=True):
         if "specchat.engine" in process.cmdline():
             process.send_signal(signal.SIGABRT)
+            process.wait(30)  # or it would see the stream end first
 
 
 def test_a_key_is_sent_and_appears_nowhere(home: dict[str, str], tmp_path: Path) -> None:
