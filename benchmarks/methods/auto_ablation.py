@@ -257,7 +257,7 @@ def main() -> None:
     parser.add_argument("--backend", default="transformers", choices=("transformers", "llama.cpp"))
     parser.add_argument("--prompts", type=int, default=7, help="of each family")
     parser.add_argument("--tokens", type=int, default=64, help="most of an answer")
-    parser.add_argument("--orders", type=int, default=3)
+    parser.add_argument("--orders", type=int, default=8)
     parser.add_argument("--only", action="append", help="only constants whose row begins with this (may be repeated)")
     options = parser.parse_args()
     loading = LoadOptions(backend=options.backend, device="cpu", threads=1)
