@@ -21,8 +21,9 @@ FEW_KEYS, PAD_KEYS = 16, 64
 attention, narrower ones divide more passes (see `parts_of`)."""
 PAD_ROWS = 4
 """Its rows of queries are a multiple of this."""
-MOST_ROWS = 128
-"""Most rows of queries at once: from 192 on torch takes them in larger blocks, and the bits are others."""
+MOST_ROWS = 60
+"""Most rows of queries at once: from 64 on torch rearranges keys for AMX, from 192 on it takes larger blocks, and the bits are
+others."""
 
 NAME = "specchat_tree"
 """As models are told to use it. No mask function goes by this name, so transformers takes our masks, or none, as they are."""

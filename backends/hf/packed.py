@@ -22,6 +22,9 @@ FEWEST_ROWS = 4
 """Fewer rows are filled up to this many: four take three quarters of one row's time, for their kernel reads ahead (two threads
 of AVX-512), and in float32 a row has the same bits among any number of others from two on."""
 
+ALIKE_ROWS = 32
+"""Among up to this many others a row has the same bits in half types; from 33 on AMX sums in another order."""
+
 LEAST_BYTES = 128 << 20
 """Weights of smaller models stay as they are."""
 
@@ -56,11 +59,15 @@ class Packed(nn.Module):
 
     def many(self, inputs: Tensor, activation: str = "none") -> Tensor:
         """The same for FEWEST_ROWS or more, with one of oneDNN's activations ("swish" is SiLU) behind."""
+        if halved(inputs):
+            return torch.cat([self.many(half, activation) for half in inputs.chunk(2)])
         out: Tensor = self._multiply.default(inputs, self._packed, self.bias, activation, [], "")
         return out
 
     def times(self, inputs: Tensor, others: Tensor) -> Tensor:
         """The outputs for FEWEST_ROWS or more, times others [n, outputs]."""
+        if halved(inputs):
+            return torch.cat([self.times(*halves) for halves in zip(inputs.chunk(2), others.chunk(2), strict=True)])
         out: Tensor = self._multiply.binary(inputs, others, self._packed, self.bias, "mul")
         return out
 
@@ -113,6 +120,11 @@ def pays(weights: Iterable[Tensor]) -> bool:
             return torch.equal(sample(sample.weight), sample.weight)
     except (AttributeError, RuntimeError):  # this torch, or this CPU, has none in the type
         return False
+
+
+def halved(inputs: Tensor) -> bool:
+    """Whether inputs [n, width] go in two halves, so that each row keeps its bits: a tree's do, a prompt's need not."""
+    return inputs.dtype != torch.float32 and ALIKE_ROWS < len(inputs) <= 2 * ALIKE_ROWS
 
 
 def filled(inputs: Tensor) -> Tensor:
