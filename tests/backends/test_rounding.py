@@ -139,6 +139,21 @@ def test_more_keys_and_other_rows_move_no_bit_of_attention() -> None:
         assert torch.equal(seen(7, start), many[:7])
 
 
+def test_many_heads_of_a_group_move_no_bit_of_attention() -> None:
+    generator = torch.Generator().manual_seed(3)
+    keys, values, queries = (torch.randn(1, heads, 80, 64, generator=generator).bfloat16() for heads in (2, 2, 14))
+
+    def seen(first: int, end: int) -> torch.Tensor:
+        """Attention of a chain's nodes from `first` on behind 64 slots."""
+        mask = torch.full((end - first, 80), torch.finfo(torch.bfloat16).min).triu(65 + first).bfloat16()[None, None]
+        out, _ = tree_attention(torch.nn.Identity(), queries[:, :, first:end], keys, values, padded(mask, ()))
+        return out[0]
+
+    alone = torch.cat([seen(i, i + 1) for i in range(16)])
+    for n in (8, 9, 12, 16):  # 9 nodes have 63 rows of queries, 16 have 112
+        assert torch.equal(seen(0, n), alone[:n])
+
+
 def test_parts_divide_where_more_slots_come_into_view() -> None:
     assert parts_of(100, 20) == ()
     assert parts_of(185, 20) == ((0, 7, 192), (7, 20, 256))

@@ -88,6 +88,21 @@ def test_a_row_has_the_same_bits_among_few_rows_and_among_many(dtype: torch.dtyp
         assert torch.equal(one(inputs.view(3, 3, 320)).view(9, 96), all_rows)
 
 
+def test_in_half_types_a_row_has_the_same_bits_in_trees_of_any_size() -> None:
+    torch.manual_seed(0)
+    weight = torch.randn(1152, 896).bfloat16()
+    if not pays([weight]):
+        pytest.skip("not on this CPU")
+    one, inputs = Packed(weight, None), torch.randn(64, 896).bfloat16()
+    with torch.inference_mode():
+        others = torch.randn(64, 1152).bfloat16()
+        alone = torch.cat([one.rows(inputs[i : i + 1]) for i in range(64)])
+        gated = torch.cat([one.times(inputs[i : i + 4], others[i : i + 4]) for i in range(0, 64, 4)])
+        for n in (8, 32, 33, 40, 64):
+            assert torch.equal(one.rows(inputs[:n]), alone[:n])
+            assert torch.equal(one.times(inputs[:n], others[:n]), gated[:n])
+
+
 def test_small_models_other_devices_and_types_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     small = torch.zeros(64, 64)
     assert pays([small])
