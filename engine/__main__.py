@@ -41,8 +41,8 @@ def spin_briefly(environment: MutableMapping[str, str]) -> None:
     left alone.
 
     Threads that only spin hold up the one that has work where others want the cores too (the drawing process does); those that
-    only sleep take longer to wake than a small operator takes. On two idle cores a pass of the built-in model took 1.4 ms, and
-    5.4 where threads only slept (llama.cpp 0.6 and 7.0); beside a spinning process on each core neither was clearly quicker.
+    only sleep take longer to wake than a small operator takes. On two idle cores a pass of the built-in model took 1.6 ms, and
+    5.8 where threads only slept (llama.cpp 0.8 and 7.0); beside a spinning process on each core neither was clearly quicker.
     """
     if "OMP_WAIT_POLICY" not in environment:
         environment["OMP_WAIT_POLICY"] = "PASSIVE"
