@@ -3,6 +3,7 @@
     python -m specchat.builtin.train_eagle                                             # for the built-in target
     python -m specchat.builtin.train_eagle --target FOLDER --text chats.jsonl --tokens 20e6
     python -m specchat.builtin.train_eagle --target FOLDER --text chats.jsonl --tokens 40e6 --resume
+    python -m specchat.builtin.train_eagle --start HEAD                                # a new run, from a head that is there
 
 The target runs frozen; its states and its distribution come from one pass, and nothing is stored. The head drafts several
 steps on its own outputs, as in use (`training/eagle.py`), and is written in a layout that specchat, vLLM, SGLang and
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import torch
+from safetensors.torch import load_file
 
 from ..backends import UserError
 from . import path
@@ -92,6 +94,28 @@ class EagleRun(TrainingRun[Settings]):
         worker = half(head) if settings.precision == "bfloat16" else head
         super().__init__(settings, work, target.device, head, worker)
         self._compare: Comparison = divergence
+
+    def inherit(self, folder: Path) -> None:
+        """Start from the head in a folder.
+
+        Raises:
+            UserError: there is none; or it is another kind of head than this run trains.
+        """
+        file = folder / "model.safetensors"
+        if not file.is_file():
+            raise UserError(f"There is no head in {folder}. Give a folder that this command has written for --start.")
+        tensors = load_file(file)
+        offsets = tensors.pop("d2t", torch.zeros(len(self.model.kept), dtype=torch.int64))
+        known = {name.replace("layers.0.", "midlayer."): value for name, value in tensors.items() if name != "t2d"}
+        known["kept"] = offsets + torch.arange(len(offsets))
+        own = self.model.state_dict()
+        if {name: value.shape for name, value in known.items()} != {name: value.shape for name, value in own.items()}:
+            raise UserError(
+                f"The head in {folder} is built otherwise than the one to train. "
+                "Give the --inner, --vocabulary, --taps and --lm-head that it was made with."
+            )
+        self.model.load_state_dict(known)
+        self.refresh()
 
     def compile_passes(self) -> None:
         """Let torch compile most of a pass: it takes half a minute and a C++ compiler, and brings 1.4 times the tokens a CPU
@@ -205,6 +229,8 @@ def train(options: argparse.Namespace, given: dict[str, Any]) -> None:
             raise UserError(
                 f"The checkpoint in {work} is of a head for another target. Give another folder with --work."
             ) from None
+    elif options.start is not None:
+        training.inherit(options.start)
     print(
         f"Drafts from the inputs of layers {', '.join(map(str, training.taps))} of {folder}; checkpoints in {work}", flush=True
     )
@@ -236,6 +262,7 @@ def command_line() -> argparse.ArgumentParser:
     parser.add_argument(
         "--resume", action="store_true", help="go on from the checkpoint, with its settings where none are given"
     )
+    parser.add_argument("--start", type=Path, help="folder of a head for the same target to start from")
     parser.add_argument("--save-every", type=float, default=120.0, help="seconds between checkpoints")
     parser.add_argument("--device", default="auto", help="auto, cpu or cuda")
     parser.add_argument("--threads", type=int, default=0, help="CPU threads (0: torch's choice)")

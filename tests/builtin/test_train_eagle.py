@@ -318,6 +318,13 @@ def test_the_command_trains_resumes_and_writes(
         assert layout.header.vocabulary == VOCABULARY
         assert {t.name: t.shape for t in layout.tensors}["d2t"] == (64,)
     assert json.loads(Path("more/config.json").read_text())["draft_vocab_size"] == 64
+    _main(monkeypatch, *common, "--start", "more", "--work", "new", "--tokens", 0, "--vocabulary", 64, "--out", "started")
+    started, more = load_file("started/model.safetensors"), load_file("more/model.safetensors")
+    assert all(torch.equal(started[name.replace("layers.0.", "midlayer.")], more[name]) for name in more)
+    with pytest.raises(SystemExit, match="built otherwise than the one to train"):
+        _main(monkeypatch, *common, "--start", "more", "--work", "new", "--tokens", 0)
+    with pytest.raises(SystemExit, match="no head in none"):
+        _main(monkeypatch, *common, "--start", "none", "--work", "new", "--tokens", 0)
     with pytest.raises(SystemExit, match="made with another --inner and --vocabulary"):
         _main(monkeypatch, *common, "--resume", "--vocabulary", 32, "--inner", 16, "--steps", 3)
     with pytest.raises(SystemExit, match="for another target"):
