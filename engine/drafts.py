@@ -68,8 +68,10 @@ class Drafts:
         self._own_head: Loader | None = None
         """The built-in target's, which the first method that needs it loads."""
         for spec in command.drafts:
+            # A head runs where its target does: of a built-in one, which is there for both runtimes, that one is found.
+            options = replace(self._options, backend=target.backend) if spec == BUILTIN_EAGLE else self._options
             try:
-                found = find_model(spec, self._options, progress=progress, cancelled=cancelled)
+                found = find_model(spec, options, progress=progress, cancelled=cancelled)
             except UserError as error:
                 raise _naming(spec, error) from None
             if found.head is None:
@@ -112,17 +114,27 @@ class Drafts:
         if self._asked_head is not None:
             spec, found = self._asked_head
             try:
+                if spec == BUILTIN_EAGLE:
+                    found = self._find_own(target)
                 self.head = found.beside(spec, target)
             except UserError as error:
                 raise _naming(spec, error) from None
             return
         if self._built_in:
             with suppress(UserError):  # an installation without it, or a build of llama.cpp that has no use for it
-                found = find_model(BUILTIN_EAGLE, replace(self._options, backend=target.info.backend))
+                found = self._find_own(target)
                 self._own_head = found if found.head is not None else None
         able = target.info.capabilities
         if target.info.backend != "recorded" and target.info.path and able.chain and able.states:
             self._load_mtp(target)
+
+    def _find_own(self, target: Model) -> Loader:
+        """The built-in head, for the runtime that the target was loaded on.
+
+        Raises:
+            UserError: this installation does not have it.
+        """
+        return find_model(BUILTIN_EAGLE, replace(self._options, backend=target.info.backend))
 
     def _load_mtp(self, target: Model) -> None:
         """Load the MTP layer of the target's own checkpoint; one that is of no use costs no more than the method."""

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from specchat.backends import UserError
-from specchat.backends.loading import find_model
-from specchat.backends.options import BUILTIN
+from specchat.backends.loading import builtin_gguf, builtin_path, find_model
+from specchat.backends.options import BUILTIN, BUILTIN_EAGLE
+from specchat.decoders import Generation
 from specchat.engine.drafts import Drafts, conversation_of, refusals
 from specchat.engine.messages import Failed, Finished, Generate, Load, Loaded
 
@@ -53,6 +54,34 @@ def test_a_head_that_the_target_brings_along_waits_for_its_method() -> None:
         conversation.close()
     drafts.close()
     model.close()
+
+
+@needs_llama
+@pytest.mark.parametrize(
+    ("model", "given", "runs"),
+    [
+        (BUILTIN, {"backend": "transformers"}, "transformers"),
+        (BUILTIN, {"backend": "llama.cpp"}, "llama.cpp"),
+        (BUILTIN, {}, "llama.cpp"),
+        (BUILTIN, {"dtype": "float32"}, "transformers"),
+        (str(builtin_path()), {}, "transformers"),
+        (str(builtin_gguf()), {"draft_dtype": "float32"}, "llama.cpp"),
+    ],
+)
+def test_of_the_built_in_head_the_one_for_the_targets_runtime_is_loaded(model: str, given: dict[str, str], runs: str) -> None:
+    drafts = Drafts(Load(1, model, BUILTIN_EAGLE, device="cpu", threads=1, **given))
+    target = find_model(model, drafts.target_options)()
+    assert target.info.backend == runs
+    drafts.join(target)
+    assert drafts.head is drafts.asked is not None
+    assert drafts.head.info.path.endswith(".gguf") == (runs == "llama.cpp")
+    conversation = conversation_of(target, drafts)
+    prompt = target.encode_chat([{"role": "user", "content": "What is a token?"}])
+    generation = Generation(conversation, prompt, "eagle", max_tokens=24)
+    assert any(step.accepted for step in generation)
+    conversation.close()
+    drafts.close()
+    target.close()
 
 
 def test_a_head_of_another_model_says_which_of_the_two_it_is_about(tmp_path: Path) -> None:
