@@ -21,7 +21,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .attention import Parts, padded, tree_attention
-from .packed import gated, packed, pays
+from .packed import FEWEST_ROWS, filled, gated, packed, pays
 
 FAMILIES = ("LlamaForCausalLM", "MistralForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM")
 """Models whose layers are: norm, attention with rotary positions, sum, norm, gated MLP, sum. Others of the same class names'
@@ -204,7 +204,7 @@ class LeanLayer:
         """The hidden states with what the attention block adds.
 
         Args:
-            hidden: [1, n, hidden width].
+            hidden: [1, n, hidden width]; behind the nodes' there may be rows that fill up matrix products.
             cos: of the nodes' positions [n, width of a head].
             sin: the same, its first half negated: what `rotate_half` would negate.
             mask: as `tree_attention` takes it, or one by kind of layer.
@@ -224,13 +224,14 @@ class LeanLayer:
             mask = narrowed(mask, kept, len(rows), keys)
             queries = queries.index_select(2, kept)
         seen, _ = tree_attention(self._attention, queries, keys, values, mask, scaling=self._scaling)
-        return self._out(seen.view(queries.shape[2], -1))
+        mixed = seen.view(queries.shape[2], -1)
+        return self._out(mixed if kept is not None or len(mixed) == len(rows) else filled(mixed))
 
     def _read(self, rows: Tensor, cos: Tensor, sin: Tensor, cache: Any) -> tuple[Tensor, Tensor, Tensor]:
         """Queries of the nodes [1, heads, n, width of a head], and the keys and values in view; the nodes' own are written."""
-        n, heads, kv_heads = len(rows), self._heads, self._kv_heads
+        n, heads, kv_heads = len(cos), self._heads, self._kv_heads
         both = heads + kv_heads
-        states = self._qkv(self._before(rows)).view(1, n, both + kv_heads, self._width)
+        states = self._qkv(self._before(rows))[:n].view(1, n, both + kv_heads, self._width)
         turned = states[:, :, :both]
         if self._query_norm is not None and self._key_norm is not None:
             turned = torch.cat((self._query_norm(turned[:, :, :heads]), self._key_norm(turned[:, :, heads:])), 2)
@@ -300,6 +301,7 @@ class LeanModel(nn.Module):
         # A head that shares the embeddings' weights cannot be packed, for rows are read from these.
         tied = module.lm_head.weight.data_ptr() == inner.embed_tokens.weight.data_ptr()
         self._parts = (inner.embed_tokens, norm(inner.norm), (fused if tied else linear)(module, "lm_head"))
+        self._filled = self.layers if linear is packed else None  # not what stands in for them: that wants a row per node
 
     def forward(
         self,
@@ -321,21 +323,23 @@ class LeanModel(nn.Module):
             logits_to_keep: indices of the nodes whose logits are wanted [rows]; None for all.
         """
         embed, normed, head = self._parts
-        hidden = embed(input_ids)
+        hidden, n = embed(input_ids), input_ids.shape[1]
         cos, sin = self._rotations(hidden, position_ids, past_key_values.capacity)
+        if n < FEWEST_ROWS and self.layers is self._filled:  # once, and not for each product
+            hidden = filled(hidden[0])[None]
         *layers, last = self.layers
         for layer in layers:
             hidden = layer(hidden, cos, sin, attention_mask, past_key_values)
         if self.tell is not None:
-            rows = normed(last(hidden, cos, sin, attention_mask, past_key_values)[0])
+            rows = normed(last(hidden, cos, sin, attention_mask, past_key_values)[0, :n])
             self.tell(rows[None])
             return Output(head(rows if logits_to_keep is None else rows[logits_to_keep])[None])
-        if logits_to_keep is not None and 2 * len(logits_to_keep) <= hidden.shape[1] and isinstance(last, LeanLayer):
+        if logits_to_keep is not None and 2 * len(logits_to_keep) <= n and isinstance(last, LeanLayer):
             # Of a prompt nothing but the keys and values is wanted of the last layer.
             hidden = last.only(logits_to_keep, hidden, cos, sin, attention_mask, past_key_values)
             rows = hidden[0]
         else:
-            rows = last(hidden, cos, sin, attention_mask, past_key_values)[0]
+            rows = last(hidden, cos, sin, attention_mask, past_key_values)[0, :n]
             if logits_to_keep is not None:
                 rows = rows[logits_to_keep]
         return Output(head(normed(rows))[None])

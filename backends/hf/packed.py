@@ -9,10 +9,10 @@ smaller ones wait for Python.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import cache
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 ROWS = 8
@@ -129,7 +129,13 @@ def halved(inputs: Tensor) -> bool:
 
 def filled(inputs: Tensor) -> Tensor:
     """Inputs [n, width] with zeros below, up to FEWEST_ROWS."""
-    return F.pad(inputs, (0, 0, 0, FEWEST_ROWS - len(inputs)))
+    return torch.cat((inputs, _zeros(FEWEST_ROWS - len(inputs), inputs.shape[1], inputs.dtype)))
+
+
+@cache
+def _zeros(rows: int, width: int, dtype: torch.dtype) -> Tensor:
+    """Zeros [rows, width] that nobody writes to."""
+    return torch.zeros((rows, width), dtype=dtype)
 
 
 def gated(mlp: Any) -> Callable[[Tensor], Tensor]:
