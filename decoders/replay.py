@@ -7,7 +7,7 @@ model-free method, including those of other packages, can be scored on answers f
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -94,7 +94,27 @@ def replay(
     forced: bool = False,
     past: Past | None = None,
 ) -> Totals:
-    """Decode a recorded answer with a drafter.
+    """Decode a recorded answer with a drafter; arguments and errors are those of `replaying`.
+
+    Returns:
+        the totals; `draft_seconds` is measured (drafting and learning), `forward_seconds` is 0 unless `over` is given.
+    """
+    *_, totals = replaying(prompt, response, drafter, eos_ids=eos_ids, branching=branching, over=over, forced=forced, past=past)
+    return totals
+
+
+def replaying(
+    prompt: Sequence[int],
+    response: Sequence[int],
+    drafter: Drafter,
+    *,
+    eos_ids: Sequence[int] = (),
+    branching: bool = True,
+    over: Model | None = None,
+    forced: bool = False,
+    past: Past | None = None,
+) -> Iterator[Totals]:
+    """Decode a recorded answer with a drafter, pass by pass.
 
     Counting, which reproduces the published measurements of prompt lookup: the prefill is the first pass and produces the
     first token without a draft; EOS counts as a token if the response ends in one. Tokens per step is then
@@ -112,8 +132,8 @@ def replay(
             that knows the record's token ids, whoever wrote the answer.
         past: answers from before to draft from beside the text.
 
-    Returns:
-        the totals; `draft_seconds` is measured (drafting and learning), `forward_seconds` is 0 unless `over` is given.
+    Yields:
+        the totals so far, after each pass, the prefill first: always the same object.
 
     Raises:
         UserError: the record does not fit in the context of `over`, or there is no memory for it.
@@ -122,17 +142,18 @@ def replay(
     length = next((i + 1 for i, token in enumerate(response) if token in ends), len(response))
     totals = Totals()
     if not length:
-        return totals
+        yield totals
+        return
     record = [*prompt, *response[:length]]
     # Its own EOS, the choice off the record, is an id of its own: nothing can draft it.
     alone: Model = RecordedModel([(prompt, response[:length])], context=len(record) + SLACK)
     session = alone.open_session() if over is None else over.open_session(min(over.info.context, len(record) + SLACK))
     verdicts = alone.open_session() if over is not None and forced else None
     try:
-        _decode(record, len(prompt), drafter, session, ends, branching, totals, over, verdicts, past)
+        for _ in _decode(record, len(prompt), drafter, session, ends, branching, totals, over, verdicts, past):
+            yield totals
     finally:
         session.close()
-    return totals
 
 
 def _decode(
@@ -146,9 +167,9 @@ def _decode(
     over: Model | None,
     verdicts: Session | None,
     past: Past | None,
-) -> None:
-    """Every pass over one record, counted in `totals`; the answer begins at index `start` of it. What `verdicts` chooses, if it
-    is there, replaces the model's choices."""
+) -> Iterator[None]:
+    """Every pass over one record, one at a time, counted in `totals`; the answer begins at index `start` of it. What `verdicts`
+    chooses, if it is there, replaces the model's choices."""
     sampling = Sampling()
     forward = session.forward_seconds
     session.prefill(record[:start])
@@ -158,6 +179,7 @@ def _decode(
     totals.add(
         ReplayStep((record[start],), 0, 0, start, 0.0, (), (0,), session.forward_seconds - forward if over is not None else 0.0)
     )
+    yield
     while (left := len(record) - len(tokens)) > 0:
         begun = time.perf_counter()
         room = SLACK if over is None else min(SLACK, session.context - session.length - 1)
@@ -190,6 +212,7 @@ def _decode(
         drafted, accepted = len(tree) - 1 - len(tree.window), sum(node not in tree.window for node in path[1:])
         real = passed if over is not None else 0.0
         totals.add(ReplayStep(tuple(new), drafted, accepted, len(tree), seconds, tree.parents, tuple(path), real))
+        yield
 
 
 def _correct(chosen: list[int], tree: Tree, record: Sequence[int], position: int) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from ...backends.transcripts import FileTokenizer, Transcript, encode_transcript
 from ...decoders import registry
 from ...decoders.base import Drafter, parse_params
 from ...decoders.past.index import Past
-from ...decoders.replay import replay, why_not
+from ...decoders.replay import replaying, why_not
 from ...decoders.servers.base import foretell
 from ...decoders.servers.table import get_served
 from ...decoders.stats import Totals
@@ -25,6 +25,9 @@ from .work import Job
 
 WITHOUT_CHOICES = {"fusion": {"recycle": 0}}
 """Settings that leave out what a record cannot tell."""
+
+ABREAST = 4
+"""Most methods that replay a record at once: each has a KV cache of its own."""
 
 FIRST = 1 << 32
 """Number of the first earlier answer; the records have theirs."""
@@ -87,13 +90,32 @@ def replay_records(
                     problems.append(f"{file}, line {record.line}, {problem}")
                     continue
                 about = {"file": file, "line": record.line, "record": number, "records": len(records[:limit])}
-                for decoder in decoders:
-                    job.check()
-                    counts = _counts(decoder.run(prompt, response, eos, small))
-                    job.report({**about, "method": decoder.label, "prompt": len(prompt), "speedup": record.speedup, **counts})
+                about |= {"prompt": len(prompt), "speedup": record.speedup}
+                size = ABREAST if model is not None and len(decoders) <= ABREAST else 1
+                for first in range(0, len(decoders), size):
+                    some = decoders[first : first + size]
+                    found = abreast([decoder.run(prompt, response, eos, small) for decoder in some], job.check)
+                    for decoder, totals in zip(some, found, strict=True):
+                        job.report({**about, "method": decoder.label, **_counts(totals)})
                 if earlier is not None and remember:
                     earlier.add([(number, response)])
     return {"problems": problems, "records": len(records[:limit])}
+
+
+def abreast(runs: Sequence[Iterator[Totals]], check: Callable[[], None]) -> list[Totals]:
+    """Replays of one record, pass by pass, always the one that has fewest tokens so far: a machine that gets slower for a
+    while is slower for all of them. `check` is called before each pass, and may raise."""
+    with ExitStack() as stack:
+        for run in runs:
+            stack.callback(getattr(run, "close", lambda: None))
+        totals = [next(run) for run in runs]
+        left = list(range(len(runs)))
+        while left:
+            check()
+            least = min(left, key=lambda number: totals[number].tokens)
+            if next(runs[least], None) is None:
+                left.remove(least)
+    return totals
 
 
 def earlier_answers(files: Sequence[str], encoder: FileTokenizer | None, reader: Model | None) -> list[tuple[int, list[int]]]:
@@ -133,8 +155,8 @@ class Decoder:
     label: str
     drafts: bool
     """It runs a draft model."""
-    run: Callable[[list[int], list[int], int, Model | None], Totals]
-    """Of prompt, answer, end token and draft model."""
+    run: Callable[[list[int], list[int], int, Model | None], Iterator[Totals]]
+    """Of prompt, answer, end token and draft model: the totals after each pass, or once."""
 
 
 def _decoder(
@@ -155,8 +177,8 @@ def _decoder(
         theirs = get_served(name)
         server = theirs(parse_params(theirs, settings))
 
-        def run_theirs(prompt: list[int], response: list[int], _: int, draft: Model | None) -> Totals:
-            return foretell(server, prompt, response, draft)
+        def run_theirs(prompt: list[int], response: list[int], _: int, draft: Model | None) -> Iterator[Totals]:
+            yield foretell(server, prompt, response, draft)
 
         return Decoder(label, theirs.needs_draft_model, run_theirs)
     method = _replayable(name, model is not None, forced)
@@ -165,9 +187,9 @@ def _decoder(
 
     kept = method(params) if remember else None
 
-    def run(prompt: list[int], response: list[int], eos: int, _: Model | None) -> Totals:
+    def run(prompt: list[int], response: list[int], eos: int, _: Model | None) -> Iterator[Totals]:
         drafter = kept or method(params)
-        return replay(prompt, response, drafter, eos_ids=(eos,), over=model, forced=forced, past=earlier)
+        return replaying(prompt, response, drafter, eos_ids=(eos,), over=model, forced=forced, past=earlier)
 
     return Decoder(label, False, run)
 
