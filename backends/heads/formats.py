@@ -14,6 +14,12 @@ from .base import Kind
 IGNORED = ("t2d", "verifier_lm_head.weight", "verifier_norm.weight")
 """Tensors that only training needs."""
 
+LLAMA = (
+    *("hidden_size", "num_attention_heads", "num_key_value_heads", "head_dim", "rms_norm_eps", "hidden_act"),
+    *("max_position_embeddings", "rope_theta", "rope_scaling", "rope_parameters"),
+)
+"""Keys of a drafter's configuration that its layers go by."""
+
 
 @dataclass(frozen=True, slots=True)
 class Reading:

@@ -20,7 +20,7 @@ from .dflash import DFlashHead, DFlashNetwork
 from .dflash_format import UNUSED, DFlashFormat
 from .eagle import EagleHead, EagleNetwork, EagleSession
 from .eagle_format import EagleFormat
-from .formats import IGNORED, Format, Reading, Target, figure
+from .formats import IGNORED, LLAMA, Format, Reading, Target, figure
 from .medusa import MedusaHead
 from .medusa_format import MedusaFormat
 
@@ -36,12 +36,6 @@ LONGEST = 128
 
 TABLES = ("d2t", "token_map")
 """Of a reduced vocabulary: offsets from the draft's ids to the target's, or the target's ids."""
-
-LLAMA = (
-    *("hidden_size", "num_attention_heads", "num_key_value_heads", "head_dim", "rms_norm_eps", "hidden_act"),
-    *("max_position_embeddings", "rope_theta", "rope_scaling", "rope_parameters"),
-)
-"""Keys of a drafter's configuration that its layers go by."""
 
 
 def load_head(found: Format, name: str, target: Model) -> Head:

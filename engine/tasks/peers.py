@@ -3,23 +3,32 @@
 from __future__ import annotations
 
 import gc
+import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from weakref import WeakKeyDictionary
 
 from ...backends.base import Model
+from ...backends.files.checkpoint import check_folder, read_json
+from ...backends.heads.dflash_format import NAMES as DFLASH_NAMES
+from ...backends.heads.dflash_format import DFlashFormat
+from ...backends.heads.folders import read_format
+from ...backends.heads.formats import LLAMA
 from ...errors import UserError, did_you_mean
 from .work import Job
 
-TRANSFORMERS = ("greedy", "lookup", "draft", "early-exit", "beam")
+TRANSFORMERS = ("greedy", "lookup", "draft", "early-exit", "dflash", "mtp", "beam")
 LLAMA_CPP = ("greedy", "lookup")
 
 SETTINGS: Mapping[str, Mapping[str, int]] = {
     "transformers/lookup": {"tokens": 10},
     "transformers/draft": {},
     "transformers/early-exit": {"layers": 0},
+    "transformers/dflash": {},
+    "transformers/mtp": {},
     "transformers/beam": {"beams": 4},
     "llama-cpp/lookup": {"tokens": 10, "ngram": 2},
 }
@@ -35,20 +44,52 @@ def answer(job: Job, method: str, ids: Sequence[int], settings: Mapping[str, Any
     Raises:
         UserError: there is no such implementation for this model.
     """
+    package, name = _named(method)
+    values = _values(method, settings)
+    run = _transformers if package == "transformers" else _llama_cpp
+    return run(job, name, list(ids), values, max_tokens)
+
+
+def prepare(job: Job, method: str) -> dict[str, Any]:
+    """Load what another implementation runs on, so that what is in its way is said before anything is measured.
+
+    Raises:
+        UserError: it cannot run on this model; says why.
+    """
+    package, name = _named(method)
+    if package == "transformers":
+        _options(job, name, _values(method, {}))
+    else:
+        _gguf(job)
+    return {}
+
+
+def _named(method: str) -> tuple[str, str]:
+    """The package and its method.
+
+    Raises:
+        UserError: there is no such implementation.
+    """
     package, _, name = method.partition("/")
-    known = {"transformers": TRANSFORMERS, "llama-cpp": LLAMA_CPP}.get(package, ())
-    if name not in known:
+    if name not in {"transformers": TRANSFORMERS, "llama-cpp": LLAMA_CPP}.get(package, ()):
         raise UserError(f"There is no {method!r} to compare with: choose transformers/NAME or llama-cpp/NAME.")
+    return package, name
+
+
+def _values(method: str, settings: Mapping[str, Any]) -> dict[str, int]:
+    """All settings of a method.
+
+    Raises:
+        UserError: one does not exist, or is no whole number.
+    """
     defaults = SETTINGS.get(method, {})
     if unknown := sorted(set(settings) - set(defaults)):
         hint = did_you_mean(unknown[0], defaults, None if defaults else "it has none.")
         raise UserError(f"{method} has no setting {unknown[0]!r}: {hint}")
     try:
-        values = {key: int(settings.get(key, default)) for key, default in defaults.items()}
+        return {key: int(settings.get(key, default)) for key, default in defaults.items()}
     except ValueError:
         raise UserError(f"The settings of {method} are whole numbers.") from None
-    run = _transformers if package == "transformers" else _llama_cpp
-    return run(job, name, list(ids), values, max_tokens)
 
 
 def _once(job: Job, key: str, make: Callable[[], Any]) -> Any:
@@ -71,29 +112,137 @@ def _network(model: Model) -> Any:
     return network.to(info.device.split(",")[0].split(" ")[0]).eval()
 
 
-def _transformers(job: Job, name: str, ids: list[int], values: Mapping[str, int], max_tokens: int) -> dict[str, Any]:
-    import torch
+def _options(job: Job, name: str, values: Mapping[str, int]) -> dict[str, Any]:
+    """Arguments of `generate` for a method; what they need is loaded.
 
-    model = job.model
-    network = _once(job, "network", lambda: _network(model))
-    layers = network.config.get_text_config(decoder=True).num_hidden_layers
-    options: dict[str, Any] = {}
+    Raises:
+        UserError: it cannot run on this model; says why.
+    """
+    network = _once(job, "network", lambda: _network(job.model))
     match name:
         case "lookup":
-            options = {"prompt_lookup_num_tokens": values["tokens"]}
+            return {"prompt_lookup_num_tokens": values["tokens"]}
         case "early-exit":
+            layers = network.config.get_text_config(decoder=True).num_hidden_layers
             depth = values["layers"] or max(1, layers // 2)
             if not 0 < depth < layers:
                 raise UserError(f"transformers/early-exit takes 1 to {layers - 1} layers of this model, not {depth}.")
-            options = {"assistant_early_exit": depth}
+            return {"assistant_early_exit": depth}
         case "beam":
-            options = {"num_beams": values["beams"]}
+            return {"num_beams": values["beams"]}
         case "draft":
             drafts = job.drafts.get() if job.drafts else []
             if not drafts:
                 raise UserError("transformers/draft needs a draft model. Load one with --draft-model.")
-            assistant = _once(job, "assistant", lambda: _network(drafts[0]))
-            options = {"assistant_model": assistant}
+            return {"assistant_model": _once(job, "assistant", lambda: _network(drafts[0]))}
+        case "dflash":
+            return {"assistant_model": _dflash(job, network), "speculation_type": "dflash"}
+        case "mtp":
+            _once(job, "mtp", lambda: _mtp(job.model, network))
+            return {"use_mtp": True}
+    return {}
+
+
+def _dflash(job: Job, network: Any) -> Any:
+    """The loaded DFlash drafter in transformers' own class, whose tensors have other names.
+
+    Raises:
+        UserError: there is none, or it asks for what that class does not do.
+    """
+    from transformers import LlamaConfig
+    from transformers.models.muse_glimmer_assistant import MuseGlimmerAssistantConfig, MuseGlimmerAssistantModel
+
+    head = job.drafts.asked if job.drafts is not None else None
+    if head is None or head.info.kind != "dflash":
+        raise UserError("transformers/dflash needs a DFlash drafter. Load one with --draft-model.")
+    folder = Path(head.info.path)
+    if folder.is_dir() and read_json(folder / "config.json").get("model_type") == "muse_glimmer_assistant":
+        return _once(job, f"dflash-{folder}", lambda: _placed(MuseGlimmerAssistantModel, network, folder))
+    found = read_format(folder, check_folder(folder)) if folder.is_dir() else None
+    if not isinstance(found, DFlashFormat) or not _plain(found):
+        raise UserError(
+            f"transformers cannot draft as {head.info.name} was trained: its class has full attention, and no more."
+        )
+    layer = {key: found.layer[key] for key in LLAMA if found.layer.get(key) is not None}
+    figures = LlamaConfig(**layer)
+    kept = ("hidden_size", "num_attention_heads", "num_key_value_heads", "head_dim", "rms_norm_eps", "hidden_act")
+    config = MuseGlimmerAssistantConfig(
+        **{key: getattr(figures, key) for key in (*kept, "rope_parameters", "max_position_embeddings")},
+        intermediate_size=found.shapes["layers.0.mlp.gate_proj.weight"][0],
+        num_hidden_layers=len(found.views),
+        layer_types=["full_attention"] * len(found.views),
+        block_size=found.block,
+        mask_token_id=found.mask,
+        target_layer_ids=[tap - 1 for tap in head.info.taps],
+    )
+    names = {rf"^(model\.)?{re.escape(ours)}$": theirs for theirs, ours in DFLASH_NAMES.items()}
+    return _once(
+        job, f"dflash-{folder}", lambda: _placed(MuseGlimmerAssistantModel, network, folder, config=config, key_mapping=names)
+    )
+
+
+def _plain(found: DFlashFormat) -> bool:
+    """Whether a drafter has full attention, the target's vocabulary, and nothing scaled."""
+    scaled = (found.embedding_scale, found.value_scale, found.logit_scale, found.softcap) != (1, 1, 1, 0)
+    seen = all(view.window is None and not view.causal for view in found.views)
+    return seen and not scaled and not found.from_anchor and not {"d2t", "lm_head.weight"} & set(found.shapes)
+
+
+def _placed(kind: Any, network: Any, folder: Path, **options: Any) -> Any:
+    """A drafter beside its network.
+
+    Raises:
+        UserError: not all of it can be read.
+    """
+    made, told = kind.from_pretrained(folder, dtype=network.dtype, local_files_only=True, output_loading_info=True, **options)
+    if told["missing_keys"] or told["mismatched_keys"]:
+        raise UserError(f"transformers cannot load {folder.name}: it does not find all of its tensors under their names.")
+    return made.to(network.device).eval()
+
+
+def _mtp(model: Model, network: Any) -> Any:
+    """The MTP layers of a model's checkpoint as transformers' own class.
+
+    Raises:
+        UserError: transformers finds none, or cannot read them.
+    """
+    from transformers.modeling_layers import MtpModel
+
+    config, kind = network.config.get_text_config(), cast(Any, MtpModel)
+    if not getattr(config, "num_mtp_layers", None):
+        raise UserError(f"transformers knows no MTP layers of {model.info.architecture}.")
+    try:
+        return kind.from_pretrained(network, device_map={"": network.device}).eval()
+    except (AttributeError, KeyError, RuntimeError, TypeError, ValueError):
+        raise UserError(
+            f"transformers cannot load the MTP layers of {model.info.name}: it looks for those of the published "
+            f"{model.info.architecture} checkpoints, under their numbers."
+        ) from None
+
+
+@contextmanager
+def _lent(mtp: Any | None) -> Iterator[None]:
+    """Meanwhile `generate` gets MTP layers that are in memory; by itself it reads them from the disk for every answer, which
+    is no part of decoding."""
+    if mtp is None:
+        yield
+        return
+    from transformers.modeling_layers import MtpModel
+
+    own = MtpModel.__dict__["from_pretrained"]
+    MtpModel.from_pretrained = staticmethod(lambda *_, **__: mtp)  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        MtpModel.from_pretrained = own  # type: ignore[method-assign]
+
+
+def _transformers(job: Job, name: str, ids: list[int], values: Mapping[str, int], max_tokens: int) -> dict[str, Any]:
+    import torch
+
+    model, options = job.model, _options(job, name, values)
+    network = _networks[model]["network"]
+    layers = network.config.get_text_config(decoder=True).num_hidden_layers
     passes: list[int] = []
 
     def count(module: Any, arguments: Any, named: dict[str, Any]) -> None:
@@ -109,7 +258,7 @@ def _transformers(job: Job, name: str, ids: list[int], values: Mapping[str, int]
     gc.disable()
     try:
         cpu, start = time.process_time(), time.perf_counter()
-        with torch.inference_mode():
+        with torch.inference_mode(), _lent(_networks[model]["mtp"] if name == "mtp" else None):
             out = network.generate(
                 inputs,
                 attention_mask=torch.ones_like(inputs),

@@ -20,6 +20,7 @@ TASKS = {
     "blocks": "block_search:find_blocks",
     "costs": "pass_costs:measure_costs",
     "past": "measuring:open_past",
+    "peer": "peers:prepare",
     "replay": "replaying:replay_records",
 }
 """Task → module of this package and function in it."""

@@ -29,7 +29,7 @@ COUNTED = 8
 """Prompts to each further one of them."""
 
 PEERS: Mapping[str, Sequence[str]] = {
-    "transformers": ("greedy", "lookup", "draft", "early-exit", "beam"),
+    "transformers": ("greedy", "lookup", "draft", "early-exit", "dflash", "mtp", "beam"),
     "llama-cpp": ("greedy", "lookup"),
 }
 """Other packages → the methods that they implement."""
@@ -126,7 +126,12 @@ def _available(
             # What none of ours is to be compared with would only take time.
             if method or (kind in ours and kind not in unavailable):
                 label = f"{package}/{kind}"
-                specs.setdefault(label, Spec(label, label, {}))
+                try:
+                    lab.work("peer", method=label)
+                except UserError as error:
+                    problems.append(f"{label} is left out: {error}")
+                else:
+                    specs.setdefault(label, Spec(label, label, {}))
     return list(specs.values())
 
 
@@ -212,7 +217,7 @@ def answer_one(
     found["digest"] = _digest(tokens)
     if bench.answers:
         return {**found, **asked, "token_ids": tokens, "finish_reason": "length" if len(tokens) >= limit else "eos"}
-    del found["prompt_ids"]
+    found.pop("prompt_ids", None)  # which peers do not tell
     if spec.label != bench.base:
         del found["text"]
     return found

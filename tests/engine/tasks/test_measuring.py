@@ -3,22 +3,31 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from specchat.backends import Model, load_model
 from specchat.backends.loading import builtin_path
 from specchat.engine.client import EngineClient
-from specchat.engine.messages import Event, Failed, Worked, Working
+from specchat.engine.drafts import Drafts
+from specchat.engine.messages import Event, Failed, Load, Worked, Working
 from specchat.engine.tasks.measuring import measure_answer
 from specchat.engine.tasks.pass_costs import measure_costs
+from specchat.engine.tasks.peers import _networks, prepare
 from specchat.engine.tasks.work import Job
 from specchat.errors import Cancelled, UserError
 
 from ...fakes.engines import recorded
+from ...fakes.models.dflash_files import write_dflash
+from ...fakes.models.heads import target
+from ...fakes.models.mtp_files import LAYERS, mtp_target
+
+KEPT = ("rope_parameters", "rms_norm_eps", "layer_types", "block_size", "mask_token_id", "target_layer_ids", "head_dim")
 
 PROMPT = "Repeat this text exactly: The quick brown fox jumps over the lazy dog near the river."
 
@@ -85,6 +94,61 @@ def test_their_beams_and_settings(builtin_model: Model) -> None:
     ):
         with pytest.raises(UserError, match=says):
             measure_answer(job(builtin_model), method, settings, prompt=PROMPT, max_tokens=10)
+
+
+def test_transformers_own_mtp_beside_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    from transformers.modeling_layers import MtpModel
+
+    model = mtp_target("glm4-moe", right=True)
+    drafts = Drafts(Load(1, model.info.path, device="cpu"))
+    drafts.join(model)
+    asked: dict[str, Any] = {"prompt": "tell me", "raw": True, "max_tokens": 24}
+    with pytest.raises(UserError, match="cannot load the MTP layers of glm4-moe: it looks for those of the published"):
+        prepare(Job(model, drafts, print, lambda: False), "transformers/mtp")
+    # The published checkpoints have their MTP layer at another number.
+    here = staticmethod(lambda _: re.compile(rf"^model\.layers\.{LAYERS}\."))
+    monkeypatch.setattr(MtpModel, "get_mtp_weights_regex", here)
+    work_on = Job(model, drafts, print, lambda: False)
+    prepare(work_on, "transformers/mtp")
+    reads = MtpModel.from_pretrained
+    plain = measure_answer(work_on, "greedy", **asked)
+    ours = measure_answer(work_on, "mtp", {"width": 1, "depth": 1, "floor": 0, "cascade": False}, **asked)
+    theirs = measure_answer(work_on, "transformers/mtp", **asked)
+    assert ours["tokens"] == theirs["tokens"] == plain["tokens"]
+    # It takes the prompt's end into the first pass, so that this one drafts nothing.
+    assert 0 <= theirs["steps"] - ours["steps"] <= 1 < plain["steps"] - theirs["steps"]
+    assert MtpModel.from_pretrained == reads
+    drafts.close()
+
+
+def test_transformers_own_dflash_beside_ours(tmp_path: Path) -> None:
+    asked: dict[str, Any] = {"prompt": "tell me", "raw": True, "max_tokens": 24}
+    full = ["full_attention"] * 2
+    folders = {
+        "": write_dflash(tmp_path / "assistant", "transformers", layer_types=full),
+        "same": write_dflash(tmp_path / "z-lab", taps=(1, 3)),
+        "transformers cannot draft as .*causal was trained": write_dflash(tmp_path / "causal", is_causal=True),
+        "needs a DFlash drafter": None,
+    }
+    for why, folder in folders.items():
+        drafts = Drafts(Load(1, target().info.path, draft_model=[str(folder)] if folder else None, device="cpu"))
+        drafts.join(target())
+        here = Job(target(), drafts, print, lambda: False)
+        if why not in ("", "same"):
+            with pytest.raises(UserError, match=why):
+                prepare(here, "transformers/dflash")
+            continue
+        prepare(here, "transformers/dflash")
+        kinds = ("greedy", "transformers/dflash", *(["dflash"] if not why else []))
+        plain, *others = (measure_answer(here, kind, **asked) for kind in kinds)
+        assert all(found["tokens"] == plain["tokens"] and found["drafted"] > 20 for found in others)
+    # The tensors of another layout come to the same places.
+    one, other = (_networks[target()][f"dflash-{folder}"] for folder in list(folders.values())[:2])
+    for name, tensor in one.state_dict().items():
+        assert torch.equal(tensor, other.state_dict()[name])
+    assert {key: value for key, value in one.config.to_dict().items() if key in KEPT} == {
+        key: value for key, value in other.config.to_dict().items() if key in KEPT
+    }
 
 
 @pytest.fixture(scope="module")

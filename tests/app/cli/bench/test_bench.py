@@ -16,6 +16,9 @@ import pytest
 
 from specchat.app.cli import main as cli
 
+from ....fakes.models.dflash_files import write_dflash
+from ....fakes.models.heads import target_folder
+
 TEXT = "the quick brown fox jumps over the lazy dog and the small cat sleeps near the warm stove in the kitchen "
 
 
@@ -172,6 +175,18 @@ def test_what_cannot_run_here_is_left_out_with_the_reason(world: dict[str, Any])
     assert {row["method"] for row in json.loads(done.stdout)["results"]} == {"greedy", "lookup"}
     for reason in ("early-exit is left out", "draft is left out", "transformers is left out"):
         assert reason in done.stderr
+
+
+def test_another_implementation_runs_beside_ours_or_says_why_not(world: dict[str, Any]) -> None:
+    options = ["--model", target_folder(), "--draft-model", write_dflash(world["folder"] / "drafter"), "--limit", 1]
+    options += ["--methods", "dflash", "--against", "transformers/dflash,transformers/mtp", "--max-tokens", 8, "--json"]
+    done = run(world, *options)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert {row["method"]: row["identical"] for row in found["results"] if row["category"] == "all"} == dict.fromkeys(
+        ("greedy", "dflash", "transformers/dflash"), found["prompts"]
+    )
+    assert found["problems"] == ["transformers/mtp is left out: transformers knows no MTP layers of LlamaForCausalLM."]
 
 
 @pytest.mark.parametrize(
