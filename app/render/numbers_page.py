@@ -227,8 +227,13 @@ def _cost(totals: Totals, answer: Answer, cells: int) -> list[Line]:
         rows.append((flops_of(flops), f"{percent(share)} of them to draft" if share else ""))
     if (joules := answer.figures.joules_per_token) is not None:
         rows.append((f"{joules:.3g} J", ""))
-    head = heading("What each token costs", f"{totals.nodes_per_token:.1f} tokens computed", cells)
-    return [head, *figures_rows(rows, cells)] if rows else [head]
+    if rows:
+        body = figures_rows(rows, cells)
+    elif not totals.counted_steps:
+        body = paragraph("FLOPs are counted from the second pass on.", cells, "$quiet")
+    else:
+        return []
+    return [heading("What each token costs", f"{totals.nodes_per_token:.1f} tokens computed", cells), *body]
 
 
 def _undrafted(totals: Totals, method: str) -> str:

@@ -261,6 +261,15 @@ def test_what_a_token_costs(written: Make) -> None:
     plain = text(numbers_lines(written([StepRecord("greedy", [1], "x")] * 3), "greedy", Curve(), 60))
     assert "FLOPs" not in plain, "nothing is shown where nothing is known"
     assert " J" not in plain
+    assert "What each token costs" not in plain
+
+
+def test_an_answer_of_one_pass_says_why_it_has_no_flops(written: Make) -> None:
+    answer = written([StepRecord("draft", [1, 1], "x", 3, 1, 4, flops=86e6, draft_flops=8.6e6)])
+    page = text(numbers_lines(answer, "draft", Curve(), 60))
+    assert "2.0 tokens computed\nFLOPs are counted from the second pass on." in page
+    answer.add(StepRecord("draft", [1, 1], "x", 3, 1, 4, flops=86e6, draft_flops=8.6e6))
+    assert "43 MFLOPs" in text(numbers_lines(answer, "draft", Curve(), 60))
 
 
 def test_which_drafter_would_be_twice_as_fast() -> None:
