@@ -11,6 +11,7 @@ import os
 import sys
 import time
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,8 @@ from specchat.app.settings.fields import Settings
 from specchat.app.settings.file import changed
 from specchat.app.tui.app import SpecchatApp
 from specchat.app.tui.composer.box import PromptInput
+from specchat.backends.loading import builtin_path
+from specchat.backends.options import BUILTIN_DRAFT, BUILTIN_EAGLE
 from specchat.engine.client import EngineClient
 
 # Pictures are of a terminal that has every colour, wherever they are made.
@@ -107,7 +110,7 @@ async def help_screen(app: SpecchatApp, pilot: Pilot[Any]) -> None:
     await pilot.pause(0.3)
 
 
-async def tree(app: SpecchatApp, pilot: Pilot[Any]) -> None:
+async def tree(app: SpecchatApp, pilot: Pilot[Any], steps: int = 5) -> None:
     """A story step by step, with the token tree of the last step."""
     await until(pilot, lambda: app.dialogue.phase == "ready" and len(app.dialogue.pieces) > 0)
     app.dialogue.switch("tree")
@@ -115,7 +118,7 @@ async def tree(app: SpecchatApp, pilot: Pilot[Any]) -> None:
     await pilot.press("f8")
     await say(app, pilot, "Tell me a story about a fox.", wait=False)
     answer = app.dialogue.transcript.answers()[-1]
-    for step in range(1, 6):
+    for step in range(1, steps + 1):
         await pilot.press("f9")
         await until(pilot, lambda step=step: len(answer.log) == step)  # type: ignore[misc]
     await pilot.pause(0.3)
@@ -130,18 +133,27 @@ async def numbers(app: SpecchatApp, pilot: Pilot[Any]) -> None:
     await pilot.pause(0.3)
 
 
-async def race(app: SpecchatApp, pilot: Pilot[Any]) -> None:
-    """Three methods on a copy, at the photo finish."""
+async def raced(app: SpecchatApp, pilot: Pilot[Any], command: str) -> None:
+    """A race at the photo finish, run twice: the first passes of a process are slower."""
     await until(pilot, lambda: app.dialogue.phase == "ready")
-    for command in (f"/race greedy lookup draft : {COPY}", ""):
-        if command:
-            app.actions.command(command)
-        else:  # the first passes of a process are slower
-            await pilot.press("r")
+    app.actions.command(command)
+    for again in (True, False):
         screen = app.racing.screen
         assert screen is not None
         await until(pilot, lambda: not screen.race.running and screen._finish.has_class("-shown"))  # noqa: B023
+        if again:
+            await pilot.press("r")
     await pilot.pause(0.3)
+
+
+async def race(app: SpecchatApp, pilot: Pilot[Any]) -> None:
+    """Three methods on a copy, at the photo finish."""
+    await raced(app, pilot, f"/race greedy lookup draft : {COPY}")
+
+
+async def trained(app: SpecchatApp, pilot: Pilot[Any]) -> None:
+    """Plain decoding, an EAGLE head, a draft model and fusion on a story, at the photo finish."""
+    await raced(app, pilot, "/race greedy eagle draft fusion : Tell me a story about a fox.")
 
 
 async def replay(app: SpecchatApp, pilot: Pilot[Any]) -> None:
@@ -174,9 +186,11 @@ SCENES: dict[str, tuple[str, Scene]] = {
     "methods-dark": ("dark", methods),
     "help-light": ("light", help_screen),
     "tree-dark": ("dark", tree),
+    "tree-two-dark": ("dark", partial(tree, steps=6)),  # each of the two guesses what the other does not
     "numbers-light": ("light", numbers),
     "race-dark": ("dark", race),
     "race-light": ("light", replay),
+    "race-four-dark": ("dark", trained),
     "inspect-dark": ("dark", inspect),
 }
 """Name of the files → theme, and what to do."""
@@ -184,19 +198,29 @@ SCENES: dict[str, tuple[str, Scene]] = {
 
 SIZES = {
     "tree-dark": (112, 30),
+    "tree-two-dark": (120, 30),
     "numbers-light": (120, 54),
     "race-dark": (130, 36),
     "race-light": (120, 28),
+    "race-four-dark": (148, 36),
     "inspect-dark": (120, 36),
 }
 """Columns and rows of the scenes that are not of SIZE."""
 
 
+DRAFT_MODELS = {
+    "tree-two-dark": (BUILTIN_DRAFT, str(builtin_path().parent / "draft-Q4_0.gguf")),
+    "race-four-dark": (BUILTIN_DRAFT, BUILTIN_EAGLE),
+}
+"""What drafts in a scene, where it is not what the built-in model brings along."""
+
+
 async def take(name: str, theme: str, scene: Scene) -> None:
     """Play one scene and save it."""
-    settings = changed(Settings(), {"theme": theme, "method": "lookup"})
+    drafts = DRAFT_MODELS.get(name, ())
+    settings = changed(Settings(), {"theme": theme, "method": "lookup", "draft_model": drafts})
     client = EngineClient()
-    client.load(settings.model, device="cpu", dtype="float32")
+    client.load(settings.model, device="cpu", dtype="float32", draft_model=drafts)
     app = SpecchatApp(settings, client)
     try:
         async with app.run_test(size=SIZES.get(name, SIZE)) as pilot:
