@@ -221,19 +221,13 @@ def _time(totals: Totals, cells: int) -> list[Line]:
 
 def _cost(totals: Totals, answer: Answer, cells: int) -> list[Line]:
     """What a token took besides time: nodes, arithmetic, and energy where the machine tells."""
-    rows = []
+    rows = [(f"{totals.nodes_per_token:.1f}", "tokens computed")]
     if flops := totals.flops_per_token:
         share = totals.draft_flops_per_token / flops
         rows.append((flops_of(flops), f"{percent(share)} of them to draft" if share else ""))
     if (joules := answer.figures.joules_per_token) is not None:
         rows.append((f"{joules:.3g} J", ""))
-    if rows:
-        body = figures_rows(rows, cells)
-    elif not totals.counted_steps:
-        body = paragraph("FLOPs are counted from the second pass on.", cells, "$quiet")
-    else:
-        return []
-    return [heading("What each token costs", f"{totals.nodes_per_token:.1f} tokens computed", cells), *body]
+    return [heading("What each token costs", "", cells), *figures_rows(rows, cells)]
 
 
 def _undrafted(totals: Totals, method: str) -> str:
