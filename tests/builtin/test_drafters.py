@@ -10,19 +10,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from safetensors.torch import load_file, save_file
 
 from specchat.backends import LoadOptions, Model, Sampling, load_model
 from specchat.backends.heads.base import Head
+from specchat.backends.hf.model import TransformersModel
 from specchat.backends.loading import find_model
+from specchat.benchmarks.methods.vllm_heads import DEPTH, KINDS, Compared
 from specchat.builtin.corpus import TASKS
 from specchat.builtin.evaluate import examples
 from specchat.decoders import Conversation, Generation
 
 from ..cases import FULL
+from ..fakes.models.builtin_heads import write
 
-VLLM = Path(__file__).parent / "vllm_drafts.jsonl"
-"""Of vLLM 0.32.0 with the built-in head: prompt, answer, and what it drafted in each step (`benchmarks.methods.vllm_eagle`)."""
+VLLM = Path(__file__).parent
+"""Of vLLM 0.32.0: prompts, answers, and what it drafted in each step (`benchmarks.methods.vllm_heads`)."""
 
 FAMILIES = ("copy", "edit", "extract", "fact", "passage", "story")
 EACH = 9 if FULL else 2
@@ -104,43 +106,25 @@ def test_switching_in_the_middle_and_sampling_give_the_same_text(runtime: str) -
     talk.close()
 
 
-def as_speculators(folder: Path) -> Path:
-    """The head as the library speculators lays it out."""
-    shipped = Path(loaded("transformers")[2].info.path)
-    config = json.loads((shipped / "config.json").read_text(encoding="utf-8"))
-    tensors = load_file(shipped / "model.safetensors")
-    save_file({name.replace("midlayer.", "layers.0."): each for name, each in tensors.items()}, folder / "model.safetensors")
-    own = {
-        "architectures": ["Eagle3Speculator"],
-        "speculators_model_type": "eagle3",
-        "draft_vocab_size": config.pop("draft_vocab_size"),
-        "norm_before_residual": False,
-        "eagle_aux_hidden_state_layer_ids": None,
-        "transformer_layer_config": config,
-    }
-    (folder / "config.json").write_text(json.dumps(own), encoding="utf-8")
-    return folder
-
-
-@pytest.mark.parametrize("layout", ["SafeAILab", "speculators"])
-def test_a_chain_is_what_vllm_drafts(layout: str, tmp_path: Path) -> None:
-    """Of the head in either layout vLLM makes the same drafts."""
-    target, _, head = loaded("transformers")
-    if layout == "speculators":
-        name = str(as_speculators(tmp_path))
-        head = find_model(name, LoadOptions(device="cpu", backend="transformers", threads=1)).beside(name, target)
-    talk = Conversation(target, head=head)
-    steps = equal = 0
-    for line in VLLM.read_text(encoding="utf-8").splitlines():
-        theirs = json.loads(line)
-        first, *rest = theirs["answer"]
-        # vLLM takes the first token from the prompt's own pass, and drafts after it.
-        generation = Generation(talk, [*theirs["prompt"], first], "eagle", settings=CHAIN, max_tokens=len(rest))
-        for step, expected in zip(generation, theirs["drafts"], strict=False):
-            drafted = list(step.tree.tokens[1:])  # the last ones are cut to what may still be written
-            steps += 1
-            equal += expected[: len(drafted)] == drafted
+@pytest.mark.parametrize("name", KINDS)
+def test_a_chain_is_what_vllm_drafts(name: str, tmp_path: Path) -> None:
+    """The same drafts, and as many accepted tokens, step by step."""
+    kind, target = KINDS[name], loaded("transformers")[0]
+    assert isinstance(target, TransformersModel)
+    file = VLLM / f"vllm_{'eagle' if name == 'speculators' else name}.jsonl"
+    lines = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+    folder = str(write(name, tmp_path, target, [(line["prompt"], line["answer"]) for line in lines], DEPTH))
+    head = find_model(folder, LoadOptions(device="cpu", backend="transformers", threads=1)).beside(folder, target)
+    talk, compared = Conversation(target, head=head), Compared()
+    for line in lines:
+        first, *rest = line["answer"]
+        generation = Generation(talk, [*line["prompt"], first], kind.ours, settings=kind.ways["chain"], max_tokens=len(rest))
+        drafts = [list(step.tree.tokens[1:]) for step in generation]
         assert generation.answer == rest
+        compared.add(line["answer"], line["drafts"], drafts)
     talk.close()
-    assert steps > 300
-    assert equal >= 0.999 * steps
+    assert compared.steps > 300
+    assert compared.equal >= 0.999 * compared.steps
+    theirs, ours = compared.accepted
+    assert theirs == ours
+    assert {1, 2, 3} <= ours.keys()

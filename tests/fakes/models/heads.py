@@ -190,6 +190,7 @@ def write_medusa(
     drafted: int = 0,
     shared: bool = False,
     seed: int = 0,
+    scale: float = 0.3,
     dtype: torch.dtype = torch.float32,
     changes: TensorChanges | None = None,
     **config: Any,
@@ -203,12 +204,13 @@ def write_medusa(
         width, vocabulary: the target's.
         drafted: how many tokens they can draft, if not all.
         shared: whether all have one LM head.
+        seed, scale: of the weights.
     """
     drafted = drafted or vocabulary
     generator = torch.Generator().manual_seed(seed)
 
     def weight(*shape: int) -> Tensor:
-        return (torch.randn(*shape, generator=generator) * 0.3).to(dtype)
+        return (torch.randn(*shape, generator=generator) * scale).to(dtype)
 
     out: dict[str, Tensor] = {}
     for head in range(heads):
