@@ -79,6 +79,9 @@ def load_head(found: Format, name: str, target: Model) -> Head:
         assert isinstance(found, DFlashFormat)
         return DFlashHead(found, network, info)
     assert isinstance(found, MedusaFormat)
+    if ids is not None:
+        cut = {name: t[ids] for name, t in weights.items() if name.endswith("lm_head.weight") and len(t) > len(ids)}
+        weights |= cut
     return MedusaHead(found, weights, ids, of.vocabulary, info)
 
 

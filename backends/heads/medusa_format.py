@@ -43,11 +43,12 @@ class MedusaFormat(Format):
             wanted[f"{at}.weight"] = (target.width, target.width)
             if f"{at}.bias" in self.shapes:
                 wanted[f"{at}.bias"] = (target.width,)
-        drafted = target.vocabulary
-        if "token_map" in self.shapes:
-            drafted = shape[0] if shape else 0
-            wanted["token_map"] = (drafted,)
-        self.check_tensors(name, target, wanted | dict.fromkeys(outputs, (drafted, target.width)))
+        rows = target.vocabulary
+        if table := self.shapes.get("token_map"):
+            # The rows of all tokens, or of those in the table alone: vLLM reads both.
+            rows = target.vocabulary if shape[:1] == (target.vocabulary,) else table[0]
+            wanted["token_map"] = table[:1]
+        self.check_tensors(name, target, wanted | dict.fromkeys(outputs, (rows, target.width)))
         return [Reading((target.layers,))]
 
 

@@ -188,6 +188,7 @@ def write_medusa(
     width: int = WIDTH,
     vocabulary: int = VOCAB,
     drafted: int = 0,
+    whole: bool = False,
     shared: bool = False,
     seed: int = 0,
     scale: float = 0.3,
@@ -203,10 +204,12 @@ def write_medusa(
         bias: whether the blocks have one.
         width, vocabulary: the target's.
         drafted: how many tokens they can draft, if not all.
+        whole: whether their LM heads have rows of all tokens even so.
         shared: whether all have one LM head.
         seed, scale: of the weights.
     """
     drafted = drafted or vocabulary
+    rows = vocabulary if whole else drafted
     generator = torch.Generator().manual_seed(seed)
 
     def weight(*shape: int) -> Tensor:
@@ -220,9 +223,9 @@ def write_medusa(
             if bias:
                 out[f"{at}.bias"] = weight(width)
         if not shared:
-            out[f"lm_heads.{head}.weight" if named == "new" else f"{head}.{blocks}.weight"] = weight(drafted, width)
+            out[f"lm_heads.{head}.weight" if named == "new" else f"{head}.{blocks}.weight"] = weight(rows, width)
     if shared:
-        out["lm_head.weight"] = weight(drafted, width)
+        out["lm_head.weight"] = weight(rows, width)
     if named == "prefixed":
         out = {f"medusa_heads.{name}": tensor for name, tensor in out.items()}
     if drafted != vocabulary:
