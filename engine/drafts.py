@@ -138,7 +138,7 @@ class Drafts:
 
     def _load_mtp(self, target: Model) -> None:
         """Load the MTP layer of the target's own checkpoint; one that is of no use costs no more than the method."""
-        from ..backends.heads.folders import mtp_tensors
+        from ..backends.heads.mtp_format import mtp_format
 
         try:
             if target.info.backend == "llama.cpp":
@@ -148,7 +148,7 @@ class Drafts:
                 if isinstance(target, LlamaModel):
                     self.head = load_gguf_mtp(target)
                 return
-            if not mtp_tensors(Path(target.info.path), target.info.layers):
+            if mtp_format(Path(target.info.path), target.info.layers) is None:
                 return
             from ..backends.heads.mtp import load_mtp
             from ..backends.hf.model import TransformersModel

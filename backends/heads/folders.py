@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import UserError
-from ..files.checkpoint import PICKLES, check_folder, header, read_json
+from ..files.checkpoint import PICKLES, header, read_json
 from .dflash_format import NAMES as DFLASH
 from .dflash_format import dflash_format
 from .eagle_format import eagle_format
@@ -60,27 +60,6 @@ def read_format(folder: Path, files: list[Path]) -> Format | None:
     if "fc.weight" in shapes and "layers.0.self_attn.q_proj.weight" in shapes:
         return eagle_format(folder, config, names, shapes)
     return None
-
-
-def mtp_tensors(folder: Path, layers: int) -> dict[str, tuple[Path, str]]:
-    """The tensors of the first MTP layer in a model's own checkpoint, which is the layer behind its last: DeepSeek's and GLM's
-    `model.layers.N.eh_proj.weight`. Name without its beginning → its file and its whole name; empty if there is none.
-
-    Args:
-        folder: the model's.
-        layers: N, how many layers the model itself has.
-
-    Raises:
-        UserError: a file is damaged.
-    """
-    begin = f"model.layers.{layers}."
-    found = {
-        name.removeprefix(begin): (file, name)
-        for file in check_folder(folder)
-        for name in header(file)
-        if name.startswith(begin)
-    }
-    return found if "eh_proj.weight" in found else {}
 
 
 def refuse_pickles(folder: Path) -> None:

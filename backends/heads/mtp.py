@@ -1,8 +1,10 @@
-"""MTP layers in a model's own checkpoint: one more layer, trained with the model, that predicts the token after the next.
+"""MTP layers in a model's own checkpoint: one more layer, or a few, trained with the model to predict the tokens after the
+next.
 
 DeepSeek-AI, "DeepSeek-V3 Technical Report" (2024), arXiv:2412.19437. transformers leaves these tensors in the file; here they
-become a layer of the model's own class. It reads an embedding beside the model's last state, after the final norm, and is run
-again on its own output for the tokens further on. Where a checkpoint has several of them, the first is used.
+become layers of the model's own class. The first reads an embedding beside the model's last state, after the final norm. Each
+further one predicts one token further on, from the output of the one before (see mtp_chain.py). The last is run again on its
+own output for the tokens after that.
 """
 
 from __future__ import annotations
@@ -27,14 +29,9 @@ from ..hf.model import TransformersModel
 from ..hf.slot_cache import KVSpec, SlotCache
 from .base import HeadInfo
 from .eagle import EagleHead
-from .folders import mtp_tensors
 from .layers import guarded
-
-SHARED = ("embed_tokens.weight", "shared_head.head.weight")
-"""Copies of the model's own; those are used."""
-
-OUTSIDE = ("enorm.weight", "hnorm.weight", "eh_proj.weight", "shared_head.norm.weight")
-"""What stands before the layer and behind it."""
+from .mtp_chain import MtpChainHead
+from .mtp_format import OUTSIDE, SHARED, MtpFormat, mtp_format
 
 
 class MtpNetwork:
@@ -45,11 +42,14 @@ class MtpNetwork:
         block: the layer.
         weights: the tensors OUTSIDE it.
         embeddings: the model's table [vocab, width].
+        states_first: as `MtpFormat.states_first`.
     """
 
     whole = True
 
-    def __init__(self, module: Any, block: nn.Module, weights: Mapping[str, Tensor], embeddings: Tensor) -> None:
+    def __init__(
+        self, module: Any, block: nn.Module, weights: Mapping[str, Tensor], embeddings: Tensor, states_first: bool
+    ) -> None:
         own: Any = block
         kind, epsilon = type(own.input_layernorm), module.config.get_text_config(decoder=True).rms_norm_eps
 
@@ -61,7 +61,8 @@ class MtpNetwork:
         self.device, self.dtype = embeddings.device, embeddings.dtype
         self._enorm, self._hnorm, self._norm = (norm(name) for name in OUTSIDE if "norm" in name)
         self._fc, self._block, self._embeddings = weights["eh_proj.weight"], block, embeddings
-        self._rotary, self._lm_head = module.get_decoder().rotary_emb, module.get_output_embeddings()
+        self._states_first = states_first
+        self._rotary, self.logits = module.get_decoder().rotary_emb, module.get_output_embeddings()
         self.specs: list[KVSpec] = []
         seen = DynamicCache()
         self._run(
@@ -70,7 +71,7 @@ class MtpNetwork:
         layer: Any = seen.layers[0]
         shapes = [(tensor.shape[1], tensor.shape[3]) for tensor in (layer.keys, layer.values)]
         self.specs.append(KVSpec(shapes[0], shapes[1], self.dtype, self.device))
-        row, node = 2.0 * self._lm_head.weight.numel(), 2.0 * self._fc.numel()
+        row, node = 2.0 * self.logits.weight.numel(), 2.0 * self._fc.numel()
         config = module.config.get_text_config(decoder=True)
         self.flops = flops_of_layer(block, config, shapes[0][0] * shapes[0][1], row=row, node=node)
         self.reading = 0.0
@@ -83,12 +84,17 @@ class MtpNetwork:
         self, tokens: Tensor, features: Tensor, positions: Tensor, mask: Any, cache: SlotCache, kept: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
         """One pass (see `EagleNetwork.__call__`)."""
-        embedded = F.embedding(tokens, self._embeddings)
-        joined = F.linear(torch.cat((self._enorm(embedded), self._hnorm(features)), -1), self._fc)
-        out = self._run(joined, positions, mask, cache)
+        out = self.rows(tokens, features, positions, mask, cache)
         if kept is not None:
             out = out[kept]
-        return out, self._lm_head(out)
+        return out, self.logits(out)
+
+    def rows(self, tokens: Tensor, features: Tensor, positions: Tensor, mask: Any, cache: SlotCache) -> Tensor:
+        """One pass without the LM head; arguments and first result are `__call__`'s."""
+        parts = [self._enorm(F.embedding(tokens, self._embeddings)), self._hnorm(features)]
+        if self._states_first:
+            parts.reverse()
+        return self._run(F.linear(torch.cat(parts, -1), self._fc), positions, mask, cache)
 
     def _run(self, hidden: Tensor, positions: Tensor, mask: Any, cache: Any) -> Tensor:
         """The layer and the norm behind it [n, width]."""
@@ -105,15 +111,15 @@ class MtpNetwork:
         return rows
 
 
-def load_mtp(target: TransformersModel) -> EagleHead | None:
-    """The MTP layer of a model's own checkpoint, as a drafter; None if there is none.
+def load_mtp(target: TransformersModel) -> EagleHead | MtpChainHead | None:
+    """The MTP layers of a model's own checkpoint, as a drafter; None if there are none.
 
     Raises:
-        UserError: it is damaged, or of a kind that cannot be used here; says why.
+        UserError: they are damaged, or of a kind that cannot be used here; says why.
     """
     folder, info = Path(target.info.path), target.info
-    names = mtp_tensors(folder, info.layers)
-    if not names:
+    found = mtp_format(folder, info.layers)
+    if found is None:
         return None
     target.tapped((info.layers,))
     module = target.module
@@ -121,37 +127,52 @@ def load_mtp(target: TransformersModel) -> EagleHead | None:
     if module.get_output_embeddings().weight.device != embeddings.device:
         raise UserError(f"The MTP layer of {info.name} drafts only where the whole model is on one device.")
 
-    def load() -> tuple[MtpNetwork, int]:
-        try:
-            block = _block(module, info.layers)
-        except Exception as error:  # whatever a layer of some other make asks for
-            raise UserError(f"specchat cannot build an MTP layer of {info.architecture}: {error}") from None
-        wanted = {name: tuple(tensor.shape) for name, tensor in block.state_dict().items()}
-        width = embeddings.shape[1]
-        wanted |= {name: (width,) if "norm" in name else (width, 2 * width) for name in OUTSIDE}
-        weights = _read(names, wanted, info.name, embeddings.device, embeddings.dtype)
-        size = sum(tensor.numel() for tensor in weights.values())
-        outside = {name: weights.pop(name) for name in OUTSIDE}
-        block.load_state_dict(weights, assign=True)
-        block.requires_grad_(False)
-        return MtpNetwork(module, block.eval(), outside, embeddings), size
+    def load() -> tuple[list[MtpNetwork], int]:
+        networks, size = [], 0
+        for names in found.layers:
+            network, numbers = _network(module, found, names, target)
+            networks.append(network)
+            size += numbers
+        return networks, size
 
     try:
-        network, size = guarded(load, embeddings.device)
+        networks, size = guarded(load, embeddings.device)
     except (NotImplementedError, TypeError) as error:
         raise UserError(f"specchat cannot run the MTP layer of {info.architecture}: {error}") from None
     dtype = str(embeddings.dtype).removeprefix("torch.")
-    return EagleHead(network, HeadInfo(info.name, "mtp", "MTP", size, dtype, (info.layers,), info.path))
+    told = HeadInfo(info.name, "mtp", "MTP", size, dtype, (info.layers,), info.path)
+    return EagleHead(networks[0], told) if len(networks) == 1 else MtpChainHead(networks, told)
 
 
-def _block(module: Any, index: int) -> nn.Module:
+def _network(
+    module: Any, found: MtpFormat, names: Mapping[str, tuple[Path, str]], target: TransformersModel
+) -> tuple[MtpNetwork, int]:
+    """One layer, and how many numbers it has."""
+    info, embeddings = target.info, module.get_input_embeddings().weight.detach()
+    try:
+        block = _block(module, info.layers, found.full_attention)
+    except Exception as error:  # whatever a layer of some other make asks for
+        raise UserError(f"specchat cannot build an MTP layer of {info.architecture}: {error}") from None
+    wanted = {name: tuple(tensor.shape) for name, tensor in block.state_dict().items()}
+    width = embeddings.shape[1]
+    wanted |= {name: (width,) if "norm" in name else (width, 2 * width) for name in OUTSIDE}
+    weights = _read(names, wanted, info.name, embeddings.device, embeddings.dtype)
+    size = sum(tensor.numel() for tensor in weights.values())
+    outside = {name: weights.pop(name) for name in OUTSIDE}
+    block.load_state_dict(weights, assign=True)
+    block.requires_grad_(False)
+    return MtpNetwork(module, block.eval(), outside, embeddings, found.states_first), size
+
+
+def _block(module: Any, index: int, full_attention: bool) -> nn.Module:
     """A layer of the model's own class, without weights: the one behind its last."""
     register()
     config = copy.deepcopy(module.config.get_text_config(decoder=True))
     config.num_hidden_layers = index + 1
     for key in ("layer_types", "mlp_layer_types"):
         if kinds := getattr(config, key, None):
-            setattr(config, key, [*kinds[:index], kinds[index - 1]])
+            kind = "full_attention" if full_attention and key == "layer_types" else kinds[index - 1]
+            setattr(config, key, [*kinds[:index], kind])
     config._attn_implementation = ATTENTION
     with torch.device("meta"):
         block: Any = type(module.get_decoder().layers[-1])(config, index)

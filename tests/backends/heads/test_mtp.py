@@ -15,7 +15,7 @@ from torch import Tensor
 
 from specchat.backends import LoadOptions, UserError
 from specchat.backends.base import ROOT
-from specchat.backends.heads.eagle import EagleHead
+from specchat.backends.heads.base import PathHead
 from specchat.backends.heads.mtp import load_mtp
 from specchat.backends.hf.model import load_transformers
 
@@ -25,29 +25,29 @@ from ...fakes.models.mtp_files import FAMILIES, LAYERS, WIDTH, Family, _config, 
 from ...fakes.models.tiny import VOCAB
 
 
-def loaded(family: Family) -> EagleHead:
-    head = load_mtp(mtp_target(family))
+def loaded(family: Family, layers: int = 1) -> PathHead:
+    head = load_mtp(mtp_target(family, layers=layers))
     assert head is not None
     return head
 
 
 class Reference:
-    """The format's forward pass, with transformers' own layer where it would stand in a deeper model."""
+    """The format's forward pass, with transformers' own layers where they would stand in a deeper model."""
 
-    def __init__(self, family: Family) -> None:
+    def __init__(self, family: Family, layers: int = 1) -> None:
         from transformers import AutoModelForCausalLM
 
-        folder = mtp_folder(family)
+        folder = mtp_folder(family, layers=layers)
         self.w = load_file(folder / "model.safetensors")
         auto: Any = AutoModelForCausalLM
         self.module = auto.from_pretrained(folder, dtype=torch.float32).eval()
-        deeper = auto.from_pretrained(folder, config=_config(family), dtype=torch.float32).eval()
-        self.layer = deeper.model.layers[LAYERS]
+        deeper = auto.from_pretrained(folder, config=_config(family, layers), dtype=torch.float32).eval()
+        self.layers = deeper.model.layers[LAYERS:]
         self.rotary = deeper.model.rotary_emb
         self.epsilon = deeper.config.rms_norm_eps
 
-    def norm(self, x: Tensor, name: str) -> Tensor:
-        weight = self.w[f"model.layers.{LAYERS}.{name}.weight"]
+    def norm(self, x: Tensor, name: str, layer: int) -> Tensor:
+        weight = self.w[f"model.layers.{LAYERS + layer}.{name}.weight"]
         return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + self.epsilon) * weight
 
     def states(self, text: list[int]) -> Tensor:
@@ -55,29 +55,32 @@ class Reference:
         found: Tensor = self.module.model(torch.tensor([text])).last_hidden_state[0]
         return found
 
-    def run(self, tokens: list[int], states: Tensor) -> Tensor:
-        """What is fed back, for each pair [n, width]; it is what the LM head reads, too."""
-        embedded = self.norm(self.w["model.embed_tokens.weight"][tokens], "enorm")
-        joined = torch.cat((embedded, self.norm(states, "hnorm")), -1)
-        hidden = F.linear(joined, self.w[f"model.layers.{LAYERS}.eh_proj.weight"])[None]
+    def run(self, tokens: list[int], states: Tensor, layer: int = 0) -> Tensor:
+        """What is fed on, for each pair [n, width]; it is what the LM head reads, too."""
+        embedded = self.norm(self.w["model.embed_tokens.weight"][tokens], "enorm", layer)
+        joined = torch.cat((embedded, self.norm(states, "hnorm", layer)), -1)
+        hidden = F.linear(joined, self.w[f"model.layers.{LAYERS + layer}.eh_proj.weight"])[None]
         n = len(tokens)
         mask = torch.zeros(n, n).masked_fill(torch.ones(n, n).triu(1).bool(), torch.finfo(torch.float32).min)[None, None]
         around = self.rotary(hidden, position_ids=torch.arange(1, n + 1)[None])
-        out = self.layer(hidden, attention_mask=mask, position_embeddings=around)
-        return self.norm((out[0] if isinstance(out, tuple) else out)[0], "shared_head.norm")
+        out = self.layers[layer](hidden, attention_mask=mask, position_embeddings=around)
+        return self.norm((out[0] if isinstance(out, tuple) else out)[0], "shared_head.norm", layer)
 
     def after(self, text: list[int], states: Tensor, path: list[int]) -> Tensor:
         """Logits after a text and a path below it [vocab]."""
-        tokens = [*text[1:], *path]
-        for _ in range(len(path) + 1):
-            out = self.run(tokens[: len(states)], states)
+        tokens, last = [*text[1:], *path], len(self.layers) - 1
+        for layer in range(min(len(path), last)):  # each reads tokens one further on
+            states, tokens = self.run(tokens[: len(states)], states, layer), tokens[1:]
+        while len(states) <= len(tokens):
+            out = self.run(tokens[: len(states)], states, min(len(path), last))
             states = torch.cat((states, out[-1:]))
         return self.module.lm_head(out[-1])  # type: ignore[no-any-return]
 
 
+@pytest.mark.parametrize("layers", [1, 3])
 @pytest.mark.parametrize("family", FAMILIES)
-def test_chains_and_trees_are_those_of_transformers_own_layer(family: Family) -> None:
-    head, plain = loaded(family), Reference(family)
+def test_chains_and_trees_are_those_of_transformers_own_layers(family: Family, layers: int) -> None:
+    head, plain = loaded(family, layers), Reference(family, layers)
     assert (head.info.kind, head.info.title, head.info.taps) == ("mtp", "MTP", (LAYERS,))
     rng = random.Random(4)
     text = [rng.randrange(VOCAB) for _ in range(24)]
@@ -90,7 +93,7 @@ def test_chains_and_trees_are_those_of_transformers_own_layer(family: Family) ->
             wanted = plain.after(text[:length], states[: length - 1], [])
             torch.testing.assert_close(scores.logits[0], wanted, rtol=1e-3, atol=1e-3)
         paths: list[list[int]] = []
-        for parents in ([ROOT, ROOT], [0, 0, 1], [2, 4]):
+        for parents in ([ROOT, ROOT], [0, 0, 1], [2, 4], [5], [7, ROOT, 1, 5, 6]):
             tokens = [rng.randrange(VOCAB) for _ in parents]
             grown: Any = session.grow(tokens, parents)
             for row, token, parent in zip(grown.logits, tokens, parents, strict=True):
@@ -98,25 +101,25 @@ def test_chains_and_trees_are_those_of_transformers_own_layer(family: Family) ->
                 torch.testing.assert_close(row, plain.after(text, states, paths[-1]), rtol=1e-3, atol=1e-3)
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-def test_drafts_are_those_of_transformers_own_generator(family: Family) -> None:
+def drafts_of_transformers(plain: Reference, layers: int) -> list[tuple[list[int], list[int]]]:
+    """By the text before each step what transformers' own generator drafts in an answer."""
     from transformers.generation import candidate_generator
     from transformers.modeling_layers import MtpModel
 
-    plain = Reference(family)
-    drafts: list[tuple[list[int], int]] = []
+    drafts: list[tuple[list[int], list[int]]] = []
 
     class Watched(candidate_generator.MTPCandidateGenerator):
         def get_candidates(self, input_ids: torch.LongTensor, *args: Any, **kwargs: Any) -> Any:
             ids, logits = super().get_candidates(input_ids, *args, **kwargs)
             if logits is not None:
-                drafts.append((input_ids[0].tolist(), int(ids[0, -1])))
+                drafts.append((input_ids[0].tolist(), ids[0, input_ids.shape[1] :].tolist()))
             return ids, logits
 
     prompt = torch.tensor([[0, 2, *(5 + 7 * i % 200 for i in range(10))]])
     with pytest.MonkeyPatch.context() as patch:
-        # The published checkpoints have their MTP layer at another number.
-        here = staticmethod(lambda _: re.compile(rf"^model\.layers\.{LAYERS}\."))
+        # The published checkpoints have their MTP layers at other numbers.
+        numbers = "|".join(str(LAYERS + number) for number in range(layers))
+        here = staticmethod(lambda _: re.compile(rf"^model\.layers\.({numbers})\."))
         patch.setattr(MtpModel, "get_mtp_weights_regex", here)
         patch.setattr("transformers.generation.utils.MTPCandidateGenerator", Watched)
         plain.module.generate(
@@ -128,13 +131,59 @@ def test_drafts_are_those_of_transformers_own_generator(family: Family) -> None:
             eos_token_id=None,
             pad_token_id=0,
         )
+    return drafts
+
+
+@pytest.mark.parametrize("layers", [1, 3])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_drafts_are_those_of_transformers_own_generator(family: Family, layers: int) -> None:
+    plain = Reference(family, layers)
+    drafts = drafts_of_transformers(plain, layers)
     assert len(drafts) > 10
-    session = loaded(family).open(64)
+    session = loaded(family, layers).open(64)
     for text, drafted in drafts:
+        assert len(drafted) == layers
         with torch.no_grad():
             states = plain.states(text[:-1])
         scores = session.extend(text[session.length + 1 :], states[session.length :])
-        assert scores.top(1)[0][0][0] == drafted
+        for node, token in enumerate(drafted):
+            assert scores.top(1)[0][0][0] == token
+            scores = session.grow([token], [node - 1])
+
+
+@pytest.mark.parametrize("layers", [1, 3])
+def test_whatever_came_before_scores_are_those_of_a_fresh_cache(layers: int) -> None:
+    head, rng = loaded("glm4-moe", layers), random.Random(2)
+    session, text = head.open(48), [rng.randrange(VOCAB) for _ in range(33)]
+    states = torch.randn(32, WIDTH, generator=torch.Generator().manual_seed(1))
+    for _ in range(400 if FULL else 60):
+        begin = rng.choice((0, rng.randrange(session.length + 1)))
+        session.rewind(begin)
+        # Other states for a while: what is forgotten must be gone.
+        for lead in (-1, 1):
+            end = min(32, begin + rng.choice((1, 1, 2, 7)))
+            if end <= begin:
+                break
+            found: Any = session.extend(text[begin + 1 : end + 1], lead * states[begin:end])
+            if lead == -1:
+                session.grow([3, 4], [ROOT, ROOT])
+                session.rewind(begin)
+        if end <= begin:
+            continue
+        fresh = head.open(48)
+        wanted: Any = fresh.extend(text[1 : end + 1], states[:end])
+        torch.testing.assert_close(found.logits, wanted.logits, rtol=1e-4, atol=1e-4)
+        parents = [ROOT]
+        for depth in range(rng.randrange(5)):
+            tokens = [rng.randrange(VOCAB) for _ in parents]
+            found, wanted = session.grow(tokens, parents), fresh.grow(tokens, parents)
+            torch.testing.assert_close(found.logits, wanted.logits, rtol=1e-4, atol=1e-4)
+            living = 1 + 2 * depth
+            parents = [rng.randrange(living), rng.randrange(living)]
+            if rng.random() < 0.3:
+                session.drop(living - 1)
+                session.grow(tokens[-1:], [ROOT] if living == 1 else [rng.randrange(living - 1)])
+                break
 
 
 def test_in_bfloat16(tmp_path: Path) -> None:

@@ -22,8 +22,8 @@ FAMILIES: tuple[Family, ...] = ("deepseek-v3", "glm4-moe")
 LAYERS, WIDTH = 3, 32
 
 
-def _config(family: Family) -> Any:
-    """One layer more than the model will have: its tensors become those of the MTP layer."""
+def _config(family: Family, layers: int = 1) -> Any:
+    """Layers more than the model will have: their tensors become those of the MTP layers."""
     import transformers
 
     t: Any = transformers
@@ -32,7 +32,7 @@ def _config(family: Family) -> Any:
         "hidden_size": WIDTH,
         "intermediate_size": 48,
         "moe_intermediate_size": 24,
-        "num_hidden_layers": LAYERS + 1,
+        "num_hidden_layers": LAYERS + layers,
         "num_attention_heads": 4,
         "n_routed_experts": 4,
         "num_experts_per_tok": 2,
@@ -58,75 +58,81 @@ def write_mtp(
     folder: Path,
     family: Family,
     *,
+    layers: int = 1,
     dtype: torch.dtype = torch.float32,
     seed: int = 0,
     right: bool = False,
     changes: Mapping[str, Tensor | None] | None = None,
 ) -> Path:
-    """Write a model with an MTP layer.
+    """Write a model with MTP layers.
 
     Args:
         folder: to be made.
         family: whose architecture.
+        layers: how many MTP layers.
         dtype: of the file.
         seed: of the weights.
-        right: the model repeats each token's successor, and the MTP layer knows.
-        changes: tensors of the MTP layer to replace or (None) to leave out, without the beginning of their names.
+        right: the model repeats each token's successor, and the MTP layers know.
+        changes: tensors of the last MTP layer to replace or (None) to leave out, without the beginning of their names.
     """
     from transformers import AutoModelForCausalLM
 
     torch.manual_seed(seed)
     auto: Any = AutoModelForCausalLM
-    model = auto.from_config(_config(family))
+    model = auto.from_config(_config(family, layers))
     with torch.no_grad():
         for weight in model.parameters():
             if weight.ndim > 1:
                 weight.normal_(0, 0.4)
     model.to(dtype).save_pretrained(folder)
     write_tokenizer(folder)
-    tensors, begin = load_file(folder / "model.safetensors"), f"model.layers.{LAYERS}."
+    tensors = load_file(folder / "model.safetensors")
 
     def around(*shape: int) -> Tensor:
         return 1 + 0.1 * torch.randn(*shape)
 
-    own = {f"{name}.weight": around(WIDTH) for name in ("enorm", "hnorm", "shared_head.norm")}
-    own["eh_proj.weight"] = torch.randn(WIDTH, 2 * WIDTH) * 0.3
-    own["embed_tokens.weight"] = tensors["model.embed_tokens.weight"].clone()
-    own["shared_head.head.weight"] = tensors["lm_head.weight"].clone()
-    for name, tensor in own.items():
-        tensors[f"{begin}{name}"] = tensor.to(dtype)
+    for number in range(layers):
+        begin = f"model.layers.{LAYERS + number}."
+        own = {f"{name}.weight": around(WIDTH) for name in ("enorm", "hnorm", "shared_head.norm")}
+        own["eh_proj.weight"] = torch.randn(WIDTH, 2 * WIDTH) * 0.3
+        own["embed_tokens.weight"] = tensors["model.embed_tokens.weight"].clone()
+        own["shared_head.head.weight"] = tensors["lm_head.weight"].clone()
+        for name, tensor in own.items():
+            tensors[f"{begin}{name}"] = tensor.to(dtype)
     if right:
-        _make_right(tensors, begin)
+        _make_right(tensors, layers)
     for name, replaced in (changes or {}).items():
         tensors.pop(f"{begin}{name}", None)
         if replaced is not None:
             tensors[f"{begin}{name}"] = replaced
     save_file({n: t.contiguous() for n, t in tensors.items()}, folder / "model.safetensors", metadata={"format": "pt"})
     config = json.loads((folder / "config.json").read_text())
-    config |= {"num_hidden_layers": LAYERS, "num_nextn_predict_layers": 1}
+    config |= {"num_hidden_layers": LAYERS, "num_nextn_predict_layers": layers}
     config.pop("num_mtp_layers", None)
     (folder / "config.json").write_text(json.dumps(config))
     return folder
 
 
-def _make_right(tensors: dict[str, Tensor], begin: str) -> None:
-    """No layer adds anything: the model's choice follows from its last token alone, as it does for the MTP layer, which reads
+def _make_right(tensors: dict[str, Tensor], layers: int) -> None:
+    """No layer adds anything: the model's choice follows from its last token alone, as it does for the MTP layers, which read
     the embedding and nothing else."""
     for name, tensor in tensors.items():
         if name.endswith(("o_proj.weight", "down_proj.weight")):
             tensor.zero_()
         elif "norm" in name:
             tensor.fill_(1)
-    tensors[f"{begin}eh_proj.weight"] = torch.cat((torch.eye(WIDTH), torch.zeros(WIDTH, WIDTH)), 1)
+    for number in range(layers):
+        tensors[f"model.layers.{LAYERS + number}.eh_proj.weight"] = torch.cat((torch.eye(WIDTH), torch.zeros(WIDTH, WIDTH)), 1)
 
 
 @functools.cache
-def mtp_folder(family: Family, right: bool = False) -> Path:
+def mtp_folder(family: Family, right: bool = False, layers: int = 1) -> Path:
     """The folder of such a model, written once per process."""
-    return write_mtp(Path(_room().name) / f"mtp-{family}{'-right' if right else ''}", family, right=right)
+    name = f"mtp-{family}-{layers}{'-right' if right else ''}"
+    return write_mtp(Path(_room().name) / name, family, right=right, layers=layers)
 
 
 @functools.cache
-def mtp_target(family: Family, right: bool = False) -> TransformersModel:
+def mtp_target(family: Family, right: bool = False, layers: int = 1) -> TransformersModel:
     """The model."""
-    return load_transformers(mtp_folder(family, right), family, LoadOptions(device="cpu"))
+    return load_transformers(mtp_folder(family, right, layers), family, LoadOptions(device="cpu"))

@@ -25,17 +25,21 @@ TREE: dict[str, Any] = {"nodes": 12, "depth": 3, "width": 3, "grow": 2, "floor":
 CHAIN: dict[str, Any] = {"width": 1, "depth": 4, "floor": 0, "cascade": False}
 
 
+KINDS: list[tuple[Family, int]] = [*((family, 1) for family in FAMILIES), ("glm4-moe", 3)]
+"""Families, and how many MTP layers there are."""
+
+
 @functools.cache
-def head_of(family: Family, right: bool = False) -> Head:
-    head = load_mtp(mtp_target(family, right))
+def head_of(family: Family, right: bool = False, layers: int = 1) -> Head:
+    head = load_mtp(mtp_target(family, right, layers))
     assert head is not None
     return head
 
 
 @pytest.mark.parametrize("sampling", [Sampling(), SAMPLED, PENALIZED])
-@pytest.mark.parametrize("family", FAMILIES)
-def test_it_gives_the_models_own_tokens(family: Family, sampling: Sampling) -> None:
-    model, head = mtp_target(family), head_of(family)
+@pytest.mark.parametrize(("family", "layers"), KINDS)
+def test_it_gives_the_models_own_tokens(family: Family, layers: int, sampling: Sampling) -> None:
+    model, head = mtp_target(family, layers=layers), head_of(family, layers=layers)
     assert model.info.capabilities.tree
     for prompt in prompts(8 if FULL else 1):
         plain, _ = run(model, None, prompt, "greedy", sampling=sampling)
@@ -45,9 +49,9 @@ def test_it_gives_the_models_own_tokens(family: Family, sampling: Sampling) -> N
             assert all(step.drafted for step in steps[:-2])
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-def test_a_layer_that_is_right_is_accepted_to_the_depth_of_its_draft(family: Family) -> None:
-    model, head = mtp_target(family, right=True), head_of(family, right=True)
+@pytest.mark.parametrize(("family", "layers"), KINDS)
+def test_a_layer_that_is_right_is_accepted_to_the_depth_of_its_draft(family: Family, layers: int) -> None:
+    model, head = mtp_target(family, True, layers), head_of(family, True, layers)
     for sampling in (Sampling(), SAMPLED):
         for settings, depth in ((CHAIN, 4), (TREE, 3)):
             generation, steps = run(model, head, [0, 2, 70, 71], "mtp", settings=settings, sampling=sampling)
@@ -55,11 +59,11 @@ def test_a_layer_that_is_right_is_accepted_to_the_depth_of_its_draft(family: Fam
             assert {len(step.tokens) for step in steps[:-2]} == {depth + 1}
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-def test_a_switch_in_the_middle_of_an_answer_and_later_turns(family: Family) -> None:
-    rng, model = random.Random(8), mtp_target(family)
+@pytest.mark.parametrize(("family", "layers"), KINDS)
+def test_a_switch_in_the_middle_of_an_answer_and_later_turns(family: Family, layers: int) -> None:
+    rng, model = random.Random(8), mtp_target(family, layers=layers)
     for sampling in (Sampling(), SAMPLED):
-        conversation, prompt = Conversation(model, head=head_of(family)), prompts(1)[0]
+        conversation, prompt = Conversation(model, head=head_of(family, layers=layers)), prompts(1)[0]
         for _ in range(6 if FULL else 2):
             generation = Generation(conversation, prompt, "mtp", max_tokens=30, sampling=sampling)
             for _ in generation:
