@@ -50,6 +50,10 @@ WIDTHS = (
     "num_attention_heads", "n_head", "num_key_value_heads", "head_dim", "num_experts", "num_local_experts", "n_routed_experts",
 )  # fmt: skip
 
+RELATIVES = {"mimo": ("qwen2", "Qwen2ForCausalLM")}
+"""Types of models that transformers has no class of their own for, but computes as another type's: MiMo-7B is a Qwen2 with MTP
+layers, which its code of its own only adds."""
+
 Tensors = dict[str, dict[str, Any]]
 """Name → dtype, shape and byte range, as a header tells."""
 
@@ -226,7 +230,10 @@ def shown(folder: Path, files: list[Path]) -> Iterator[Path]:
         for file in sorted(folder.iterdir()):
             if file.suffix in BESIDE and not file.name.endswith(".safetensors.index.json"):
                 _check_beside(file)
-                (view / file.name).symlink_to(file.absolute())
+                if (related := _related(file)) is None:
+                    (view / file.name).symlink_to(file.absolute())
+                else:
+                    (view / file.name).write_text(json.dumps(related), encoding="utf-8")
         names = ["model.safetensors"]
         if len(files) > 1:
             names = [f"model-{part:05}-of-{len(files):05}.safetensors" for part in range(1, len(files) + 1)]
@@ -239,6 +246,20 @@ def shown(folder: Path, files: list[Path]) -> Iterator[Path]:
             yield view
         except UserError as error:
             raise UserError(str(error).replace(str(view), str(folder))) from None
+
+
+def _related(file: Path) -> dict[str, Any] | None:
+    """The configuration of one of RELATIVES as that of the type that it is computed as; None for any other file."""
+    if file.name != "config.json":
+        return None
+    config = read_json(file)
+    kind = RELATIVES.get(config.get("model_type", ""))
+    if kind is None:
+        return None
+    return {key: value for key, value in config.items() if key != "auto_map"} | {
+        "model_type": kind[0],
+        "architectures": [kind[1]],
+    }
 
 
 def _check_beside(file: Path) -> None:

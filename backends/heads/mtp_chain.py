@@ -91,7 +91,8 @@ class MtpChainSession(HeadSession):
         def take() -> Tensor:
             for start in range(0, len(tokens), PREFILL_CHUNK):
                 self._take(tokens[start : start + PREFILL_CHUNK], states[start : start + PREFILL_CHUNK])
-            return self._networks[0].logits(self._given[self._length - 1 : self._length, 0])
+            logits: Tensor = self._networks[0].logits(self._given[self._length - 1 : self._length, 0])
+            return logits
 
         try:
             logits = self._guarded(take)

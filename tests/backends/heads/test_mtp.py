@@ -10,18 +10,33 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from specchat.backends import LoadOptions, UserError
 from specchat.backends.base import ROOT
+from specchat.backends.files.checkpoint import check_folder, shown
 from specchat.backends.heads.base import PathHead
 from specchat.backends.heads.mtp import load_mtp
+from specchat.backends.heads.mtp_format import mtp_format
 from specchat.backends.hf.model import load_transformers
+from specchat.engine.drafts import Drafts, refusals
+from specchat.engine.messages import Load
 
 from ...cases import FULL
 from ...fakes.models.heads import target
-from ...fakes.models.mtp_files import FAMILIES, LAYERS, WIDTH, Family, _config, mtp_folder, mtp_target, write_mtp
+from ...fakes.models.mtp_files import (
+    FAMILIES,
+    LAYERS,
+    REFERENCED,
+    WIDTH,
+    Family,
+    _config,
+    mtp_folder,
+    mtp_target,
+    published,
+    write_mtp,
+)
 from ...fakes.models.tiny import VOCAB
 
 
@@ -37,17 +52,32 @@ class Reference:
     def __init__(self, family: Family, layers: int = 1) -> None:
         from transformers import AutoModelForCausalLM
 
-        folder = mtp_folder(family, layers=layers)
+        self.family, folder = family, mtp_folder(family, layers=layers)
         self.w = load_file(folder / "model.safetensors")
         auto: Any = AutoModelForCausalLM
-        self.module = auto.from_pretrained(folder, dtype=torch.float32).eval()
-        deeper = auto.from_pretrained(folder, config=_config(family, layers), dtype=torch.float32).eval()
+        with shown(folder, check_folder(folder)) as view:
+            self.module = auto.from_pretrained(view, dtype=torch.float32).eval()
+        self.module.config._name_or_path = str(folder)
+        deeper = auto.from_config(_config(family, layers), dtype=torch.float32).eval()
         self.layers = deeper.model.layers[LAYERS:]
+        for number, layer in enumerate(self.layers):
+            for name, weight in layer.named_parameters():
+                weight.data = self.tensor(name, number)
         self.rotary = deeper.model.rotary_emb
         self.epsilon = deeper.config.rms_norm_eps
 
+    def tensor(self, name: str, number: int) -> Tensor:
+        """Of an MTP layer; experts as transformers stacks them."""
+        if name.endswith((".experts.gate_up_proj", ".experts.down_proj")):
+            first, _, last = name.rpartition(".")
+            parts = ("gate_proj", "up_proj") if last == "gate_up_proj" else ("down_proj",)
+            return torch.stack(
+                [torch.cat([self.tensor(f"{first}.{e}.{part}.weight", number) for part in parts]) for e in range(4)]
+            )
+        return self.w[published(self.family, number, name)]
+
     def norm(self, x: Tensor, name: str, layer: int) -> Tensor:
-        weight = self.w[f"model.layers.{LAYERS + layer}.{name}.weight"]
+        weight = self.tensor(f"{name}.weight", layer)
         return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + self.epsilon) * weight
 
     def states(self, text: list[int]) -> Tensor:
@@ -58,8 +88,9 @@ class Reference:
     def run(self, tokens: list[int], states: Tensor, layer: int = 0) -> Tensor:
         """What is fed on, for each pair [n, width]; it is what the LM head reads, too."""
         embedded = self.norm(self.w["model.embed_tokens.weight"][tokens], "enorm", layer)
-        joined = torch.cat((embedded, self.norm(states, "hnorm", layer)), -1)
-        hidden = F.linear(joined, self.w[f"model.layers.{LAYERS + layer}.eh_proj.weight"])[None]
+        parts = [embedded, self.norm(states, "hnorm", layer)]
+        joined = torch.cat(parts[::-1] if self.family == "mimo" else parts, -1)
+        hidden = F.linear(joined, self.tensor("eh_proj.weight", layer))[None]
         n = len(tokens)
         mask = torch.zeros(n, n).masked_fill(torch.ones(n, n).triu(1).bool(), torch.finfo(torch.float32).min)[None, None]
         around = self.rotary(hidden, position_ids=torch.arange(1, n + 1)[None])
@@ -135,7 +166,7 @@ def drafts_of_transformers(plain: Reference, layers: int) -> list[tuple[list[int
 
 
 @pytest.mark.parametrize("layers", [1, 3])
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", REFERENCED)
 def test_drafts_are_those_of_transformers_own_generator(family: Family, layers: int) -> None:
     plain = Reference(family, layers)
     drafts = drafts_of_transformers(plain, layers)
@@ -186,8 +217,9 @@ def test_whatever_came_before_scores_are_those_of_a_fresh_cache(layers: int) -> 
                 break
 
 
-def test_in_bfloat16(tmp_path: Path) -> None:
-    folder = write_mtp(tmp_path / "model", "glm4-moe", dtype=torch.bfloat16)
+@pytest.mark.parametrize("family", FAMILIES)
+def test_in_bfloat16(family: Family, tmp_path: Path) -> None:
+    folder = write_mtp(tmp_path / "model", family, dtype=torch.bfloat16)
     model = load_transformers(folder, "model", LoadOptions(device="cpu", dtype="bfloat16"))
     head = load_mtp(model)
     assert head is not None
@@ -211,12 +243,16 @@ WRONG: dict[str, tuple[dict[str, Tensor | None], str]] = {
 }
 
 
-def test_a_wrong_one_is_refused_in_one_sentence_and_the_model_still_loads(tmp_path: Path) -> None:
-    from specchat.engine.drafts import Drafts, refusals
-    from specchat.engine.messages import Load
-
-    for case, (changes, words) in WRONG.items():
-        folder = write_mtp(tmp_path / case, "glm4-moe", changes=changes)
+@pytest.mark.parametrize(
+    ("family", "layers", "cases"),
+    [("glm4-moe", 1, tuple(WRONG)), ("glm4-moe", 2, ("missing", "nan")), ("mimo", 1, ("missing", "no norm", "shape", "nan"))],
+)
+def test_a_wrong_one_is_refused_in_one_sentence_and_the_model_still_loads(
+    family: Family, layers: int, cases: tuple[str, ...], tmp_path: Path
+) -> None:
+    for case in cases:
+        changes, words = WRONG[case]
+        folder = write_mtp(tmp_path / case, family, layers=layers, changes=changes)
         model = load_transformers(folder, "model", LoadOptions(device="cpu"))
         with pytest.raises(UserError, match=words) as caught:
             load_mtp(model)
@@ -225,3 +261,14 @@ def test_a_wrong_one_is_refused_in_one_sentence_and_the_model_still_loads(tmp_pa
         drafts.join(model)
         assert refusals(model, drafts)["mtp"] == str(caught.value)
         assert drafts.head is None
+
+
+def test_a_checkpoint_without_one_of_its_layers_is_refused(tmp_path: Path) -> None:
+    folder = write_mtp(tmp_path / "model", "mimo", layers=3)
+    tensors = load_file(folder / "model.safetensors")
+    save_file({name: t for name, t in tensors.items() if ".mtp_layers.1." not in name}, folder / "model.safetensors")
+    with pytest.raises(UserError, match="has MTP layers but not number 2 of them"):
+        mtp_format(folder, LAYERS)
+    save_file({**tensors, "model.mtp.layers.0.eh_proj.weight": torch.ones(3)}, folder / "model.safetensors")
+    with pytest.raises(UserError, match="cannot draft with MiMo-V2's MTP layers yet"):
+        mtp_format(folder, LAYERS)

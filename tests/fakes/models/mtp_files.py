@@ -17,9 +17,29 @@ from specchat.backends.options import LoadOptions
 
 from .tiny import VOCAB, _room, write_tokenizer
 
-Family = Literal["deepseek-v3", "glm4-moe"]
-FAMILIES: tuple[Family, ...] = ("deepseek-v3", "glm4-moe")
+Family = Literal["deepseek-v3", "glm4-moe", "mimo"]
+FAMILIES: tuple[Family, ...] = ("deepseek-v3", "glm4-moe", "mimo")
+REFERENCED: tuple[Family, ...] = ("deepseek-v3", "glm4-moe")
+"""Those whose MTP layers transformers itself can run."""
 LAYERS, WIDTH = 3, 32
+
+MIMO = {"enorm": "token_layernorm", "hnorm": "hidden_layernorm", "eh_proj": "input_proj", "shared_head.norm": "final_layernorm"}
+
+
+def published(family: Family, number: int, name: str) -> str:
+    """What a checkpoint calls a tensor of an MTP layer.
+
+    Args:
+        family: whose layout.
+        number: of the MTP layer, from 0.
+        name: the tensor's in DeepSeek's layout, without its beginning.
+    """
+    first, _, rest = name.rpartition(".")
+    match family:
+        case "deepseek-v3" | "glm4-moe":
+            return f"model.layers.{LAYERS + number}.{name}"
+        case "mimo":
+            return f"model.mtp_layers.{number}.{MIMO.get(first, first)}.{rest}"
 
 
 def _config(family: Family, layers: int = 1) -> Any:
@@ -52,6 +72,16 @@ def _config(family: Family, layers: int = 1) -> Any:
             return t.DeepseekV3Config(**sizes, num_key_value_heads=4, **latent)
         case "glm4-moe":
             return t.Glm4MoeConfig(**sizes, num_key_value_heads=2, head_dim=8)
+        case "mimo":
+            few = {key: size for key, size in sizes.items() if key in QWEN2}
+            return t.Qwen2Config(**few, num_key_value_heads=2, rope_parameters={"rope_type": "default", "rope_theta": 640000.0})
+
+
+QWEN2 = (
+    *("vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "max_position_embeddings"),
+    *("bos_token_id", "eos_token_id", "pad_token_id", "tie_word_embeddings"),
+)
+"""Of the sizes."""
 
 
 def write_mtp(
@@ -73,7 +103,8 @@ def write_mtp(
         dtype: of the file.
         seed: of the weights.
         right: the model repeats each token's successor, and the MTP layers know.
-        changes: tensors of the last MTP layer to replace or (None) to leave out, without the beginning of their names.
+        changes: tensors of the last MTP layer to replace or (None) to leave out, by their names in
+            DeepSeek's layout, without the beginning.
     """
     from transformers import AutoModelForCausalLM
 
@@ -95,25 +126,32 @@ def write_mtp(
         begin = f"model.layers.{LAYERS + number}."
         own = {f"{name}.weight": around(WIDTH) for name in ("enorm", "hnorm", "shared_head.norm")}
         own["eh_proj.weight"] = torch.randn(WIDTH, 2 * WIDTH) * 0.3
-        own["embed_tokens.weight"] = tensors["model.embed_tokens.weight"].clone()
-        own["shared_head.head.weight"] = tensors["lm_head.weight"].clone()
-        for name, tensor in own.items():
-            tensors[f"{begin}{name}"] = tensor.to(dtype)
+        if family in REFERENCED:
+            own["embed_tokens.weight"] = tensors["model.embed_tokens.weight"].clone()
+            own["shared_head.head.weight"] = tensors["lm_head.weight"].clone()
+        for name in [name for name in tensors if name.startswith(begin)]:
+            own[name.removeprefix(begin)] = tensors.pop(name)
+        tensors |= {published(family, number, name): tensor.to(dtype) for name, tensor in own.items()}
     if right:
-        _make_right(tensors, layers)
+        _make_right(tensors, family, layers)
     for name, replaced in (changes or {}).items():
-        tensors.pop(f"{begin}{name}", None)
+        tensors.pop(published(family, layers - 1, name), None)
         if replaced is not None:
-            tensors[f"{begin}{name}"] = replaced
+            tensors[published(family, layers - 1, name)] = replaced
     save_file({n: t.contiguous() for n, t in tensors.items()}, folder / "model.safetensors", metadata={"format": "pt"})
     config = json.loads((folder / "config.json").read_text())
     config |= {"num_hidden_layers": LAYERS, "num_nextn_predict_layers": layers}
     config.pop("num_mtp_layers", None)
+    if family == "mimo":
+        code = {"AutoConfig": "configuration_mimo.MiMoConfig", "AutoModelForCausalLM": "modeling_mimo.MiMoForCausalLM"}
+        config |= {"model_type": "mimo", "architectures": ["MiMoForCausalLM"], "auto_map": code, "attention_bias": True}
+        config |= {"rope_theta": 640000, "rope_scaling": None, "head_dim": 8}
+        config = {key: value for key, value in config.items() if key not in ("layer_types", "rope_parameters")}
     (folder / "config.json").write_text(json.dumps(config))
     return folder
 
 
-def _make_right(tensors: dict[str, Tensor], layers: int) -> None:
+def _make_right(tensors: dict[str, Tensor], family: Family, layers: int) -> None:
     """No layer adds anything: the model's choice follows from its last token alone, as it does for the MTP layers, which read
     the embedding and nothing else."""
     for name, tensor in tensors.items():
@@ -121,8 +159,10 @@ def _make_right(tensors: dict[str, Tensor], layers: int) -> None:
             tensor.zero_()
         elif "norm" in name:
             tensor.fill_(1)
+    tensors["lm_head.weight"][1] = 0  # whose answers do not end at once
+    halves = [torch.eye(WIDTH), torch.zeros(WIDTH, WIDTH)]
     for number in range(layers):
-        tensors[f"model.layers.{LAYERS + number}.eh_proj.weight"] = torch.cat((torch.eye(WIDTH), torch.zeros(WIDTH, WIDTH)), 1)
+        tensors[published(family, number, "eh_proj.weight")] = torch.cat(halves[:: -1 if family == "mimo" else 1], 1)
 
 
 @functools.cache
