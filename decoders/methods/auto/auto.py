@@ -1,8 +1,8 @@
 """The method picks itself: every step goes to the one from which most tokens per second are expected (docs/auto.md).
 
-A bandit: discounted UCB (Garivier and Moulines 2008, arXiv:0805.3415) on tokens per second. Methods that run a model are its
-arms, in four situations: does the text repeat itself here, and was there a long text to begin with? What only reads the text
-needs no trial: its tree tells before the pass how probable each node is.
+A bandit: discounted UCB (Garivier and Moulines 2008, arXiv:0805.3415) on tokens per second, in four situations: does the text
+repeat itself here, and was there a long text to begin with? What only reads the text also tells before the pass how probable
+each node of its tree is, and drafts wherever that promises more.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from ..trained.eagle import Eagle
 from ..trained.medusa import Medusa
 from ..trained.mtp import Mtp
 from ..trained.pard import Pard
-from .figures import READING, WIDTH, Figures, figures_of, keep
+from .figures import WIDTH, Figures, figures_of, keep
 
 REPEATING = 3
 """Tokens at the end of the text that must have stood together before for it to repeat itself."""
@@ -41,6 +41,9 @@ EXPLORING = 0.01
 
 SETTLING = 0.75
 """What a round counts after each further one of the trial: some methods have to learn themselves at first."""
+
+FREE = 1.15
+"""Up to this many one-node passes for one over 8 nodes, nodes are nearly free: trees pay that guess in every direction."""
 
 REMEASURED = 128
 """Steps without a plain pass after which two are made: all else is held against them."""
@@ -87,11 +90,10 @@ class Auto(Drafter):
         self._text: Sequence[int] = ()
         self._prompt = 0
         self._read: dict[str, tuple[Sequence[int], int]] = {}  # by arm: the text that it has read, and how many tokens of it
-        self._situation = ""
         self._unread = 0  # tokens that the arm of this step has to read first
         self._plainly = 0  # plain passes in a row
         self._rate = 1.0  # tokens per one-node pass's time that the best method is expected to give
-        self._via, self._note = "", ""
+        self._situation = self._via = self._note = ""
 
     @property
     def note(self) -> str:
@@ -103,12 +105,16 @@ class Auto(Drafter):
         if context.tokens is not self._text or beside != self._beside:
             self._begin(context)
         self._context, self._beside = context, beside
-        match, one = self._lookup.match(context.tokens), self._figures.costs.seconds(1)
+        cost = self._figures.costs.seconds
+        match, one = self._lookup.match(context.tokens), cost(1)
         if context.room < 1 or not one:  # the first pass on a model is what everything is held against
             return self._plain(context, 0.0)
         self._situation = f"{'copy' if match >= REPEATING else 'new'} {'long' if self._prompt >= LONG else 'short'}"
-        arms = self._available(context)
-        speeds = {"greedy": 1 / one} | {name: self._speed(name, context) / one for name in arms}
+        free = cost(8) <= FREE * one
+        reader = self._fusion if free else self._lookup
+        arms = {reader.name: True} | self._available(context, free)
+        every = sum(it.rounds for key, it in self._figures.rounds.items() if key.endswith(self._situation))
+        speeds = {"greedy": 1 / one} | {name: self._speed(name, context, every) / one for name in arms}
         self._figures.since += 1
         if self._figures.since > REMEASURED:
             return self._plain(context, one)
@@ -117,10 +123,11 @@ class Auto(Drafter):
         self._rate = speeds[best] * one
         if untried and self._figures.lost <= EXPLORING * self._figures.spent:
             best = max(untried, key=speeds.__getitem__)
-        if not arms.get(best, True):  # worth the wait: another one would have to read the text first
-            best = "greedy"
-        tree = self._copy(context, match, speeds[best])
-        return tree or (self._plain(context, one) if best == "greedy" else self._ask(best, context, speeds))
+        best = best if arms.get(best, True) else "greedy"  # worth the wait: others would have to read the text first
+        worth = best == reader.name or free or context.past is not None or self._promises(match, speeds[best])
+        if worth and (tree := self._read_out(reader, context, speeds, best)):
+            return tree
+        return self._plain(context, one) if best == "greedy" else self._ask(best, context, speeds)
 
     def _begin(self, context: Context) -> None:
         """Another answer, or other models beside the target."""
@@ -132,28 +139,27 @@ class Auto(Drafter):
             self._read[name] = (tokens, shared)
         self._text, self._prompt, self._plainly = tokens, len(tokens), 0
 
-    def _speed(self, name: str, context: Context) -> float:
-        """An arm's upper confidence bound: tokens per one-node pass's time, what it has to read shared out over the answer."""
+    def _speed(self, name: str, context: Context, every: float) -> float:
+        """An arm's upper confidence bound: tokens per one-node pass's time, what it has to read shared out over the answer.
+        `every` is how many rounds all arms had."""
         known = self._figures.of(name, self._situation)
-        every = sum(it.rounds for key, it in self._figures.rounds.items() if key.endswith(self._situation))
-        reading = self._missing(name, context) * self._figures.reading.get(name, READING) / (context.room + 1)
+        reading = self._missing(name, context) * self._figures.reading.get(name, 0.0) / (context.room + 1)
         return (1 + WIDTH * math.sqrt(math.log(1 + every) / known.rounds)) / (known.passes / known.tokens + reading)
 
     def _missing(self, name: str, context: Context) -> int:
-        """Tokens that an arm has to read before it can draft. The target's own layers have read them all."""
-        return 0 if name == "early-exit" else max(0, len(context.tokens) - 1 - self._read.get(name, ((), 0))[1])
+        """Tokens that an arm's model has to read before it can draft. The target's own layers have read them all."""
+        own = name in TEXT or name == "early-exit"
+        return 0 if own else max(0, len(context.tokens) - 1 - self._read.get(name, ((), 0))[1])
 
-    def _available(self, context: Context) -> dict[str, bool]:
-        """The arms that can draft here, and whether they can at once: what reads the target's states cannot before the first
+    def _available(self, context: Context, free: bool) -> dict[str, bool]:
+        """The arms that run a model here, and whether they can at once: what reads the target's states cannot before the first
         pass of an answer, which takes what is left of the prompt along."""
         if not self.params.rivals or context.model is None:
             return {}
         names = {}
-        models = context.draft_models
-        if models and self._figures.drafts:
-            pard = any(model.info.pard_token is not None for model in models)
-            names = {"pard": True, "draft": True} if pard else {"draft": True}
-            if context.branching:
+        if context.draft_models and self._figures.drafts:
+            names["pard" if any(model.info.pard_token is not None for model in context.draft_models) else "draft"] = True
+            if context.branching and free:
                 names["tree"] = True
         if context.head is not None:
             names[context.head.info.kind] = context.session.length >= len(context.tokens) - 1
@@ -161,29 +167,20 @@ class Auto(Drafter):
             names["early-exit"] = True
         return names
 
-    def _copy(self, context: Context, match: int, beat: float) -> Tree | None:
-        """A tree of what the text tells, as far as its nodes pay; None where none beats so many tokens per second.
-
-        Off the CPU a pass takes long beside growing a tree, and nodes are nearly free. There fusion's guesses pay, also where
-        nothing matches.
-        """
-        begun = time.perf_counter()
-        reader: Lookup | Fusion = self._lookup
-        if context.model is not None and not context.model.info.device.startswith("cpu"):
-            reader = self._fusion
-        elif context.past is None and not self._promises(match, beat):
-            return None
+    def _read_out(self, reader: Lookup | Fusion, context: Context, speeds: dict[str, float], best: str) -> Tree | None:
+        """A tree of what the text tells, as far as its nodes pay; None where none does and another arm is the best."""
+        begun, self._unread = time.perf_counter(), 0
         if reader.params.nodes != self.params.nodes:
             reader.params = replace(reader.params, nodes=self.params.nodes)
         tree, probabilities = reader.draft(context), reader.probabilities
-        cost = self._figures.costs.seconds
+        cost, beat = self._figures.costs.seconds, speeds[best]
         grown, nodes, expected, passed = time.perf_counter() - begun, 1, 1.0, 1.0
         for size in range(2, len(tree) + 1):
             passed += probabilities[size - 1]
             if passed > beat * (cost(size) + grown):
                 beat, nodes, expected = passed / (cost(size) + grown), size, passed
         if nodes == 1:
-            return None
+            return self._named(tree, best, speeds) if best == reader.name else None
         del tree.tokens[nodes:], tree.parents[nodes:], probabilities[nodes:]
         self._change(tree, reader.name, lambda: f"the text promises {expected:.1f} tokens a pass, {beat:.0f} a second")
         return tree
@@ -206,6 +203,10 @@ class Auto(Drafter):
         self._unread = self._missing(name, context)
         tree = drafter.draft(context)
         self._read[name] = (context.tokens, len(context.tokens))
+        return self._named(tree, name, speeds)
+
+    def _named(self, tree: Tree, name: str, speeds: dict[str, float]) -> Tree:
+        """An arm's tree, with why it is this arm's and no other's."""
         others = ", ".join(f"{_said(other)} {speeds[other]:.0f}" for other in speeds if other != name)
         self._change(tree, name, lambda: f"{speeds[name]:.0f} tokens a second expected; {others}")
         return tree
@@ -226,11 +227,10 @@ class Auto(Drafter):
         known, via, nodes, spent = self._figures, verified.tree.via, len(verified.tree), verified.forward_seconds
         if one := known.costs.seconds(1):
             known.spent += (spent + verified.draft_seconds) / one
-        if via in self._arms:
-            self._arms[via].learn(verified)
+        if drafter := self._arms.get(via, self._fusion if via == "fusion" else None):
+            drafter.learn(verified)
+        if via in self._arms or via in TEXT:
             self._judge(via, verified)
-        elif via == "fusion":
-            self._fusion.learn(verified)
         self._plainly = self._plainly + 1 if nodes == 1 else 0
         # Of a draft of the first layers, the pass has only the others left to do.
         if not verified.tree.alive and (nodes > 1 or not known.costs.known):
@@ -249,7 +249,8 @@ class Auto(Drafter):
         if rounds.asked < TRIAL:
             known.lost += passes - tokens / self._rate
         if self._unread >= LONG:
-            known.reading[name] = (known.reading.get(name, READING) + max(0.0, passes - usual) / self._unread) / 2
+            each = max(0.0, passes - usual) / self._unread
+            known.reading[name] = (known.reading.get(name, each) + each) / 2
             passes = usual
         known.discount(self._situation)
         rounds.learn(tokens, passes, SETTLING if rounds.asked < TRIAL else 1.0)
@@ -268,6 +269,9 @@ ARMS: dict[str, type[Drafter]] = {
     **{"eagle": Eagle, "medusa": Medusa, "dflash": DFlash, "mtp": Mtp},
 }
 """What runs a model to draft."""
+
+TEXT = ("lookup", "fusion")
+"""What only reads the text."""
 
 
 def _said(name: str) -> str:

@@ -24,9 +24,6 @@ MEMORY = 200
 WIDTH = 0.2
 """Width of the confidence bound: after n of N rounds a method's speed may be better by this share times √(ln N / n)."""
 
-READING = 0.05
-"""One-node passes that a token of the text is taken to cost which a method has yet to read, before that is known."""
-
 MODELS = 32
 """Models that the file remembers, the latest used."""
 
@@ -63,9 +60,8 @@ class Figures:
         if not all(0 < value < math.inf for it in self.rounds.values() for value in (it.rounds, it.tokens, it.passes)):
             raise ValueError("these are no rounds")
         self.reading = {name: float(passes) for name, passes in kept.get("reading", {}).items()}  # by method
-        self.spent = self.lost = (
-            0.0  # one-node passes' time of all steps; what trials took longer than the best method would have
-        )
+        # One-node passes' time of all steps, and what trials took longer than the best method would have.
+        self.spent = self.lost = 0.0
         self.since = 0  # steps since plain decoding was measured
 
     def of(self, name: str, situation: str) -> Rounds:
