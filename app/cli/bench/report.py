@@ -128,7 +128,7 @@ def table(results: Sequence[dict[str, Any]], base: str = BASE) -> tuple[list[str
                 row["method"],
                 f"{row['tokens_per_second']:.1f}",
                 f"{row['speedup']:.2f}×" if known else "–",
-                f"{row['speedup_low']:.2f}–{row['speedup_high']:.2f}" if known and row["method"] != base else "",
+                _interval(row["speedup_low"], row["speedup_high"], row["pairs"]) if known and row["method"] != base else "",
                 f"{row['tokens_per_step']:.2f}" if row["tokens_per_step"] else "–",
                 f"{row['acceptance_rate']:.0%}" if row["acceptance_rate"] else "–",
                 f"{row['nodes_per_token']:.2f}" if row["nodes_per_token"] else "–",
@@ -147,6 +147,11 @@ def table(results: Sequence[dict[str, Any]], base: str = BASE) -> tuple[list[str
     return [head[i] for i in kept], [[row[i] for i in kept] for row in rows]
 
 
+def _interval(low: float, high: float, pairs: int) -> str:
+    """As shown; a single pair of answers tells nothing of how far another would be from it."""
+    return f"{low:.2f}–{high:.2f}" if pairs > 1 else "–"
+
+
 def _known(sure: Mapping[str, int]) -> str:
     """How well passes are known: `exact`, or `exact 19, reported 1`."""
     return "".join(sure) if len(sure) == 1 else ", ".join(f"{name} {count}" for name, count in sure.items())
@@ -160,7 +165,7 @@ def _comparisons(lines: Sequence[dict[str, Any]]) -> tuple[list[str], list[list[
             line["method"],
             line["against"],
             f"{line['ratio']:.2f}×",
-            f"{line['low']:.2f}–{line['high']:.2f}",
+            _interval(line["low"], line["high"], line["pairs"]),
             f"{line['pairs']}",
         ]
         for line in lines

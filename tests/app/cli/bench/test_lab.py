@@ -50,6 +50,7 @@ def bench_table() -> tuple[list[str], list[list[str]]]:
         "joules_per_token": 0.25,
         "identical": 6,
         "prompts": 6,
+        "pairs": 6,
         "draft_share": 0.02,
         "forward_share": 0.9,
     }

@@ -123,3 +123,13 @@ def test_the_scaling_law_is_a_line_in_the_log_of_nodes() -> None:
     assert (fit["slope"], fit["intercept"], fit["r2"]) == pytest.approx((0.5, 1.0, 1.0))
     assert scaling([(1.0, 1.0), (2.0, 2.0)]) is None
     assert scaling([(2.0, 1.0)] * 3) is None
+
+
+def test_the_table_has_no_interval_of_a_single_pair() -> None:
+    rows = [row("a", "greedy", 2.0), row("a", "fast", 1.0)]
+    head, ((*cells,),) = table(summarise(rows, ["fast"], "greedy", "wall"), "greedy")
+    assert cells[head.index("95%")] == "–"
+    rows += [row("a", "greedy", 3.0, 1), row("a", "fast", 1.0, 1)]
+    head, ((*cells,),) = table(summarise(rows, ["fast"], "greedy", "wall"), "greedy")
+    low, high = map(float, cells[head.index("95%")].split("–"))
+    assert low < 2.5 < high
