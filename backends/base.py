@@ -346,6 +346,12 @@ class Capabilities:
         return "identical, near ties checked" if self.guard else "identical but for near ties"
 
 
+NOT_NUMBERS = (
+    "This model computes NaN instead of scores, so its answers mean nothing. Its file is damaged (download it again), or its "
+    "dtype is too narrow (try --dtype float32)."
+)
+"""Why nothing can be proven of a model whose numbers overflow."""
+
 FEW_NODES = 8
 """Nodes of a usual draft."""
 

@@ -18,7 +18,7 @@ from torch import Tensor
 from transformers.cache_utils import DynamicCache
 
 from ...errors import Cancelled, UserError
-from ..base import ROOT, Capabilities
+from ..base import NOT_NUMBERS, ROOT, Capabilities
 from ..rounding import PASSES as ROUNDING_PASSES
 from ..rounding import TOKENS, movement
 from . import attention
@@ -375,6 +375,8 @@ def _proven(runner: Runner, config: Any, vocabulary: int, tick: Tick, exact: str
     runner = proof.runner
     if recurrent(model, config):
         plainly = "This model is recurrent: its state cannot branch or rewind, so it supports plain decoding only."
+    elif bool(proof.wanted.isnan().any()):
+        plainly = NOT_NUMBERS
     else:
         own = config._attn_implementation
         if attempt(proof.look):

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from ...errors import Cancelled
-from ..base import ROOT, Capabilities
+from ..base import NOT_NUMBERS, ROOT, Capabilities
 from ..rounding import PASSES as ROUNDING_PASSES
 from ..rounding import TOKENS, movement
 from .session import LlamaSession
@@ -62,6 +62,8 @@ def prove(session: LlamaSession, vocabulary: int, tick: Callable[[], None]) -> C
     for path in PATHS:
         session.rewind(0)
         wanted.append(chain(prefix + [tree[node] for node in path], len(path)))
+    if any(bool(lines.isnan().any()) for lines in wanted):
+        return Capabilities(tree=False, chain=False, reasons={"tree": NOT_NUMBERS, "chain": NOT_NUMBERS})
     try:
         session.commit(range(PREFIX + 1))
         # The second path is in the cache; the first one's end follows its beginning.

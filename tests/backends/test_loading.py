@@ -11,12 +11,16 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from transformers import LlamaForCausalLM
 
 from specchat.backends import Cancelled, LoadOptions, UserError, load_model
+from specchat.backends.base import NOT_NUMBERS
 from specchat.backends.hf.masks import Reach
 from specchat.backends.hf.model import load_transformers
 
+from ..fakes.models.llama_tiny import gguf_of, needs_llama
+from ..fakes.models.llama_tiny import tiny_folder as tiny_of_both
 from ..fakes.models.tiny import CONTEXT, TREES, VOCAB, tiny_folder, tiny_model
 
 
@@ -53,6 +57,18 @@ def test_trees_and_chains_are_proven(kind: str) -> None:
     capabilities = tiny_model(kind).info.capabilities
     assert capabilities.tree
     assert capabilities.chain
+
+
+@pytest.mark.parametrize("runtime", ["transformers", pytest.param("llama.cpp", marks=needs_llama)])
+def test_a_model_that_computes_nan_says_so(runtime: str, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(tiny_of_both(), tmp_path / "nan"))
+    tensors = load_file(folder / "model.safetensors")
+    tensors["model.layers.1.mlp.down_proj.weight"][0, 0] = torch.nan
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+    model = load(folder if runtime == "transformers" else gguf_of(folder))
+    assert NOT_NUMBERS in model.info.notes
+    assert not model.info.capabilities.chain
+    model.close()
 
 
 def test_a_model_whose_masks_are_ignored_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
