@@ -224,12 +224,14 @@ class PromptInput(TextArea):
             super().action_delete_left()
 
     async def _on_paste(self, event: events.Paste) -> None:
+        # Terminals send what enter sends, a carriage return, for each line break of what is pasted.
+        text = event.text.replace("\r\n", "\n").replace("\r", "\n")
         # Textual calls the handler of TextArea too, unless it is told not to.
-        if not (chip := pasted(event.text)):
+        if not (chip := pasted(text)):
             return
         event.prevent_default()
         event.stop()
-        self._replace_via_keyboard(self.chip_for(chip, event.text), *self.selection)
+        self._replace_via_keyboard(self.chip_for(chip, text), *self.selection)
 
     def chip_for(self, chip: str, text: str) -> str:
         """What stands for a pasted text from now on: `chip`, with a number behind it if another text has that."""

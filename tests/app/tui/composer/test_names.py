@@ -214,6 +214,23 @@ async def test_a_long_paste_folds_unfolds_and_is_sent_whole(make_chat: Make, eng
         assert box.text == "Sum up [pasted 212 lines]"
 
 
+@pytest.mark.parametrize("ends", ["\r", "\r\n"])
+async def test_a_paste_has_the_line_breaks_that_terminals_send(make_chat: Make, engine: Any, ends: str) -> None:
+    app = make_chat()
+    async with app.run_test(size=SIZE) as pilot:
+        engine.loaded()
+        await settle(app, pilot)
+        app.post_message(Paste(LONG.replace("\n", ends)))
+        await pilot.pause()
+        assert app.chat_screen.input.text == "[pasted 212 lines]"
+        await pilot.press("enter")
+        await settle(app, pilot)
+        assert f"\n{LONG}\n" in engine.asked.messages[-1]["content"]
+        app.post_message(Paste(f"two{ends}lines"))
+        await pilot.pause()
+        assert app.chat_screen.input.text == "two\nlines"
+
+
 async def test_a_command_does_not_take_a_folded_text(make_chat: Make) -> None:
     app = make_chat()
     async with app.run_test(size=SIZE) as pilot:
