@@ -1,4 +1,4 @@
-"""What drafts for the built-in model: its own tokens in few passes, on both runtimes; the chains that vLLM drafts."""
+"""What drafts for the built-in model: its own tokens in few passes, on both runtimes; chains of vLLM and llama-server."""
 
 from __future__ import annotations
 
@@ -23,8 +23,9 @@ from specchat.decoders import Conversation, Generation
 from ..cases import FULL
 from ..fakes.models.builtin_heads import write
 
-VLLM = Path(__file__).parent
-"""Of vLLM 0.32.0: prompts, answers, and what it drafted in each step (`benchmarks.methods.vllm_heads`)."""
+RECORDED = Path(__file__).parent
+"""Prompts, answers and what was drafted in each step: of vLLM 0.32.0 (`benchmarks.methods.vllm_heads`), and of llama-server of
+llama-cpp-python 0.3.36 (`tests/backends/servers/test_real_eagle.py`)."""
 
 FAMILIES = ("copy", "edit", "extract", "fact", "passage", "story")
 EACH = 9 if FULL else 2
@@ -111,7 +112,7 @@ def test_a_chain_is_what_vllm_drafts(name: str, tmp_path: Path) -> None:
     """The same drafts, and as many accepted tokens, step by step."""
     kind, target = KINDS[name], loaded("transformers")[0]
     assert isinstance(target, TransformersModel)
-    file = VLLM / f"vllm_{'eagle' if name == 'speculators' else name}.jsonl"
+    file = RECORDED / f"vllm_{'eagle' if name == 'speculators' else name}.jsonl"
     lines = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
     folder = str(write(name, tmp_path, target, [(line["prompt"], line["answer"]) for line in lines], DEPTH))
     head = find_model(folder, LoadOptions(device="cpu", backend="transformers", threads=1)).beside(folder, target)
@@ -128,3 +129,27 @@ def test_a_chain_is_what_vllm_drafts(name: str, tmp_path: Path) -> None:
     theirs, ours = compared.accepted
     assert theirs == ours
     assert {1, 2, 3} <= ours.keys()
+
+
+def test_a_chain_is_what_llama_server_drafts() -> None:
+    """On llama.cpp, with its cache types: the same drafts, and as many tokens of each are accepted."""
+    options = LoadOptions(device="cpu", backend="llama.cpp", threads=1, kv_type="f16", flash_attention="on")
+    target = load_model("builtin", options)
+    talk = Conversation(target, head=find_model("builtin-eagle", options).beside("builtin-eagle", target))
+    steps = equal = same = 0
+    for line in (RECORDED / "llama_server_eagle.jsonl").read_text(encoding="utf-8").splitlines():
+        theirs = json.loads(line)
+        first, *rest = theirs["answer"]
+        generation = Generation(talk, [*theirs["prompt"], first], "eagle", settings=CHAIN, max_tokens=len(rest))
+        at = 0
+        for step, expected in zip(generation, theirs["passes"], strict=False):
+            drafted = list(step.tree.tokens[1:])
+            steps += 1
+            equal += expected["draft"][: len(drafted)] == drafted
+            same += list(step.tokens) == rest[at : at + expected["accepted"] + 1]
+            at += len(step.tokens)
+        assert generation.answer == rest
+    talk.close()
+    target.close()
+    assert steps > 250
+    assert min(equal, same) >= 0.99 * steps

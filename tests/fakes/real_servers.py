@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from specchat.backends.llama.library import library
 from specchat.backends.loading import builtin_gguf, builtin_path
 
 START_SECONDS = 300.0
@@ -80,10 +81,10 @@ def commands(kind: str, port: int, folder: Path) -> tuple[list[str], str]:
             presets = [f"[plain]\nmodel = {builtin_gguf()}", f"[draft]\nmodel = {builtin_gguf()}", *_preset(_DRAFT)]
             file = folder / "presets.ini"
             file.write_text("\n".join([*presets, ""]), encoding="utf-8")
-            options = ["--models-preset", str(file), "--models-max", "2", *_LLAMA]
+            options = ["--models-preset", str(file), "--models-max", "2", *_llama()]
             return [os.environ["SPECCHAT_LLAMA_SERVER"], *here, *options], "draft"
         case ["llama-server", *rest]:
-            options = ["-m", str(builtin_gguf()), "--alias", "builtin", *_LLAMA]
+            options = ["-m", str(builtin_gguf()), "--alias", "builtin", *_llama()]
             return [os.environ["SPECCHAT_LLAMA_SERVER"], *here, *options, *SPECULATION[rest[0]]], "builtin"
         case ["vllm", *rest]:
             module = [
@@ -109,7 +110,12 @@ def _vllm(**config: Any) -> list[str]:
     return ["--speculative-config", json.dumps(config), "--per-request-spec-decode-metrics", "detailed"]
 
 
-_LLAMA = ["-t", "1", "-c", "2048", "-np", "1", "--metrics"]
+def _llama() -> list[str]:
+    """Options of every llama-server; without ggml's AMX kernels (see GUARDED)."""
+    amx = b"AMX_INT8 = 1" in library().llama_print_system_info()
+    return ["-t", "1", "-c", "2048", "-np", "1", "--metrics", *(["--no-repack"] if amx else [])]
+
+
 _DRAFT = ["-md", str(builtin_gguf("builtin-draft")), "--spec-type", "draft-simple", "--spec-draft-n-max", "6"]
 SPECULATION = {
     "plain": [],
