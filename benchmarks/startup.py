@@ -1,8 +1,15 @@
-"""How long a start takes: first painted frame, first token, `--help`. Run: `python -m benchmarks.startup [--runs N]`."""
+"""How long a start takes: first painted frame, first token, `--help`.
+
+    python -m specchat.benchmarks.startup [--runs N]
+    python -m specchat.benchmarks.startup --head [--backend llama.cpp] [--runs 10]
+
+`--head` starts engines instead, in turn with and without the built-in EAGLE head, and tells what the head adds.
+"""
 
 from __future__ import annotations
 
 import argparse
+import resource
 import statistics
 import subprocess
 import sys
@@ -10,6 +17,8 @@ import tempfile
 import time
 from pathlib import Path
 
+from specchat.engine.client import EngineClient
+from specchat.engine.messages import Failed, Loaded
 from specchat.tests.fakes.terminal import Terminal
 
 SPECCHAT = str(Path(sys.executable).parent / "specchat")
@@ -35,11 +44,48 @@ def help_seconds() -> float:
     return time.monotonic() - start
 
 
+def engine_seconds(backend: str, head: str | None) -> tuple[float, float]:
+    """Seconds until the built-in model is loaded in a new engine, by the clock, and of processor time until the engine has
+    ended."""
+    computed = resource.getrusage(resource.RUSAGE_CHILDREN)
+    with tempfile.TemporaryDirectory() as folder, EngineClient(log=Path(folder) / "log") as client:
+        start = time.monotonic()
+        id = client.load("builtin", backend=backend, device="cpu", threads=1, draft_model=head)
+        end = next(event for event in client.stream(id) if isinstance(event, Loaded | Failed))
+        seconds = time.monotonic() - start
+    if isinstance(end, Failed):
+        sys.exit(end.sentence)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return seconds, after.ru_utime + after.ru_stime - computed.ru_utime - computed.ru_stime
+
+
+def compare_heads(backend: str, runs: int) -> None:
+    """Print medians and quartiles of starts in turn without and with a head, and of the differences."""
+    engine_seconds(backend, "builtin-eagle")  # files are in memory from here on
+    rows: dict[str, list[tuple[float, float]]] = {"without": [], "with": [], "head adds": []}
+    for run in range(runs):
+        pair = {}
+        for name in ("without", "with") if run % 2 else ("with", "without"):
+            pair[name] = engine_seconds(backend, "builtin-eagle" if name == "with" else None)
+            rows[name].append(pair[name])
+        rows["head adds"].append((pair["with"][0] - pair["without"][0], pair["with"][1] - pair["without"][1]))
+    for name, pairs in rows.items():
+        for what, seconds in zip(("clock", "processor"), zip(*pairs, strict=True), strict=True):
+            low, middle, high = statistics.quantiles(seconds, n=4)
+            print(f"{backend}, {name:9} {what:9} median {middle:.2f} s (quartiles {low:.2f} to {high:.2f}) of {runs}")
+
+
 def main() -> None:
     """Print median and worst of each."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=5)
-    runs = parser.parse_args().runs
+    parser.add_argument("--head", action="store_true", help="what the built-in EAGLE head adds to the start of an engine")
+    parser.add_argument("--backend", default="transformers", choices=("transformers", "llama.cpp"), help="for --head")
+    options = parser.parse_args()
+    runs = options.runs
+    if options.head:
+        compare_heads(options.backend, runs)
+        return
     chats = [chat("What is prompt lookup?") for _ in range(runs)]
     rows = {
         "first frame": [frame for frame, _ in chats],

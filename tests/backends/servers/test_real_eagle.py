@@ -85,7 +85,7 @@ def drafts(target: Model, head: Head, lines: list[dict[str, Any]]) -> list[tuple
             scores = pairs.extend(text[pairs.length + 1 : at + 1], session.states(pairs.length, at))
             ours, count = list[int](), len(each["draft"])
             while len(ours) < count:
-                ours.append(int(scores.logits[0].argmax()))
+                ours.append(scores.top(1)[0][0][0])
                 if len(ours) < count:
                     scores = pairs.grow(ours[-1:], [len(ours) - 2])
             pairs.drop(0)

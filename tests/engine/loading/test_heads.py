@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -68,13 +69,14 @@ def test_a_head_that_the_target_brings_along_waits_for_its_method() -> None:
         (str(builtin_gguf()), {"draft_dtype": "float32"}, "llama.cpp"),
     ],
 )
-def test_of_the_built_in_head_the_one_for_the_targets_runtime_is_loaded(model: str, given: dict[str, str], runs: str) -> None:
+def test_of_the_built_in_head_the_one_for_the_targets_runtime_is_loaded(model: str, given: dict[str, Any], runs: str) -> None:
     drafts = Drafts(Load(1, model, BUILTIN_EAGLE, device="cpu", threads=1, **given))
     target = find_model(model, drafts.target_options)()
     assert target.info.backend == runs
     drafts.join(target)
-    assert drafts.head is drafts.asked is not None
-    assert drafts.head.info.path.endswith(".gguf") == (runs == "llama.cpp")
+    head = drafts.asked
+    assert head is not None
+    assert head.info.path.endswith(".gguf") == (runs == "llama.cpp")
     conversation = conversation_of(target, drafts)
     prompt = target.encode_chat([{"role": "user", "content": "What is a token?"}])
     generation = Generation(conversation, prompt, "eagle", max_tokens=24)
