@@ -9,12 +9,14 @@ import signal
 import sys
 import termios
 from codecs import getincrementaldecoder
+from collections.abc import Iterator
 from threading import Timer
 from typing import IO, Any
 
 from textual._xterm_parser import XTermParser
 from textual.app import App
 from textual.drivers.linux_driver import LinuxDriver
+from textual.events import Paste
 from textual.message import Message
 
 ENDING = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGINT)
@@ -27,9 +29,50 @@ LOOK_SECONDS = 0.1
 """Between looks at whether the chat still wants keys; a lone escape is told from a longer sequence by it too."""
 
 
+PASTE, PASTED = "\x1b[200~", "\x1b[201~"
+"""Stand around what is pasted."""
+
+ESCAPE, HIDDEN = "\x1b", "\ufdd0"
+"""What begins a sequence, and a character that no text has, for one that begins none."""
+
+
+class PasteParser(XTermParser):
+    """Textual's own parser, but what is pasted is text and nothing else. Textual looks for sequences there too, as in a log
+    with its colours, and what it does not know it gives out as keys: enter among them, which sends."""
+
+    def __init__(self, debug: bool = False) -> None:
+        super().__init__(debug)
+        self._pasting = False
+        self._before, self._held = "", ""
+        """The last characters outside of a paste, where one may begin; the last of a paste, where it may end."""
+
+    def feed(self, data: str) -> Iterator[Message]:
+        """Keys, pastes and what else comes."""
+        # Nothing at all would mean the end of all input.
+        for message in super().feed(plain) if (plain := self._hidden(data)) else ():
+            yield Paste(message.text.replace(HIDDEN, ESCAPE)) if isinstance(message, Paste) else message
+
+    def _hidden(self, data: str) -> str:
+        """What came, with every escape in a paste hidden."""
+        data, self._held, out = self._held + data, "", ""
+        while data:
+            if self._pasting:
+                text, end, data = data.partition(PASTED)
+                if not end:  # it may have come in part
+                    held = next((n for n in range(len(PASTED) - 1, 0, -1) if text.endswith(PASTED[:n])), 0)
+                    text, self._held = text[: len(text) - held], text[len(text) - held :]
+                out += text.replace(ESCAPE, HIDDEN) + end
+            else:
+                text, end, data = (self._before + data).partition(PASTE)
+                out += (text + end)[len(self._before) :]
+                self._before = "" if end else text[1 - len(PASTE) :]
+            self._pasting ^= bool(end)
+        return out
+
+
 class Terminal(LinuxDriver):
-    """Textual's own driver, but for three things: bytes that are no UTF-8 become U+FFFD, a signal that ends programs ends the
-    chat in order, and so does a terminal that has gone."""
+    """Textual's own driver, but for four things: what is pasted is only text, bytes that are no UTF-8 become U+FFFD, a signal
+    that ends programs ends the chat in order, and so does a terminal that has gone."""
 
     class Ended(Message):
         """The chat is to end.
@@ -42,7 +85,7 @@ class Terminal(LinuxDriver):
             self.number = number
             super().__init__()
 
-    parser: type[XTermParser] = XTermParser
+    parser: type[XTermParser] = PasteParser
     """Makes keys of what comes."""
 
     def __init__(self, app: App[Any], *, debug: bool = False, mouse: bool = True, size: tuple[int, int] | None = None) -> None:

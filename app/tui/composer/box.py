@@ -224,8 +224,7 @@ class PromptInput(TextArea):
             super().action_delete_left()
 
     async def _on_paste(self, event: events.Paste) -> None:
-        # Terminals send what enter sends, a carriage return, for each line break of what is pasted.
-        text = event.text.replace("\r\n", "\n").replace("\r", "\n")
+        text = enterable(event.text)  # terminals send what enter sends, a carriage return, for each line break
         # Textual calls the handler of TextArea too, unless it is told not to.
         if not (chip := pasted(text)):
             return
