@@ -100,6 +100,28 @@ def test_where_nodes_are_free_and_the_text_repeats_it_drafts(auto: Auto) -> None
     assert any(note.startswith(("fusion: ", "lookup: ")) for note in notes)
 
 
+@pytest.mark.parametrize(("slope", "reader", "other"), [(0.0, "fusion", "lookup"), (0.1, "lookup", "fusion")])
+def test_what_nodes_cost_decides_which_trees_take_part(
+    auto: Auto, builtin_model: Model, draft_model: Model, slope: float, reader: str, other: str
+) -> None:
+    prompt = encode_prompt(builtin_model, "Tell me a story about a dog.")
+
+    def cost(nodes: int) -> float:
+        return 1 + slope * (nodes - 1)
+
+    for _ in range(3):
+        _, taken, _ = drive(auto, builtin_model, prompt, cost, draft_model=draft_model, draft_cost=0.02, tokens=300)
+    assert taken[reader] > taken[other] == 0
+    context = Context(prompt, builtin_model.open_session(), Sampling(), 50, frozenset(), True, [draft_model], builtin_model)
+    assert ("tree" in auto._available(context, slope == 0)) == (slope == 0)
+
+
+def test_one_arm_drafts_with_a_draft_model_that_knows_how_to_draft_in_parallel(auto: Auto) -> None:
+    model, (prompt, _) = pard_model("transformers"), chat()
+    _, taken, _ = drive(auto, model, prompt, lambda nodes: 1 + 0.1 * nodes, draft_model=model, draft_cost=0.02, tokens=60)
+    assert taken["pard"] > taken["draft"] == 0
+
+
 def test_where_every_node_costs_a_pass_it_decodes_plainly(auto: Auto) -> None:
     model = ToyModel(5, memory=3, vocabulary=60)
     answer, taken, notes = drive(auto, model, [1, 2, 3], float)
