@@ -124,7 +124,7 @@ def _print_drafts(target: str, text: str, settings: Settings, as_json: bool) -> 
 
     library, found = _all(settings)
     chosen = next((each for each in found if target in (each.spot.spec, each.spot.title, str(each.spot.path))), None)
-    if chosen is None:
+    if chosen is None and (chosen := library.named(target, settings.model_folders)) is None:
         raise UserError(f"There is no model {target}. `specchat models` lists the models on this machine.")
     if chosen.card.head is not None:
         raise UserError(

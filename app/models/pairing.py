@@ -8,7 +8,7 @@ from ...backends.files.vocabulary import difference
 from ...backends.heads.formats import Format, Target
 from ...backends.llama.hidden_states import untold
 from ...backends.loading import builtin_gguf, builtin_path
-from ...backends.options import BUILTIN
+from ...backends.options import BUILTIN, BUILTIN_EAGLE
 from ...errors import UserError
 from ..text.cells import fit, one_line
 from .library import Found, Library
@@ -28,8 +28,11 @@ class Pairing:
 
 def pair(library: Library, target: Found, draft: Found) -> Pairing:
     """Whether a model can draft for a target. Reads both vocabularies, so it blocks."""
-    if draft.card.head is not None:
-        return _fits(library, target, draft, draft.card.head)
+    if (head := draft.card.head) is not None:
+        if draft.spot.spec == BUILTIN_EAGLE:  # it comes for both runtimes, and loads as its target's has it
+            file = builtin_gguf if target.card.backend == "llama.cpp" else builtin_path
+            head = library.card(file(BUILTIN_EAGLE)).head or head
+        return _fits(library, target, draft, head)
     if draft.problem:
         return Pairing(False, draft.problem)
     if same(target, draft):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,10 +13,12 @@ from typer.testing import CliRunner
 
 from specchat.app.cli.main import app
 from specchat.app.models.memory import Room
+from specchat.backends.loading import builtin_gguf, builtin_path
 from specchat.errors import UserError
 
 from ...fakes.models.heads import write_head
 from ...fakes.models.hub_server import Hub, serving
+from ...fakes.models.llama_tiny import needs_llama
 from ...fakes.models.model_folders import make_home
 
 WEIGHTS = bytes(range(256)) * 2000
@@ -90,6 +93,16 @@ def test_trained_drafters_stand_among_them(home: Path) -> None:
     assert "head: head drafts from a vocabulary of 256 tokens, and lantern/Lighthouse-Instruct has 2,048." in unable
     with pytest.raises(UserError, match=r"is a trained drafter itself \(EAGLE-3\)"):
         run("--drafts-for", str(head))
+
+
+@needs_llama
+@pytest.mark.parametrize("file", [builtin_path(), builtin_gguf()], ids=["folder", "gguf"])
+def test_a_target_may_be_any_path_and_the_built_in_head_drafts_for_it_on_its_runtime(home: Path, file: Path) -> None:
+    path = os.path.relpath(file)
+    assert ".." in path, "not where models are looked for"
+    told = {each["model"]: each for each in table("--drafts-for", path)["models"]}
+    assert told["builtin-eagle"]["able"], told["builtin-eagle"]["reason"]
+    assert told["builtin-draft"]["able"]
 
 
 def test_an_unknown_target_is_a_sentence(home: Path) -> None:
