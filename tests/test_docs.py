@@ -23,7 +23,7 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(ROOT.glob("docs/*
 ELSEWHERE = {
     *("--force-reinstall", "--no-deps", "--no-cache-dir"),  # pip
     "--target-model-dir",  # llama.cpp's converter
-    *("--pairs", "--prompts", "--compare", "--gguf", "--only", "--rows"),  # benchmarks
+    *("--pairs", "--prompts", "--compare", "--gguf", "--only", "--rows", "--vllm", "--kind"),  # benchmarks
     *("--runtime", "--units", "--draft-units", "--cores", "--runs", "--answers"),
     *("--strict", "--unbuffered"),  # mypy, jq
     *("--out", "--special-token-by-id"),  # train_pard, gguf-new-metadata

@@ -45,7 +45,7 @@ class MedusaFormat(Format):
                 wanted[f"{at}.bias"] = (target.width,)
         rows = target.vocabulary
         if table := self.shapes.get("token_map"):
-            # The rows of all tokens, or of those in the table alone: vLLM reads both.
+            # Rows of all tokens, of which those in the table are taken (as vLLM's loader does), or rows of these alone.
             rows = target.vocabulary if shape[:1] == (target.vocabulary,) else table[0]
             wanted["token_map"] = table[:1]
         self.check_tensors(name, target, wanted | dict.fromkeys(outputs, (rows, target.width)))

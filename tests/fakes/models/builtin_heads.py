@@ -93,6 +93,7 @@ def _dflash(folder: Path, target: TransformersModel, answers: Answers, positions
     width, vocabulary = _width(target), target.info.vocabulary
     sizes: dict[str, Any] = {"width": width, "hidden": width, "vocabulary": vocabulary, "block": 1 + positions, "scale": SCALE}
     sizes |= {"heads": 4, "head": 64, "taps": (1, 4, 6), "num_target_layers": target.info.layers}
+    sizes |= {"max_position_embeddings": target.info.context}  # behind these vLLM drafts nothing
     # On a CPU vLLM 0.32 norms the text's keys of all layers by the first layer's weights (its rms_norm takes no others).
     norms = {f"layers.{layer}.self_attn.k_norm.weight": torch.linspace(0.8, 1.2, 64) for layer in (0, 1)}
     # An LM head that hands on what it reads.
