@@ -138,7 +138,7 @@ class Drafts:
 
     def _load_mtp(self, target: Model) -> None:
         """Load the MTP layer of the target's own checkpoint; one that is of no use costs no more than the method."""
-        from ..backends.heads.mtp_format import mtp_format
+        from ..backends.heads.mtp.format import mtp_format
 
         try:
             if target.info.backend == "llama.cpp":
@@ -150,7 +150,7 @@ class Drafts:
                 return
             if mtp_format(Path(target.info.path), target.info.layers) is None:
                 return
-            from ..backends.heads.mtp import load_mtp
+            from ..backends.heads.mtp.load import load_mtp
             from ..backends.hf.model import TransformersModel
 
             if isinstance(target, TransformersModel):

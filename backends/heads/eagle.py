@@ -155,7 +155,7 @@ class Network(Protocol):
 
 
 class EagleHead(PathHead):
-    """A loaded EAGLE head, or MTP layer (see load.py and mtp.py)."""
+    """A loaded EAGLE head, or MTP layer (see load.py and mtp/load.py)."""
 
     def __init__(self, network: Network, info: HeadInfo) -> None:
         self._network: Network | None = network

@@ -15,7 +15,7 @@ from torch.utils.flop_counter import FlopCounterMode, sdpa_flop
 from specchat.backends import LoadOptions, load_model
 from specchat.backends.base import ROOT, Block, Model, Session
 from specchat.backends.costs.flops import NOTHING, Flops, LayerFlops, Weight, computed, flops_of, spend
-from specchat.backends.heads.mtp import load_mtp
+from specchat.backends.heads.mtp.load import load_mtp
 from specchat.backends.hf import model as hf_model
 
 from ...fakes.models.gguf_heads import WIDTH, dflash_file, eagle_file, glm_llama, load_head, write_blocks, write_eagle

@@ -17,8 +17,8 @@ from specchat.backends import LoadOptions, UserError
 from specchat.backends.base import ROOT
 from specchat.backends.files.checkpoint import check_folder, shown
 from specchat.backends.heads.base import PathHead
-from specchat.backends.heads.mtp import load_mtp
-from specchat.backends.heads.mtp_format import mtp_format
+from specchat.backends.heads.mtp.format import mtp_format
+from specchat.backends.heads.mtp.load import load_mtp
 from specchat.backends.hf.model import load_transformers
 from specchat.engine.drafts import Drafts, refusals
 from specchat.engine.messages import Load

@@ -12,7 +12,7 @@ import torch
 from specchat.backends import UserError
 from specchat.backends.base import ROOT
 from specchat.backends.heads.base import PathHead
-from specchat.backends.heads.mtp import load_mtp
+from specchat.backends.heads.mtp.load import load_mtp
 from specchat.backends.llama.drafters.load import load_gguf_mtp
 from specchat.backends.llama.model import load_llama
 

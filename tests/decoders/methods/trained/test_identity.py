@@ -10,7 +10,7 @@ import pytest
 
 from specchat.backends import Model, Sampling
 from specchat.backends.heads.base import Head
-from specchat.backends.heads.mtp import load_mtp
+from specchat.backends.heads.mtp.load import load_mtp
 from specchat.decoders import Conversation, Generation
 from specchat.engine.drafts import Drafts
 from specchat.engine.messages import Load

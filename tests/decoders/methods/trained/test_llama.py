@@ -11,7 +11,7 @@ import pytest
 
 from specchat.backends import Model, Sampling, UserError
 from specchat.backends.heads.base import Head
-from specchat.backends.heads.mtp import load_mtp
+from specchat.backends.heads.mtp.load import load_mtp
 from specchat.backends.llama.model import load_llama
 from specchat.backends.loading import builtin_gguf
 from specchat.decoders import Conversation, Generation

@@ -10,7 +10,7 @@ import pytest
 
 from specchat.backends import Sampling, UserError
 from specchat.backends.heads.base import Head
-from specchat.backends.heads.mtp import load_mtp
+from specchat.backends.heads.mtp.load import load_mtp
 from specchat.decoders import Conversation, Generation
 from specchat.decoders.acceptance import Acceptance
 from specchat.engine.drafts import Drafts, conversation_of, refusals

@@ -3,7 +3,7 @@ next.
 
 DeepSeek-AI, "DeepSeek-V3 Technical Report" (2024), arXiv:2412.19437. transformers leaves these tensors in the file; here they
 become layers of the model's own class. The first reads an embedding beside the model's last state, after the final norm. Each
-further one predicts one token further on, from the output of the one before (see mtp_chain.py). The last is run again on its
+further one predicts one token further on, from the output of the one before (see chain.py). The last is run again on its
 own output for the tokens after that.
 """
 
@@ -21,17 +21,17 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from transformers.cache_utils import DynamicCache
 
-from ...errors import UserError, counted
-from ..costs.modules import flops_of_layer
-from ..hf.attention import NAME as ATTENTION
-from ..hf.attention import register
-from ..hf.model import TransformersModel
-from ..hf.slot_cache import KVSpec, SlotCache
-from .base import HeadInfo
-from .eagle import EagleHead
-from .layers import guarded
-from .mtp_chain import MtpChainHead
-from .mtp_format import OUTSIDE, SHARED, MtpFormat, mtp_format
+from ....errors import UserError, counted
+from ...costs.modules import flops_of_layer
+from ...hf.attention import NAME as ATTENTION
+from ...hf.attention import register
+from ...hf.model import TransformersModel
+from ...hf.slot_cache import KVSpec, SlotCache
+from ..base import HeadInfo
+from ..eagle import EagleHead
+from ..layers import guarded
+from .chain import MtpChainHead
+from .format import OUTSIDE, SHARED, MtpFormat, mtp_format
 
 
 class MtpNetwork:
@@ -90,7 +90,7 @@ class MtpNetwork:
         return out, self.logits(out)
 
     def rows(self, tokens: Tensor, features: Tensor, positions: Tensor, mask: Any, cache: SlotCache) -> Tensor:
-        """One pass without the LM head; arguments and first result are `__call__`'s."""
+        """One pass without the LM head (see `LayerNetwork.rows`)."""
         parts = [self._enorm(F.embedding(tokens, self._embeddings)), self._hnorm(features)]
         if self._states_first:
             parts.reverse()

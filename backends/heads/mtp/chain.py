@@ -12,29 +12,38 @@ down the last layer goes on from its own output, as a single one does.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import torch
 from torch import Tensor
 
-from ...errors import ContextFull, UserError
-from ..base import PREFILL_CHUNK, ROOT
-from ..hf.masks import Reach, tree_mask
-from ..hf.slot_cache import SlotCache
-from ..scores import TorchScores
-from .base import HeadInfo, HeadSession, PathHead
-from .layers import guarded
-
-if TYPE_CHECKING:
-    from .mtp import MtpNetwork
+from ....errors import ContextFull, UserError
+from ...base import PREFILL_CHUNK, ROOT
+from ...hf.masks import Reach, tree_mask
+from ...hf.slot_cache import SlotCache
+from ...scores import TorchScores
+from ..base import HeadInfo, HeadSession, PathHead
+from ..eagle import Network
+from ..layers import guarded
 
 T = TypeVar("T")
 
 
-class MtpChainHead(PathHead):
-    """Loaded MTP layers (see mtp.py)."""
+class LayerNetwork(Network, Protocol):
+    """The forward pass of an MTP layer (see load.py)."""
 
-    def __init__(self, networks: Sequence[MtpNetwork], info: HeadInfo) -> None:
+    def rows(self, tokens: Tensor, features: Tensor, positions: Tensor, mask: Any, cache: SlotCache) -> Tensor:
+        """One pass without the LM head; arguments and first result are `Network.__call__`'s."""
+
+    @property
+    def logits(self) -> Callable[[Tensor], Tensor]:
+        """The LM head."""
+
+
+class MtpChainHead(PathHead):
+    """Loaded MTP layers (see load.py)."""
+
+    def __init__(self, networks: Sequence[LayerNetwork], info: HeadInfo) -> None:
         self._networks = list(networks)
         self.info = info
 
@@ -53,7 +62,7 @@ class MtpChainSession(HeadSession):
     """One conversation's caches, one for each layer. Pair i, the token at position i + 1, stands in slot i - k of layer k: the
     text's first tokens have no rows in the further layers. Nodes stand behind."""
 
-    def __init__(self, networks: Sequence[MtpNetwork], context: int) -> None:
+    def __init__(self, networks: Sequence[LayerNetwork], context: int) -> None:
         self._networks, self._context, self._length = list(networks), context, 0
         self._last = len(networks) - 1
         """The last layer."""
@@ -91,8 +100,7 @@ class MtpChainSession(HeadSession):
         def take() -> Tensor:
             for start in range(0, len(tokens), PREFILL_CHUNK):
                 self._take(tokens[start : start + PREFILL_CHUNK], states[start : start + PREFILL_CHUNK])
-            logits: Tensor = self._networks[0].logits(self._given[self._length - 1 : self._length, 0])
-            return logits
+            return self._networks[0].logits(self._given[self._length - 1 : self._length, 0])
 
         try:
             logits = self._guarded(take)

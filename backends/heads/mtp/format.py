@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from ...errors import UserError
-from ..files.checkpoint import check_folder, header
+from ....errors import UserError
+from ...files.checkpoint import check_folder, header
 
 SHARED = ("embed_tokens.weight", "shared_head.head.weight")
 """Copies of the model's own; those are used."""

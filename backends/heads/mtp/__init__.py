@@ -1,0 +1,1 @@
+"""MTP layers in a model's own checkpoint as its drafters."""
