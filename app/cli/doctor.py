@@ -82,7 +82,7 @@ class Report:
     """ok, no file (the defaults hold), or the sentence that says what is wrong."""
     builtin_model: bool = False
     draft_model: str = ""
-    """The one that the settings name, and what it is; empty where they name none."""
+    """The one that the settings name, and what it is, or the model's own MTP layers; empty where there is nothing of that."""
     problems: list[Problem] = field(default_factory=list)
 
 
@@ -318,12 +318,22 @@ def _builtin(problems: list[Problem]) -> bool:
 
 def _draft_models(problems: list[Problem]) -> list[str]:
     """Whether the draft models and the trained drafter that the settings name can draft for their model, as far as they are
-    here."""
+    here; where they name none, whether the model drafts for itself."""
     from ..models.library import Library
 
     settings, _ = load_settings()
     library = Library()
-    return [_draft_model(name, settings, library, problems) for name in settings.draft_model]
+    if settings.draft_model:
+        return [_draft_model(name, settings, library, problems) for name in settings.draft_model]
+    target = library.named(settings.model, settings.model_folders)
+    own = target.card.mtp if target is not None else None
+    if own is None:
+        return []
+    if own.problem:
+        what = f"{settings.model} has MTP layers that cannot draft: {own.problem}"
+        problems.append(Problem(what, f"specchat models --drafts-for {quote(settings.model)}", serious=False))
+        return []
+    return [f"none, but {settings.model} drafts for itself with {counted(own.count, 'MTP layer')} (method mtp)"]
 
 
 def _draft_model(name: str, settings: Settings, library: Library, problems: list[Problem]) -> str:

@@ -137,8 +137,11 @@ def _print_drafts(target: str, text: str, settings: Settings, as_json: bool) -> 
         _print_json({"target": _told(chosen), "models": listed})
         return
     able = [each for each in found if pairings[each.key].able]
-    _print_rows([row for row in draft_rows(chosen, found, pairings, {}) if not isinstance(row.key, str)], notes=True)
-    if not able:
+    own = chosen.card.mtp
+    # Nothing to name with --draft-model, but a model with MTP layers drafts alone.
+    rows = [row for row in draft_rows(chosen, found, pairings, {}) if not isinstance(row.key, str) or own is not None]
+    _print_rows(rows, notes=True)
+    if not able and (own is None or own.problem):
         _nothing(as_json, "No model here can draft for it.")
 
 
@@ -201,6 +204,7 @@ def _told(found: Found) -> dict[str, Any]:
         "runtime": card.backend,
         "revision": spot.revision,
         "architecture": card.architecture,
+        "mtp": asdict(card.mtp) if card.mtp is not None else None,
         "drafter": card.head.title if card.head is not None else "PARD" if card.pard else "",
         "parameters": card.parameters,
         "quantization": card.quantization,

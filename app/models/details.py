@@ -29,6 +29,8 @@ def of_model(found: Found, room: Room | None, options: Mapping[str, Any]) -> lis
         out.append((one_line(found.problem), "$quiet" if found.card.head is not None else "$warning", 3))
     else:
         out += _fit(fit_of(found, room, options))
+        if found.card.mtp is not None and found.card.mtp.problem:
+            out.append((one_line(found.card.mtp.told), "$quiet", 2))
     return [*out, (short_path(found.spot.path), "$quiet", 1)]
 
 
@@ -46,7 +48,8 @@ def of_target_alone(target: Found) -> list[Sentence]:
     """The row that names no draft model."""
     if target.spot.spec == BUILTIN:
         return [(f"{BUILTIN_DRAFT} and {BUILTIN_EAGLE}, each loaded when a method first needs it.", "$foreground", 2)]
-    return [("No draft model. Methods that need one are not available.", "$foreground", 2)]
+    own = f" {target.card.mtp.told}" if target.card.mtp is not None else ""
+    return [(f"No draft model. Methods that need one are not available.{own}", "$foreground", 3)]
 
 
 def of_download(download: Download) -> list[Sentence]:

@@ -84,7 +84,7 @@ def model_row(found: Found, fit: Fit, mark: tuple[str, str] = ("", "")) -> Row:
     verdict = ("✗", "unusable", "$error") if problem else VERDICTS[fit.verdict]
     return Row(
         found.key,
-        title_of(found),
+        title_of(found) + (" · MTP" if card.mtp is not None and not card.mtp.problem else ""),
         mark,
         one_line(card.architecture),
         count_of(card.parameters),
@@ -150,7 +150,7 @@ def draft_rows(
     alone = Row(
         NO_DRAFT,
         "Its own drafters" if own else "No draft model",
-        note="loaded when a method needs them" if own else "load the model alone",
+        note="loaded when a method needs them" if own else target.card.mtp.told if target.card.mtp else "load the model alone",
     )
     out = [Row(None, f"Draft models for {title_of(target)}"), alone]
     able = [each for each in found if (p := pairings.get(each.key)) is not None and p.able]
@@ -226,6 +226,7 @@ def about(card: Card) -> str:
         f"{count_of(card.parameters)} parameters" if card.parameters else "",
         one_line(card.quantization),
         "PARD draft model" if card.pard else "",
+        "drafts for itself (MTP)" if card.mtp is not None and not card.mtp.problem else "",
         "GGUF on llama.cpp" if card.backend == "llama.cpp" else "safetensors on transformers",
         f"{card.context:,} tokens of context" if card.context else "",
     ]

@@ -19,11 +19,10 @@ from ..base import token_id
 from ..heads.folders import read_format
 from ..heads.formats import Format
 from ..heads.gguf_format import read_gguf_format
+from ..heads.mtp.own import FLOATS, OwnLayers, in_folder, in_gguf
 from .checkpoint import ITEM_BYTES, check_folder, header, read_json
 from .checkpoint import MOST_CONFIG as MOST_CONFIG
 from .gguf_file import Header, Tensor, checked, read_layout
-
-FLOATS = ("F64", "F32", "F16", "BF16")
 
 FILE_TYPES = {
     0: "F32", 1: "F16", 2: "Q4_0", 3: "Q4_1", 7: "Q8_0", 8: "Q5_0", 9: "Q5_1", 10: "Q2_K", 11: "Q3_K_S", 12: "Q3_K_M",
@@ -70,6 +69,8 @@ class Card:
     """Whether it is a PARD draft model (`ModelInfo.pard_token`)."""
     head: Format | None = None
     """What it is if it is a trained drafter, no model of its own."""
+    mtp: OwnLayers | None = None
+    """The MTP layers among its own, if it has any."""
     tied: bool = False
     """Whether it has no LM head but its embeddings (GGUF)."""
     problem: str = ""
@@ -129,6 +130,7 @@ def _gguf_card(file: Path) -> Card:
         width=first.number("embedding_length"),
         layers=max(0, first.number("block_count") - first.number("nextn_predict_layers")),
         vocabulary=first.vocabulary,
+        mtp=in_gguf(first, {tensor.name for tensor in tensors}),
         tied=all(tensor.name != "output.weight" for tensor in tensors),
         head=head,
         pard=token_id(first.metadata.get("tokenizer.ggml.mask_token_id"), MOST_TOKENS) is not None,
@@ -194,6 +196,7 @@ def _folder_card(folder: Path) -> Card:
         _number(text, "num_hidden_layers", "n_layer"),
         _number(text, "vocab_size"),
         token_id(config.get("pard_token"), _number(text, "vocab_size")) is not None,
+        mtp=in_folder(folder, text, _number(text, "num_hidden_layers", "n_layer")),
         problem=_problem(config, folder),
     )
 

@@ -50,10 +50,6 @@ ARCHITECTURES = ("llama", "qwen3", "qwen3moe", "gemma4", "gpt-oss", "minimax-m2"
 cannot be found out by trying."""
 
 
-MTP = ("glm4moe", "deepseek2", "deepseek32", "glm-dsa", "cohere2moe")
-"""Whose MTP layers llama.cpp computes from the state after the final norm, and hand on the same of their own."""
-
-
 def exported(names: tuple[str, ...], answer: Any, *arguments: Any) -> Any:
     """A function of the library by the first of its names that it has; None if this build has none of them.
 

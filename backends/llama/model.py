@@ -17,11 +17,12 @@ from ..costs.flops import Flops
 from ..costs.gguf import flops_of_file
 from ..files.gguf_file import Header, read_header, read_layout
 from ..files.gguf_file import Tensor as FileTensor
+from ..heads.mtp.own import in_gguf
 from ..infill import Gap, gap
 from ..options import LoadOptions, StageProgress, pip_command
 from ..rounding import pass_seconds
 from .context import Context, Runtime, Weights
-from .hidden_states import MTP, embeddings, refusal, untold
+from .hidden_states import embeddings, refusal, untold
 from .layers import first_layers
 from .library import devices, library
 from .options import CACHE_TYPES, FLASH, cache_bytes, check_memory, choose_runtime, exact_runtime, sequences
@@ -334,17 +335,17 @@ def _mtp_layer(file: Path, header: Header) -> list[FileTensor]:
     Raises:
         UserError: the file holds nothing else.
     """
-    count, layers = header.number("nextn_predict_layers"), header.number("block_count")
-    if not count:
+    if not header.number("nextn_predict_layers"):
         return []
     tensors = [tensor for layout in read_layout(file) for tensor in layout.tensors]
     names = {tensor.name for tensor in tensors}
     if "blk.0.attn_norm.weight" not in names:
         raise UserError(f"{file} contains a model's MTP layer alone. Give the model's own file.")
-    # Of several, llama.cpp ends the process over the first in some architectures.
-    if count > 1 or header.architecture not in MTP or f"blk.{layers - 1}.nextn.eh_proj.weight" not in names:
+    found = in_gguf(header, names)
+    if found is None or found.problem:
         return []
-    return [tensor for tensor in tensors if tensor.name.startswith(f"blk.{layers - 1}.")]
+    last = f"blk.{header.number('block_count') - 1}."
+    return [tensor for tensor in tensors if tensor.name.startswith(last)]
 
 
 def _unloadable(file: Path, header: Header, said: str) -> UserError:

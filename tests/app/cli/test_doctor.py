@@ -11,10 +11,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 
 from specchat.app.cli import doctor
 
 from ...fakes.models.heads import target_folder, write_head
+from ...fakes.models.mtp_files import mtp_folder, write_mtp
 
 
 @pytest.fixture
@@ -118,6 +120,19 @@ def test_the_draft_model_of_the_settings_is_judged(probe: SimpleNamespace, tmp_p
     assert (problem.fix, problem.serious) == ("specchat models --drafts-for builtin", False)
     settings.write_text("draft_model = 'nobody/nothing'")
     assert doctor.examine().draft_model == "nobody/nothing (not on this machine)"
+
+
+def test_a_model_of_the_settings_that_drafts_for_itself(probe: SimpleNamespace, tmp_path: Path) -> None:
+    settings, folder = tmp_path / "settings.toml", mtp_folder("mimo", layers=3)
+    settings.write_text(f"model = '{folder}'")
+    report = doctor.examine()
+    assert report.problems == []
+    assert f"draft model        none, but {folder} drafts for itself with 3 MTP layers (method mtp)" in doctor.as_text(report)
+    folder = write_mtp(tmp_path / "eight", "glm4-moe", changes={"hnorm.weight": torch.ones(32).to(torch.int8)})
+    settings.write_text(f"model = '{folder}'")
+    (problem,) = doctor.examine().problems
+    assert problem.what == f"{folder} has MTP layers that cannot draft: They are quantized (I8)."
+    assert (problem.fix, problem.serious) == (f"specchat models --drafts-for {folder}", False)
 
 
 def test_the_real_thing() -> None:

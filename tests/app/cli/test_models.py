@@ -20,6 +20,7 @@ from ...fakes.models.heads import write_head
 from ...fakes.models.hub_server import Hub, serving
 from ...fakes.models.llama_tiny import needs_llama
 from ...fakes.models.model_folders import make_home
+from ...fakes.models.mtp_files import write_mtp
 
 WEIGHTS = bytes(range(256)) * 2000
 
@@ -103,6 +104,17 @@ def test_a_target_may_be_any_path_and_the_built_in_head_drafts_for_it_on_its_run
     told = {each["model"]: each for each in table("--drafts-for", path)["models"]}
     assert told["builtin-eagle"]["able"], told["builtin-eagle"]["reason"]
     assert told["builtin-draft"]["able"]
+
+
+def test_a_model_with_mtp_layers_drafts_for_itself(home: Path) -> None:
+    folder = write_mtp(home / "here" / "itself", "mimo", layers=2)
+    told = {each["model"]: each for each in table()["models"]}
+    assert (told[str(folder)]["mtp"], told["builtin"]["mtp"]) == ({"count": 2, "problem": ""}, None)
+    assert (
+        "  No draft model: It drafts for itself with its own MTP layers (method mtp)."
+        in run("--drafts-for", str(folder)).splitlines()
+    )
+    assert any("itself · MTP" in line for line in run().splitlines())
 
 
 def test_an_unknown_target_is_a_sentence(home: Path) -> None:

@@ -10,11 +10,13 @@ from typing import Any
 import pytest
 import torch
 
+from specchat.app.models.details import of_model
 from specchat.app.models.library import Found, Library
 from specchat.app.models.pairing import Pairing, pair
 from specchat.app.models.places import Spot
 from specchat.app.models.rows import about, all_rows, draft_rows, drawn
 from specchat.backends.files.model_card import read_card
+from specchat.backends.heads.mtp.own import OwnLayers
 from specchat.backends.loading import builtin_gguf, builtin_path
 
 from ...fakes.models import gguf_heads
@@ -22,6 +24,7 @@ from ...fakes.models.dflash_files import write_dflash
 from ...fakes.models.gguf_changes import changed
 from ...fakes.models.heads import target_folder, write_head
 from ...fakes.models.llama_tiny import gguf_of, needs_llama
+from ...fakes.models.mtp_files import mtp_folder, write_mtp
 from ...fakes.models.pard_tiny import pard_folder
 from ...fakes.models.tiny import tiny_folder
 
@@ -151,3 +154,37 @@ def test_rows(tmp_path: Path) -> None:
     notes = {row.title: (row.note, row.faint) for row in rows}
     assert notes["head"] == ("EAGLE-3 drafter that fits", False)
     assert notes["wrong"][1]
+
+
+def test_a_model_with_mtp_layers_says_that_it_drafts_for_itself(tmp_path: Path) -> None:
+    one, three = found_at(mtp_folder("glm4-moe")), found_at(mtp_folder("mimo", layers=3))
+    assert (one.card.mtp, three.card.mtp, found_at(target_folder()).card.mtp) == (OwnLayers(1), OwnLayers(3), None)
+    assert "drafts for itself (MTP)" in about(one.card)
+    rows = draft_rows(one, [], {}, {})
+    assert rows[1].note == "It drafts for itself with its own MTP layer (method mtp)."
+    assert all_rows([one], None, {}, {})[1].title == f"{one.spot.title} · MTP"
+    eight = write_mtp(tmp_path / "eight", "glm4-moe", changes={"eh_proj.weight": torch.ones(3).to(torch.float8_e4m3fn)})
+    linear = write_mtp(tmp_path / "linear", "mimo")
+    config = json.loads((linear / "config.json").read_text())
+    (linear / "config.json").write_text(json.dumps(config | {"linear_conv_kernel_dim": 4}))
+    for folder, why in (
+        (eight, "They are quantized (F8_E4M3)."),
+        (linear, "The model's linear attention cannot take draft tokens back."),
+    ):
+        found = found_at(folder)
+        assert found.card.mtp == OwnLayers(1, why)
+        assert "drafts for itself" not in about(found.card)
+        assert draft_rows(found, [], {}, {})[1].note == f"Its own MTP layers cannot draft: {why}"
+        assert f"Its own MTP layers cannot draft: {why}" in [text for text, _, _ in of_model(found, None, {})]
+
+
+@needs_llama
+def test_gguf_models_with_mtp_layers_say_so_too(tmp_path: Path) -> None:
+    file = gguf_heads.glm_file(mtp_folder("glm4-moe"), tmp_path / "model.gguf")
+    assert read_card(file).mtp == OwnLayers(1)
+    for changes, why in (
+        ({"glm4moe.nextn_predict_layers": 2}, "On llama.cpp specchat drafts with a single one, and the file has 2."),
+        ({"general.architecture": "llama"}, None),
+    ):
+        found = read_card(changed(file, tmp_path / "other.gguf", changes)).mtp
+        assert found == (OwnLayers(2, why) if why else None)
