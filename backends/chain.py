@@ -1,4 +1,4 @@
-"""Sessions for models whose cache cannot branch or go back: recurrent and hybrid ones. Plain decoding only."""
+"""Sessions for models whose cache cannot branch: recurrent and hybrid ones."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class ChainSession(Session):
             return TorchScores(torch.empty((0, 0)), (), ())
         behind = self._tokens + self._chain
         if self._held != behind[: len(self._held)]:
-            self._forget()
+            self._return(behind)
         logits = self._read(behind + list(tokens), [len(self._tokens) + row for row in wanted])
         self._chain.extend(tokens)
         self.nodes_evaluated += n
@@ -73,6 +73,10 @@ class ChainSession(Session):
     def _read(self, text: list[int], wanted: list[int]) -> Tensor:
         """Evaluate what the state has not seen of `text`; the logits after these places in it [wanted, vocab]. What is held
         afterwards is noted in `_held`, also where a pass fails."""
+
+    def _return(self, text: list[int]) -> None:
+        """The state has seen other tokens than `text`: go back to where it had not."""
+        self._forget()
 
     def _forget(self) -> None:
         """Empty the state."""

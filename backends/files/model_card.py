@@ -196,7 +196,7 @@ def _folder_card(folder: Path) -> Card:
         _number(text, "num_hidden_layers", "n_layer"),
         _number(text, "vocab_size"),
         token_id(config.get("pard_token"), _number(text, "vocab_size")) is not None,
-        mtp=in_folder(folder, text, _number(text, "num_hidden_layers", "n_layer")),
+        mtp=in_folder(folder, _number(text, "num_hidden_layers", "n_layer")),
         problem=_problem(config, folder),
     )
 

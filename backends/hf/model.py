@@ -27,9 +27,9 @@ from .early_layers import find_layers
 from .graphs.graphs import chosen_graphs
 from .masks import native_plan
 from .packed import LEAST_BYTES
-from .plain import PlainSession
+from .plain import PlainSession, session_of
 from .proof import PASSES, Proven, attempt, prove, rounded
-from .session import Runner, TransformersSession, out_of_memory
+from .session import Runner, out_of_memory
 from .tokenizer import TextCodec
 
 QUIET = 40
@@ -72,7 +72,7 @@ class TransformersModel(Model):
             raise UserError("context must be 1 or more.")
         taps = self.tapped(taps)
         if self.info.capabilities.chain:
-            return TransformersSession(self._runner, size, taps)
+            return session_of(self._runner, size, taps)
         return PlainSession(self._runner, size, self._several)
 
     def states_work(self) -> bool:
@@ -261,7 +261,7 @@ def _timed(
     """What passes take, and on a CPU a runner that keeps to the number of threads on which they take the least."""
     if not found.chain:
         return runner, ()
-    session = TransformersSession(runner, min(limit, TOKENS))
+    session = session_of(runner, min(limit, TOKENS))
     if runner.device.type != "cpu":
         return runner, pass_seconds(session, parameters, tick)
     by_count = {}

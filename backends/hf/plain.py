@@ -1,18 +1,24 @@
-"""A chain of nodes on transformers' own cache."""
+"""A chain of nodes on transformers' own cache: for recurrent models, and for hybrids, whose cache can go back a step."""
 
 from __future__ import annotations
 
 import inspect
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
-from transformers.cache_utils import DynamicCache
+from transformers.cache_utils import DynamicCache, DynamicLayer
 
 from ..chain import ChainSession
+from ..states import States
+from .early_layers import LayerList
+from .session import Runner, TransformersSession
 
-if TYPE_CHECKING:
-    from .session import Runner
+CATCH_UP = 16
+"""Committed tokens that a hybrid's pass of drafts takes along before they get one of their own: refused drafts add up."""
 
 
 class PlainSession(ChainSession):
@@ -67,3 +73,123 @@ class PlainSession(ChainSession):
         """Free the state."""
         self.rewind(0)
         self._forget()
+
+
+class HybridSession(PlainSession):
+    """One conversation with a model of linear and full attention. What linear attention overwrites is kept as it was before the
+    last draft; where a part of that is refused, the state goes back there, and the next pass takes the accepted tokens along.
+
+    Args:
+        runner: the model.
+        context: most tokens.
+        taps: layers whose hidden states to keep (see `Model.open_session`).
+    """
+
+    unrecorded = ""
+    """As of `TransformersSession`: nobody asks for its passes to be recorded."""
+
+    def __init__(self, runner: Runner, context: int, taps: Sequence[int] = ()) -> None:
+        super().__init__(runner, context, several=True)
+        self._before: tuple[list[int], Any, list[dict[str, Any]]] | None = None
+        """A text that the state had seen, the cache, and what its layers held."""
+        self._taps = tuple(taps)
+        if taps:
+            config: Any = runner.module.config
+            width = config.get_text_config(decoder=True).hidden_size
+            self._states = States(taps, width, context, runner.dtype, runner.device)
+
+    def _return(self, text: list[int]) -> None:
+        before, self._before = self._before, None
+        if before is None or before[0] != text[: len(before[0])]:
+            self._forget()
+            return
+        self._held, self._cache, kept = before
+        for layer, state in zip(self._cache.layers, kept, strict=True):
+            _put_back(layer, state)
+
+    def _read(self, text: list[int], wanted: list[int]) -> Tensor:
+        committed = len(self._tokens)
+        with torch.inference_mode():
+            if len(text) > committed > len(self._held) + CATCH_UP:
+                self._feed(text[len(self._held) : committed])
+            drafts = len(text) > len(self._held) + 1
+            if self._cache is not None and len(self._held) <= committed and (drafts or self._before is None):
+                self._before = list(self._held), self._cache, [_kept(layer) for layer in self._cache.layers]
+            return self._feed(text[len(self._held) :])[[place - len(text) for place in wanted]]
+
+    def _feed(self, tokens: list[int]) -> Tensor:
+        start = len(self._held)
+        with overheard(self._run.module, self._run.tapped, self._taps) as heard:
+            logits = super()._feed(tokens)
+        if self._states is not None:
+            for tap, rows in heard.items():
+                self._states.write(tap, start, rows[0])
+        return logits
+
+    def close(self) -> None:
+        """Free the state."""
+        super().close()
+        self._before = self._states = None
+
+
+def session_of(runner: Runner, context: int, taps: Sequence[int] = ()) -> TransformersSession | HybridSession:
+    """A session of a model that can verify drafts."""
+    return HybridSession(runner, context, taps) if runner.hybrid else TransformersSession(runner, context, taps)
+
+
+def _kept(layer: Any) -> dict[str, Any]:
+    """What a cache layer holds. Full attention only adds to that, so its length will do."""
+    if type(layer) is DynamicLayer:
+        return {"length": layer.get_seq_length()}
+    return {name: _copied(value) if isinstance(value, Mapping) else value for name, value in vars(layer).items()}
+
+
+def _put_back(layer: Any, state: Mapping[str, Any]) -> None:
+    if type(layer) is not DynamicLayer:
+        vars(layer).update(state)
+        return
+    for name in ("keys", "values"):
+        setattr(layer, name, getattr(layer, name)[..., : state["length"], :])
+
+
+def _copied(states: Mapping[Any, Any]) -> dict[Any, Any]:
+    """By number what linear attention overwrites in place."""
+    return {number: value.clone() if isinstance(value, Tensor) else value for number, value in states.items()}
+
+
+@contextmanager
+def overheard(module: Any, where: LayerList | None, taps: Collection[int] | None = None) -> Iterator[dict[int, Tensor]]:
+    """By tap the hidden states of a pass that is made meanwhile. torch's own hooks hear them; transformers'
+    `output_hidden_states` would leave hooks in the model for ever.
+
+    Args:
+        module: the model.
+        where: its layers; None hears nothing.
+        taps: which are wanted; None for all.
+    """
+    heard: dict[int, Tensor] = {}
+    if where is None or (taps is not None and not taps):
+        yield heard
+        return
+    inner = module
+    for name in where.path[:-1]:
+        inner = getattr(inner, name)
+
+    def entering(tap: int, _layer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        heard[tap] = kwargs["hidden_states"] if "hidden_states" in kwargs else args[0]
+
+    def leaving(_module: Any, _args: Any, out: Any) -> None:
+        heard[where.count] = out[0]
+
+    hooks = [
+        layer.register_forward_pre_hook(partial(entering, tap), with_kwargs=True)
+        for tap, layer in enumerate(getattr(inner, where.path[-1]))
+        if taps is None or tap in taps
+    ]
+    if taps is None or where.count in taps:
+        hooks.append(inner.register_forward_hook(leaving))
+    try:
+        yield heard
+    finally:
+        for hook in hooks:
+            hook.remove()

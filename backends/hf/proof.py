@@ -26,7 +26,7 @@ from .attention import PAD_ROWS
 from .early_layers import LayerList, find_layers
 from .lean import lean
 from .masks import MaskPlan, Reach, native_plan, plans_for
-from .plain import PlainSession
+from .plain import HybridSession, PlainSession, overheard, session_of
 from .session import Runner, TransformersSession, out_of_memory
 from .slot_cache import KVSpec
 
@@ -48,6 +48,11 @@ SIDE_BITS = 3
 """In units of the largest logit's last place: how close two choices beside a tree's first path must be for the next pass to
 decide (seen at most: 0.7 such units in 1,676 nodes)."""
 
+HYBRID = {"linear_attention", "full_attention"}
+"""Layer types of the hybrids whose cache can go back a step."""
+
+UNREADABLE = "specchat cannot read this model's hidden states, so drafters trained on them cannot draft for it."
+
 PASSES = 11 + ROUNDING_PASSES
 """Forward passes of a proof that succeeds at once (what `progress` counts up to)."""
 
@@ -68,38 +73,12 @@ def narrowed(config: Any) -> Iterator[None]:
         config.sliding_window = window
 
 
-@contextmanager
-def overheard(module: Any, where: LayerList | None) -> Iterator[dict[int, Tensor]]:
-    """By tap the hidden states of a pass that is made meanwhile. torch's own hooks hear them; transformers'
-    `output_hidden_states` would leave hooks in the model for ever."""
-    heard: dict[int, Tensor] = {}
-    if where is None:
-        yield heard
-        return
-    inner = module
-    for name in where.path[:-1]:
-        inner = getattr(inner, name)
-
-    def entering(tap: int, _layer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        heard[tap] = kwargs["hidden_states"] if "hidden_states" in kwargs else args[0]
-
-    def leaving(_module: Any, _args: Any, out: Any) -> None:
-        heard[where.count] = out[0]
-
-    layers = getattr(inner, where.path[-1])
-    hooks = [layer.register_forward_pre_hook(partial(entering, tap), with_kwargs=True) for tap, layer in enumerate(layers)]
-    hooks.append(inner.register_forward_hook(leaving))
-    try:
-        yield heard
-    finally:
-        for hook in hooks:
-            hook.remove()
-
-
-def opened(runner: Runner, plan: MaskPlan, prefix: Sequence[int], taps: Sequence[int] = ()) -> TransformersSession:
+def opened(
+    runner: Runner, plan: MaskPlan, prefix: Sequence[int], taps: Sequence[int] = ()
+) -> TransformersSession | HybridSession:
     """A session with narrow windows, with the prefix in it."""
     reaches = {k: r if r.window is None else Reach(window=PROOF_WINDOW) for k, r in plan.reaches.items()}
-    session = TransformersSession(replace(runner, plan=replace(plan, reaches=reaches)), PREFIX + 16, taps)
+    session = session_of(replace(runner, plan=replace(plan, reaches=reaches)), PREFIX + 16, taps)
     session.prefill(prefix)
     return session
 
@@ -140,9 +119,9 @@ class Proof:
         """What each layer caches."""
         self.states: dict[int, Tensor]
         """The linear hidden states by tap [2 paths, PREFIX + 3, width]."""
-        self.session: TransformersSession
+        self.session: TransformersSession | HybridSession
         """The last whose chains were checked; the prefix is in it."""
-        self.opened: TransformersSession
+        self.opened: TransformersSession | HybridSession
         """The last of all."""
         tokens = proof_tokens(vocabulary)
         self.prefix, self.tree = tokens[:PREFIX], tokens[PREFIX:]
@@ -180,7 +159,7 @@ class Proof:
         self.specs = tuple(out)
         return any(out)
 
-    def _open(self, runner: Runner, plan: MaskPlan) -> TransformersSession:
+    def _open(self, runner: Runner, plan: MaskPlan) -> TransformersSession | HybridSession:
         session = self.opened = opened(runner, plan, self.prefix)
         self.tick()
         return session
@@ -336,15 +315,15 @@ def rounded(
         tick: told after each pass.
         parameters: of the model.
     """
-    if not found.chain or (runner.dtype == torch.float32 and not runner.padded):
+    if not found.chain or (runner.dtype == torch.float32 and not runner.padded and not runner.hybrid):
         return runner, found
     tokens = [(7919 * (i + 1)) % max(2, vocabulary - 1) for i in range(TOKENS)]
-    session = TransformersSession(replace(runner, exact=runner.padded), min(limit, TOKENS + PAD_ROWS))
+    session = session_of(replace(runner, exact=runner.padded), min(limit, TOKENS + PAD_ROWS))
     moved = movement(session, tokens, tick, tree=found.tree, parameters=parameters, cpu=runner.device.type == "cpu")
     if moved.most == 0 and runner.padded:
         # Nodes beside a tree's first path may move in their last bits: by a few units of the largest logits' last place.
         return replace(runner, exact=True), replace(found, near_tie=SIDE_BITS * torch.finfo(runner.dtype).eps * moved.highest)
-    if runner.dtype == torch.float32:
+    if runner.dtype == torch.float32 and not runner.hybrid:
         why = "Here passes of many nodes do not give the same bits as passes of one, so identical holds up to float32 rounding."
         return replace(runner, padded=False), replace(found, reasons={**found.reasons, "bits": why})
     return runner, replace(found, exact=False, near_tie=moved.near_tie)
@@ -373,6 +352,11 @@ def _proven(runner: Runner, config: Any, vocabulary: int, tick: Tick, exact: str
     model: Any = runner.module
     proof = Proof(runner, config, vocabulary, tick)
     runner = proof.runner
+    hybrid = replace(runner, hybrid=True, tapped=proof.layers)
+    if set(getattr(config, "layer_types", None) or ()) == HYBRID and attempt(
+        partial(proof.chain_works, hybrid, native_plan(config))
+    ):
+        return _hybrid(hybrid, proof)
     if recurrent(model, config):
         plainly = "This model is recurrent: its state cannot branch or rewind, so it supports plain decoding only."
     elif bool(proof.wanted.isnan().any()):
@@ -406,6 +390,20 @@ def _proven(runner: Runner, config: Any, vocabulary: int, tick: Tick, exact: str
     return Proven(replace(runner, layers=None), Capabilities(tree=False, chain=False, reasons=reasons), several)
 
 
+def _hybrid(runner: Runner, proof: Proof) -> Proven:
+    """What a model of linear and full attention can do whose chains are proven."""
+    where = runner.tapped
+    states = StatesProof(proof, tree=False) if where is not None and len(proof.states) == where.count + 1 else None
+    reasons = {
+        "tree": "The state of this model's linear attention cannot branch, so methods draft chains only.",
+        "layers": "The state of this model's linear attention needs every layer, so the model cannot stop after some of them.",
+    }
+    if states is None:
+        reasons["states"] = UNREADABLE
+    found = Capabilities(tree=False, layers=False, states=states is not None, reasons=reasons)
+    return Proven(runner if states is not None else replace(runner, tapped=None), found, True, states)
+
+
 def leaner(runner: Runner, attention_name: str) -> list[Runner]:
     """The runner with a lean pass, if this model has one."""
     if attention_name != attention.NAME or not (runner.takes_positions and runner.takes_rows and all(runner.specs)):
@@ -426,7 +424,7 @@ def able(runner: Runner, proof: Proof, found: Capabilities) -> Proven:
     runner, early, why = with_layers(runner, proof, tree=found.tree)
     states = StatesProof(proof, tree=found.tree) if where is not None and len(proof.states) == where.count + 1 else None
     if states is None:
-        why["states"] = "specchat cannot read this model's hidden states, so drafters trained on them cannot draft for it."
+        why["states"] = UNREADABLE
     else:
         runner = replace(runner, tapped=where)
     runner, unrecorded = with_graphs(runner, proof, tree=found.tree)

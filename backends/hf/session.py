@@ -56,6 +56,8 @@ class Runner:
     """The same; None if hidden states cannot be read there."""
     lean: torch.nn.Module | None = None
     """A quicker pass over the same weights, if there is one (see lean.py)."""
+    hybrid: bool = False
+    """Whether it has linear attention beside full, so that its sessions are transformers' own caches (see plain.py)."""
     padded: bool = False
     """Whether attention is padded so that a node's logits do not depend on what else is in its pass (see
     `attention.padded`)."""

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from ....errors import UserError
 from ...files.checkpoint import header
@@ -35,12 +34,11 @@ class OwnLayers:
         return f"It drafts for itself with its own MTP {'layer' if self.count == 1 else 'layers'} (method mtp)."
 
 
-def in_folder(folder: Path, config: Mapping[str, Any], layers: int) -> OwnLayers | None:
+def in_folder(folder: Path, layers: int) -> OwnLayers | None:
     """Those in a folder of safetensors; None if there are none.
 
     Args:
         folder: the model's.
-        config: of its text part.
         layers: how many layers the model itself has.
     """
     try:
@@ -49,8 +47,6 @@ def in_folder(folder: Path, config: Mapping[str, Any], layers: int) -> OwnLayers
         return OwnLayers(1, str(error))
     if found is None:
         return None
-    if any(key.startswith("linear_") for key in config):
-        return OwnLayers(len(found.layers), "The model's linear attention cannot take draft tokens back.")
     kinds = {str(header(file)[name]["dtype"]) for tensors in found.layers for file, name in tensors.values()}
     quantized = sorted(kinds - set(FLOATS))
     return OwnLayers(len(found.layers), f"They are quantized ({quantized[0]})." if quantized else "")

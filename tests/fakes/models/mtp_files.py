@@ -17,13 +17,17 @@ from specchat.backends.options import LoadOptions
 
 from .tiny import VOCAB, _room, write_tokenizer
 
-Family = Literal["deepseek-v3", "glm4-moe", "mimo"]
-FAMILIES: tuple[Family, ...] = ("deepseek-v3", "glm4-moe", "mimo")
+Family = Literal["deepseek-v3", "glm4-moe", "mimo", "qwen3-next", "qwen3.5"]
+FAMILIES: tuple[Family, ...] = ("deepseek-v3", "glm4-moe", "mimo", "qwen3-next", "qwen3.5")
+HYBRIDS: tuple[Family, ...] = ("qwen3-next", "qwen3.5")
+"""Those with linear attention: single MTP layers, and no trees."""
 REFERENCED: tuple[Family, ...] = ("deepseek-v3", "glm4-moe")
 """Those whose MTP layers transformers itself can run."""
 LAYERS, WIDTH = 3, 32
 
 MIMO = {"enorm": "token_layernorm", "hnorm": "hidden_layernorm", "eh_proj": "input_proj", "shared_head.norm": "final_layernorm"}
+
+QWEN = {"enorm": "pre_fc_norm_embedding", "hnorm": "pre_fc_norm_hidden", "eh_proj": "fc", "shared_head.norm": "norm"}
 
 
 def published(family: Family, number: int, name: str) -> str:
@@ -40,6 +44,8 @@ def published(family: Family, number: int, name: str) -> str:
             return f"model.layers.{LAYERS + number}.{name}"
         case "mimo":
             return f"model.mtp_layers.{number}.{MIMO.get(first, first)}.{rest}"
+        case "qwen3-next" | "qwen3.5":
+            return f"mtp.{QWEN[first]}.{rest}" if first in QWEN else f"mtp.layers.{number}.{name}"
 
 
 def _config(family: Family, layers: int = 1) -> Any:
@@ -72,6 +78,16 @@ def _config(family: Family, layers: int = 1) -> Any:
             return t.DeepseekV3Config(**sizes, num_key_value_heads=4, **latent)
         case "glm4-moe":
             return t.Glm4MoeConfig(**sizes, num_key_value_heads=2, head_dim=8)
+        case "qwen3-next" | "qwen3.5":
+            few = {key: size for key, size in sizes.items() if key in QWEN2}
+            kinds = ["linear_attention"] * (LAYERS - 1) + ["full_attention"] * (1 + layers)
+            linear = {"linear_num_key_heads": 2, "linear_num_value_heads": 4, "linear_conv_kernel_dim": 4}
+            linear |= {"linear_key_head_dim": 8, "linear_value_head_dim": 8}
+            few |= {"num_key_value_heads": 2, "head_dim": 16, "layer_types": kinds, **linear}
+            if family == "qwen3.5":
+                return t.Qwen3_5TextConfig(**few)
+            experts = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 24}
+            return t.Qwen3NextConfig(**few, **experts, shared_expert_intermediate_size=24)
         case "mimo":
             few = {key: size for key, size in sizes.items() if key in QWEN2}
             return t.Qwen2Config(**few, num_key_value_heads=2, rope_parameters={"rope_type": "default", "rope_theta": 640000.0})
@@ -142,6 +158,11 @@ def write_mtp(
     config = json.loads((folder / "config.json").read_text())
     config |= {"num_hidden_layers": LAYERS, "num_nextn_predict_layers": layers}
     config.pop("num_mtp_layers", None)
+    if family in HYBRIDS:
+        # Which Qwen3-Next's configuration does not tell, and Qwen3.5's calls by another name.
+        del config["num_nextn_predict_layers"]
+        config["layer_types"] = config["layer_types"][:LAYERS]
+        config |= {"mtp_num_hidden_layers": layers} if family == "qwen3.5" else {}
     if family == "mimo":
         code = {"AutoConfig": "configuration_mimo.MiMoConfig", "AutoModelForCausalLM": "modeling_mimo.MiMoForCausalLM"}
         config |= {"model_type": "mimo", "architectures": ["MiMoForCausalLM"], "auto_map": code, "attention_bias": True}
@@ -155,10 +176,10 @@ def _make_right(tensors: dict[str, Tensor], family: Family, layers: int) -> None
     """No layer adds anything: the model's choice follows from its last token alone, as it does for the MTP layers, which read
     the embedding and nothing else."""
     for name, tensor in tensors.items():
-        if name.endswith(("o_proj.weight", "down_proj.weight")):
+        if name.endswith(("o_proj.weight", "out_proj.weight", "down_proj.weight")):
             tensor.zero_()
         elif "norm" in name:
-            tensor.fill_(1)
+            tensor.fill_(0 if family in HYBRIDS else 1)  # theirs are added to 1
     tensors["lm_head.weight"][1] = 0  # whose answers do not end at once
     halves = [torch.eye(WIDTH), torch.zeros(WIDTH, WIDTH)]
     for number in range(layers):

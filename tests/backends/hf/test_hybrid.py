@@ -1,0 +1,146 @@
+"""Hybrids of linear and full attention: chains verified on a cache that goes back a step, against transformers' own passes."""
+
+from __future__ import annotations
+
+import functools
+import random
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from specchat.backends import Sampling
+from specchat.backends.base import ROOT
+from specchat.backends.heads.mtp.load import load_mtp
+from specchat.backends.hf.plain import CATCH_UP, HybridSession
+from specchat.decoders import registry
+from specchat.errors import UserError
+
+from ...cases import FULL
+from ...decoders.methods.trained.test_eagle import SAMPLED, run
+from ...fakes.models.mtp_files import HYBRIDS, LAYERS, Family, mtp_folder, mtp_target
+from ...fakes.models.tiny import VOCAB
+
+
+@functools.cache
+def reference(family: Family) -> Any:
+    from transformers import AutoModelForCausalLM
+
+    model: Any = AutoModelForCausalLM.from_pretrained(mtp_folder(family), dtype=torch.float32)
+    return model.eval()
+
+
+def wanted(family: Family, text: list[int]) -> tuple[Tensor, Tensor]:
+    """Logits [n, vocab], and hidden states of the layers 1 and the last [n, 2 × width], of a pass over the whole text."""
+    with torch.no_grad():
+        out = reference(family)(torch.tensor([text]), use_cache=False, output_hidden_states=True)
+    return out.logits[0], torch.cat([out.hidden_states[tap][0] for tap in (1, LAYERS)], -1)
+
+
+@pytest.mark.parametrize("family", HYBRIDS)
+def test_whatever_is_refused_passes_give_the_texts_own_logits_and_states(family: Family) -> None:
+    rng = random.Random(5)
+    session = mtp_target(family).open_session(128, (1, LAYERS))
+    assert isinstance(session, HybridSession)
+    session.prefill([rng.randrange(VOCAB) for _ in range(9)])
+    for _ in range(120 if FULL else 30):
+        for _ in range(rng.randrange(1, 3)):  # a chain may grow in several passes
+            first, new = len(session._chain), [rng.randrange(VOCAB) for _ in range(rng.choice((1, 1, 2, 5)))]
+            if session.length + first + len(new) > session.context:
+                session.rewind(20)
+                break
+            found: Any = session.evaluate(new, range(first - 1, first - 1 + len(new)))
+            logits, _ = wanted(family, [*session.tokens, *session._chain])
+            torch.testing.assert_close(found.logits, logits[-len(new) :], rtol=1e-2, atol=1e-2)
+        match rng.randrange(8):
+            case 0:
+                session.drop(range(rng.randrange(len(session._chain) + 1), len(session._chain)))
+            case 1:
+                session.rewind(rng.randrange(1, session.length + 1))
+            case _:
+                session.commit(range(rng.randrange(len(session._chain) + 1)))
+                # The states of what is committed were computed; those of what was never evaluated again are kept.
+                _, states = wanted(family, list(session.tokens))
+                torch.testing.assert_close(session.states(0, session.length), states, rtol=1e-2, atol=1e-2)
+    session.close()
+
+
+@pytest.mark.parametrize("family", HYBRIDS)
+def test_a_refused_draft_costs_its_accepted_tokens_again_and_nothing_else(family: Family) -> None:
+    model, passes = mtp_target(family), []
+    session = model.open_session(256)
+    hook = model.module.register_forward_pre_hook(
+        lambda _module, _args, named: passes.append(named["input_ids"].shape[1]), with_kwargs=True
+    )
+    try:
+        session.prefill(range(5, 65))
+        for step in range(3):
+            session.evaluate(range(70, 75), range(ROOT, 4))
+            session.commit((0, 1))
+            assert passes == [60, 5, 7, 9][: step + 2]
+        # What has added up goes in alone, so that the next refused draft is cheap again.
+        for _ in range(CATCH_UP):
+            session.evaluate(range(70, 75), range(ROOT, 4))
+            session.commit((0, 1))
+        assert max(passes[1:]) <= CATCH_UP + 5
+        assert passes.count(5) > 1
+        # A chain that is taken whole leaves nothing to do.
+        session.evaluate(range(70, 73), range(ROOT, 2))
+        session.commit((0, 1, 2))
+        del passes[:]
+        session.evaluate((80,), (ROOT,))
+        session.commit((0,))
+        session.evaluate((81, 82), (ROOT, 0))
+        assert passes == [1, 2]
+    finally:
+        hook.remove()
+        session.close()
+
+
+@pytest.mark.parametrize("family", HYBRIDS)
+def test_a_pass_that_fails_loses_nothing(family: Family, monkeypatch: pytest.MonkeyPatch) -> None:
+    session = mtp_target(family).open_session(64)
+    session.prefill(range(5, 25))
+    session.evaluate(range(70, 75), range(ROOT, 4))
+    session.commit((0,))
+    layer = mtp_target(family).module.model.layers[-1].mlp
+
+    def broken(*_: Any, **__: Any) -> Tensor:
+        raise RuntimeError("CUDA out of memory")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(layer, "forward", broken)
+        with pytest.raises((UserError, RuntimeError)):
+            session.evaluate((80, 81), (ROOT, 0))
+    found: Any = session.evaluate((80, 81), (ROOT, 0))
+    torch.testing.assert_close(found.logits, wanted(family, [*range(5, 25), 70, 80, 81])[0][-2:], rtol=1e-2, atol=1e-2)
+
+
+@pytest.mark.parametrize("sampling", [Sampling(), SAMPLED])
+def test_every_method_that_runs_there_gives_the_models_own_tokens(sampling: Sampling) -> None:
+    model = mtp_target("qwen3-next", right=True)
+    head = load_mtp(model)
+    assert head is not None
+    prompt, steps = [0, 2, *(5 + 7 * i % 200 for i in range(10))], {}
+    plain, _ = run(model, None, prompt, "greedy", sampling=sampling)
+    for name, method in registry.methods().items():
+        if method.label == "identical" and not registry.unavailable(
+            *(method, model.info.capabilities), draft_model=False, pard=False, head=head.info
+        ):
+            generation, taken = run(model, head, prompt, name, sampling=sampling)
+            assert generation.answer == plain.answer, name
+            steps[name] = len(taken)
+    assert len(steps) > 6
+    assert steps["lookup"] < steps["greedy"]
+    assert steps["mtp"] < steps["greedy"]
+
+
+def test_what_it_cannot_do_it_says() -> None:
+    model = mtp_target("qwen3-next")
+    able = model.info.capabilities
+    assert (able.chain, able.tree, able.layers, able.states) == (True, False, False, True)
+    assert "cannot branch, so methods draft chains only" in able.reasons["tree"]
+    session = model.open_session(32)
+    with pytest.raises(UserError, match="branching trees"):
+        session.evaluate((5, 6), (ROOT, ROOT))
