@@ -33,6 +33,8 @@ Now by hand:
 - judge each answer of builtin/handwritten.jsonl ("good": true or false), then
   python -m specchat.builtin.handwritten > builtin/HAND_PROMPTS.md
 - the figures of builtin/MODEL_CARD.md, from builtin/work/figures
+- vLLM's drafts for the tests, with a Python that has vLLM:
+  python -m specchat.benchmarks.methods.vllm_heads --vllm PYTHON --record tests/builtin
 - make test; make screenshots"""
 
 

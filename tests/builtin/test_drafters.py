@@ -124,7 +124,7 @@ def test_a_chain_is_what_vllm_drafts(name: str, tmp_path: Path) -> None:
         assert generation.answer == rest
         compared.add(line["answer"], line["drafts"], drafts)
     talk.close()
-    assert compared.steps > 300
+    assert compared.steps > 250
     assert compared.equal >= 0.999 * compared.steps
     theirs, ours = compared.accepted
     assert theirs == ours

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from specchat.backends.hf.model import TransformersModel
 from specchat.backends.loading import builtin_path
-from specchat.builtin.training.layouts import speculators
+from specchat.builtin.training.layouts import STANDARD_TAPS, speculators
 
 from .dflash_files import write_dflash
 from .heads import load_dflash, load_weights, write_medusa
@@ -58,10 +58,11 @@ def _as_speculators(shipped: Path, folder: Path) -> Path:
     """The head as the library speculators lays it out."""
     from transformers import LlamaConfig
 
-    config = LlamaConfig.from_pretrained(shipped)
-    drafted = json.loads((shipped / "config.json").read_text(encoding="utf-8"))["draft_vocab_size"]
+    config, own = LlamaConfig.from_pretrained(shipped), json.loads((shipped / "config.json").read_text(encoding="utf-8"))
+    taps = own.get("eagle_config", {}).get("eagle_aux_hidden_state_layer_ids")
+    verifier = (str(builtin_path()), ["LlamaForCausalLM"])
+    told = speculators(config, own["draft_vocab_size"], taps or [0] * STANDARD_TAPS, bool(taps), "float16", verifier)
     tensors = load_weights(shipped)
-    told = speculators(config, drafted, [0, 0, 0], False, "float16", (str(builtin_path()), ["LlamaForCausalLM"]))
     folder.mkdir(parents=True, exist_ok=True)
     save_file({name.replace("midlayer.", "layers.0."): each for name, each in tensors.items()}, folder / "model.safetensors")
     (folder / "config.json").write_text(json.dumps(told), encoding="utf-8")
