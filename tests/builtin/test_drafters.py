@@ -117,7 +117,7 @@ def test_a_chain_is_what_vllm_drafts(name: str, tmp_path: Path) -> None:
     folder = str(write(name, tmp_path, target, [(line["prompt"], line["answer"]) for line in lines], DEPTH))
     head = find_model(folder, LoadOptions(device="cpu", backend="transformers", threads=1)).beside(folder, target)
     talk, compared = Conversation(target, head=head), Compared()
-    for line in lines:
+    for line in lines if FULL or kind.ours == "eagle" else lines[::2]:
         first, *rest = line["answer"]
         generation = Generation(talk, [*line["prompt"], first], kind.ours, settings=kind.ways["chain"], max_tokens=len(rest))
         drafts = [list(step.tree.tokens[1:]) for step in generation]
