@@ -303,7 +303,10 @@ def _config(folder: Path) -> Any:
     for names in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.values():
         causal.update([names] if isinstance(names, str) else names)
     built = raw.get("architectures") or []
-    if kind not in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES or (built and not causal & set(built)) or config.is_encoder_decoder:
+    # Of a model that sees images too, transformers may have a class for its language part, as of Qwen3.5.
+    own = str(MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.get(kind, ""))
+    writes = not built or causal & set(built) or own.replace("ForCausalLM", "ForConditionalGeneration") in built
+    if kind not in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES or not writes or config.is_encoder_decoder:
         raise UserError(
             f"The model in {folder} ({', '.join(built) or kind}) is not a causal language model, so it cannot generate text. "
             "Use one whose name ends in ForCausalLM."

@@ -108,7 +108,10 @@ def _network(model: Model) -> Any:
     info = model.info
     if info.backend != "transformers":
         raise UserError("transformers can only be compared on safetensors models. Leave it out of --against.")
-    network: Any = AutoModelForCausalLM.from_pretrained(info.path, dtype=getattr(torch, info.dtype), local_files_only=True)
+    try:
+        network: Any = AutoModelForCausalLM.from_pretrained(info.path, dtype=getattr(torch, info.dtype), local_files_only=True)
+    except (KeyError, OSError, ValueError):
+        raise UserError(f"transformers cannot load {info.name} by itself. Leave it out of --against.") from None
     return network.to(info.device.split(",")[0].split(" ")[0]).eval()
 
 

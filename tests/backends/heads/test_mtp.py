@@ -91,7 +91,7 @@ class Reference:
 
     def run(self, tokens: list[int], states: Tensor, layer: int = 0) -> Tensor:
         """What is fed on, for each pair [n, width]; it is what the LM head reads, too."""
-        embedded = self.norm(self.w["model.embed_tokens.weight"][tokens], "enorm", layer)
+        embedded = self.norm(self.module.get_input_embeddings().weight[tokens], "enorm", layer)
         parts = [embedded, self.norm(states, "hnorm", layer)]
         joined = torch.cat(parts[::-1] if self.family == "mimo" else parts, -1)
         hidden = F.linear(joined, self.tensor("eh_proj.weight", layer))[None]

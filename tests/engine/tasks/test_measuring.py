@@ -96,6 +96,11 @@ def test_their_beams_and_settings(builtin_model: Model) -> None:
             measure_answer(job(builtin_model), method, settings, prompt=PROMPT, max_tokens=10)
 
 
+def test_a_model_that_transformers_has_no_class_for_is_no_peer() -> None:
+    with pytest.raises(UserError, match="transformers cannot load mimo by itself"):
+        prepare(job(mtp_target("mimo")), "transformers/greedy")
+
+
 def test_transformers_own_mtp_beside_ours(monkeypatch: pytest.MonkeyPatch) -> None:
     from transformers.modeling_layers import MtpModel
 

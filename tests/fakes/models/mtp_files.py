@@ -154,6 +154,10 @@ def write_mtp(
         tensors.pop(published(family, layers - 1, name), None)
         if replaced is not None:
             tensors[published(family, layers - 1, name)] = replaced
+    if family == "qwen3.5":
+        plain = ("mtp.", "lm_head.")
+        tensors = {n if n.startswith(plain) else n.replace("model.", "model.language_model.", 1): t for n, t in tensors.items()}
+        tensors["model.visual.pos_embed.weight"] = torch.randn(4, 16)
     save_file({n: t.contiguous() for n, t in tensors.items()}, folder / "model.safetensors", metadata={"format": "pt"})
     config = json.loads((folder / "config.json").read_text())
     config |= {"num_hidden_layers": LAYERS, "num_nextn_predict_layers": layers}
@@ -162,7 +166,8 @@ def write_mtp(
         # Which Qwen3-Next's configuration does not tell, and Qwen3.5's calls by another name.
         del config["num_nextn_predict_layers"]
         config["layer_types"] = config["layer_types"][:LAYERS]
-        config |= {"mtp_num_hidden_layers": layers} if family == "qwen3.5" else {}
+    if family == "qwen3.5":
+        config = _seeing({**config, "mtp_num_hidden_layers": layers})
     if family == "mimo":
         code = {"AutoConfig": "configuration_mimo.MiMoConfig", "AutoModelForCausalLM": "modeling_mimo.MiMoForCausalLM"}
         config |= {"model_type": "mimo", "architectures": ["MiMoForCausalLM"], "auto_map": code, "attention_bias": True}
@@ -170,6 +175,17 @@ def write_mtp(
         config = {key: value for key, value in config.items() if key not in ("layer_types", "rope_parameters")}
     (folder / "config.json").write_text(json.dumps(config))
     return folder
+
+
+def _seeing(text: dict[str, Any]) -> dict[str, Any]:
+    """The configuration of a model that sees images too, around that of its language part."""
+    from transformers import Qwen3_5Config
+
+    vision = {"depth": 1, "hidden_size": 16, "intermediate_size": 16, "num_heads": 2, "out_hidden_size": WIDTH}
+    marks = ("image_token_id", "video_token_id", "vision_start_token_id", "vision_end_token_id")
+    whole: Any = Qwen3_5Config
+    out: dict[str, Any] = whole(vision_config=vision, **dict.fromkeys(marks, VOCAB - 1)).to_dict()
+    return {**out, "text_config": text, "architectures": ["Qwen3_5ForConditionalGeneration"], "tie_word_embeddings": False}
 
 
 def _make_right(tensors: dict[str, Tensor], family: Family, layers: int) -> None:
