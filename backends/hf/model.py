@@ -304,7 +304,7 @@ def _config(folder: Path) -> Any:
         causal.update([names] if isinstance(names, str) else names)
     built = raw.get("architectures") or []
     # Of a model that sees images too, transformers may have a class for its language part, as of Qwen3.5.
-    own = str(MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.get(kind, ""))
+    own = str(MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.get(str(kind), ""))
     writes = not built or causal & set(built) or own.replace("ForCausalLM", "ForConditionalGeneration") in built
     if kind not in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES or not writes or config.is_encoder_decoder:
         raise UserError(
