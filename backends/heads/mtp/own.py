@@ -28,10 +28,10 @@ class OwnLayers:
 
     @property
     def told(self) -> str:
-        """A sentence: that the model drafts for itself, or why not."""
+        """A sentence: that they draft, or why not."""
         if self.problem:
             return f"Its own MTP layers cannot draft: {self.problem}"
-        return f"It drafts for itself with its own MTP {'layer' if self.count == 1 else 'layers'} (method mtp)."
+        return f"Its own MTP {'layer drafts' if self.count == 1 else 'layers draft'} (method mtp)."
 
 
 def in_folder(folder: Path, layers: int) -> OwnLayers | None:

@@ -110,10 +110,7 @@ def test_a_model_with_mtp_layers_drafts_for_itself(home: Path) -> None:
     folder = write_mtp(home / "here" / "itself", "mimo", layers=2)
     told = {each["model"]: each for each in table()["models"]}
     assert (told[str(folder)]["mtp"], told["builtin"]["mtp"]) == ({"count": 2, "problem": ""}, None)
-    assert (
-        "  No draft model: It drafts for itself with its own MTP layers (method mtp)."
-        in run("--drafts-for", str(folder)).splitlines()
-    )
+    assert "  No draft model: Its own MTP layers draft (method mtp)." in run("--drafts-for", str(folder)).splitlines()
     assert any("itself · MTP" in line for line in run().splitlines())
 
 

@@ -162,7 +162,7 @@ def test_a_model_with_mtp_layers_says_that_it_drafts_for_itself(tmp_path: Path) 
     assert (one.card.mtp, three.card.mtp, found_at(target_folder()).card.mtp) == (OwnLayers(1), OwnLayers(3), None)
     assert "drafts for itself (MTP)" in about(one.card)
     rows = draft_rows(one, [], {}, {})
-    assert rows[1].note == "It drafts for itself with its own MTP layer (method mtp)."
+    assert rows[1].note == "Its own MTP layer drafts (method mtp)."
     assert all_rows([one], None, {}, {})[1].title == f"{one.spot.title} · MTP"
     eight = write_mtp(tmp_path / "eight", "glm4-moe", changes={"eh_proj.weight": torch.ones(3).to(torch.float8_e4m3fn)})
     tensors = load_file(eight / "model.safetensors")
