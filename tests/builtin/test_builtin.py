@@ -7,11 +7,15 @@ import pytest
 from transformers import LlamaForCausalLM
 
 from specchat import builtin
+from specchat.app.tui.chat.welcome import STARTERS
+from specchat.app.tui.tour.tour import PROMPT as TOUR
 from specchat.builtin import evaluate as scoring
 from specchat.builtin import tokenizer as tokens_of
 from specchat.builtin.generators.draw import Message
 from specchat.builtin.generators.facts import FACTS
 from specchat.builtin.generators.talk.outside import HONEST
+
+COPY = "Repeat this text exactly: "
 
 
 def test_the_folder_is_found_and_small() -> None:
@@ -34,16 +38,20 @@ def test_the_package_imports_nothing_heavy() -> None:
 
 @pytest.mark.parametrize(
     "sentence",
-    ["The old lamp was broken, but the garden was quiet.", "Anna bought 12 apples and a red kite for $4.50."],
+    [
+        "The old lamp was broken, but the garden was quiet.",
+        "Anna bought 12 apples and a red kite for $4.50.",
+        *(prompt.removeprefix(COPY) for prompt in (TOUR, STARTERS[0].prompt)),  # what a newcomer sees first
+    ],
 )
 def test_it_copies_a_sentence(sentence: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     folder = builtin.path()
     model = LlamaForCausalLM.from_pretrained(folder, local_files_only=True)
     tokenizer = tokens_of.load(folder)
-    message: Message = {"role": "user", "content": f"Repeat this text exactly: {sentence}"}
+    message: Message = {"role": "user", "content": COPY + sentence}
     prompt, _ = tokens_of.encode_chat(tokenizer, [message], generation_prompt=True)
-    assert tokenizer.decode(scoring.answers(model, [prompt], 60)[0]) == sentence
+    assert tokenizer.decode(scoring.answers(model, [prompt], 90)[0]) == sentence
 
 
 def test_evaluation_counts(monkeypatch: pytest.MonkeyPatch) -> None:

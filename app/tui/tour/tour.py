@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from ..race.screen import RaceScreen
 
 PROMPT = (
-    "Repeat this text exactly: A small model guesses a few words ahead. The large one checks them all in one pass, keeps what "
-    "it agrees with, and writes the next word itself. So the text stays the same, and it takes fewer passes."
+    "Repeat this text exactly: A small model runs ahead and guesses. The large one checks all the guesses in one pass, keeps "
+    "those that it agrees with, and writes the next word itself. So the text stays the same, and it takes fewer passes."
 )
 """What the tour sends: the answer says what there is to see, and a draft model and a lookup both guess well in it."""
 NEXT = "Turn this into a JSON array: lantern, compass, telescope, notebook"
