@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import mean
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -47,8 +47,8 @@ class Step:
     tokens: tuple[int, ...]
     """The tokens from this pass: the accepted draft tokens, then the target's own choice."""
     text: str
-    """The text that these tokens completed. The last character is held back until the next one comes: a combining mark may
-    follow."""
+    """The text that these tokens completed. The last character is held back until the next one comes, as a combining mark may
+    follow, or until the answer ends: iteration adds it to the last step, and after `advance`, `flush` gives it."""
     carried: int
     """How many characters at the start of `text` belong to the previous step."""
     drafted: int
@@ -205,6 +205,8 @@ class Generation(Iterator[Step]):
     def __next__(self) -> Step:
         while self.finish_reason is None:
             step = self.advance()
+            if step is not None and self.finish_reason is not None:  # the last one brings what was held back
+                return replace(step, text=step.text + self.flush(), held="")
             if step is not None:
                 return step
         if self.trouble is not None:
@@ -265,7 +267,7 @@ class Generation(Iterator[Step]):
         return self._step()
 
     def flush(self) -> str:
-        """Return the text still held back (an unfinished character, a possible stop). Call it once, at the end."""
+        """Return the text still held back (an unfinished character, a possible stop). Call it at the end."""
         tail = self._text.flush()
         if self._text.stopped:
             self.finish_reason = "stop"

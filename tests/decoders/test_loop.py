@@ -28,7 +28,8 @@ def text_of(generation: Generation) -> str:
 @pytest.mark.parametrize("method", ["greedy", "recompute", "lookup"])
 def test_the_record_comes_out_and_ends_with_eos(model: Model, method: str) -> None:
     generation = generate(model, PROMPT, method)
-    assert text_of(generation) == RESPONSE
+    assert "".join(step.text for step in generation) == RESPONSE
+    assert generation.flush() == ""
     assert generation.finish_reason == "eos"
     assert generation.answer[-1] in model.info.eos_ids
     totals = generation.totals
