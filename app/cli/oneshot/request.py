@@ -18,6 +18,7 @@ from ...chat.methods import known_methods
 from ...settings.fields import Settings
 from ...terminal.output import Notes
 from ...terminal.piped import whole
+from ..options import OPTIONS
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,8 +103,17 @@ def kept(*, last: bool, resume: str | None, keep: bool, no_history: bool) -> boo
 
 def check(request: Request) -> None:
     """Refuse what can be seen to be wrong without the engine: its start takes seconds."""
-    settings = request.settings
-    parse_params(get(request.method()), dict(request.method_settings))
+    settings, method = request.settings, get(request.method())
+    try:
+        parse_params(method, dict(request.method_settings))
+    except UserError:
+        # In the chat, /set takes these and the method's settings alike.
+        for name in request.method_settings:
+            if option := OPTIONS.get(name, OPTIONS.get(f"sampling.{name}")):
+                raise UserError(
+                    f"--set is for the settings of the method {method.name}, and {name} is none of them. Use {option} instead."
+                ) from None
+        raise
     if settings.stop or request.stop_regex:
         Stops(settings.stop, request.stop_regex)
     if request.suffix is not None:

@@ -236,6 +236,7 @@ def test_one_token_at_a_time_is_no_rainbow(call: Any, model: str) -> None:
         (["x", "--method", "lokup"], "did you mean lookup?"),
         (["x", "--set", "foo"], "--set takes NAME=VALUE, not 'foo'"),
         (["x", "--set", "zzz=3"], "has no setting 'zzz'"),
+        (["x", "--set", "top_k=3"], "and top_k is none of them. Use --top-k instead."),
         (["x", "--temperature", "-1"], "--temperature must be 0 or more"),
         (["x", "--top-p", "0"], "--top-p must be above 0"),
         (["x", "--max-tokens", "0"], "--max-tokens must be at least 1"),
