@@ -206,12 +206,12 @@ def test_whatever_came_before_scores_are_those_of_a_fresh_cache(layers: int) -> 
             continue
         fresh = head.open(48)
         wanted: Any = fresh.extend(text[1 : end + 1], states[:end])
-        torch.testing.assert_close(found.logits, wanted.logits, rtol=1e-4, atol=1e-4)
+        torch.testing.assert_close(found.logits, wanted.logits, rtol=1e-3, atol=1e-3)
         parents = [ROOT]
         for depth in range(rng.randrange(5)):
             tokens = [rng.randrange(VOCAB) for _ in parents]
             found, wanted = session.grow(tokens, parents), fresh.grow(tokens, parents)
-            torch.testing.assert_close(found.logits, wanted.logits, rtol=1e-4, atol=1e-4)
+            torch.testing.assert_close(found.logits, wanted.logits, rtol=1e-3, atol=1e-3)
             living = 1 + 2 * depth
             parents = [rng.randrange(living), rng.randrange(living)]
             if rng.random() < 0.3:

@@ -38,6 +38,13 @@ def wanted(family: Family, text: list[int]) -> tuple[Tensor, Tensor]:
     return out.logits[0], torch.cat([out.hidden_states[tap][0] for tap in (1, LAYERS)], -1)
 
 
+def check(found: Tensor, truth: Tensor) -> None:
+    """Whether they differ by no more than rounding. In 60 random texts transformers' own passes of several tokens differed from
+    a single one by up to 0.035 in some logit; what is wrong differs in all of them."""
+    assert found.shape == truth.shape
+    assert float((found - truth).square().mean().sqrt()) < 0.01 * float(truth.std())
+
+
 @pytest.mark.parametrize("family", HYBRIDS)
 def test_whatever_is_refused_passes_give_the_texts_own_logits_and_states(family: Family) -> None:
     rng = random.Random(5)
@@ -52,7 +59,7 @@ def test_whatever_is_refused_passes_give_the_texts_own_logits_and_states(family:
                 break
             found: Any = session.evaluate(new, range(first - 1, first - 1 + len(new)))
             logits, _ = wanted(family, [*session.tokens, *session._chain])
-            torch.testing.assert_close(found.logits, logits[-len(new) :], rtol=1e-2, atol=1e-2)
+            check(found.logits, logits[-len(new) :])
         match rng.randrange(8):
             case 0:
                 session.drop(range(rng.randrange(len(session._chain) + 1), len(session._chain)))
@@ -62,7 +69,7 @@ def test_whatever_is_refused_passes_give_the_texts_own_logits_and_states(family:
                 session.commit(range(rng.randrange(len(session._chain) + 1)))
                 # The states of what is committed were computed; those of what was never evaluated again are kept.
                 _, states = wanted(family, list(session.tokens))
-                torch.testing.assert_close(session.states(0, session.length), states, rtol=1e-2, atol=1e-2)
+                check(session.states(0, session.length), states)
     session.close()
 
 
@@ -114,7 +121,7 @@ def test_a_pass_that_fails_loses_nothing(family: Family, monkeypatch: pytest.Mon
         with pytest.raises((UserError, RuntimeError)):
             session.evaluate((80, 81), (ROOT, 0))
     found: Any = session.evaluate((80, 81), (ROOT, 0))
-    torch.testing.assert_close(found.logits, wanted(family, [*range(5, 25), 70, 80, 81])[0][-2:], rtol=1e-2, atol=1e-2)
+    check(found.logits, wanted(family, [*range(5, 25), 70, 80, 81])[0][-2:])
 
 
 @pytest.mark.parametrize("sampling", [Sampling(), SAMPLED])
