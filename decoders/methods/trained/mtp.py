@@ -29,7 +29,7 @@ class Mtp(Eagle):
 
     name = "mtp"
     summary = "A layer in the model's own checkpoint, trained to predict one token more, drafts a tree; the model verifies it."
-    pays = "If your model has MTP layers, as DeepSeek-V3 and GLM-4.5 do: no other file is needed."
+    pays = "If your model has MTP layers, as DeepSeek-V3, GLM-4.5 and Qwen3.5 do: no other file is needed."
     explains = (
         "Some models are trained to predict not only the next token but the one after it too, with one more layer for that. It "
         "reads the model's last hidden state and the token that was just chosen. Run again on its own output it guesses "
