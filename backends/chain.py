@@ -50,7 +50,7 @@ class ChainSession(Session):
         begun = time.perf_counter()
         first, n = len(self._chain), len(tokens)
         if layers is not None or list(parents) != list(range(first - 1, first - 1 + n)):
-            raise UserError("This model supports plain decoding only: it evaluates neither branching trees nor single layers.")
+            raise UserError("This model evaluates chains only, neither branching trees nor single layers.")
         wanted = list(range(first, first + n) if rows is None else rows)
         if any(not first <= row < first + n for row in wanted):
             raise ValueError(f"rows {wanted} are not all of this pass's nodes {first} to {first + n - 1}")

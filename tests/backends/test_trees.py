@@ -132,7 +132,7 @@ def test_recurrent_models_decode_plainly() -> None:
     assert session.align([*ids[:20], 50]) == 20
     scores = session.evaluate([50], (ROOT,))
     torch.testing.assert_close(scores.logits[0], linear("mamba", [*ids[:20], 50])[-1], atol=1e-4, rtol=1e-4)
-    with pytest.raises(UserError, match="plain decoding only"):
+    with pytest.raises(UserError, match="chains only"):
         session.evaluate([1, 2], (ROOT, ROOT))
 
 

@@ -95,7 +95,7 @@ def test_it_says_what_it_cannot_do(mamba: Model) -> None:
     )
     with pytest.raises(UserError, match="recurrent"):
         Generation(Conversation(mamba), IDS, "lookup")
-    with pytest.raises(UserError, match="plain decoding only"):
+    with pytest.raises(UserError, match="chains only"):
         mamba.open_session().evaluate([9, 10], (ROOT, ROOT))
 
 
