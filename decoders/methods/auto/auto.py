@@ -88,10 +88,9 @@ class Auto(Drafter):
         self._fusion = Fusion(FusionParams(nodes=nodes))
         self._arms: dict[str, Drafter] = {}
         self._text: Sequence[int] = ()
-        self._prompt = 0
         self._read: dict[str, tuple[Sequence[int], int]] = {}  # by arm: the text that it has read, and how many tokens of it
         self._unread = 0  # tokens that the arm of this step has to read first
-        self._plainly = 0  # plain passes in a row
+        self._prompt = self._plainly = 0  # tokens of the prompt, and plain passes in a row
         self._rate = 1.0  # tokens per one-node pass's time that the best method is expected to give
         self._situation = self._via = self._note = ""
 
@@ -154,11 +153,12 @@ class Auto(Drafter):
     def _available(self, context: Context, free: bool) -> dict[str, bool]:
         """The arms that run a model here, and whether they can at once: what reads the target's states cannot before the first
         pass of an answer, which takes what is left of the prompt along."""
+        names: dict[str, bool] = {}
         if not self.params.rivals or context.model is None:
-            return {}
-        names = {}
+            return names
         if context.draft_models and self._figures.drafts:
-            names["pard" if any(model.info.pard_token is not None for model in context.draft_models) else "draft"] = True
+            pard = any(model.info.pard_token is not None for model in context.draft_models)
+            names |= {"draft": True, "pard": True} if pard else {"draft": True}
             if context.branching and free:
                 names["tree"] = True
         if context.head is not None:

@@ -69,9 +69,9 @@ class Figures:
         return self.rounds.setdefault(f"{name} {situation}", Rounds())
 
     def discount(self, situation: str, keep: float = 1 - 1 / MEMORY) -> None:
-        """Another round begins in this situation: all earlier ones, of every method, count a little less."""
+        """Another round begins in this situation: all earlier ones, of every method, count less, down to nearly nothing."""
         for key, it in self.rounds.items():
-            if key.endswith(situation) and it.rounds > 0.5:
+            if key.endswith(situation) and it.rounds > 0.02:
                 it.rounds, it.tokens, it.passes = keep * it.rounds, keep * it.tokens, keep * it.passes
 
     def plain(self) -> dict[str, Any]:
