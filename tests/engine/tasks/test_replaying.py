@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from specchat.decoders.stats import Totals
-from specchat.engine.tasks.replaying import abreast
+from specchat.engine.tasks.replaying import TURN, abreast
 
 
 def run(name: str, tokens: list[int], seen: list[str]) -> Iterator[Totals]:
@@ -24,10 +24,11 @@ def run(name: str, tokens: list[int], seen: list[str]) -> Iterator[Totals]:
 
 def test_whoever_is_least_far_goes_on() -> None:
     seen: list[str] = []
-    one, other = abreast([run("slow", [1, 1, 1, 1, 1], seen), run("fast", [1, 3, 1], seen)], lambda: None)
-    assert (one.tokens, other.tokens) == (5, 5)
-    # Passes of both lie among each other: the slow one catches up before the fast one goes on.
-    assert seen == ["slow", "fast", "slow", "fast", "slow", "slow", "slow", "fast", "slow ends", "fast ends"]
+    slow, fast = [1, *([TURN // 4] * 8)], [1, TURN, TURN]
+    one, other = abreast([run("slow", slow, seen), run("fast", fast, seen)], lambda: None)
+    assert one.tokens == other.tokens == 1 + 2 * TURN
+    # Turns of both lie among each other: the slow one catches up before the fast one goes on.
+    assert seen == ["slow", "fast", *["slow"] * 4, "fast", *["slow"] * 4, "fast", "slow ends", "fast ends"]
 
 
 def test_a_cancelled_replay_ends_them_all() -> None:
