@@ -7,9 +7,9 @@ model-free method, including those of other packages, can be scored on answers f
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ParamSpec
 
 from ..backends.base import ROOT, Model, Sampling, Scores, Session
 from ..backends.recorded import RecordedModel
@@ -21,6 +21,8 @@ from .tree import Tree
 
 if TYPE_CHECKING:  # NumPy: who lists the methods does not wait for it
     from .past.index import Past
+
+P = ParamSpec("P")
 
 SLACK = 1024
 """Room for draft tokens, always the same: a drafter must not see where the record ends."""
@@ -83,26 +85,6 @@ class ReplayStep:
     shares: tuple[float, ...] = ()
 
 
-def replay(
-    prompt: Sequence[int],
-    response: Sequence[int],
-    drafter: Drafter,
-    *,
-    eos_ids: Sequence[int] = (),
-    branching: bool = True,
-    over: Model | None = None,
-    forced: bool = False,
-    past: Past | None = None,
-) -> Totals:
-    """Decode a recorded answer with a drafter; arguments and errors are those of `replaying`.
-
-    Returns:
-        the totals; `draft_seconds` is measured (drafting and learning), `forward_seconds` is 0 unless `over` is given.
-    """
-    *_, totals = replaying(prompt, response, drafter, eos_ids=eos_ids, branching=branching, over=over, forced=forced, past=past)
-    return totals
-
-
 def replaying(
     prompt: Sequence[int],
     response: Sequence[int],
@@ -154,6 +136,19 @@ def replaying(
             yield totals
     finally:
         session.close()
+
+
+def _to_the_end(run: Callable[P, Iterator[Totals]]) -> Callable[P, Totals]:
+    def ended(*args: P.args, **more: P.kwargs) -> Totals:
+        *_, totals = run(*args, **more)
+        return totals
+
+    return ended
+
+
+replay = _to_the_end(replaying)
+"""The same, and the totals at the end: `draft_seconds` is measured (drafting and learning), `forward_seconds` is 0 unless
+`over` is given."""
 
 
 def _decode(

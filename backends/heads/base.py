@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from ...errors import ContextFull
 from ..base import Scores
 
 if TYPE_CHECKING:
@@ -160,6 +161,18 @@ class HeadSession(ABC):
     @abstractmethod
     def context(self) -> int:
         """The most pairs and nodes together."""
+
+    def check(self, tokens: Sequence[int], states: Tensor) -> None:
+        """Refuse pairs that `extend` cannot take in.
+
+        Raises:
+            ValueError: there are none, or not as many states as tokens.
+            ContextFull: there is no room for them.
+        """
+        if not len(tokens) == len(states) > 0:
+            raise ValueError(f"{len(tokens)} tokens with {len(states)} states")
+        if self.length + len(tokens) > self.context:
+            raise ContextFull(f"{self.length + len(tokens):,} tokens do not fit in a context of {self.context:,}.")
 
     @abstractmethod
     def extend(self, tokens: Sequence[int], states: Tensor) -> Scores:

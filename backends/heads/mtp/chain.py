@@ -90,10 +90,7 @@ class MtpChainSession(HeadSession):
 
     def extend(self, tokens: Sequence[int], states: Tensor) -> TorchScores:
         """Take in the next pairs (see `HeadSession.extend`)."""
-        if not len(tokens) == len(states) > 0:
-            raise ValueError(f"{len(tokens)} tokens with {len(states)} states")
-        if self._length + len(tokens) > self._context:
-            raise ContextFull(f"{self._length + len(tokens):,} tokens do not fit in a context of {self._context:,}.")
+        self.check(tokens, states)
         self.drop(0)
         begun = self._length
 

@@ -74,10 +74,7 @@ class LlamaEagleSession(HeadSession):
     def extend(self, tokens: Sequence[int], states: Tensor) -> TorchScores:
         """Take in the next pairs (see `HeadSession.extend`)."""
         run, begun = self._open(), self.length
-        if not len(tokens) == len(states) > 0:
-            raise ValueError(f"{len(tokens)} tokens with {len(states)} states")
-        if begun + len(tokens) > self._context:
-            raise ContextFull(f"{begun + len(tokens):,} tokens do not fit in a context of {self._context:,}.")
+        self.check(tokens, states)
         self.drop(0)
         try:
             # As many as have room in the buffer that each pass reserves for logits.
