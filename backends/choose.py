@@ -13,7 +13,6 @@ temperature, top-k, top-p, min-p. Where transformers leaves a tie to its sort, t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import exp
 from operator import gt
 
 import numpy as np
@@ -373,14 +372,12 @@ def candidates(
 def _few(logits: Tensor, count: int) -> list[list[tuple[int, float]]] | None:
     """The most probable tokens of each row on a CPU, in a quarter of the time that it takes with `shortlist` for a small
     vocabulary; None where a tie leaves open which they are."""
-    values, ids = logits.topk(min(count + 1, logits.shape[-1]))
+    best, ids = logits.softmax(-1).topk(min(count + 1, logits.shape[-1]))
     out = []
-    for row, best, tokens in zip(logits.numpy(), values.tolist(), ids.tolist(), strict=True):
-        if not all(map(gt, best, best[1:])):
+    for probs, tokens in zip(best.tolist(), ids.tolist(), strict=True):
+        if not all(map(gt, probs, probs[1:])):
             return None
-        highest = best[0]
-        share = 1 / float(np.exp(row - highest).sum())
-        out.append([(token, exp(value - highest) * share) for token, value in zip(tokens[:count], best, strict=False)])
+        out.append(list(zip(tokens[:count], probs, strict=False)))
     return out
 
 

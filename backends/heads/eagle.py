@@ -14,21 +14,25 @@ from typing import Any, Protocol, TypeVar
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from ...errors import ContextFull, UserError
 from ..base import PREFILL_CHUNK, ROOT
 from ..costs.flops import Flops, spend
 from ..costs.modules import flops_of_tensors
-from ..hf.lean import LeanLayer, Rotations, norm, product
+from ..hf.lean import LeanLayer, Rotations, norm
 from ..hf.masks import FULL, Reach, tree_mask
 from ..hf.slot_cache import KVSpec, SlotCache
 from ..scores import TorchScores
 from .base import HeadInfo, HeadSession, PathHead
 from .eagle_format import EagleFormat
+from .halves import slim, slimmed
 from .layers import Modules, guarded, scattered
 
 T = TypeVar("T")
+
+MOST_LOOKED_UP = 16 << 20
+"""Most bytes of a table of what tokens add to the first layer: a small vocabulary's halves what a pass reads there."""
 
 
 class EagleNetwork:
@@ -59,8 +63,13 @@ class EagleNetwork:
         modules = Modules(weights, config)
         self.third = found.third
         self.device, self.dtype = embeddings.device, embeddings.dtype
+        self._token_norm, self._feature_norm = (
+            norm(modules.norm(f"layers.0.{n}.weight")) for n in ("input_layernorm", "hidden_norm")
+        )
         # The first layer's norm reads the embedding alone (EAGLE-3), or is not there (EAGLE-1).
-        self.layers = [LeanLayer(modules.layer(f"layers.{i}", norm_first=i > 0), i, FULL) for i in range(found.layers)]
+        layers = [modules.layer(f"layers.{i}", norm_first=i > 0) for i in range(found.layers)]
+        self._known = self._looked_up(layers[0].self_attn, embeddings) if self.third else None
+        self.layers = [LeanLayer(layer, i, FULL, slimmed) for i, layer in enumerate(layers)]
         shape = (config.num_key_value_heads, config.head_dim)
         self.specs: list[KVSpec] = [KVSpec(shape, shape, self.dtype, self.device)] * found.layers
         self.whole = found.layers > 1
@@ -69,19 +78,30 @@ class EagleNetwork:
         self.residual_normed = False
         """`norm_before_residual`, as it is read (see `Reading`)."""
         self._embeddings, self._lm_head, self._drafted, self._vocabulary = embeddings, lm_head, ids, vocabulary
-        self._fc = product(weights["fc.weight"], weights.get("fc.bias"))
+        self._fc = slim(weights["fc.weight"], weights.get("fc.bias"))
         fc, drafted = 2.0 * weights["fc.weight"].numel(), vocabulary if ids is None else len(ids)
         row = 2.0 * config.hidden_size * drafted
         self.flops = flops_of_tensors(weights, config, found.layers, row=row, node=0.0 if found.third else fc)
         self.reading = fc if found.third else 0.0
         self._scale, self._output_normed = found.logit_scale, found.norm_output
-        self._token_norm, self._feature_norm = (
-            norm(modules.norm(f"layers.0.{n}.weight")) for n in ("input_layernorm", "hidden_norm")
-        )
         self._norm = norm(modules.norm("norm.weight"))
         self._input_norm = norm(modules.norm("input_norm.weight")) if found.norm_before_fc else None
         taps = weights["fc.weight"].shape[1] // len(weights["fc_norm.0.weight"]) if found.fc_norm else 0
         self._tap_norms = [norm(modules.norm(f"fc_norm.{i}.weight")) for i in range(taps)]
+
+    def _looked_up(self, attention: Any, embeddings: Tensor) -> Tensor | None:
+        """What each token's embedding adds to the first layer's queries, keys and values [vocab, all of them], where that is
+        worth its memory. The projections are then left with what reads the features."""
+        parts = [getattr(attention, f"{name}_proj") for name in "qkv"]
+        outputs = sum(part.out_features for part in parts)
+        if self.device.type != "cpu" or self.dtype != torch.float32 or 4 * len(embeddings) * outputs > MOST_LOOKED_UP:
+            return None
+        width = embeddings.shape[1]
+        with torch.inference_mode():
+            read = torch.cat([part.weight.detach()[:, :width] for part in parts])
+            for part in parts:
+                part.weight = nn.Parameter(part.weight.detach()[:, width:].clone(), requires_grad=False)
+            return self._token_norm(embeddings) @ read.t()
 
     def features(self, states: Tensor) -> Tensor:
         """What the layers read of the target's states [n, taps × width]: [n, hidden]."""
@@ -95,37 +115,45 @@ class EagleNetwork:
         return self._fc(states)
 
     def __call__(
-        self, tokens: Tensor, features: Tensor, positions: Tensor, mask: Any, cache: SlotCache, kept: Tensor | None = None
+        self, tokens: Sequence[int], features: Tensor, places: Sequence[int], mask: Any, cache: SlotCache, *, last: bool = False
     ) -> tuple[Tensor, Tensor]:
         """One pass.
 
         Args:
             tokens: [n].
             features: of true states, or the parents' outputs [n, hidden].
-            positions: [1, n].
+            places: positions [n].
             mask: [1, 1, n, m]; None as `tree_attention` takes it.
             cache: takes K and V.
-            kept: indices of the rows that are wanted; None for all.
+            last: only the last row is wanted.
 
         Returns:
             what a child reads in place of true states [rows, hidden], and logits over the target's vocabulary [rows, vocab].
         """
-        embedded = F.embedding(tokens, self._embeddings)
-        cos, sin = self.rotations(embedded, positions, cache.capacity)
+        n = len(tokens)
+        ids = torch.tensor(tokens, device=self.device)
+        if isinstance(places, range) or n == 1:
+            cos, sin = self.rotations.from_on(features, places[0], n, cache.capacity)
+        else:
+            cos, sin = self.rotations(features, torch.tensor([places], device=self.device), cache.capacity)
         around = (cos, sin, mask, cache)
+        kept = torch.tensor([n - 1], device=self.device) if last and n > 1 else None
         first, *others = self.layers
         wanted = kept if not others else None
         if self.third:
             read = self._feature_norm(features)
             base = read if self.residual_normed else features
-            seen = first.seen(torch.cat((self._token_norm(embedded), read), -1), *around, wanted)
-            hidden = first.feed(seen.add_(base if wanted is None else base[wanted])[None])
+            if self._known is not None:
+                states = first.read(read).add_(self._known.index_select(0, ids))
+            else:
+                states = first.read(torch.cat((self._token_norm(F.embedding(ids, self._embeddings)), read), -1))
+            hidden = first.feed(first.mixed(states, *around, wanted).add_(base if wanted is None else base[wanted])[None])
         else:
-            hidden = self._fc(torch.cat((embedded, features), -1))[None]
+            hidden = self._fc(torch.cat((F.embedding(ids, self._embeddings), features), -1))[None]
             hidden = first.only(wanted, hidden, *around) if wanted is not None else first(hidden, *around)
         for layer in others:
-            last = layer is others[-1]
-            hidden = layer.only(kept, hidden, *around) if kept is not None and last else layer(hidden, *around)
+            final = kept is not None and layer is others[-1]
+            hidden = layer.only(kept, hidden, *around) if final else layer(hidden, *around)
         out = hidden[0]
         shown = self._norm(out) if self.third else out
         logits = self._lm_head(shown)
@@ -149,7 +177,7 @@ class Network(Protocol):
         """See `EagleNetwork.features`."""
 
     def __call__(
-        self, tokens: Tensor, features: Tensor, positions: Tensor, mask: Any, cache: SlotCache, kept: Tensor | None = None
+        self, tokens: Sequence[int], features: Tensor, places: Sequence[int], mask: Any, cache: SlotCache, *, last: bool = False
     ) -> tuple[Tensor, Tensor]:
         """See `EagleNetwork.__call__`."""
 
@@ -231,12 +259,10 @@ class EagleSession(HeadSession):
         mask = None
         if start and n > 1 and (every or network.whole):
             mask = self._mask([(2 << i) - 1 for i in range(n)], start)
-        positions = torch.arange(start, start + n, device=network.device)[None]
-        kept = None if every or n == 1 else torch.tensor([n - 1], device=network.device)
         features = network.features(states.to(network.device, network.dtype))
         spend(n * network.reading)
         network.flops.count(range(start, start + n), n if every else 1)
-        return network(self._ids(tokens), features, positions, mask, cache, kept)
+        return network(tokens, features, range(start, start + n), mask, cache, last=not every)
 
     def grow(self, tokens: Sequence[int], parents: Sequence[int]) -> TorchScores:
         """Add nodes (see `HeadSession.grow`)."""
@@ -258,18 +284,14 @@ class EagleSession(HeadSession):
             first = parents[0] + 1
             features = self._outputs[first : first + 1] if n == 1 else self._outputs[[parent + 1 for parent in parents]]
             places = [self._length - 1 + depth for depth in depths]
-            positions = torch.tensor([places], device=network.device)
             network.flops.count(places, n)
-            return network(self._ids(tokens), features, positions, mask, cache)
+            return network(tokens, features, places, mask, cache)
 
         outputs, logits = self._guarded(run)
         self._outputs = torch.cat((self._outputs, outputs))
         self._depths += depths
         self._bits += bits
         return TorchScores(logits, tuple(range(living, living + n)), tuple(self._length + 1 + depth for depth in depths))
-
-    def _ids(self, tokens: Sequence[int]) -> Tensor:
-        return torch.tensor(tokens, device=self._network.device)
 
     def _mask(self, bits: list[int], length: int) -> Tensor:
         """The mask of rows that see the first `length` slots and, of those behind, what their bits say."""

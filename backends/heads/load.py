@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from ...errors import UserError
 from ..base import ROOT, Model, Sampling
@@ -21,6 +21,7 @@ from .dflash_format import UNUSED, DFlashFormat
 from .eagle import EagleHead, EagleNetwork, EagleSession
 from .eagle_format import EagleFormat
 from .formats import IGNORED, LLAMA, Format, Reading, Target, figure
+from .halves import slim
 from .medusa import MedusaHead
 from .medusa_format import MedusaFormat
 
@@ -136,7 +137,10 @@ def _parts(
     if own is not None and lender.cheap and torch.equal(own, lender.embeddings()):
         del weights["embed_tokens.weight"]  # many are copies
         own = None
-    lm_head = product(weights["lm_head.weight"], None) if "lm_head.weight" in weights else lender.lm_head()
+    own_head = weights.get("lm_head.weight")
+    lm_head = lender.lm_head() if own_head is None else slim(own_head)
+    if type(lm_head) is nn.Linear:  # the target's; in halves a small one is worth a copy
+        lm_head = slim(lm_head.weight, lm_head.bias)
     embeddings = lender.embeddings() if own is None else own
     return found, weights, _config(found), embeddings, lm_head, ids, vocabulary
 

@@ -125,10 +125,20 @@ class Rotations:
         """
         if not self._fixed:
             return self._made(hidden, positions)
-        if not self._tables or len(self._tables[-1][0]) < most:
-            self._tables.append(self._made(hidden, torch.arange(most, device=positions.device)[None]))
-        cos, sin = self._tables[-1]
+        cos, sin = self._table(hidden, most)
         return cos.index_select(0, positions[0]), sin.index_select(0, positions[0])
+
+    def from_on(self, hidden: Tensor, start: int, count: int, most: int) -> tuple[Tensor, Tensor]:
+        """The same for the positions `start` … `start` + `count`."""
+        if not self._fixed:
+            return self._made(hidden, torch.arange(start, start + count, device=hidden.device)[None])
+        cos, sin = self._table(hidden, most)
+        return cos.narrow(0, start, count), sin.narrow(0, start, count)
+
+    def _table(self, hidden: Tensor, most: int) -> tuple[Tensor, Tensor]:
+        if not self._tables or len(self._tables[-1][0]) < most:
+            self._tables.append(self._made(hidden, torch.arange(most, device=hidden.device)[None]))
+        return self._tables[-1]
 
     def _made(self, hidden: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
         cos, sin = self._rotary(hidden, positions)
@@ -196,7 +206,7 @@ class LeanLayer:
             hidden, cos, sin, mask, cache: as `attend` takes them.
         """
         if not len(kept):  # no state is wanted, only K and V
-            self._read(hidden[0], cos, sin, cache)
+            self._turned(self.read(hidden[0]), cos, sin, cache)
             return hidden[:, :0]
         return self.feed(self.attend(hidden, cos, sin, mask, cache, kept))
 
@@ -217,21 +227,31 @@ class LeanLayer:
     def seen(self, rows: Tensor, cos: Tensor, sin: Tensor, mask: Any, cache: Any, kept: Tensor | None = None) -> Tensor:
         """What the attention block adds [n or rows, hidden width]; the arguments are `attend`'s, `rows` what it reads [n, width
         of its input]."""
-        queries, keys, values = self._read(rows, cos, sin, cache)
+        return self.mixed(self.read(rows), cos, sin, mask, cache, kept)
+
+    def read(self, rows: Tensor) -> Tensor:
+        """Queries, keys and values of what attention reads [n, width of its input], side by side, before they are turned."""
+        return self._qkv(self._before(rows))
+
+    def mixed(
+        self, states: Tensor, cos: Tensor, sin: Tensor, mask: Any, cache: Any, kept: Tensor | None = None
+    ) -> Tensor:
+        """What the attention block adds [n or rows, hidden width], of what `read` gives; the other arguments are `attend`'s."""
+        queries, keys, values = self._turned(states, cos, sin, cache)
         if isinstance(mask, dict):
             mask = mask[self._kind]
         if kept is not None:
-            mask = narrowed(mask, kept, len(rows), keys)
+            mask = narrowed(mask, kept, len(states), keys)
             queries = queries.index_select(2, kept)
         seen, _ = tree_attention(self._attention, queries, keys, values, mask, scaling=self._scaling)
         mixed = seen.view(queries.shape[2], -1)
-        return self._out(mixed if kept is not None or len(mixed) == len(rows) else filled(mixed))
+        return self._out(mixed if kept is not None or len(mixed) == len(states) else filled(mixed))
 
-    def _read(self, rows: Tensor, cos: Tensor, sin: Tensor, cache: Any) -> tuple[Tensor, Tensor, Tensor]:
+    def _turned(self, states: Tensor, cos: Tensor, sin: Tensor, cache: Any) -> tuple[Tensor, Tensor, Tensor]:
         """Queries of the nodes [1, heads, n, width of a head], and the keys and values in view; the nodes' own are written."""
         n, heads, kv_heads = len(cos), self._heads, self._kv_heads
         both = heads + kv_heads
-        states = self._qkv(self._before(rows))[:n].view(1, n, both + kv_heads, self._width)
+        states = states[:n].view(1, n, both + kv_heads, self._width)
         turned = states[:, :, :both]
         if self._query_norm is not None and self._key_norm is not None:
             turned = torch.cat((self._query_norm(turned[:, :, :heads]), self._key_norm(turned[:, :, heads:])), 2)

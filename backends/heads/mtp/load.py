@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -81,12 +81,13 @@ class MtpNetwork:
         return states
 
     def __call__(
-        self, tokens: Tensor, features: Tensor, positions: Tensor, mask: Any, cache: SlotCache, kept: Tensor | None = None
+        self, tokens: Sequence[int], features: Tensor, places: Sequence[int], mask: Any, cache: SlotCache, *, last: bool = False
     ) -> tuple[Tensor, Tensor]:
         """One pass (see `EagleNetwork.__call__`)."""
-        out = self.rows(tokens, features, positions, mask, cache)
-        if kept is not None:
-            out = out[kept]
+        ids, positions = (torch.tensor(each, device=self.device) for each in (tokens, places))
+        out = self.rows(ids, features, positions[None], mask, cache)
+        if last:
+            out = out[-1:]
         return out, self.logits(out)
 
     def rows(self, tokens: Tensor, features: Tensor, positions: Tensor, mask: Any, cache: SlotCache) -> Tensor:
