@@ -187,9 +187,10 @@ def compare(name: str, target: TransformersModel, prompts: list[list[int]], opti
     vllm = Vllm(options.vllm, kind.theirs, builtin_path(), Path(loaded.info.path))
     conversations = {way: Conversation(target, head=loaded) for way in kind.ways}
 
-    def ours(way: str, prompt: list[int], tokens: int) -> tuple[list[int], list[list[int]], float]:
-        """The answer, the drafts of each step, and the seconds."""
+    def ours(way: str, prompt: list[int], tokens: int, known: int = 0) -> tuple[list[int], list[list[int]], float]:
+        """The answer, the drafts of each step, and the seconds; `known` tokens of the prompt have been read before."""
         conversations[way].forget()
+        conversations[way].session.prefill(prompt[:known])
         begun = time.perf_counter()
         generation = Generation(conversations[way], prompt, kind.ours, settings=kind.ways[way], max_tokens=tokens)
         drafts = [list(step.tree.tokens[1:]) for step in generation]
@@ -205,7 +206,8 @@ def compare(name: str, target: TransformersModel, prompts: list[list[int]], opti
             continue
         lines.append({"prompt": prompt, "answer": theirs["answer"], "drafts": theirs["drafts"]})
         parted += sum(answer != theirs["answer"] for answer, _, _ in made.values())
-        _, drafts, _ = ours("chain", [*prompt, theirs["answer"][0]], len(theirs["answer"]) - 1)
+        # vLLM takes the first token from the prompt's own pass.
+        _, drafts, _ = ours("chain", [*prompt, theirs["answer"][0]], len(theirs["answer"]) - 1, len(prompt))
         compared.add(theirs["answer"], theirs["drafts"], drafts)
         for way, (_, _, seconds) in made.items():
             ratios[way].append(theirs["seconds"] / seconds)

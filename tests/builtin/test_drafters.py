@@ -119,6 +119,8 @@ def test_a_chain_is_what_vllm_drafts(name: str, tmp_path: Path) -> None:
     talk, compared = Conversation(target, head=head), Compared()
     for line in lines if FULL or kind.ours == "eagle" else lines[::2]:
         first, *rest = line["answer"]
+        talk.forget()
+        talk.session.prefill(line["prompt"])  # whose pass gives the first token
         generation = Generation(talk, [*line["prompt"], first], kind.ours, settings=kind.ways["chain"], max_tokens=len(rest))
         drafts = [list(step.tree.tokens[1:]) for step in generation]
         assert generation.answer == rest
@@ -140,6 +142,8 @@ def test_a_chain_is_what_llama_server_drafts() -> None:
     for line in (RECORDED / "llama_server_eagle.jsonl").read_text(encoding="utf-8").splitlines():
         theirs = json.loads(line)
         first, *rest = theirs["answer"]
+        talk.forget()
+        talk.session.prefill(theirs["prompt"])
         generation = Generation(talk, [*theirs["prompt"], first], "eagle", settings=CHAIN, max_tokens=len(rest))
         at = 0
         for step, expected in zip(generation, theirs["passes"], strict=False):

@@ -62,7 +62,8 @@ class HeadProposer(Proposer):
         """What the pairs are from."""
 
     def _open(self, context: Context, line: Sequence[int]) -> Scores | None:
-        """Take in the text's end with the target's states. The pending token's pair is the last: nothing is taken to follow."""
+        """Take in the text's end with the target's states. The pending token's pair is the last: nothing is taken to follow.
+        There is no draft while the target lacks some of the text: the pass that takes it in chooses the next token."""
         assert not line, "a head does not draft behind a line"
         tokens, session, last = context.tokens, self.session, context.session.length
         if not last == len(tokens) - 1 > 0 or last > session.context:
@@ -93,7 +94,7 @@ class Eagle(Grower):
 
     name = "eagle"
     group = "trained"
-    reads_cache = True
+    reads_cache = False  # there is nothing to read before the prompt's own pass, which brings the first token with it
     summary = "A small head trained for this model continues its hidden states and drafts a tree; the model verifies it."
     pays = "Nearly always, if there is a head for your model: it guesses better than other drafters of its size."
     explains = (
