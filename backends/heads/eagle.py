@@ -101,7 +101,8 @@ class EagleNetwork:
             read = torch.cat([part.weight.detach()[:, :width] for part in parts])
             for part in parts:
                 part.weight = nn.Parameter(part.weight.detach()[:, width:].clone(), requires_grad=False)
-            return self._token_norm(embeddings) @ read.t()
+            added: Tensor = self._token_norm(embeddings) @ read.t()
+        return added
 
     def features(self, states: Tensor) -> Tensor:
         """What the layers read of the target's states [n, taps × width]: [n, hidden]."""
@@ -152,8 +153,8 @@ class EagleNetwork:
             hidden = self._fc(torch.cat((F.embedding(ids, self._embeddings), features), -1))[None]
             hidden = first.only(wanted, hidden, *around) if wanted is not None else first(hidden, *around)
         for layer in others:
-            final = kept is not None and layer is others[-1]
-            hidden = layer.only(kept, hidden, *around) if final else layer(hidden, *around)
+            final = layer is others[-1]
+            hidden = layer.only(kept, hidden, *around) if kept is not None and final else layer(hidden, *around)
         out = hidden[0]
         shown = self._norm(out) if self.third else out
         logits = self._lm_head(shown)

@@ -1,8 +1,8 @@
 """Products with weights that are half floats, in a model of float32 on a CPU.
 
-Heads are published in 16 bits and run in their target's type. A pass over a token or two waits for its weights; read as the half
-floats they are they have half the bytes, and nothing is lost: each is widened on its way and the sums are float32's. On the
-built-in head's matrices one row takes 0.42 times as long as `torch.mm`, 8 rows 0.38 times (one core with AVX-512).
+Heads are published in 16 bits and run in their target's type. A pass over a token or two waits for its weights; read as the
+half floats they are they have half the bytes, and nothing is lost: each is widened on its way and the sums are float32's. On
+the built-in head's matrices one row takes 0.42 times as long as `torch.mm`, 8 rows 0.38 times (one core with AVX-512).
 """
 
 from __future__ import annotations

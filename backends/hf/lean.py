@@ -233,9 +233,7 @@ class LeanLayer:
         """Queries, keys and values of what attention reads [n, width of its input], side by side, before they are turned."""
         return self._qkv(self._before(rows))
 
-    def mixed(
-        self, states: Tensor, cos: Tensor, sin: Tensor, mask: Any, cache: Any, kept: Tensor | None = None
-    ) -> Tensor:
+    def mixed(self, states: Tensor, cos: Tensor, sin: Tensor, mask: Any, cache: Any, kept: Tensor | None = None) -> Tensor:
         """What the attention block adds [n or rows, hidden width], of what `read` gives; the other arguments are `attend`'s."""
         queries, keys, values = self._turned(states, cos, sin, cache)
         if isinstance(mask, dict):
