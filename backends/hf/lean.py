@@ -21,7 +21,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .attention import Parts, padded, tree_attention
-from .packed import FEWEST_ROWS, filled, gated, packed, pays
+from .packed import FEWEST_ROWS, filled, packed, pays
 
 FAMILIES = ("LlamaForCausalLM", "MistralForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM")
 """Models whose layers are: norm, attention with rotary positions, sum, norm, gated MLP, sum. Others of the same class names'
@@ -182,17 +182,16 @@ class LeanLayer:
         self._qkv = linear(attention, "q_proj", "k_proj", "v_proj")
         self._query_norm, self._key_norm = (norm(getattr(attention, name, None)) for name in ("q_norm", "k_norm"))
         self._out = linear(attention, "o_proj")
-        silu = type(mlp.act_fn).__name__ in SILU
-        if linear is packed and silu:
-            self._inner = gated(mlp)
-        else:
-            self._inner = chunked(linear(mlp, "gate_proj", "up_proj"), F.silu if silu else mlp.act_fn)
+        activation = F.silu if type(mlp.act_fn).__name__ in SILU else mlp.act_fn
+        self._inner = chunked(linear(mlp, "gate_proj", "up_proj"), activation)
         self._down = linear(mlp, "down_proj")
         self._before, self._after = norm(layer.input_layernorm) or _unchanged, norm(layer.post_attention_layernorm)
 
     def __call__(self, hidden: Tensor, cos: Tensor, sin: Tensor, mask: Any, cache: Any) -> Tensor:
         """The layer's output; the arguments are `attend`'s."""
-        return self.feed(self.attend(hidden, cos, sin, mask, cache))
+        rows = hidden[0]
+        rows = self.mixed(self._qkv(self._before(rows)), cos, sin, mask, cache).add_(rows)
+        return self._down(self._inner(self._after(rows))).add_(rows)[None]
 
     def half(self, kind: Literal["attention", "mlp"]) -> Callable[[Tensor, Tensor, Tensor, Any, Any], Tensor]:
         """The layer with one block of its two."""
@@ -249,16 +248,14 @@ class LeanLayer:
         """Queries of the nodes [1, heads, n, width of a head], and the keys and values in view; the nodes' own are written."""
         n, heads, kv_heads = len(cos), self._heads, self._kv_heads
         both = heads + kv_heads
-        states = states[:n].view(1, n, both + kv_heads, self._width)
-        turned = states[:, :, :both]
+        by_head = states[:n].view(1, n, both + kv_heads, self._width).transpose(1, 2)
+        turned, values = by_head.split_with_sizes((both, kv_heads), 1)
         if self._query_norm is not None and self._key_norm is not None:
-            turned = torch.cat((self._query_norm(turned[:, :, :heads]), self._key_norm(turned[:, :, heads:])), 2)
-        turned = turned.transpose(1, 2)
-        half = self._width // 2
-        crossed = torch.cat((turned[..., half:], turned[..., :half]), -1)
-        turned = (turned * cos).add_(crossed.mul_(sin))
-        keys, values = cache.update(turned[:, heads:], states[:, :, both:].transpose(1, 2), self._index)
-        return turned[:, :heads], keys, values
+            turned = torch.cat((self._query_norm(turned[:, :heads]), self._key_norm(turned[:, heads:])), 1)
+        turned = (turned * cos).add_(turned.roll(self._width // 2, 3).mul_(sin))
+        queries, keys = turned.split_with_sizes((heads, kv_heads), 1)
+        keys, values = cache.update(keys, values, self._index)
+        return queries, keys, values
 
     def feed(self, hidden: Tensor, *_: Any) -> Tensor:
         """The hidden states with what the MLP block adds."""

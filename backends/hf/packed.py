@@ -42,7 +42,7 @@ class Packed(nn.Module):
         self.out_features, self.in_features = weight.shape
         self._packed: Tensor = torch.ops.mkldnn._reorder_linear_weight(weight.detach().contiguous(), ROWS)
         self.bias = None if bias is None else bias.detach()
-        self._multiply = torch.ops.mkldnn._linear_pointwise
+        self._multiply = torch.ops.mkldnn._linear_pointwise.default
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Outputs [… n, outputs] for inputs [… n, inputs]."""
@@ -53,22 +53,11 @@ class Packed(nn.Module):
     def rows(self, inputs: Tensor) -> Tensor:
         """The same for inputs [n, inputs]."""
         n = len(inputs)
-        if n >= FEWEST_ROWS:
-            return self.many(inputs)
-        return self.many(filled(inputs))[:n]
-
-    def many(self, inputs: Tensor, activation: str = "none") -> Tensor:
-        """The same for FEWEST_ROWS or more, with one of oneDNN's activations ("swish" is SiLU) behind."""
+        if n < FEWEST_ROWS:
+            return self.rows(filled(inputs))[:n]
         if halved(inputs):
-            return torch.cat([self.many(half, activation) for half in inputs.chunk(2)])
-        out: Tensor = self._multiply.default(inputs, self._packed, self.bias, activation, [], "")
-        return out
-
-    def times(self, inputs: Tensor, others: Tensor) -> Tensor:
-        """The outputs for FEWEST_ROWS or more, times others [n, outputs]."""
-        if halved(inputs):
-            return torch.cat([self.times(*halves) for halves in zip(inputs.chunk(2), others.chunk(2), strict=True)])
-        out: Tensor = self._multiply.binary(inputs, others, self._packed, self.bias, "mul")
+            return torch.cat([self.rows(half) for half in inputs.chunk(2)])
+        out: Tensor = self._multiply(inputs, self._packed, self.bias, "none", [], "")
         return out
 
     @property
@@ -124,7 +113,7 @@ def pays(weights: Iterable[Tensor]) -> bool:
 
 def halved(inputs: Tensor) -> bool:
     """Whether inputs [n, width] go in two halves, so that each row keeps its bits: a tree's do, a prompt's need not."""
-    return inputs.dtype != torch.float32 and ALIKE_ROWS < len(inputs) <= 2 * ALIKE_ROWS
+    return ALIKE_ROWS < len(inputs) <= 2 * ALIKE_ROWS and inputs.dtype != torch.float32
 
 
 def filled(inputs: Tensor) -> Tensor:
@@ -136,22 +125,6 @@ def filled(inputs: Tensor) -> Tensor:
 def _zeros(rows: int, width: int, dtype: torch.dtype) -> Tensor:
     """Zeros [rows, width] that nobody writes to."""
     return torch.zeros((rows, width), dtype=dtype)
-
-
-def gated(mlp: Any) -> Callable[[Tensor], Tensor]:
-    """What a gated MLP with SiLU hands to its last layer, for inputs [n, inputs]; activation and product belong to the matrix
-    products, so that threads meet twice and not four times."""
-    packed(mlp, "gate_proj")
-    packed(mlp, "up_proj")
-    gate, up = mlp.gate_proj, mlp.up_proj
-
-    def inner(inputs: Tensor) -> Tensor:
-        n = len(inputs)
-        if n < FEWEST_ROWS:
-            inputs = filled(inputs)
-        return up.times(inputs, gate.many(inputs, "swish"))[:n]  # type: ignore[no-any-return]
-
-    return inner
 
 
 def packed(owner: Any, *names: str) -> Callable[[Tensor], Tensor]:
