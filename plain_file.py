@@ -112,6 +112,18 @@ def read_json(path: Path, most: int = MOST_BYTES) -> Any:
         raise ValueError("it is nested too deep") from None
 
 
+def write_json(path: Path, data: Any) -> None:
+    """Write a small file that takes the place of the old one in one move.
+
+    Raises:
+        OSError: it cannot be written; the old one stays.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f".{path.name}.{os.getpid()}")
+    part.write_text(json.dumps(data), "utf-8")
+    part.replace(path)
+
+
 def is_database(status: os.stat_result) -> bool:
     """Whether a file is one of `databases`."""
     for path in databases:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
-import os
 import threading
 from collections import deque
 from collections.abc import Sequence
@@ -195,11 +193,8 @@ class Downloads:
                 for download in mine.values()
                 if download.missing
             ]
-            temporary = self._record.with_name(f".{self._record.name}.{os.getpid()}")
             with contextlib.suppress(OSError):  # a convenience; the download itself does not need it
-                self._record.parent.mkdir(parents=True, exist_ok=True)
-                temporary.write_text(json.dumps(entries))
-                temporary.replace(self._record)
+                plain_file.write_json(self._record, entries)
 
 
 def _restored(entry: dict[str, Any]) -> Download:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
-import os
 from pathlib import Path
 
 from ... import plain_file
@@ -31,9 +29,5 @@ def remember(spec: str) -> None:
     known = recent()
     if known[:1] == [spec]:
         return
-    file = _file()
-    temporary = file.with_name(f".{file.name}.{os.getpid()}")
     with contextlib.suppress(OSError):
-        file.parent.mkdir(parents=True, exist_ok=True)
-        temporary.write_text(json.dumps([spec, *(each for each in known if each != spec)][:MOST]))
-        temporary.replace(file)
+        plain_file.write_json(_file(), [spec, *(each for each in known if each != spec)][:MOST])

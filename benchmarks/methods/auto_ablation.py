@@ -188,11 +188,12 @@ def run(
     Recorded.now, total = answer, 0.0
     session = RecordedModel([(answer.prompt, answer.tokens)], context=1 << 16).open_session()
     session.prefill(answer.prompt)
+    beside = (draft,)
     text, end = [*answer.prompt, answer.tokens[0]], len(answer.prompt) + len(answer.tokens)
     while len(text) < end:
         Virtual.spent = Virtual.forward = 0.0
         begun = time.process_time()
-        tree = drafter.draft(Context(text, session, GREEDY, end - len(text), frozenset(), True, (draft,), model))
+        tree = drafter.draft(Context(text, session, GREEDY, end - len(text), frozenset(), True, beside, model))
         drafting = time.process_time() - begun + Virtual.spent * chance.lognormvariate(0, NOISE)
         forward = (Virtual.forward or cost(len(tree))) * chance.lognormvariate(0, NOISE)
         scores = session.evaluate(tree.tokens, tree.parents)

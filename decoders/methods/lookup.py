@@ -6,7 +6,7 @@ Saxena, "Prompt Lookup Decoding" (2023), https://github.com/apoorvumang/prompt-l
 from __future__ import annotations
 
 from array import array
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heapreplace
 
@@ -125,14 +125,50 @@ class Lookup(Drafter):
         return self._grow(context)
 
     def match(self, tokens: Sequence[int]) -> int:
-        """How many of the last tokens (at most ORDERS) stood together before: in place of `draft`, where that may not pay."""
-        self._index.follow(tokens)
-        self._place, self._match = self._index.latest()
+        """How many of the last tokens stood together before, at most LONGEST: in place of `draft`, where that may not pay. Each
+        token that the text has gained since the last call tells what `learn` is told of a step."""
+        index = self._index
+        if not index.followed(tokens):
+            index.follow(tokens)
+            self._place = -1
+        text, place, match = index.tokens, self._place, self._match
+        for token in tokens[len(text) :]:
+            if place >= 0:
+                right = text[place] == token
+                self._reliability.learn(match, right)
+                place, match = (place + 1, min(match + 1, LONGEST)) if right else (-1, 0)
+            index.append(token)
+            if place < 0:
+                place, match = index.latest
+        self._place, self._match = (place, match) if place >= 0 else index.latest
         return self._match
+
+    def floor(self, context: Context) -> float:
+        """The lowest probability of a draft token."""
+        return worthwhile(context, self.params.floor, CPU_FLOOR)
 
     def chance(self, match: int) -> float:
         """The probability of the token that followed a match."""
         return self._reliability[match]
+
+    def promises(self, match: int, seconds: Callable[[int], float], rate: float, floor: float) -> bool:
+        """Whether a chain behind a match may give more than `rate` tokens a second.
+
+        Args:
+            match: how many of the last tokens stood together before.
+            seconds: of a pass by its nodes.
+            rate: what it is held against.
+            floor: the lowest probability of a draft token.
+        """
+        expected = chance = 1.0
+        for nodes in range(2, self.params.nodes + 1) if match else ():
+            chance *= self._reliability[match + nodes - 2]
+            if chance < floor:
+                return False
+            expected += chance
+            if expected > rate * seconds(nodes):
+                return True
+        return False
 
     def learn(self, verified: Verified) -> None:
         """How far did the text go on as the longest match foretold, whoever drafted it?"""
@@ -178,14 +214,16 @@ class Lookup(Drafter):
         tree = Tree.root(context.pending)
         chances = self.probabilities = [1.0]
         self._eos = eos
-        self._place, self._match = self._index.latest()
-        if reach <= 0:
+        self._place, self._match = self._index.latest
+        if reach <= 0 or (not self._match and context.past is None):
             return tree
-        floor = worthwhile(context, params.floor, CPU_FLOOR)
+        floor = self.floor(context)
         reliability = self._reliability
         shortest = params.min_ngram
         while shortest < params.longest and reliability[shortest] < floor:  # no such line begins with a token worth its node
             shortest += 1
+        if self._match < shortest and context.past is None:  # nothing matches
+            return tree
         factor = reliability.factor
         tokens, parents = tree.tokens, tree.parents
         children: dict[tuple[int, int], int] = {}

@@ -38,7 +38,8 @@ class PassCosts:
 
     def __init__(self, curve: Sequence[tuple[int, float]] = ()) -> None:
         """`curve`: (nodes, seconds) that were measured before; each counts as a pass."""
-        self._pace, self._passes = 0.0, 0
+        self._pace = 0.0
+        self._passes = self._faded = 0  # how many there were, and after how many of them weights faded last
         self._sizes: dict[int, tuple[float, float]] = {}
         """By size above 1: the weight of its passes, and their mean in units of the pace."""
         self._units: list[float] = []
@@ -60,15 +61,16 @@ class PassCosts:
         """Take in one pass over `nodes` nodes."""
         if nodes < 1 or seconds <= 0:
             return
+        self._passes += 1
         size = bucket(nodes)
         self._pace = self._pace or seconds / (1 + SLOPE * (size - 1))
-        expected = self.seconds(size)
-        seconds = min(seconds, OUTLIER * expected) if self._passes >= REDRAWN else seconds
-        self._passes += 1
-        self._sizes = {other: (weight * (1 - 1 / MEMORY), mean) for other, (weight, mean) in self._sizes.items()}
-        if size == 1:
-            self._pace *= 1 + (seconds / self._pace - 1) / min(self._passes, PACE)
+        expected = self.seconds(size) if size > 1 else self._pace
+        seconds = min(seconds, OUTLIER * expected) if self._passes > REDRAWN else seconds
+        if size == 1:  # the usual pass of many answers, so it must take next to no time
+            self._pace += (seconds - expected) / min(self._passes, PACE)
             return
+        keep, self._faded = (1 - 1 / MEMORY) ** (self._passes - self._faded), self._passes
+        self._sizes = {other: (weight * keep, mean) for other, (weight, mean) in self._sizes.items()}
         weight, mean = self._sizes.get(size, (0.0, expected / self._pace))
         self._sizes[size] = weight + 1, mean + (seconds / self._pace - mean) / min(weight + 1, PACE)
         if self._passes < REDRAWN * REDRAWN or self._passes % REDRAWN == 0:

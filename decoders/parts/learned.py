@@ -40,7 +40,8 @@ class Reliability:
 
     def learn(self, match: int, right: bool) -> None:
         """Take in whether the text went on as it had done after a match of this length."""
-        self._log += RATE * (right - self[match])
+        odds = USUAL[match] * self.factor
+        self._log += RATE * (right - odds / (1 + odds))
         self.factor = math.exp(self._log)
 
 

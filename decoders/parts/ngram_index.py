@@ -39,6 +39,11 @@ class TokenIndex(ABC):
     def clear(self) -> None:
         """Forget everything."""
 
+    def followed(self, tokens: Sequence[int]) -> bool:
+        """Whether this is the text that was followed last, and has only grown."""
+        known = len(self.tokens)
+        return tokens is self._source and len(tokens) >= known and (not known or tokens[known - 1] == self.tokens[-1])
+
     def follow(self, tokens: Sequence[int]) -> None:
         """Catch up with a text.
 
@@ -46,8 +51,7 @@ class TokenIndex(ABC):
         compared once; where it differs from what is indexed the index is built again, O(n).
         """
         known = len(self.tokens)
-        same = tokens is self._source and len(tokens) >= known and (not known or tokens[known - 1] == self.tokens[-1])
-        if not same:
+        if not self.followed(tokens):
             self._source = tokens
             if array("i", tokens[:known]) != self.tokens:
                 self.clear()
@@ -76,6 +80,9 @@ class NgramIndex(TokenIndex):
         self._before = array("i")
         # [len(self) * ORDERS], by where an n-gram first ended: where it ended last; -1 where it occurred once.
         self._last = array("i")
+        self.latest: tuple[int, int] = (-1, 0)
+        """Where the longest run of the text's last tokens (at most ORDERS) stood the last time: index of the token that
+        followed, length of the run; (-1, 0) where the last token is new."""
 
     def append(self, token: int) -> None:
         tokens, before, last = self.tokens, self._before, self._last
@@ -83,13 +90,14 @@ class NgramIndex(TokenIndex):
         tokens.append(token)
         before.extend(self._blank)
         last.extend(self._blank)
-        name = 0
+        name, previous = 0, -1
         for n in range(min(ORDERS, end + 1)):
             contexts = self._first[n]
             key = name << 32 | tokens[end - n]
             first = contexts.get(key)
             if first is None:
                 contexts[key] = end
+                self.latest = previous + 1 or -1, n
                 return
             previous = last[first * ORDERS + n]
             if previous < 0:  # its second time: from now on longer contexts tell the two apart
@@ -99,22 +107,12 @@ class NgramIndex(TokenIndex):
             before[end * ORDERS + n] = previous
             last[first * ORDERS + n] = end
             name = first
+        self.latest = previous + 1, min(ORDERS, end + 1)
 
     def repeats(self, length: int) -> bool:
         """Whether the text's last `length` tokens (at most ORDERS) stood together before; takes next to no time."""
         end = len(self.tokens)
         return end > 0 and self._before[(end - 1) * ORDERS + length - 1] >= 0
-
-    def latest(self) -> tuple[int, int]:
-        """Where the longest run of the text's last tokens (at most ORDERS) stood the last time; takes next to no time.
-
-        Returns:
-            (index of the token that followed, length of the run); (-1, 0) where the last token is new.
-        """
-        row, length = (len(self.tokens) - 1) * ORDERS, 0
-        while row >= 0 and length < ORDERS and self._before[row + length] >= 0:
-            length += 1
-        return (self._before[row + length - 1] + 1, length) if length else (-1, 0)
 
     def matches(self, limit: int, longest: int = ORDERS, shortest: int = 1) -> list[tuple[int, int]]:
         """Earlier occurrences of the text's last tokens: the longest match first, among equals the latest.

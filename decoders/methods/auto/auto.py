@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from ....backends.base import ROOT
 from ...base import Context, Drafter, Elsewhere, Verified, param
+from ...parts.drafting import Following
 from ...parts.elsewhere import ngram_tree
 from ...tree import Tree
 from ..draft import Draft
@@ -57,6 +59,11 @@ class AutoParams:
     rivals: bool = param(True, "Also try the draft model or trained head, and early exit, if available")
 
 
+Choice = tuple[str, list[str], dict[str, float], Lookup | Fusion]
+"""What is expected in a situation: the best of what has had its trial, what has not, by method the tokens in the time of a
+one-node pass, and what reads the text."""
+
+
 class Auto(Drafter):
     """Expected tokens per second decide: (1 + draft tokens expected to be accepted) / seconds of drafting and of the pass."""
 
@@ -71,6 +78,7 @@ class Auto(Drafter):
         "measuring, so it falls back to plain decoding where nothing pays. The note above the tree says why it changes."
     )
     paper = "On Upper-Confidence Bound Policies for Non-Stationary Bandit Problems, Garivier 2008, arXiv:0805.3415"
+    note = ""
     Params = AutoParams
     params: AutoParams
 
@@ -82,61 +90,76 @@ class Auto(Drafter):
         super().__init__(params)
         self._figures = Figures()
         self._context: Context | None = None
-        self._beside: tuple[int, ...] = ()
+        self._choices: dict[str, Choice] = {}  # by situation, as long as they hold
         nodes = self.params.nodes
         self._lookup = Lookup(LookupParams(nodes=nodes))
         self._fusion = Fusion(FusionParams(nodes=nodes))
         self._arms: dict[str, Drafter] = {}
-        self._text: Sequence[int] = ()
-        self._read: dict[str, tuple[Sequence[int], int]] = {}  # by arm: the text that it has read, and how many tokens of it
+        self._following, self._read = Following(), dict[str, int]()  # by arm: how many tokens of the text it has read
+        self._before = 0, 0.0  # nodes and seconds of the pass before
         self._unread = 0  # tokens that the arm of this step has to read first
-        self._prompt = self._plainly = 0  # tokens of the prompt, and plain passes in a row
+        self._naps = 0  # steps for which plain decoding is sure to be the choice
+        self._floor = 0.0  # lookup drafts nothing that is less probable
         self._rate = 1.0  # tokens per one-node pass's time that the best method is expected to give
-        self._situation = self._via = self._note = ""
-
-    @property
-    def note(self) -> str:
-        return self._note
+        self._situations = "", ""  # those of this answer: the text goes on as new, or repeats itself
+        self._situation = self._via = ""
 
     def draft(self, context: Context) -> Tree:
-        self._note = ""
-        beside = id(context.model), id(context.head), *map(id, context.draft_models)
-        if context.tokens is not self._text or beside != self._beside:
+        self.note, old = "", self._context
+        if old is None or context.tokens is not old.tokens or context.draft_models is not old.draft_models:
             self._begin(context)
-        self._context, self._beside = context, beside
-        cost = self._figures.costs.seconds
-        match, one = self._lookup.match(context.tokens), cost(1)
-        if context.room < 1 or not one:  # the first pass on a model is what everything is held against
-            return self._plain(context, 0.0)
-        self._situation = f"{'copy' if match >= REPEATING else 'new'} {'long' if self._prompt >= LONG else 'short'}"
-        free = cost(8) <= FREE * one
-        reader = self._fusion if free else self._lookup
-        arms = {reader.name: True} | self._available(context, free)
-        every = sum(it.rounds for key, it in self._figures.rounds.items() if key.endswith(self._situation))
-        speeds = {"greedy": 1 / one} | {name: self._speed(name, context, every) / one for name in arms}
-        self._figures.since += 1
-        if self._figures.since > REMEASURED:
+        elif self._naps:
+            self._naps -= 1
+            return Tree([context.pending], [ROOT], via="greedy")
+        self._context, known = context, self._figures
+        match, one = self._lookup.match(context.tokens), known.costs.seconds(1)
+        if context.room < 1 or not one or known.since >= REMEASURED:  # plain passes are what all is held against
             return self._plain(context, one)
-        untried = [name for name in arms if self._figures.of(name, self._situation).asked < TRIAL]
-        best = max((name for name in speeds if name not in untried), key=speeds.__getitem__)
-        self._rate = speeds[best] * one
-        if untried and self._figures.lost <= EXPLORING * self._figures.spent:
+        self._situation = self._situations[match >= REPEATING]
+        best, untried, speeds, reader = self._choices.get(self._situation) or self._choose(context)
+        self._rate = speeds[best]
+        if untried and known.lost <= EXPLORING * known.spent:
             best = max(untried, key=speeds.__getitem__)
-        best = best if arms.get(best, True) else "greedy"  # worth the wait: others would have to read the text first
-        worth = best == reader.name or free or context.past is not None or self._promises(match, speeds[best])
-        if worth and (tree := self._read_out(reader, context, speeds, best)):
+        if context.head is not None and best == context.head.info.kind and context.session.length < len(context.tokens) - 1:
+            best = "greedy"  # it reads the target's states, of which the first pass makes the last; worth the wait
+        pays = best == reader.name or reader is self._fusion or context.past is not None
+        if not pays:
+            rate, settled = speeds[best] / one, best == "greedy" and self._situation in self._choices
+            longest = max(match, REPEATING - 1) if settled else match
+            while longest >= match and self._lookup.promises(longest, known.costs.seconds, rate, self._floor):
+                longest -= 1
+            pays, self._naps = longest < match, max(0, longest - match)  # a match grows by one a token: none can pay before
+        if pays and (tree := self._read_out(reader, context, speeds, best)):
             return tree
         return self._plain(context, one) if best == "greedy" else self._ask(best, context, speeds)
 
+    def _choose(self, context: Context) -> Choice:
+        """Compare the methods in this situation. Plain decoding stays the best of them until a round of another one is over:
+        till then only what models have to read changes, and it grows."""
+        known, situation = self._figures, self._situation
+        free = known.costs.seconds(8) <= FREE * known.costs.seconds(1)
+        reader = self._fusion if free else self._lookup
+        arms = [reader.name, *self._available(context, free)]
+        untried = [name for name in arms if known.of(name, situation).asked < TRIAL]
+        every = sum(it.rounds for it in known.rounds[situation].values())
+        speeds = {"greedy": 1.0} | {name: self._speed(name, context, every) for name in arms}
+        best = max((name for name in speeds if name not in untried), key=speeds.__getitem__)
+        choice = best, untried, speeds, reader
+        if best == "greedy":
+            self._choices[situation] = choice
+        return choice
+
     def _begin(self, context: Context) -> None:
         """Another answer, or other models beside the target."""
-        if self._context is not None:
-            keep(self._context, self._figures)
+        self._time(0, 0.0)
+        keep(self._context, self._figures)
         self._figures, tokens = figures_of(context), context.tokens
-        for name, (text, read) in self._read.items():
-            shared = next((i for i in range(min(read, len(tokens))) if text[i] != tokens[i]), min(read, len(tokens)))
-            self._read[name] = (tokens, shared)
-        self._text, self._prompt, self._plainly = tokens, len(tokens), 0
+        same = self._following.same(tokens)
+        self._read = {name: min(read, same) for name, read in self._read.items()}
+        self._naps = 0
+        self._situations = ("new long", "copy long") if len(tokens) >= LONG else ("new short", "copy short")
+        self._floor = self._lookup.floor(context)
+        self._choices.clear()
 
     def _speed(self, name: str, context: Context, every: float) -> float:
         """An arm's upper confidence bound: tokens per one-node pass's time, what it has to read shared out over the answer.
@@ -147,25 +170,18 @@ class Auto(Drafter):
 
     def _missing(self, name: str, context: Context) -> int:
         """Tokens that an arm's model has to read before it can draft. The target's own layers have read them all."""
-        own = name in TEXT or name == "early-exit"
-        return 0 if own else max(0, len(context.tokens) - 1 - self._read.get(name, ((), 0))[1])
+        return 0 if name in ("lookup", "fusion", "early-exit") else max(0, len(context.tokens) - 1 - self._read.get(name, 0))
 
-    def _available(self, context: Context, free: bool) -> dict[str, bool]:
-        """The arms that run a model here, and whether they can at once: what reads the target's states cannot before the first
-        pass of an answer, which takes what is left of the prompt along."""
-        names: dict[str, bool] = {}
+    def _available(self, context: Context, free: bool) -> list[str]:
+        """The arms that run a model here."""
         if not self.params.rivals or context.model is None:
-            return names
-        if context.draft_models and self._figures.drafts:
-            pard = any(model.info.pard_token is not None for model in context.draft_models)
-            names |= {"draft": True, "pard": True} if pard else {"draft": True}
-            if context.branching and free:
-                names["tree"] = True
-        if context.head is not None:
-            names[context.head.info.kind] = context.session.length >= len(context.tokens) - 1
-        if context.model.info.capabilities.layers:
-            names["early-exit"] = True
-        return names
+            return []
+        drafts = context.draft_models if self._figures.drafts else ()
+        names = ["draft"] if drafts else []
+        names += ["pard"] if any(model.info.pard_token is not None for model in drafts) else []
+        names += ["tree"] if drafts and context.branching and free else []
+        names += [context.head.info.kind] if context.head is not None else []
+        return names + (["early-exit"] if context.model.info.capabilities.layers else [])
 
     def _read_out(self, reader: Lookup | Fusion, context: Context, speeds: dict[str, float], best: str) -> Tree | None:
         """A tree of what the text tells, as far as its nodes pay; None where none does and another arm is the best."""
@@ -173,72 +189,67 @@ class Auto(Drafter):
         if reader.params.nodes != self.params.nodes:
             reader.params = replace(reader.params, nodes=self.params.nodes)
         tree, probabilities = reader.draft(context), reader.probabilities
-        cost, beat = self._figures.costs.seconds, speeds[best]
-        grown, nodes, expected, passed = time.perf_counter() - begun, 1, 1.0, 1.0
+        cost = self._figures.costs.seconds
+        beat, grown, nodes, expected, passed = speeds[best] / cost(1), time.perf_counter() - begun, 1, 1.0, 1.0
         for size in range(2, len(tree) + 1):
             passed += probabilities[size - 1]
             if passed > beat * (cost(size) + grown):
                 beat, nodes, expected = passed / (cost(size) + grown), size, passed
         if nodes == 1:
-            return self._named(tree, best, speeds) if best == reader.name else None
+            return self._by(best, tree, lambda: self._compared(best, speeds)) if best == reader.name else None
         del tree.tokens[nodes:], tree.parents[nodes:], probabilities[nodes:]
-        self._change(tree, reader.name, lambda: f"the text promises {expected:.1f} tokens a pass, {beat:.0f} a second")
-        return tree
-
-    def _promises(self, match: int, beat: float) -> bool:
-        """Whether a match of so many tokens may lead to a draft that pays: what a chain behind it is expected to give."""
-        expected = chance = 1.0
-        for nodes in range(2, self.params.nodes + 1) if match else ():
-            chance *= self._lookup.chance(match + nodes - 2)
-            expected += chance
-            if expected > beat * self._figures.costs.seconds(nodes):
-                return True
-        return False
+        return self._by(reader.name, tree, lambda: f"the text promises {expected:.1f} tokens a pass, {beat:.0f} a second")
 
     def _ask(self, name: str, context: Context, speeds: dict[str, float]) -> Tree:
         """An arm's draft."""
-        drafter = self._arms.get(name)
-        if drafter is None:
-            drafter = self._arms[name] = ARMS[name]()
+        drafter = self._arms.get(name) or self._arms.setdefault(name, ARMS[name]())
         self._unread = self._missing(name, context)
         tree = drafter.draft(context)
-        self._read[name] = (context.tokens, len(context.tokens))
-        return self._named(tree, name, speeds)
-
-    def _named(self, tree: Tree, name: str, speeds: dict[str, float]) -> Tree:
-        """An arm's tree, with why it is this arm's and no other's."""
-        others = ", ".join(f"{_said(other)} {speeds[other]:.0f}" for other in speeds if other != name)
-        self._change(tree, name, lambda: f"{speeds[name]:.0f} tokens a second expected; {others}")
-        return tree
+        self._read[name] = len(context.tokens)
+        return self._by(name, tree, lambda: self._compared(name, speeds))
 
     def _plain(self, context: Context, one: float) -> Tree:
         tree = Tree.root(context.pending)
-        self._change(tree, "greedy", lambda: f"no draft would pay here, {1 / one:.0f} tokens a second" if one else "")
-        return tree
+        return self._by("greedy", tree, lambda: f"no draft would pay here, {1 / one:.0f} tokens a second" if one else "")
 
-    def _change(self, tree: Tree, via: str, why: Callable[[], str]) -> None:
+    def _by(self, via: str, tree: Tree, why: Callable[[], str]) -> Tree:
         """Remember who drafts; say why if that is another than before."""
         tree.via = via
         if via != self._via:
             reason = why()
-            self._via, self._note = via, f"{_said(via)}: {reason}" if reason else ""
+            self._via, self.note = via, f"{via}: {reason}".replace("greedy", "plain decoding") if reason else ""
+        return tree
+
+    def _compared(self, name: str, speeds: dict[str, float]) -> str:
+        """Why it is this arm and no other."""
+        one = self._figures.costs.seconds(1)
+        others = ", ".join(f"{other} {speeds[other] / one:.0f}" for other in speeds if other != name)
+        return f"{speeds[name] / one:.0f} tokens a second expected; {others}"
 
     def learn(self, verified: Verified) -> None:
-        known, via, nodes, spent = self._figures, verified.tree.via, len(verified.tree), verified.forward_seconds
-        if one := known.costs.seconds(1):
-            known.spent += (spent + verified.draft_seconds) / one
+        known, via, seconds = self._figures, verified.tree.via, verified.forward_seconds
+        if via == "greedy":
+            known.spent += 1
+            if not self._naps or self._before[0] != 1:  # of a nap's passes the last tells enough
+                self._time(1, seconds)
+            return
         if drafter := self._arms.get(via, self._fusion if via == "fusion" else None):
             drafter.learn(verified)
-        if via in self._arms or via in TEXT:
-            self._judge(via, verified)
-        self._plainly = self._plainly + 1 if nodes == 1 else 0
+        self._judge(via, verified)
+        known.spent += (seconds + verified.draft_seconds) / known.costs.seconds(1)
         # Of a draft of the first layers, the pass has only the others left to do.
-        if not verified.tree.alive and (nodes > 1 or not known.costs.known):
-            known.costs.learn(nodes, spent)
-        elif self._plainly > 1:  # the first behind another one is slower
-            known.costs.learn(1, spent)
+        self._time(0 if verified.tree.alive else len(verified.tree), seconds)
+
+    def _time(self, nodes: int, seconds: float) -> None:
+        """Learn what passes take. One over several nodes counts when the next is over: a plain one may be slower behind it
+        (llama.cpp plans each size anew), which they have cost too."""
+        known, (before, taken), self._before = self._figures, self._before, (nodes, seconds)
+        known.since += 1
+        if nodes == 1 and ((before == 1 and taken) or not known.costs.known):
+            known.costs.learn(1, seconds)
             known.since = 0
-        self._lookup.learn(verified)
+        elif before > 1 and taken:
+            known.costs.learn(before, taken + (seconds - known.costs.seconds(1) if nodes == 1 and seconds else 0.0))
 
     def _judge(self, name: str, verified: Verified) -> None:
         """Take in an arm's round. One that began with much to read tells what that costs, not what a round does."""
@@ -252,28 +263,18 @@ class Auto(Drafter):
             each = max(0.0, passes - usual) / self._unread
             known.reading[name] = (known.reading.get(name, each) + each) / 2
             passes = usual
+            self._choices.clear()
+        self._choices.pop(self._situation, None)
         known.discount(self._situation)
         rounds.learn(tokens, passes, SETTLING if rounds.asked < TRIAL else 1.0)
 
     def close(self) -> None:
-        if self._context is not None:
-            keep(self._context, self._figures)
-        self._context, self._text, self._prompt = None, (), 0
+        keep(self._context, self._figures)
+        self._context = None
         for drafter in self._arms.values():
             drafter.close()
         self._arms.clear()
 
 
-ARMS: dict[str, type[Drafter]] = {
-    **{"draft": Draft, "tree": TokenTree, "pard": Pard, "early-exit": EarlyExit},
-    **{"eagle": Eagle, "medusa": Medusa, "dflash": DFlash, "mtp": Mtp},
-}
+ARMS: dict[str, type[Drafter]] = {it.name: it for it in (Draft, TokenTree, Pard, EarlyExit, Eagle, Medusa, DFlash, Mtp)}
 """What runs a model to draft."""
-
-TEXT = ("lookup", "fusion")
-"""What only reads the text."""
-
-
-def _said(name: str) -> str:
-    """A method's name in a sentence."""
-    return "plain decoding" if name == "greedy" else name

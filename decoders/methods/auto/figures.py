@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import math
-import os
 import platform
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from ....plain_file import read_json
+from ....plain_file import read_json, write_json
 from ...base import Context
 from ...parts.costs import PassCosts
 from ...parts.proposers import mismatch
@@ -55,9 +53,10 @@ class Figures:
         kept = kept or {}
         self.drafts = drafts
         self.costs = PassCosts([(int(nodes), float(seconds)) for nodes, seconds in kept.get("passes", ())])
-        self.rounds = {name: Rounds(*map(float, values)) for name, values in kept.get("rounds", {}).items()}
-        """By "method situation"."""
-        if not all(0 < value < math.inf for it in self.rounds.values() for value in (it.rounds, it.tokens, it.passes)):
+        every = kept.get("rounds", {}).items()
+        self.rounds = {where: {name: Rounds(*map(float, it)) for name, it in known.items()} for where, known in every}
+        """By situation and method."""
+        if not all(0 < it < math.inf for known in self.rounds.values() for each in known.values() for it in astuple(each)[:3]):
             raise ValueError("these are no rounds")
         self.reading = {name: float(passes) for name, passes in kept.get("reading", {}).items()}  # by method
         # One-node passes' time of all steps, and what trials took longer than the best method would have.
@@ -66,17 +65,17 @@ class Figures:
 
     def of(self, name: str, situation: str) -> Rounds:
         """A method's rounds in a situation."""
-        return self.rounds.setdefault(f"{name} {situation}", Rounds())
+        return self.rounds.setdefault(situation, {}).setdefault(name, Rounds())
 
     def discount(self, situation: str, keep: float = 1 - 1 / MEMORY) -> None:
         """Another round begins in this situation: all earlier ones, of every method, count less, down to nearly nothing."""
-        for key, it in self.rounds.items():
-            if key.endswith(situation) and it.rounds > 0.02:
+        for it in self.rounds.get(situation, {}).values():
+            if it.rounds > 0.02:
                 it.rounds, it.tokens, it.passes = keep * it.rounds, keep * it.tokens, keep * it.passes
 
     def plain(self) -> dict[str, Any]:
         """As plain data."""
-        rounds = {key: [known.rounds, known.tokens, known.passes, known.asked] for key, known in self.rounds.items()}
+        rounds = {where: {name: astuple(it) for name, it in known.items()} for where, known in self.rounds.items()}
         return {"passes": self.costs.curve, "rounds": rounds, "reading": self.reading}
 
 
@@ -101,18 +100,15 @@ def figures_of(context: Context) -> Figures:
     return known[key]
 
 
-def keep(context: Context, figures: Figures) -> None:
+def keep(context: Context | None, figures: Figures) -> None:
     """Write the figures into the file, behind those of other models. A file that cannot be written is no error."""
-    if file is None or context.model is None or not figures.costs.known:
+    if file is None or context is None or context.model is None or not figures.costs.known:
         return
     kept, key = _kept(), _key(context)
     kept.pop(key, None)
     kept[key] = figures.plain()
     with suppress(OSError):
-        file.parent.mkdir(parents=True, exist_ok=True)
-        part = file.with_name(f"{file.name}.{os.getpid()}")
-        part.write_text(json.dumps(dict([*kept.items()][-MODELS:])), "utf-8")
-        part.replace(file)
+        write_json(file, dict([*kept.items()][-MODELS:]))
 
 
 def _kept() -> dict[str, Any]:

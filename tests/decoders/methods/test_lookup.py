@@ -170,10 +170,10 @@ def test_the_latest_place_of_the_longest_run_is_told_without_a_tree(text: list[i
     index = NgramIndex()
     index.follow(text)
     found = naive_matches(text)
-    assert index.latest()[1] == max((min(match, ORDERS) for _, match in found), default=0)
-    assert lookup().match(text) == index.latest()[1]
+    assert index.latest[1] == max((min(match, ORDERS) for _, match in found), default=0)
+    assert lookup().match(text) == index.latest[1]
     if found:
-        place, match = index.latest()
+        place, match = index.latest
         assert place == max(place for place, length in found if min(length, ORDERS) == match)
 
 
