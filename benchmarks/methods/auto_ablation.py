@@ -35,6 +35,7 @@ from specchat.decoders.methods.auto import auto, figures
 from specchat.decoders.methods.lookup import Lookup
 from specchat.decoders.methods.plain import Greedy
 from specchat.decoders.parts import costs
+from specchat.decoders.parts.ngram_index import LONGEST
 from specchat.decoders.tree import Tree
 
 GREEDY = Sampling()
@@ -47,7 +48,7 @@ INFINITE = 10**9
 CONSTANTS: tuple[tuple[str, Any, str, Any], ...] = (
     ("MEMORY: nothing fades", figures.Figures.discount, "__defaults__", (1.0,)),
     ("WIDTH = 0: no confidence bound", auto, "WIDTH", 0.0),
-    ("REPEATING = inf: no such situation", auto, "REPEATING", INFINITE),
+    ("REPEATING = inf: no such situation", auto, "REPEATING", LONGEST + 1),
     ("LONG = inf: no such situation, reading counts as drafting", auto, "LONG", INFINITE),
     ("TRIAL = 1", auto, "TRIAL", 1),
     ("EXPLORING = inf: trials at once", auto, "EXPLORING", math.inf),
