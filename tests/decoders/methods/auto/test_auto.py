@@ -17,8 +17,10 @@ from specchat.decoders import Conversation, Generation, encode_prompt
 from specchat.decoders.acceptance import walk
 from specchat.decoders.base import Context, Verified
 from specchat.decoders.methods.auto import figures
-from specchat.decoders.methods.auto.auto import REMEASURED, Auto, AutoParams
+from specchat.decoders.methods.auto.auto import REMEASURED, REPEATING, Auto, AutoParams
+from specchat.decoders.methods.lookup import Lookup
 from specchat.decoders.parts.learned import Calibration
+from specchat.decoders.parts.ngram_index import NgramIndex
 
 from ....fakes.models.heads import cyclic_target, random_head, right_head, right_medusa, target
 from ....fakes.models.pard_tiny import chat, pard_model
@@ -138,6 +140,35 @@ def test_where_every_node_costs_a_pass_it_decodes_plainly(auto: Auto) -> None:
     assert answer[:TOKENS] == plain(model, [1, 2, 3], len(answer))[:TOKENS]
     assert taken["greedy"] > 0.9 * sum(taken.values())
     assert any(note.startswith("plain decoding: no draft would pay") for note in notes)
+
+
+def test_it_does_not_look_where_no_match_can_be_long_enough(auto: Auto, monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = []
+    match = Lookup.match
+    monkeypatch.setattr(Lookup, "match", lambda lookup, tokens: looks.append(match(lookup, tokens)) or looks[-1])
+    model = ToyModel(5, memory=3, vocabulary=60)
+    answer, taken, _ = drive(auto, model, [1, 2, 3], lambda nodes: 1 + 0.5 * nodes, tokens=300)
+    assert answer == plain(model, [1, 2, 3], len(answer))
+    assert taken["greedy"] > 250
+    assert len(looks) < 0.6 * len(answer)
+    # A repetition is noticed as soon as it is long enough: its third token is looked at.
+    index, longest = NgramIndex(), []
+    for token in [1, 2, 3, *answer[:-1]]:
+        index.append(token)
+        longest.append(index.latest[1])
+    assert looks.count(REPEATING) >= sum(match == REPEATING for match in longest)
+
+
+def test_what_is_slower_behind_several_nodes_is_their_price(auto: Auto) -> None:
+    for seconds in (1.0, 1.0, 1.0):
+        auto._time(1, seconds)
+    for _ in range(20):
+        auto._time(4, 2.0)
+        auto._time(1, 1.5)
+        auto._time(1, 1.0)
+    costs = auto._figures.costs
+    assert costs.seconds(1) == pytest.approx(1.0)
+    assert costs.seconds(4) == pytest.approx(2.5, rel=0.05)
 
 
 def test_a_machine_that_is_idle_again_is_noticed(auto: Auto) -> None:
