@@ -132,7 +132,6 @@ class EagleNetwork:
             what a child reads in place of true states [rows, hidden], and logits over the target's vocabulary [rows, vocab].
         """
         n = len(tokens)
-        ids = torch.tensor(tokens, device=self.device)
         if isinstance(places, range) or n == 1:
             cos, sin = self.rotations.from_on(features, places[0], n, cache.capacity)
         else:
@@ -145,12 +144,12 @@ class EagleNetwork:
             read = self._feature_norm(features)
             base = read if self.residual_normed else features
             if self._known is not None:
-                states = first.read(read).add_(self._known.index_select(0, ids))
+                states = first.read(read).add_(self._known[tokens[0] if n == 1 else torch.tensor(tokens)])
             else:
-                states = first.read(torch.cat((self._token_norm(F.embedding(ids, self._embeddings)), read), -1))
+                states = first.read(torch.cat((self._token_norm(self._embedded(tokens)), read), -1))
             hidden = first.feed(first.mixed(states, *around, wanted).add_(base if wanted is None else base[wanted])[None])
         else:
-            hidden = self._fc(torch.cat((F.embedding(ids, self._embeddings), features), -1))[None]
+            hidden = self._fc(torch.cat((self._embedded(tokens), features), -1))[None]
             hidden = first.only(wanted, hidden, *around) if wanted is not None else first(hidden, *around)
         for layer in others:
             final = layer is others[-1]
@@ -161,6 +160,9 @@ class EagleNetwork:
         if self._scale != 1:
             logits = logits * self._scale
         return shown if self._output_normed else out, scattered(logits, self._drafted, self._vocabulary)
+
+    def _embedded(self, tokens: Sequence[int]) -> Tensor:
+        return F.embedding(torch.tensor(tokens, device=self.device), self._embeddings)
 
 
 class Network(Protocol):

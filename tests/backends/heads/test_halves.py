@@ -1,0 +1,54 @@
+"""Products with half floats are those of float32, and taken only where nothing is lost."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from specchat.backends.heads import halves
+from specchat.backends.heads.halves import slim, slimmed
+
+
+def weight(*shape: int) -> Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(len(shape) + shape[0])).half().float()
+
+
+@pytest.mark.parametrize("rows", [1, 2, 7, 33])
+def test_they_are_float32s_products(rows: int) -> None:
+    inputs, bias = weight(rows, 77), torch.randn(300)
+    matrix = weight(300, 77)
+    with torch.inference_mode():
+        torch.testing.assert_close(slim(matrix)(inputs), inputs @ matrix.t())
+        torch.testing.assert_close(slim(matrix, bias)(inputs), inputs @ matrix.t() + bias)
+
+
+def test_layers_on_one_input_become_one() -> None:
+    owner = nn.Module()
+    owner.one, owner.two = nn.Linear(16, 8, bias=False), nn.Linear(16, 24, bias=False)
+    for part in (owner.one, owner.two):
+        part.weight.data = part.weight.data.half().float()
+    inputs = torch.randn(3, 16)
+    with torch.inference_mode():
+        wanted = torch.cat((owner.one(inputs), owner.two(inputs)), -1)
+        torch.testing.assert_close(slimmed(owner, "one", "two")(inputs), wanted)
+
+
+def test_what_half_floats_cannot_hold_stays_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    packed: list[Tensor] = []
+
+    def pack(matrix: Tensor) -> Tensor:
+        packed.append(matrix)
+        return matrix
+
+    known = halves._known()  # asked before torch's own is replaced
+    monkeypatch.setattr(torch, "fbgemm_pack_gemm_matrix_fp16", pack)
+    fine, large = weight(4, 4), weight(4, 4)
+    large[0, 0] = 70000.0
+    for matrix in (fine + 1e-5, large, fine.double(), fine.bfloat16(), weight(1100, 1000)):
+        with torch.inference_mode():
+            found = slim(matrix)(torch.eye(matrix.shape[1], dtype=matrix.dtype))
+        assert torch.equal(found, matrix.t())
+    assert not packed
+    slim(fine)
+    assert len(packed) == known
