@@ -236,29 +236,16 @@ class LeanLayer:
         """What the attention block adds [n or rows, hidden width], of what `read` gives; the other arguments are `attend`'s."""
         if isinstance(mask, dict):
             mask = mask[self._kind]
-        if mask is None and kept is None and len(states) == 1:
-            return self._out(self._alone(states, cos, sin, cache))
         queries, keys, values = self._turned(states, cos, sin, cache)
+        if mask is None and kept is None and len(states) == 1:  # what `tree_attention` does for one node that sees everything
+            queries = queries.reshape(1, self._kv_heads, -1, self._width)
+            return self._out(F.scaled_dot_product_attention(queries, keys, values, scale=self._scaling).reshape(1, -1))
         if kept is not None:
             mask = narrowed(mask, kept, len(states), keys)
             queries = queries.index_select(2, kept)
         seen, _ = tree_attention(self._attention, queries, keys, values, mask, scaling=self._scaling)
         mixed = seen.view(queries.shape[2], -1)
         return self._out(mixed if kept is not None or len(mixed) == len(states) else filled(mixed))
-
-    def _alone(self, states: Tensor, cos: Tensor, sin: Tensor, cache: Any) -> Tensor:
-        """Attention of one node that sees all slots in view [1, heads × width]: the same bits as by `tree_attention`."""
-        heads, kv_heads, width = self._heads, self._kv_heads, self._width
-        both = heads + kv_heads
-        states = states.view(1, both + kv_heads, 1, width)
-        turned = states[:, :both]
-        if self._query_norm is not None and self._key_norm is not None:
-            turned = torch.cat((self._query_norm(turned[:, :heads]), self._key_norm(turned[:, heads:])), 1)
-        crossed = torch.cat((turned[..., width // 2 :], turned[..., : width // 2]), -1)
-        turned = (turned * cos).add_(crossed.mul_(sin))
-        keys, values = cache.update(turned[:, heads:], states[:, both:], self._index)
-        queries = turned[:, :heads].view(1, kv_heads, heads // kv_heads, width)
-        return F.scaled_dot_product_attention(queries, keys, values, scale=self._scaling).reshape(1, -1)
 
     def _turned(self, states: Tensor, cos: Tensor, sin: Tensor, cache: Any) -> tuple[Tensor, Tensor, Tensor]:
         """Queries of the nodes [1, heads, n, width of a head], and the keys and values in view; the nodes' own are written."""
