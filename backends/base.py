@@ -27,6 +27,13 @@ ROOT = -1
 PREFILL_CHUNK = 512
 """The most prompt tokens in one forward pass. Bounds the attention mask, and how long a cancellation waits."""
 
+
+def chunk_of(left: int) -> int:
+    """How many of a prompt's `left` tokens go into the next pass: all passes are about as large, none above PREFILL_CHUNK. Full
+    ones would leave a small one to the end, which reads all weights for a few tokens."""
+    return -(-left // max(1, -(-left // PREFILL_CHUNK)))
+
+
 Progress = Callable[[int, int], None]
 """Called with (done, total) units of work."""
 
@@ -269,7 +276,7 @@ class Session(ABC):
         progress: Progress | None = None,
         cancelled: Callable[[], bool] | None = None,
     ) -> None:
-        """Commit `tokens` in chunks of at most PREFILL_CHUNK, without scores. Living nodes are freed.
+        """Commit `tokens` in chunks (see `chunk_of`), without scores. Living nodes are freed.
 
         What was evaluated before a cancellation stays committed, so a retry continues from there.
 
@@ -284,14 +291,16 @@ class Session(ABC):
             )
         # With no node alive the ids below count from 0.
         self.commit(())
-        for start in range(0, len(tokens), PREFILL_CHUNK):
+        done = 0
+        while done < len(tokens):
             if cancelled is not None and cancelled():
                 raise Cancelled
-            chunk = tokens[start : start + PREFILL_CHUNK]
+            chunk = tokens[done : done + chunk_of(len(tokens) - done)]
             self.evaluate(chunk, range(ROOT, len(chunk) - 1), rows=())
             self.commit(range(len(chunk)))
+            done += len(chunk)
             if progress is not None:
-                progress(start + len(chunk), len(tokens))
+                progress(done, len(tokens))
 
     def align(self, tokens: Sequence[int]) -> int:
         """Rewind to the longest common prefix with `tokens` and return its length: what a new turn need not prefill."""

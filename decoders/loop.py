@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from statistics import mean
 from typing import TYPE_CHECKING, Any, Literal
 
-from ..backends.base import PREFILL_CHUNK, Message, Model, Sampling
+from ..backends.base import PREFILL_CHUNK, Message, Model, Sampling, chunk_of
 from ..errors import ContextFull, UserError, counted
 from .acceptance import EXACT, Acceptance, accept, probabilities, walk
 from .base import Context, Drafter, Outcome, Verified
@@ -300,7 +300,7 @@ class Generation(Iterator[Step]):
     def _prefill_chunk(self) -> None:
         session = self.conversation.session
         start = time.perf_counter()
-        session.prefill(self.tokens[session.length : min(session.length + PREFILL_CHUNK, len(self.tokens) - 1)])
+        session.prefill(self.tokens[session.length : session.length + chunk_of(len(self.tokens) - 1 - session.length)])
         self.prefill_seconds += time.perf_counter() - start
 
     def _room(self) -> int:

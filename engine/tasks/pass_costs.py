@@ -23,8 +23,8 @@ SPREAD = 64
 FAR, FAR_NODES = 1024, (1, 16)
 """Tokens in the cache of a long chat, and sizes that tell how much slower its passes are."""
 
-PREFILLS = (32, 256)
-"""Lengths of the two prompts that give the line of the prefill."""
+PREFILLS = (32, 512)
+"""Lengths of the two prompts that give the line of the prefill: a long one's tokens cost more each."""
 
 
 def measure_costs(job: Job, nodes: Sequence[int] = NODES, rounds: int = 9) -> dict[str, Any]:
@@ -55,7 +55,7 @@ def measure_costs(job: Job, nodes: Sequence[int] = NODES, rounds: int = 9) -> di
             later.prefill((tokens * FAR)[: FAR + SPREAD], cancelled=job.cancelled)
         # The first round warms up: memory is found, kernels are chosen.
         for turn in range(rounds + 1):
-            for length in prefills:
+            for length in prefills if turn <= (rounds + 1) // 2 else ():
                 job.check()
                 seconds = _prefill(session, tokens[:length])
                 if turn:
@@ -87,7 +87,8 @@ def measure_costs(job: Job, nodes: Sequence[int] = NODES, rounds: int = 9) -> di
         "prefill_token": token,
         "context": prefix,
         **({} if later is None else _context({n: _mean(far[n]) - _mean(passes[n]) for n in far}, FAR - prefix)),
-        "evaluated": (rounds + 1) * (len(sizes) + len(prefills) + 1 + (0 if later is None else len(far))),
+        "evaluated": (rounds + 1) * (len(sizes) + 1 + (0 if later is None else len(far)))
+        + ((rounds + 1) // 2 + 1) * len(prefills),
     }
 
 

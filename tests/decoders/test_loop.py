@@ -181,4 +181,4 @@ def test_long_prompts_are_read_in_chunks_before_the_first_pass(model: Model) -> 
         chunks += 1
         assert chunks < 100
     assert chunks == (len(prompt) - 2) // 512
-    assert step.prefilled == (len(prompt) - 1) - 512 * chunks
+    assert step.prefilled == (len(prompt) - 1) // (chunks + 1)  # all chunks are about as long, and none longer than 512

@@ -155,7 +155,7 @@ def test_prefill_progress_and_reuse(desk: Desk) -> None:
     desk.lanes.start(target, Generate(1, prompt="x" * 1500, max_tokens=3))
     desk.run()
     assert [event for event in desk.events if isinstance(event, Prefilling)] == [
-        *(Prefilling(1, 512, 1499), Prefilling(1, 1024, 1499), Prefilling(1, 1499, 1499)),
+        *(Prefilling(1, 500, 1499), Prefilling(1, 1000, 1499), Prefilling(1, 1499, 1499)),
     ]
     desk.events.clear()
     desk.lanes.start(target, Generate(2, prompt="x" * 1500, max_tokens=3))

@@ -203,7 +203,7 @@ def test_what_a_long_chat_adds_is_measured_where_there_is_room(tmp_path: Path) -
     assert found["context"] == 128
     assert found["context_pass"] >= 0
     assert found["context_node"] >= 0
-    assert found["evaluated"] == 3 * (2 + 2 + 1 + 2)
+    assert found["evaluated"] == 3 * (2 + 1 + 2) + 2 * 2
 
 
 def test_a_measurement_can_be_cancelled(builtin_model: Model) -> None:
