@@ -19,7 +19,7 @@ SLOPE = 0.03
 as much as one pass."""
 
 REDRAWN = 8
-"""Passes over several nodes after which the line is drawn anew: to draw it takes a per cent of a small model's pass."""
+"""Passes after which one over several nodes draws the line anew: to draw it takes a per cent of a small model's pass."""
 
 
 def bucket(nodes: int) -> int:
@@ -39,7 +39,7 @@ class PassCosts:
     def __init__(self, curve: Sequence[tuple[int, float]] = ()) -> None:
         """`curve`: (nodes, seconds) that were measured before; each counts as a pass."""
         self._pace = 0.0
-        self._passes = self._faded = 0  # how many there were, and after how many of them weights faded last
+        self._passes = self._faded = self._drawn = 0  # how many there were; when weights faded last, and when _units was drawn
         self._sizes: dict[int, tuple[float, float]] = {}
         """By size above 1: the weight of its passes, and their mean in units of the pace."""
         self._units: list[float] = []
@@ -66,20 +66,23 @@ class PassCosts:
         self._pace = self._pace or seconds / (1 + SLOPE * (size - 1))
         expected = self.seconds(size) if size > 1 else self._pace
         seconds = min(seconds, OUTLIER * expected) if self._passes > REDRAWN else seconds
+        since = self._passes - self._drawn
         if size == 1:  # the usual pass of many answers, so it must take next to no time
             self._pace += (seconds - expected) / min(self._passes, PACE)
+            self._units = self._units if since < MEMORY else []  # weights have faded
             return
         keep, self._faded = (1 - 1 / MEMORY) ** (self._passes - self._faded), self._passes
         self._sizes = {other: (weight * keep, mean) for other, (weight, mean) in self._sizes.items()}
         weight, mean = self._sizes.get(size, (0.0, expected / self._pace))
         self._sizes[size] = weight + 1, mean + (seconds / self._pace - mean) / min(weight + 1, PACE)
-        if self._passes < REDRAWN * REDRAWN or self._passes % REDRAWN == 0:
+        if self._passes < REDRAWN * REDRAWN or since >= REDRAWN:
             self._units = []
 
     def seconds(self, nodes: int) -> float:
         """Expected seconds of a pass over `nodes` nodes; never falls as nodes grow. 0 if nothing is known."""
         if len(self._units) <= nodes:
-            sizes = [(size - 1, weight, mean - 1) for size, (weight, mean) in sorted(self._sizes.items())]
+            keep, self._drawn = (1 - 1 / MEMORY) ** (self._passes - self._faded), self._passes
+            sizes = [(size - 1, weight * keep, mean - 1) for size, (weight, mean) in sorted(self._sizes.items())]
             slope = sum(weight * x * more for x, weight, more in sizes) + SLOPE
             slope = max(0.0, slope / (sum(weight * x * x for x, weight, _ in sizes) + 1))
             points = [(1, 1.0), *((1 + x, 1 + slope * x + (more - slope * x) * w / (w + 1)) for x, w, more in sizes)]

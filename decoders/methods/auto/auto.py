@@ -154,9 +154,8 @@ class Auto(Drafter):
         self._time(0, 0.0)
         keep(self._context, self._figures)
         self._figures, tokens = figures_of(context), context.tokens
-        same = self._following.same(tokens)
+        same, self._naps = self._following.same(tokens), 0
         self._read = {name: min(read, same) for name, read in self._read.items()}
-        self._naps = 0
         self._situations = ("new long", "copy long") if len(tokens) >= LONG else ("new short", "copy short")
         self._floor = self._lookup.floor(context)
         self._choices.clear()
@@ -230,8 +229,7 @@ class Auto(Drafter):
         known, via, seconds = self._figures, verified.tree.via, verified.forward_seconds
         if via == "greedy":
             known.spent += 1
-            if not self._naps or self._before[0] != 1:  # of a nap's passes the last tells enough
-                self._time(1, seconds)
+            self._time(1, seconds)
             return
         if drafter := self._arms.get(via, self._fusion if via == "fusion" else None):
             drafter.learn(verified)
