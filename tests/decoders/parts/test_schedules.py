@@ -49,6 +49,18 @@ def test_one_interrupted_pass_does_not_change_the_picture() -> None:
     assert not PassCosts().known
 
 
+def test_what_was_dear_long_ago_is_cheap_again() -> None:
+    """Nothing else would try it: while it looks dear there are one-node passes only."""
+    known = PassCosts([(1, 1.0)])
+    for _ in range(5):
+        known.learn(8, 12.0)
+    dear = known.seconds(8)
+    for _ in range(2000):
+        known.learn(1, 1.0)
+    assert dear > 4
+    assert known.seconds(8) < 2
+
+
 def test_rates_are_conditional_by_position() -> None:
     rates = Rates()
     for _ in range(400):
