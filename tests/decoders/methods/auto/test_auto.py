@@ -143,9 +143,14 @@ def test_where_every_node_costs_a_pass_it_decodes_plainly(auto: Auto) -> None:
 
 
 def test_it_does_not_look_where_no_match_can_be_long_enough(auto: Auto, monkeypatch: pytest.MonkeyPatch) -> None:
-    looks = []
+    looks: list[int] = []
     match = Lookup.match
-    monkeypatch.setattr(Lookup, "match", lambda lookup, tokens: looks.append(match(lookup, tokens)) or looks[-1])
+
+    def look(lookup: Lookup, tokens: Sequence[int]) -> int:
+        looks.append(match(lookup, tokens))
+        return looks[-1]
+
+    monkeypatch.setattr(Lookup, "match", look)
     model = ToyModel(5, memory=3, vocabulary=60)
     answer, taken, _ = drive(auto, model, [1, 2, 3], lambda nodes: 1 + 0.5 * nodes, tokens=300)
     assert answer == plain(model, [1, 2, 3], len(answer))
