@@ -24,7 +24,7 @@ TRAIN = {
     "target": [*WIDE, "--size", "target", "--seed", "4", "--tokens", "10e6", "--rate", "7e-4", "--matrix-rate", "0.007",
                "--decay", "0.9"],
     "pard": ["--tokens", "5e6", "--out", str(WEIGHTS / "draft"), "--type", "Q8_0", "Q4_0"],
-    "eagle": ["--tokens", "9e6", "--lm-head", "shared", "--inner", "288", "--out", str(WEIGHTS / "eagle"), "--gguf", "Q8_0"],
+    "eagle": ["--tokens", "17e6", "--lm-head", "shared", "--inner", "288", "--out", str(WEIGHTS / "eagle"), "--gguf", "Q8_0"],
 }  # fmt: skip
 """Of each folder of checkpoints. What drafts also writes its files."""
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from specchat.engine import logfile
-from specchat.engine.__main__ import spin_briefly
+from specchat.engine.__main__ import prepare
 from specchat.engine.messages import (
     Cancel,
     CloseLane,
@@ -319,14 +319,14 @@ def test_a_folder_that_cannot_be_written_is_no_obstacle(tmp_path: Path) -> None:
     engine.close()
 
 
-def test_threads_wait_as_the_user_said_or_spin_briefly() -> None:
+def test_threads_wait_and_memory_is_asked_for_as_the_user_said_or_as_is_quickest() -> None:
     nothing: dict[str, str] = {}
-    spin_briefly(nothing)
-    assert nothing == {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "10000"}
+    prepare(nothing)
+    assert nothing == {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "10000", "THP_MEM_ALLOC_ENABLE": "1"}
     for said in ({"OMP_WAIT_POLICY": "ACTIVE"}, {"OMP_WAIT_POLICY": "PASSIVE"}):
-        kept = dict(said)
-        spin_briefly(kept)
-        assert kept == said
+        kept = dict(said, THP_MEM_ALLOC_ENABLE="0")
+        prepare(kept)
+        assert kept == {**said, "THP_MEM_ALLOC_ENABLE": "0"}
     counted = {"GOMP_SPINCOUNT": "7"}
-    spin_briefly(counted)
+    prepare(counted)
     assert counted["GOMP_SPINCOUNT"] == "7"
