@@ -445,11 +445,13 @@ class Generation(Iterator[Step]):
                 verifying.checked += 1
                 return path[:at]
             node = path[at]
-            (choice,) = verifying.alone(node).choose(self.sampling, self._histories(tree, (node,)))
+            (choice,) = verifying.alone(node, last=not self._caps.tree).choose(self.sampling, self._histories(tree, (node,)))
             if choice != chosen[node]:
                 chosen[node] = choice
                 path = walk(tree, chosen)
             at += 1
+            if not self._caps.tree:
+                return path[:at]
         return path
 
     def _watch(self, verifying: Pass, end: int, last: int, clock: StepClock) -> tuple[float, ...]:

@@ -152,11 +152,14 @@ class Pass:
             self.scores = session.evaluate(tokens[done:], parents[done:], range(lacking, len(tokens)))
         return self.scores
 
-    def alone(self, node: int) -> Scores:
-        """The scores of one node, evaluated once more by itself; the others' are kept."""
+    def alone(self, node: int, *, last: bool = False) -> Scores:
+        """The scores of one node, evaluated once more by itself; the others' are kept. With `last` it takes its own place and
+        the nodes behind it go: what a session that evaluates chains alone can do."""
         if not self.checked:
             self.scores = self.scores.kept()
         self.checked += 1
+        if last:
+            self._session.drop(range(len(self._lacking) + node, len(self)))
         return self._session.evaluate((self.tree.tokens[node],), (len(self._lacking) + self.tree.parents[node],))
 
     def exact(self, path: list[int]) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import random
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -83,5 +84,33 @@ def test_chains_trees_and_switching_give_the_targets_own_tokens(runtime: str, ki
                     generation.switch(*rng.choice(others))
             assert generation.answer == plain.answer
             assert drafted or len(plain.answer) < 4
+    alone.close()
+    talk.close()
+
+
+@pytest.mark.parametrize("near_tie", [0.02, 1e9])
+def test_near_ties_of_a_model_that_evaluates_chains_alone_are_decided_by_a_pass_of_their_own(
+    near_tie: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, head = pair("transformers", "mtp, qwen3.5")
+    assert not model.info.capabilities.tree
+    rng = random.Random(5)
+    alone, talk = Conversation(model, context=256), Conversation(model, head=head, context=256)
+    monkeypatch.setattr(
+        model, "info", replace(model.info, capabilities=replace(model.info.capabilities, near_tie=near_tie, guard=True))
+    )
+    accepted = checked = 0
+    for seed in range(3):
+        prompt = [0, *(rng.randrange(8, 256) for _ in range(12))]
+        options: dict[str, Any] = {"sampling": Sampling(temperature=0.8, seed=seed), "max_tokens": 24}
+        plain = Generation(alone, prompt, **options)
+        list(plain)
+        generation = Generation(talk, prompt, "mtp", settings={**TREE["mtp"], "width": 1}, **options)
+        steps = list(generation)
+        assert generation.answer == plain.answer
+        accepted += sum(step.accepted for step in steps)
+        checked += generation.totals.checked
+    assert checked
+    assert accepted or near_tie > 1
     alone.close()
     talk.close()
