@@ -81,7 +81,8 @@ class EagleNetwork:
         self._fc = slim(weights["fc.weight"], weights.get("fc.bias"))
         fc, drafted = 2.0 * weights["fc.weight"].numel(), vocabulary if ids is None else len(ids)
         row = 2.0 * config.hidden_size * drafted
-        self.flops = flops_of_tensors(weights, config, found.layers, row=row, node=0.0 if found.third else fc)
+        looked_up = 0.0 if self._known is None else 2.0 * config.hidden_size * self._known.shape[1]
+        self.flops = flops_of_tensors(weights, config, found.layers, row=row, node=-looked_up if found.third else fc)
         self.reading = fc if found.third else 0.0
         self._scale, self._output_normed = found.logit_scale, found.norm_output
         self._norm = norm(modules.norm("norm.weight"))
