@@ -106,9 +106,10 @@ def head(title: str, look: Look, script: str = "", template: str = STYLE) -> str
 
 def chat_html(chat: SavedChat, look: Look) -> Iterator[str]:
     """The file's text."""
+    heading = chat.heading
     model, made = one_line(chat.model_name), one_line(chat.saved[:16].replace("T", " "))
     yield head(f"specchat: {model}" if model else "specchat", look)
-    where = " ".join(one_line(str(chat.model[key])) for key in ("device", "dtype") if chat.model.get(key))
+    where = " ".join(one_line(str(heading[key])) for key in ("device", "dtype") if heading.get(key))
     yield top(model, where, made) + "<main>\n"
     if chat.transcript.system:
         yield f'<div class="system">{text(chat.transcript.system)}</div>\n'
@@ -119,7 +120,7 @@ def chat_html(chat: SavedChat, look: Look) -> Iterator[str]:
             case Notice(said, severity):
                 yield f'<p class="notice {severity}">{text(said)}</p>\n'
             case Answer():
-                yield from _answer(entry, look)
+                yield from _answer(entry, look, chat.model_of(entry))
     if not chat.transcript.entries:
         yield '<p class="empty">This chat is empty.</p>\n'
     yield legend(look)
@@ -133,11 +134,11 @@ def top(model: str, where: str, made: str) -> str:
     return f"<header><div><span>{left}</span><span>{text(made)}</span></div></header>\n"
 
 
-def _answer(answer: Answer, look: Look) -> Iterator[str]:
+def _answer(answer: Answer, look: Look, model: str) -> Iterator[str]:
     yield '<div class="answer">'
     yield from spans(answer, look)
     yield "</div>\n"
-    yield figures(answer)
+    yield figures(answer, model)
 
 
 def spans(answer: Answer, look: Look, clock: Sequence[float] = ()) -> Iterator[str]:
@@ -153,9 +154,9 @@ def spans(answer: Answer, look: Look, clock: Sequence[float] = ()) -> Iterator[s
             yield span(own, look.ink(run), told(answer, index), when)
 
 
-def figures(answer: Answer, *, speeds: bool = True) -> str:
-    """The sentence below an answer."""
-    parts = [f'<span class="{css}">{text(said)}</span>' for said, css in signed(answer, speeds=speeds)]
+def figures(answer: Answer, model: str = "", *, speeds: bool = True) -> str:
+    """The sentence below an answer; `model`: the name of its model, where it is to tell it."""
+    parts = [f'<span class="{css}">{text(said)}</span>' for said, css in signed(answer, model, speeds=speeds)]
     return f'<p class="figures">{"".join(parts)}</p>\n'
 
 

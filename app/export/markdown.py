@@ -50,7 +50,7 @@ def chat_markdown(chat: SavedChat) -> Iterator[str]:
             case Answer():
                 if text := closed(inert(sanitise(entry.text)).strip("\n")):
                     yield f"\n{text}\n"
-                yield f"\n*{plain(verdict_text(entry))}*\n"
+                yield f"\n*{plain(verdict_text(entry, chat.model_of(entry)))}*\n"
 
 
 def plain(text: str) -> str:

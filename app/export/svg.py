@@ -25,14 +25,15 @@ def chat_svg(chat: SavedChat, look: Look) -> Iterator[str]:
     """The file's text."""
     system = chat.transcript.system
     entries = [Notice(f"System prompt: {system}")] if system else []
-    blocks = [wrapped(entry, CELLS) for entry in (*entries, *chat.transcript.entries)]
+    shown = (*entries, *chat.transcript.entries)
+    blocks = [wrapped(entry, CELLS, chat.model_of(entry) if isinstance(entry, Answer) else "") for entry in shown]
     canvas = Canvas(look)
     name = one_line(chat.model_name)
     legend = 1.5 if look.legend() else 0
     yield canvas.open(
         CELLS + LEFT + 1, sum(block.height for block in blocks) + 2 + legend, f"specchat: {name}" if name else "specchat"
     )
-    yield draw_head(canvas, CELLS + LEFT + 1, chat.model, chat.saved)
+    yield draw_head(canvas, CELLS + LEFT + 1, chat.heading, chat.saved)
     top = 2
     for block in blocks:
         for index in range(block.height):
@@ -43,9 +44,9 @@ def chat_svg(chat: SavedChat, look: Look) -> Iterator[str]:
     yield canvas.close()
 
 
-def wrapped(entry: Entry, cells: int, *, speeds: bool = True) -> Block:
-    """An entry in rows of so many cells."""
-    block = Block(entry, cells, speeds=speeds)
+def wrapped(entry: Entry, cells: int, model: str = "", *, speeds: bool = True) -> Block:
+    """An entry in rows of so many cells; `model`: the name of an answer's model, where its figures are to tell it."""
+    block = Block(entry, cells, model=model, speeds=speeds)
     block.update()
     return block
 

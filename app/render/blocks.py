@@ -64,15 +64,23 @@ class Block:
         cells: width of a line.
         badge: of a prompt, which of its variants this is; empty where there is no other.
         answers: of an answer, all that there are to the same message, where there are several.
-        speeds: whether the sentence below it tells how fast it came.
+        model: of an answer, the name of its model, where the sentence below it is to tell it.
+        speeds: whether that sentence tells how fast the answer came.
     """
 
     def __init__(
-        self, entry: Entry, cells: int, badge: str = "", answers: Sequence[Answer] = (), *, speeds: bool = True
+        self,
+        entry: Entry,
+        cells: int,
+        badge: str = "",
+        answers: Sequence[Answer] = (),
+        *,
+        model: str = "",
+        speeds: bool = True,
     ) -> None:
         self.entry = entry
         self.cells = cells
-        self.badge, self._answers, self._speeds = badge, answers, speeds
+        self.badge, self._answers, self._model, self._speeds = badge, answers, model, speeds
         self._table: list[list[Part]] = []
         self.flow = Flow(cells)
         self.closed = False
@@ -126,7 +134,7 @@ class Block:
         first = self.flow.wrap()
         grown = grown or first < before
         if answer.done:
-            self._verdict = verdict_lines(answer, self.cells, speeds=self._speeds)
+            self._verdict = verdict_lines(answer, self.cells, self._model, speeds=self._speeds)
             if len(self._answers) > 1:
                 self._table = table(self._answers, answer, self.cells)
             self.closed = True

@@ -37,23 +37,23 @@ def verdict(answer: Answer, *, speeds: bool = True) -> Line:
     return (*ended, (first[:1].upper() + first[1:], style), (rest, "quiet"), *doubt)
 
 
-def signed(answer: Answer, *, speeds: bool = True) -> Line:
-    """The same, with the methods that wrote the answer."""
-    return (*verdict(answer, speeds=speeds), *_signature(answer))
+def signed(answer: Answer, model: str = "", *, speeds: bool = True) -> Line:
+    """The same, with the methods that wrote the answer, and the model's name where it is given."""
+    return (*verdict(answer, speeds=speeds), *_signature(answer, model))
 
 
-def verdict_lines(answer: Answer, cells: int, *, speeds: bool = True) -> list[Line]:
+def verdict_lines(answer: Answer, cells: int, model: str = "", *, speeds: bool = True) -> list[Line]:
     """The signed sentence on as many rows as it takes; the methods go to a row of their own rather than to be torn."""
-    rows, signature = flowed(verdict(answer, speeds=speeds), cells), _signature(answer)
+    rows, signature = flowed(verdict(answer, speeds=speeds), cells), _signature(answer, model)
     if length(rows[-1]) + length(signature) <= cells:
         rows[-1] += signature
         return rows
     return rows + flowed(tuple((text.removeprefix(SIGN), style) for text, style in signature), cells)
 
 
-def verdict_text(answer: Answer, *, speeds: bool = True) -> str:
+def verdict_text(answer: Answer, model: str = "", *, speeds: bool = True) -> str:
     """The signed sentence as text."""
-    return "".join(text for text, _ in signed(answer, speeds=speeds))
+    return "".join(text for text, _ in signed(answer, model, speeds=speeds))
 
 
 def against(ratio: float, other: str = "plain") -> tuple[str, str]:
@@ -64,10 +64,11 @@ def against(ratio: float, other: str = "plain") -> tuple[str, str]:
     return (f"as fast as {other}", "quiet") if near == 1 else (f"slower than {other} ({near:g}×)", "warning")
 
 
-def _signature(answer: Answer) -> Line:
+def _signature(answer: Answer, model: str) -> Line:
     methods = one_line(" → ".join(answer.methods)).strip()
+    writer = " on ".join(filter(None, (methods, one_line(model))))
     runs = f"runs {one_line(certainty)}" if (certainty := answer.figures.certainty) else ""
-    told = SIGN.join(filter(None, (methods, runs)))
+    told = SIGN.join(filter(None, (writer, runs)))
     return ((f"{SIGN}{told}", "quiet"),) if told else ()
 
 

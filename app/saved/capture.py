@@ -10,6 +10,7 @@ from ..chat.about import About, Chat, public
 from ..chat.entries import Answer
 from ..chat.pieces import Pieces
 from ..chat.transcript import Transcript
+from ..race.guests import short_name
 
 
 @dataclass(slots=True)
@@ -29,8 +30,20 @@ class SavedChat:
     """Token texts for answers that have none of their own."""
 
     @property
+    def heading(self) -> dict[str, Any]:
+        """The model as a heading tells it: the chat's own, or the names of all that answered where another one did too."""
+        asked = dict.fromkeys(model for answer in self.transcript.answers() if (model := answer.asked.get("model")))
+        only = asked.keys() <= {self.model.get("asked")}
+        return self.model if only else {"name": ", ".join(map(short_name, asked))}
+
+    @property
     def model_name(self) -> str:
-        return str(self.model.get("name") or self.model.get("asked") or "")
+        heading = self.heading
+        return str(heading.get("name") or heading.get("asked") or "")
+
+    def model_of(self, answer: Answer) -> str:
+        """The name of the model that gave an answer; empty where it is not known."""
+        return short_name(str(answer.asked.get("model", "")))
 
     def texts(self, answer: Answer) -> Pieces:
         """The token texts of an answer's model."""

@@ -292,6 +292,26 @@ def test_a_chat_comes_back_from_json_as_it_was(tmp_path_factory: Any, transcript
     assert (back.model, back.settings, back.saved, back.version) == (chat.model, chat.settings, chat.saved, chat.version)
 
 
+@pytest.mark.parametrize("format", ["html", "svg", "md"])
+def test_each_answer_names_its_own_model_and_method(format: str) -> None:
+    answers = []
+    for model, method in (("/models/large-Q4_K_M.gguf", "draft"), ("org/small", "lookup")):
+        answer = Answer(method, "identical", asked={"model": model, "method": method})
+        answer.add(StepRecord(method, [1], "Hello."))
+        answer.finish("eos")
+        answers.append(answer)
+    own = {"asked": "org/small", "name": "org/small", "device": "cuda"}
+    text = whole(SavedChat(Transcript([*answers]), own), format).replace("\\", "")
+    assert "draft on large-Q4_K_M.gguf" in text
+    assert "lookup on small" in text
+    # The heading names both, and no device: it is only known of the last one.
+    assert "large-Q4_K_M.gguf, small" in text
+    assert "cuda" not in text
+    alone = whole(SavedChat(Transcript([answers[1]]), own), format)
+    assert "org/small" in alone
+    assert "large" not in alone
+
+
 def colours(text: str) -> set[str]:
     return set(re.findall(r"#[0-9a-f]{6}", text))
 
