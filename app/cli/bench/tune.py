@@ -11,6 +11,8 @@ from typing import Any
 from ....engine.catalog import get, methods, parse_params
 from ....engine.messages import Loaded
 from ....errors import UserError, counted
+from ...chat.choosing import first_method
+from ...chat.methods import known_methods
 from ...settings.fields import Settings
 from ...settings.key_path import join
 from ...terminal.output import Notes
@@ -90,6 +92,7 @@ def tune(request: TuneRequest) -> int:
             blocks = _blocks(request, prompts, lab, specs)
             layers = int(loaded.info.get("layers", 0))
             search = _search(request, prompts, lab, joined(specs, blocks, layers, exhaustive=request.exhaustive))
+            search.default = in_force(request.settings, search.specs, loaded.unavailable)
             search.blocks, search.passes = blocks, blocks.passes
             search.grid = len({spec.label for spec in [*specs, *blocks.specs]})
             # Both are to be done within the time that was given.
@@ -116,6 +119,7 @@ def tune(request: TuneRequest) -> int:
     ranked = [spec for line in search.rungs[-1]["candidates"] for spec in search.specs if spec.label == line["method"]]
     found = result_of(search, ranked)
     lacks = search.lacks(found["prompts"])
+    found["unclear"] = unclear(search, found["spec"])
     report(request, search, info, None if lacks else found, servers, keep=request.save and code == ANSWERED)
     if lacks and code == ANSWERED:
         notes.sentence(lacks)
@@ -212,6 +216,28 @@ def _search(request: TuneRequest, prompts: PromptSet, lab: Lab, specs: list[Spec
 
     search = Search(request, specs, prompts.items, measure, told=silent)
     return search
+
+
+def in_force(settings: Settings, specs: Sequence[Spec], unavailable: Mapping[str, str]) -> str:
+    """The candidate that is the model's method already; plain decoding where it was not among them."""
+    name = settings.method or first_method(known_methods(), unavailable, settings.model, settings.draft_model)
+    common, own = anew(settings).methods.get(name, {}), settings.methods.get(name, {})
+    for spec in specs:
+        if spec.name == name:
+            method = get(name)
+            if parse_params(method, {**common, **spec.settings}) == parse_params(method, dict(own)):
+                return spec.label
+    return BASE
+
+
+def unclear(search: Search, pick: str) -> str:
+    """What keeps the pick from becoming the default, in a sentence: the interval of its speedup over the default, or over plain
+    decoding if it is the default itself, has 1 in it. Empty where it is clearly faster."""
+    other = search.default if search.default != pick else BASE
+    ratios = search.ratios(pick, search.items, other)
+    if len(ratios) > 1 and interval([[ratio] for ratio in ratios])[1] > 1:
+        return ""
+    return f"Nothing was clearly faster than {'plain decoding' if other == BASE else other}, so your settings stay as they are."
 
 
 def result_of(search: Search, ranked: Sequence[Spec]) -> dict[str, Any]:

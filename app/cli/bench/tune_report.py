@@ -37,12 +37,12 @@ def report(
     *,
     keep: bool,
 ) -> None:
-    """Save the pick and print it all; None where too little was measured for one."""
+    """Save the pick unless it is unclear, and print it all; None where too little was measured for one."""
     others: dict[str, tuple[str, str]] = {}
     saved = ""
     if found:
         others = elsewhere(found["method"], found["settings"], next(iter(request.settings.draft_model), "DRAFT"))
-        if keep:
+        if keep and not found["unclear"]:
             settings_file.save(method_changes(request.settings.model, found["method"], found["settings"]))
             saved = str(locations.settings_file())
     if request.as_json:
@@ -69,8 +69,9 @@ def report(
         if not any(line["speedup"] for line in rung["candidates"]):
             continue
         say(f"Round {number}: {counted(len(rung['candidates']), 'candidate')} on {counted(rung['prompts'], 'prompt')}")
+        default = search.default if number < len(search.rungs) else ""
         rows = [
-            [line["method"], f"{line['speedup']:.2f}×", "kept" if place < rung["kept"] else ""]
+            [line["method"], f"{line['speedup']:.2f}×", "kept" if place < rung["kept"] or line["method"] == default else ""]
             if line["speedup"]
             else [line["method"], "–", "not measured"]
             for place, line in enumerate(rung["candidates"])
@@ -88,6 +89,8 @@ def report(
     )
     if saved:
         say(f"Saved as this model's method in {saved}.")
+    if found["unclear"]:
+        say(found["unclear"])
     say("")
     say("In other engines:")
     for engine, (setting, note) in others.items():

@@ -63,6 +63,8 @@ class Search:
     items: list[Item]
     measure: Callable[[Item, Spec], dict[str, Any]]
     told: Callable[[str], None] = lambda text: None
+    default: str = BASE
+    """The candidate that is the model's method already. It goes on to the end, so that the winner can be compared with it."""
     now: Callable[[], float] = time.monotonic
     rows: dict[tuple[str, str], dict[str, Any]] = field(default_factory=dict)
     """By (prompt, method)."""
@@ -90,16 +92,16 @@ class Search:
         low, high = logs[cut], logs[len(logs) - 1 - cut]
         return math.exp(mean(min(max(log, low), high) for log in logs))
 
-    def ratios(self, label: str, items: Sequence[Item]) -> list[float]:
-        """Speedups on the prompts that both have answered."""
+    def ratios(self, label: str, items: Sequence[Item], base: str = BASE) -> list[float]:
+        """Speedups over `base` on the prompts that both have answered."""
         out = []
         for item in items:
-            mine, plain = self.rows.get((item.id, label)), self.rows.get((item.id, BASE))
-            if mine and plain and not mine.get("error") and not plain.get("error"):
+            mine, other = self.rows.get((item.id, label)), self.rows.get((item.id, base))
+            if mine and other and not mine.get("error") and not other.get("error"):
                 clock = self.request.clock
                 seconds = per_token(mine, clock)
                 if seconds > 0:
-                    out.append(per_token(plain, clock) / seconds)
+                    out.append(per_token(other, clock) / seconds)
         return out
 
     def run(self) -> list[Spec]:
@@ -135,7 +137,8 @@ class Search:
             ranked = [*alive, *(spec for spec in ranked if spec not in alive)]
             if self.out_of_time:
                 break
-            alive = alive[:keep] if number < len(sizes) else alive
+            if number < len(sizes):
+                alive = [spec for place, spec in enumerate(alive) if place < keep or spec.label == self.default]
         return ranked
 
     def whole_seconds(self) -> float:

@@ -16,7 +16,7 @@ import pytest
 from specchat.app.cli.bench.items import Item
 from specchat.app.cli.bench.lab import Spec, read_spec, read_specs
 from specchat.app.cli.bench.run import WARM_UP_TOKENS
-from specchat.app.cli.bench.tune import anew, candidates, in_turn, joined, result_of
+from specchat.app.cli.bench.tune import anew, candidates, in_force, in_turn, joined, result_of, unclear
 from specchat.app.cli.bench.tune_blocks import SETS, Blocks, block_specs, budget, chat, fewest, show_blocks, wanted
 from specchat.app.cli.bench.tune_report import grid_passes
 from specchat.app.cli.bench.tune_search import LEAST, Search, TuneRequest, rung_sizes
@@ -75,6 +75,48 @@ def test_a_pick_holds_what_was_measured_on_every_prompt() -> None:
 def test_where_nothing_helps_plain_decoding_is_the_pick() -> None:
     search = searching({"lookup": 0.8, "fusion": 0.7})
     assert result_of(search, search.run())["spec"] == "greedy"
+
+
+def test_only_what_is_clearly_faster_takes_the_place_of_what_there_was() -> None:
+    search = searching({"lookup": 1.02, "fusion": 0.7}, noise=0.3)
+    pick = result_of(search, search.run())
+    assert pick["spec"] == "lookup"
+    assert pick["speedup_low"] < 1
+    assert unclear(search, "lookup").startswith("Nothing was clearly faster than plain decoding, so")
+    search.default = "lookup"
+    assert unclear(search, "lookup").startswith("Nothing was clearly faster than plain decoding, so")
+    search = searching({"lookup": 2.0, "fusion": 2.0, "suffix": 1.2}, noise=0.1)
+    search.run()
+    assert not unclear(search, "lookup")
+    search.default = "fusion"
+    assert unclear(search, "lookup").startswith("Nothing was clearly faster than fusion, so")
+
+
+def test_plain_decoding_takes_the_place_only_of_what_is_clearly_slower() -> None:
+    search = searching({"lookup": 0.5}, noise=0.1)
+    search.run()
+    assert unclear(search, "greedy")
+    search.default = "lookup"
+    assert not unclear(search, "greedy")
+
+
+def test_the_default_stays_to_the_end_of_the_search() -> None:
+    search = searching(SPEEDS)
+    search.default = "fusion:nodes=1"
+    pick = result_of(search, search.run())["spec"]
+    assert [len(rung["candidates"]) for rung in search.rungs] == [30, 11, 5]
+    assert len(search.ratios(pick, search.items, search.default)) == len(search.items)
+    assert not unclear(search, pick)
+
+
+def test_the_default_is_known_among_the_candidates(tmp_path: Path) -> None:
+    specs = read_specs("lookup,lookup:nodes=32,fusion")
+    assert in_force(Settings(model="m"), specs, {}) == "lookup"
+    assert in_force(Settings(method="lookup", methods={"lookup": {"nodes": 5}}), specs[1:], {}) == "greedy"
+    assert in_force(Settings(method="beam"), specs, {}) == "greedy"
+    path = tmp_path / "settings.toml"
+    path.write_text('[models.builtin]\nmethod = "lookup"\n[models.builtin.methods.lookup]\nnodes = 32\n')
+    assert in_force(Layers(read(path)).settings(), specs, {}) == "lookup:nodes=32"
 
 
 def test_the_search_ends_when_its_time_is_over() -> None:
@@ -273,6 +315,8 @@ def test_the_command_saves_its_pick_as_the_models_method(tmp_path: Path) -> None
     command = [sys.executable, "-m", "specchat", "tune", str(prompts), "--model", model, "--methods", "lookup"]
     command += ["--past", str(answers)]
     environment = {**os.environ, "SPECCHAT_CONFIG": str(tmp_path / "settings.toml")}
+    # Beside plain decoding, which the pick is clearly faster than; not beside the same method with other settings.
+    (tmp_path / "settings.toml").write_text('method = "greedy"\n')
     done = subprocess.run([*command, "--json"], capture_output=True, text=True, timeout=180, env=environment, check=False)
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout)
