@@ -221,6 +221,7 @@ class SpecchatApp(TerminalApp):
         else:
             self.chat_screen.refresh_dialogue()
         self.keeping.note()
+        self.models.note()
         self.notifying.look()
 
     def _applied(self, before: Settings, after: Settings) -> None:

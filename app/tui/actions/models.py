@@ -30,6 +30,7 @@ class Models:
         self.host, self._say = host, say
         self._library: Library | None = None
         self._downloads: Downloads | None = None
+        self._noted = ""
 
     # What follows is imported when it is needed: 20 ms that the first frame need not wait for.
 
@@ -68,8 +69,6 @@ class Models:
         from ..pickers.models import ModelsScreen
 
         dialogue, live = self.host.dialogue, self.host.live
-        if dialogue.info:
-            self.remember(dialogue.model)
         looking = Looking(self.library, live.settings.model_folders, self.room, live.settings.servers)
         view = View(looking, self.downloads, dialogue, live.settings.load_options())
         self.host.push_screen(ModelsScreen(view, self.load, live.keymap, " ".join(words)), lambda _: None)
@@ -85,7 +84,6 @@ class Models:
         others = draft_names(dialogue.load.get("draft_model"))[1:] if draft and spec == dialogue.model else []
         drafts = [draft, *(name for name in others if name != draft)] if draft else None
         dialogue.load_model(spec, backend=backend, revision=revision, draft_model=drafts)
-        self.remember(spec)
         self.host.stir()
         self.host.changed()
 
@@ -93,12 +91,16 @@ class Models:
         """The runtime that a name is loaded on: the setting's for the built-in models, which come for both; others have one."""
         return self.host.live.settings.backend if spec in SHIPPED else "auto"
 
-    def remember(self, spec: str) -> None:
-        """Keep the name of a model on the disk for the list of those that were used lately."""
-        from ...models.recent import remember
-
-        path = user_path(spec)
+    def note(self) -> None:
+        """Keep the loaded model's name on the disk for the list of those that were used lately. One whose load fails is never
+        kept."""
+        spec = self.host.dialogue.model
+        if not self.host.dialogue.info or spec == self._noted:
+            return
+        self._noted, path = spec, user_path(spec)
         if path.is_absolute() or spec.lower().endswith(".gguf") or spec.startswith("."):
+            from ...models.recent import remember
+
             threading.Thread(target=remember, args=(str(path.absolute()),), daemon=True).start()
 
     def room(self) -> Room:

@@ -427,6 +427,28 @@ async def test_a_model_that_was_loaded_by_its_path_is_remembered(make_chat: Make
         assert next(row for row in screen(pilot).listed.items if row.title == "away.gguf").mark[0] == "●"
 
 
+async def test_a_model_that_did_not_load_is_not_remembered(
+    make_chat: Make, engine: Any, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept: list[str] = []
+    monkeypatch.setattr("specchat.app.models.recent.remember", kept.append)
+    broken, good = (write_gguf(home / "far" / f"{name}.gguf") for name in ("broken", "good"))
+    app = make_chat()
+    async with app.run_test(size=(100, 40)) as pilot:
+        await pilot.pause()
+        engine.loaded()
+        app.take_events()
+        app.models.load(str(broken))
+        engine.events = [Failed(loads(engine)[-1].id, "user", "This file is damaged.")]
+        app.take_events()
+        app.models.load(str(good))
+        engine.events = [Loaded(loads(engine)[-1].id, {"name": "good", "backend": "llama.cpp", "notes": []}, {})]
+        app.take_events()
+        await until(pilot, lambda: bool(kept))
+        await pilot.pause()
+        assert kept == [str(good)]
+
+
 # The Hub
 
 
