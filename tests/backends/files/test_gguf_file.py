@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -71,3 +72,18 @@ def test_pipes_and_devices_are_sentences(tmp_path: Path) -> None:
         with pytest.raises(UserError, match=said):
             read_header(file)
         assert read_card(file).problem
+
+
+@pytest.mark.parametrize(
+    ("data", "begins"),
+    [
+        (b"", "it is empty"),
+        (b"<!DOCTYPE html>", "it starts with <!DO"),
+        (b"\xff\xfe\x00b\x00", "it starts with the bytes ff fe 00 62"),
+        (b"GG\nF", "it starts with the bytes 47 47 0a 46"),
+    ],
+)
+def test_what_is_no_gguf_file_is_told_in_plain_words(data: bytes, begins: str, tmp_path: Path) -> None:
+    (tmp_path / "model.gguf").write_bytes(data)
+    with pytest.raises(UserError, match=re.escape(f"model.gguf is not a GGUF file ({begins}). Download it again, or convert")):
+        read_header(tmp_path / "model.gguf")
