@@ -73,9 +73,12 @@ def scan_transcripts(path: Path) -> tuple[list[Transcript], list[str]]:
         lines = read_bytes(path, MOST_BYTES).decode().split("\n")
     except FileNotFoundError:
         raise UserError(f"There is no file {path}. Give a JSONL file of recorded prompts and responses.") from None
-    except (OSError, UnicodeDecodeError) as error:
-        said = error.strerror if isinstance(error, OSError) else error
-        raise UserError(f"Cannot read {path} as UTF-8 text ({said}).") from None
+    except OSError as error:
+        raise UserError(
+            f"Cannot read {path} ({error.strerror}). Give a JSONL file of recorded prompts and responses."
+        ) from None
+    except UnicodeDecodeError:
+        raise UserError(f"{path} is not UTF-8 text. Give a JSONL file of recorded prompts and responses.") from None
     records: list[Transcript] = []
     problems: list[str] = []
     measured: set[str] = set()

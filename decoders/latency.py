@@ -144,8 +144,16 @@ def read_curve(path: Path) -> LatencyCurve:
     """
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise UserError(f"Cannot read the latency curve {path}: {error}.") from None
+    except FileNotFoundError:
+        raise UserError(
+            f"There is no file {path}. Give a latency curve, as `specchat replay --save-curve FILE` writes it."
+        ) from None
+    except OSError as error:
+        raise UserError(f"Cannot read the latency curve {path} ({error.strerror}). Give another file.") from None
+    except ValueError:
+        raise UserError(
+            f"{path} is not JSON. Give a latency curve, as `specchat replay --save-curve FILE` writes it."
+        ) from None
     try:
         return curve_of(data)
     except UserError as error:

@@ -150,7 +150,9 @@ def _checked(pattern: str) -> _Pattern:
     try:
         compiled = regex.compile(pattern)
     except regex.error as error:
-        raise UserError(f"The stop {name} is malformed: {error}.") from None
+        raise UserError(
+            f"The stop {name} is malformed: {error}. Correct it; a character that stands for itself may need a \\ before it."
+        ) from None
     except RecursionError:
         raise UserError(f"The stop {name} is nested too deeply. Write it with fewer groups inside groups.") from None
     if compiled.flags & regex.REVERSE:

@@ -123,7 +123,7 @@ def attach(message: str, folder: Path | None = None, given_up: GivenUp | None = 
             name, path = shorter, _path(shorter, folder)
         for file, label in _files(path, name, given_up):
             if file not in attachments:
-                attachments[file] = read(file, label, given_up)
+                attachments[file] = read(file, label, given_up, "Check the name, or write @@ for a plain @.")
     return _ESCAPED.sub("@", message), list(attachments.values())
 
 
@@ -221,13 +221,14 @@ def _binary(file: Path) -> bool:
     return b"\0" in start and not start.startswith((b"\xff\xfe", b"\xfe\xff"))
 
 
-def read(path: Path, name: str, given_up: GivenUp | None = None) -> Attachment:
+def read(path: Path, name: str, given_up: GivenUp | None = None, helps: str = "Check the path.") -> Attachment:
     """A file's text. A PDF file may take many seconds.
 
     Args:
         path: the file.
         name: what it is called.
         given_up: as GivenUp.
+        helps: what to do where it is not there, for the message.
 
     Raises:
         UserError: it is not there, cannot be read, is too large, or has no text.
@@ -252,7 +253,7 @@ def read(path: Path, name: str, given_up: GivenUp | None = None) -> Attachment:
             return Attachment(name, found.text, status.st_size, notice=found.notice)
         data = plain_file.read_bytes(path, most)
     except FileNotFoundError:
-        raise UserError(f"There is no file {shown}. Check the name, or write @@ for a plain @.") from None
+        raise UserError(f"There is no file {shown}. {helps}") from None
     except OSError as error:
         raise UserError(f"Cannot read {shown} ({error.strerror}). Attach another file.") from None
     text, notice = decoded(data, shown)

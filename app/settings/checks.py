@@ -104,7 +104,7 @@ def _unknown(called: str, key: str) -> str:
         return f"{called} must be a table: write [{key}] and the server's url below it"
     known = [*PLAIN, *(f"sampling.{name}" for name in SAMPLING)]
     there = f"choose from {', '.join(known)}, [methods.NAME], [models.NAME], [servers.NAME], [keymap]."
-    return f"there is no setting {called}: {did_you_mean(key, known, there)}"
+    return f"There is no setting {called}: {did_you_mean(key, known, there)}"
 
 
 def check_value(called: str, name: str, spec: Any, value: Any) -> Any:

@@ -125,7 +125,7 @@ def read_preset(name: str) -> Preset:
     text = read_text(path)
     if text is None:
         known = names()
-        hint = did_you_mean(name, known) if known else "there are none yet. /preset save NAME makes one from this chat."
+        hint = did_you_mean(name, known) if known else "there are none yet. Make one in the chat with /preset save NAME."
         raise UserError(f"There is no preset {fit(one_line(name), MOST_CELLS)}: {hint}")
     return preset_of(path.stem, text, short_path(path))
 

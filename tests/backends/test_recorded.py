@@ -288,3 +288,10 @@ def test_bad_specs(tmp_path: Path) -> None:
             load_recorded(Path(f"{path}?{query}"))
     with pytest.raises(UserError, match="There is no file"):
         load_recorded(tmp_path / "missing.jsonl")
+
+
+def test_a_record_that_cannot_be_read_says_what_to_give_in_its_place(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_bytes(b"\xff\xfe")
+    for path, says in ((tmp_path, r"\(Is a directory\)"), (tmp_path / "a.jsonl", "is not UTF-8 text")):
+        with pytest.raises(UserError, match=rf"{says}\. Give a JSONL file of recorded prompts and responses\."):
+            read_transcripts(path)

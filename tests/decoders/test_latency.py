@@ -116,3 +116,13 @@ def test_a_file_that_holds_no_curve_is_named(tmp_path: Path) -> None:
         path.write_text(text)
         with pytest.raises(UserError, match=r"curve\.json"):
             read_curve(path)
+
+
+def test_a_file_that_cannot_be_read_says_what_to_give_in_its_place(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"There is no file .*none\.json\. Give a latency curve"):
+        read_curve(tmp_path / "none.json")
+    with pytest.raises(UserError, match=r"Cannot read the latency curve .* \(Is a directory\)\. Give another file\."):
+        read_curve(tmp_path)
+    (tmp_path / "curve.json").write_bytes(b"\xff\xfe")
+    with pytest.raises(UserError, match=r"curve\.json is not JSON\. Give a latency curve"):
+        read_curve(tmp_path / "curve.json")

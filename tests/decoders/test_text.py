@@ -280,7 +280,7 @@ def test_a_regex_that_could_match_for_ever_holds_only_so_much() -> None:
     ("strings", "patterns", "sentence"),
     [
         ([""], [], "empty"),
-        ([], ["("], r"'\(' is malformed: missing \)"),
+        ([], ["("], r"'\(' is malformed: missing \) at position 1\. Correct it"),
         ([], ["a{2,1}"], "malformed"),
         ([], ["x*"], "empty text"),
         ([], ["$"], "empty text"),

@@ -94,8 +94,10 @@ def _read(path: Path) -> str:
         raise UserError(
             f"There is no file {path}. Give prompts as JSONL or plain text, or leave it out for the built-in set."
         ) from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"Cannot read {path} as UTF-8 text: {error}.") from None
+    except OSError as error:
+        raise UserError(f"Cannot read {path} ({error.strerror}). Give a file of prompts, as JSONL or plain text.") from None
+    except UnicodeDecodeError:
+        raise UserError(f"{path} is not UTF-8 text. Save it as UTF-8, or give another file of prompts.") from None
 
 
 def _first(items: Sequence[Item], limit: int) -> list[Item]:

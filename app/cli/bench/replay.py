@@ -73,7 +73,7 @@ def replay_files(request: ReplayRequest) -> int:
     """
     specs = choose_specs(request)
     for path in (*request.files, *request.past):
-        if not path.is_file():
+        if not path.exists():
             raise UserError(f"There is no file {path}. Give a JSONL file of recorded prompts and responses.")
     notes = Notes(request.color)
     found, code = Replayed(), ANSWERED

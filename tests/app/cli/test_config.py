@@ -70,8 +70,8 @@ def test_the_same_as_json(call: Call, file: Path) -> None:
     assert code == 0
     assert body["file"] == str(file)
     assert len(body["problems"]) == 1
-    assert "line 2: there is no setting zzz" in body["problems"][0]
-    assert "line 2: there is no setting zzz" in err
+    assert "line 2: There is no setting zzz" in body["problems"][0]
+    assert "line 2: There is no setting zzz" in err
     found = {row["key"]: row for row in body["settings"]}
     assert set(PLAIN) <= set(found)
     assert found["stop"] == {"key": "stop", "value": ["END"], "default": [], "source": "file", "where": f"{file}, line 1"}
@@ -103,7 +103,7 @@ def test_a_value_that_goes_before_the_file_is_told(call: Call, file: Path, monke
 @pytest.mark.parametrize(
     ("args", "sentence"),
     [
-        (("get", "themes"), "there is no setting themes: did you mean theme?"),
+        (("get", "themes"), "There is no setting themes: did you mean theme?"),
         (("get", "keymap.next_methd"), "did you mean next_method?"),
         (("get", "methods.lookup.nodse"), "did you mean nodes?"),
         (("set", "max_tokens", "-4"), "max_tokens must be at least 1, not -4"),
@@ -143,7 +143,7 @@ def test_the_editor_gets_the_file_and_what_is_wrong_with_it_is_told(
     monkeypatch.setenv("VISUAL", str(script))
     code, _, err = call("config", "edit")
     assert code == 2
-    assert "line 2: there is no setting themee: did you mean theme?" in err
+    assert "line 2: There is no setting themee: did you mean theme?" in err
     assert file.read_text().endswith("themee = 1\n")
 
 

@@ -77,3 +77,13 @@ def test_the_built_in_set_has_every_family_and_is_always_the_same() -> None:
     assert all(item.messages[-1]["role"] == "user" for item in found.items)
     assert len({item.id for item in found.items}) == len(found.items)
     assert read_items(None, 3).items == found.items
+
+
+def test_a_file_that_cannot_be_read_says_what_to_give_in_its_place(tmp_path: Path) -> None:
+    (tmp_path / "p.txt").write_bytes(b"\xff\xfe")
+    for path, says in (
+        (tmp_path, r"\(Is a directory\)\. Give a file of"),
+        (tmp_path / "p.txt", r"is not UTF-8 text\. Save it"),
+    ):
+        with pytest.raises(UserError, match=says):
+            read_items(path, None)

@@ -61,6 +61,7 @@ def test_files_of_the_option_and_of_the_prompt(model: str, tmp_path: Path) -> No
     ("args", "sentence"),
     [
         (("Sum up @none.txt",), "There is no file none.txt. Check the name, or write @@ for a plain @."),
+        (("Sum up", "-f", "none.txt"), "There is no file none.txt. Check the path."),
         (("Sum up", "-f", "binary"), "binary is binary, not text. Attach a text file."),
         (("Sum up", "-f", "log", "--raw"), "--raw sends the prompt as it is, without files. Leave out --raw or -f."),
     ],

@@ -147,7 +147,9 @@ def test_a_preset_that_there_is_not_is_told_by_the_shell(
     with pytest.raises(SystemExit) as ended:
         cli.main()
     assert ended.value.code == 2
-    assert "There is no preset haiku: there are none yet" in capsys.readouterr().err
+    assert (
+        "There is no preset haiku: there are none yet. Make one in the chat with /preset save NAME." in capsys.readouterr().err
+    )
 
 
 # In the chat

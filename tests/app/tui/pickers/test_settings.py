@@ -203,7 +203,7 @@ async def test_a_change_of_the_file_is_seen_while_the_screen_is_open(start: Star
         assert (screen.listed.item.text, screen.listed.item.mark) == ("12", "file")
         assert app.theme == "light"
         assert app.dialogue.sampling.top_k == 12
-        assert "line 2: there is no setting zzz" in note(screen)
+        assert "line 2: There is no setting zzz" in note(screen)
         file.unlink()
         app.live.check()
         app.live.idle()
