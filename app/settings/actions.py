@@ -338,7 +338,7 @@ ACTIONS = (
     Action(
         "open",
         "saving.open",
-        "Open a chat or a race saved as JSON; without a file, return to the previous chat",
+        "Open a chat or a race saved as JSON; alone, return to the previous chat",
         slash="open FILE.json",
         complete="saved",
     ),

@@ -36,12 +36,7 @@ INPUT = (
         *("New line (shift+enter where the terminal can tell it apart)", "new line"),
     ),
     Key(
-        *(
-            "complete",
-            "tab",
-            "complete",
-            "Complete a command or a file name, unfold a paste; in an empty box: the starters, prompts to try",
-        ),
+        *("complete", "tab", "complete", "Complete a command or a file name, unfold a paste, go to the starters"),
         short="complete",
     ),
     Key(

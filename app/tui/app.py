@@ -262,10 +262,6 @@ class SpecchatApp(TerminalApp):
 
     def show_help(self) -> None:
         """Open the help for where one is, or close it."""
-        # Later: a command that asked for it is still in the input box, and the help would be that of writing it.
-        self.call_later(self._help)
-
-    def _help(self) -> None:
         from .keys.entries import entries
         from .keys.help import HelpScreen
 

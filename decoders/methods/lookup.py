@@ -111,7 +111,8 @@ class Lookup(Drafter):
         super().__init__(params)
         self._index = NgramIndex()
         self._first = FirstOccurrences(REFERENCE_NGRAM)
-        self._reliability = Reliability()
+        self.reliability = Reliability()
+        """How the text keeps to its matches, and others did before it; may be replaced between texts."""
         self._eos: Collection[int] = ()
         self._place, self._match = -1, 0
         """Where in the text the token stands that followed the longest match, and the length of that; -1 for no match."""
@@ -135,7 +136,7 @@ class Lookup(Drafter):
         for token in tokens[len(text) :]:
             if place >= 0:
                 right = text[place] == token
-                self._reliability.learn(match, right)
+                self.reliability.learn(match, right)
                 place, match = (place + 1, min(match + 1, LONGEST)) if right else (-1, 0)
             index.append(token)
             if place < 0:
@@ -149,7 +150,7 @@ class Lookup(Drafter):
 
     def chance(self, match: int) -> float:
         """The probability of the token that followed a match."""
-        return self._reliability[match]
+        return self.reliability[match]
 
     def promises(self, match: int, seconds: Callable[[int], float], rate: float, floor: float) -> bool:
         """Whether a chain behind a match may give more than `rate` tokens a second.
@@ -162,7 +163,7 @@ class Lookup(Drafter):
         """
         expected = chance = 1.0
         for nodes in range(2, self.params.nodes + 1) if match else ():
-            chance *= self._reliability[match + nodes - 2]
+            chance *= self.reliability[match + nodes - 2]
             if chance < floor:
                 return False
             expected += chance
@@ -179,13 +180,13 @@ class Lookup(Drafter):
         text, path, match = self._index.tokens, verified.path, self._match
         for node in path[1:]:
             right = text[at] == verified.tree.tokens[node]
-            self._reliability.learn(min(match, LONGEST), right)
+            self.reliability.learn(min(match, LONGEST), right)
             if not right:
                 return
             match += 1
             at = at + 1 if at + 1 < len(text) else start  # a late match goes on with itself
         if verified.tree.tokens[path[-1]] not in self._eos:
-            self._reliability.learn(min(match, LONGEST), text[at] == verified.chosen[path[-1]])
+            self.reliability.learn(min(match, LONGEST), text[at] == verified.chosen[path[-1]])
 
     def _reference(self, context: Context) -> list[int]:
         """The published `find_candidate_pred_tokens`, cut to the room there is and after EOS.
@@ -218,7 +219,7 @@ class Lookup(Drafter):
         if reach <= 0 or (not self._match and context.past is None):
             return tree
         floor = self.floor(context)
-        reliability = self._reliability
+        reliability = self.reliability
         shortest = params.min_ngram
         while shortest < params.longest and reliability[shortest] < floor:  # no such line begins with a token worth its node
             shortest += 1

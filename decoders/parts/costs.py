@@ -15,8 +15,7 @@ OUTLIER = 2.0
 """A pass that took longer than this many times the expected time counts as this much: somebody else had the machine."""
 
 SLOPE = 0.03
-"""What each node beyond the first is taken to add to a pass, as a share of a one-node pass, before more is known. That counts
-as much as one pass."""
+"""What a further node is taken to add, as a share of a one-node pass, before more is known; counts as much as one pass."""
 
 REDRAWN = 8
 """Passes after which one over several nodes draws the line anew: to draw it takes a per cent of a small model's pass."""
@@ -32,13 +31,14 @@ class PassCosts:
     """Expected seconds of a pass over n nodes: the pace, a one-node pass's time, times what a size takes in units of that.
 
     The pace follows the latest one-node passes: a machine that gets busy is so for every size. A size's own share is the mean
-    of its passes, drawn towards a straight line through all sizes the fewer there were lately; between them it is interpolated.
-    No pass takes longer than one over more nodes. All conversations on a model may share this.
+    of its passes, drawn towards a line through all sizes the fewer there were lately; it is interpolated between them, and none
+    takes longer than a larger one. All conversations on a model may share this.
     """
 
     def __init__(self, curve: Sequence[tuple[int, float]] = ()) -> None:
-        """`curve`: (nodes, seconds) that were measured before; each counts as a pass."""
+        """`curve`: (nodes, seconds) that were measured before. The pace counts as a mean, every other size as a pass."""
         self._pace = 0.0
+        self._ones = 0.0  # the weight of the one-node passes that the pace is the mean of
         self._passes = self._faded = self._drawn = 0  # how many there were; when weights faded last, and when _units was drawn
         self._sizes: dict[int, tuple[float, float]] = {}
         """By size above 1: the weight of its passes, and their mean in units of the pace."""
@@ -46,11 +46,12 @@ class PassCosts:
         """What passes over 0, 1, 2 … nodes take in units of the pace; empty where that has to be drawn anew."""
         for nodes, seconds in curve:
             self.learn(nodes, seconds)
+        self._ones *= PACE
 
     @property
     def known(self) -> bool:
-        """Whether any pass has been seen."""
-        return self._passes > 0
+        """Whether any passes were seen besides the first two, which are slow."""
+        return self._passes > 2
 
     @property
     def curve(self) -> list[tuple[int, float]]:
@@ -68,10 +69,12 @@ class PassCosts:
         seconds = min(seconds, OUTLIER * expected) if self._passes > REDRAWN else seconds
         since = self._passes - self._drawn
         if size == 1:  # the usual pass of many answers, so it must take next to no time
-            self._pace += (seconds - expected) / min(self._passes, PACE)
+            self._ones = min(self._ones + 1, PACE)
+            self._pace += (seconds - expected) / self._ones
             self._units = self._units if since < MEMORY else []  # weights have faded
             return
         keep, self._faded = (1 - 1 / MEMORY) ** (self._passes - self._faded), self._passes
+        self._ones *= keep
         self._sizes = {other: (weight * keep, mean) for other, (weight, mean) in self._sizes.items()}
         weight, mean = self._sizes.get(size, (0.0, expected / self._pace))
         self._sizes[size] = weight + 1, mean + (seconds / self._pace - mean) / min(weight + 1, PACE)

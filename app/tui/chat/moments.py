@@ -33,9 +33,9 @@ def chat_moment(dialogue: Dialogue, box: PromptInput, view: TranscriptView, *, e
         return _looking(dialogue, view)
     if box.offering:
         offered = (("history_back history_forward", "choose"), ("complete", "take"), ("cancel", "close"), ("send", "run"))
-        return Moment("Choosing a suggestion", hints(*offered, *ALWAYS), box)
+        return Moment("A name or a command", hints(*offered, *ALWAYS), box)
     if box.text.startswith("/"):
-        return Moment("Writing a command", hints(("send", "run"), ("complete", ""), *ALWAYS), box)
+        return Moment("A command", hints(("send", "run"), ("complete", ""), *ALWAYS), box)
     if dialogue.busy:
         return _answering(dialogue, box)
     if dialogue.queued is not None:

@@ -23,7 +23,7 @@ COLOURS = (
 LABELS = {
     "identical": "plain decoding's own tokens, only sooner",
     "same distribution": "other tokens, drawn with the same probabilities",
-    "lossy": "not what plain decoding would write; the text may be worse",
+    "lossy": "neither: the text may be worse",
 }
 
 

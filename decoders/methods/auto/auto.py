@@ -1,14 +1,14 @@
 """The method picks itself: every step goes to the one from which most tokens per second are expected (docs/auto.md).
 
 A bandit: discounted UCB (Garivier and Moulines 2008, arXiv:0805.3415) on tokens per second, in four situations: does the text
-repeat itself here, and was there a long text to begin with? What only reads the text also tells before the pass how probable
-each node of its tree is, and drafts wherever that promises more.
+repeat itself here, and was it long to begin with? What only reads the text also tells how probable each node of its tree is.
 """
 
 from __future__ import annotations
 
 import math
 import time
+from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -16,18 +16,11 @@ from ....backends.base import ROOT
 from ...base import Context, Drafter, Elsewhere, Verified, param
 from ...parts.drafting import Following
 from ...parts.elsewhere import ngram_tree
+from ...registry import methods
 from ...tree import Tree
-from ..draft import Draft
-from ..early_exit import EarlyExit
 from ..fusion import Fusion, FusionParams
 from ..lookup import Lookup, LookupParams
-from ..token_tree import TokenTree
-from ..trained.dflash import DFlash
-from ..trained.eagle import Eagle
-from ..trained.medusa import Medusa
-from ..trained.mtp import Mtp
-from ..trained.pard import Pard
-from .figures import WIDTH, Figures, figures_of, keep
+from .figures import WIDTH, WRITTEN, Figures, Rounds, figures_of, keep
 
 REPEATING = 3
 """Tokens at the end of the text that must have stood together before for it to repeat itself."""
@@ -36,19 +29,16 @@ LONG = 32
 """Tokens of a text that is long: there is something to copy from, and reading it costs a draft model something."""
 
 TRIAL = 8
-"""Rounds that each arm gets in a situation before it has to compete."""
+"""Rounds that each arm gets in a situation before it has to compete. In one answer all others count as much as so many."""
 
 EXPLORING = 0.01
 """Share of the time that trials may lose."""
 
-SETTLING = 0.75
-"""What a round counts after each further one of the trial: some methods have to learn themselves at first."""
-
-FREE = 1.15
-"""Up to this many one-node passes for one over 8 nodes, nodes are nearly free: trees pay that guess in every direction."""
-
 REMEASURED = 128
 """Steps without a plain pass after which two are made: all else is held against them."""
+
+Choice = tuple[str, list[str], dict[str, float], Lookup | Fusion]
+"""In a situation: the best of what has had its trial, what has not, tokens in a one-node pass's time, what reads the text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +47,6 @@ class AutoParams:
 
     nodes: int = param(24, "Most nodes in a tree, including the pending token", low=1, high=256, length=True)
     rivals: bool = param(True, "Also try the draft model or trained head, and early exit, if available")
-
-
-Choice = tuple[str, list[str], dict[str, float], Lookup | Fusion]
-"""What is expected in a situation: the best of what has had its trial, what has not, by method the tokens in the time of a
-one-node pass, and what reads the text."""
 
 
 class Auto(Drafter):
@@ -73,9 +58,9 @@ class Auto(Drafter):
     summary = "Chooses the drafter and the number of nodes for every pass, by the tokens per second it expects."
     pays = "When you do not want to choose. It stops drafting where that would only cost time."
     explains = (
-        "Before each pass it estimates how many tokens per second every way of drafting would give: copies from the text in "
-        "trees of every size, a draft model or a trained head, early exit, or no draft at all. It takes the best and keeps "
-        "measuring, so it falls back to plain decoding where nothing pays. The note above the tree says why it changes."
+        "Before each pass it estimates how many tokens per second every way of drafting would give: copies from the text, a "
+        "draft model or a trained head, early exit, or no draft at all. It takes the best and keeps measuring, so it decodes "
+        "plainly where nothing pays. The note above the tree says why it changes."
     )
     paper = "On Upper-Confidence Bound Policies for Non-Stationary Bandit Problems, Garivier 2008, arXiv:0805.3415"
     note = ""
@@ -97,12 +82,18 @@ class Auto(Drafter):
         self._arms: dict[str, Drafter] = {}
         self._following, self._read = Following(), dict[str, int]()  # by arm: how many tokens of the text it has read
         self._before = 0, 0.0  # nodes and seconds of the pass before
+        self._here = defaultdict[tuple[str, str], Rounds](lambda: Rounds(0, 0, 0))  # by situation and arm: of this answer
         self._unread = 0  # tokens that the arm of this step has to read first
         self._naps = 0  # steps for which plain decoding is sure to be the choice
         self._floor = 0.0  # lookup drafts nothing that is less probable
         self._rate = 1.0  # tokens per one-node pass's time that the best method is expected to give
         self._situations = "", ""  # those of this answer: the text goes on as new, or repeats itself
         self._situation = self._via = ""
+
+    def prepare(self, context: Context) -> None:
+        """Open what drafts here: no step shall wait for that."""
+        for name in self._available(context, figures_of(context)):
+            self._arms.setdefault(name, methods()[name]()).prepare(context)
 
     def draft(self, context: Context) -> Tree:
         self.note, old = "", self._context
@@ -113,7 +104,7 @@ class Auto(Drafter):
             return Tree([context.pending], [ROOT], via="greedy")
         self._context, known = context, self._figures
         match, one = self._lookup.match(context.tokens), known.costs.seconds(1)
-        if context.room < 1 or not one or known.since >= REMEASURED:  # plain passes are what all is held against
+        if context.room < 1 or not known.costs.known or known.since >= REMEASURED:  # plain passes are what all is held against
             return self._plain(context, one)
         self._situation = self._situations[match >= REPEATING]
         best, untried, speeds, reader = self._choices.get(self._situation) or self._choose(context)
@@ -137,50 +128,51 @@ class Auto(Drafter):
         """Compare the methods in this situation. Plain decoding stays the best of them until a round of another one is over:
         till then only what models have to read changes, and it grows."""
         known, situation = self._figures, self._situation
-        free = known.costs.seconds(8) <= FREE * known.costs.seconds(1)
-        reader = self._fusion if free else self._lookup
-        arms = [reader.name, *self._available(context, free)]
-        untried = [name for name in arms if known.of(name, situation).asked < TRIAL]
-        every = sum(it.rounds for it in known.rounds[situation].values())
+        reader = self._fusion if known.free else self._lookup
+        arms = [reader.name, *self._available(context, known)]
+        untried = [name for name in arms if known.rounds[situation][name].rounds <= TRIAL]
+        every = sum(it.lately for it in known.rounds[situation].values())
         speeds = {"greedy": 1.0} | {name: self._speed(name, context, every) for name in arms}
         best = max((name for name in speeds if name not in untried), key=speeds.__getitem__)
-        choice = best, untried, speeds, reader
         if best == "greedy":
-            self._choices[situation] = choice
-        return choice
+            self._choices[situation] = best, untried, speeds, reader
+        return best, untried, speeds, reader
 
     def _begin(self, context: Context) -> None:
         """Another answer, or other models beside the target."""
         self._time(0, 0.0)
-        keep(self._context, self._figures)
+        keep(self._context, self._figures, WRITTEN)
         self._figures, tokens = figures_of(context), context.tokens
         same, self._naps = self._following.same(tokens), 0
         self._read = {name: min(read, same) for name, read in self._read.items()}
-        self._situations = ("new long", "copy long") if len(tokens) >= LONG else ("new short", "copy short")
+        length = "long" if len(tokens) >= LONG else "short"
+        self._situations, self._lookup.reliability = (f"new {length}", f"copy {length}"), self._figures.reliability[length]
         self._floor = self._lookup.floor(context)
         self._choices.clear()
+        self._here.clear()
 
     def _speed(self, name: str, context: Context, every: float) -> float:
         """An arm's upper confidence bound: tokens per one-node pass's time, what it has to read shared out over the answer.
         `every` is how many rounds all arms had."""
-        known = self._figures.of(name, self._situation)
+        known, here = self._figures.rounds[self._situation][name], self._here[self._situation, name]
+        share = min(1.0, TRIAL / known.rounds)
+        passes = (share * known.passes + here.passes) / (share * known.tokens + here.tokens)
         reading = self._missing(name, context) * self._figures.reading.get(name, 0.0) / (context.room + 1)
-        return (1 + WIDTH * math.sqrt(math.log(1 + every) / known.rounds)) / (known.passes / known.tokens + reading)
+        return (1 + WIDTH * math.sqrt(math.log(1 + every) / known.lately)) / (passes + reading)
 
     def _missing(self, name: str, context: Context) -> int:
         """Tokens that an arm's model has to read before it can draft. The target's own layers have read them all."""
         return 0 if name in ("lookup", "fusion", "early-exit") else max(0, len(context.tokens) - 1 - self._read.get(name, 0))
 
-    def _available(self, context: Context, free: bool) -> list[str]:
+    def _available(self, context: Context, known: Figures) -> list[str]:
         """The arms that run a model here."""
         if not self.params.rivals or context.model is None:
             return []
-        drafts = context.draft_models if self._figures.drafts else ()
-        names = ["draft"] if drafts else []
-        names += ["pard"] if any(model.info.pard_token is not None for model in drafts) else []
-        names += ["tree"] if drafts and context.branching and free else []
-        names += [context.head.info.kind] if context.head is not None else []
-        return names + (["early-exit"] if context.model.info.capabilities.layers else [])
+        drafts, head = context.draft_models if known.drafts else (), context.head
+        pard = any(model.info.pard_token is not None for model in drafts)
+        tree = bool(drafts) and context.branching and known.free
+        names = ["draft"] * bool(drafts) + ["pard"] * pard + ["tree"] * tree + ([head.info.kind] if head is not None else [])
+        return names + ["early-exit"] * bool(context.model.info.capabilities.layers)
 
     def _read_out(self, reader: Lookup | Fusion, context: Context, speeds: dict[str, float], best: str) -> Tree | None:
         """A tree of what the text tells, as far as its nodes pay; None where none does and another arm is the best."""
@@ -201,15 +193,18 @@ class Auto(Drafter):
 
     def _ask(self, name: str, context: Context, speeds: dict[str, float]) -> Tree:
         """An arm's draft."""
-        drafter = self._arms.get(name) or self._arms.setdefault(name, ARMS[name]())
+        drafter = self._arms.get(name) or self._arms.setdefault(name, methods()[name]())
         self._unread = self._missing(name, context)
         tree = drafter.draft(context)
         self._read[name] = len(context.tokens)
         return self._by(name, tree, lambda: self._compared(name, speeds))
 
     def _plain(self, context: Context, one: float) -> Tree:
-        tree = Tree.root(context.pending)
-        return self._by("greedy", tree, lambda: f"no draft would pay here, {1 / one:.0f} tokens a second" if one else "")
+        return self._by(
+            "greedy",
+            Tree.root(context.pending),
+            lambda: f"no draft would pay here, {1 / one:.0f} tokens a second" if one else "",
+        )
 
     def _by(self, via: str, tree: Tree, why: Callable[[], str]) -> Tree:
         """Remember who drafts; say why if that is another than before."""
@@ -233,10 +228,10 @@ class Auto(Drafter):
             return
         if drafter := self._arms.get(via, self._fusion if via == "fusion" else None):
             drafter.learn(verified)
+        self._read[via] = self._read.get(via, 0) + len(verified.path)  # a round of its own leaves it nothing to read
         self._judge(via, verified)
         known.spent += (seconds + verified.draft_seconds) / known.costs.seconds(1)
-        # Of a draft of the first layers, the pass has only the others left to do.
-        self._time(0 if verified.tree.alive else len(verified.tree), seconds)
+        self._time(0 if verified.tree.alive else len(verified.tree), seconds)  # early exit leaves the other layers alone to do
 
     def _time(self, nodes: int, seconds: float) -> None:
         """Learn what passes take. One over several nodes counts when the next is over: a plain one may be slower behind it
@@ -252,19 +247,18 @@ class Auto(Drafter):
     def _judge(self, name: str, verified: Verified) -> None:
         """Take in an arm's round. One that began with much to read tells what that costs, not what a round does."""
         known, tokens = self._figures, len(verified.path)
-        one, rounds = known.costs.seconds(1), known.of(name, self._situation)
+        one, rounds = known.costs.seconds(1), known.rounds[self._situation][name]
         forward = verified.forward_seconds or known.costs.seconds(len(verified.tree))  # 0: it read the prompt as well
         passes, usual = (verified.draft_seconds + forward) / one, rounds.passes / rounds.rounds
-        if rounds.asked < TRIAL:
+        if rounds.rounds <= TRIAL:
             known.lost += passes - tokens / self._rate
         if self._unread >= LONG:
             each = max(0.0, passes - usual) / self._unread
             known.reading[name] = (known.reading.get(name, each) + each) / 2
             passes = usual
-            self._choices.clear()
-        self._choices.pop(self._situation, None)
-        known.discount(self._situation)
-        rounds.learn(tokens, passes, SETTLING if rounds.asked < TRIAL else 1.0)
+        self._choices.clear()
+        known.learn(self._situation, name, tokens, passes)
+        self._here[self._situation, name].learn(tokens, passes)
 
     def close(self) -> None:
         keep(self._context, self._figures)
@@ -272,7 +266,3 @@ class Auto(Drafter):
         for drafter in self._arms.values():
             drafter.close()
         self._arms.clear()
-
-
-ARMS: dict[str, type[Drafter]] = {it.name: it for it in (Draft, TokenTree, Pard, EarlyExit, Eagle, Medusa, DFlash, Mtp)}
-"""What runs a model to draft."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import platform
+import time
+from collections import defaultdict
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import astuple, dataclass
@@ -14,69 +16,73 @@ from weakref import WeakKeyDictionary
 from ....plain_file import read_json, write_json
 from ...base import Context
 from ...parts.costs import PassCosts
+from ...parts.learned import Reliability
 from ...parts.proposers import mismatch
 
 MEMORY = 200
-"""Rounds in a situation after which an older one counts for a third: the discount of D-UCB."""
+"""Rounds after which an older one counts for a third: of the method itself for its speed, of all of them for the bound."""
 
 WIDTH = 0.2
 """Width of the confidence bound: after n of N rounds a method's speed may be better by this share times √(ln N / n)."""
 
+FREE = 1.15
+"""Up to this many one-node passes for one over 8 nodes, nodes are nearly free: trees pay that guess in every direction."""
+
 MODELS = 32
 """Models that the file remembers, the latest used."""
+
+WRITTEN = 60.0
+"""Seconds between two writes of the file, which take as long as a small model's pass."""
 
 
 @dataclass(slots=True)
 class Rounds:
-    """What came of a method's rounds lately; at first as if one had given what a plain pass gives."""
+    """What came of a method's latest rounds; at first as if one had given what a plain pass gives."""
 
     rounds: float = 1.0
     tokens: float = 1.0
     passes: float = 1.0  # their time in one-node passes: a machine that is busy is slower at everything
-    asked: float = 0.0  # how often it was asked at all
+    lately: float = 1.0  # rounds, discounted by those of the other methods as well
 
     def learn(self, tokens: float, passes: float, keep: float = 1.0) -> None:
         """Take in a round; `keep` is what earlier ones still count."""
         self.rounds, self.tokens = keep * self.rounds + 1, keep * self.tokens + tokens
-        self.passes, self.asked = keep * self.passes + passes, self.asked + 1
+        self.passes, self.lately = keep * self.passes + passes, self.lately + 1
 
 
 class Figures:
     """All that is known of one target with what is loaded beside it."""
 
     def __init__(self, kept: Mapping[str, Any] | None = None, *, drafts: bool = False) -> None:
-        """`kept`: what `plain` gave. `drafts`: there is a draft model that can draft for this target.
-
-        Raises:
-            ValueError, TypeError, AttributeError: `plain` did not give that.
-        """
-        kept = kept or {}
-        self.drafts = drafts
+        """`kept`: what `plain` gave, else ValueError, TypeError or AttributeError. `drafts`: a draft model can draft for it."""
+        kept, self.drafts = kept or {}, drafts
         self.costs = PassCosts([(int(nodes), float(seconds)) for nodes, seconds in kept.get("passes", ())])
-        every = kept.get("rounds", {}).items()
-        self.rounds = {where: {name: Rounds(*map(float, it)) for name, it in known.items()} for where, known in every}
-        """By situation and method."""
-        if not all(0 < it < math.inf for known in self.rounds.values() for each in known.values() for it in astuple(each)[:3]):
-            raise ValueError("these are no rounds")
+        self.rounds = defaultdict[str, defaultdict[str, Rounds]](lambda: defaultdict(Rounds))  # by situation and method
+        for situation, known in kept.get("methods", {}).items():
+            self.rounds[situation].update({name: Rounds(*map(float, it)) for name, it in known.items()})
+            if not all(0 < it < math.inf for each in self.rounds[situation].values() for it in astuple(each)):
+                raise ValueError("these are no rounds")
         self.reading = {name: float(passes) for name, passes in kept.get("reading", {}).items()}  # by method
-        # One-node passes' time of all steps, and what trials took longer than the best method would have.
-        self.spent = self.lost = 0.0
+        self.spent = self.lost = 0.0  # one-node passes' time of all steps; what trials took beyond the best method
         self.since = 0  # steps since plain decoding was measured
+        self.written = time.monotonic()
+        self.reliability = defaultdict[str, Reliability](Reliability)  # how short and long texts keep to their matches
 
-    def of(self, name: str, situation: str) -> Rounds:
-        """A method's rounds in a situation."""
-        return self.rounds.setdefault(situation, {}).setdefault(name, Rounds())
+    @property
+    def free(self) -> bool:
+        """Whether nodes are nearly free."""
+        return self.costs.seconds(8) <= FREE * self.costs.seconds(1)
 
-    def discount(self, situation: str, keep: float = 1 - 1 / MEMORY) -> None:
-        """Another round begins in this situation: all earlier ones, of every method, count less, down to nearly nothing."""
-        for it in self.rounds.get(situation, {}).values():
-            if it.rounds > 0.02:
-                it.rounds, it.tokens, it.passes = keep * it.rounds, keep * it.tokens, keep * it.passes
+    def learn(self, situation: str, name: str, tokens: float, passes: float, keep: float = 1 - 1 / MEMORY) -> None:
+        """Take in a method's round. All others in this situation are a little less sure then, down to nearly nothing."""
+        for it in self.rounds[situation].values():
+            it.lately = max(0.02, keep * it.lately)
+        self.rounds[situation][name].learn(tokens, passes, keep)
 
     def plain(self) -> dict[str, Any]:
         """As plain data."""
         rounds = {where: {name: astuple(it) for name, it in known.items()} for where, known in self.rounds.items()}
-        return {"passes": self.costs.curve, "rounds": rounds, "reading": self.reading}
+        return {"passes": self.costs.curve, "methods": rounds, "reading": self.reading}
 
 
 file: Path | None = None
@@ -100,11 +106,12 @@ def figures_of(context: Context) -> Figures:
     return known[key]
 
 
-def keep(context: Context | None, figures: Figures) -> None:
-    """Write the figures into the file, behind those of other models. A file that cannot be written is no error."""
-    if file is None or context is None or context.model is None or not figures.costs.known:
+def keep(context: Context | None, figures: Figures, every: float = 0.0) -> None:
+    """Write the figures behind those of other models, once in `every` seconds. A file that cannot be written is no error."""
+    known = figures.costs.known and time.monotonic() - figures.written >= every
+    if file is None or context is None or context.model is None or not known:
         return
-    kept, key = _kept(), _key(context)
+    kept, key, figures.written = _kept(), _key(context), time.monotonic()
     kept.pop(key, None)
     kept[key] = figures.plain()
     with suppress(OSError):

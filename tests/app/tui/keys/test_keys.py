@@ -288,24 +288,6 @@ async def test_the_help_runs_keys_of_the_place_it_was_opened_in(make_chat: Make,
         assert isinstance(app.screen, HelpScreen)
 
 
-async def test_the_help_that_a_command_opens_is_of_where_one_is(make_chat: Make, engine: Any) -> None:
-    app = make_chat()
-    async with app.run_test(size=SIZE) as pilot:
-        engine.loaded()
-        await settle(app, pilot)
-
-        def heading() -> str:
-            assert isinstance(app.screen, HelpScreen)
-            return app.screen.listed.items[0].title
-
-        await pilot.press(*"/help", "enter")
-        await pilot.pause()
-        assert heading() == "A new chat"
-        await pilot.press("escape", *"/help", "f1")
-        await pilot.pause()
-        assert heading() == "Writing a command"
-
-
 # The check
 
 

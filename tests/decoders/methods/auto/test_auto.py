@@ -115,7 +115,7 @@ def test_what_nodes_cost_decides_which_trees_take_part(
         _, taken, _ = drive(auto, builtin_model, prompt, cost, draft_model=draft_model, draft_cost=0.02, tokens=300)
     assert taken[reader] > taken[other] == 0
     context = Context(prompt, builtin_model.open_session(), Sampling(), 50, frozenset(), True, [draft_model], builtin_model)
-    assert ("tree" in auto._available(context, slope == 0)) == (slope == 0)
+    assert ("tree" in auto._available(context, auto._figures)) == (slope == 0)
 
 
 def test_what_did_badly_long_ago_is_tried_again() -> None:
@@ -124,12 +124,11 @@ def test_what_did_badly_long_ago_is_tried_again() -> None:
     auto._figures, auto._situation = known, "new short"
     context = Context([1], ToyModel(1, memory=1, vocabulary=6).open_session(), Sampling(), 50, frozenset())
     for _ in range(8):
-        known.of("draft", "new short").learn(1.0, 2.0)
-    known.of("early-exit", "new short").learn(1.5, 1.0)
+        known.rounds["new short"]["draft"].learn(1.0, 2.0)
+    known.rounds["new short"]["early-exit"].learn(1.5, 1.0)
     begun = auto._speed("draft", context, 8)
     for _ in range(1500):
-        known.discount("new short")
-        known.of("early-exit", "new short").learn(1.5, 1.0)
+        known.learn("new short", "early-exit", 1.5, 1.0)
     assert begun < 0.8
     assert auto._speed("draft", context, 200) > auto._speed("early-exit", context, 200)
 
@@ -215,7 +214,7 @@ def test_a_pard_draft_model_drafts_in_one_pass(auto: Auto, monkeypatch: pytest.M
     monkeypatch.setattr("specchat.decoders.methods.auto.auto.EXPLORING", 1e9)  # trials at once, whatever they lose
     model, (prompt, expected) = pard_model("transformers"), chat()
     taken, notes = Counter[str](), list[str]()
-    for _ in range(8):
+    for _ in range(16):
         answer, ways, why = drive(
             auto, model, prompt, lambda nodes: 1 + 0.02 * nodes, draft_model=model, draft_cost=0.02, tokens=len(expected)
         )
@@ -263,11 +262,10 @@ def test_the_less_is_known_of_a_method_the_better_it_may_be() -> None:
     auto._figures, auto._situation = known, "new short"
     context = Context([1], ToyModel(1, memory=1, vocabulary=6).open_session(), Sampling(), 50, frozenset())
     for name in ("draft", "tree"):
-        known.of(name, "new short")
+        assert known.rounds["new short"][name].rounds == 1
     before = auto._speed("tree", context, 2)
     for _ in range(300):
-        known.discount("new short")
-        known.of("draft", "new short").learn(1.0, 1.0)
+        known.learn("new short", "draft", 1.0, 1.0)
     assert auto._speed("draft", context, 200) < before < auto._speed("tree", context, 200)
 
 
@@ -294,17 +292,20 @@ def test_figures_are_kept_for_the_next_time(tmp_path: Path, monkeypatch: pytest.
     model = looping()
     context = Context([1], model.open_session(), Sampling(), 5, frozenset(), model=model)
     known = figures.figures_of(context)
-    known.costs.learn(1, 1.0)
-    known.of("draft", "new long").learn(5, 2.0)
+    for _ in range(3):
+        known.costs.learn(1, 1.0)
+    known.rounds["new long"]["draft"].learn(5, 2.0)
     figures.keep(context, known)
     monkeypatch.setattr(figures, "_known", WeakKeyDictionary())
     read = figures.figures_of(context)
     assert read is not known
     assert read.costs.seconds(1) == pytest.approx(known.costs.seconds(1), rel=0.1)
-    assert read.of("draft", "new long") == known.of("draft", "new long")
+    assert read.rounds == known.rounds
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{", '{"x": 3}', "null", '{"KEY": {"rounds": {"new long": {"draft": [0, 1, 1]}}}}'])
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{", '{"x": 3}', "null", '{"KEY": {"methods": {"new long": {"draft": [0, 1, 1, 1]}}}}']
+)
 def test_a_damaged_file_of_figures_is_no_error(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model = looping()
     context = Context([1], model.open_session(), Sampling(), 5, frozenset(), model=model)
@@ -314,7 +315,8 @@ def test_a_damaged_file_of_figures_is_no_error(text: str, tmp_path: Path, monkey
     known = figures.figures_of(context)
     assert not known.costs.known
     assert not known.rounds
-    known.costs.learn(1, 1.0)
+    for _ in range(3):
+        known.costs.learn(1, 1.0)
     figures.keep(context, known)
     assert figures._kept()[figures._key(context)]["passes"] == [[1, 1.0]]
 
@@ -322,7 +324,8 @@ def test_a_damaged_file_of_figures_is_no_error(text: str, tmp_path: Path, monkey
 def test_only_the_latest_models_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(figures, "file", tmp_path / "auto.json")
     known = figures.Figures()
-    known.costs.learn(1, 1.0)
+    for _ in range(3):
+        known.costs.learn(1, 1.0)
     model = looping()
     for number in range(figures.MODELS + 5):
         model.info = replace(model.info, name=f"model {number}")
