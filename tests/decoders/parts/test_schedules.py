@@ -49,6 +49,23 @@ def test_one_interrupted_pass_does_not_change_the_picture() -> None:
     assert not PassCosts().known
 
 
+def test_slow_first_passes_are_forgotten_where_plain_ones_are_rare() -> None:
+    known = PassCosts()
+    for _ in range(3):
+        known.learn(1, 3.0)
+    for _ in range(200):
+        known.learn(8, 3.0)
+    for _ in range(3):
+        known.learn(1, 1.0)
+    assert known.seconds(1) < 1.5
+
+
+def test_a_pace_that_was_measured_before_counts_as_a_mean() -> None:
+    known = PassCosts([(1, 1.0), (8, 2.0)])
+    known.learn(1, 2.0)
+    assert known.seconds(1) < 1.1
+
+
 def test_what_was_dear_long_ago_is_cheap_again() -> None:
     """Nothing else would try it: while it looks dear there are one-node passes only."""
     known = PassCosts([(1, 1.0)])

@@ -18,6 +18,7 @@ from specchat.decoders.acceptance import walk
 from specchat.decoders.base import Context, Verified
 from specchat.decoders.methods.auto import figures
 from specchat.decoders.methods.auto.auto import REMEASURED, REPEATING, Auto, AutoParams
+from specchat.decoders.methods.draft import Draft
 from specchat.decoders.methods.lookup import Lookup
 from specchat.decoders.parts.learned import Calibration
 from specchat.decoders.parts.ngram_index import NgramIndex
@@ -331,6 +332,57 @@ def test_only_the_latest_models_are_kept(tmp_path: Path, monkeypatch: pytest.Mon
         model.info = replace(model.info, name=f"model {number}")
         figures.keep(Context([1], model.open_session(), Sampling(), 5, frozenset(), model=model), known)
     assert len(figures._kept()) == figures.MODELS
+
+
+def test_the_file_is_not_written_at_every_answer(auto: Auto, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(figures, "file", tmp_path / "auto.json")
+    known, context = figures.Figures(), Context([1], looping().open_session(), Sampling(), 5, frozenset(), model=looping())
+    for _ in range(3):
+        known.costs.learn(1, 1.0)
+    figures.keep(context, known, figures.WRITTEN)
+    assert not figures._kept()
+    known.written -= figures.WRITTEN
+    figures.keep(context, known, figures.WRITTEN)
+    assert figures._kept()
+
+
+def test_what_drafts_is_opened_before_the_first_step(builtin_model: Model, draft_model: Model) -> None:
+    conversation = Conversation(builtin_model, draft_model=draft_model)
+    generation = Generation(conversation, encode_prompt(builtin_model, "Tell me a story about a dog."), "auto", max_tokens=20)
+    assert isinstance(generation.drafter, Auto)
+    draft = generation.drafter._arms["draft"]
+    assert isinstance(draft, Draft)
+    assert draft._model is draft_model
+    conversation.close()
+
+
+def test_a_round_of_its_own_leaves_a_draft_model_nothing_to_read(
+    builtin_model: Model, draft_model: Model, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("specchat.decoders.methods.auto.auto.EXPLORING", 1e9)
+    monkeypatch.setattr(figures, "_known", WeakKeyDictionary())
+    conversation = Conversation(builtin_model, draft_model=draft_model)
+    generation = Generation(conversation, encode_prompt(builtin_model, "Tell me a story about a dog."), "auto", max_tokens=60)
+    auto, missing = generation.drafter, list[int]()
+    assert isinstance(auto, Auto)
+    for _ in generation:
+        if auto._via == "draft":
+            missing.append(auto._missing("draft", generation._context()))
+    assert missing
+    assert not any(missing)
+    conversation.close()
+
+
+def test_what_an_answer_shows_counts_more_than_what_others_showed() -> None:
+    auto = Auto()
+    auto._figures, auto._situation = figures.Figures(), "new short"
+    context = Context([1], ToyModel(1, memory=1, vocabulary=6).open_session(), Sampling(), 50, frozenset())
+    for _ in range(50):
+        auto._figures.learn("new short", "draft", 4.0, 2.0)
+    usual = auto._speed("draft", context, 50)
+    for _ in range(8):
+        auto._here["new short", "draft"].learn(1.0, 2.0)
+    assert auto._speed("draft", context, 50) < 0.7 * usual
 
 
 def test_what_was_measured_outlives_the_conversation(builtin_model: Model) -> None:
