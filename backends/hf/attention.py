@@ -135,25 +135,37 @@ def _alike(
     group in one row after the other."""
     _, heads, rows, width = query.shape
     if not parts:
-        return _even(query, key, value, mask, scaling, cap)
+        return even(query, key, value, mask, scaling, cap)
     group = rows // n
     by_node, seen = query.view(1, heads, group, n, width), mask.view(1, -1, n, mask.shape[3])
     out = []
     for a, b, keys in parts:
         some = by_node[:, :, :, a:b].reshape(1, heads, group * (b - a), width)
         shown = seen[:, :, a:b, :keys].reshape(1, 1, -1, keys)
-        part = _even(some, key[:, :, :keys], value[:, :, :keys], shown, scaling, cap)
+        part = even(some, key[:, :, :keys], value[:, :, :keys], shown, scaling, cap)
         out.append(part.view(1, heads, group, b - a, part.shape[3]))
     return torch.cat(out, 3)
 
 
-def _even(query: Tensor, key: Tensor, value: Tensor, mask: Tensor, scaling: float | None, cap: float | None) -> Tensor:
-    """Attention with the last row repeated up to a multiple of PAD_ROWS, at most MOST_ROWS at once."""
+def even(query: Tensor, key: Tensor, value: Tensor, mask: Tensor, scaling: float | None, cap: float | None = None) -> Tensor:
+    """Attention with the last row repeated up to a multiple of PAD_ROWS, at most MOST_ROWS at once.
+
+    Args:
+        query: [1, K/V heads, rows, width].
+        key: [1, K/V heads, m, width].
+        value: [1, K/V heads, m, width of V].
+        mask: added to the scores [1, 1, 1 or rows, m].
+        scaling: of the scores; 1/√width if None.
+        cap: bends the scores into ±cap.
+
+    Returns:
+        [1, K/V heads, rows, width of V].
+    """
     rows = query.shape[2]
     if rows > MOST_ROWS:
         mask = mask.expand(-1, -1, rows, -1)
         spans = [slice(a, a + MOST_ROWS) for a in range(0, rows, MOST_ROWS)]
-        return torch.cat([_even(query[:, :, s], key, value, mask[:, :, s], scaling, cap) for s in spans], 2)
+        return torch.cat([even(query[:, :, s], key, value, mask[:, :, s], scaling, cap) for s in spans], 2)
     more = -rows % PAD_ROWS
     if more:
         query = torch.cat((query, query[:, :, -1:].expand(-1, -1, more, -1)), 2)

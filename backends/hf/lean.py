@@ -20,7 +20,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .attention import Parts, padded, tree_attention
+from .attention import Parts, even, padded, tree_attention
 from .packed import FEWEST_ROWS, filled, packed, pays
 
 FAMILIES = ("LlamaForCausalLM", "MistralForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM")
@@ -70,18 +70,22 @@ def product(weight: Tensor, bias: Tensor | None) -> Callable[[Tensor], Tensor]:
 
 
 def norm(module: Any) -> Any:
-    """A root-mean-square norm in fewer calls, on the CPU: the same bits where the width is a power of two."""
+    """A root-mean-square norm in fewer calls, on the CPU: in float32 the same bits where the width is a power of two.
+
+    In half types it is a layer norm, which torch computes at once: values and their negatives together have no mean, and the
+    mean square for their variance.
+    """
     if module is None or module.weight.device.type not in ("cpu", "cuda"):
         return module
     weight = module.weight.detach()
     if weight.device.type == "cuda":  # one kernel
         return partial(F.rms_norm, normalized_shape=weight.shape, weight=weight, eps=module.variance_epsilon)
-    epsilon, share = torch.tensor([module.variance_epsilon], dtype=torch.float32), 1 / len(weight)
+    width, small = len(weight), float(module.variance_epsilon)
+    epsilon, share, both = torch.tensor([small], dtype=torch.float32), 1 / width, [2 * width]
 
     def half(hidden: Tensor) -> Tensor:
-        wide = hidden.float()
-        squares = torch.mul(wide, wide).sum(-1, True)
-        return wide.mul_(torch.add(epsilon, squares, alpha=share).rsqrt_()).to(hidden.dtype).mul_(weight)
+        centred = torch.cat((hidden, torch.neg(hidden)), -1)
+        return torch.mul(torch.layer_norm(centred, both, None, None, small).narrow(-1, 0, width), weight)
 
     def normed(hidden: Tensor) -> Tensor:
         squares = torch.mul(hidden, hidden).sum(-1, True)
@@ -237,9 +241,15 @@ class LeanLayer:
         if isinstance(mask, dict):
             mask = mask[self._kind]
         queries, keys, values = self._turned(states, cos, sin, cache)
-        if mask is None and kept is None and len(states) == 1:  # what `tree_attention` does for one node that sees everything
+        if (
+            len(cos) == 1 and kept is None and (mask is None or getattr(mask, "parts", None) == ())
+        ):  # `tree_attention` of one node
             queries = queries.reshape(1, self._kv_heads, -1, self._width)
-            return self._out(F.scaled_dot_product_attention(queries, keys, values, scale=self._scaling).reshape(1, -1))
+            if mask is None:
+                mixed = F.scaled_dot_product_attention(queries, keys, values, scale=self._scaling).reshape(1, -1)
+            else:
+                mixed = even(queries, keys, values, mask, self._scaling).reshape(1, -1)
+            return self._out(mixed if len(states) == 1 else filled(mixed))
         if kept is not None:
             mask = narrowed(mask, kept, len(states), keys)
             queries = queries.index_select(2, kept)
