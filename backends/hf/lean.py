@@ -80,12 +80,12 @@ def norm(module: Any) -> Any:
     weight = module.weight.detach()
     if weight.device.type == "cuda":  # one kernel
         return partial(F.rms_norm, normalized_shape=weight.shape, weight=weight, eps=module.variance_epsilon)
-    width, small = len(weight), float(module.variance_epsilon)
-    epsilon, share, both = torch.tensor([small], dtype=torch.float32), 1 / width, [2 * width]
+    width, least = len(weight), float(module.variance_epsilon)
+    epsilon, share, both = torch.tensor([least], dtype=torch.float32), 1 / width, [2 * width]
 
     def half(hidden: Tensor) -> Tensor:
         centred = torch.cat((hidden, torch.neg(hidden)), -1)
-        return torch.mul(torch.layer_norm(centred, both, None, None, small).narrow(-1, 0, width), weight)
+        return torch.mul(torch.layer_norm(centred, both, None, None, least).narrow(-1, 0, width), weight)
 
     def normed(hidden: Tensor) -> Tensor:
         squares = torch.mul(hidden, hidden).sum(-1, True)
@@ -241,14 +241,14 @@ class LeanLayer:
         if isinstance(mask, dict):
             mask = mask[self._kind]
         queries, keys, values = self._turned(states, cos, sin, cache)
-        if (
-            len(cos) == 1 and kept is None and (mask is None or getattr(mask, "parts", None) == ())
-        ):  # `tree_attention` of one node
+        # What `tree_attention` does for one node, which sees everything or has a padded mask.
+        if len(cos) == 1 and kept is None and (mask is None or getattr(mask, "parts", None) == ()):
             queries = queries.reshape(1, self._kv_heads, -1, self._width)
             if mask is None:
-                mixed = F.scaled_dot_product_attention(queries, keys, values, scale=self._scaling).reshape(1, -1)
+                seen = F.scaled_dot_product_attention(queries, keys, values, scale=self._scaling)
             else:
-                mixed = even(queries, keys, values, mask, self._scaling).reshape(1, -1)
+                seen = even(queries, keys, values, mask, self._scaling)
+            mixed = seen.reshape(1, -1)
             return self._out(mixed if len(states) == 1 else filled(mixed))
         if kept is not None:
             mask = narrowed(mask, kept, len(states), keys)

@@ -20,7 +20,7 @@ ROWS = 8
 
 WIDE = 2
 """Layers of half types with this many outputs for each input are packed for a single row: up to 16 rows take 2 to 12% less, a
-prompt's 256 up to 42% more (two threads of AMX). An answer has more passes than its prompt."""
+prompt's 256 up to 42% more (two threads of AMX). Answers usually take more passes than their prompts."""
 
 FEWEST_ROWS = 4
 """Fewer rows are filled up to this many: four take three quarters of one row's time, for their kernel reads ahead (two threads

@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
+from transformers.models.llama.modeling_llama import LlamaRMSNorm
 
 from specchat.backends.base import ROOT
 from specchat.backends.hf.early_layers import LayerList
-from specchat.backends.hf.lean import MOST_CPU_BYTES, LeanModel, lean
+from specchat.backends.hf.lean import MOST_CPU_BYTES, LeanModel, lean, norm
 from specchat.backends.hf.model import load_transformers
 from specchat.backends.hf.session import TransformersSession
 from specchat.backends.loading import load_model
@@ -166,3 +167,19 @@ def test_large_models_on_the_cpu_are_left_alone(monkeypatch: pytest.MonkeyPatch)
     model: Any = load_transformers(tiny_folder("llama"), "llama", LoadOptions(device="cpu"))
     assert model._runner.lean is None
     assert lean(model._runner.module) is None
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("width", [64, 896])
+def test_a_norm_in_half_types_is_the_models_own_whatever_stands_out(dtype: torch.dtype, width: int) -> None:
+    torch.manual_seed(0)
+    own = LlamaRMSNorm(width, eps=1e-6).to(dtype)
+    own.weight.data.normal_(1, 0.3)
+    ours, hidden = norm(own), torch.randn(64, width, dtype=dtype)
+    hidden[:, 3] = 3000  # as one channel of many models does
+    hidden[0] = 0
+    with torch.inference_mode():
+        found, wanted = ours(hidden), own(hidden)
+        torch.testing.assert_close(found, wanted, rtol=2 * torch.finfo(dtype).eps, atol=torch.finfo(dtype).tiny)
+        assert (found == wanted).double().mean() > 0.98
+        assert torch.equal(torch.cat([ours(hidden[i : i + 1]) for i in range(64)]), found)

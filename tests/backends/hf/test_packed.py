@@ -90,13 +90,16 @@ def test_a_row_has_the_same_bits_among_few_rows_and_among_many(dtype: torch.dtyp
         assert torch.equal(one(inputs.view(3, 3, 320)).view(9, 96), all_rows)
 
 
-def test_in_half_types_a_row_has_the_same_bits_in_trees_of_any_size() -> None:
+@pytest.mark.parametrize("outputs", [1152, 2048])  # the wider one is packed for a single row
+def test_in_half_types_a_row_has_the_same_bits_in_trees_of_any_size(outputs: int) -> None:
     torch.manual_seed(0)
-    weight = torch.randn(1152, 896).bfloat16()
+    weight = torch.randn(outputs, 896).bfloat16()
     if not pays([weight]):
         pytest.skip("not on this CPU")
     one, inputs = Packed(weight, None), torch.randn(64, 896).bfloat16()
+    assert torch.equal(one.weight, weight)
     with torch.inference_mode():
+        torch.testing.assert_close(one.rows(inputs).float(), inputs.float() @ weight.float().t(), rtol=0.01, atol=0.5)
         gated = chunked(one.rows, F.silu)
         alone = torch.cat([one.rows(inputs[i : i + 1]) for i in range(64)])
         gated_alone = torch.cat([gated(inputs[i : i + 1]) for i in range(64)])
