@@ -218,6 +218,9 @@ class ChatScreen(Screen[None]):
                 return
             self.input.take(text)
             return
+        if self.query_one(Welcome).answers(text):
+            self.input.take(text)
+            return
         self.gathering.gather(text, self._gathered)
 
     def _gathered(self, text: str, sent: str) -> None:

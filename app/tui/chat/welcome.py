@@ -177,6 +177,15 @@ class Welcome(VerticalScroll, can_focus=False):
         """Ask what is under the cursor."""
         self.choices.action_select()
 
+    def answers(self, text: str) -> bool:
+        """Ask by a digit that was sent as a message: whoever reads a numbered list types one. False if it is none, or out of
+        view."""
+        digit = text.strip()
+        if not self.display or len(digit) != 1 or digit not in DIGITS:
+            return False
+        self.action_pick(DIGITS.index(digit))
+        return True
+
     def action_pick(self, at: int) -> None:
         """Ask by a starter's digit."""
         if at < len(ROWS):

@@ -351,6 +351,24 @@ async def test_starters(make_chat: Make, engine: Any) -> None:
         assert app.chat_screen.focused is app.chat_screen.input
 
 
+async def test_a_starters_digit_may_be_sent(make_chat: Make, engine: Any, make_steps: Make) -> None:
+    app = make_chat()
+    async with app.run_test(size=SIZE) as pilot:
+        engine.loaded()
+        await settle(app, pilot)
+        await pilot.press("3", "enter")
+        await settle(app, pilot)
+        first = {"role": "user", "content": STARTERS[1].prompt}
+        assert engine.asked.messages == [first]
+        assert app.chat_screen.input.text == ""
+        engine.begin(make_steps())
+        engine.finish()
+        await settle(app, pilot)
+        await pilot.press("3", "enter")  # there are no starters any more
+        await settle(app, pilot)
+        assert engine.asked.messages[-1] == {"role": "user", "content": "3"}
+
+
 async def test_remapped_keys(make_chat: Make, engine: Any) -> None:
     app = make_chat(**{"keymap.next_method": "f11", "keymap.newline": "f12"})
     async with app.run_test(size=SIZE) as pilot:
