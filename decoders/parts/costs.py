@@ -17,9 +17,6 @@ OUTLIER = 2.0
 SLOPE = 0.03
 """What a further node is taken to add, as a share of a one-node pass, before more is known; counts as much as one pass."""
 
-GROWN = 1024
-"""One-node passes, latest first, that tell how much longer a pass takes with each token in the cache."""
-
 REDRAWN = 8
 """Passes after which one over several nodes draws the line anew: to draw it takes a per cent of a small model's pass."""
 
@@ -35,18 +32,11 @@ class PassCosts:
 
     The pace follows the latest one-node passes: a machine that gets busy is so for every size. A size's own share is the mean
     of its passes, drawn towards a line through all sizes the fewer there were lately; it is interpolated between them, and none
-    takes longer than a larger one. All conversations on a model may share this; who sets `context` has the pace follow it.
+    takes longer than a larger one. All conversations on a model may share this.
     """
 
-    def __init__(self, curve: Sequence[tuple[int, float]] = (), growth: float = 0.0) -> None:
-        """`curve`: (nodes, seconds) that were measured before. The pace counts as a mean, every other size as a pass.
-        `growth`: what was measured of it before."""
-        self.context = 0
-        """Tokens in the cache in the pass that is learned or asked for."""
-        self.growth = self._before = growth
-        """How much longer each of them makes a pass, as a share of one over an empty cache."""
-        self._line = 0.0, 0.0, 0.0, 0.0, 0.0
-        """Of one-node passes: weight, means of context and seconds, variance of the context, covariance of both."""
+    def __init__(self, curve: Sequence[tuple[int, float]] = ()) -> None:
+        """`curve`: (nodes, seconds) that were measured before. The pace counts as a mean, every other size as a pass."""
         self._pace = 0.0
         self._ones = 0.0  # the weight of the one-node passes that the pace is the mean of
         self._passes = self._faded = self._drawn = 0  # how many there were; when weights faded last, and when _units was drawn
@@ -65,23 +55,17 @@ class PassCosts:
 
     @property
     def curve(self) -> list[tuple[int, float]]:
-        """(nodes, seconds) of each size that has been seen, over an empty cache."""
-        return [(size, self.seconds(size) / self._longer) for size in (1, *sorted(self._sizes)) if self._passes]
-
-    @property
-    def _longer(self) -> float:
-        return 1 + self.growth * self.context
+        """(nodes, seconds) of each size that has been seen."""
+        return [(size, self.seconds(size)) for size in (1, *sorted(self._sizes)) if self._passes]
 
     def learn(self, nodes: int, seconds: float) -> None:
         """Take in one pass over `nodes` nodes."""
         if nodes < 1 or seconds <= 0:
             return
         self._passes += 1
-        if nodes == 1 and self.context:
-            self._grow(seconds)
-        size, seconds = bucket(nodes), seconds / self._longer
+        size = bucket(nodes)
         self._pace = self._pace or seconds / (1 + SLOPE * (size - 1))
-        expected = self.seconds(size) / self._longer if size > 1 else self._pace
+        expected = self.seconds(size) if size > 1 else self._pace
         seconds = min(seconds, OUTLIER * expected) if self._passes > REDRAWN else seconds
         since = self._passes - self._drawn
         if size == 1:  # the usual pass of many answers, so it must take next to no time
@@ -112,18 +96,4 @@ class PassCosts:
             for (below, low), (above, high) in pairwise(points):
                 step = (high - low) / (above - below)
                 self._units += [low + step * n for n in range(1, above - below + 1)]
-        return self._pace * self._longer * self._units[nodes]
-
-    def _grow(self, seconds: float) -> None:
-        """Ridge regression of a one-node pass's seconds on its context, drawn towards what is known from before. A pass that is
-        far too long is cut less than others: it may be the first one behind a long text."""
-        weight, x, y, variance, covariance = self._line
-        seconds = min(seconds, 2 * OUTLIER * max(y, self.seconds(1))) if weight > REDRAWN else seconds
-        weight, off = min(weight + 1, GROWN), self.context - x
-        x, y = x + off / weight, y + (seconds - y) / weight
-        variance += (off * (self.context - x) - variance) / weight
-        covariance += (off * (seconds - y) - covariance) / weight
-        self._line = weight, x, y, variance, covariance
-        ridge = 1000 / weight  # noise of a tenth of a pass against slopes of some thousandths of it a token
-        slope = max(0.0, covariance + ridge * self._before * y) / (variance + ridge)
-        self.growth = slope / max(y - slope * x, y / 8)
+        return self._pace * self._units[nodes]

@@ -103,7 +103,6 @@ class Auto(Drafter):
             self._naps -= 1
             return Tree([context.pending], [ROOT], via="greedy")
         self._context, known = context, self._figures
-        known.costs.context = len(context.tokens)
         match, one = self._lookup.match(context.tokens), known.costs.seconds(1)
         if context.room < 1 or not known.costs.known or known.since >= REMEASURED:  # plain passes are what all is held against
             return self._plain(context, one)

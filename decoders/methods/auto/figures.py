@@ -56,8 +56,7 @@ class Figures:
     def __init__(self, kept: Mapping[str, Any] | None = None, *, drafts: bool = False) -> None:
         """`kept`: what `plain` gave, else ValueError, TypeError or AttributeError. `drafts`: a draft model can draft for it."""
         kept, self.drafts = kept or {}, drafts
-        curve = [(int(nodes), float(seconds)) for nodes, seconds in kept.get("passes", ())]
-        self.costs = PassCosts(curve, max(0.0, float(kept.get("growth", 0.0))))
+        self.costs = PassCosts([(int(nodes), float(seconds)) for nodes, seconds in kept.get("passes", ())])
         self.rounds = defaultdict[str, defaultdict[str, Rounds]](lambda: defaultdict(Rounds))  # by situation and method
         for situation, known in kept.get("methods", {}).items():
             self.rounds[situation].update({name: Rounds(*map(float, it)) for name, it in known.items()})
@@ -83,7 +82,7 @@ class Figures:
     def plain(self) -> dict[str, Any]:
         """As plain data."""
         rounds = {where: {name: astuple(it) for name, it in known.items()} for where, known in self.rounds.items()}
-        return {"passes": self.costs.curve, "growth": self.costs.growth, "methods": rounds, "reading": self.reading}
+        return {"passes": self.costs.curve, "methods": rounds, "reading": self.reading}
 
 
 file: Path | None = None
