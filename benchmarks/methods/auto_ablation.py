@@ -4,11 +4,11 @@
 
 Plain decoding answers some prompts of each family of the built-in benchmark. At every position of these answers every method
 that runs a model drafts, and its draft is kept with its processor seconds and those of its pass. Then `auto` runs on them:
-the record decides what is accepted, a pass takes its seconds with 8% of noise, and the processor time of `auto` itself is
-added. *cold* is the first time through all prompts with nothing known, *warm* the third to fifth. The first row is its speed
-÷ that of the best fixed method of the family, the geometric mean over families; the others are relative to the first row: the
-mean over several orders of the prompts, with the lowest and the highest. Processor seconds on one thread: other programs
-hardly change them.
+the record decides what is accepted, a pass takes its seconds (by its nodes and the length of the text) with 8% of noise, and
+the processor time of `auto` itself is added. *cold* is the first time through all prompts with nothing known, *warm* the third
+to fifth. The first row is its speed ÷ that of the best fixed method of the family, the geometric mean over families; the others
+are relative to the first row: the mean over several orders of the prompts, with the lowest and the highest. Processor seconds
+on one thread: other programs hardly change them.
 """
 
 from __future__ import annotations
@@ -42,6 +42,9 @@ from specchat.decoders.tree import Tree
 GREEDY = Sampling()
 NOISE = 0.08
 SIZES = (1, 2, 3, 4, 6, 8, 12, 16, 24)
+LENGTHS = 32, 512
+"""Tokens of the texts behind which passes are measured."""
+
 ROUNDS, WARM = 5, 2
 """Times through all prompts, and how many come before what counts as warm."""
 
@@ -52,7 +55,8 @@ CONSTANTS: tuple[tuple[str, Any, str, Any], ...] = (
     ("REPEATING = inf: no such situation", auto, "REPEATING", LONGEST + 1),
     ("LONG = inf: no such situation, reading counts as drafting", auto, "LONG", INFINITE),
     ("TRIAL = 1", auto, "TRIAL", 1),
-    ("EXPLORING = inf: trials at once", auto, "EXPLORING", math.inf),
+    ("ANSWER = inf: all answers are alike", auto, "ANSWER", INFINITE),
+    ("SHORT = inf: passes take the same behind any text", figures, "SHORT", INFINITE),
     ("FREE = 0: fusion and tree take no part", figures, "FREE", 0.0),
     ("REMEASURED = inf", auto, "REMEASURED", INFINITE),
     ("costs.MEMORY = inf: nothing fades", costs, "MEMORY", math.inf),
@@ -105,6 +109,7 @@ def record(model: Model, draft: Model, arms: Sequence[str], item: Any, most: int
         session.prefill(prompt[:-1])
         text = list(prompt)
         drafts: list[Drafted] = []
+        drafter.prepare(Context(text, session, GREEDY, most, frozenset(), True, (draft,), model))
         while len(text) < len(prompt) + most and (name == "greedy" or len(drafts) < len(answer.tokens)):
             begun = time.process_time()
             tree = drafter.draft(Context(text, session, GREEDY, most, frozenset(model.info.eos_ids), True, (draft,), model))
@@ -131,10 +136,21 @@ def record(model: Model, draft: Model, arms: Sequence[str], item: Any, most: int
     return answer
 
 
-def pass_curve(model: Model, prompt: Sequence[int]) -> Callable[[int], float]:
-    """Seconds of a pass over n nodes, between those of SIZES along lines."""
+def pass_curve(model: Model) -> Callable[[int, int], float]:
+    """Seconds of a pass over n nodes behind a text of some length, between those of SIZES and LENGTHS along lines."""
+    short, long = (_curve(model, length) for length in LENGTHS)
+
+    def seconds(nodes: int, length: int) -> float:
+        low, high = (between(curve, nodes) for curve in (short, long))
+        return max(0.0, low + (high - low) * (length - LENGTHS[0]) / (LENGTHS[1] - LENGTHS[0]))
+
+    return seconds
+
+
+def _curve(model: Model, length: int) -> list[tuple[int, float]]:
+    """(nodes, seconds) behind a text of this length."""
     session = model.open_session()
-    session.prefill(prompt)
+    session.prefill([1] * length)
     taken: dict[int, list[float]] = {n: [] for n in SIZES}
     for _ in range(30):
         for n in SIZES:
@@ -145,14 +161,14 @@ def pass_curve(model: Model, prompt: Sequence[int]) -> Callable[[int], float]:
                     taken[n].append(time.process_time() - begun)
                 session.commit(())
     session.close()
-    known = [(n, statistics.median(seconds)) for n, seconds in taken.items()]
+    return [(n, statistics.median(seconds)) for n, seconds in taken.items()]
 
-    def seconds(nodes: int) -> float:
-        above = next((i for i, (n, _) in enumerate(known) if n >= nodes), len(known) - 1)
-        (a, low), (b, high) = known[max(0, above - 1)], known[max(1, above)]
-        return low + (high - low) * (nodes - a) / (b - a)
 
-    return seconds
+def between(curve: Sequence[tuple[int, float]], nodes: int) -> float:
+    """Seconds for a number of nodes on the line between the nearest ones."""
+    above = next((i for i, (n, _) in enumerate(curve) if n >= nodes), len(curve) - 1)
+    (a, low), (b, high) = curve[max(0, above - 1)], curve[max(1, above)]
+    return low + (high - low) * (nodes - a) / (b - a)
 
 
 class Recorded(Drafter):
@@ -185,7 +201,7 @@ class Virtual:
 
 
 def run(
-    drafter: Drafter, answer: Answer, model: Model, draft: Model, cost: Callable[[int], float], chance: random.Random
+    drafter: Drafter, answer: Answer, model: Model, draft: Model, cost: Callable[[int, int], float], chance: random.Random
 ) -> float:
     """Seconds that a drafter takes for a recorded answer."""
     Recorded.now, total = answer, 0.0
@@ -198,7 +214,7 @@ def run(
         begun = time.process_time()
         tree = drafter.draft(Context(text, session, GREEDY, end - len(text), frozenset(), True, beside, model))
         drafting = time.process_time() - begun + Virtual.spent * chance.lognormvariate(0, NOISE)
-        forward = (Virtual.forward or cost(len(tree))) * chance.lognormvariate(0, NOISE)
+        forward = (Virtual.forward or cost(len(tree), len(text))) * chance.lognormvariate(0, NOISE)
         scores = session.evaluate(tree.tokens, tree.parents)
         chosen = scores.choose(GREEDY)
         path = walk(tree, chosen)
@@ -272,7 +288,7 @@ def main() -> None:
     items = read_items(None, options.prompts).items
     answers = [record(model, draft, arms, item, options.tokens) for item in items]
     answers = [answer for answer in answers if len(answer.tokens) > 2]
-    cost = pass_curve(model, answers[0].prompt)
+    cost = pass_curve(model)
     rest = (model, draft, cost)
 
     recorded = {name: (lambda name=name: Recorded(name)) for name in arms}

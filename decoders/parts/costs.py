@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from itertools import pairwise
 
 MEMORY = 128
@@ -37,6 +38,7 @@ class PassCosts:
 
     def __init__(self, curve: Sequence[tuple[int, float]] = ()) -> None:
         """`curve`: (nodes, seconds) that were measured before. The pace counts as a mean, every other size as a pass."""
+        self.since = 0  # steps since a one-node pass was learned; whoever makes them counts them
         self._pace = 0.0
         self._ones = 0.0  # the weight of the one-node passes that the pace is the mean of
         self._passes = self._faded = self._drawn = 0  # how many there were; when weights faded last, and when _units was drawn
@@ -47,6 +49,12 @@ class PassCosts:
         for nodes, seconds in curve:
             self.learn(nodes, seconds)
         self._ones *= PACE
+
+    def elsewhere(self) -> PassCosts:
+        """A copy for passes over longer or shorter texts: the first one-node pass there sets the pace."""
+        other = copy(self)
+        other._ones = 0.0
+        return other
 
     @property
     def known(self) -> bool:
@@ -69,7 +77,7 @@ class PassCosts:
         seconds = min(seconds, OUTLIER * expected) if self._passes > REDRAWN else seconds
         since = self._passes - self._drawn
         if size == 1:  # the usual pass of many answers, so it must take next to no time
-            self._ones = min(self._ones + 1, PACE)
+            self._ones, self.since = min(self._ones + 1, PACE), 0
             self._pace += (seconds - expected) / self._ones
             self._units = self._units if since < MEMORY else []  # weights have faded
             return

@@ -29,16 +29,18 @@ LONG = 32
 """Tokens of a text that is long: there is something to copy from, and reading it costs a draft model something."""
 
 TRIAL = 8
-"""Rounds that each arm gets in a situation before it has to compete. In one answer all others count as much as so many."""
+"""Rounds that each arm gets in a situation before it has to compete."""
 
-EXPLORING = 0.01
-"""Share of the time that trials may lose."""
+ANSWER = 32
+"""Tokens after which what an answer's own rounds gave counts as much as what all others let expect."""
+
+READERS = "lookup", "fusion"
 
 REMEASURED = 128
 """Steps without a plain pass after which two are made: all else is held against them."""
 
-Choice = tuple[str, list[str], dict[str, float], Lookup | Fusion]
-"""In a situation: the best of what has had its trial, what has not, tokens in a one-node pass's time, what reads the text."""
+Choice = tuple[str, dict[str, float], Lookup | Fusion]
+"""In a situation: what is on trial or the best, tokens in a one-node pass's time, what reads the text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +61,8 @@ class Auto(Drafter):
     pays = "When you do not want to choose. It stops drafting where that would only cost time."
     explains = (
         "Before each pass it estimates how many tokens per second every way of drafting would give: copies from the text, a "
-        "draft model or a trained head, early exit, or no draft at all. It takes the best and keeps measuring, so it decodes "
-        "plainly where nothing pays. The note above the tree says why it changes."
+        "draft model or a trained head, early exit, or no draft at all. It takes the best and keeps measuring. "
+        "The note above the tree says why it changes."
     )
     paper = "On Upper-Confidence Bound Policies for Non-Stationary Bandit Problems, Garivier 2008, arXiv:0805.3415"
     note = ""
@@ -73,22 +75,18 @@ class Auto(Drafter):
 
     def __init__(self, params: AutoParams | None = None) -> None:
         super().__init__(params)
-        self._figures = Figures()
+        self._figures, self._choices = Figures(), dict[str, Choice]()  # by situation, as long as they hold
         self._context: Context | None = None
-        self._choices: dict[str, Choice] = {}  # by situation, as long as they hold
         nodes = self.params.nodes
-        self._lookup = Lookup(LookupParams(nodes=nodes))
-        self._fusion = Fusion(FusionParams(nodes=nodes))
-        self._arms: dict[str, Drafter] = {}
-        self._following, self._read = Following(), dict[str, int]()  # by arm: how many tokens of the text it has read
+        self._lookup, self._fusion = Lookup(LookupParams(nodes=nodes)), Fusion(FusionParams(nodes=nodes))
+        self._arms, self._following = dict[str, Drafter](), Following()
+        self._read = dict[str, int]()  # by arm: how many tokens of the text it has read
         self._before = 0, 0.0  # nodes and seconds of the pass before
-        self._here = defaultdict[tuple[str, str], Rounds](lambda: Rounds(0, 0, 0))  # by situation and arm: of this answer
-        self._unread = 0  # tokens that the arm of this step has to read first
-        self._naps = 0  # steps for which plain decoding is sure to be the choice
+        # Of this answer, by situation and whether only the text is read: tokens that came, and how many were expected (passes).
+        self._here = defaultdict[tuple[str, bool], Rounds](lambda: Rounds(0, ANSWER, ANSWER))
+        self._unread = self._naps = 0  # tokens to read before this draft; steps for which plain decoding is sure to be best
         self._floor = 0.0  # lookup drafts nothing that is less probable
-        self._rate = 1.0  # tokens per one-node pass's time that the best method is expected to give
-        self._situations = "", ""  # those of this answer: the text goes on as new, or repeats itself
-        self._situation = self._via = ""
+        self._situations, self._situation, self._via = ("", ""), "", ""  # of this answer: as new text, or as it repeats itself
 
     def prepare(self, context: Context) -> None:
         """Open what drafts here: no step shall wait for that."""
@@ -103,14 +101,12 @@ class Auto(Drafter):
             self._naps -= 1
             return Tree([context.pending], [ROOT], via="greedy")
         self._context, known = context, self._figures
+        known.at(len(context.tokens))
         match, one = self._lookup.match(context.tokens), known.costs.seconds(1)
-        if context.room < 1 or not known.costs.known or known.since >= REMEASURED:  # plain passes are what all is held against
+        if context.room < 1 or not known.costs.known or known.costs.since >= REMEASURED:  # all is held against plain passes
             return self._plain(context, one)
         self._situation = self._situations[match >= REPEATING]
-        best, untried, speeds, reader = self._choices.get(self._situation) or self._choose(context)
-        self._rate = speeds[best]
-        if untried and known.lost <= EXPLORING * known.spent:
-            best = max(untried, key=speeds.__getitem__)
+        best, speeds, reader = self._choices.get(self._situation) or self._choose(context)
         if context.head is not None and best == context.head.info.kind and context.session.length < len(context.tokens) - 1:
             best = "greedy"  # it reads the target's states, of which the first pass makes the last; worth the wait
         pays = best == reader.name or reader is self._fusion or context.past is not None
@@ -120,23 +116,21 @@ class Auto(Drafter):
             while longest >= match and self._lookup.promises(longest, known.costs.seconds, rate, self._floor):
                 longest -= 1
             pays, self._naps = longest < match, max(0, longest - match)  # a match grows by one a token: none can pay before
-        if pays and (tree := self._read_out(reader, context, speeds, best)):
-            return tree
-        return self._plain(context, one) if best == "greedy" else self._ask(best, context, speeds)
+        tree = self._read_out(reader, context, speeds, best) if pays else None
+        return tree or (self._plain(context, one) if best == "greedy" else self._ask(best, context, speeds))
 
     def _choose(self, context: Context) -> Choice:
-        """Compare the methods in this situation. Plain decoding stays the best of them until a round of another one is over:
-        till then only what models have to read changes, and it grows."""
+        """Compare the methods. Plain decoding stays best until another's round is over: till then there's only more to read."""
         known, situation = self._figures, self._situation
         reader = self._fusion if known.free else self._lookup
         arms = [reader.name, *self._available(context, known)]
         untried = [name for name in arms if known.rounds[situation][name].rounds <= TRIAL]
         every = sum(it.lately for it in known.rounds[situation].values())
         speeds = {"greedy": 1.0} | {name: self._speed(name, context, every) for name in arms}
-        best = max((name for name in speeds if name not in untried), key=speeds.__getitem__)
+        best = max(untried or speeds, key=speeds.__getitem__)
         if best == "greedy":
-            self._choices[situation] = best, untried, speeds, reader
-        return best, untried, speeds, reader
+            self._choices[situation] = best, speeds, reader
+        return best, speeds, reader
 
     def _begin(self, context: Context) -> None:
         """Another answer, or other models beside the target."""
@@ -152,26 +146,24 @@ class Auto(Drafter):
         self._here.clear()
 
     def _speed(self, name: str, context: Context, every: float) -> float:
-        """An arm's upper confidence bound: tokens per one-node pass's time, what it has to read shared out over the answer.
-        `every` is how many rounds all arms had."""
-        known, here = self._figures.rounds[self._situation][name], self._here[self._situation, name]
-        share = min(1.0, TRIAL / known.rounds)
-        passes = (share * known.passes + here.passes) / (share * known.tokens + here.tokens)
+        """An arm's upper confidence bound: tokens per one-node pass's time, reading included. `every`: rounds of all arms."""
+        known, here = self._figures.rounds[self._situation][name], self._here[self._situation, name in READERS]
+        passes = known.passes / known.tokens * here.passes / here.tokens
         reading = self._missing(name, context) * self._figures.reading.get(name, 0.0) / (context.room + 1)
         return (1 + WIDTH * math.sqrt(math.log(1 + every) / known.lately)) / (passes + reading)
 
     def _missing(self, name: str, context: Context) -> int:
         """Tokens that an arm's model has to read before it can draft. The target's own layers have read them all."""
-        return 0 if name in ("lookup", "fusion", "early-exit") else max(0, len(context.tokens) - 1 - self._read.get(name, 0))
+        return 0 if name in (*READERS, "early-exit") else max(0, len(context.tokens) - 1 - self._read.get(name, 0))
 
     def _available(self, context: Context, known: Figures) -> list[str]:
         """The arms that run a model here."""
         if not self.params.rivals or context.model is None:
             return []
-        drafts, head = context.draft_models if known.drafts else (), context.head
-        pard = any(model.info.pard_token is not None for model in drafts)
-        tree = bool(drafts) and context.branching and known.free
-        names = ["draft"] * bool(drafts) + ["pard"] * pard + ["tree"] * tree + ([head.info.kind] if head is not None else [])
+        drafts = context.draft_models if known.drafts else ()
+        names: list[str] = [context.head.info.kind] if context.head is not None else []
+        names += ["draft"] * bool(drafts) + ["tree"] * (bool(drafts) and context.branching and known.free)
+        names += ["pard"] * any(model.info.pard_token is not None for model in drafts)
         return names + ["early-exit"] * bool(context.model.info.capabilities.layers)
 
     def _read_out(self, reader: Lookup | Fusion, context: Context, speeds: dict[str, float], best: str) -> Tree | None:
@@ -200,11 +192,8 @@ class Auto(Drafter):
         return self._by(name, tree, lambda: self._compared(name, speeds))
 
     def _plain(self, context: Context, one: float) -> Tree:
-        return self._by(
-            "greedy",
-            Tree.root(context.pending),
-            lambda: f"no draft would pay here, {1 / one:.0f} tokens a second" if one else "",
-        )
+        why = f"no draft would pay here, {1 / one:.0f} tokens a second" if one else ""
+        return self._by("greedy", Tree.root(context.pending), lambda: why)
 
     def _by(self, via: str, tree: Tree, why: Callable[[], str]) -> Tree:
         """Remember who drafts; say why if that is another than before."""
@@ -221,28 +210,25 @@ class Auto(Drafter):
         return f"{speeds[name] / one:.0f} tokens a second expected; {others}"
 
     def learn(self, verified: Verified) -> None:
-        known, via, seconds = self._figures, verified.tree.via, verified.forward_seconds
+        via, seconds = verified.tree.via, verified.forward_seconds
         if via == "greedy":
-            known.spent += 1
             self._time(1, seconds)
             return
         if drafter := self._arms.get(via, self._fusion if via == "fusion" else None):
             drafter.learn(verified)
         self._read[via] = self._read.get(via, 0) + len(verified.path)  # a round of its own leaves it nothing to read
         self._judge(via, verified)
-        known.spent += (seconds + verified.draft_seconds) / known.costs.seconds(1)
         self._time(0 if verified.tree.alive else len(verified.tree), seconds)  # early exit leaves the other layers alone to do
 
     def _time(self, nodes: int, seconds: float) -> None:
         """Learn what passes take. One over several nodes counts when the next is over: a plain one may be slower behind it
         (llama.cpp plans each size anew), which they have cost too."""
-        known, (before, taken), self._before = self._figures, self._before, (nodes, seconds)
-        known.since += 1
-        if nodes == 1 and ((before == 1 and taken) or not known.costs.known):
-            known.costs.learn(1, seconds)
-            known.since = 0
+        costs, (before, taken), self._before = self._figures.costs, self._before, (nodes, seconds)
+        costs.since += 1
+        if nodes == 1 and ((before == 1 and taken) or not costs.known):
+            costs.learn(1, seconds)
         elif before > 1 and taken:
-            known.costs.learn(before, taken + (seconds - known.costs.seconds(1) if nodes == 1 and seconds else 0.0))
+            costs.learn(before, taken + (seconds - costs.seconds(1) if nodes == 1 and seconds else 0.0))
 
     def _judge(self, name: str, verified: Verified) -> None:
         """Take in an arm's round. One that began with much to read tells what that costs, not what a round does."""
@@ -250,15 +236,13 @@ class Auto(Drafter):
         one, rounds = known.costs.seconds(1), known.rounds[self._situation][name]
         forward = verified.forward_seconds or known.costs.seconds(len(verified.tree))  # 0: it read the prompt as well
         passes, usual = (verified.draft_seconds + forward) / one, rounds.passes / rounds.rounds
-        if rounds.rounds <= TRIAL:
-            known.lost += passes - tokens / self._rate
         if self._unread >= LONG:
             each = max(0.0, passes - usual) / self._unread
             known.reading[name] = (known.reading.get(name, each) + each) / 2
             passes = usual
         self._choices.clear()
+        self._here[self._situation, name in READERS].learn(tokens, passes * rounds.tokens / rounds.passes)
         known.learn(self._situation, name, tokens, passes)
-        self._here[self._situation, name].learn(tokens, passes)
 
     def close(self) -> None:
         keep(self._context, self._figures)

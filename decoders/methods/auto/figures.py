@@ -31,6 +31,9 @@ FREE = 1.15
 MODELS = 32
 """Models that the file remembers, the latest used."""
 
+SHORT = 64
+"""Tokens of a text over which passes take about the same; they are learned apart for each doubling beyond."""
+
 WRITTEN = 60.0
 """Seconds between two writes of the file, which take as long as a small model's pass."""
 
@@ -56,17 +59,22 @@ class Figures:
     def __init__(self, kept: Mapping[str, Any] | None = None, *, drafts: bool = False) -> None:
         """`kept`: what `plain` gave, else ValueError, TypeError or AttributeError. `drafts`: a draft model can draft for it."""
         kept, self.drafts = kept or {}, drafts
-        self.costs = PassCosts([(int(nodes), float(seconds)) for nodes, seconds in kept.get("passes", ())])
+        curves = {int(bits): [(int(n), float(seconds)) for n, seconds in it] for bits, it in kept.get("passes", {}).items()}
+        self._lengths = {bits: PassCosts(curve) for bits, curve in curves.items()} or {0: PassCosts()}  # by bits of the length
+        self.costs = [*self._lengths.values()][-1]
         self.rounds = defaultdict[str, defaultdict[str, Rounds]](lambda: defaultdict(Rounds))  # by situation and method
         for situation, known in kept.get("methods", {}).items():
             self.rounds[situation].update({name: Rounds(*map(float, it)) for name, it in known.items()})
             if not all(0 < it < math.inf for each in self.rounds[situation].values() for it in astuple(each)):
                 raise ValueError("these are no rounds")
         self.reading = {name: float(passes) for name, passes in kept.get("reading", {}).items()}  # by method
-        self.spent = self.lost = 0.0  # one-node passes' time of all steps; what trials took beyond the best method
-        self.since = 0  # steps since plain decoding was measured
         self.written = time.monotonic()
         self.reliability = defaultdict[str, Reliability](Reliability)  # how short and long texts keep to their matches
+
+    def at(self, tokens: int) -> None:
+        """Turn to what passes over a text of this length take; until that is known, as over the one before."""
+        bits = (tokens // SHORT).bit_length()
+        self.costs = self._lengths.get(bits) or self._lengths.setdefault(bits, self.costs.elsewhere())
 
     @property
     def free(self) -> bool:
@@ -82,7 +90,7 @@ class Figures:
     def plain(self) -> dict[str, Any]:
         """As plain data."""
         rounds = {where: {name: astuple(it) for name, it in known.items()} for where, known in self.rounds.items()}
-        return {"passes": self.costs.curve, "methods": rounds, "reading": self.reading}
+        return {"passes": {bits: it.curve for bits, it in self._lengths.items()}, "methods": rounds, "reading": self.reading}
 
 
 file: Path | None = None
@@ -102,7 +110,7 @@ def figures_of(context: Context) -> Figures:
         with suppress(ValueError, TypeError, AttributeError):
             known[key] = Figures(_kept().get(key), drafts=drafts)
         # Of a model that is new, what its passes took when it was loaded.
-        known.setdefault(key, Figures({"passes": model.info.pass_seconds}, drafts=drafts))
+        known.setdefault(key, Figures({"passes": {0: model.info.pass_seconds}}, drafts=drafts))
     return known[key]
 
 
