@@ -88,6 +88,11 @@ class View:
         """Key of the target that is loaded, if it is in the list."""
         return next((key for key, mark in self.marks().items() if mark[0] == "●"), None)
 
+    def fetched(self, repository: str) -> object:
+        """Key of a model here that is of this repository on the Hub."""
+        here = (found for found in self.looking.models() if found.spot.place == "Hugging Face cache")
+        return next((found.key for found in here if found.spot.spec.partition(":")[0] == repository), None)
+
     def found(self, row: Row | None) -> Found | None:
         """The model here that a row shows."""
         return self.looking.found.get(row.key) if row is not None else None

@@ -59,6 +59,7 @@ class ModelsScreen(SearchScreen[None, Row]):
         self._sure: Download | None = None
         self._stood: object = None  # what the cursor stood on when the list was last shown
         self._placed = False  # whether a person has put it elsewhere
+        self._left = ""  # the repository on the Hub that was looked at last
 
     def on_mount(self) -> None:
         """Look for models."""
@@ -108,7 +109,7 @@ class ModelsScreen(SearchScreen[None, Row]):
         listed.empty = "" if waiting else "No model here has that in its name. Type owner/name to ask the Hub."
         self._placed |= key is not None or listed.key != self._stood
         if key is None:
-            key = listed.key if self._placed or view.look != EVERYTHING else view.loaded()
+            key = listed.key if self._placed or view.look != EVERYTHING else view.fetched(self._left) or view.loaded()
         count = f" · {len(self.looking.found)}{' …' if self.looking.scanning else ''}" if self.looking.found else ""
         self.frame.border_title = Content("Draft models" if view.look.target else f"Models{count}")
         listed.show(spaced(view.rows(self.box.value.strip()), listed.size.height), key, listed.cursor)
@@ -158,11 +159,16 @@ class ModelsScreen(SearchScreen[None, Row]):
         if self._view.look == EVERYTHING:
             super().action_leave()
             return
-        before = self._view.look.target
+        before = self._view.look
         self._view.look = EVERYTHING
         self.looking.leave_hub()
         self.say("")
-        self._show(before.key if before is not None else None)
+        if before.target is not None:
+            self._show(before.target.key)
+            return
+        # What was fetched may be found only after this: until then nobody has put the cursor anywhere.
+        self._left, self._placed, self._stood = before.repository, False, self.listed.key
+        self._show()
 
     def action_drafts(self) -> None:
         """Show which models can draft for the one under the cursor."""

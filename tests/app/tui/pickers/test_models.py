@@ -473,6 +473,30 @@ async def test_a_name_is_looked_up_and_fetched_and_loaded(make_chat: Make, engin
         assert (load.model, load.revision) == ("sea/Buoy-GGUF:Q8_0", COMMIT)
 
 
+async def test_the_cursor_is_on_what_was_fetched_however_late_it_is_found(
+    make_chat: Make, engine: Any, hub: Hub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    look, go_on = Library.look, threading.Event()
+
+    def late(library: Library, *args: Any, **options: Any) -> Iterator[Found]:
+        for found in look(library, *args, **options):
+            if found.spot.spec == "sea/Buoy":
+                go_on.wait(10)
+            yield found
+
+    monkeypatch.setattr(Library, "look", late)
+    async with make_chat().run_test(size=(100, 30)) as pilot:
+        shown = await browse(pilot, engine, query="sea/Buoy")
+        await until(pilot, lambda: shown.looking.repository is not None)
+        await pilot.press("enter")
+        await until(pilot, lambda: pilot.app.models.downloads.all["sea/Buoy"].state == "done")
+        await pilot.press("escape")
+        assert titles(pilot) == ["Look up sea/Buoy on the Hub"]
+        go_on.set()
+        await until(pilot, lambda: still(pilot) and "sea/Buoy" in titles(pilot))
+        assert current(pilot) == "sea/Buoy"
+
+
 async def test_a_download_is_held_goes_on_and_is_given_up(make_chat: Make, engine: Any, hub: Hub) -> None:
     hub.seconds_a_block = 0.02
     async with make_chat().run_test(size=(100, 30)) as pilot:
