@@ -55,6 +55,7 @@ class Looking:
         self._inbox: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._gone = threading.Event()
         self._asked = 0
+        self._again = False  # whether something changed behind the search that is under way
 
     def close(self) -> None:
         """What threads still find is nobody's business."""
@@ -79,12 +80,14 @@ class Looking:
         return self._pairings.setdefault(target.key, {})
 
     def scan(self) -> None:
-        """Look for models; those that are gone leave the list at the end."""
-        if not self.scanning:
-            self.scanning = True
-            self._start(self._scan)
-            if self._servers:
-                self._start(self._ask_servers)
+        """Look for models, once more if that is under way; those that are gone leave the list at the end."""
+        if self.scanning:
+            self._again = True
+            return
+        self.scanning, self._again = True, False
+        self._start(self._scan)
+        if self._servers:
+            self._start(self._ask_servers)
 
     def _scan(self) -> None:
         put, room = self._inbox.put, self._measure()
@@ -101,6 +104,8 @@ class Looking:
         def end() -> None:
             self.scanning = False
             self.found = {key: found for key, found in self.found.items() if key in seen}
+            if self._again:
+                self.scan()
 
         put(end)
 

@@ -88,10 +88,13 @@ class View:
         """Key of the target that is loaded, if it is in the list."""
         return next((key for key, mark in self.marks().items() if mark[0] == "●"), None)
 
-    def fetched(self, repository: str) -> object:
-        """Key of a model here that is of this repository on the Hub."""
+    def fetched(self, spec: str) -> object:
+        """Key of what is fetched from the Hub: of its download, then of the model here; None while it is in neither."""
+        download = self.downloads.all.get(spec)
+        if download is not None and download.state != "done":
+            return ("download", spec)
         here = (found for found in self.looking.models() if found.spot.place == "Hugging Face cache")
-        return next((found.key for found in here if found.spot.spec.partition(":")[0] == repository), None)
+        return next((found.key for found in here if found.spot.spec == spec), None)
 
     def found(self, row: Row | None) -> Found | None:
         """The model here that a row shows."""

@@ -55,11 +55,11 @@ class ModelsScreen(SearchScreen[None, Row]):
         self._view, self.looking, self._downloads = view, view.looking, view.downloads
         self._load_model = load
         self._drawn = 0.0
-        self._states: dict[str, str] = {}
+        self._states = self._states_now()
         self._sure: Download | None = None
         self._stood: object = None  # what the cursor stood on when the list was last shown
         self._placed = False  # whether a person has put it elsewhere
-        self._left = ""  # the repository on the Hub that was looked at last
+        self._left = ""  # what the cursor stood on on the Hub
 
     def on_mount(self) -> None:
         """Look for models."""
@@ -76,15 +76,17 @@ class ModelsScreen(SearchScreen[None, Row]):
     def _poll(self) -> None:
         """Take in what threads have found; draw a download's progress."""
         changed, downloads = self.looking.poll(), self._downloads
-        states: dict[str, str] = {spec: download.state for spec, download in downloads.all.items()}
-        if states != self._states:
-            if any(state == "done" and self._states.get(spec, "done") != "done" for spec, state in states.items()):
+        if (states := self._states_now()) != self._states:
+            if any(state == "done" and self._states.get(spec) != "done" for spec, state in states.items()):
                 self.looking.scan()
             self._states, changed = states, True
         if changed and self._view.look.target is not None and not self.looking.scanning:
             self.looking.judge(self._view.look.target)
         if changed or (downloads.active and monotonic() - self._drawn >= PROGRESS_SECONDS):
             self._show()
+
+    def _states_now(self) -> dict[str, str]:
+        return {spec: download.state for spec, download in self._downloads.all.items()}
 
     def _ask_hub(self, name: str) -> None:
         """Ask the Hub what it offers under a name."""
@@ -159,7 +161,7 @@ class ModelsScreen(SearchScreen[None, Row]):
         if self._view.look == EVERYTHING:
             super().action_leave()
             return
-        before = self._view.look
+        before, offer = self._view.look, self._view.offer(self.listed.item)
         self._view.look = EVERYTHING
         self.looking.leave_hub()
         self.say("")
@@ -167,7 +169,7 @@ class ModelsScreen(SearchScreen[None, Row]):
             self._show(before.target.key)
             return
         # What was fetched may be found only after this: until then nobody has put the cursor anywhere.
-        self._left, self._placed, self._stood = before.repository, False, self.listed.key
+        self._left, self._placed, self._stood = offer.spec if offer is not None else "", False, self.listed.key
         self._show()
 
     def action_drafts(self) -> None:

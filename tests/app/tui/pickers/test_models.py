@@ -476,25 +476,51 @@ async def test_a_name_is_looked_up_and_fetched_and_loaded(make_chat: Make, engin
 async def test_the_cursor_is_on_what_was_fetched_however_late_it_is_found(
     make_chat: Make, engine: Any, hub: Hub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Of two files on the one that the cursor stood on."""
     look, go_on = Library.look, threading.Event()
 
     def late(library: Library, *args: Any, **options: Any) -> Iterator[Found]:
         for found in look(library, *args, **options):
-            if found.spot.spec == "sea/Buoy":
+            if found.spot.spec.startswith("sea/Buoy-GGUF"):
                 go_on.wait(10)
             yield found
 
     monkeypatch.setattr(Library, "look", late)
     async with make_chat().run_test(size=(100, 30)) as pilot:
-        shown = await browse(pilot, engine, query="sea/Buoy")
+        downloads: dict[str, Download] = pilot.app.models.downloads.all
+        shown = await browse(pilot, engine, query="sea/Buoy-GGUF")
         await until(pilot, lambda: shown.looking.repository is not None)
-        await pilot.press("enter")
-        await until(pilot, lambda: pilot.app.models.downloads.all["sea/Buoy"].state == "done")
+        await pilot.press("enter", "down", "enter")
+        assert list(downloads) == ["sea/Buoy-GGUF:Q4_K_M", "sea/Buoy-GGUF:Q8_0"]
+        await until(pilot, lambda: all(each.state == "done" for each in downloads.values()))
         await pilot.press("escape")
-        assert titles(pilot) == ["Look up sea/Buoy on the Hub"]
+        assert titles(pilot) == ["Look up sea/Buoy-GGUF on the Hub"]
         go_on.set()
-        await until(pilot, lambda: still(pilot) and "sea/Buoy" in titles(pilot))
-        assert current(pilot) == "sea/Buoy"
+        await until(pilot, lambda: still(pilot) and len(titles(pilot)) == 4)
+        assert current(pilot) == "sea/Buoy-GGUF:Q8_0"
+
+
+async def test_what_ends_while_folders_are_searched_is_found(
+    make_chat: Make, engine: Any, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    look, listed, go_on = Library.look, threading.Event(), threading.Event()
+
+    def late(library: Library, *args: Any, **options: Any) -> Iterator[Found]:
+        found = list(look(library, *args, **options))
+        listed.set()
+        go_on.wait(10)
+        yield from found
+
+    async with make_chat().run_test(size=(100, 40)) as pilot:
+        shown = await browse(pilot, engine)
+        monkeypatch.setattr(Library, "look", late)
+        await pilot.press("ctrl+r")
+        await until(pilot, listed.is_set)
+        write_gguf(home / "here" / "fresh-Q4_K_M.gguf")
+        pilot.app.models.downloads.all["sea/Buoy"] = Download("sea/Buoy", (), 512_000, 512_000, "done")
+        await until(pilot, lambda: "sea/Buoy" in shown._states)
+        go_on.set()
+        await until(pilot, lambda: "fresh-Q4_K_M" in titles(pilot))
 
 
 async def test_a_download_is_held_goes_on_and_is_given_up(make_chat: Make, engine: Any, hub: Hub) -> None:
@@ -513,7 +539,7 @@ async def test_a_download_is_held_goes_on_and_is_given_up(make_chat: Make, engin
         assert download.state == "paused"
         await pilot.press("escape", "escape")  # from the Hub, then the search is emptied: the download is in the list
         assert titles(pilot)[:2] == ["Downloads", "sea/Buoy"]
-        await goto(pilot, "sea/Buoy")
+        assert current(pilot) == "sea/Buoy"
         assert "paused" in shown.listed.items[shown.listed.cursor].note
         await pilot.press("enter")
         assert download.active
