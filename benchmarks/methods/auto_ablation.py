@@ -26,8 +26,10 @@ from types import SimpleNamespace
 from typing import Any
 from weakref import WeakKeyDictionary
 
+import torch
+
 from specchat.app.cli.bench.items import read_items
-from specchat.backends import ROOT, LoadOptions, Model, Sampling, load_model
+from specchat.backends import ROOT, LoadOptions, Model, Sampling, Scores, load_model
 from specchat.backends.recorded import RecordedModel
 from specchat.decoders.acceptance import walk
 from specchat.decoders.base import Context, Drafter, Verified
@@ -50,14 +52,16 @@ ROUNDS, WARM = 5, 2
 
 INFINITE = 10**9
 CONSTANTS: tuple[tuple[str, Any, str, Any], ...] = (
-    ("MEMORY: nothing fades", figures.Figures.learn, "__defaults__", (1.0,)),
+    ("MEMORY = inf: nothing fades", figures, "MEMORY", INFINITE),
     ("WIDTH = 0: no confidence bound", auto, "WIDTH", 0.0),
     ("REPEATING = inf: no such situation", auto, "REPEATING", LONGEST + 1),
     ("LONG = inf: no such situation, reading counts as drafting", auto, "LONG", INFINITE),
+    ("DOUBT = inf: no such situation as being sure", auto, "DOUBT", 1e9),
     ("TRIAL = 1", auto, "TRIAL", 1),
     ("ANSWER = inf: all answers are alike", auto, "ANSWER", INFINITE),
     ("SHORT = inf: passes take the same behind any text", figures, "SHORT", INFINITE),
     ("FREE = 0: fusion and tree take no part", figures, "FREE", 0.0),
+    ("PAUSES = 0: a look at every step", auto, "PAUSES", (0, 0)),
     ("REMEASURED = inf", auto, "REMEASURED", INFINITE),
     ("costs.MEMORY = inf: nothing fades", costs, "MEMORY", math.inf),
     ("costs.PACE = 1: the last pass", costs, "PACE", 1),
@@ -79,11 +83,12 @@ class Drafted:
 
 @dataclass(slots=True)
 class Answer:
-    """One prompt, plain decoding's answer, and each method's drafts by position."""
+    """One prompt, plain decoding's answer with the probability of each token, and each method's drafts by position."""
 
     family: str
     prompt: list[int]
     tokens: list[int]
+    probs: list[float] = field(default_factory=list)
     drafts: dict[str, list[Drafted]] = field(default_factory=dict)
 
     def reading(self, name: str) -> float:
@@ -120,11 +125,16 @@ def record(model: Model, draft: Model, arms: Sequence[str], item: Any, most: int
             else:
                 scores = session.evaluate(tree.tokens, tree.parents)
             chosen = scores.choose(GREEDY)
-            session.commit((0,))
             forward = time.process_time() - begun
+            probs = scores.probs(0) if name == "greedy" else ()
+            begun = time.process_time()
+            session.commit((0,))
+            forward += time.process_time() - begun
             drafts.append(Drafted(kept, seconds, forward))
             drafter.learn(Verified(tree, chosen, walk(tree, chosen), scores, seconds, forward))
             text.append(chosen[0])
+            if name == "greedy":
+                answer.probs.append(float(probs[chosen[0]]))
             if chosen[0] in model.info.eos_ids:
                 break
         drafter.close()
@@ -194,6 +204,26 @@ class Recorded(Drafter):
         return copied(found.tree)
 
 
+class Probable:
+    """A record's scores with the probabilities that were recorded; to read one takes what the softmax of a row takes."""
+
+    row = torch.zeros(1)
+    """Logits of the target's vocabulary."""
+
+    def __init__(self, scores: Scores) -> None:
+        self._scores = scores
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._scores, name)
+
+    def probs(self, row: int) -> Any:
+        """Of the recorded token, by its id."""
+        Probable.row.softmax(-1).cpu().numpy()
+        answer = Recorded.now
+        at = self._scores.positions[row] - len(answer.prompt)
+        return {answer.tokens[at]: answer.probs[at]} if at < len(answer.tokens) else defaultdict(lambda: 1.0)
+
+
 class Virtual:
     """What the recorded draft of this step took, and its pass."""
 
@@ -215,7 +245,7 @@ def run(
         tree = drafter.draft(Context(text, session, GREEDY, end - len(text), frozenset(), True, beside, model))
         drafting = time.process_time() - begun + Virtual.spent * chance.lognormvariate(0, NOISE)
         forward = (Virtual.forward or cost(len(tree), len(text))) * chance.lognormvariate(0, NOISE)
-        scores = session.evaluate(tree.tokens, tree.parents)
+        scores: Any = Probable(session.evaluate(tree.tokens, tree.parents))
         chosen = scores.choose(GREEDY)
         path = walk(tree, chosen)
         session.commit(path)
@@ -290,6 +320,7 @@ def main() -> None:
     answers = [answer for answer in answers if len(answer.tokens) > 2]
     cost = pass_curve(model)
     rest = (model, draft, cost)
+    Probable.row = torch.randn(model.info.vocabulary)
 
     recorded = {name: (lambda name=name: Recorded(name)) for name in arms}
     vars(auto)["methods"] = lambda: recorded

@@ -32,8 +32,7 @@ class PassCosts:
     """Expected seconds of a pass over n nodes: the pace, a one-node pass's time, times what a size takes in units of that.
 
     The pace follows the latest one-node passes: a machine that gets busy is so for every size. A size's own share is the mean
-    of its passes, drawn towards a line through all sizes the fewer there were lately; it is interpolated between them, and none
-    takes longer than a larger one. All conversations on a model may share this.
+    of its passes, drawn towards a line through all sizes the fewer there were lately, and interpolated between them.
     """
 
     def __init__(self, curve: Sequence[tuple[int, float]] = ()) -> None:
@@ -41,11 +40,9 @@ class PassCosts:
         self.since = 0  # steps since a one-node pass was learned; whoever makes them counts them
         self._pace = 0.0
         self._ones = 0.0  # the weight of the one-node passes that the pace is the mean of
-        self._passes = self._faded = self._drawn = 0  # how many there were; when weights faded last, and when _units was drawn
-        self._sizes: dict[int, tuple[float, float]] = {}
-        """By size above 1: the weight of its passes, and their mean in units of the pace."""
-        self._units: list[float] = []
-        """What passes over 0, 1, 2 … nodes take in units of the pace; empty where that has to be drawn anew."""
+        self._passes = self._faded = self._drawn = 0  # how many there were; when _ones faded last, and when _units was drawn
+        self._sizes = dict[int, tuple[float, float, int]]()  # above 1: its weight, mean in units of the pace, when last learned
+        self._units = list[float]()  # of passes over 0, 1, 2 … nodes, in units of the pace; empty: to be drawn anew
         for nodes, seconds in curve:
             self.learn(nodes, seconds)
         self._ones *= PACE
@@ -53,7 +50,7 @@ class PassCosts:
     def elsewhere(self) -> PassCosts:
         """A copy for passes over longer or shorter texts: the first one-node pass there sets the pace."""
         other = copy(self)
-        other._ones = 0.0
+        other._ones, other._sizes = 0.0, self._sizes.copy()
         return other
 
     @property
@@ -81,19 +78,19 @@ class PassCosts:
             self._pace += (seconds - expected) / self._ones
             self._units = self._units if since < MEMORY else []  # weights have faded
             return
-        keep, self._faded = (1 - 1 / MEMORY) ** (self._passes - self._faded), self._passes
-        self._ones *= keep
-        self._sizes = {other: (weight * keep, mean) for other, (weight, mean) in self._sizes.items()}
-        weight, mean = self._sizes.get(size, (0.0, expected / self._pace))
-        self._sizes[size] = weight + 1, mean + (seconds / self._pace - mean) / min(weight + 1, PACE)
+        keep = 1 - 1 / MEMORY
+        self._ones, self._faded = self._ones * keep ** (self._passes - self._faded), self._passes
+        weight, mean, last = self._sizes.get(size, (0.0, expected / self._pace, self._passes))
+        weight = 1 + weight * keep ** (self._passes - last)
+        self._sizes[size] = weight, mean + (seconds / self._pace - mean) / min(weight, PACE), self._passes
         if self._passes < REDRAWN * REDRAWN or since >= REDRAWN:
             self._units = []
 
     def seconds(self, nodes: int) -> float:
         """Expected seconds of a pass over `nodes` nodes; never falls as nodes grow. 0 if nothing is known."""
         if len(self._units) <= nodes:
-            keep, self._drawn = (1 - 1 / MEMORY) ** (self._passes - self._faded), self._passes
-            sizes = [(size - 1, weight * keep, mean - 1) for size, (weight, mean) in sorted(self._sizes.items())]
+            keep, now, self._drawn = 1 - 1 / MEMORY, self._passes, self._passes
+            sizes = [(size - 1, w * keep ** (now - last), mean - 1) for size, (w, mean, last) in sorted(self._sizes.items())]
             slope = sum(weight * x * more for x, weight, more in sizes) + SLOPE
             slope = max(0.0, slope / (sum(weight * x * x for x, weight, _ in sizes) + 1))
             points = [(1, 1.0), *((1 + x, 1 + slope * x + (more - slope * x) * w / (w + 1)) for x, w, more in sizes)]

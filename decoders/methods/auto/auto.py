@@ -1,7 +1,6 @@
 """The method picks itself: every step goes to the one from which most tokens per second are expected (docs/auto.md).
 
-A bandit: discounted UCB (Garivier and Moulines 2008, arXiv:0805.3415) on tokens per second, in four situations: does the text
-repeat itself here, and was it long to begin with? What only reads the text also tells how probable each node of its tree is.
+Discounted UCB (Garivier and Moulines 2008) in five situations: is the text long, does it repeat itself, is the target sure?
 """
 
 from __future__ import annotations
@@ -9,8 +8,8 @@ from __future__ import annotations
 import math
 import time
 from collections import defaultdict
-from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 from ....backends.base import ROOT
 from ...base import Context, Drafter, Elsewhere, Verified, param
@@ -28,19 +27,20 @@ REPEATING = 3
 LONG = 32
 """Tokens of a text that is long: there is something to copy from, and reading it costs a draft model something."""
 
+DOUBT = 2.0
+"""An answer begins as if the target had been in so many times as much doubt as usual, in one pass."""
+
 TRIAL = 8
-"""Rounds that each arm gets in a situation before it has to compete."""
+"""Rounds that each arm gets in a situation before it has to compete, and for which a choice is kept: choosing takes time."""
 
 ANSWER = 32
-"""Tokens after which what an answer's own rounds gave counts as much as what all others let expect."""
+"""Tokens after which an answer's own rounds count as much as all others'; passes after which a doubt counts for a third."""
 
-READERS = "lookup", "fusion"
+PAUSES = 2, 16
+"""Plain steps without a look at what else may pay, behind a short prompt: at first, and at most; twice as many each time."""
 
 REMEASURED = 128
 """Steps without a plain pass after which two are made: all else is held against them."""
-
-Choice = tuple[str, dict[str, float], Lookup | Fusion]
-"""In a situation: what is on trial or the best, tokens in a one-node pass's time, what reads the text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +59,7 @@ class Auto(Drafter):
     reads_cache = False
     summary = "Chooses the drafter and the number of nodes for every pass, by the tokens per second it expects."
     pays = "When you do not want to choose. It stops drafting where that would only cost time."
-    explains = (
-        "Before each pass it estimates how many tokens per second every way of drafting would give: copies from the text, a "
-        "draft model or a trained head, early exit, or no draft at all. It takes the best and keeps measuring. "
-        "The note above the tree says why it changes."
-    )
+    explains = "Before each pass it estimates what every way of drafting would give, in tokens a second. It takes the best."
     paper = "On Upper-Confidence Bound Policies for Non-Stationary Bandit Problems, Garivier 2008, arXiv:0805.3415"
     note = ""
     Params = AutoParams
@@ -75,18 +71,19 @@ class Auto(Drafter):
 
     def __init__(self, params: AutoParams | None = None) -> None:
         super().__init__(params)
-        self._figures, self._choices = Figures(), dict[str, Choice]()  # by situation, as long as they hold
+        self._figures, self._choices = Figures(), dict[str, tuple[str, dict[str, float]]]()  # by situation, for some rounds
         self._context: Context | None = None
         nodes = self.params.nodes
         self._lookup, self._fusion = Lookup(LookupParams(nodes=nodes)), Fusion(FusionParams(nodes=nodes))
+        self._reader: Lookup | Fusion = self._lookup
         self._arms, self._following = dict[str, Drafter](), Following()
         self._read = dict[str, int]()  # by arm: how many tokens of the text it has read
         self._before = 0, 0.0  # nodes and seconds of the pass before
         # Of this answer, by situation and whether only the text is read: tokens that came, and how many were expected (passes).
         self._here = defaultdict[tuple[str, bool], Rounds](lambda: Rounds(0, ANSWER, ANSWER))
-        self._unread = self._naps = 0  # tokens to read before this draft; steps for which plain decoding is sure to be best
-        self._floor = 0.0  # lookup drafts nothing that is less probable
-        self._situations, self._situation, self._via = ("", ""), "", ""  # of this answer: as new text, or as it repeats itself
+        self._unread = self._naps = self._judged = 0  # tokens to read before this draft; plain steps to come; rounds
+        self._situation, self._via, self._pause = "", "", PAUSES[0]
+        self._long, self._doubt = False, Rounds()  # whether the prompt was long; how many words of this answer were in doubt
 
     def prepare(self, context: Context) -> None:
         """Open what drafts here: no step shall wait for that."""
@@ -105,124 +102,120 @@ class Auto(Drafter):
         match, one = self._lookup.match(context.tokens), known.costs.seconds(1)
         if context.room < 1 or not known.costs.known or known.costs.since >= REMEASURED:  # all is held against plain passes
             return self._plain(context, one)
-        self._situation = self._situations[match >= REPEATING]
-        best, speeds, reader = self._choices.get(self._situation) or self._choose(context)
+        kind = "repeating" if match >= REPEATING else "sure" if self._doubt.yields < known.doubt.yields else "unsure"
+        self._situation = f"{kind}, short" if not self._long else kind if match >= REPEATING else "new"
+        best, speeds = self._choices.get(self._situation) or self._choose(context)
         if context.head is not None and best == context.head.info.kind and context.session.length < len(context.tokens) - 1:
             best = "greedy"  # it reads the target's states, of which the first pass makes the last; worth the wait
-        pays = best == reader.name or reader is self._fusion or context.past is not None
-        if not pays:
-            rate, settled = speeds[best] / one, best == "greedy" and self._situation in self._choices
-            longest = max(match, REPEATING - 1) if settled else match
-            while longest >= match and self._lookup.promises(longest, known.costs.seconds, rate, self._floor):
-                longest -= 1
-            pays, self._naps = longest < match, max(0, longest - match)  # a match grows by one a token: none can pay before
-        tree = self._read_out(reader, context, speeds, best) if pays else None
-        return tree or (self._plain(context, one) if best == "greedy" else self._ask(best, context, speeds))
+        asks = best == self._reader.name or self._reader is self._fusion or context.past is not None
+        gain = known.costs.seconds, speeds[best] / one, self._lookup.floor(context)
+        if (asks or self._lookup.promises(match, *gain)) and (tree := self._read_out(context, speeds, best)):
+            return tree
+        if best != "greedy":
+            return self._ask(best, context, speeds)
+        if not asks and self._before[0] < 2:
+            if not self._long:
+                self._naps, self._pause = self._pause, min(2 * self._pause, PAUSES[1])
+            elif match < REPEATING - 1 and not self._lookup.promises(REPEATING - 1, *gain):
+                self._naps = REPEATING - 1 - match  # a match grows by one a token
+        return self._plain(context, one)
 
-    def _choose(self, context: Context) -> Choice:
-        """Compare the methods. Plain decoding stays best until another's round is over: till then there's only more to read."""
+    def _choose(self, context: Context) -> tuple[str, dict[str, float]]:
+        """What is on trial or the best here, and tokens in a one-node pass's time."""
         known, situation = self._figures, self._situation
-        reader = self._fusion if known.free else self._lookup
-        arms = [reader.name, *self._available(context, known)]
+        arms = [self._reader.name, *self._available(context, known)]
         untried = [name for name in arms if known.rounds[situation][name].rounds <= TRIAL]
         every = sum(it.lately for it in known.rounds[situation].values())
         speeds = {"greedy": 1.0} | {name: self._speed(name, context, every) for name in arms}
-        best = max(untried or speeds, key=speeds.__getitem__)
-        if best == "greedy":
-            self._choices[situation] = best, speeds, reader
-        return best, speeds, reader
+        self._choices[situation] = max(untried or speeds, key=speeds.__getitem__), speeds
+        return self._choices[situation]
 
     def _begin(self, context: Context) -> None:
         """Another answer, or other models beside the target."""
         self._time(0, 0.0)
         keep(self._context, self._figures, WRITTEN)
-        self._figures, tokens = figures_of(context), context.tokens
-        same, self._naps = self._following.same(tokens), 0
+        known, tokens = figures_of(context), context.tokens
+        same, self._naps, self._pause = self._following.same(tokens), 0, PAUSES[0]
         self._read = {name: min(read, same) for name, read in self._read.items()}
-        length = "long" if len(tokens) >= LONG else "short"
-        self._situations, self._lookup.reliability = (f"new {length}", f"copy {length}"), self._figures.reliability[length]
-        self._floor = self._lookup.floor(context)
+        self._figures, self._long, self._doubt = known, len(tokens) >= LONG, Rounds(1, DOUBT * known.doubt.yields)
+        self._lookup.reliability = known.reliability[self._long]
+        self._reader = self._fusion if known.free else self._lookup
+        self._reader.params = replace(self._reader.params, nodes=self.params.nodes)
         self._choices.clear()
         self._here.clear()
 
     def _speed(self, name: str, context: Context, every: float) -> float:
-        """An arm's upper confidence bound: tokens per one-node pass's time, reading included. `every`: rounds of all arms."""
-        known, here = self._figures.rounds[self._situation][name], self._here[self._situation, name in READERS]
-        passes = known.passes / known.tokens * here.passes / here.tokens
+        """An arm's upper confidence bound: tokens per one-node pass's time, reading included. `every`: time of all arms."""
+        known, here = self._figures.rounds[self._situation][name], self._here[self._situation, name == self._reader.name]
         reading = self._missing(name, context) * self._figures.reading.get(name, 0.0) / (context.room + 1)
-        return (1 + WIDTH * math.sqrt(math.log(1 + every) / known.lately)) / (passes + reading)
+        return (1 + WIDTH * math.sqrt(math.log(1 + every) / known.lately)) / (1 / (known.yields * here.yields) + reading)
 
     def _missing(self, name: str, context: Context) -> int:
         """Tokens that an arm's model has to read before it can draft. The target's own layers have read them all."""
-        return 0 if name in (*READERS, "early-exit") else max(0, len(context.tokens) - 1 - self._read.get(name, 0))
+        return 0 if name in (self._reader.name, "early-exit") else max(0, len(context.tokens) - 1 - self._read.get(name, 0))
 
     def _available(self, context: Context, known: Figures) -> list[str]:
         """The arms that run a model here."""
         if not self.params.rivals or context.model is None:
             return []
         drafts = context.draft_models if known.drafts else ()
-        names: list[str] = [context.head.info.kind] if context.head is not None else []
-        names += ["draft"] * bool(drafts) + ["tree"] * (bool(drafts) and context.branching and known.free)
+        names = ["draft"] * bool(drafts) + ["tree"] * (bool(drafts) and context.branching and known.free)
         names += ["pard"] * any(model.info.pard_token is not None for model in drafts)
-        return names + ["early-exit"] * bool(context.model.info.capabilities.layers)
+        names += ["early-exit"] * bool(context.model.info.capabilities.layers)
+        return [context.head.info.kind, *names] if context.head is not None else names
 
-    def _read_out(self, reader: Lookup | Fusion, context: Context, speeds: dict[str, float], best: str) -> Tree | None:
+    def _read_out(self, context: Context, speeds: dict[str, float], best: str) -> Tree | None:
         """A tree of what the text tells, as far as its nodes pay; None where none does and another arm is the best."""
-        begun, self._unread = time.perf_counter(), 0
-        if reader.params.nodes != self.params.nodes:
-            reader.params = replace(reader.params, nodes=self.params.nodes)
-        tree, probabilities = reader.draft(context), reader.probabilities
-        cost = self._figures.costs.seconds
-        beat, grown, nodes, expected, passed = speeds[best] / cost(1), time.perf_counter() - begun, 1, 1.0, 1.0
-        for size in range(2, len(tree) + 1):
-            passed += probabilities[size - 1]
-            if passed > beat * (cost(size) + grown):
-                beat, nodes, expected = passed / (cost(size) + grown), size, passed
+        begun, self._unread, reader = time.perf_counter(), 0, self._reader
+        tree, probabilities, seconds = reader.draft(context), reader.probabilities, self._figures.costs.seconds
+        beat, grown, nodes, expected, passed = speeds[best] / seconds(1), time.perf_counter() - begun, 1, 1.0, 1.0
+        for size, probability in enumerate(probabilities[1:], 2):
+            passed += probability
+            if passed > beat * (taken := seconds(size) + grown):
+                beat, nodes, expected = passed / taken, size, passed
         if nodes == 1:
-            return self._by(best, tree, lambda: self._compared(best, speeds)) if best == reader.name else None
+            tree.via = best
+            return tree if best == reader.name else None
         del tree.tokens[nodes:], tree.parents[nodes:], probabilities[nodes:]
-        return self._by(reader.name, tree, lambda: f"the text promises {expected:.1f} tokens a pass, {beat:.0f} a second")
+        return self._by(reader.name, tree, "the text promises {:.1f} tokens a pass, {:.0f} a second", expected, beat)
 
     def _ask(self, name: str, context: Context, speeds: dict[str, float]) -> Tree:
         """An arm's draft."""
-        drafter = self._arms.get(name) or self._arms.setdefault(name, methods()[name]())
+        drafter, one = self._arms.get(name) or self._arms.setdefault(name, methods()[name]()), self._figures.costs.seconds(1)
         self._unread = self._missing(name, context)
         tree = drafter.draft(context)
         self._read[name] = len(context.tokens)
-        return self._by(name, tree, lambda: self._compared(name, speeds))
+        others = ", ".join(f"{other} {speed / one:.0f}" for other, speed in speeds.items() if other != name)
+        return self._by(name, tree, "{:.0f} tokens a second expected; {}", speeds[name] / one, others)
 
     def _plain(self, context: Context, one: float) -> Tree:
-        why = f"no draft would pay here, {1 / one:.0f} tokens a second" if one else ""
-        return self._by("greedy", Tree.root(context.pending), lambda: why)
+        return self._by("greedy", Tree.root(context.pending), "no draft would pay, {:.0f} tokens a second", one and 1 / one)
 
-    def _by(self, via: str, tree: Tree, why: Callable[[], str]) -> Tree:
-        """Remember who drafts; say why if that is another than before."""
+    def _by(self, via: str, tree: Tree, why: str, *figures: Any) -> Tree:
+        """Remember who drafts; say why if that is another than before, and anything is known."""
         tree.via = via
         if via != self._via:
-            reason = why()
-            self._via, self.note = via, f"{via}: {reason}".replace("greedy", "plain decoding") if reason else ""
+            name, self._via = via.replace("greedy", "plain decoding"), via
+            self.note = f"{name}: {why.format(*figures)}" if all(figures) else ""
         return tree
 
-    def _compared(self, name: str, speeds: dict[str, float]) -> str:
-        """Why it is this arm and no other."""
-        one = self._figures.costs.seconds(1)
-        others = ", ".join(f"{other} {speeds[other] / one:.0f}" for other in speeds if other != name)
-        return f"{speeds[name] / one:.0f} tokens a second expected; {others}"
-
     def learn(self, verified: Verified) -> None:
-        via, seconds = verified.tree.via, verified.forward_seconds
-        if via == "greedy":
-            self._time(1, seconds)
+        if self._naps:
             return
-        if drafter := self._arms.get(via, self._fusion if via == "fusion" else None):
-            drafter.learn(verified)
-        self._read[via] = self._read.get(via, 0) + len(verified.path)  # a round of its own leaves it nothing to read
-        self._judge(via, verified)
+        via, seconds = verified.tree.via, verified.forward_seconds
+        if self._arms and not self._long:
+            doubt = max(0.0, 1 - float(verified.scores.probs(0)[verified.chosen[0]]))
+            self._doubt.learn(doubt, 1.0, 1 - 1 / ANSWER)
+            self._figures.doubt.learn(doubt, 1.0)
+        if via != "greedy":
+            if drafter := self._arms.get(via, self._fusion if via == "fusion" else None):
+                drafter.learn(verified)
+            self._read[via] = self._read.get(via, 0) + len(verified.path)  # a round of its own leaves it nothing to read
+            self._judge(via, verified)
         self._time(0 if verified.tree.alive else len(verified.tree), seconds)  # early exit leaves the other layers alone to do
 
     def _time(self, nodes: int, seconds: float) -> None:
-        """Learn what passes take. One over several nodes counts when the next is over: a plain one may be slower behind it
-        (llama.cpp plans each size anew), which they have cost too."""
+        """Learn what passes take. Several nodes have cost what a plain pass behind them takes longer, too (llama.cpp)."""
         costs, (before, taken), self._before = self._figures.costs, self._before, (nodes, seconds)
         costs.since += 1
         if nodes == 1 and ((before == 1 and taken) or not costs.known):
@@ -240,9 +233,11 @@ class Auto(Drafter):
             each = max(0.0, passes - usual) / self._unread
             known.reading[name] = (known.reading.get(name, each) + each) / 2
             passes = usual
-        self._choices.clear()
-        self._here[self._situation, name in READERS].learn(tokens, passes * rounds.tokens / rounds.passes)
+        self._pause, self._judged = PAUSES[0], self._judged + 1
+        self._here[self._situation, name == self._reader.name].learn(tokens, passes * rounds.yields)
         known.learn(self._situation, name, tokens, passes)
+        if rounds.yields < 1 or not self._judged % TRIAL:  # what loses time is not kept on
+            self._choices.clear()
 
     def close(self) -> None:
         keep(self._context, self._figures)

@@ -19,11 +19,11 @@ from ...parts.costs import PassCosts
 from ...parts.learned import Reliability
 from ...parts.proposers import mismatch
 
-MEMORY = 200
-"""Rounds after which an older one counts for a third: of the method itself for its speed, of all of them for the bound."""
+MEMORY = 400
+"""One-node passes' time after which a round counts for a third: its method's own time for the speed, all for the bound."""
 
 WIDTH = 0.2
-"""Width of the confidence bound: after n of N rounds a method's speed may be better by this share times √(ln N / n)."""
+"""Width of the confidence bound: after time n of N a method's speed may be better by this share times √(ln N / n)."""
 
 FREE = 1.15
 """Up to this many one-node passes for one over 8 nodes, nodes are nearly free: trees pay that guess in every direction."""
@@ -45,12 +45,17 @@ class Rounds:
     rounds: float = 1.0
     tokens: float = 1.0
     passes: float = 1.0  # their time in one-node passes: a machine that is busy is slower at everything
-    lately: float = 1.0  # rounds, discounted by those of the other methods as well
+    lately: float = 1.0  # the same, discounted by that of the other methods as well
 
-    def learn(self, tokens: float, passes: float, keep: float = 1.0) -> None:
+    @property
+    def yields(self) -> float:
+        """Tokens in a one-node pass's time."""
+        return self.tokens / self.passes
+
+    def learn(self, tokens: float, passes: float, keep: float = 1 - 1 / MEMORY) -> None:
         """Take in a round; `keep` is what earlier ones still count."""
         self.rounds, self.tokens = keep * self.rounds + 1, keep * self.tokens + tokens
-        self.passes, self.lately = keep * self.passes + passes, self.lately + 1
+        self.passes, self.lately = keep * self.passes + passes, self.lately + passes
 
 
 class Figures:
@@ -59,17 +64,18 @@ class Figures:
     def __init__(self, kept: Mapping[str, Any] | None = None, *, drafts: bool = False) -> None:
         """`kept`: what `plain` gave, else ValueError, TypeError or AttributeError. `drafts`: a draft model can draft for it."""
         kept, self.drafts = kept or {}, drafts
-        curves = {int(bits): [(int(n), float(seconds)) for n, seconds in it] for bits, it in kept.get("passes", {}).items()}
-        self._lengths = {bits: PassCosts(curve) for bits, curve in curves.items()} or {0: PassCosts()}  # by bits of the length
+        self._lengths = {int(bits): PassCosts(curve) for bits, curve in kept.get("passes", {}).items()} or {0: PassCosts()}
         self.costs = [*self._lengths.values()][-1]
         self.rounds = defaultdict[str, defaultdict[str, Rounds]](lambda: defaultdict(Rounds))  # by situation and method
         for situation, known in kept.get("methods", {}).items():
             self.rounds[situation].update({name: Rounds(*map(float, it)) for name, it in known.items()})
-            if not all(0 < it < math.inf for each in self.rounds[situation].values() for it in astuple(each)):
-                raise ValueError("these are no rounds")
+        self.doubt = Rounds(*map(float, kept.get("doubt", ())))  # words of short answers that the target doubts, and passes
+        every = [self.doubt, *(it for known in self.rounds.values() for it in known.values())]
+        if not all(0 < it < math.inf for each in every for it in astuple(each)):
+            raise ValueError("these are no rounds")
         self.reading = {name: float(passes) for name, passes in kept.get("reading", {}).items()}  # by method
         self.written = time.monotonic()
-        self.reliability = defaultdict[str, Reliability](Reliability)  # how short and long texts keep to their matches
+        self.reliability = defaultdict[bool, Reliability](Reliability)  # how short texts and long ones keep to their matches
 
     def at(self, tokens: int) -> None:
         """Turn to what passes over a text of this length take; until that is known, as over the one before."""
@@ -78,11 +84,12 @@ class Figures:
 
     @property
     def free(self) -> bool:
-        """Whether nodes are nearly free."""
-        return self.costs.seconds(8) <= FREE * self.costs.seconds(1)
+        """Whether nodes are known to be nearly free."""
+        return self.costs.known and self.costs.seconds(8) <= FREE * self.costs.seconds(1)
 
-    def learn(self, situation: str, name: str, tokens: float, passes: float, keep: float = 1 - 1 / MEMORY) -> None:
+    def learn(self, situation: str, name: str, tokens: float, passes: float) -> None:
         """Take in a method's round. All others in this situation are a little less sure then, down to nearly nothing."""
+        keep = (1 - 1 / MEMORY) ** passes
         for it in self.rounds[situation].values():
             it.lately = max(0.02, keep * it.lately)
         self.rounds[situation][name].learn(tokens, passes, keep)
@@ -90,7 +97,8 @@ class Figures:
     def plain(self) -> dict[str, Any]:
         """As plain data."""
         rounds = {where: {name: astuple(it) for name, it in known.items()} for where, known in self.rounds.items()}
-        return {"passes": {bits: it.curve for bits, it in self._lengths.items()}, "methods": rounds, "reading": self.reading}
+        passes = {bits: it.curve for bits, it in self._lengths.items()}
+        return {"passes": passes, "methods": rounds, "reading": self.reading, "doubt": astuple(self.doubt)}
 
 
 file: Path | None = None
