@@ -32,9 +32,10 @@ LAYOUTS: dict[str, dict[str, Any]] = {
     "speculators": {"style": "speculators", "drafted": 512},
 }
 
-APART = {"F32": 2e-4, "F16": 1e-2, "Q8_0": 0.2}
+APART = {"F32": 1e-3, "F16": 1e-2, "Q8_0": 0.2}
 """Greatest root-mean-square difference of logits from torch's, in units of their standard deviation. Those of unlike
-heads are 1.4 apart; random weights make more of rounding than trained ones."""
+heads are 1.4 apart; random weights make more of rounding than trained ones, and each kind of CPU rounds in its own way (F32
+2.3e-4 on an AMD EPYC)."""
 
 
 def both(tmp_path: Path, kind: str, **options: Any) -> tuple[PathHead, PathHead]:
