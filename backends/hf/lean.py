@@ -251,7 +251,7 @@ class LeanLayer:
             mixed = seen.reshape(1, -1)
             return self._out(mixed if len(states) == 1 else filled(mixed))
         if kept is not None:
-            mask = narrowed(mask, kept, len(states), keys)
+            mask = narrowed(mask, kept, len(cos), keys)
             queries = queries.index_select(2, kept)
         seen, _ = tree_attention(self._attention, queries, keys, values, mask, scaling=self._scaling)
         mixed = seen.view(queries.shape[2], -1)

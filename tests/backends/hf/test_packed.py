@@ -60,6 +60,22 @@ def test_a_model_of_packed_weights_has_its_own_logits_and_numbers(kind: str) -> 
         torch.testing.assert_close(torch.cat(found), wanted, rtol=0, atol=2e-5)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("kind", FAMILY)
+def test_some_rows_of_a_pass_over_few_nodes_are_those_of_all(kind: str, dtype: str) -> None:
+    """Matrix products of few nodes are filled up to FEWEST_ROWS; the mask of the wanted rows is the nodes' own."""
+    model, tokens = loaded(kind, dtype), list(range(40, 60))
+    for n in range(1, FEWEST_ROWS + 2):
+        for kept in (range(n - 1, n), range(n)[::2]):
+            found = []
+            for rows in (range(n), kept):
+                session = model.open_session()
+                session.prefill(tokens)
+                found.append(session.evaluate(tokens[:n], range(ROOT, n - 1), rows).logits.float())
+                session.close()
+            torch.testing.assert_close(found[1], found[0][list(kept)], rtol=0, atol=0.05 if dtype == "bfloat16" else 2e-5)
+
+
 @pytest.mark.parametrize("kind", FAMILY)
 def test_the_weights_can_be_read_and_are_in_memory_once(kind: str) -> None:
     model, whole = loaded(kind), reference(kind)
