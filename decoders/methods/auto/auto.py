@@ -82,18 +82,25 @@ class Auto(Drafter):
         # Of this answer, by situation and whether only the text is read: tokens that came, and how many were expected (passes).
         self._here = defaultdict[tuple[str, bool], Rounds](lambda: Rounds(0, ANSWER, ANSWER))
         self._unread = self._naps = self._judged = 0  # tokens to read before this draft; plain steps to come; rounds
+        self._opening = 0.0  # seconds that this draft took to open its model's session
         self._situation, self._via, self._pause = "", "", PAUSES[0]
         self._long, self._doubt = False, Rounds()  # whether the prompt was long; how many words of this answer were in doubt
 
     def prepare(self, context: Context) -> None:
-        """Open what drafts here: no step shall wait for that."""
-        for name in self._available(context, figures_of(context)):
-            self._arms.setdefault(name, methods()[name]()).prepare(context)
+        """Before an answer, or with other models beside the target: choose for each situation, and open what was chosen."""
+        old = self._context
+        if old is not None and context.tokens is old.tokens and context.draft_models is old.draft_models:
+            return
+        self._begin(context)
+        for self._situation in ("new", "repeating") if self._long else ("sure, short", "unsure, short", "repeating, short"):
+            best = self._choose(context)[0]
+            if best not in ("greedy", self._reader.name) and self._figures.rounds[self._situation][best].yields > 1:
+                self._opened(best, context)
 
     def draft(self, context: Context) -> Tree:
         self.note, old = "", self._context
         if old is None or context.tokens is not old.tokens or context.draft_models is not old.draft_models:
-            self._begin(context)
+            self.prepare(context)
         elif self._naps:
             self._naps -= 1
             return Tree([context.pending], [ROOT], via="greedy")
@@ -131,10 +138,10 @@ class Auto(Drafter):
         return self._choices[situation]
 
     def _begin(self, context: Context) -> None:
-        """Another answer, or other models beside the target."""
+        """Forget what was true of the answer before."""
         self._time(0, 0.0)
         keep(self._context, self._figures, WRITTEN)
-        known, tokens = figures_of(context), context.tokens
+        known, tokens, self._context = figures_of(context), context.tokens, context
         same, self._naps, self._pause = self._following.same(tokens), 0, PAUSES[0]
         self._read = {name: min(read, same) for name, read in self._read.items()}
         self._figures, self._long, self._doubt = known, len(tokens) >= LONG, Rounds(1, DOUBT * known.doubt.yields)
@@ -166,7 +173,7 @@ class Auto(Drafter):
 
     def _read_out(self, context: Context, speeds: dict[str, float], best: str) -> Tree | None:
         """A tree of what the text tells, as far as its nodes pay; None where none does and another arm is the best."""
-        begun, self._unread, reader = time.perf_counter(), 0, self._reader
+        begun, self._unread, self._opening, reader = time.perf_counter(), 0, 0.0, self._reader
         tree, probabilities, seconds = reader.draft(context), reader.probabilities, self._figures.costs.seconds
         beat, grown, nodes, expected, passed = speeds[best] / seconds(1), time.perf_counter() - begun, 1, 1.0, 1.0
         for size, probability in enumerate(probabilities[1:], 2):
@@ -181,12 +188,20 @@ class Auto(Drafter):
 
     def _ask(self, name: str, context: Context, speeds: dict[str, float]) -> Tree:
         """An arm's draft."""
-        drafter, one = self._arms.get(name) or self._arms.setdefault(name, methods()[name]()), self._figures.costs.seconds(1)
-        self._unread = self._missing(name, context)
+        begun, one = time.perf_counter(), self._figures.costs.seconds(1)
+        drafter = self._opened(name, context)
+        self._opening, self._unread = time.perf_counter() - begun, self._missing(name, context)
         tree = drafter.draft(context)
         self._read[name] = len(context.tokens)
         others = ", ".join(f"{other} {speed / one:.0f}" for other, speed in speeds.items() if other != name)
         return self._by(name, tree, "{:.0f} tokens a second expected; {}", speeds[name] / one, others)
+
+    def _opened(self, name: str, context: Context) -> Drafter:
+        """An arm that can draft at once."""
+        if name not in self._arms:
+            self._arms[name] = methods()[name]()
+            self._arms[name].prepare(context)
+        return self._arms[name]
 
     def _plain(self, context: Context, one: float) -> Tree:
         return self._by("greedy", Tree.root(context.pending), "no draft would pay, {:.0f} tokens a second", one and 1 / one)
@@ -228,14 +243,15 @@ class Auto(Drafter):
         known, tokens = self._figures, len(verified.path)
         one, rounds = known.costs.seconds(1), known.rounds[self._situation][name]
         forward = verified.forward_seconds or known.costs.seconds(len(verified.tree))  # 0: it read the prompt as well
-        passes, usual = (verified.draft_seconds + forward) / one, rounds.passes / rounds.rounds
+        spent, usual = (verified.draft_seconds + forward) / one, rounds.passes / rounds.rounds
+        passes = spent - self._opening / one
         if self._unread >= LONG:
             each = max(0.0, passes - usual) / self._unread
             known.reading[name] = (known.reading.get(name, each) + each) / 2
             passes = usual
         self._pause, self._judged = PAUSES[0], self._judged + 1
         self._here[self._situation, name == self._reader.name].learn(tokens, passes * rounds.yields)
-        known.learn(self._situation, name, tokens, passes)
+        known.learn(self._situation, name, tokens, passes, spent)
         if rounds.yields < 1 or not self._judged % TRIAL:  # what loses time is not kept on
             self._choices.clear()
 

@@ -55,7 +55,7 @@ class Rounds:
     def learn(self, tokens: float, passes: float, keep: float = 1 - 1 / MEMORY) -> None:
         """Take in a round; `keep` is what earlier ones still count."""
         self.rounds, self.tokens = keep * self.rounds + 1, keep * self.tokens + tokens
-        self.passes, self.lately = keep * self.passes + passes, self.lately + passes
+        self.passes = keep * self.passes + passes
 
 
 class Figures:
@@ -87,12 +87,14 @@ class Figures:
         """Whether nodes are known to be nearly free."""
         return self.costs.known and self.costs.seconds(8) <= FREE * self.costs.seconds(1)
 
-    def learn(self, situation: str, name: str, tokens: float, passes: float) -> None:
-        """Take in a method's round. All others in this situation are a little less sure then, down to nearly nothing."""
-        keep = (1 - 1 / MEMORY) ** passes
+    def learn(self, situation: str, name: str, tokens: float, passes: float, spent: float) -> None:
+        """Take in a method's round, and what was `spent` on it with what it took to read the text and to open its model. All
+        others in this situation are a little less sure then, down to nearly nothing."""
+        keep = 1 - 1 / MEMORY
         for it in self.rounds[situation].values():
-            it.lately = max(0.02, keep * it.lately)
-        self.rounds[situation][name].learn(tokens, passes, keep)
+            it.lately = max(0.02, keep**spent * it.lately)
+        self.rounds[situation][name].learn(tokens, passes, keep**passes)
+        self.rounds[situation][name].lately += spent
 
     def plain(self) -> dict[str, Any]:
         """As plain data."""
