@@ -116,6 +116,7 @@ class Lookup(Drafter):
         self._eos: Collection[int] = ()
         self._place, self._match = -1, 0
         """Where in the text the token stands that followed the longest match, and the length of that; -1 for no match."""
+        self._floor: tuple[Any, float] = (), 0.0  # of which model and setting
         self.probabilities: list[float] = []
         """Of each node of the last tree: the probability of its path."""
 
@@ -146,7 +147,10 @@ class Lookup(Drafter):
 
     def floor(self, context: Context) -> float:
         """The lowest probability of a draft token."""
-        return worthwhile(context, self.params.floor, CPU_FLOOR)
+        of = context.model, self.params.floor
+        if of != self._floor[0]:
+            self._floor = of, worthwhile(context, self.params.floor, CPU_FLOOR)
+        return self._floor[1]
 
     def chance(self, match: int) -> float:
         """The probability of the token that followed a match."""

@@ -38,7 +38,8 @@ class PassCosts:
     def __init__(self, curve: Sequence[tuple[int, float]] = ()) -> None:
         """`curve`: (nodes, seconds) that were measured before. The pace counts as a mean, every other size as a pass."""
         self.since = 0  # steps since a one-node pass was learned; whoever makes them counts them
-        self._pace = 0.0
+        self.pace = 0.0
+        """Expected seconds of a one-node pass."""
         self._ones = 0.0  # the weight of the one-node passes that the pace is the mean of
         self._passes = self._faded = self._drawn = 0  # how many there were; when _ones faded last, and when _units was drawn
         self._sizes = dict[int, tuple[float, float, int]]()  # above 1: its weight, mean in units of the pace, when last learned
@@ -69,20 +70,20 @@ class PassCosts:
             return
         self._passes += 1
         size = bucket(nodes)
-        self._pace = self._pace or seconds / (1 + SLOPE * (size - 1))
-        expected = self.seconds(size) if size > 1 else self._pace
+        self.pace = self.pace or seconds / (1 + SLOPE * (size - 1))
+        expected = self.seconds(size) if size > 1 else self.pace
         seconds = min(seconds, OUTLIER * expected) if self._passes > REDRAWN else seconds
         since = self._passes - self._drawn
         if size == 1:  # the usual pass of many answers, so it must take next to no time
             self._ones, self.since = min(self._ones + 1, PACE), 0
-            self._pace += (seconds - expected) / self._ones
+            self.pace += (seconds - expected) / self._ones
             self._units = self._units if since < MEMORY else []  # weights have faded
             return
         keep = 1 - 1 / MEMORY
         self._ones, self._faded = self._ones * keep ** (self._passes - self._faded), self._passes
-        weight, mean, last = self._sizes.get(size, (0.0, expected / self._pace, self._passes))
+        weight, mean, last = self._sizes.get(size, (0.0, expected / self.pace, self._passes))
         weight = 1 + weight * keep ** (self._passes - last)
-        self._sizes[size] = weight, mean + (seconds / self._pace - mean) / min(weight, PACE), self._passes
+        self._sizes[size] = weight, mean + (seconds / self.pace - mean) / min(weight, PACE), self._passes
         if self._passes < REDRAWN * REDRAWN or since >= REDRAWN:
             self._units = []
 
@@ -101,4 +102,4 @@ class PassCosts:
             for (below, low), (above, high) in pairwise(points):
                 step = (high - low) / (above - below)
                 self._units += [low + step * n for n in range(1, above - below + 1)]
-        return self._pace * self._units[nodes]
+        return self.pace * self._units[nodes]

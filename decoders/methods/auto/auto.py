@@ -106,7 +106,7 @@ class Auto(Drafter):
             return Tree([context.pending], [ROOT], via="greedy")
         self._context, known = context, self._figures
         known.at(len(context.tokens))
-        match, one = self._lookup.match(context.tokens), known.costs.seconds(1)
+        match, one = self._lookup.match(context.tokens), known.costs.pace
         if context.room < 1 or not known.costs.known or known.costs.since >= REMEASURED:  # all is held against plain passes
             return self._plain(context, one)
         kind = "repeating" if match >= REPEATING else "sure" if self._doubt.yields < known.doubt.yields else "unsure"
@@ -188,7 +188,7 @@ class Auto(Drafter):
 
     def _ask(self, name: str, context: Context, speeds: dict[str, float]) -> Tree:
         """An arm's draft."""
-        begun, one = time.perf_counter(), self._figures.costs.seconds(1)
+        begun, one = time.perf_counter(), self._figures.costs.pace
         drafter = self._opened(name, context)
         self._opening, self._unread = time.perf_counter() - begun, self._missing(name, context)
         tree = drafter.draft(context)
@@ -204,7 +204,8 @@ class Auto(Drafter):
         return self._arms[name]
 
     def _plain(self, context: Context, one: float) -> Tree:
-        return self._by("greedy", Tree.root(context.pending), "no draft would pay, {:.0f} tokens a second", one and 1 / one)
+        tree = Tree([context.pending], [ROOT], via="greedy")
+        return tree if self._via == "greedy" else self._by("greedy", tree, "no draft would pay, {:.0f} tokens a second", one and 1 / one)
 
     def _by(self, via: str, tree: Tree, why: str, *figures: Any) -> Tree:
         """Remember who drafts; say why if that is another than before, and anything is known."""
@@ -241,7 +242,7 @@ class Auto(Drafter):
     def _judge(self, name: str, verified: Verified) -> None:
         """Take in an arm's round. One that began with much to read tells what that costs, not what a round does."""
         known, tokens = self._figures, len(verified.path)
-        one, rounds = known.costs.seconds(1), known.rounds[self._situation][name]
+        one, rounds = known.costs.pace, known.rounds[self._situation][name]
         forward = verified.forward_seconds or known.costs.seconds(len(verified.tree))  # 0: it read the prompt as well
         spent, usual = (verified.draft_seconds + forward) / one, rounds.passes / rounds.rounds
         passes = spent - self._opening / one
@@ -252,7 +253,7 @@ class Auto(Drafter):
         self._pause, self._judged = PAUSES[0], self._judged + 1
         self._here[self._situation, name == self._reader.name].learn(tokens, passes * rounds.yields)
         known.learn(self._situation, name, tokens, passes, spent)
-        if rounds.yields < 1 or not self._judged % TRIAL:  # what loses time is not kept on
+        if (rounds.yields < 1 and name == self._choices.get(self._situation, ("",))[0]) or not self._judged % TRIAL:  # what loses time is not kept on
             self._choices.clear()
 
     def close(self) -> None:
