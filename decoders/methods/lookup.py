@@ -9,6 +9,7 @@ from array import array
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heapreplace
+from typing import Any
 
 from ...errors import UserError
 from ..base import Context, Drafter, Elsewhere, Verified, param
@@ -116,7 +117,7 @@ class Lookup(Drafter):
         self._eos: Collection[int] = ()
         self._place, self._match = -1, 0
         """Where in the text the token stands that followed the longest match, and the length of that; -1 for no match."""
-        self._floor: tuple[Any, float] = (), 0.0  # of which model and setting
+        self._floor: tuple[Any, float] = (), 0.0  # for which model and setting, and what it is
         self.probabilities: list[float] = []
         """Of each node of the last tree: the probability of its path."""
 

@@ -38,8 +38,8 @@ class PassCosts:
     def __init__(self, curve: Sequence[tuple[int, float]] = ()) -> None:
         """`curve`: (nodes, seconds) that were measured before. The pace counts as a mean, every other size as a pass."""
         self.since = 0  # steps since a one-node pass was learned; whoever makes them counts them
-        self.pace = 0.0
-        """Expected seconds of a one-node pass."""
+        self.known = False  # whether any passes were seen besides the first two, which are slow
+        self.pace = 0.0  # expected seconds of a one-node pass
         self._ones = 0.0  # the weight of the one-node passes that the pace is the mean of
         self._passes = self._faded = self._drawn = 0  # how many there were; when _ones faded last, and when _units was drawn
         self._sizes = dict[int, tuple[float, float, int]]()  # above 1: its weight, mean in units of the pace, when last learned
@@ -55,11 +55,6 @@ class PassCosts:
         return other
 
     @property
-    def known(self) -> bool:
-        """Whether any passes were seen besides the first two, which are slow."""
-        return self._passes > 2
-
-    @property
     def curve(self) -> list[tuple[int, float]]:
         """(nodes, seconds) of each size that has been seen."""
         return [(size, self.seconds(size)) for size in (1, *sorted(self._sizes)) if self._passes]
@@ -68,7 +63,7 @@ class PassCosts:
         """Take in one pass over `nodes` nodes."""
         if nodes < 1 or seconds <= 0:
             return
-        self._passes += 1
+        self._passes, self.known = self._passes + 1, self._passes > 1
         size = bucket(nodes)
         self.pace = self.pace or seconds / (1 + SLOPE * (size - 1))
         expected = self.seconds(size) if size > 1 else self.pace

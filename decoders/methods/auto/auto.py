@@ -17,8 +17,8 @@ from ...parts.drafting import Following
 from ...parts.elsewhere import ngram_tree
 from ...registry import methods
 from ...tree import Tree
-from ..fusion import Fusion, FusionParams
-from ..lookup import Lookup, LookupParams
+from ..fusion import Fusion
+from ..lookup import Lookup
 from .figures import WIDTH, WRITTEN, Figures, Rounds, figures_of, keep
 
 REPEATING = 3
@@ -26,9 +26,6 @@ REPEATING = 3
 
 LONG = 32
 """Tokens of a text that is long: there is something to copy from, and reading it costs a draft model something."""
-
-DOUBT = 2.0
-"""An answer begins as if the target had been in so many times as much doubt as usual, in one pass."""
 
 TRIAL = 8
 """Rounds that each arm gets in a situation before it has to compete, and for which a choice is kept: choosing takes time."""
@@ -73,49 +70,55 @@ class Auto(Drafter):
         super().__init__(params)
         self._figures, self._choices = Figures(), dict[str, tuple[str, dict[str, float]]]()  # by situation, for some rounds
         self._context: Context | None = None
-        nodes = self.params.nodes
-        self._lookup, self._fusion = Lookup(LookupParams(nodes=nodes)), Fusion(FusionParams(nodes=nodes))
+        self._lookup, self._fusion = Lookup(), Fusion()
         self._reader: Lookup | Fusion = self._lookup
         self._arms, self._following = dict[str, Drafter](), Following()
         self._read = dict[str, int]()  # by arm: how many tokens of the text it has read
-        self._before = 0, 0.0  # nodes and seconds of the pass before
+        self._before, self._opening = (0, 0.0), 0.0  # nodes and seconds of the pass before; seconds to open this draft's model
         # Of this answer, by situation and whether only the text is read: tokens that came, and how many were expected (passes).
         self._here = defaultdict[tuple[str, bool], Rounds](lambda: Rounds(0, ANSWER, ANSWER))
         self._unread = self._naps = self._judged = 0  # tokens to read before this draft; plain steps to come; rounds
-        self._opening = 0.0  # seconds that this draft took to open its model's session
-        self._situation, self._via, self._pause = "", "", PAUSES[0]
+        self._situation, self._best, self._via, self._pause = "", "", "", PAUSES[0]
         self._long, self._doubt = False, Rounds()  # whether the prompt was long; how many words of this answer were in doubt
 
     def prepare(self, context: Context) -> None:
         """Before an answer, or with other models beside the target: choose for each situation, and open what was chosen."""
-        old = self._context
-        if old is not None and context.tokens is old.tokens and context.draft_models is old.draft_models:
+        old, self._context, tokens = self._context, context, context.tokens
+        if old is not None and tokens is old.tokens and context.draft_models is old.draft_models:
             return
-        self._begin(context)
-        for self._situation in ("new", "repeating") if self._long else ("sure, short", "unsure, short", "repeating, short"):
-            best = self._choose(context)[0]
-            if best not in ("greedy", self._reader.name) and self._figures.rounds[self._situation][best].yields > 1:
+        self._time(0, 0.0)
+        keep(old, self._figures, WRITTEN)
+        known, same, self._naps, self._pause = figures_of(context), self._following.same(tokens), 0, PAUSES[0]
+        self._read = {name: min(read, same) for name, read in self._read.items()}
+        self._figures, self._long, self._doubt = known, len(tokens) >= LONG, Rounds(1, known.doubt.yields)
+        self._lookup.reliability = known.reliability[self._long]
+        self._reader = self._fusion if known.free else self._lookup
+        self._reader.params = replace(self._reader.params, nodes=self.params.nodes)
+        self._choices.clear()
+        self._here.clear()
+        for situation in ("new", "repeating") if self._long else ("sure, short", "unsure, short", "repeating, short"):
+            self._situation = situation
+            best, _ = self._choose(context)
+            if best not in ("greedy", self._reader.name) and known.rounds[situation][best].yields > 1:
                 self._opened(best, context)
 
     def draft(self, context: Context) -> Tree:
-        self.note, old = "", self._context
-        if old is None or context.tokens is not old.tokens or context.draft_models is not old.draft_models:
-            self.prepare(context)
-        elif self._naps:
+        self.note = ""
+        self.prepare(context)
+        if self._naps:
             self._naps -= 1
             return Tree([context.pending], [ROOT], via="greedy")
-        self._context, known = context, self._figures
-        known.at(len(context.tokens))
-        match, one = self._lookup.match(context.tokens), known.costs.pace
-        if context.room < 1 or not known.costs.known or known.costs.since >= REMEASURED:  # all is held against plain passes
+        usual, costs = self._figures.doubt.yields, self._figures.at(len(context.tokens))
+        match, one = self._lookup.match(context.tokens), costs.pace
+        if context.room < 1 or not costs.known or costs.since >= REMEASURED:  # all is held against plain passes
             return self._plain(context, one)
-        kind = "repeating" if match >= REPEATING else "sure" if self._doubt.yields < known.doubt.yields else "unsure"
+        kind = "repeating" if match >= REPEATING else "sure" if self._doubt.yields < usual else "unsure"
         self._situation = f"{kind}, short" if not self._long else kind if match >= REPEATING else "new"
         best, speeds = self._choices.get(self._situation) or self._choose(context)
         if context.head is not None and best == context.head.info.kind and context.session.length < len(context.tokens) - 1:
             best = "greedy"  # it reads the target's states, of which the first pass makes the last; worth the wait
-        asks = best == self._reader.name or self._reader is self._fusion or context.past is not None
-        gain = known.costs.seconds, speeds[best] / one, self._lookup.floor(context)
+        self._best, asks = best, best == self._reader.name or self._reader is self._fusion or context.past is not None
+        gain = costs.seconds, speeds[best] / one, self._lookup.floor(context)
         if (asks or self._lookup.promises(match, *gain)) and (tree := self._read_out(context, speeds, best)):
             return tree
         if best != "greedy":
@@ -134,22 +137,7 @@ class Auto(Drafter):
         untried = [name for name in arms if known.rounds[situation][name].rounds <= TRIAL]
         every = sum(it.lately for it in known.rounds[situation].values())
         speeds = {"greedy": 1.0} | {name: self._speed(name, context, every) for name in arms}
-        self._choices[situation] = max(untried or speeds, key=speeds.__getitem__), speeds
-        return self._choices[situation]
-
-    def _begin(self, context: Context) -> None:
-        """Forget what was true of the answer before."""
-        self._time(0, 0.0)
-        keep(self._context, self._figures, WRITTEN)
-        known, tokens, self._context = figures_of(context), context.tokens, context
-        same, self._naps, self._pause = self._following.same(tokens), 0, PAUSES[0]
-        self._read = {name: min(read, same) for name, read in self._read.items()}
-        self._figures, self._long, self._doubt = known, len(tokens) >= LONG, Rounds(1, DOUBT * known.doubt.yields)
-        self._lookup.reliability = known.reliability[self._long]
-        self._reader = self._fusion if known.free else self._lookup
-        self._reader.params = replace(self._reader.params, nodes=self.params.nodes)
-        self._choices.clear()
-        self._here.clear()
+        return self._choices.setdefault(situation, (max(untried or speeds, key=speeds.__getitem__), speeds))
 
     def _speed(self, name: str, context: Context, every: float) -> float:
         """An arm's upper confidence bound: tokens per one-node pass's time, reading included. `every`: time of all arms."""
@@ -191,8 +179,7 @@ class Auto(Drafter):
         begun, one = time.perf_counter(), self._figures.costs.pace
         drafter = self._opened(name, context)
         self._opening, self._unread = time.perf_counter() - begun, self._missing(name, context)
-        tree = drafter.draft(context)
-        self._read[name] = len(context.tokens)
+        tree, self._read[name] = drafter.draft(context), len(context.tokens)
         others = ", ".join(f"{other} {speed / one:.0f}" for other, speed in speeds.items() if other != name)
         return self._by(name, tree, "{:.0f} tokens a second expected; {}", speeds[name] / one, others)
 
@@ -204,8 +191,8 @@ class Auto(Drafter):
         return self._arms[name]
 
     def _plain(self, context: Context, one: float) -> Tree:
-        tree = Tree([context.pending], [ROOT], via="greedy")
-        return tree if self._via == "greedy" else self._by("greedy", tree, "no draft would pay, {:.0f} tokens a second", one and 1 / one)
+        tree, why = Tree([context.pending], [ROOT], via="greedy"), "no draft would pay, {:.0f} tokens a second"
+        return tree if self._via == "greedy" else self._by("greedy", tree, why, one and 1 / one)
 
     def _by(self, via: str, tree: Tree, why: str, *figures: Any) -> Tree:
         """Remember who drafts; say why if that is another than before, and anything is known."""
@@ -253,12 +240,11 @@ class Auto(Drafter):
         self._pause, self._judged = PAUSES[0], self._judged + 1
         self._here[self._situation, name == self._reader.name].learn(tokens, passes * rounds.yields)
         known.learn(self._situation, name, tokens, passes, spent)
-        if (rounds.yields < 1 and name == self._choices.get(self._situation, ("",))[0]) or not self._judged % TRIAL:  # what loses time is not kept on
+        if not self._judged % TRIAL or (rounds.yields < 1 and name == self._best):  # what loses time is not kept on
             self._choices.clear()
 
     def close(self) -> None:
         keep(self._context, self._figures)
         self._context = None
-        for drafter in self._arms.values():
-            drafter.close()
-        self._arms.clear()
+        while self._arms:
+            self._arms.popitem()[1].close()

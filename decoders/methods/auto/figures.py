@@ -77,10 +77,11 @@ class Figures:
         self.written = time.monotonic()
         self.reliability = defaultdict[bool, Reliability](Reliability)  # how short texts and long ones keep to their matches
 
-    def at(self, tokens: int) -> None:
+    def at(self, tokens: int) -> PassCosts:
         """Turn to what passes over a text of this length take; until that is known, as over the one before."""
         bits = (tokens // SHORT).bit_length()
         self.costs = self._lengths.get(bits) or self._lengths.setdefault(bits, self.costs.elsewhere())
+        return self.costs
 
     @property
     def free(self) -> bool:
@@ -88,8 +89,7 @@ class Figures:
         return self.costs.known and self.costs.seconds(8) <= FREE * self.costs.seconds(1)
 
     def learn(self, situation: str, name: str, tokens: float, passes: float, spent: float) -> None:
-        """Take in a method's round, and what was `spent` on it with what it took to read the text and to open its model. All
-        others in this situation are a little less sure then, down to nearly nothing."""
+        """Take in a method's round, and what was `spent` on it with reading and opening. All are a little less sure then."""
         keep = 1 - 1 / MEMORY
         for it in self.rounds[situation].values():
             it.lately = max(0.02, keep**spent * it.lately)
@@ -129,11 +129,10 @@ def keep(context: Context | None, figures: Figures, every: float = 0.0) -> None:
     known = figures.costs.known and time.monotonic() - figures.written >= every
     if file is None or context is None or context.model is None or not known:
         return
-    kept, key, figures.written = _kept(), _key(context), time.monotonic()
-    kept.pop(key, None)
-    kept[key] = figures.plain()
+    key, figures.written = _key(context), time.monotonic()
+    others = [(other, known) for other, known in _kept().items() if other != key]
     with suppress(OSError):
-        write_json(file, dict([*kept.items()][-MODELS:]))
+        write_json(file, dict([*others[1 - MODELS :], (key, figures.plain())]))
 
 
 def _kept() -> dict[str, Any]:

@@ -131,7 +131,7 @@ def test_what_did_badly_long_ago_is_tried_again() -> None:
     known.rounds["unsure, short"]["early-exit"].learn(1.5, 1.0)
     begun = auto._speed("draft", context, 8)
     for _ in range(3000):
-        known.learn("unsure, short", "early-exit", 1.5, 1.0)
+        known.learn("unsure, short", "early-exit", 1.5, 1.0, 1.0)
     assert begun < 0.8
     assert auto._speed("draft", context, 200) > auto._speed("early-exit", context, 200)
 
@@ -278,8 +278,11 @@ def test_a_trained_head_takes_over_where_it_is_right(auto: Auto, method: str, he
     def cost(nodes: int) -> float:
         return 1 + 0.02 * nodes
 
-    answer, taken, notes = drive(auto, cyclic_target(), [0, 2, 20], cost, head=head(), draft_cost=0.02, tokens=230)
-    assert answer[:200] == list(range(21, 221))
+    model, trained, notes = cyclic_target(), head(), list[str]()
+    for _ in range(2):  # at first every arm is on trial
+        answer, taken, why = drive(auto, model, [0, 2, 20], cost, head=trained, draft_cost=0.02, tokens=230)
+        assert answer[:200] == list(range(21, 221))
+        notes += why
     assert taken[method] > 0.5 * sum(taken.values())
     assert any(note.startswith(f"{method}: ") for note in notes)
 
@@ -313,7 +316,7 @@ def test_the_less_is_known_of_a_method_the_better_it_may_be() -> None:
         assert known.rounds["unsure, short"][name].rounds == 1
     before = auto._speed("tree", context, 2)
     for _ in range(300):
-        known.learn("unsure, short", "draft", 1.0, 1.0)
+        known.learn("unsure, short", "draft", 1.0, 1.0, 1.0)
     assert auto._speed("draft", context, 200) < before < auto._speed("tree", context, 200)
 
 
@@ -412,14 +415,40 @@ def test_the_file_is_not_written_at_every_answer(auto: Auto, tmp_path: Path, mon
     assert figures._kept()
 
 
-def test_what_drafts_is_opened_before_the_first_step(builtin_model: Model, draft_model: Model) -> None:
+@pytest.mark.parametrize("gains", [False, True])
+def test_what_is_known_to_gain_is_opened_before_the_first_step_and_nothing_else(
+    builtin_model: Model, draft_model: Model, monkeypatch: pytest.MonkeyPatch, gains: bool
+) -> None:
+    monkeypatch.setattr(figures, "_known", WeakKeyDictionary())
     conversation = Conversation(builtin_model, draft_model=draft_model)
-    generation = Generation(conversation, encode_prompt(builtin_model, "Tell me a story about a dog."), "auto", max_tokens=20)
-    assert isinstance(generation.drafter, Auto)
-    draft = generation.drafter._arms["draft"]
-    assert isinstance(draft, Draft)
-    assert draft._model is draft_model
+    prompt = encode_prompt(builtin_model, "Tell me a story about a dog.")
+    known = figures.figures_of(
+        Context(prompt, conversation.session, Sampling(), 20, frozenset(), True, [draft_model], builtin_model)
+    )
+    for name in ("lookup", "draft", "early-exit"):
+        for _ in range(TRIAL):
+            known.learn("unsure, short", name, 3.0 if gains and name == "draft" else 0.5, 1.0, 1.0)
+    drafter = Generation(conversation, prompt, "auto", max_tokens=20).drafter
+    assert isinstance(drafter, Auto)
+    assert list(drafter._arms) == (["draft"] if gains else [])
+    if gains:
+        draft = drafter._arms["draft"]
+        assert isinstance(draft, Draft)
+        assert draft._model is draft_model
     conversation.close()
+
+
+def test_what_opening_takes_is_no_part_of_a_round_but_of_the_time_that_an_arm_had() -> None:
+    known = figures.Figures()
+    for _ in range(3):
+        known.costs.learn(1, 1.0)
+    auto = Auto()
+    auto._figures, auto._situation, auto._opening = known, "new", 30.0
+    scores = ToyModel(1, memory=1, vocabulary=6).open_session().evaluate([1], [ROOT])
+    auto._judge("draft", Verified(Tree.root(1), [1], [0], scores, 31.0, 1.0))
+    rounds = known.rounds["new"]["draft"]
+    assert rounds.passes == pytest.approx(3.0, rel=0.02)
+    assert rounds.lately == pytest.approx(33.0, rel=0.1)
 
 
 def test_a_round_of_its_own_leaves_a_draft_model_nothing_to_read(
@@ -445,7 +474,7 @@ def test_what_an_answer_shows_counts_more_than_what_others_showed() -> None:
     names = ("draft", "pard", "lookup")
     for name in names:
         for _ in range(50):
-            auto._figures.learn("unsure, short", name, 4.0, 2.0)
+            auto._figures.learn("unsure, short", name, 4.0, 2.0, 2.0)
     usual = [auto._speed(name, context, 50) for name in names]
     auto._figures.costs.learn(1, 1.0)
     scores = context.session.evaluate([1], [ROOT])
