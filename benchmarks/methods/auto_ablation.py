@@ -56,7 +56,6 @@ CONSTANTS: tuple[tuple[str, Any, str, Any], ...] = (
     ("WIDTH = 0: no confidence bound", auto, "WIDTH", 0.0),
     ("REPEATING = inf: no such situation", auto, "REPEATING", LONGEST + 1),
     ("LONG = inf: no such situation, reading counts as drafting", auto, "LONG", INFINITE),
-    ("DOUBT = inf: no such situation as being sure", auto, "DOUBT", 1e9),
     ("TRIAL = 1", auto, "TRIAL", 1),
     ("ANSWER = inf: all answers are alike", auto, "ANSWER", INFINITE),
     ("SHORT = inf: passes take the same behind any text", figures, "SHORT", INFINITE),
