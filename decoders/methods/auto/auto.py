@@ -19,7 +19,7 @@ from ...registry import methods
 from ...tree import Tree
 from ..fusion import Fusion
 from ..lookup import Lookup
-from .figures import WIDTH, WRITTEN, Figures, Rounds, figures_of, keep
+from .figures import WRITTEN, Figures, Rounds, figures_of, keep
 
 REPEATING = 3
 """Tokens at the end of the text that must have stood together before for it to repeat itself."""
@@ -29,6 +29,9 @@ LONG = 32
 
 TRIAL = 8
 """Rounds that each arm gets in a situation before it has to compete, and for which a choice is kept: choosing takes time."""
+
+WIDTH = 0.3
+"""Width of the confidence bound: after time n of N a method's speed may be better by this share times √(ln N / n)."""
 
 ANSWER = 32
 """Tokens after which an answer's own rounds count as much as all others'; passes after which a doubt counts for a third."""

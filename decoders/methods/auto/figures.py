@@ -22,9 +22,6 @@ from ...parts.proposers import mismatch
 MEMORY = 400
 """One-node passes' time after which a round counts for a third: its method's own time for the speed, all for the bound."""
 
-WIDTH = 0.2
-"""Width of the confidence bound: after time n of N a method's speed may be better by this share times √(ln N / n)."""
-
 FREE = 1.15
 """Up to this many one-node passes for one over 8 nodes, nodes are nearly free: trees pay that guess in every direction."""
 
