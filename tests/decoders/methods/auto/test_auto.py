@@ -459,8 +459,12 @@ def test_a_round_of_its_own_leaves_a_draft_model_nothing_to_read(
     generation = Generation(conversation, encode_prompt(builtin_model, "Tell me a story about a dog."), "auto", max_tokens=60)
     auto, missing = generation.drafter, list[int]()
     assert isinstance(auto, Auto)
-    for _ in generation:
-        if auto._via == "draft":
+    for situation in ("sure, short", "unsure, short", "repeating, short"):  # the draft model is the one to try
+        for name in ("lookup", "tree", "early-exit"):
+            for _ in range(TRIAL):
+                auto._figures.learn(situation, name, 0.1, 1.0, 1.0)
+    for step in generation:
+        if step.tree.via == "draft":
             missing.append(auto._missing("draft", generation._context()))
     assert missing
     assert not any(missing)
