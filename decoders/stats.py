@@ -26,7 +26,8 @@ class StepClock:
     def __init__(self, session: Session) -> None:
         self._session = session
         self._begun = time.perf_counter()
-        self._forward = self._verifying = session.forward_seconds
+        self._forward = session.forward_seconds
+        self._verifying = self._begun
         self._nodes = session.nodes_evaluated
         self._all_flops, self._target_flops, self._own_flops = computed(), session.flops, 0.0
         self.draft_seconds = 0.0
@@ -37,16 +38,16 @@ class StepClock:
 
     def drafted(self, own: float) -> None:
         """The draft ends here. Of the target's passes until now the share `own` was drafting, with its first layers."""
-        self._verifying = self._session.forward_seconds
-        passes = self._verifying - self._forward
-        self.draft_seconds = time.perf_counter() - self._begun - passes * (1 - own)
+        self._verifying = time.perf_counter()
+        passes = self._session.forward_seconds - self._forward
+        self.draft_seconds = self._verifying - self._begun - passes * (1 - own)
         self._forward += passes * own
         self._own_flops = own * (self._session.flops - self._target_flops)
 
     @property
     def verify_seconds(self) -> float:
-        """Of the target's passes since the draft."""
-        return self._session.forward_seconds - self._verifying
+        """Since the draft: the target's passes, what they chose, and what became of the tree in its cache."""
+        return time.perf_counter() - self._verifying - self.apart
 
     @property
     def flops(self) -> float:

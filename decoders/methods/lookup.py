@@ -146,6 +146,11 @@ class Lookup(Drafter):
         self._place, self._match = (place, match) if place >= 0 else index.latest
         return self._match
 
+    def close(self) -> None:
+        """That a text ended where a match would have gone on tells as much as another word does, for `match`."""
+        if (source := self._index.source) is not None and self._index.followed(source):
+            self.match(source)
+
     def floor(self, context: Context) -> float:
         """The lowest probability of a draft token."""
         of = context.model, self.params.floor

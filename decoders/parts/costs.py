@@ -7,7 +7,7 @@ from copy import copy
 from itertools import pairwise
 
 MEMORY = 128
-"""Passes after which an older one counts for a third: what was dear on a busy machine is tried again."""
+"""Passes after which an older one counts for a third, and the pace is old: what was dear on a busy machine is tried again."""
 
 PACE = 16
 """Latest one-node passes that count for the pace, and those of another size for its share."""
@@ -37,7 +37,7 @@ class PassCosts:
 
     def __init__(self, curve: Sequence[tuple[int, float]] = ()) -> None:
         """`curve`: (nodes, seconds) that were measured before. The pace counts as a mean, every other size as a pass."""
-        self.since = 0  # steps since a one-node pass was learned; whoever makes them counts them
+        self.since = 0  # steps since a one-node pass was learned; whoever makes them counts them, up to MEMORY
         self.known = False  # whether any passes were seen besides the first two, which are slow
         self.pace = 0.0  # expected seconds of a one-node pass
         self._ones = 0.0  # the weight of the one-node passes that the pace is the mean of

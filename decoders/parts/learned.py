@@ -7,9 +7,9 @@ import math
 from bisect import bisect_left
 from collections.abc import Collection, Sequence
 
-ODDS, POWER = 0.5, 1.1
+ODDS, POWER, SUREST = 0.5, 1.1, 12
 """After a match of m tokens the odds on the next one are at first taken to be ODDS · m^POWER: 1 to 2 after one token, 5 to 1
-after 8, 23 to 1 after 32."""
+after 8. One of more than SUREST tokens is no surer: a copied sentence ends where it ends."""
 
 RATE = 0.25
 """How far one match moves the logarithm of the odds, for each probability that it was off by."""
@@ -17,7 +17,7 @@ RATE = 0.25
 LONGEST = 512
 """Longest match that may be asked for."""
 
-USUAL: list[float] = [ODDS * m**POWER for m in range(LONGEST + 1)]
+USUAL: list[float] = [ODDS * min(m, SUREST) ** POWER for m in range(LONGEST + 1)]
 """Odds by length of the match."""
 
 

@@ -26,7 +26,8 @@ class TokenIndex(ABC):
     def __init__(self) -> None:
         self.tokens = array("i")
         """The text as indexed so far."""
-        self._source: Sequence[int] | None = None
+        self.source: Sequence[int] | None = None
+        """The text itself."""
 
     def __len__(self) -> int:
         return len(self.tokens)
@@ -42,7 +43,7 @@ class TokenIndex(ABC):
     def followed(self, tokens: Sequence[int]) -> bool:
         """Whether this is the text that was followed last, and has only grown."""
         known = len(self.tokens)
-        return tokens is self._source and len(tokens) >= known and (not known or tokens[known - 1] == self.tokens[-1])
+        return tokens is self.source and len(tokens) >= known and (not known or tokens[known - 1] == self.tokens[-1])
 
     def follow(self, tokens: Sequence[int]) -> None:
         """Catch up with a text.
@@ -52,7 +53,7 @@ class TokenIndex(ABC):
         """
         known = len(self.tokens)
         if not self.followed(tokens):
-            self._source = tokens
+            self.source = tokens
             if array("i", tokens[:known]) != self.tokens:
                 self.clear()
                 known = 0

@@ -1,7 +1,5 @@
-"""The method picks itself: every step goes to the one from which most tokens per second are expected (docs/auto.md).
-
-Discounted UCB (Garivier and Moulines 2008) in five situations: is the text long, does it repeat itself, is the target sure?
-"""
+"""The method picks itself: every step goes to the one from which most tokens per second are expected (docs/auto.md). Discounted
+UCB (Garivier and Moulines 2008) in five situations: is the text long, does it repeat itself, is the target sure?"""
 
 from __future__ import annotations
 
@@ -13,6 +11,7 @@ from typing import Any
 
 from ....backends.base import ROOT
 from ...base import Context, Drafter, Elsewhere, Verified, param
+from ...parts.costs import MEMORY
 from ...parts.drafting import Following
 from ...parts.elsewhere import ngram_tree
 from ...registry import methods
@@ -34,13 +33,10 @@ WIDTH = 0.3
 """Width of the confidence bound: after time n of N a method's speed may be better by this share times √(ln N / n)."""
 
 ANSWER = 32
-"""Tokens after which an answer's own rounds count as much as all others'; passes after which a doubt counts for a third."""
+"""Tokens after which an answer's own rounds (passes: doubts) count as much as all others'; reading is spread over no more."""
 
-PAUSES = 2, 16
+PAUSES = 4, 32
 """Plain steps without a look at what else may pay, behind a short prompt: at first, and at most; twice as many each time."""
-
-REMEASURED = 128
-"""Steps without a plain pass after which two are made: all else is held against them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,12 +86,12 @@ class Auto(Drafter):
         if old is not None and tokens is old.tokens and context.draft_models is old.draft_models:
             return
         self._time(0, 0.0)
+        self._lookup.close()
         keep(old, self._figures, WRITTEN)
         known, same, self._naps, self._pause = figures_of(context), self._following.same(tokens), 0, PAUSES[0]
         self._read = {name: min(read, same) for name, read in self._read.items()}
         self._figures, self._long, self._doubt = known, len(tokens) >= LONG, Rounds(1, known.doubt.yields)
-        self._lookup.reliability = known.reliability[self._long]
-        self._reader = self._fusion if known.free else self._lookup
+        self._lookup.reliability, self._reader = known.reliability[self._long], self._fusion if known.free else self._lookup
         self._reader.params = replace(self._reader.params, nodes=self.params.nodes)
         self._choices.clear()
         self._here.clear()
@@ -113,7 +109,7 @@ class Auto(Drafter):
             return Tree([context.pending], [ROOT], via="greedy")
         usual, costs = self._figures.doubt.yields, self._figures.at(len(context.tokens))
         match, one = self._lookup.match(context.tokens), costs.pace
-        if context.room < 1 or not costs.known or costs.since >= REMEASURED:  # all is held against plain passes
+        if context.room < 1 or not costs.known or costs.since >= MEMORY:  # all is held against plain passes
             return self._plain(context, one)
         kind = "repeating" if match >= REPEATING else "sure" if self._doubt.yields < usual else "unsure"
         self._situation = f"{kind}, short" if not self._long else kind if match >= REPEATING else "new"
@@ -129,8 +125,8 @@ class Auto(Drafter):
         if not asks and self._before[0] < 2:
             if not self._long:
                 self._naps, self._pause = self._pause, min(2 * self._pause, PAUSES[1])
-            elif match < REPEATING - 1 and not self._lookup.promises(REPEATING - 1, *gain):
-                self._naps = REPEATING - 1 - match  # a match grows by one a token
+            while self._long and self._naps < PAUSES[0] and not self._lookup.promises(match + self._naps + 1, *gain):
+                self._naps += 1  # a match grows by one a token
         return self._plain(context, one)
 
     def _choose(self, context: Context) -> tuple[str, dict[str, float]]:
@@ -145,7 +141,7 @@ class Auto(Drafter):
     def _speed(self, name: str, context: Context, every: float) -> float:
         """An arm's upper confidence bound: tokens per one-node pass's time, reading included. `every`: time of all arms."""
         known, here = self._figures.rounds[self._situation][name], self._here[self._situation, name == self._reader.name]
-        reading = self._missing(name, context) * self._figures.reading.get(name, 0.0) / (context.room + 1)
+        reading = self._missing(name, context) * self._figures.reading.get(name, 0.0) / min(context.room + 1, ANSWER)
         return (1 + WIDTH * math.sqrt(math.log(1 + every) / known.lately)) / (1 / (known.yields * here.yields) + reading)
 
     def _missing(self, name: str, context: Context) -> int:
@@ -247,6 +243,7 @@ class Auto(Drafter):
             self._choices.clear()
 
     def close(self) -> None:
+        self._lookup.close()
         keep(self._context, self._figures)
         self._context = None
         while self._arms:

@@ -20,7 +20,10 @@ from ...parts.learned import Reliability
 from ...parts.proposers import mismatch
 
 MEMORY = 400
-"""One-node passes' time after which a round counts for a third: its method's own time for the speed, all for the bound."""
+"""One-node passes' time of a method after which a round of it counts for a third."""
+
+RETRIED = 1600
+"""One-node passes' time, of any method, after which the bound counts a third of what a method had: it is tried again."""
 
 FREE = 1.15
 """Up to this many one-node passes for one over 8 nodes, nodes are nearly free: trees pay that guess in every direction."""
@@ -87,10 +90,9 @@ class Figures:
 
     def learn(self, situation: str, name: str, tokens: float, passes: float, spent: float) -> None:
         """Take in a method's round, and what was `spent` on it with reading and opening. All are a little less sure then."""
-        keep = 1 - 1 / MEMORY
         for it in self.rounds[situation].values():
-            it.lately = max(0.02, keep**spent * it.lately)
-        self.rounds[situation][name].learn(tokens, passes, keep**passes)
+            it.lately = max(0.02, (1 - 1 / RETRIED) ** spent * it.lately)
+        self.rounds[situation][name].learn(tokens, passes, (1 - 1 / MEMORY) ** passes)
         self.rounds[situation][name].lately += spent
 
     def plain(self) -> dict[str, Any]:
