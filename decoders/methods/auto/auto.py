@@ -233,9 +233,9 @@ class Auto(Drafter):
         spent, usual = (verified.draft_seconds + forward) / one, rounds.passes / rounds.rounds
         passes = spent - self._opening / one
         if self._unread >= LONG:
-            each = max(0.0, passes - usual) / self._unread
-            known.reading[name] = (known.reading.get(name, each) + each) / 2
-            passes = usual
+            each, known_each = max(0.0, passes - usual) / self._unread, known.reading.get(name, 0.0)
+            passes = max(forward / one, passes - self._unread * known_each)
+            known.reading[name] = (known_each + each) / 2 if rounds.rounds > 2 else known_each
         self._pause, self._judged = PAUSES[0], self._judged + 1
         self._here[self._situation, name == self._reader.name].learn(tokens, passes * rounds.yields)
         known.learn(self._situation, name, tokens, passes, spent)
