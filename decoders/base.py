@@ -72,6 +72,7 @@ class Verified:
     """Scores of all n nodes, for `top(k)`; valid during the call only."""
     draft_seconds: float = 0.0
     forward_seconds: float = 0.0
+    """Of the pass, the choice from its scores and what became of the tree in the cache; 0 if the pass took a prompt along."""
 
 
 @dataclass(frozen=True, slots=True)

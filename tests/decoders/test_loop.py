@@ -9,6 +9,7 @@ import pytest
 
 from specchat.backends import ContextFull, Model, UserError, load_model
 from specchat.decoders import Conversation, Generation, Stops, encode_prompt, generate
+from specchat.decoders.base import Verified
 
 PROMPT = "Say it again: the cat sat on the mat and the cat sat on the mat."
 RESPONSE = "the cat sat on the mat and the cat sat on the mat. Then the dog came."
@@ -45,6 +46,23 @@ def test_the_token_limit_is_exact(model: Model, method: str, limit: int) -> None
     generation = generate(model, PROMPT, method, max_tokens=limit)
     assert [token for step in generation for token in step.tokens] == whole[:limit] == generation.answer
     assert generation.finish_reason == "length"
+
+
+def test_drafters_are_told_what_a_pass_takes_with_all_that_is_done_with_it(
+    model: Model, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    generation, told = generate(model, PROMPT), list[float]()
+    learn = generation.drafter.learn
+
+    def note(verified: Verified) -> None:
+        told.append(verified.forward_seconds)
+        learn(verified)
+
+    monkeypatch.setattr(generation.drafter, "learn", note)
+    steps = list(generation)
+    assert told[0] == 0 < steps[0].prefilled  # it took the prompt along
+    for seconds, step in zip(told[1:], steps[1:], strict=True):
+        assert step.forward_seconds < seconds < step.forward_seconds + step.other_seconds
 
 
 @pytest.mark.parametrize("method", ["greedy", "lookup"])

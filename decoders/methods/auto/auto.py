@@ -29,7 +29,7 @@ LONG = 32
 TRIAL = 8
 """Rounds that each arm gets in a situation before it has to compete, and for which a choice is kept: choosing takes time."""
 
-WIDTH = 0.3
+WIDTH = 0.6
 """Width of the confidence bound: after time n of N a method's speed may be better by this share times √(ln N / n)."""
 
 ANSWER = 32

@@ -210,6 +210,23 @@ def test_what_the_text_gains_tells_as_much_as_steps_do(text: list[int], more: li
     assert min(often.match(growing), ORDERS) == max((min(m, ORDERS) for _, m in naive_matches(growing)), default=0)
 
 
+def test_that_an_answer_ends_where_a_match_goes_on_tells_as_much_as_another_word() -> None:
+    """`match` is not asked after the last step, and another text begins with the next."""
+    said, eos, other = [5, 6, 7, 8, 9, 10, 5, 6, 7], 2, 11
+    chances = []
+    for end in (eos, other):
+        drafter, text = lookup(), list(said)
+        drafter.match(text)
+        usual = drafter.chance(3)
+        text.append(end)
+        for _ in range(2):  # what is known is not learned again
+            drafter.close()
+        chances.append(drafter.chance(3))
+        drafter.match([5, 6, 7])
+        assert drafter.chance(3) == chances[-1]
+    assert chances[0] == chances[1] < usual
+
+
 def test_the_accepted_path_tells_of_the_match_up_to_its_first_mistake() -> None:
     text = [5, 6, 7, 8, 9, 5, 6]
     scores = context(text).session.evaluate([6], [ROOT])

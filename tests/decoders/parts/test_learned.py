@@ -16,6 +16,7 @@ def test_longer_matches_are_surer() -> None:
     values = [known[m] for m in range(LONGEST + 1)]
     assert values == sorted(values)
     assert values[1] == pytest.approx(1 / 3)
+    assert values[8] < values[12] == values[LONGEST]
     assert 0 <= values[0] < values[-1] < 1
 
 

@@ -130,10 +130,9 @@ def test_what_did_badly_long_ago_is_tried_again() -> None:
     for _ in range(8):
         known.rounds["unsure, short"]["draft"].learn(1.0, 2.0)
     known.rounds["unsure, short"]["early-exit"].learn(1.5, 1.0)
-    begun = auto._speed("draft", context, 8)
+    assert auto._speed("draft", context, 8) < auto._speed("early-exit", context, 8)
     for _ in range(5 * figures.RETRIED):
         known.learn("unsure, short", "early-exit", 1.5, 1.0, 1.0)
-    assert begun < 0.8
     assert auto._speed("draft", context, 200) > auto._speed("early-exit", context, 200)
 
 
@@ -306,6 +305,49 @@ def test_what_an_arm_has_to_read_counts_against_it() -> None:
     session = ToyModel(1, memory=1, vocabulary=6).open_session()
     short, long = (Context([1] * length, session, Sampling(), 50, frozenset()) for length in (8, 400))
     assert auto._speed("draft", short, 1) > 1.3 * auto._speed("draft", long, 1)
+
+
+@pytest.mark.parametrize("room", [8, 50, 4000])
+def test_reading_has_to_pay_within_an_answer_of_usual_length(room: int) -> None:
+    auto = Auto()
+    auto._figures, auto._situation = figures.Figures(), "new"
+    auto._figures.reading["draft"] = 0.05
+    context = Context([1] * 101, ToyModel(1, memory=1, vocabulary=6).open_session(), Sampling(), room, frozenset())
+    read = Context([1], context.session, Sampling(), room, frozenset())
+    assert 1 / auto._speed("draft", context, 0) == pytest.approx(1 / auto._speed("draft", read, 0) + 5 / min(room + 1, 32))
+
+
+def test_a_round_that_reads_the_text_tells_what_rounds_take_too() -> None:
+    """If none begins without much to read, and if others do: reading takes 10 passes, drafting 3 and verifying 2."""
+    known = figures.Figures()
+    for _ in range(3):
+        known.costs.learn(1, 1.0)
+    auto = Auto()
+    auto._figures, auto._situation = known, "repeating"
+    scores = ToyModel(1, memory=1, vocabulary=6).open_session().evaluate([1], [ROOT])
+    rounds, taken = known.rounds["repeating"]["pard"], list[tuple[float, float]]()
+    for unread in (*[50] * 20, *[0, 50] * 40):
+        auto._unread = unread
+        auto._judge("pard", Verified(Tree.root(1), [1], [0], scores, 3.0 + 0.2 * unread, 2.0))
+        taken.append((rounds.passes / rounds.rounds, known.reading["pard"]))
+    for passes, reading in taken[10:]:
+        assert passes + 50 * reading == pytest.approx(15, rel=0.25)
+        assert passes > 4.5
+    assert taken[-1] == pytest.approx((5, 0.2), rel=0.5)
+
+
+def test_how_an_answer_ended_is_taken_in(builtin_model: Model) -> None:
+    prompt = encode_prompt(builtin_model, f"Repeat this text exactly: {TEXTS[0]}")
+    conversation = Conversation(builtin_model)
+    for _ in range(2):
+        generation = Generation(conversation, prompt, "auto", max_tokens=60)
+        for _ in generation:
+            pass
+    auto = generation.drafter
+    assert isinstance(auto, Auto)
+    assert list(auto._lookup._index.tokens) != generation.tokens
+    conversation.close()
+    assert list(auto._lookup._index.tokens) == generation.tokens
 
 
 def test_the_less_is_known_of_a_method_the_better_it_may_be() -> None:
