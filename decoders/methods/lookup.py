@@ -76,8 +76,8 @@ class Lookup(Drafter):
 
     `ours`: the occurrences with the longest matches, latest first, each propose the line of tokens that followed. The lines
     share one tree, grown best first within the node budget. How probable a line's next token is depends on the length m of
-    its match so far (odds of m^1.1 / 2, m at most 12) and on how the text has kept to its matches until now, which is learned from every
-    match, drafted or not: so a long match drafts far and a short one a token or two. Lines that agree share their
+    its match so far (odds of m^1.1 / 2, m at most 12) and on how the text has kept to its matches until now, which is learned
+    from every match, drafted or not: so a long match drafts far and a short one a token or two. Lines that agree share their
     nodes, and where they part each takes its share of the probability that those before it leave. A line that reaches the
     end of the text goes on copying itself, as LZ77 does: text that has begun to loop is drafted as a loop.
     """
