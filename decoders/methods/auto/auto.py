@@ -27,7 +27,7 @@ LONG = 32
 """Tokens of a text that is long: there is something to copy from, and reading it costs a draft model something."""
 
 TRIAL = 8
-"""Rounds that each arm gets in a situation before it has to compete, and for which a choice is kept: choosing takes time."""
+"""Rounds that each arm gets in a situation before it has to compete; in one answer half of them, for which a choice is kept."""
 
 WIDTH = 0.6
 """Width of the confidence bound: after time n of N a method's speed may be better by this share times √(ln N / n)."""
@@ -116,9 +116,10 @@ class Auto(Drafter):
         best, speeds = self._choices.get(self._situation) or self._choose(context)
         if context.head is not None and best == context.head.info.kind and context.session.length < len(context.tokens) - 1:
             best = "greedy"  # it reads the target's states, of which the first pass makes the last; worth the wait
-        self._best, asks = best, best == self._reader.name or self._reader is self._fusion or context.past is not None
+        self._best, asks = best, best == self._reader.name or self._reader is self._fusion
         gain = costs.seconds, speeds[best] / one, self._lookup.floor(context)
-        if (asks or self._lookup.promises(match, *gain)) and (tree := self._read_out(context, speeds, best)):
+        reads = asks or context.past is not None or self._lookup.promises(match, *gain)
+        if reads and (tree := self._read_out(context, speeds, best)):
             return tree
         if best != "greedy":
             return self._ask(best, context, speeds)
@@ -131,12 +132,12 @@ class Auto(Drafter):
 
     def _choose(self, context: Context) -> tuple[str, dict[str, float]]:
         """What is on trial or the best here, and tokens in a one-node pass's time."""
-        known, situation = self._figures, self._situation
-        arms = [self._reader.name, *self._available(context, known)]
-        untried = [name for name in arms if known.rounds[situation][name].rounds <= TRIAL]
-        every = sum(it.lately for it in known.rounds[situation].values())
+        rounds, tried = self._figures.rounds[self._situation], self._here[self._situation, False].rounds
+        arms = [self._reader.name, *self._available(context, self._figures)]
+        untried = [name for name in arms if rounds[name].rounds <= TRIAL > 2 * tried]
+        every = sum(it.lately for it in rounds.values())
         speeds = {"greedy": 1.0} | {name: self._speed(name, context, every) for name in arms}
-        return self._choices.setdefault(situation, (max(untried or speeds, key=speeds.__getitem__), speeds))
+        return self._choices.setdefault(self._situation, (max(untried or speeds, key=speeds.__getitem__), speeds))
 
     def _speed(self, name: str, context: Context, every: float) -> float:
         """An arm's upper confidence bound: tokens per one-node pass's time, reading included. `every`: time of all arms."""
@@ -239,7 +240,7 @@ class Auto(Drafter):
         self._pause, self._judged = PAUSES[0], self._judged + 1
         self._here[self._situation, name == self._reader.name].learn(tokens, passes * rounds.yields)
         known.learn(self._situation, name, tokens, passes, spent)
-        if not self._judged % TRIAL or (rounds.yields < 1 and name == self._best):  # what loses time is not kept on
+        if not 2 * self._judged % TRIAL or (rounds.yields < 1 and name == self._best):  # what loses time is not kept on
             self._choices.clear()
 
     def close(self) -> None:

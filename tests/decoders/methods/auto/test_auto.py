@@ -8,8 +8,10 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 from weakref import WeakKeyDictionary
 
+import numpy as np
 import pytest
 
 from specchat.backends import ROOT, Model, Sampling
@@ -24,6 +26,7 @@ from specchat.decoders.methods.lookup import Lookup
 from specchat.decoders.parts.costs import MEMORY
 from specchat.decoders.parts.learned import Calibration
 from specchat.decoders.parts.ngram_index import NgramIndex
+from specchat.decoders.past.index import Past
 from specchat.decoders.tree import Tree
 
 from ....fakes.models.heads import cyclic_target, random_head, right_head, right_medusa, target
@@ -44,6 +47,7 @@ def drive(
     head: Head | None = None,
     draft_cost: float = 0.0,
     tokens: int = TOKENS,
+    past: Past | None = None,
 ) -> tuple[list[int], Counter[str], list[str]]:
     """Decode with invented seconds: `cost` of a pass over n nodes, `draft_cost` for each token of a model's draft.
 
@@ -57,7 +61,7 @@ def drive(
     notes: list[str] = []
     while len(text) < len(prompt) + tokens:
         room = len(prompt) + tokens - len(text) - 1
-        tree = auto.draft(Context(text, session, Sampling(), room, frozenset(), True, models, model, head=head))
+        tree = auto.draft(Context(text, session, Sampling(), room, frozenset(), True, models, model, head=head, past=past))
         taken[tree.via] += 1
         if auto.note:
             notes.append(auto.note)
@@ -177,6 +181,29 @@ def test_plain_decoding_looks_now_and_then(auto: Auto, monkeypatch: pytest.Monke
     else:
         assert passed_over.count("x") < 0.6 * len(steps)
         assert not any(pays for looked, pays in steps if not looked)
+
+
+@pytest.mark.parametrize("length", [3, 40])
+@pytest.mark.parametrize("same", [False, True])
+def test_past_answers_are_searched_now_and_then(auto: Auto, monkeypatch: pytest.MonkeyPatch, length: int, same: bool) -> None:
+    """At every step that would cost more than a small model's passes; where they tell what comes, it is drafted from them."""
+    searched, lines, past = [0], Past.lines, Past()
+
+    def search(past: Past, *args: Any) -> Any:
+        searched[0] += 1
+        return lines(past, *args)
+
+    monkeypatch.setattr(Past, "lines", search)
+    model, prompt = ToyModel(5, memory=3, vocabulary=60), list(range(1, length + 1))
+    expected = plain(model, prompt, 300)
+    past.add([(0, np.array(expected if same else [60 + token for token in expected]))])
+    answer, taken, _ = drive(auto, model, prompt, lambda nodes: 1 + 0.3 * nodes, tokens=300, past=past)
+    assert answer == plain(model, prompt, len(answer))
+    if same:
+        assert taken["lookup"] > 0
+        assert sum(taken.values()) < 200
+    else:
+        assert 0 < searched[0] < 120
 
 
 def test_drafts_are_judged_apart_where_the_target_is_sure(auto: Auto, builtin_model: Model, draft_model: Model) -> None:
