@@ -26,8 +26,8 @@ REPEATING = 3
 LONG = 32
 """Tokens of a text that is long: there is something to copy from, and reading it costs a draft model something."""
 
-TRIAL = 8
-"""Rounds that each arm gets in a situation before it has to compete; in one answer half of them, for which a choice is kept."""
+TRIAL = 4
+"""Rounds that each arm gets in a situation before it has to compete, half of them in one answer. A choice is kept as long."""
 
 WIDTH = 0.6
 """Width of the confidence bound: after time n of N a method's speed may be better by this share times √(ln N / n)."""
@@ -117,9 +117,8 @@ class Auto(Drafter):
         if context.head is not None and best == context.head.info.kind and context.session.length < len(context.tokens) - 1:
             best = "greedy"  # it reads the target's states, of which the first pass makes the last; worth the wait
         self._best, asks = best, best == self._reader.name or self._reader is self._fusion
-        gain = costs.seconds, speeds[best] / one, self._lookup.floor(context)
-        reads = asks or context.past is not None or self._lookup.promises(match, *gain)
-        if reads and (tree := self._read_out(context, speeds, best)):
+        gain, past = (costs.seconds, speeds[best] / one, self._lookup.floor(context)), context.past is not None
+        if (asks or past or self._lookup.promises(match, *gain)) and (tree := self._read_out(context, speeds, best)):
             return tree
         if best != "greedy":
             return self._ask(best, context, speeds)
@@ -137,7 +136,9 @@ class Auto(Drafter):
         untried = [name for name in arms if rounds[name].rounds <= TRIAL > 2 * tried]
         every = sum(it.lately for it in rounds.values())
         speeds = {"greedy": 1.0} | {name: self._speed(name, context, every) for name in arms}
-        return self._choices.setdefault(self._situation, (max(untried or speeds, key=speeds.__getitem__), speeds))
+        best = max(untried or speeds, key=speeds.__getitem__)
+        speeds[best] = max(speeds.values())  # on trial it counts as much as the best, or a copy would take its place
+        return self._choices.setdefault(self._situation, (best, speeds))
 
     def _speed(self, name: str, context: Context, every: float) -> float:
         """An arm's upper confidence bound: tokens per one-node pass's time, reading included. `every`: time of all arms."""
@@ -180,7 +181,7 @@ class Auto(Drafter):
         drafter = self._opened(name, context)
         self._opening, self._unread = time.perf_counter() - begun, self._missing(name, context)
         tree, self._read[name] = drafter.draft(context), len(context.tokens)
-        others = ", ".join(f"{other} {speed / one:.0f}" for other, speed in speeds.items() if other != name)
+        others = self._via != name and ", ".join(f"{other} {it / one:.0f}" for other, it in speeds.items() if other != name)
         return self._by(name, tree, "{:.0f} tokens a second expected; {}", speeds[name] / one, others)
 
     def _opened(self, name: str, context: Context) -> Drafter:
@@ -227,20 +228,19 @@ class Auto(Drafter):
             costs.learn(before, taken + (seconds - costs.seconds(1) if nodes == 1 and seconds else 0.0))
 
     def _judge(self, name: str, verified: Verified) -> None:
-        """Take in an arm's round. One that began with much to read tells what that costs, not what a round does."""
+        """Take in an arm's round, less what it had to read. One that began with much of that tells what reading costs."""
         known, tokens = self._figures, len(verified.path)
         one, rounds = known.costs.pace, known.rounds[self._situation][name]
         forward = verified.forward_seconds or known.costs.seconds(len(verified.tree))  # 0: it read the prompt as well
         spent, usual = (verified.draft_seconds + forward) / one, rounds.passes / rounds.rounds
-        passes = spent - self._opening / one
-        if self._unread >= LONG:
-            each, known_each = max(0.0, passes - usual) / self._unread, known.reading.get(name, 0.0)
-            passes = max(forward / one, passes - self._unread * known_each)
-            known.reading[name] = (known_each + each) / 2 if rounds.rounds > 2 else known_each
+        passes, each = spent - self._opening / one, known.reading.get(name, 0.0)
+        if self._unread >= LONG and rounds.rounds > 2:
+            known.reading[name] = (each + max(0.0, passes - usual) / self._unread) / 2
+        passes = max(forward / one, passes - self._unread * each)
         self._pause, self._judged = PAUSES[0], self._judged + 1
         self._here[self._situation, name == self._reader.name].learn(tokens, passes * rounds.yields)
         known.learn(self._situation, name, tokens, passes, spent)
-        if not 2 * self._judged % TRIAL or (rounds.yields < 1 and name == self._best):  # what loses time is not kept on
+        if not self._judged % TRIAL or (rounds.yields < 1 and name == self._best):  # what loses time is not kept on
             self._choices.clear()
 
     def close(self) -> None:
