@@ -62,7 +62,10 @@ def test_switch_in_mid_answer_type_cancel_and_go_on(env: dict[str, str], slow_re
             terminal.wait(method)
         terminal.wait("● ready")
         assert "n 1 draft" in terminal.text, "the draft survives"
-        terminal.send("\x7f" * 9 + "keeper\r")
+        # Fusion would copy the answer before in half a second: too soon to be cancelled.
+        terminal.send("\x7f" * 9 + "/method greedy\r")
+        terminal.wait("◆ greedy")
+        terminal.send("keeper\r")
         terminal.wait(lambda text: "● ready" not in text)
         terminal.send("\x1b")
         terminal.wait("Cancelled.")

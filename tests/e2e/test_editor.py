@@ -41,7 +41,7 @@ def editor(tmp_path: Path) -> Editor:
 def slow_model(tmp_path: Path) -> list[str]:
     """A recorded model that takes 40 ms a pass, and the options that use it."""
     path = tmp_path / "record.jsonl"
-    path.write_text(json.dumps({"prompt": "keeper", "response": SENTENCE * 6 + "At last all was dark."}) + "\n")
+    path.write_text(json.dumps({"prompt": "keeper", "response": SENTENCE * 25 + "At last all was dark."}) + "\n")
     return ["--model", f"recorded:{path}?pace=0.04", "--method", "greedy"]
 
 
@@ -77,6 +77,7 @@ def test_the_answer_goes_on_while_the_editor_is_open_and_nothing_is_lost(
         assert b"\x1b[" not in terminal.raw[mark:], "nothing is drawn over the editor"
         Path(env["GO"]).touch()
         terminal.wait(lambda text: "my draft" in text and "and more" in text)
+        terminal.send("\x0e")  # ctrl+n: lookup writes the rest sooner
         terminal.wait("At last all was dark.")
         terminal.wait("● ready")
         assert terminal.text.count("harbour woke") >= 3

@@ -30,6 +30,8 @@ PROMPTS = 50 if FULL else 2
 STORY = "Tell me a story about a brave mouse."
 """The model is not sure how this goes on, so that beam search finds another way."""
 METHODS = ("greedy", "lookup", "fusion", "beam")
+LONG = 400
+"""Tokens of a race that is stopped on its way: many more than are written before somebody has looked."""
 
 
 @pytest.fixture(scope="module")
@@ -106,7 +108,8 @@ def test_a_prompt_that_fills_the_context_gives_each_pane_a_sentence(dialogue: Di
     assert not dialogue.transcript.entries
 
 
-def test_stopping_takes_effect_and_what_is_there_stays(dialogue: Dialogue) -> None:
+def test_stopping_takes_effect_and_what_is_there_stays(dialogue: Dialogue, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dialogue, "max_tokens", LONG)
     race = begin(dialogue, FOX, [Entry("greedy"), Entry("recompute")])
     until(dialogue, lambda: len(race.racers[0].tokens) >= 3)
     race.cancel()
@@ -116,9 +119,11 @@ def test_stopping_takes_effect_and_what_is_there_stays(dialogue: Dialogue) -> No
     race.close()
 
 
-def test_a_race_runs_again_after_the_engine_was_killed(dialogue: Dialogue) -> None:
+def test_a_race_runs_again_after_the_engine_was_killed(dialogue: Dialogue, monkeypatch: pytest.MonkeyPatch) -> None:
     client: Any = dialogue.engine
-    race = begin(dialogue, FOX, [Entry("greedy"), Entry("recompute")])
+    with monkeypatch.context() as patch:
+        patch.setattr(dialogue, "max_tokens", LONG)
+        race = begin(dialogue, FOX, [Entry("greedy"), Entry("recompute")])
     until(dialogue, lambda: len(race.racers[0].tokens) >= 3)
     os.kill(client.pid, signal.SIGKILL)
     until(dialogue, lambda: not race.running)

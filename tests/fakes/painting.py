@@ -32,7 +32,7 @@ def record(model: str, method: str, pace: float = 0.04) -> tuple[bytes, int]:
                 terminal.pump()
             terminal.send("\x1b[?2026;2$y")
             terminal.wait("ready")
-            terminal.settle(0.5)
+            terminal.settle(2)  # a busy machine may draw the last of the start late
             before = len(terminal.raw)
             terminal.send("keeper\r")
             terminal.wait_raw(". · ".encode())

@@ -104,6 +104,7 @@ import sys
 from pathlib import Path
 from specchat.app.history import prompts
 file, name, count, prompts.MOST_BYTES = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
+prompts.LOCK_SECONDS = 60.0
 for number in range(count):
     prompts.PromptHistory(file).add(prompts.Typed(f"{name} {number} {'x' * 60}"))
 """

@@ -9,6 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from specchat.app.attach.attachments import Attachment, compose
 from specchat.app.chat.dialogue import Dialogue
 from specchat.app.chat.entries import Answer, Notice, Prompt
@@ -110,7 +112,10 @@ def test_nothing_is_written_for_a_look_that_brought_nothing_new(recorder: Record
     assert len(handed) == 1
 
 
-def test_looks_at_a_growing_answer_are_spaced(recorder: Recorder, dialogue: Dialogue, engine: Any, make_steps: Any) -> None:
+def test_looks_at_a_growing_answer_are_spaced(
+    recorder: Recorder, dialogue: Dialogue, engine: Any, make_steps: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recorder_module, "FLUSH_SECONDS", 3600.0)
     handed = []
     recorder._hand_over = lambda chat, transcript: handed.append(transcript)  # type: ignore[method-assign]
     dialogue.submit("Go")

@@ -68,7 +68,7 @@ def test_rate_and_time_left_are_told_on_the_way(hub: Hub, downloads: Downloads) 
 
 
 def test_one_that_is_paused_goes_on_where_it_was(hub: Hub, downloads: Downloads, tmp_path: Path) -> None:
-    hub.seconds_a_block = 0.01
+    hub.seconds_a_block = 0.1
     download = start(downloads)
     until(lambda: download.done > 100_000)
     downloads.pause(download)
@@ -83,7 +83,7 @@ def test_one_that_is_paused_goes_on_where_it_was(hub: Hub, downloads: Downloads,
 
 
 def test_pausing_and_going_on_at_once_fetches_nothing_twice(hub: Hub, downloads: Downloads) -> None:
-    hub.seconds_a_block = 0.01
+    hub.seconds_a_block = 0.1
     download = start(downloads)
     until(lambda: download.done > 100_000)
     for _ in range(3):
@@ -97,7 +97,7 @@ def test_pausing_and_going_on_at_once_fetches_nothing_twice(hub: Hub, downloads:
 
 
 def test_a_later_chat_finds_it_and_goes_on(hub: Hub, downloads: Downloads, tmp_path: Path) -> None:
-    hub.seconds_a_block = 0.01
+    hub.seconds_a_block = 0.1
     download = start(downloads, "me/gguf", 1)
     until(lambda: download.done > 100_000)
     downloads.close()
@@ -123,7 +123,7 @@ def test_of_a_quantization_only_its_own_files_are_fetched(hub: Hub, downloads: D
 
 
 def test_one_that_is_given_up_leaves_nothing(hub: Hub, downloads: Downloads, tmp_path: Path) -> None:
-    hub.seconds_a_block = 0.01
+    hub.seconds_a_block = 0.1
     download = start(downloads)
     until(lambda: download.done > 100_000)
     downloads.cancel(download)
@@ -133,7 +133,7 @@ def test_one_that_is_given_up_leaves_nothing(hub: Hub, downloads: Downloads, tmp
 
 
 def test_one_of_an_earlier_chat_can_be_given_up(hub: Hub, downloads: Downloads, tmp_path: Path) -> None:
-    hub.seconds_a_block = 0.01
+    hub.seconds_a_block = 0.1
     download = start(downloads)
     until(lambda: download.done > 100_000)
     downloads.close()

@@ -6,7 +6,6 @@ import random
 from collections import Counter
 from collections.abc import Sequence
 from copy import copy
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,9 +17,7 @@ from specchat.backends import LoadOptions, Model, Sampling, UserError, load_mode
 from specchat.backends.hf.session import TransformersSession
 from specchat.decoders import Conversation, Generation, encode_prompt
 from specchat.decoders.acceptance import Acceptance
-from specchat.decoders.base import Verified
 from specchat.decoders.loop import Step
-from specchat.decoders.methods.early_exit import EarlyExit
 from specchat.decoders.parts.proposers import DraftModel, Reencoded
 from specchat.decoders.parts.schedules import SCHEDULES
 from specchat.decoders.registry import methods
@@ -73,8 +70,16 @@ FLOORS: list[tuple[str, dict[str, Any], float]] = [
 @pytest.mark.parametrize("temperature", [0.0, 0.8])
 @pytest.mark.parametrize(("method", "settings", "floor"), FLOORS)
 def test_a_draft_is_accepted_and_changes_no_token(
-    builtin_model: Model, draft_model: Model, method: str, settings: dict[str, Any], floor: float, temperature: float
+    builtin_model: Model,
+    draft_model: Model,
+    method: str,
+    settings: dict[str, Any],
+    floor: float,
+    temperature: float,
+    request: pytest.FixtureRequest,
 ) -> None:
+    if method == "early-exit":
+        request.getfixturevalue("idle")  # on a busy machine any depth may be the fastest for a while
     sampling = Sampling(temperature=temperature, seed=4)
     generation, _ = run(builtin_model, draft_model, COPY, method, settings, sampling=sampling)
     assert generation.answer == plain(builtin_model, COPY, sampling=sampling)
@@ -231,16 +236,8 @@ def test_inner_layers_spare_the_others_passes(builtin_model: Model) -> None:
     assert passes[2] < 0.85 * passes[0]
 
 
-def test_early_exit_settles_on_one_depth_and_remembers_it(builtin_model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a busy machine any depth may be the fastest for a while, so passes take what they take on an idle one."""
-    learn = EarlyExit.learn
-
-    def on_an_idle_machine(drafter: EarlyExit, verified: Verified) -> None:
-        if drafter._depth is not None:
-            drafter._depth.proposer.seconds = [5e-4] * len(drafter._depth.proposer.seconds)
-        learn(drafter, replace(verified, forward_seconds=verified.forward_seconds and 1e-3 + 5e-5 * len(verified.tree)))
-
-    monkeypatch.setattr(EarlyExit, "learn", on_an_idle_machine)
+@pytest.mark.usefixtures("idle")
+def test_early_exit_settles_on_one_depth_and_remembers_it(builtin_model: Model) -> None:
     fresh = copy(builtin_model)  # as one that nothing has been measured on
     ids = encode_prompt(fresh, "Tell me a story about a dog.")
 

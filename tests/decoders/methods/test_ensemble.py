@@ -113,8 +113,10 @@ def test_only_those_that_are_named_draft(models: Models) -> None:
         alone, _ = run(models.target, (only,), PROMPTS[0])
         assert named.totals.runs == alone.totals.runs
         assert not named.totals.parts, "it is all one model's own"
-    first, _ = run(models.target, both, PROMPTS[0], method="draft")
-    assert first.totals.runs == run(models.target, both[:1], PROMPTS[0], method="draft")[0].totals.runs
+    # Where a chain ends depends with the cascade on what a pass was measured to take.
+    own = {"cascade": False}
+    first, _ = run(models.target, both, PROMPTS[0], own, method="draft")
+    assert first.totals.runs == run(models.target, both[:1], PROMPTS[0], own, method="draft")[0].totals.runs
 
 
 @pytest.fixture(scope="module")

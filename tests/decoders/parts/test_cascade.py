@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import pytest
 from hypothesis import given
@@ -14,9 +13,7 @@ from specchat.backends import LoadOptions, Model, Sampling, Session, load_model
 from specchat.decoders import Conversation, Generation, encode_prompt
 from specchat.decoders.acceptance import Acceptance
 from specchat.decoders.base import Context
-from specchat.decoders.methods import draft
 from specchat.decoders.parts.cascade import Copies, Worth, grow_chain
-from specchat.decoders.parts.costs import PassCosts
 from specchat.decoders.parts.ppm import ContextModel
 from specchat.decoders.parts.proposers import DraftModel, FirstLayers, Proposer
 
@@ -71,6 +68,7 @@ WAYS: list[dict[str, Any]] = [
 ]
 
 
+@pytest.mark.usefixtures("idle")
 @pytest.mark.parametrize("layers", [0, 4], ids=["draft", "first layers"])
 @pytest.mark.parametrize("way", range(len(WAYS)))
 def test_a_copy_is_drafted_in_fewer_passes(builtin_model: Model, draft_model: Model, layers: int, way: int) -> None:
@@ -81,10 +79,10 @@ def test_a_copy_is_drafted_in_fewer_passes(builtin_model: Model, draft_model: Mo
     helped, fewer = chains(builtin_model, make, COPY, Copies(ContextModel(), Worth()), **WAYS[way])
     assert helped == alone, "another's guesses change nothing about a draft's own choices"
     assert passes == sum(len(chain) - 1 for chain in alone)
-    # How long the lines are depends on what a pass was measured to take.
     assert fewer < passes / (1.5 if way else 2)
 
 
+@pytest.mark.usefixtures("idle")
 @pytest.mark.parametrize("way", range(len(WAYS)))
 def test_inner_layers_change_nothing_about_a_draft(builtin_model: Model, way: int) -> None:
     for prompt in (COPY, STORY) if FULL else (STORY,):
@@ -101,6 +99,7 @@ def test_inner_layers_change_nothing_about_a_draft(builtin_model: Model, way: in
 
 
 @needs_llama
+@pytest.mark.usefixtures("idle")
 def test_on_llama_cpp_too() -> None:
     options = LoadOptions(backend="llama.cpp", device="cpu", threads=1)
     target, draft = load_model("builtin", options), load_model("builtin-draft", options)
@@ -130,12 +129,9 @@ def test_answers_are_the_plain_methods(builtin_model: Model, draft_model: Model,
         assert answers == {False: plain.answer, True: plain.answer}
 
 
-def test_the_draft_passes_of_an_answer_fall(builtin_model: Model, draft_model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Through the whole loop, where the draft model's cache follows the answer. On a busy machine foreseeing may not pay, so
-    passes take what they take on an idle one."""
-    learn = PassCosts.learn
-    monkeypatch.setattr(PassCosts, "learn", lambda costs, nodes, _: learn(costs, nodes, 1e-3 + 5e-5 * nodes))
-    monkeypatch.setattr(draft, "_worth", WeakKeyDictionary())
+@pytest.mark.usefixtures("idle")
+def test_the_draft_passes_of_an_answer_fall(builtin_model: Model, draft_model: Model) -> None:
+    """Through the whole loop, where the draft model's cache follows the answer."""
     passes = {}
     for cascade in (False, True):
         conversation = Conversation(builtin_model, draft_model=draft_model)

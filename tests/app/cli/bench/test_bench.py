@@ -105,9 +105,8 @@ def test_a_killed_run_goes_on_to_the_same_counts(world: dict[str, Any]) -> None:
         time.sleep(0.01)
     process.send_signal(signal.SIGKILL)
     process.wait()
-    done = record.read_bytes()
-    assert done.count(b"\n") < 19
-    record.write_bytes(done[:-9])  # as if it had been killed in the middle of a line
+    # As if it had been killed in the middle of a line, and halfway at the latest.
+    record.write_bytes(b"".join(record.read_bytes().splitlines(keepends=True)[:10])[:-9])
     resumed = run(world, *args, "--record", record, "--resume", pace=0.002)
     assert resumed.returncode == 0, resumed.stderr
     assert counts(json.loads(resumed.stdout)) == counts(whole)
@@ -119,6 +118,7 @@ def test_a_killed_run_goes_on_to_the_same_counts(world: dict[str, Any]) -> None:
 
 def test_ctrl_c_shows_what_is_done(world: dict[str, Any]) -> None:
     record = world["folder"] / "r.jsonl"
+    world["prompts"].write_text(world["prompts"].read_text() * 3)  # more than ten seconds of answers
     process = subprocess.Popen(
         command(world, "--methods", "lookup", "--json", "--record", record, pace=0.02),
         stdout=subprocess.PIPE,
@@ -133,7 +133,7 @@ def test_ctrl_c_shows_what_is_done(world: dict[str, Any]) -> None:
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=120)
     assert process.returncode == 130
-    assert 1 <= sum(row["prompts"] for row in json.loads(out)["results"] if row["category"] in ("even", "odd")) < 12
+    assert 1 <= sum(row["prompts"] for row in json.loads(out)["results"] if row["category"] in ("even", "odd")) < 36
     assert "--resume" in err
 
 

@@ -325,7 +325,7 @@ def test_a_wrong_draft_model_is_one_sentence(call: Any, model: str, tmp_path: Pa
 
 def test_a_reader_that_goes_away_ends_it_quietly(model: str) -> None:
     with subprocess.Popen(
-        command("hello", "--model", f"{model}?pace=0.05"), stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        command("hello", "--model", f"{model}?pace=0.5"), stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as process:
         assert process.stdout is not None
         assert process.stderr is not None

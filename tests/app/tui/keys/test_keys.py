@@ -293,6 +293,7 @@ async def test_the_help_runs_keys_of_the_place_it_was_opened_in(make_chat: Make,
 
 async def test_the_check_shows_what_arrives(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
     monkeypatch.setenv("SPECCHAT_CONFIG", str(tmp_path))
+    monkeypatch.setattr("specchat.app.tui.keys.check.TWICE_SECONDS", 3600.0)
     app = KeyCheck({"models": "f12"}, "dark", {"TERM_PROGRAM": "Apple_Terminal"})
     async with app.run_test(size=(110, 30)) as pilot:
         await pilot.press("ctrl+n", "f12", "ctrl+y")

@@ -214,7 +214,7 @@ async def test_the_loaded_model_may_be_found_after_others(
     def late(library: Library, *args: Any, **options: Any) -> Iterator[Found]:
         found = sorted(look(library, *args, **options), key=lambda each: (each.spot.place == "Built in", each.spot.backend))
         yield from found[:-1]
-        go_on.wait(10)
+        go_on.wait(300)
         yield found[-1]
 
     monkeypatch.setattr(Library, "look", late)
@@ -271,7 +271,7 @@ async def test_rows_come_as_they_are_found(make_chat: Make, engine: Any, home: P
 
     def card(self: Library, path: Path) -> Any:
         if "Gull" in path.name:
-            asyncio.run_coroutine_threadsafe(waiting.wait(), loop).result(20)
+            asyncio.run_coroutine_threadsafe(waiting.wait(), loop).result(300)
         return plain(self, path)
 
     monkeypatch.setattr(Library, "card", card)
@@ -482,7 +482,7 @@ async def test_the_cursor_is_on_what_was_fetched_however_late_it_is_found(
     def late(library: Library, *args: Any, **options: Any) -> Iterator[Found]:
         for found in look(library, *args, **options):
             if found.spot.spec.startswith("sea/Buoy-GGUF"):
-                go_on.wait(10)
+                go_on.wait(300)
             yield found
 
     monkeypatch.setattr(Library, "look", late)
@@ -508,7 +508,7 @@ async def test_what_ends_while_folders_are_searched_is_found(
     def late(library: Library, *args: Any, **options: Any) -> Iterator[Found]:
         found = list(look(library, *args, **options))
         listed.set()
-        go_on.wait(10)
+        go_on.wait(300)
         yield from found
 
     async with make_chat().run_test(size=(100, 40)) as pilot:
@@ -524,7 +524,7 @@ async def test_what_ends_while_folders_are_searched_is_found(
 
 
 async def test_a_download_is_held_goes_on_and_is_given_up(make_chat: Make, engine: Any, hub: Hub) -> None:
-    hub.seconds_a_block = 0.02
+    hub.seconds_a_block = 0.2
     async with make_chat().run_test(size=(100, 30)) as pilot:
         shown = await browse(pilot, engine, query="sea/Buoy")
         await until(pilot, lambda: shown.looking.repository is not None)
