@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
 
-import numpy as np
 import pytest
 
 from specchat.backends import ROOT, Model, Sampling
@@ -198,7 +197,7 @@ def test_past_answers_are_searched_now_and_then(auto: Auto, monkeypatch: pytest.
     monkeypatch.setattr(Past, "lines", search)
     model, prompt = ToyModel(5, memory=3, vocabulary=60), list(range(1, length + 1))
     expected = plain(model, prompt, 300)
-    past.add([(0, np.array(expected if same else [60 + token for token in expected]))])
+    past.add([(0, expected if same else [60 + token for token in expected])])
     answer, taken, _ = drive(auto, model, prompt, lambda nodes: 1 + 0.3 * nodes, tokens=300, past=past)
     assert answer == plain(model, prompt, len(answer))
     if same:
