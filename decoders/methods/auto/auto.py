@@ -117,7 +117,8 @@ class Auto(Drafter):
         if context.head is not None and best == context.head.info.kind and context.session.length < len(context.tokens) - 1:
             best = "greedy"  # it reads the target's states, of which the first pass makes the last; worth the wait
         self._best, asks = best, best == self._reader.name or self._reader is self._fusion
-        gain, past = (costs.seconds, speeds[best] / one, self._lookup.floor(context)), context.past is not None
+        beat, past = max(speeds.values()), context.past is not None  # on trial a method counts as much as the best
+        gain = costs.seconds, beat / one, self._lookup.floor(context)
         if (asks or past or self._lookup.promises(match, *gain)) and (tree := self._read_out(context, speeds, best)):
             return tree
         if best != "greedy":
@@ -136,9 +137,7 @@ class Auto(Drafter):
         untried = [name for name in arms if rounds[name].rounds <= TRIAL > 2 * tried]
         every = sum(it.lately for it in rounds.values())
         speeds = {"greedy": 1.0} | {name: self._speed(name, context, every) for name in arms}
-        best = max(untried or speeds, key=speeds.__getitem__)
-        speeds[best] = max(speeds.values())  # on trial it counts as much as the best, or a copy would take its place
-        return self._choices.setdefault(self._situation, (best, speeds))
+        return self._choices.setdefault(self._situation, (max(untried or speeds, key=speeds.__getitem__), speeds))
 
     def _speed(self, name: str, context: Context, every: float) -> float:
         """An arm's upper confidence bound: tokens per one-node pass's time, reading included. `every`: time of all arms."""
@@ -164,7 +163,7 @@ class Auto(Drafter):
         """A tree of what the text tells, as far as its nodes pay; None where none does and another arm is the best."""
         begun, self._unread, self._opening, reader = time.perf_counter(), 0, 0.0, self._reader
         tree, probabilities, seconds = reader.draft(context), reader.probabilities, self._figures.costs.seconds
-        beat, grown, nodes, expected, passed = speeds[best] / seconds(1), time.perf_counter() - begun, 1, 1.0, 1.0
+        beat, grown, nodes, expected, passed = max(speeds.values()) / seconds(1), time.perf_counter() - begun, 1, 1.0, 1.0
         for size, probability in enumerate(probabilities[1:], 2):
             passed += probability
             if passed > beat * (taken := seconds(size) + grown):
@@ -182,7 +181,8 @@ class Auto(Drafter):
         self._opening, self._unread = time.perf_counter() - begun, self._missing(name, context)
         tree, self._read[name] = drafter.draft(context), len(context.tokens)
         others = self._via != name and ", ".join(f"{other} {it / one:.0f}" for other, it in speeds.items() if other != name)
-        return self._by(name, tree, "{:.0f} tokens a second expected; {}", speeds[name] / one, others)
+        trial = "on trial, " * (speeds[name] < max(speeds.values()))
+        return self._by(name, tree, trial + "{:.0f} tokens a second expected; {}", speeds[name] / one, others)
 
     def _opened(self, name: str, context: Context) -> Drafter:
         """An arm that can draft at once."""

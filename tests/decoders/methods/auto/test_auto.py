@@ -22,6 +22,7 @@ from specchat.decoders.methods.auto import figures
 from specchat.decoders.methods.auto.auto import LONG, PAUSES, TRIAL, Auto, AutoParams
 from specchat.decoders.methods.draft import Draft
 from specchat.decoders.methods.lookup import Lookup
+from specchat.decoders.methods.plain import Greedy
 from specchat.decoders.parts.costs import MEMORY
 from specchat.decoders.parts.learned import Calibration
 from specchat.decoders.parts.ngram_index import NgramIndex
@@ -380,20 +381,22 @@ def test_how_an_answer_ended_is_taken_in(builtin_model: Model) -> None:
 
 def test_a_copy_does_not_take_the_place_of_a_method_on_trial(monkeypatch: pytest.MonkeyPatch) -> None:
     """Else one that began badly is not asked again where the text repeats itself, however good it is."""
-    known = figures.Figures()
-    auto = Auto()
-    auto._figures, auto._situation = known, "repeating"
-    monkeypatch.setattr(auto, "_available", lambda *_: ["draft"])
-    known.rounds["repeating"].update(lookup=figures.Rounds(50, 250, 50, 50), draft=figures.Rounds(2, 2, 4, 4))
+    known, auto = figures.Figures(), Auto()
+    for _ in range(3):
+        known.costs.learn(1, 1.0)
     context = Context([1], ToyModel(1, memory=1, vocabulary=6).open_session(), Sampling(), 50, frozenset())
-    best, speeds = auto._choose(context)
-    assert best == "draft"
-    assert speeds["draft"] == max(speeds.values()) == speeds["lookup"] > 5
+    auto._figures, auto._context = known, context
+    known.rounds["unsure, short"].update(lookup=figures.Rounds(50, 250, 50, 50), draft=figures.Rounds(2, 2, 4, 4))
+    beaten = list[float]()
+    monkeypatch.setattr(auto, "_available", lambda *_: ["draft"])
+    monkeypatch.setattr(auto._lookup, "promises", lambda match, seconds, rate, floor: beaten.append(rate))
+    monkeypatch.setattr(auto, "_opened", lambda *_: Greedy())
+    assert auto.draft(context).via == "draft"
+    assert beaten[0] > 5, "the text drafts if it promises more than the best, which lookup is"
+    assert auto.note.startswith("draft: on trial, 1 tokens a second expected; greedy 1, lookup 6")
     auto._choices.clear()
-    auto._here["repeating", False].rounds = TRIAL / 2
-    best, speeds = auto._choose(context)
-    assert best == "lookup", "one answer gives half of a trial"
-    assert speeds["draft"] < 2 < speeds["lookup"]
+    auto._here["unsure, short", False].rounds = TRIAL / 2
+    assert auto._choose(context)[0] == "lookup", "one answer gives half of a trial"
 
 
 def test_the_less_is_known_of_a_method_the_better_it_may_be() -> None:
