@@ -113,6 +113,12 @@ class BareEngine:
         self.stdout.close()
 
 
+def paced() -> dict[str, str]:
+    """What a program needs in its environment so that time passes only in a recorded model's passes, at that model's pace."""
+    folders = [str(Path(__file__).parent / "paced"), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return {"PYTHONPATH": os.pathsep.join(folders)}
+
+
 def wait_gone(pid: int, seconds: float = 120) -> float:
     """Seconds until no process has this id any more (a zombie counts as gone); fails after `seconds`."""
     begin = time.monotonic()
