@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields, replace
 from math import isfinite
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -97,6 +97,27 @@ class Outcome:
     """As `loop.Step.checked`."""
     tentative: Sequence[int] = ()
     """Tokens of the best open text after the certain ones; they may yet change."""
+
+    def first(self, count: int) -> Outcome:
+        """The same where the answer ends after its first `count` tokens: what hangs below them was drafted for nothing, as is
+        never done past an EOS, and counts as neither drafted nor accepted."""
+        if count >= len(self.tokens):
+            return self
+        path = self.path[: count + 1]
+        nodes = self.tree.outside(path[-1]) if path else list(range(count + 1))
+        tree = self.tree.only(nodes)
+        path = [nodes.index(node) for node in path]
+        probs = (*(self.probs[node - 1] for node in nodes[1:]), self.probs[-1]) if self.probs else ()
+        return replace(
+            self,
+            tokens=self.tokens[:count],
+            tree=tree,
+            path=path,
+            drafted=min(self.drafted, tree.drafted),
+            accepted=min(self.accepted, tree.accepted(path)),
+            earlier=min(self.earlier, count),
+            probs=probs,
+        )
 
 
 def param(

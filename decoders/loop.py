@@ -343,6 +343,7 @@ class Generation(Iterator[Step]):
         new = self._cut(list(outcome.tokens), done=outcome.done)
         waiting = len(self._text.held)
         text = self._show(new)
+        outcome = outcome.first(len(new))
         self.tokens.extend(new)
         tentative = self._tentative(outcome.tentative) if outcome.tentative and self.finish_reason is None else ""
         nodes, forward_seconds, prefill_seconds, other_seconds = clock.stop()
@@ -366,7 +367,7 @@ class Generation(Iterator[Step]):
             probs=outcome.probs,
             checked=outcome.checked,
             prefilled=clock.prefilled,
-            earlier=min(outcome.earlier, len(new)),
+            earlier=outcome.earlier,
             held=self._text.waiting,
             tentative=tentative,
             flops=clock.flops,

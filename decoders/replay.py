@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, ParamSpec
 from ..backends.base import ROOT, Model, Sampling, Scores, Session
 from ..backends.recorded import RecordedModel
 from .acceptance import walk
-from .base import Context, Drafter, Verified
+from .base import Context, Drafter, Outcome, Verified
 from .registry import methods
 from .stats import Totals
 from .tree import Tree
@@ -197,16 +197,15 @@ def _decode(
         passed += time.perf_counter() - begun
         if verdicts is not None:
             verdicts.commit(path)
-        new = [tree.tokens[node] for node in path[1:]] + [chosen[path[-1]]]
-        del new[left:]
+        new = [*(tree.tokens[node] for node in path[1:]), chosen[path[-1]]]
         begun = time.perf_counter()
         drafter.learn(Verified(tree, chosen, path, scores, seconds, passed if over is not None else 0.0))
         seconds += time.perf_counter() - begun
-        tokens.extend(new)
-        # A lookahead window's nodes are no guesses.
-        drafted, accepted = len(tree) - 1 - len(tree.window), sum(node not in tree.window for node in path[1:])
+        kept = Outcome(new, tree, path, tree.drafted, tree.accepted(path)).first(left)
+        tokens.extend(kept.tokens)
         real = passed if over is not None else 0.0
-        totals.add(ReplayStep(tuple(new), drafted, accepted, len(tree), seconds, tree.parents, tuple(path), real))
+        counts = kept.drafted, kept.accepted, len(tree)
+        totals.add(ReplayStep(tuple(kept.tokens), *counts, seconds, kept.tree.parents, tuple(kept.path), real))
         yield
 
 

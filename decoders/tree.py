@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..backends.base import ROOT, Scores, Session
@@ -122,6 +122,29 @@ class Tree:
             out.append(node)
             node = self.parents[node]
         return out[::-1]
+
+    def only(self, nodes: Sequence[int]) -> Tree:
+        """The tree of some of its nodes, rising, each with its parent. Draws are left out."""
+        place = {ROOT: ROOT} | {node: i for i, node in enumerate(nodes)}
+        return replace(
+            self,
+            tokens=[self.tokens[node] for node in nodes],
+            parents=[place[self.parents[node]] for node in nodes],
+            window=frozenset(place[node] for node in self.window if node in place),
+            probs=None,
+            alive=sum(node < self.alive for node in nodes),
+            sources=[self.sources[node] for node in nodes] if self.sources else [],
+        )
+
+    def outside(self, top: int) -> list[int]:
+        """The nodes that do not hang below `top`."""
+        below, out = {top}, list[int]()
+        for node, parent in enumerate(self.parents):
+            if parent in below:
+                below.add(node)
+            else:
+                out.append(node)
+        return out
 
 
 class Pass:

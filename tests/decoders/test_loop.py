@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 
+from specchat.app.render.tree_rows import StepTree
 from specchat.backends import ContextFull, Model, UserError, load_model
 from specchat.decoders import Conversation, Generation, Stops, encode_prompt, generate
 from specchat.decoders.base import Verified
+from specchat.engine.lanes import record
 
 PROMPT = "Say it again: the cat sat on the mat and the cat sat on the mat."
 RESPONSE = "the cat sat on the mat and the cat sat on the mat. Then the dog came."
@@ -98,6 +100,42 @@ def test_a_stop_string_ends_the_answer_and_is_not_shown(model: Model) -> None:
     assert generation.finish_reason == "stop"
     assert model.decode(generation.answer).startswith("the cat sat on the mat")
     assert generation.totals.tokens == len(generation.answer)
+
+
+@pytest.mark.parametrize(
+    "ending",
+    [{"stops": ["cat"]}, {"patterns": ["[md]o?[ag]"]}, {"max_tokens": 5}, {"ends": [" on"]}],
+    ids=["string", "regex", "limit", "ends"],
+)
+@pytest.mark.parametrize("method", ["lookup", "lookahead", "recycle", "beam"])
+def test_every_step_counts_what_is_in_the_answer(builtin_model: Model, method: str, ending: dict[str, Any]) -> None:
+    """What a pass accepted behind the answer's end was counted: 21 accepted of 15 tokens."""
+    text = "Repeat this: the cat sat on the mat, the dog sat on the cat, the cat sat on the mat."
+    prompt = encode_prompt(builtin_model, text)
+    stops = Stops(ending.get("stops", ()), ending.get("patterns", ()))
+    ends = [builtin_model.encode(text)[-1] for text in ending.get("ends", ())]
+    limit = ending.get("max_tokens", 40)
+    generation = Generation(Conversation(builtin_model), prompt, method, stops=stops, ends=ends, max_tokens=limit)
+    generation.watched = True
+    steps = list(generation)
+    totals = generation.totals
+    assert [token for step in steps for token in step.tokens] == generation.answer
+    assert totals.tokens == len(generation.answer)
+    for step in steps:
+        tree, found = step.tree, record(step)
+        led = [tree.tokens[node] for node in step.path[1:]]
+        assert led == list(step.tokens[: len(led)])
+        assert len(led) in (len(step.tokens), len(step.tokens) - 1)
+        assert step.accepted <= min(len(led), step.drafted)
+        assert all(0 <= parent < node for node, parent in enumerate(tree.parents[1:], 1))
+        assert [tree.parents[node] for node in step.path] == [-1, *step.path[:-1]]
+        assert not step.probs or len(step.probs) == len(tree)
+        assert not found.tree_tokens or len(StepTree.of(found, 0).path) == len(step.path)
+        if len(led) == len(step.tokens) and step.drafted:  # the answer ends here: nothing was refused behind it
+            assert step.path[-1] not in tree.parents
+    assert sum(totals.taken) == totals.accepted
+    if method != "beam":
+        assert totals.accepted <= totals.tokens - totals.steps + 1
 
 
 def test_cancel_keeps_what_is_there(model: Model) -> None:
