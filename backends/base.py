@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from .infill import Gap
+    from .rope import RopeRule
     from .states import States
 
 ROOT = -1
@@ -174,6 +175,10 @@ class Session(ABC):
     sound: int | None = None
     """How many committed tokens have, bit for bit, the cache entries that plain decoding would have given them; None for all.
     The next answer evaluates the others again (see `exact`)."""
+    rope: RopeRule | None = None
+    """How the model's rotary positions depend on the length of the text; None where they do not."""
+    _prompt: int = 0
+    """Tokens of the prompt that `align` was last told of, the pending one included."""
     _states: States | None = None
     """Hidden states; None without taps."""
 
@@ -302,16 +307,28 @@ class Session(ABC):
             if progress is not None:
                 progress(done, len(tokens))
 
+    @property
+    def horizon(self) -> int:
+        """How many tokens the text may have before all of it must be read again (see `align`); the context if it never must."""
+        rope = self.rope
+        return rope.limit if rope is not None and rope.rereads and self._prompt <= rope.limit else self.context
+
     def align(self, tokens: Sequence[int]) -> int:
-        """Rewind to the longest common prefix with `tokens` and return its length: what a new turn need not prefill."""
+        """Begin a prompt of `tokens` and a pending one: rewind to the longest common prefix and return its length, what need
+        not be prefilled."""
         shared = self.shared(tokens)
         self.rewind(shared)
+        self._prompt = len(tokens) + 1
         return shared
 
     def shared(self, tokens: Sequence[int]) -> int:
-        """Length of the longest common prefix with `tokens` that is sound."""
-        mine = self.tokens
+        """Length of the longest common prefix with a prompt of `tokens` and a pending one that is sound, and was read as such a
+        prompt's tokens are (see `RopeRule`)."""
+        mine, rope = self.tokens, self.rope
         limit = min(len(mine), len(tokens), len(mine) if self.sound is None else self.sound)
+        if rope is not None:
+            wanted = rope.length(len(tokens) + 1)
+            limit = next((i for i in range(limit) if rope.length(max(i + 1, self._prompt)) != wanted), limit)
         return next((i for i in range(limit) if mine[i] != tokens[i]), limit)
 
 
@@ -337,6 +354,8 @@ class Capabilities:
     states: bool = False
     """Sessions with taps work: `Session.states` gives the model's own hidden states. Few ever ask, so only what rules it out is
     known at load; the first session with taps tests it, and where it fails, the model's info says so from then on."""
+    reach: int | None = None
+    """Up to how many tokens of text trees and chains are proven; None for every length. Beyond it nothing is drafted."""
     near_tie: float = 0.0
     """If the two best choices after a node are closer than this, in logits, a pass of many nodes may pick a different one than
     a pass of one node. 0 if it never does: the bits are the same, or the weights are float32."""

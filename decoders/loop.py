@@ -32,6 +32,9 @@ TENTATIVE_ANCHOR = 16
 """Tokens of the text that are decoded with those that may follow it, as tokenizers treat the start of a text in ways of
 their own."""
 
+READ_AGAIN = "Beyond {:,} tokens this model reads a text with other positions, so all of it was read again."
+"""What a step says of the model's LongRoPE."""
+
 FinishReason = Literal["eos", "length", "context", "stop", "loop", "cancelled", "error"]
 """eos: the model ended its answer; length: the token limit; context: the context is full; stop: a stop string or regex;
 loop: the answer repeated itself."""
@@ -195,6 +198,8 @@ class Generation(Iterator[Step]):
         self._eos = self._ends.union(model.info.eos_ids)
         self._branching = model.info.capabilities.tree
         self._cancelled = False
+        self._note = ""
+        """Of the next step, unless its drafter has one of its own."""
         self._leaving: Drafter | None = None
         """A method with a loop of its own that has yet to settle before the next one's first step."""
         self.drafter.prepare(self._context())
@@ -260,7 +265,11 @@ class Generation(Iterator[Step]):
             step = self._settled()
             self.finish_reason = "cancelled"
             return step
-        left = len(self.tokens) - 1 - self.conversation.session.length
+        session = self.conversation.session
+        if len(self.tokens) > session.horizon and not self._searching:
+            self._note = READ_AGAIN.format(session.horizon)
+            session.align(self.tokens[:-1])
+        left = len(self.tokens) - 1 - session.length
         if left > PREFILL_CHUNK or (left > 0 and (self.drafter.reads_cache or self._leaving is not None)):
             self._prefill_chunk()
             return None
@@ -279,7 +288,9 @@ class Generation(Iterator[Step]):
         session, times = self.conversation.session, list[float]()
         if not self._caps.chain or len(self.tokens) >= session.context:
             return 0.0
-        length = session.length
+        length, most = session.length, min(most, session.horizon - len(self.tokens))
+        if most < 1 or session.shared(self.tokens[:length]) < length:  # what is in the cache would have to be read again
+            return 0.0
         plain = Generation(self.conversation, self.tokens, sampling=self.sampling, max_tokens=most + 1)
         plain._eos = frozenset()
         for step in plain:
@@ -306,10 +317,18 @@ class Generation(Iterator[Step]):
     def _room(self) -> int:
         """Most draft tokens below the pending one: a path of d of them yields d + 1 tokens and takes d + 1 slots."""
         session = self.conversation.session
-        room = session.context - max(session.length, len(self.tokens) - 1) - 1
+        slots = session.context if self._searching else session.horizon
+        if self._caps.reach is not None:
+            slots = min(slots, max(self._caps.reach, len(self.tokens)))
+        room = slots - max(session.length, len(self.tokens) - 1) - 1
         if self.max_tokens is not None:
             room = min(room, self.max_tokens - (len(self.tokens) - self.prompt_tokens) - 1)
         return room
+
+    @property
+    def _searching(self) -> bool:
+        """Whether the next pass belongs to a method with a loop of its own, which keeps what it has read until it is done."""
+        return self._leaving is not None or self.drafter.own_loop
 
     def _context(self) -> Context:
         conversation = self.conversation
@@ -363,7 +382,7 @@ class Generation(Iterator[Step]):
             other_seconds=other_seconds,
             tree=outcome.tree,
             path=tuple(outcome.path),
-            note=drafter.note,
+            note=drafter.note or self._note,
             probs=outcome.probs,
             checked=outcome.checked,
             prefilled=clock.prefilled,
@@ -374,6 +393,7 @@ class Generation(Iterator[Step]):
             draft_flops=clock.draft_flops,
         )
         self.totals.add(step)
+        self._note = ""
         return step
 
     def _draft_and_verify(self, drafter: Drafter, clock: StepClock) -> Outcome:

@@ -48,7 +48,7 @@ class TransformersModel(Model):
     def __init__(self, proven: Proven, codec: TextCodec, info: ModelInfo) -> None:
         self._runner: Runner | None = proven.runner
         self._codec = codec
-        self._several = proven.several
+        self._feeding = proven.feeding
         self._states_proof = proven.states
         self.info = info
 
@@ -73,7 +73,7 @@ class TransformersModel(Model):
         taps = self.tapped(taps)
         if self.info.capabilities.chain:
             return session_of(self._runner, size, taps)
-        return PlainSession(self._runner, size, self._several)
+        return PlainSession(self._runner, size, self._feeding)
 
     def states_work(self) -> bool:
         """Whether hidden states are the model's own (see `Model.states_work`): two passes."""
@@ -211,7 +211,7 @@ def _proven(
 
     try:
         with _quiet():
-            proven = prove(runner, config, embedding.shape[0], tick, options.exact)
+            proven = prove(runner, config, embedding.shape[0], tick, limit, options.exact)
             runner, capabilities = rounded(proven.runner, proven.capabilities, embedding.shape[0], limit, tick, parameters)
             capabilities = replace(capabilities, guard=options.guard == "on")
             runner, taken = _timed(runner, capabilities, parameters, limit, options, tick)

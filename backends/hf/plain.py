@@ -6,11 +6,11 @@ import inspect
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
-from transformers.cache_utils import DynamicCache, DynamicLayer
+from transformers.cache_utils import DynamicLayer
 
 from ..chain import ChainSession
 from ..states import States
@@ -21,33 +21,43 @@ CATCH_UP = 16
 """Committed tokens that a hybrid's pass of drafts takes along before they get one of their own: refused drafts add up."""
 
 
+Feeding = Literal["several", "single", "whole"]
+"""How a model takes the tokens that follow others: several in a pass, one in a pass, or only together with all before them, as
+its cache does not work here."""
+
+
 class PlainSession(ChainSession):
     """One conversation on transformers' own cache.
 
     Args:
         runner: the model.
         context: most tokens.
-        several: whether a pass may hold several tokens after others; else they go in one by one.
+        feeding: how tokens go in.
     """
 
-    def __init__(self, runner: Runner, context: int, several: bool) -> None:
+    def __init__(self, runner: Runner, context: int, feeding: Feeding) -> None:
         super().__init__(context)
         self._run = runner
-        self._several = several
+        self._feeding = feeding
         self._cache: Any = None
+        self.rope = runner.rope.rule if runner.rope is not None else None
         known = inspect.signature(runner.module.forward).parameters
-        self._cache_name = next((name for name in ("past_key_values", "cache_params", "state") if name in known), None)
+        names = () if feeding == "whole" else ("past_key_values", "cache_params", "state")
+        self._cache_name = next((name for name in names if name in known), None)
 
     def _forget(self) -> None:
         super()._forget()
         self._cache = None
 
     def _read(self, text: list[int], wanted: list[int]) -> Tensor:
+        if self._feeding == "whole" and not wanted:
+            self._held = text
+            return torch.empty((0, 0))
         pending = text[len(self._held) :]
         parts = []
         with torch.inference_mode():
             while pending:
-                size = len(pending) if self._several or not self._held else 1
+                size = 1 if self._feeding == "single" and self._held else len(pending)
                 parts.append(self._feed(pending[:size]))
                 pending = pending[size:]
             return torch.cat(parts)[[place - len(text) for place in wanted]]
@@ -59,15 +69,17 @@ class PlainSession(ChainSession):
         fed = range(0 if name is None else len(self._held), len(seen))
         self.flops += run.flops.count(fed, len(fed))
         self._forget()
-        if cache is None and name not in (None, "state"):
-            module: Any = run.module
-            cache = DynamicCache(config=module.config)
-        kwargs = {} if name is None else {name: cache, "use_cache": True}
-        out = run.module(input_ids=torch.tensor([seen if name is None else tokens], device=run.device), **kwargs)
+        # Where there is no cache yet, the model makes one of the kind that it needs.
+        kwargs: dict[str, Any] = {"use_cache": False} if name is None else {name: cache, "use_cache": True}
+        if run.takes_positions:  # some models count from 0 if they are not told
+            kwargs["position_ids"] = torch.arange(fed.start, fed.stop, device=run.device)[None]
+        if run.rope is not None:
+            run.rope.prompt = self._prompt
+        out = run.module(input_ids=torch.tensor([seen[fed.start :]], device=run.device), **kwargs)
         if name is not None:
             self._cache = getattr(out, name, None) or cache
         self._held = seen
-        return out.logits[0]  # type: ignore[no-any-return]
+        return out.logits[0, -len(tokens) :]  # type: ignore[no-any-return]
 
     def close(self) -> None:
         """Free the state."""
@@ -89,7 +101,7 @@ class HybridSession(PlainSession):
     """As of `TransformersSession`: nobody asks for its passes to be recorded."""
 
     def __init__(self, runner: Runner, context: int, taps: Sequence[int] = ()) -> None:
-        super().__init__(runner, context, several=True)
+        super().__init__(runner, context, "several")
         self._before: tuple[list[int], Any, list[dict[str, Any]]] | None = None
         """A text that the state had seen, the cache, and what its layers held."""
         self._taps = tuple(taps)

@@ -1,17 +1,17 @@
 """What a transformers model can do, proven at load: a five-node tree against its linear paths, chains, rewinding.
 
 The linear paths go through the model in its own way (its own masks and attention, no cache), so that whatever we assume of its
-masks is tested. Sliding windows are narrowed to PROOF_WINDOW meanwhile: a real one is longer than a text worth testing with.
+masks is tested. What depends on the length of the text shows in a short one: windows are narrowed, and so are lengths that we
+do not know, in a twin of the model (see `lengths.py`); the tree stands at the end of the context, as far as positions tell.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor
@@ -25,8 +25,10 @@ from . import attention
 from .attention import PAD_ROWS
 from .early_layers import LayerList, find_layers
 from .lean import lean
-from .masks import MaskPlan, Reach, native_plan, plans_for
-from .plain import HybridSession, PlainSession, overheard, session_of
+from .lengths import SHORT, narrowed, twin_of, unknown_lengths
+from .masks import Reach, native_plan, plans_for
+from .plain import Feeding, HybridSession, PlainSession, overheard, session_of
+from .rope import find_rope
 from .session import Runner, TransformersSession, out_of_memory
 from .slot_cache import KVSpec
 
@@ -34,8 +36,7 @@ logger = logging.getLogger("specchat.proof")
 """Without a handler, warnings go to standard error: the engine's log."""
 
 PREFIX = 6
-"""Tokens before the tree: more than PROOF_WINDOW, so that windows matter."""
-PROOF_WINDOW = 4
+"""Tokens before the tree: more than SHORT, so that windows matter."""
 PARENTS = (ROOT, 0, 0, 1, 2)
 """The tree: one root, two children, one grandchild below each."""
 PATHS = ((0, 1, 3), (0, 2, 4))
@@ -51,6 +52,20 @@ decide (seen at most: 0.7 such units in 1,676 nodes)."""
 HYBRID = {"linear_attention", "full_attention"}
 """Layer types of the hybrids whose cache can go back a step."""
 
+CHAINS = "A branching tree did not give this model the same logits as its paths, so methods draft chains only."
+CHAINS_BEYOND = (
+    "This model reads a text otherwise from {} on, where a branching tree did not give the logits of its paths, so methods "
+    "draft chains only."
+)
+UPTO = (
+    "This model may read a text otherwise from {} on, which could not be tried out, so nothing is drafted beyond that length."
+)
+NEITHER = "Neither trees nor chains gave this model the same logits as one token at a time, so it supports plain decoding only."
+NO_CACHE = (
+    "This model's own KV cache does not give the logits that it computes without one, so each token reads the whole text again."
+)
+FEEDINGS: tuple[Feeding, ...] = ("several", "single", "whole")
+
 UNREADABLE = "specchat cannot read this model's hidden states, so drafters trained on them cannot draft for it."
 
 PASSES = 11 + ROUNDING_PASSES
@@ -59,26 +74,10 @@ PASSES = 11 + ROUNDING_PASSES
 Tick = Callable[[], None]
 
 
-@contextmanager
-def narrowed(config: Any) -> Iterator[None]:
-    """Sliding windows of PROOF_WINDOW in this configuration."""
-    window = getattr(config, "sliding_window", None)
-    if window is None:
-        yield
-        return
-    config.sliding_window = PROOF_WINDOW
-    try:
-        yield
-    finally:
-        config.sliding_window = window
-
-
-def opened(
-    runner: Runner, plan: MaskPlan, prefix: Sequence[int], taps: Sequence[int] = ()
-) -> TransformersSession | HybridSession:
+def opened(runner: Runner, prefix: Sequence[int], taps: Sequence[int] = ()) -> TransformersSession | HybridSession:
     """A session with narrow windows, with the prefix in it."""
-    reaches = {k: r if r.window is None else Reach(window=PROOF_WINDOW) for k, r in plan.reaches.items()}
-    session = session_of(replace(runner, plan=replace(plan, reaches=reaches)), PREFIX + 16, taps)
+    reaches = {k: Reach(r.window and SHORT, r.chunk and SHORT) for k, r in runner.plan.reaches.items()}
+    session = session_of(replace(runner, plan=replace(runner.plan, reaches=reaches)), PREFIX + 16, taps)
     session.prefill(prefix)
     return session
 
@@ -107,13 +106,14 @@ class Proof:
         config: its text configuration.
         vocabulary: how many token ids its embedding has.
         tick: told after each pass; may raise Cancelled.
+        context: most tokens of a text.
     """
 
-    def __init__(self, runner: Runner, config: Any, vocabulary: int, tick: Tick) -> None:
+    def __init__(self, runner: Runner, config: Any, vocabulary: int, tick: Tick, context: int) -> None:
         self.graphs = runner.graphs
         """What its passes are to be recorded with in the end."""
         self.runner = runner = replace(runner, graphs=None)
-        self.config, self.tick = config, tick
+        self.config, self.vocabulary, self.tick, self.context = config, vocabulary, tick, context
         self.layers = find_layers(runner.module, int(getattr(config, "num_hidden_layers", -1)))
         self.specs: tuple[KVSpec | None, ...] = ()
         """What each layer caches."""
@@ -126,19 +126,25 @@ class Proof:
         tokens = proof_tokens(vocabulary)
         self.prefix, self.tree = tokens[:PREFIX], tokens[PREFIX:]
         paths = [self.prefix + [self.tree[node] for node in path] for path in PATHS]
+        places = range(len(paths[0]))
+        self.far = max(0, context - len(places)) if runner.takes_positions else 0
+        """Where in a long text the tree stands, as far as positions tell; the other passes are at its start."""
+        told: dict[str, Any] = {}
+        if runner.takes_positions:
+            starts = (0, 0, self.far, self.far)
+            told["position_ids"] = torch.tensor([[start + i for i in places] for start in starts], device=runner.device)
+            paths += paths
         with torch.inference_mode(), narrowed(config), overheard(runner.module, self.layers) as self.states:
-            # [2 paths, PREFIX + 3, vocab]
-            self.wanted: Tensor = runner.module(input_ids=torch.tensor(paths, device=runner.device), use_cache=False).logits
+            ids = torch.tensor(paths, device=runner.device)
+            # [2 paths, at the start and then perhaps far behind; PREFIX + 3; vocab]
+            self.wanted: Tensor = runner.module(input_ids=ids, use_cache=False, **told).logits
         tick()
 
-    def row(self, node: int) -> Tensor:
-        """The linear logits at one node [vocab]."""
-        path, at = next((p, line.index(node)) for p, line in enumerate(PATHS) if node in line)
-        return self.wanted[path, PREFIX + at]
-
-    def rows(self, nodes: tuple[int, ...]) -> Tensor:
-        """The linear logits at some nodes [nodes, vocab]."""
-        return torch.stack([self.row(node) for node in nodes])
+    def rows(self, nodes: tuple[int, ...], *, far: bool = False) -> Tensor:
+        """The linear logits at some nodes [nodes, vocab], of the text's start or of its far end."""
+        first = len(self.wanted) - len(PATHS) if far else 0
+        found = (next((p, line.index(node)) for p, line in enumerate(PATHS) if node in line) for node in nodes)
+        return torch.stack([self.wanted[first + path, PREFIX + at] for path, at in found])
 
     def look(self) -> bool:
         """Find what each layer caches, in a pass of one token; whether any does."""
@@ -159,25 +165,26 @@ class Proof:
         self.specs = tuple(out)
         return any(out)
 
-    def _open(self, runner: Runner, plan: MaskPlan) -> TransformersSession | HybridSession:
-        session = self.opened = opened(runner, plan, self.prefix)
+    def _open(self, runner: Runner) -> TransformersSession | HybridSession:
+        session = self.opened = opened(runner, self.prefix)
         self.tick()
         return session
 
-    def tree_works(self, runner: Runner, plan: MaskPlan) -> bool:
+    def tree_works(self, runner: Runner) -> bool:
         """Whether the branching tree, grown in two passes, has its linear paths' logits."""
+        far = runner.lean is None  # whose rotations come from a table as long as the cache
         with narrowed(self.config):
-            session = self._open(runner, plan)
+            session = self._open(replace(runner, shift=self.far if far else 0))
             top = session.evaluate(self.tree[:3], PARENTS[:3]).logits
             self.tick()
             low = session.evaluate(self.tree[3:], PARENTS[3:]).logits
             self.tick()
-        return not differs(torch.cat((top, low)), self.rows((0, 1, 2, 3, 4)), runner.dtype)
+        return not differs(torch.cat((top, low)), self.rows((0, 1, 2, 3, 4), far=far), runner.dtype)
 
-    def chain_works(self, runner: Runner, plan: MaskPlan) -> bool:
+    def chain_works(self, runner: Runner) -> bool:
         """Whether a chain, a commit of its first node, and a plain step after a rewind have the linear logits."""
         with narrowed(self.config):
-            session = self._open(runner, plan)
+            session = self._open(runner)
             first, second = PATHS
             chain = session.evaluate([self.tree[node] for node in first], (ROOT, 0, 1)).logits
             session.commit((0, 1))
@@ -219,7 +226,7 @@ class Proof:
         """
         first, second = PATHS
         with narrowed(self.config):
-            session = self._open(runner, runner.plan)
+            session = self._open(runner)
             for tokens in (self.tree[::-1], self.tree):
                 session.rewind(PREFIX - 1)
                 session.prefill(self.prefix[-1:])
@@ -233,17 +240,39 @@ class Proof:
                 self.tick()
         return not differs(torch.cat(found), self.rows((*range(5 * tree), *first, second[1])), runner.dtype)
 
-    def works(self, runner: Runner, plan: MaskPlan) -> bool:
+    def works(self, runner: Runner) -> bool:
         """Whether trees and chains both do."""
-        return self.tree_works(runner, plan) and self.chain_works(runner, plan)
+        return self.tree_works(runner) and self.chain_works(runner)
 
-    def plain_works(self) -> bool:
-        """Whether passes of several tokens after others give a recurrent model's linear logits; else it takes one at a time."""
-        session = PlainSession(self.runner, PREFIX + 16, several=True)
+    def agrees(self, check: Check, runner: Runner) -> bool:
+        """Whether what holds for a model holds for this twin of it."""
+        there, model = replace(runner, module=self.runner.module, lean=None), cast(Any, runner.module)
+        return switched(there.module, model.config._attn_implementation) and check(self, there)
+
+    def of_twin(self, lengths: Mapping[str, int]) -> Proof | None:
+        """The proof on a twin of the model in which these lengths are short; None if there are none, or it cannot be built."""
+        if not lengths:
+            return None
+        proof: Proof | None = None
+
+        def build() -> bool:
+            nonlocal proof
+            twin = twin_of(self.runner.module, lengths)
+            config = twin.config.get_text_config(decoder=True)
+            proof = Proof(replace(self.runner, module=twin), config, self.vocabulary, self.tick, self.context)
+            return bool(proof.wanted.isfinite().all())
+
+        return proof if attempt(build) else None
+
+    def plain_works(self, feeding: Feeding) -> bool:
+        """Whether tokens that go into transformers' own cache in this way have the linear logits."""
         path = PATHS[0]
-        session.prefill(self.prefix[:2])
-        session.prefill(self.prefix[2:])
-        found = session.evaluate([self.tree[node] for node in path], (ROOT, 0, 1)).logits
+        with narrowed(self.config):
+            session = PlainSession(self.runner, PREFIX + 16, feeding)
+            session.prefill(self.prefix[:2])
+            session.prefill(self.prefix[2:])
+            found = session.evaluate([self.tree[node] for node in path], (ROOT, 0, 1)).logits
+            self.tick()
         return not differs(found, self.rows(path), self.runner.dtype)
 
 
@@ -265,7 +294,7 @@ class StatesProof:
         of the tree if trees work, else a chain."""
         nodes, parents = ((0, 1, 2, 3, 4), PARENTS) if self._tree else (PATHS[1], (ROOT, 0, 1))
         with narrowed(self._config):
-            session = opened(runner, runner.plan, self._prefix, range(len(self._wanted)))
+            session = opened(runner, self._prefix, range(len(self._wanted)))
             session.evaluate([self._nodes[node] for node in nodes], parents, ())
             session.commit(PATHS[1] if self._tree else (0, 1, 2))
         found = session.states(0, session.length).chunk(len(self._wanted), 1)
@@ -278,8 +307,8 @@ class Proven(NamedTuple):
     runner: Runner
     """What sessions are to be opened with."""
     capabilities: Capabilities
-    several: bool
-    """Whether the model takes several tokens a pass."""
+    feeding: Feeding
+    """How tokens go in where only plain decoding works."""
     states: StatesProof | None = None
     """None if hidden states cannot be read."""
 
@@ -329,65 +358,93 @@ def rounded(
     return runner, replace(found, exact=False, near_tie=moved.near_tie)
 
 
-def prove(runner: Runner, config: Any, vocabulary: int, tick: Tick, exact: str = "auto") -> Proven:
+def prove(runner: Runner, config: Any, vocabulary: int, tick: Tick, context: int, exact: str = "auto") -> Proven:
     """Find how this model takes trees.
 
     Args:
-        runner: the model; its plan and specs are filled in here.
+        runner: the model; its plan, specs and rope are filled in here.
         config: its text configuration.
         vocabulary: how many token ids its embedding has.
         tick: told after each pass.
+        context: most tokens of a text.
         exact: as `LoadOptions.exact`.
     """
-    found = _proven(runner, config, vocabulary, tick, exact)
+    runner = replace(runner, rope=find_rope(runner.module, context))
+    found = _proven(runner, config, vocabulary, tick, context, exact)
     if found.capabilities.chain or recurrent(runner.module, config):
         return found
     # The same passes over the same weights: a model that cannot will not now either, but a mishap does not come twice.
     logger.warning("proof: neither trees nor chains; trying once more")
-    return _proven(runner, config, vocabulary, tick, exact)
+    return _proven(runner, config, vocabulary, tick, context, exact)
 
 
-def _proven(runner: Runner, config: Any, vocabulary: int, tick: Tick, exact: str) -> Proven:
+def _proven(runner: Runner, config: Any, vocabulary: int, tick: Tick, context: int, exact: str) -> Proven:
     """One attempt; arguments and result are `prove`'s."""
-    model: Any = runner.module
-    proof = Proof(runner, config, vocabulary, tick)
+    proof = Proof(runner, config, vocabulary, tick, context)
     runner = proof.runner
+    lengths = unknown_lengths(config)
+    twin = proof.of_twin(lengths)
     hybrid = replace(runner, hybrid=True, tapped=proof.layers)
-    if set(getattr(config, "layer_types", None) or ()) == HYBRID and attempt(
-        partial(proof.chain_works, hybrid, native_plan(config))
-    ):
+    if set(getattr(config, "layer_types", None) or ()) == HYBRID and attempt(partial(proof.chain_works, hybrid)):
         return _hybrid(hybrid, proof)
-    if recurrent(model, config):
+    if recurrent(runner.module, config):
         plainly = "This model is recurrent: its state cannot branch or rewind, so it supports plain decoding only."
     elif bool(proof.wanted.isnan().any()):
         plainly = NOT_NUMBERS
     else:
-        own = config._attn_implementation
-        if attempt(proof.look):
-            runner = replace(runner, specs=proof.specs, layers=proof.layers)
-            attention.register()
-            for name in dict.fromkeys((attention.NAME, own)):
-                if not attempt(partial(switched, model, name)):
-                    continue
-                padded = name == attention.NAME and runner.device.type == "cpu"
-                padded = padded and exact in ("bits", "auto" if runner.dtype in (torch.bfloat16, torch.float16) else "bits")
-                kinds = [*leaner(runner, name), runner]
-                for plan in plans_for(config):
-                    for candidate in [*(replace(kind, padded=True) for kind in kinds if padded), *kinds]:
-                        if attempt(partial(proof.works, candidate, plan)):
-                            return able(replace(candidate, plan=plan), proof, Capabilities())
-            switched(model, own)
-            plan = native_plan(config)
-            if attempt(partial(proof.chain_works, runner, plan)):
-                why = "A branching tree did not give this model the same logits as its paths, so methods draft chains only."
-                return able(replace(runner, plan=plan), proof, Capabilities(tree=False, reasons={"tree": why}))
-        plainly = (
-            "Neither trees nor chains gave this model the same logits as one token at a time, so it supports plain decoding "
-            "only."
-        )
-    several = attempt(proof.plain_works)
+        short: tuple[Runner, str] | None = None
+        for candidate, check in ways(runner, proof, config, exact):
+            if not attempt(partial(check, proof, candidate)):
+                continue
+            tree = candidate.plan.style != "native"
+            if not lengths or (twin is not None and attempt(partial(twin.agrees, check, candidate))):
+                why = {} if tree else {"tree": CHAINS if short is None else CHAINS_BEYOND.format(_shortest(lengths))}
+                return able(candidate, proof, Capabilities(tree=tree, reasons=why))
+            short = short or (candidate, config._attn_implementation)
+        if short is not None:
+            candidate, attention_name = short
+            switched(candidate.module, attention_name)
+            proof.chain_works(candidate)
+            why = {"reach": UPTO.format(_shortest(lengths))}
+            tree = candidate.plan.style != "native"
+            return able(candidate, proof, Capabilities(tree=tree, reach=min(lengths.values()), reasons=why))
+        plainly = NEITHER
     reasons = dict.fromkeys(("tree", "chain", "layers", "states"), plainly)
-    return Proven(replace(runner, layers=None), Capabilities(tree=False, chain=False, reasons=reasons), several)
+    proofs = [proof] if twin is None else [proof, twin]
+    works = (way for way in FEEDINGS if all(attempt(partial(each.plain_works, way)) for each in proofs))
+    feeding: Feeding = next(works, "whole")
+    if feeding == "whole":
+        reasons["cache"] = NO_CACHE
+    return Proven(replace(runner, layers=None), Capabilities(tree=False, chain=False, reasons=reasons), feeding)
+
+
+Check = Callable[["Proof", Runner], bool]
+
+
+def ways(runner: Runner, proof: Proof, config: Any, exact: str) -> Iterator[tuple[Runner, Check]]:
+    """The ways to give this model its passes, likeliest first, with the check that proves each: trees, at last chains alone.
+    The model uses the attention function of the one that came last."""
+    model, own = runner.module, config._attn_implementation
+    if not attempt(proof.look):
+        return
+    runner = replace(runner, specs=proof.specs, layers=proof.layers)
+    attention.register()
+    for name in dict.fromkeys((attention.NAME, own)):
+        if not attempt(partial(switched, model, name)):
+            continue
+        padded = name == attention.NAME and runner.device.type == "cpu"
+        padded = padded and exact in ("bits", "auto" if runner.dtype in (torch.bfloat16, torch.float16) else "bits")
+        kinds = [*leaner(runner, name), runner]
+        for plan in plans_for(config):
+            for kind in [*(replace(kind, padded=True) for kind in kinds if padded), *kinds]:
+                yield replace(kind, plan=plan), Proof.works
+    switched(model, own)
+    yield replace(runner, plan=native_plan(config)), Proof.chain_works
+
+
+def _shortest(lengths: Mapping[str, int]) -> str:
+    name, length = min(lengths.items(), key=lambda entry: entry[1])
+    return f"{length:,} tokens ({name} in its configuration)"
 
 
 def _hybrid(runner: Runner, proof: Proof) -> Proven:
@@ -401,7 +458,7 @@ def _hybrid(runner: Runner, proof: Proof) -> Proven:
     if states is None:
         reasons["states"] = UNREADABLE
     found = Capabilities(tree=False, layers=False, states=states is not None, reasons=reasons)
-    return Proven(runner if states is not None else replace(runner, tapped=None), found, True, states)
+    return Proven(runner if states is not None else replace(runner, tapped=None), found, "several", states)
 
 
 def leaner(runner: Runner, attention_name: str) -> list[Runner]:
@@ -430,14 +487,15 @@ def able(runner: Runner, proof: Proof, found: Capabilities) -> Proven:
     runner, unrecorded = with_graphs(runner, proof, tree=found.tree)
     why |= unrecorded
     found = replace(found, layers=early, states=states is not None, reasons={**found.reasons, **why})
-    return Proven(runner, found, True, states)
+    return Proven(runner, found, "several", states)
 
 
 def with_graphs(runner: Runner, proof: Proof, *, tree: bool) -> tuple[Runner, dict[str, str]]:
     """The runner with passes recorded on buffers that never move, if that gives the model's own logits, and if not, why."""
     graphs = proof.graphs
     spread = len({spec.device for spec in runner.specs if spec is not None}) > 1
-    if graphs is None or spread or runner.padded or not runner.takes_positions or runner.plan.style == "native":
+    apart = spread or runner.padded or runner.rope is not None
+    if graphs is None or apart or not runner.takes_positions or runner.plan.style == "native":
         return runner, {}
     recorded = replace(runner, graphs=graphs)
     works = attempt(partial(proof.graphs_work, recorded, tree))

@@ -25,6 +25,7 @@ from .early_layers import EarlyLayers, LayerList, Portion
 from .graphs.graphs import Graphs
 from .graphs.passes import ALIGNED, StaticPasses
 from .masks import MaskPlan, tree_mask
+from .rope import Rope
 from .slot_cache import KVSpec, SlotCache
 from .taps import Taps
 
@@ -69,6 +70,10 @@ class Runner:
     """Sets the number of CPU threads by what passes take, if there is a choice."""
     flops: Flops = NOTHING
     """What its passes compute."""
+    rope: Rope | None = None
+    """Its rotary positions, if they depend on the length of the text."""
+    shift: int = 0
+    """Added to all positions that the model is told: the proof reads a short text as the end of a long one."""
 
     @property
     def network(self) -> torch.nn.Module:
@@ -125,6 +130,7 @@ class TransformersSession(Session):
         self._run = runner
         self._forward: Callable[..., Any] = runner.network.forward
         self._plan = runner.plan
+        self.rope = runner.rope.rule if runner.rope is not None else None
         self._context = context
         self._tokens: list[int] = []
         self._nodes: dict[int, Node] = {}
@@ -152,7 +158,7 @@ class TransformersSession(Session):
                 if runner.graphs is not None and not taps:
                     graphs = runner.graphs(runner.device)
                     self._static = StaticPasses(self._forward, self._cache, runner.plan, runner.dtype, graphs)
-                self._arange = torch.arange(context, device=runner.device)[None]
+                self._arange = torch.arange(runner.shift, runner.shift + context, device=runner.device)[None]
                 self._edge = self._make_edge()
         except Exception as error:
             if not out_of_memory(error):
@@ -407,6 +413,8 @@ class TransformersSession(Session):
         if end > cache.capacity:
             cache.reserve(end, used=self._end)
         cache.begin(start, n)
+        if run.rope is not None:
+            run.rope.prompt = self._prompt
         # A chain from the committed tail on: every slot holds its own position, and each node sees all before it.
         chain = new[0].position == start and new[-1].position == end - 1 and self._is_chain(new)
         kwargs: dict[str, Any] = {
@@ -419,7 +427,7 @@ class TransformersSession(Session):
             if chain:
                 kwargs["position_ids"] = self._arange[:, start:end]
             else:
-                kwargs["position_ids"] = torch.tensor([[node.position for node in new]], device=run.device)
+                kwargs["position_ids"] = torch.tensor([[run.shift + node.position for node in new]], device=run.device)
         index = None if picks is None else torch.tensor(picks, dtype=torch.long, device=self._index_device)
         if index is not None and run.takes_rows:
             kwargs["logits_to_keep"] = index

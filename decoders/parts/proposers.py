@@ -172,7 +172,7 @@ class DraftModel(Proposer):
         tokens, session = context.tokens, self.session
         session.commit(())
         # Each answer has a list of its own; within one it only grows, so that the full comparison is made once.
-        if self._text is not tokens or session.length >= len(tokens):
+        if self._text is not tokens or session.length >= len(tokens) or len(tokens) > session.horizon:
             session.align(tokens[:-1])
             self._text = tokens
         missing = tokens[session.length : -1]

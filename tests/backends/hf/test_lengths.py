@@ -1,0 +1,259 @@
+"""Models that read a text otherwise from some length on: the tokens of transformers' `generate`, below, at and beyond it."""
+
+from __future__ import annotations
+
+import functools
+import random
+from collections.abc import Sequence
+from itertools import cycle
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from specchat.backends import Model, Sampling, load_model
+from specchat.backends.hf.lengths import SHORT, twin_of, unknown_lengths
+from specchat.backends.hf.model import load_transformers
+from specchat.backends.hf.plain import HybridSession, PlainSession
+from specchat.backends.options import LoadOptions
+from specchat.decoders import Conversation, Generation
+from specchat.decoders.loop import READ_AGAIN
+from specchat.decoders.registry import methods, unavailable
+
+from ...cases import FULL
+from ...fakes.models.tiny import VOCAB, write_tokenizer
+
+LIMIT = 40
+"""Tokens of text up to which LongRoPE has its short factors."""
+CONTEXT = 256
+SIZES: dict[str, Any] = {
+    "vocab_size": VOCAB,
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": CONTEXT,
+    "bos_token_id": 0,
+    "eos_token_id": 1,
+    "pad_token_id": 1,
+    "tie_word_embeddings": False,
+}
+
+
+def longrope(**more: Any) -> dict[str, Any]:
+    factors = {"short_factor": [1.0] * 4, "long_factor": [1.0, 4.0, 7.0, 10.0]}
+    return {"rope_type": "longrope", "rope_theta": 1e4, **factors, "original_max_position_embeddings": LIMIT, **more}
+
+
+CONFIGS: dict[str, tuple[str, dict[str, Any]]] = {
+    "phi3": (
+        "Phi3",
+        {**SIZES, "original_max_position_embeddings": LIMIT, "rope_parameters": longrope(partial_rotary_factor=1.0)},
+    ),
+    "phimoe": (
+        "Phimoe",
+        {
+            **SIZES,
+            "original_max_position_embeddings": LIMIT,
+            "rope_parameters": longrope(short_mscale=1.0, long_mscale=1.2),
+            "num_local_experts": 4,
+            "num_experts_per_tok": 2,
+            "sliding_window": None,
+        },
+    ),
+    "llama": ("Llama", {**SIZES, "rope_parameters": longrope()}),
+    "gpt-neo": (
+        "GPTNeo",
+        {
+            "vocab_size": VOCAB,
+            "max_position_embeddings": CONTEXT,
+            "hidden_size": 32,
+            "num_layers": 2,
+            "attention_types": [[["global", "local"], 1]],
+            "num_heads": 4,
+            "window_size": 24,
+            "bos_token_id": 0,
+            "eos_token_id": 1,
+        },
+    ),
+    "bamba": (
+        "Bamba",
+        {**SIZES, "attn_layer_indices": [1], "mamba_n_heads": 8, "mamba_d_head": 8, "mamba_d_state": 8, "mamba_n_groups": 1},
+    ),
+    "minimax": (
+        "MiniMax",
+        {
+            **SIZES,
+            "num_local_experts": 4,
+            "num_experts_per_tok": 2,
+            "layer_types": ["linear_attention", "full_attention"],
+            "block_size": 16,
+        },
+    ),
+}
+
+
+@functools.cache
+def folder_of(kind: str, room: Path) -> Path:
+    import transformers
+
+    name, sizes = CONFIGS[kind]
+    torch.manual_seed(0)
+    module = getattr(transformers, f"{name}ForCausalLM")(getattr(transformers, f"{name}Config")(**sizes))
+    with torch.no_grad():
+        for label, weight in module.named_parameters():
+            if weight.ndim > 1 and not any(part in label for part in ("conv", "router")):
+                weight.normal_(0, 0.4)
+    folder = room / kind
+    module.save_pretrained(folder)
+    write_tokenizer(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def room(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("lengths")
+
+
+@functools.cache
+def loaded(folder: Path) -> Any:
+    return load_transformers(folder, folder.name, LoadOptions(device="cpu", dtype="float32"))
+
+
+@functools.cache
+def reference(folder: Path) -> Any:
+    from transformers import AutoModelForCausalLM
+
+    auto: Any = AutoModelForCausalLM
+    return auto.from_pretrained(folder, dtype=torch.float32).eval()
+
+
+def prompt_of(length: int) -> list[int]:
+    rng = random.Random(length)
+    part = [rng.randrange(4, VOCAB) for _ in range(max(1, length // 3))]
+    return [
+        token for token, _ in zip(cycle(part), range(length), strict=False)
+    ]  # which repeats itself, so that drafts are found
+
+
+def own(folder: Path, prompt: Sequence[int], count: int) -> list[int]:
+    """What transformers' `generate` gives, until EOS."""
+    ids = torch.tensor([prompt])
+    out = reference(folder).generate(
+        ids, attention_mask=torch.ones_like(ids), max_new_tokens=count, do_sample=False, eos_token_id=1, pad_token_id=1
+    )
+    return out[0, len(prompt) :].tolist()  # type: ignore[no-any-return]
+
+
+def drafting(model: Model) -> list[str]:
+    """The methods that must give plain decoding's tokens here."""
+    found = []
+    for name, method in methods().items():
+        wanted = method.label == "identical" and not (method.needs_head or method.needs_pard)
+        if wanted and not unavailable(method, model.info.capabilities, draft_model=True):
+            found.append(name)
+    return found
+
+
+def answers(conversation: Conversation, prompt: Sequence[int], method: str, count: int, **options: Any) -> Generation:
+    generation = Generation(conversation, prompt, method, max_tokens=count, **options)
+    for _ in generation:
+        pass
+    return generation
+
+
+@pytest.mark.parametrize("kind", ["phi3", "phimoe", "llama"])
+def test_longrope_reads_a_text_as_the_models_own_generate_does(kind: str, room: Path) -> None:
+    folder = folder_of(kind, room)
+    model = loaded(folder)
+    assert model.info.capabilities.tree
+    names = drafting(model)
+    assert len(names) > 10
+    lengths = (5, LIMIT - 8, LIMIT - 1, LIMIT, LIMIT + 1, 3 * LIMIT)
+    for length in lengths if FULL or kind == "phi3" else lengths[1:5:2]:
+        prompt = prompt_of(length)
+        wanted = own(folder, prompt, 24)
+        for name in names if FULL or length == LIMIT - 8 else ("greedy", "lookup", "tree"):
+            conversation = Conversation(model, draft_model=model)
+            assert answers(conversation, prompt, name, 24).answer == wanted, (name, length)
+            conversation.close()
+
+
+def test_longrope_over_turns_switches_and_looks_back(room: Path) -> None:
+    folder = folder_of("phi3", room)
+    model = loaded(folder)
+    conversation = Conversation(model, draft_model=model)
+    # The text of one turn grows over the limit, with another method in every step; the next turn's prompt is read as a whole.
+    generation = Generation(conversation, prompt_of(LIMIT - 8), "lookup", max_tokens=24)
+    notes = []
+    for step, name in zip(generation, cycle(("tree", "jacobi", "greedy", "early-exit")), strict=False):
+        notes.append(step.note)
+        generation.switch(name)
+        generation.plain_seconds(2, 1.0)
+    assert generation.answer == own(folder, prompt_of(LIMIT - 8), 24)
+    assert notes.count(READ_AGAIN.format(LIMIT)) == 1
+    for prompt in ([*generation.tokens, 7, 8], prompt_of(LIMIT - 8)[: LIMIT - 10], [*prompt_of(LIMIT - 8), *range(50, 70)]):
+        assert answers(conversation, prompt, "lookup", 20).answer == own(folder, prompt, 20)
+    sampling = Sampling(temperature=0.8, seed=3)
+    texts = {name: answers(conversation, prompt_of(LIMIT - 4), name, 20, sampling=sampling).answer for name in drafting(model)}
+    assert len({tuple(text) for text in texts.values()}) == 1, texts
+
+
+def test_a_window_under_another_name_is_found_out(room: Path) -> None:
+    folder = folder_of("gpt-neo", room)
+    model = loaded(folder)
+    able = model.info.capabilities
+    assert unknown_lengths(model.module.config) == {"window_size": 24}
+    assert twin_of(model.module, {"window_size": 24}).config.window_size == SHORT
+    assert (able.tree, able.chain, able.reach) == (False, True, None)
+    assert "24 tokens (window_size in its configuration)" in able.reasons["tree"]
+    assert able.reasons["tree"] in model.info.notes
+    for name in drafting(model):
+        conversation = Conversation(model, draft_model=model)
+        assert answers(conversation, prompt_of(18), name, 24).answer == own(folder, prompt_of(18), 24), name
+        conversation.close()
+
+
+def test_nothing_is_drafted_beyond_a_length_that_could_not_be_tried(room: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def unlike(*_: Any) -> Any:
+        raise RuntimeError("size mismatch")
+
+    monkeypatch.setattr("specchat.backends.hf.proof.twin_of", unlike)
+    folder = folder_of("gpt-neo", room)
+    model = load_model(str(folder), LoadOptions(device="cpu", dtype="float32"))
+    able = model.info.capabilities
+    assert (able.tree, able.chain, able.reach) == (True, True, 24)
+    assert any("nothing is drafted beyond" in note for note in model.info.notes)
+    conversation = Conversation(model, draft_model=model)
+    generation = Generation(conversation, prompt_of(12), "draft", max_tokens=24)
+    drafted = {12 + len(generation.answer): step.drafted for step in generation}
+    assert generation.answer == own(folder, prompt_of(12), 24)
+    assert any(count for count in drafted.values())
+    assert not any(count for length, count in drafted.items() if length > 24 + 1)
+    conversation.close()
+    model.close()
+
+
+def test_one_token_at_a_time_has_its_position(room: Path) -> None:
+    model = loaded(folder_of("bamba", room))
+    text = prompt_of(20)
+    with torch.inference_mode():
+        wanted = reference(folder_of("bamba", room))(torch.tensor([text]), use_cache=False).logits[0]
+    for session in (PlainSession(model._runner, 64, way) for way in ("several", "single", "whole")):
+        session.prefill(text[:8])
+        for at in range(8, 20):
+            found: Any = session.evaluate([text[at]], (-1,))
+            session.commit((0,))
+            torch.testing.assert_close(found.logits[0], wanted[at], atol=1e-4, rtol=1e-4)
+    assert isinstance(model.open_session(), HybridSession)
+
+
+def test_a_cache_of_a_models_own_kind(room: Path) -> None:
+    folder = folder_of("minimax", room)
+    model = loaded(folder)
+    assert not model.info.capabilities.chain
+    conversation = Conversation(model)
+    for prompt in (prompt_of(12), prompt_of(40)):
+        assert answers(conversation, prompt, "greedy", 20).answer == own(folder, prompt, 20)
