@@ -13,7 +13,19 @@ from pathlib import Path
 import pytest
 
 from specchat.engine.client import EngineClient
-from specchat.engine.messages import Event, Failed, Finished, Load, Loaded, Ready, Started, Steps, Switched, Unloaded
+from specchat.engine.messages import (
+    Advance,
+    Event,
+    Failed,
+    Finished,
+    Load,
+    Loaded,
+    Pause,
+    Ready,
+    Started,
+    Switched,
+    Unloaded,
+)
 
 from ..fakes.engines import (
     ANSWER,
@@ -104,11 +116,13 @@ def test_switch_in_the_middle_of_an_answer(client: EngineClient, tmp_path: Path)
     plain = client.generate("long", max_tokens=400)
     expected = [token for step in steps_of(answer(client, plain), plain) for token in step.tokens]
 
-    answer(client, client.load(recorded(tmp_path, pace=0.01)))  # four seconds to its end without the switch
-    id = client.generate("long", max_tokens=400)
+    answer(client, client.load(recorded(tmp_path)))
+    id = client.generate("long", max_tokens=400, paused=True)
+    client.send(Advance(id, 20))
     seen: list[Event] = []
     until(client, seen, lambda seen: len(steps_of(seen, id)) >= 20)
     client.switch(id, "lookup")
+    client.send(Pause(id, False))
     until(client, seen, ended(id))
     at = next(i for i, event in enumerate(seen) if isinstance(event, Switched))
     assert seen[at] == Switched(id, "lookup", "identical")
@@ -119,24 +133,16 @@ def test_switch_in_the_middle_of_an_answer(client: EngineClient, tmp_path: Path)
     assert [token for step in before + after for token in step.tokens] == expected
 
 
-def test_two_lanes_share_the_device(client: EngineClient, tmp_path: Path) -> None:
-    """Recompute's passes take ever longer than greedy's; both lanes get the same time, each on its own clock."""
-    answer(client, client.load(recorded(tmp_path, pace=0.002)))
+def test_two_lanes_answer_at_once(client: EngineClient, tmp_path: Path) -> None:
+    answer(client, client.load(recorded(tmp_path, pace=0.02)))  # ten seconds to an answer's end
     a = client.generate("long", lane="a", max_tokens=500)
     b = client.generate("long", lane="b", method="recompute", max_tokens=500)
     seen: list[Event] = []
-    until(client, seen, lambda seen: len(steps_of(seen, a)) >= 120)
+    until(client, seen, lambda seen: min(len(steps_of(seen, a)), len(steps_of(seen, b))) >= 5)
+    assert not any(isinstance(event, Finished) for event in seen)
     client.cancel(a)
     client.cancel(b)
     until(client, seen, ended(a, b))
-    first, second = (event for event in seen if isinstance(event, Finished))
-    # A pass that a busy machine stretches counts for its lane, so that the sums differ by little more than one pass. Where one
-    # took as long as many others together, there is nothing to compare.
-    longest = max(
-        step.draft_seconds + step.forward_seconds + step.other_seconds for id in (a, b) for step in steps_of(seen, id)
-    )
-    assert first.busy_seconds == pytest.approx(second.busy_seconds, rel=0.15, abs=0.03 + 2 * longest) or longest > 0.1
-    assert len(steps_of(seen, a)) > len(steps_of(seen, b))
 
 
 def test_a_kill_costs_one_answer(client: EngineClient, tmp_path: Path) -> None:
@@ -307,13 +313,3 @@ def test_ids_are_fresh(tmp_path: Path, log: Path) -> None:
     client.close()
     assert client.pid is None
     assert Load(1, "x") == Load(1, "x")
-
-
-def test_steps_reach_the_client_in_few_messages(client: EngineClient, tmp_path: Path) -> None:
-    answer(client, client.load(recorded(tmp_path)))
-    id = client.generate("long")
-    begin = time.monotonic()
-    events = answer(client, id)
-    seconds = time.monotonic() - begin
-    assert text_of(events, id) == LONG
-    assert sum(isinstance(event, Steps) for event in events) < 2 + seconds / 0.015

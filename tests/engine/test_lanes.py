@@ -47,11 +47,11 @@ class Clock:
     def __call__(self) -> float:
         return self.now
 
-    def pass_of(self, seconds: float) -> Callable[[int], float]:
-        """The cost of a pass that takes `seconds` by this clock and none by the wall's."""
+    def pass_of(self, seconds: float, each: float = 0.0) -> Callable[[int], float]:
+        """The cost of a pass that takes `seconds`, and `each` per node, by this clock and none by the wall's."""
 
         def cost(nodes: int) -> float:
-            self.now += seconds
+            self.now += seconds + each * nodes
             return 0.0
 
         return cost
@@ -106,6 +106,20 @@ def test_busy_time_is_shared_evenly(desk: Desk) -> None:
     quick, slow = [event for event in desk.events if isinstance(event, Finished)]
     assert quick.busy_seconds == pytest.approx(slow.busy_seconds, abs=4)
     assert len(steps_of(desk.events, 1)) == pytest.approx(4 * len(steps_of(desk.events, 2)), abs=4)
+
+
+def test_a_method_whose_passes_grow_gets_fewer_and_fewer_turns(desk: Desk) -> None:
+    """Recompute's passes take ever longer than greedy's; both lanes get the same time, each on its own clock."""
+    target = model(cost=desk.clock.pass_of(1, each=1))
+    desk.lanes.start(target, Generate(1, lane="a", prompt="hi"))
+    desk.lanes.start(target, Generate(2, lane="b", prompt="hi", method="recompute"))
+    desk.run(turns=120)
+    desk.lanes.cancel_all()
+    first, second = [event for event in desk.events if isinstance(event, Finished)]
+    few = len(steps_of(desk.events, 2))
+    assert first.busy_seconds == pytest.approx(second.busy_seconds, abs=few + 4)  # the longest pass reads its whole text
+    assert few > 9
+    assert len(steps_of(desk.events, 1)) > 3 * few
 
 
 def test_answers_pay_for_the_energy_of_their_own_turns(desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,10 +7,12 @@ import select
 import threading
 import time
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from specchat.engine import outbox
 from specchat.engine.messages import Event, Finished, Loading, Prefilling, Started, StepRecord, Steps, Switched, Worked, parse
 from specchat.engine.outbox import INTERVAL, Outbox
 
@@ -51,26 +53,25 @@ END = Finished(1, "eos", "", 0.0, 0.0)
 
 
 def test_steps_are_merged_and_none_is_lost(pipe: Pipe) -> None:
-    pipe.outbox.post(Started(1, "main", "greedy", "identical", 5, 0))
+    filler, started = pipe.fill(), Started(1, "main", "greedy", "identical", 5, 0)
+    pipe.outbox.post(started)
     for i in range(2000):
         pipe.outbox.post(Steps(1, [step(i)]))
     pipe.outbox.post(END)
-    events = pipe.read(END)
-    steps = [event for event in events if isinstance(event, Steps)]
-    assert [one for event in steps for one in event.steps] == [step(i) for i in range(2000)]
-    assert len(steps) < 50
-    assert isinstance(events[0], Started)
+    assert pipe.read(END) == [filler, started, Steps(1, [step(i) for i in range(2000)]), END]
 
 
-def test_about_one_message_per_interval(pipe: Pipe) -> None:
-    start = time.monotonic()
-    for i in range(100):
-        pipe.outbox.post(Steps(1, [step(i)]))
-        time.sleep(0.002)
-    seconds = time.monotonic() - start
-    pipe.outbox.post(END)
-    messages = len(pipe.read(END))
-    assert 3 <= messages <= 3 + seconds / INTERVAL
+def test_steps_leave_once_per_interval(pipe: Pipe, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0.0
+    monkeypatch.setattr(outbox, "time", SimpleNamespace(monotonic=lambda: now))
+    for first in range(0, 40, 10):
+        while not pipe.outbox._idle:
+            time.sleep(0.001)
+        for i in range(first, first + 10):
+            pipe.outbox.post(Steps(1, [step(i)]))
+        assert not select.select([pipe.read_end], [], [], 0.02)[0]
+        now += INTERVAL
+        assert parse(pipe.lines.readline()) == Steps(1, [step(i) for i in range(first, first + 10)])
 
 
 def test_order_within_an_id_survives_merging(pipe: Pipe) -> None:
