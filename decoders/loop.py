@@ -233,11 +233,6 @@ class Generation(Iterator[Step]):
         """The token ids produced so far, including an EOS token."""
         return self.tokens[self.prompt_tokens :]
 
-    @property
-    def prefilled(self) -> int:
-        """How many prompt tokens are in the cache; the last one is evaluated by the first step."""
-        return min(self.conversation.session.length, self.prompt_tokens - 1)
-
     def switch(self, method: str, settings: Mapping[str, Any] | None = None) -> None:
         """Continue with another method, or other settings, from the next step on.
 

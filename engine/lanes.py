@@ -296,8 +296,9 @@ class Lanes:
             lane.clock += seconds
             lane.busy_seconds += seconds
             if generation.prefill_seconds > before:
-                total = generation.prompt_tokens - 1
-                self._post(Prefilling(lane.id, generation.prefilled, total, generation.prefill_seconds))
+                total = max(1, len(generation.tokens) - len(step.tokens if step is not None else ())) - 1
+                done = min(total, generation.conversation.session.length)
+                self._post(Prefilling(lane.id, done, total, generation.prefill_seconds))
             if step is not None:
                 lane.step_seconds += seconds
                 lane.step_cpu_seconds += time.process_time() - cpu

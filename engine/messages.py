@@ -324,7 +324,8 @@ class Started:
 
 @dataclass(slots=True)
 class Prefilling:
-    """Prompt tokens evaluated so far, of `total`: all of the prompt but its last token, which the first step evaluates."""
+    """Prompt tokens evaluated so far, of `total`: all of the prompt but its last token, which the first step evaluates. In the
+    middle of an answer: tokens of the whole text, which is read again."""
 
     id: int
     done: int

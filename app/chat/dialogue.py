@@ -436,6 +436,8 @@ class Dialogue:
                 answer.pieces = self.pieces
                 if self.phase != "stopping":  # else the method may be another by now, for the next answer
                     self.method = event.method
+            case Prefilling() if self.phase == "writing" and event.done < event.total:
+                self.phase = "prefill"
             case Steps() if self.phase == "prefill":
                 self.phase = "writing"
             case Switched():

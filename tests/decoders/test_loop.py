@@ -231,7 +231,7 @@ def test_the_first_pass_takes_the_prompt_along(model: Model, method: str) -> Non
 def test_a_method_that_works_in_the_cache_finds_the_prompt_there(model: Model) -> None:
     generation = generate(model, PROMPT, "recompute")
     assert generation.advance() is None
-    assert generation.prefilled == generation.prompt_tokens - 1
+    assert generation.conversation.session.length == generation.prompt_tokens - 1
     first = generation.advance()
     assert first is not None
     assert first.prefilled == 0

@@ -147,11 +147,12 @@ class StatusLine(Widget):
         return parts
 
     def _prefill(self) -> list[Content]:
-        done, total = self.dialogue.answer.prefill if self.dialogue.answer else (0, 0)
+        answer = self.dialogue.answer
+        done, total = answer.prefill if answer else (0, 0)
         loading = self.dialogue.loading
         if loading is not None:
             return self._loading()
-        parts = [self._lively("reading the prompt")]
+        parts = [self._lively("reading the text again" if answer and answer.runs else "reading the prompt")]
         if total:
             parts += [bar(done, total), Content(f"{done:,} / {counted(total, 'token')}")]
         return parts

@@ -46,6 +46,12 @@ def test_an_answer(dialogue: Dialogue, engine: Any, make_steps: Make) -> None:
     assert dialogue.drain()
     assert phase(dialogue) == "writing"
     assert not dialogue.submit("too early")
+    engine.events.append(Prefilling(engine.asked.id, 512, 1030))  # the text is read again
+    dialogue.drain()
+    assert phase(dialogue) == "prefill"
+    engine.events.append(Steps(engine.asked.id, make_steps()[:1]))
+    dialogue.drain()
+    assert phase(dialogue) == "writing"
     engine.finish(tail="!")
     dialogue.drain()
     (answer,) = dialogue.transcript.answers()

@@ -149,7 +149,6 @@ def test_the_prompt_rides_along_with_the_first_draft(builtin_model: Model, inner
         generation, steps = run(builtin_model, None, ids, "early-exit", settings, sampling=sampling)
         assert generation.answer == plain(builtin_model, ids, sampling=sampling)
         assert [step.prefilled for step in steps] == [len(ids) - 1] + [0] * (len(steps) - 1)
-        assert generation.prefilled == 0, "no pass was over the prompt alone"
         assert steps[0].drafted > 0
         assert steps[0].nodes >= len(steps[0].tree)
         assert generation.prefill_seconds > 0
