@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -140,6 +141,8 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         ("READ_SECONDS", 0.1),
     ):
         monkeypatch.setattr(script, name, seconds)
+    # A tick takes as long as it is meant to, whatever else the machine does.
+    monkeypatch.setattr(script, "monotonic", itertools.count(0.0, script.TICK).__next__)
     monkeypatch.setattr("specchat.app.tui.app.IDLE_SECONDS", 3600)
     held.add("tour")
     yield
