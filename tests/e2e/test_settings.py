@@ -27,7 +27,7 @@ def env(tmp_path: Path) -> dict[str, str]:
     }
 
 
-def until(true: Callable[[], bool], seconds: float = 20) -> None:
+def until(true: Callable[[], bool], seconds: float = 120) -> None:
     end = time.monotonic() + seconds
     while not true():
         assert time.monotonic() < end, "it did not come about"

@@ -42,7 +42,7 @@ def command(tmp_path: Path) -> list[str]:
     return [*SPECCHAT, "--model", f"recorded:{file}"]
 
 
-def until(condition: Callable[[], bool], seconds: float = 20) -> bool:
+def until(condition: Callable[[], bool], seconds: float = 120) -> bool:
     deadline = time.monotonic() + seconds
     while not condition() and time.monotonic() < deadline:
         time.sleep(0.02)

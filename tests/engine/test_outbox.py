@@ -27,7 +27,7 @@ class Pipe:
         """Post what fills the pipe, and wait until the sender has begun with it: everything after it waits together."""
         filler = Switched(99, "x" * 70_000, "identical")
         self.outbox.post(filler)
-        select.select([self.read_end], [], [], 30)
+        select.select([self.read_end], [], [], 120)
         return filler
 
     def read(self, last: Event) -> list[Any]:

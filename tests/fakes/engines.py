@@ -20,6 +20,8 @@ ANSWER = " ".join(f"wort{i % 50} 🤷🏽‍♀️{i}" for i in range(60))
 SHORT = "A short answer 🙂"
 LONG = " ".join(f"{'alpha beta gamma delta'.split()[i % 4]} {i % 12}" for i in range(2000))
 """4,000 tokens that a lookup finds again soon."""
+COUNTING = " ".join(map(str, range(1000)))
+"""An answer that something breaks off: at 0.2 s a token it would take minutes."""
 
 
 def recorded(folder: Path, pace: float = 0.0, more: dict[str, str] | None = None) -> str:

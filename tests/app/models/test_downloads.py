@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -52,19 +53,23 @@ def test_a_download_runs_to_its_end_and_says_so_once(hub: Hub, downloads: Downlo
     assert downloads.active
     until(lambda: download.state == "done")
     assert download.done == download.total == len(WEIGHTS) + 2
+    assert sorted(download._told) == list(download._told) != []
     assert list(downloads.news) == [download]
     assert look_up("me/tiny").offers[0].here
     assert not downloads.active
 
 
-def test_rate_and_time_left_are_told_on_the_way(hub: Hub, downloads: Downloads) -> None:
-    hub.seconds_a_block = 0.1
-    download = start(downloads)
-    until(lambda: download.rate > 0)
-    assert 0 < download.done < download.total
-    left = download.seconds_left
-    assert left is not None
-    assert left > 0
+def test_rate_and_time_left_are_those_of_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("specchat.app.models.downloads.monotonic", lambda: 100.0)
+    download = Download("me/tiny", total=1000, done=600, state="running")
+    for told, rate, left in (
+        ([], 0, None),
+        ([(99.6, 300), (99.9, 600)], 0, None),
+        ([(90.0, 0), (96.0, 200), (99.9, 600)], 100, 4),
+        ([(90.0, 0), (94.0, 600)], 0, None),
+    ):
+        download._told = deque(told)
+        assert (download.rate, download.seconds_left) == (rate, left)
 
 
 def test_one_that_is_paused_goes_on_where_it_was(hub: Hub, downloads: Downloads, tmp_path: Path) -> None:

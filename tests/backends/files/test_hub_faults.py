@@ -112,7 +112,7 @@ def test_cancelling_need_not_wait_for_a_server_that_sends_nothing(
     while 65_536 not in parts(tmp_path) and time.monotonic() < deadline:
         time.sleep(0.02)
     stop.set()
-    assert ended.wait(30), "the read waited for the server's time limit"
+    assert ended.wait(120), "the read waited for the server's time limit"
 
 
 def test_a_server_that_stalls_is_asked_again(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -255,22 +255,20 @@ def test_refusals_are_one_sentence(
 
 
 def test_cancelling_closes_the_stream_and_the_server_sees_it(loop: asyncio.AbstractEventLoop) -> None:
-    async def cancelled(model: ServerModel, fake: FakeServer) -> float:
+    async def cancelled(model: ServerModel, fake: FakeServer) -> None:
         heard = Heard()
         task = asyncio.ensure_future(model.answer(ASK, heard.taker, heard.outcome))
         while not heard.runs:
             await asyncio.sleep(0.001)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
-        begun = asyncio.get_running_loop().time()
         while fake.running:
             await asyncio.sleep(0.001)
         assert heard.text == "The"
-        return asyncio.get_running_loop().time() - begun
 
-    with serving("llama-server", [*llama_server(WRITTEN)[:2], 60.0]) as fake:
+    with serving("llama-server", [*llama_server(WRITTEN)[:2], 600.0]) as fake:
         model = model_of(loop, fake)
-        assert loop.run_until_complete(asyncio.wait_for(cancelled(model, fake), 20)) < 10
+        loop.run_until_complete(asyncio.wait_for(cancelled(model, fake), 120))
         loop.run_until_complete(model.close())
 
 

@@ -121,7 +121,7 @@ def test_a_killed_run_goes_on_to_the_same_counts(world: dict[str, Any]) -> None:
 
 def test_ctrl_c_shows_what_is_done(world: dict[str, Any]) -> None:
     record = world["folder"] / "r.jsonl"
-    world["prompts"].write_text(world["prompts"].read_text() * 3)  # more than ten seconds of answers
+    world["prompts"].write_text(world["prompts"].read_text() * 30)  # minutes of answers
     process = subprocess.Popen(
         command(world, "--methods", "lookup", "--json", "--record", record, pace=0.02),
         stdout=subprocess.PIPE,
@@ -136,7 +136,7 @@ def test_ctrl_c_shows_what_is_done(world: dict[str, Any]) -> None:
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=120)
     assert process.returncode == 130
-    assert 1 <= sum(row["prompts"] for row in json.loads(out)["results"] if row["category"] in ("even", "odd")) < 36
+    assert 1 <= sum(row["prompts"] for row in json.loads(out)["results"] if row["category"] in ("even", "odd")) < 360
     assert "--resume" in err
 
 

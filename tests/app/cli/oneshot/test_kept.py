@@ -15,6 +15,8 @@ from specchat.app.chat.entries import Answer, Prompt
 from specchat.app.cli import main as cli
 from specchat.app.history.chats import Chats, reading
 
+from ....fakes.engines import COUNTING
+
 
 @pytest.fixture(autouse=True)
 def own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -26,7 +28,11 @@ def own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def model(tmp_path: Path) -> str:
     file = tmp_path / "answers.jsonl"
-    answers = {"hello": "one two three one two three one two three", "and more": "four five four five four five"}
+    answers = {
+        "hello": "one two three one two three one two three",
+        "and more": "four five four five four five",
+        "count": COUNTING,
+    }
     file.write_text("".join(json.dumps({"prompt": p, "response": a}) + "\n" for p, a in answers.items()), encoding="utf-8")
     return f"recorded:{file}"
 
@@ -161,7 +167,7 @@ def test_without_any_chat_there_is_nothing_to_go_on_with(call: Any, model: str) 
 
 def test_a_cancelled_answer_is_kept_as_far_as_it_was(model: str, tmp_path: Path) -> None:
     with subprocess.Popen(
-        [sys.executable, "-m", "specchat", "run", "hello", "--keep", "--method", "greedy", "--model", f"{model}?pace=0.1"],
+        [sys.executable, "-m", "specchat", "run", "count", "--keep", "--method", "greedy", "--model", f"{model}?pace=0.2"],
         stdout=subprocess.PIPE,
         cwd=tmp_path,
     ) as process:
@@ -173,7 +179,7 @@ def test_a_cancelled_answer_is_kept_as_far_as_it_was(model: str, tmp_path: Path)
     with reading() as chats:
         answer = chats.open(chats.latest().id).transcript.answers()[0]
     assert answer.reason == "cancelled"
-    assert answer.text == f"o{rest.rstrip()}"
+    assert answer.text == f"0{rest.rstrip()}"
 
 
 def test_a_history_that_cannot_be_written_costs_no_answer(call: Any, model: str, tmp_path: Path) -> None:

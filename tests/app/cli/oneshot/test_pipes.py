@@ -12,12 +12,15 @@ from pathlib import Path
 import psutil
 import pytest
 
+from ....fakes.engines import COUNTING
+
 
 @pytest.fixture
 def model(tmp_path: Path) -> str:
     file = tmp_path / "answers.jsonl"
     words = "Attached file text standard input Sum up notes txt hidden alpha beta B kB `"
-    file.write_text(json.dumps({"prompt": "hello", "response": words}) + "\n", encoding="utf-8")
+    rows = [{"prompt": "hello", "response": words}, {"prompt": "count", "response": COUNTING}]
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     return f"recorded:{file}"
 
 
@@ -92,7 +95,7 @@ def test_json_lines_are_the_steps_and_then_the_whole(model: str, tmp_path: Path)
 
 
 def test_lines_come_as_they_are_made(model: str, tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "specchat", "run", "hello", "--jsonl", "--model", f"{model}?pace=0.2"]
+    command = [sys.executable, "-m", "specchat", "run", "count", "--jsonl", "--model", f"{model}?pace=0.2"]
     environment = {"PATH": "", "SPECCHAT_CONFIG": str(tmp_path), "SPECCHAT_LOG": str(tmp_path / "log")}
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=tmp_path, env=environment) as process:
         assert process.stdout is not None
@@ -108,7 +111,7 @@ def test_lines_come_as_they_are_made(model: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
 def test_a_signal_ends_it_and_what_there_is_is_printed(model: str, tmp_path: Path, number: int, code: int) -> None:
-    command = [sys.executable, "-m", "specchat", "run", "hello", "--jsonl", "--model", f"{model}?pace=0.2"]
+    command = [sys.executable, "-m", "specchat", "run", "count", "--jsonl", "--model", f"{model}?pace=0.2"]
     environment = {"PATH": "", "SPECCHAT_CONFIG": str(tmp_path), "SPECCHAT_LOG": str(tmp_path / "log")}
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=tmp_path, env=environment) as process:
         assert process.stdout is not None

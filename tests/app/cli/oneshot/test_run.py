@@ -26,6 +26,8 @@ from specchat.app.terminal.ansi import run_colour
 from specchat.app.theming.colouring import ink_name
 from specchat.engine.messages import StepRecord
 
+from ....fakes.engines import COUNTING
+
 ANSWER = "one two three one two three one two three \x1b[31mred [bold] 👩‍👩‍👧 end"
 SAFE = ANSWER.replace("\x1b", "␛")
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
@@ -42,7 +44,8 @@ def no_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def model(tmp_path: Path) -> str:
     file = tmp_path / "answers.jsonl"
-    file.write_text(json.dumps({"prompt": "hello", "response": ANSWER}) + "\n", encoding="utf-8")
+    rows = [{"prompt": "hello", "response": ANSWER}, {"prompt": "count", "response": COUNTING}]
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     return f"recorded:{file}"
 
 
@@ -325,11 +328,11 @@ def test_a_wrong_draft_model_is_one_sentence(call: Any, model: str, tmp_path: Pa
 
 def test_a_reader_that_goes_away_ends_it_quietly(model: str) -> None:
     with subprocess.Popen(
-        command("hello", "--model", f"{model}?pace=0.5"), stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        command("count", "--model", f"{model}?pace=0.2"), stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as process:
         assert process.stdout is not None
         assert process.stderr is not None
-        assert process.stdout.read(2) == b"on"
+        assert process.stdout.read(2) == b"0 "
         process.stdout.close()
         assert process.stderr.read() == b""
     assert process.returncode == 141
@@ -360,7 +363,7 @@ def _child(pid: int) -> int:
 
 def test_an_engine_that_dies_is_one_sentence(model: str) -> None:
     with subprocess.Popen(
-        command("hello", "--model", f"{model}?pace=0.2"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        command("count", "--model", f"{model}?pace=0.2"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
         assert process.stdout is not None
         assert process.stderr is not None
@@ -369,21 +372,21 @@ def test_an_engine_that_dies_is_one_sentence(model: str) -> None:
         rest, err = process.stdout.read(), process.stderr.read()
     assert process.returncode == 1
     assert start
-    assert ANSWER.startswith((start.decode() + rest).rstrip("\n"))
+    assert COUNTING.startswith((start.decode() + rest).rstrip("\n"))
     assert re.fullmatch(r"specchat: The engine was killed .*\n", err)
     assert "send the message again" not in err
 
 
 def test_ctrl_c_keeps_what_is_there(model: str) -> None:
     with subprocess.Popen(
-        command("hello", "--model", f"{model}?pace=0.2"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        command("count", "--model", f"{model}?pace=0.2"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
         assert process.stdout is not None
         start = os.read(process.stdout.fileno(), 3).decode()
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=120)
     assert (process.returncode, err) == (130, "")
-    assert ANSWER.startswith((start + out).removesuffix("\n"))
+    assert COUNTING.startswith((start + out).removesuffix("\n"))
     assert out.endswith("\n")
 
 
@@ -391,7 +394,7 @@ def test_ctrl_c_keeps_what_is_there_as_json(model: str) -> None:
     # Nothing tells from outside that the answer has begun: a busy machine is given longer.
     for seconds in (1, 5, 25):
         with subprocess.Popen(
-            command("hello", "--model", f"{model}?pace=2", "--json"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            command("count", "--model", f"{model}?pace=2", "--json"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         ) as process:
             _child(process.pid)
             time.sleep(seconds)
@@ -402,7 +405,7 @@ def test_ctrl_c_keeps_what_is_there_as_json(model: str) -> None:
             break
     data = json.loads(out)
     assert data["finish_reason"] == "cancelled"
-    assert ANSWER.startswith(data["text"])
+    assert COUNTING.startswith(data["text"])
     assert sum(data["runs"]) == data["tokens"]
 
 

@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from ....fakes.engines import COUNTING
+
 ANSWER = "one two three one two three one two three \x1b[31mred \x1b]0;title\x07[bold] end"
 SAFE = ANSWER.replace("\x1b", "␛").replace("\x07", "␇")
 SEQUENCE = re.compile(r"\x1b\[[0-9;]*[mK]")
@@ -22,7 +24,8 @@ SEQUENCE = re.compile(r"\x1b\[[0-9;]*[mK]")
 @pytest.fixture
 def model(tmp_path: Path) -> str:
     file = tmp_path / "answers.jsonl"
-    file.write_text(json.dumps({"prompt": "hello", "response": ANSWER}) + "\n", encoding="utf-8")
+    rows = [{"prompt": "hello", "response": ANSWER}, {"prompt": "count", "response": COUNTING}]
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     return f"recorded:{file}"
 
 
@@ -36,7 +39,7 @@ class Terminal:
             os.execve(sys.executable, [sys.executable, "-m", "specchat", *args], {**kept, **environment})
         self.text = ""
 
-    def read_until(self, part: str, seconds: float = 30) -> None:
+    def read_until(self, part: str, seconds: float = 120) -> None:
         """Read on until the output holds `part` (or, where it is empty, to the end)."""
         data = self.text.encode()
         deadline = time.monotonic() + seconds
@@ -111,12 +114,12 @@ def test_no_colours(model: str, environment: dict[str, str], changes: dict[str, 
 
 
 def test_ctrl_c_at_the_keyboard(model: str, environment: dict[str, str]) -> None:
-    terminal = Terminal(["run", "hello", "--model", f"{model}?pace=0.2", "--method", "greedy"], environment)
-    terminal.read_until("two")
+    terminal = Terminal(["run", "count", "--model", f"{model}?pace=0.2", "--method", "greedy"], environment)
+    terminal.read_until("1 2")
     os.write(terminal.fd, b"\x03")
     assert terminal.end() == 130
     assert "Cancelled." in terminal.plain
-    assert terminal.plain.replace("^C", "").startswith("one two")
+    assert terminal.plain.replace("^C", "").startswith("0 1 2")
     assert "Traceback" not in terminal.text
 
 
