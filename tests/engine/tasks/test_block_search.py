@@ -152,7 +152,7 @@ def test_on_the_built_in_model_it_finds_what_agrees_and_costs_less(
     builtin_model: Model, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls, now = 0, 0.0
-    evaluate = TransformersSession.evaluate
+    evaluate: Any = TransformersSession.evaluate
 
     def price(layers: Layers | None) -> float:
         """Seconds of a pass: an attention block takes twice as long as an MLP, and half a second goes to neither."""
