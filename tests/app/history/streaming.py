@@ -1,4 +1,4 @@
-"""A process that streams synthetic answers into the history until it is killed, and says on its standard output how far it is.
+"""A process that streams synthetic answers into the history until it is killed, and says on its standard output what is saved.
 
 python streaming.py FILE NAME
 """
@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from specchat.app.chat.dialogue import Dialogue
+from specchat.app.chat.entries import Prompt
 from specchat.app.chat.methods import Method
+from specchat.app.chat.transcript import Transcript
 from specchat.app.history.recorder import Recorder
 from specchat.engine.messages import Finished, Generate, Loaded, Started, StepRecord, Steps
 
@@ -51,6 +53,18 @@ def main(file: Path, name: str) -> None:
     engine = Engine()
     dialogue = Dialogue(engine, "synthetic", {"lookup": Method("lookup")}, "lookup")
     recorder = Recorder(file)
+    hand_over = recorder._hand_over
+    handed: tuple[object, ...] = ()
+
+    def note(chat: Any, transcript: Transcript) -> None:
+        """Remember what the recorder was last given: the chat, the number of its last answer, and that one's tokens."""
+        nonlocal handed
+        prompt = next(entry for entry in transcript.entries if isinstance(entry, Prompt))
+        answers = transcript.answers()
+        handed = prompt.text.split()[1], len(answers), len(answers[-1].log.tokens)
+        hand_over(chat, transcript)
+
+    recorder._hand_over = note  # type: ignore[method-assign]
     dialogue.drain()
     chat = 0
     while True:
@@ -67,8 +81,8 @@ def main(file: Path, name: str) -> None:
                 engine.events.append(Steps(engine.asked, steps))
                 dialogue.drain()
                 recorder.note(dialogue)
-                answers = dialogue.transcript.answers()
-                print(time.monotonic(), chat, len(answers), number, flush=True)
+                if recorder.settle(0):
+                    print(*handed, flush=True)
                 time.sleep(FRAME_SECONDS)
             engine.events.append(Finished(engine.asked, "eos", "", 0.1, 1.0))
             dialogue.drain()

@@ -115,7 +115,8 @@ def test_nothing_is_written_for_a_look_that_brought_nothing_new(recorder: Record
 def test_looks_at_a_growing_answer_are_spaced(
     recorder: Recorder, dialogue: Dialogue, engine: Any, make_steps: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(recorder_module, "FLUSH_SECONDS", 3600.0)
+    now = 100.0
+    monkeypatch.setattr(recorder_module, "monotonic", lambda: now)
     handed = []
     recorder._hand_over = lambda chat, transcript: handed.append(transcript)  # type: ignore[method-assign]
     dialogue.submit("Go")
@@ -124,11 +125,14 @@ def test_looks_at_a_growing_answer_are_spaced(
         engine.events.append(Steps(engine.asked.id, make_steps("word")))
         dialogue.drain()
         recorder.note(dialogue)
-    assert len(handed) <= 2
+    assert len(handed) == 1
+    now += recorder_module.FLUSH_SECONDS
+    recorder.note(dialogue)
+    assert len(handed) == 2
     engine.finish()
     dialogue.drain()
     recorder.note(dialogue)
-    assert len(handed) <= 3
+    assert len(handed) == 3
     assert recorder._last[0][3] == "eos"
 
 
