@@ -12,6 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from ..fakes.engines import COUNTING
 from ..fakes.terminal import Terminal
 
 SPECCHAT = str(Path(sys.executable).parent / "specchat")
@@ -26,9 +27,10 @@ def env(tmp_path: Path) -> dict[str, str]:
 
 @pytest.fixture
 def slow_record(tmp_path: Path) -> str:
-    """A recorded model that takes 40 ms a pass: an answer of several seconds."""
+    """A recorded model that takes 40 ms a pass: an answer of several seconds, and one of a minute and more."""
     path = tmp_path / "record.jsonl"
-    path.write_text(json.dumps({"prompt": "keeper", "response": SENTENCE * 12}) + "\n")
+    rows = [{"prompt": "keeper", "response": SENTENCE * 12}, {"prompt": "count", "response": COUNTING}]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     return f"recorded:{path}?pace=0.04"
 
 
@@ -62,11 +64,10 @@ def test_switch_in_mid_answer_type_cancel_and_go_on(env: dict[str, str], slow_re
             terminal.wait(method)
         terminal.wait("● ready")
         assert "n 1 draft" in terminal.text, "the draft survives"
-        # Fusion would copy the answer before in half a second: too soon to be cancelled.
         terminal.send("\x7f" * 9 + "/method greedy\r")
         terminal.wait("◆ greedy")
-        terminal.send("keeper\r")
-        terminal.wait(lambda text: "● ready" not in text)
+        terminal.send("count\r")
+        terminal.wait("0 1 2")
         terminal.send("\x1b")
         terminal.wait("Cancelled.")
         terminal.send("\x11")

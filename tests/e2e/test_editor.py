@@ -41,7 +41,7 @@ def editor(tmp_path: Path) -> Editor:
 def slow_model(tmp_path: Path) -> list[str]:
     """A recorded model that takes 40 ms a pass, and the options that use it."""
     path = tmp_path / "record.jsonl"
-    nights = "".join(f"{SENTENCE}{n} " for n in range(25))  # numbered: exact repeats are stopped as a loop
+    nights = "".join(f"{SENTENCE}{n} " for n in range(40))  # numbered: exact repeats are stopped as a loop
     path.write_text(json.dumps({"prompt": "keeper", "response": f"{nights}At last all was dark."}) + "\n")
     return ["--model", f"recorded:{path}?pace=0.04", "--method", "greedy"]
 
