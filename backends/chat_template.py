@@ -1,35 +1,47 @@
-"""Chat templates, rendered in a process that can be stopped (see `template_process`)."""
+"""Chat templates: messages in, text out, and a sentence where what a person wrote is not in that text."""
 
 from __future__ import annotations
 
-import atexit
-import json
-import os
-import queue
-import subprocess
-import sys
-import threading
-import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
-from pathlib import Path
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import combinations
 from typing import Any
 
-from ..errors import Cancelled, UserError
+from ..errors import UserError
 from .base import Message
+from .template_sandbox import Broken, Program, Refused, limited
 
-MOST_SECONDS = 10.0
-"""A template usually takes a millisecond; one that takes longer than this is stopped."""
-
-POLL_SECONDS = 0.05
-"""How often to look whether an answer is still wanted."""
+MARK = "\U000f0000"
+"""Private-use character set around special tokens that a message spells, while its template runs."""
 
 MOST_CHARACTERS, MOST_TIMES = 1_000_000, 4
-"""A template makes at most so many characters, and so many more for each in the chat: no tokenizer can be stopped either."""
+"""A template makes at most so many characters, and so many more for each in the chat: a tokenizer cannot be stopped."""
+
+WORDS = 73059482 * 10**6
+"""The first of the numbers that stand for contents in a trial: whatever a template does to a text, it keeps digits."""
+
+INSIDE = "61840273915"
+"""What a template prints that takes a list for a text and prints it as Python or JSON would."""
+
+ROLES = ("user", "assistant", "system")
+"""Roles whose contents may be wanted as parts."""
+
+LEFT_OUT = {
+    "user": "your message. Use plain completion (--raw) or another model.",
+    "earlier": "an earlier message of yours. Start a new chat, or use another model.",
+    "system": "the system prompt. Remove it, or use plain completion (--raw).",
+}
+"""What a person writes, and what to do where a template does not show it."""
+
+ESCAPES = re.compile(r"\\[nrt]|&#?\w+;|[\W_]+")
+"""What a template may write another way: escapes of JSON and HTML, white space, marks."""
 
 
 class Template:
     """A model's chat template.
+
+    Some want each content as a text, others (SmolVLM, LLaVA) as a list of typed parts, and show nothing of the wrong one. Which
+    is tried out, for each role, with numbers in place of the contents.
 
     Args:
         source: Jinja.
@@ -37,9 +49,10 @@ class Template:
     """
 
     def __init__(self, source: str, specials: Mapping[str, str | list[str]]) -> None:
-        self._source = source
-        self._specials = dict(specials)
-        _process.start()  # is ready by the time that the weights are
+        self._program = Program(source)
+        self._values = {"tools": None, "documents": None, "add_generation_prompt": True, **specials}
+        self._typed: tuple[str, ...] = ()
+        """Roles whose contents were last wanted as parts."""
 
     def render(self, messages: Sequence[Message], cancelled: Callable[[], bool] | None = None) -> str:
         """The text of a chat up to where the next answer starts.
@@ -49,115 +62,90 @@ class Template:
             cancelled: polled; answering True ends a template that has not ended by itself.
 
         Raises:
-            UserError: no messages, or the template refuses them, fails or does not end.
+            UserError: no messages; or the template refuses them, leaves out one that a person wrote, fails or does not end.
             Cancelled: `cancelled` answered True.
         """
         if not messages:
             raise UserError("A chat needs at least one message.")
-        chat = [dict(message) for message in messages]
-        most = MOST_CHARACTERS + MOST_TIMES * sum(len(text) for message in chat for text in message.values())
-        request = {"source": self._source, "specials": self._specials, "messages": chat, "most": most}
-        out = _process.ask(request, cancelled)
-        if "refused" in out:
+        try:
+            with limited(cancelled):
+                return self._render(messages)
+        except Refused as refusal:
             raise UserError(
-                f"The model's chat template rejects this conversation ({out['refused']}). Remove the system prompt, or use "
-                "plain completion (--raw)."
-            )
-        if "fails" in out:
+                f"The model's chat template rejects this conversation ({refusal}). Remove the system prompt, or use plain "
+                "completion (--raw)."
+            ) from None
+        except Broken as error:
             raise UserError(
-                f"The model's chat template is broken ({out['fails']}). Use plain completion (--raw) or another model."
-            )
-        return str(out["text"])
+                f"The model's chat template is broken ({error}). Use plain completion (--raw) or another model."
+            ) from None
+
+    def _render(self, messages: Sequence[Message]) -> str:
+        most = MOST_CHARACTERS + MOST_TIMES * sum(len(text) for message in messages for text in message.values())
+        lost = self._try(messages, most)
+        text = self._text(messages, most, self._typed)
+        letters = ""
+        for index, message in enumerate(messages):
+            content = message["content"]
+            if message["role"] not in LEFT_OUT or index in lost or content.strip() in text:
+                continue
+            letters = letters or _letters(text)
+            if _letters(content) not in letters and text == self._text(_changed(messages, {index: ""}), most, self._typed):
+                lost.add(index)
+        later = ""
+        for index, message in reversed(list(enumerate(messages))):
+            if index in lost and message["role"] in LEFT_OUT:
+                what = LEFT_OUT["earlier" if message["role"] == later == "user" else message["role"]]
+                raise UserError(f"The model's chat template leaves out {what}")
+            later = "user" if message["role"] == "user" else later
+        return text
+
+    def _try(self, messages: Sequence[Message], most: int) -> set[int]:
+        """Find the roles whose contents are wanted as parts; the places of messages that are left out all the same."""
+        words = {index: str(WORDS + index) for index in range(len(messages))}
+        trial = _changed(messages, words)
+        roles = [role for role in ROLES if any(message["role"] == role for message in messages)]
+        lost: set[int] | None = None
+        for typed in [self._typed, *(some for size in range(len(roles) + 1) for some in combinations(roles, size))]:
+            try:
+                text = self._text(trial, most, typed, inside=INSIDE)
+            except (Refused, Broken):
+                continue
+            left = {index for index, word in words.items() if word not in text or INSIDE in text}
+            if lost is None or len(left) < len(lost):
+                self._typed, lost = typed, left
+            if not lost:
+                break
+        return lost or set()  # where nothing can be rendered, the chat itself will tell why
+
+    def _text(self, messages: Sequence[Message], most: int, typed: Sequence[str], **more: str) -> str:
+        """The rendering, with parts for some roles, and more in each part."""
+        chat: list[dict[str, Any]] = [dict(message) for message in messages]
+        for message in chat:
+            if message["role"] in typed:
+                message["content"] = [{"type": "text", "text": message["content"], **more}]
+        return self._program.render({**self._values, "messages": chat}, most)
 
 
-class _Process:
-    """The process that renders, started when the first template is there; one for all, and a new one after each that died."""
-
-    def __init__(self) -> None:
-        self.forget()
-
-    def forget(self) -> None:
-        """Leave the process to whom it belongs: after a fork, two would mix up its answers."""
-        self._lock = threading.Lock()
-        self._process: subprocess.Popen[bytes] | None = None
-
-    def start(self) -> None:
-        """Have it started, without waiting until it is up."""
-        with self._lock:
-            self._running()
-
-    def stop(self) -> None:
-        """End it."""
-        with self._lock:
-            self._end()
-
-    def ask(self, request: dict[str, Any], cancelled: Callable[[], bool] | None) -> dict[str, Any]:
-        """Its answer to a request. Errors as `Template.render`."""
-        with self._lock:
-            process = self._running()
-            answers: queue.SimpleQueue[bytes] = queue.SimpleQueue()
-            # A thread, since a pipe can be full as well as empty. It ends with the process.
-            threading.Thread(target=_exchange, args=(process, request, answers), daemon=True).start()
-            deadline = time.monotonic() + MOST_SECONDS
-            while True:
-                with suppress(queue.Empty):
-                    line = answers.get(timeout=POLL_SECONDS)
-                    break
-                if cancelled is not None and cancelled():
-                    self._end()
-                    raise Cancelled
-                if time.monotonic() > deadline:
-                    self._end()
-                    return {"fails": f"it did not finish within {MOST_SECONDS:.0f} seconds"}
-            if not line.endswith(b"\n"):
-                with suppress(subprocess.TimeoutExpired):
-                    process.wait(1)
-                code = self._end()
-                if code > 0:
-                    raise RuntimeError(f"the chat template process ended with exit code {code}")
-                return {"fails": f"its process was ended by signal {-code}"}
-        out: dict[str, Any] = json.loads(line)
-        return out
-
-    def _running(self) -> subprocess.Popen[bytes]:
-        if self._process is not None and self._process.poll() is not None:
-            self._end()
-        if self._process is None:
-            self._process = subprocess.Popen(
-                # -P: never import from the script's folder, where files may have the names of libraries.
-                [sys.executable, "-P", str(Path(__file__).with_name("template_process.py"))],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                process_group=0,  # Ctrl-C is not for it
-            )
-        return self._process
-
-    def _end(self) -> int:
-        """Kill the process if it still runs; its exit code."""
-        process, self._process = self._process, None
-        if process is None:
-            return 0
-        process.kill()
-        code = process.wait()
-        for pipe in (process.stdin, process.stdout):
-            if pipe is not None:
-                with suppress(OSError):  # what was not written goes nowhere
-                    pipe.close()
-        return code
+def marked(text: str, special: re.Pattern[str]) -> str:
+    """The text with marks around the special tokens that it spells."""
+    return special.sub(rf"{MARK}\g<0>{MARK}", text.replace(MARK, ""))
 
 
-def _exchange(process: subprocess.Popen[bytes], request: dict[str, Any], answers: queue.SimpleQueue[bytes]) -> None:
-    """Send a request and wait for the line that answers it; part of one, or nothing, if the process ends."""
-    assert process.stdin is not None
-    assert process.stdout is not None
-    try:
-        process.stdin.write(json.dumps(request).encode() + b"\n")
-        process.stdin.flush()
-        answers.put(process.stdout.readline())
-    except (OSError, ValueError):
-        answers.put(b"")
+def parted_at_marks(text: str, special: re.Pattern[str]) -> Iterator[tuple[str, bool]]:
+    """The parts of a text, and whether each is text whatever it spells. A mark that a template parted from its other one still
+    parts the text."""
+    # Text, token, text, token … text.
+    for index, part in enumerate(re.split(rf"{MARK}({special.pattern}){MARK}|{MARK}", text)):
+        if part:
+            yield part, index % 2 == 1
 
 
-_process = _Process()
-atexit.register(_process.stop)
-os.register_at_fork(after_in_child=_process.forget)
+def _changed(messages: Sequence[Message], contents: Mapping[int, str]) -> list[Message]:
+    """The same chat with other contents at some places."""
+    return [{**message, "content": contents.get(i, message["content"])} for i, message in enumerate(messages)]
+
+
+def _letters(text: str) -> str:
+    """Letters and digits, however a template escapes and spaces what lies between them, in one case."""
+    return ESCAPES.sub("", text).casefold()

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import resource
+import signal
+import threading
 
 import pytest
 
-from specchat.backends import chat_template
+from specchat.backends import chat_template, template_sandbox
 from specchat.backends.chat_template import Template
 from specchat.errors import Cancelled, UserError
 
@@ -30,13 +33,15 @@ BROKEN = {
     "loud": (ENDLESS.replace("{% endfor %}", "{{ a }}{% endfor %}"), "million characters"),
     "string": ("{{ 'a' * 10**9 }}", "memory|million characters"),
     "centre": ("{{ 'a' | center(10**9) }}", "memory|million characters"),
-    "doubling": ("{% set n = namespace(x='ab') %}{% for i in range(60) %}{% set n.x = n.x ~ n.x %}{% endfor %}", "memory|SIG"),
+    "doubling": ("{% set n = namespace(x='ab') %}{% for i in range(60) %}{% set n.x = n.x ~ n.x %}{% endfor %}", "memory"),
 }
 
 
 @pytest.mark.parametrize("case", BROKEN)
 def test_what_a_template_does_wrong_is_a_sentence(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(chat_template, "MOST_SECONDS", 120.0)
+    monkeypatch.setattr(template_sandbox, "MOST_SECONDS", 120.0)
+    monkeypatch.setattr(template_sandbox, "MOST_MEMORY", 128 << 20)
+    monkeypatch.setattr(chat_template, "MOST_CHARACTERS", 100_000)
     source, said = BROKEN[case]
     with pytest.raises(UserError, match=f"chat template is broken .*({said})"):
         Template(source, {}).render(CHAT)
@@ -46,7 +51,7 @@ def test_what_a_template_does_wrong_is_a_sentence(case: str, monkeypatch: pytest
 def test_what_does_not_end_is_ended(source: str, monkeypatch: pytest.MonkeyPatch) -> None:
     good = Template("{{ messages[0].content }}{{ eos_token }}", {"eos_token": "</s>"})
     with monkeypatch.context() as patch:
-        patch.setattr(chat_template, "MOST_SECONDS", 0.2)
+        patch.setattr(template_sandbox, "MOST_SECONDS", 0.2)
         with pytest.raises(UserError, match="it did not finish within"):
             Template(source, {}).render(CHAT)
     assert good.render(CHAT) == "hi \ud800 é</s>"
@@ -65,25 +70,126 @@ def test_cancelling_ends_an_endless_template() -> None:
 
 
 def test_long_conversations_may_be_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(chat_template, "MOST_SECONDS", 120.0)
+    monkeypatch.setattr(template_sandbox, "MOST_SECONDS", 120.0)
     chat = [{"role": "user", "content": "日本" * 1_000_000}]
     assert Template("{{ messages[0].content }}" * 2, {}).render(chat) == chat[0]["content"] * 2
 
 
-def test_a_process_that_is_gone_is_started_again() -> None:
-    template = Template("{{ messages | length }}", {})
-    assert template.render(CHAT) == "1"
-    running = chat_template._process._running()
-    running.kill()
-    running.wait()
-    assert template.render(CHAT) == "1"
-    with pytest.raises(UserError, match="its process was ended by signal 9"):
-        Template(ENDLESS, {}).render(CHAT, killed)
-    assert template.render(CHAT) == "1"
+def test_what_no_python_can_stop_is_ended_with_its_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Comparing lists of lists of lists runs in C: 2^40 comparisons without a look at anything else."""
+    monkeypatch.setattr(template_sandbox, "MOST_SECONDS", 0.5)
+    monkeypatch.setattr(template_sandbox, "GRACE_SECONDS", 0.0)
+    lists = "{% set n = namespace(a=[1], b=[1]) %}{% for i in range(40) %}{% set n.a = [n.a] * 2 %}{% set n.b = [n.b] * 2 %}"
+    template = Template(lists + "{% endfor %}{{ n.a == n.b }}", {})
+    if not (child := os.fork()):
+        try:
+            template.render(CHAT)
+        finally:
+            os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGXCPU
 
 
-def killed() -> bool:
-    """Asked in mid-rendering whether to go on, kills the process, as the system does when memory is short."""
-    if (process := chat_template._process._process) is not None:
-        os.kill(process.pid, 9)
-    return False
+def test_limits_end_with_the_rendering() -> None:
+    def limits() -> list[object]:
+        kinds = (resource.RLIMIT_AS, resource.RLIMIT_CPU)
+        return [*map(resource.getrlimit, kinds), signal.getsignal(signal.SIGPROF)]
+
+    before = limits()
+    for source in ("{{ messages[0].content }}", "{{ 1 / 0 }}"):
+        try:
+            Template(source, {}).render(CHAT)
+        except UserError:
+            assert "0" in source
+        assert limits() == before
+        assert signal.getitimer(signal.ITIMER_PROF) == (0.0, 0.0)
+
+
+def test_other_threads_render_too() -> None:
+    found: list[str] = []
+    thread = threading.Thread(target=lambda: found.append(Template("{{ messages[0].content }}", {}).render(CHAT)))
+    thread.start()
+    thread.join()
+    assert found == [CHAT[0]["content"]]
+
+
+LINES = "{% for line in m['content'] %}{% if line['type'] == 'text' %}{{ line['text'] }}{% endif %}{% endfor %}"
+
+SHAPES = {
+    "text": ("{% for m in messages %}[{{ m.role }}]{{ m.content }}{% endfor %}", ""),
+    "either": (
+        "{% for m in messages %}[{{ m.role }}]{% if m.content is string %}{{ m.content }}{% else %}"
+        + LINES
+        + "{% endif %}{% endfor %}",
+        "",
+    ),
+    "loop": (
+        "{% for m in messages %}{{ '[' ~ m.role ~ ']' if m['content'][0]['type'] != 'image' else '' }}"
+        + LINES
+        + "{% endfor %}",
+        "user assistant system",
+    ),
+    "first": ("{% for m in messages %}[{{ m.role }}]{{ m['content'][0]['text'] }}{% endfor %}", "user assistant system"),
+    "filter": (
+        "{% for m in messages %}[{{ m.role }}]{{ m.content | selectattr('type', 'equalto', 'text') | map(attribute='text') "
+        "| join }}{% endfor %}",
+        "user assistant system",
+    ),
+    "user alone": (
+        "{% for m in messages %}[{{ m.role }}]{% if m.role == 'user' %}" + LINES + "{% else %}{{ '' + m.content }}{% endif %}"
+        "{% endfor %}",
+        "user",
+    ),
+    "all but the system": (
+        "{% for m in messages %}[{{ m.role }}]{% if m.role == 'system' %}{{ m.content }}{% else %}" + LINES + "{% endif %}"
+        "{% endfor %}",
+        "user assistant",
+    ),
+}
+
+TALK = [("system", "Be brief."), ("user", "What?\n "), ("assistant", "That."), ("user", "a")]
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_contents_come_as_the_template_wants_them(shape: str) -> None:
+    source, typed = SHAPES[shape]
+    template = Template(source, {})
+    for length in (2, 4):
+        chat = [{"role": role, "content": content} for role, content in TALK[:length]]
+        assert template.render(chat) == "".join(f"[{role}]{content}" for role, content in TALK[:length])
+    assert set(template._typed) == set(typed.split())
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ("{% for m in messages if m.role != 'system' %}{{ m.content }}{% endfor %}", "leaves out the system prompt. Remove it"),
+        ("{{ messages[0].content ~ messages[-1].content }}", "leaves out an earlier message of yours. Start a new chat"),
+        ("{{ messages[0].content ~ messages[1].content }}", "leaves out your message. Use plain completion"),
+        ("Hello, a user", "leaves out your message"),
+        (
+            "{% for m in messages %}{{ m.content if 'W' not in m.content }}{% endfor %}",
+            "leaves out an earlier message of yours",
+        ),
+    ],
+)
+def test_what_a_template_leaves_out_is_said(source: str, said: str) -> None:
+    with pytest.raises(UserError, match=said):
+        Template(source, {}).render([{"role": role, "content": content} for role, content in TALK])
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "{{ messages | tojson }}",
+        "{% for m in messages %}{{ m.content | e | upper }}{% endfor %}",
+        "{% for m in messages %}{{ m.content | replace('\n', ' ') | trim }}{% endfor %}",
+        "{% for m in messages if m.role != 'assistant' %}"
+        "{{ m.content.split('</think>')[-1] | replace('/no_think', '') }}{% endfor %}",
+        "{{ messages[1].content ~ messages[0].content ~ messages[3].content }}",
+        "{% for m in messages if m.role != 'system' %}{{ messages[0].content if loop.last }}{{ m.content }}{% endfor %}",
+    ],
+)
+def test_what_a_template_writes_another_way_is_there(source: str) -> None:
+    contents = ('Be "brief" & <b>\n\tclear</b>.', "Is 1 < 2?\n\n  Or 'not'? /no_think", "<think>Hm.</think>Yes.", "é\\n日本")
+    chat = [{"role": role, "content": content} for (role, _), content in zip(TALK, contents, strict=True)]
+    assert Template(source, {}).render(chat)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import importlib
 import random
+import shutil
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,9 +14,12 @@ import pytest
 from specchat.backends import UserError
 from specchat.backends.chat_template import Template
 from specchat.backends.hf.tokenizer import TextCodec
+from specchat.backends.llama.context import Runtime, Weights
+from specchat.backends.llama.tokenizer import LlamaCodec
 from specchat.backends.loading import builtin_path
 from specchat.builtin.tokenizer import load
 
+from ...fakes.models.gguf_changes import changed
 from ...fakes.models.llama_tiny import VOCAB, gguf_of, needs_llama, tiny_folder, tiny_llama
 
 pytestmark = needs_llama
@@ -108,10 +113,11 @@ TEMPLATES = (
     (builtin_path() / "chat_template.jinja").read_text(encoding="utf-8"),
     "{% for m in messages %}\n  {% if loop.first %}{{ bos_token }}{% endif %}\n[{{ m.role }}] {{ m.content }}\n{% endfor %}",
     "{{ messages | tojson }}{{ messages[0] | tojson(indent=2) }}{% if tools %}no{% endif %}{{ tools is none }}",
-    "{% for m in messages %}{% if m.role == 'system' %}{% continue %}{% endif %}{{ m.content }}{% break %}{% endfor %}",
-    "{% set ns = namespace(n=0) %}{% for m in messages %}{% set ns.n = ns.n + 1 %}{% endfor %}{{ ns.n }}{{ eos_token }}",
+    "{% for m in messages %}{{ m.content }}{% if loop.first %}{% continue %}{% endif %}{{ m.role }}{% break %}{% endfor %}",
+    "{% set ns = namespace(n='') %}{% for m in messages %}{% set ns.n = ns.n ~ m.content %}{% endfor %}{{ ns.n ~ eos_token }}",
     "{% for m in messages %}{% generation %}{{ m.content }}{% endgeneration %}{% endfor %}{{ undefined_name }}",
-    "{{ strftime_now('%Y') }}{% if add_generation_prompt is defined and add_generation_prompt %}>{% endif %}",
+    "{{ strftime_now('%Y') ~ messages | map(attribute='content') | join }}"
+    "{% if add_generation_prompt is defined and add_generation_prompt %}>{% endif %}",
 )
 
 
@@ -122,3 +128,23 @@ def test_templates_render_as_in_transformers(source: str, codec: TextCodec) -> N
     wanted = tokenizer.apply_chat_template(messages, chat_template=source, tokenize=False, add_generation_prompt=True)
     names = {"bos_token": "<|bos|>", "eos_token": "<|end|>", "pad_token": "<|pad|>"}
     assert Template(source, names).render(messages) == wanted
+
+
+def test_a_template_that_wants_parts_gets_them(tmp_path: Path) -> None:
+    """As in models for pictures: what it makes of plain texts has none of them."""
+    source = (
+        "{{ bos_token }}{% for m in messages %}{{ m.role | capitalize }}{{ ': ' if m.content[0].type == 'text' else ':' }}"
+        "{% for line in m.content %}{{ line.text if line.type == 'text' }}{% endfor %}{{ eos_token }}{% endfor %}Assistant:"
+    )
+    talk = [("system", "Be brief."), ("user", "Hello</s>"), ("assistant", "Hi"), ("user", "Who?")]
+    file = changed(gguf_of(tiny_folder()), tmp_path / "model.gguf", {"tokenizer.chat_template": source})
+    folder = tmp_path / "folder"
+    shutil.copytree(tiny_folder(), folder, ignore=shutil.ignore_patterns("*.safetensors"))
+    (folder / "chat_template.jinja").write_text(source)
+    ours = TextCodec(folder, VOCAB)
+    parts = [{"role": role, "content": [{"type": "text", "text": text}]} for role, text in talk]
+    wanted = ours._tokenizer.apply_chat_template(parts, return_dict=False)
+    weights = Weights(file, Runtime(), lambda _: True)
+    for encode in (ours.encode_chat, LlamaCodec(weights).encode_chat):
+        assert encode([{"role": role, "content": text} for role, text in talk]) == wanted
+    weights.free()

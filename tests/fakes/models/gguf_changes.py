@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from specchat.backends.files.gguf_file import ALIGNMENT, ARRAY, STRING, read_layout
 
-UINT32, INT32, FLOAT32 = 4, 5, 6
+UINT32, INT32, FLOAT32, BOOL = 4, 5, 6, 7
 TYPES = {np.dtype(np.float32): 0, np.dtype(np.int64): 27}
 """numpy's types of numbers → ggml's."""
 
@@ -20,13 +20,13 @@ TYPES = {np.dtype(np.float32): 0, np.dtype(np.int64): 27}
 def changed(
     source: Path, file: Path, values: Mapping[str, Any], tensors: Mapping[str, NDArray[Any] | None] | None = None
 ) -> Path:
-    """Write a file like `source` with these values: whole numbers, numbers, texts (str or bytes) or lists of texts or of whole
-    numbers; and with these tensors. None leaves one out."""
+    """Write a file like `source` with these values: truths, whole numbers, numbers, texts (str or bytes) or lists of texts or
+    of whole numbers; and with these tensors. None leaves one out."""
     (layout,) = read_layout(source)
     data = source.read_bytes()
     pairs = layout.pairs | {key: _text(key.encode()) + _value(value) for key, value in values.items() if value is not None}
     for key in [key for key, value in values.items() if value is None]:
-        del pairs[key]
+        pairs.pop(key, None)
     parts = {t.name: (t.entry, data[t.begin : t.begin + t.length]) for t in layout.tensors}
     for name, tensor in (tensors or {}).items():
         parts.pop(name, None)
@@ -68,6 +68,8 @@ def _text(text: bytes) -> bytes:
 
 def _value(value: Any) -> bytes:
     match value:
+        case bool():
+            return struct.pack("<I?", BOOL, value)
         case int():
             return struct.pack("<II", UINT32, value)
         case float():
