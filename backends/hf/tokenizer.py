@@ -9,11 +9,8 @@ from typing import Any
 
 from ...errors import UserError
 from ..base import Message
-from ..chat_template import Template
+from ..chat_template import Template, marked, parted_at_marks
 from ..infill import parted
-
-MARK = "\U000f0000"
-"""Private-use character set around special tokens that a message spells, while the chat template runs."""
 
 
 class TextCodec:
@@ -36,6 +33,7 @@ class TextCodec:
         longest_first = sorted(filter(None, special), key=len, reverse=True)
         self._special = re.compile("|".join(map(re.escape, longest_first)) or r"(?!)")
         self._template = self._open_template()
+        self._opening = self._find_opening()
 
     def _open_template(self) -> Template | None:
         found = self._tokenizer.chat_template
@@ -58,23 +56,17 @@ class TextCodec:
         eos = self._tokenizer.eos_token_id
         return eos if isinstance(eos, int) else None
 
+    def _find_opening(self) -> list[int]:
+        """What the tokenizer puts before a text (BOS). What it puts behind one (EOS) would close a prompt that is to go on."""
+        whole = self._tokenize("a", split_special_tokens=True)
+        alone = self._tokenize("a", add_special_tokens=False, split_special_tokens=True)
+        return whole[: next((i for i in range(len(whole)) if whole[i : i + len(alone)] == alone), 0)]
+
     def encode(self, text: str) -> list[int]:
         """Token ids of plain text, with BOS if the tokenizer adds one, never with EOS."""
         if self._special.search(text):
-            # Added tokens such as BOS come with the empty text; special ids in the rest could only be spelled.
-            return self._open("") + self._encode_marked(self._mark(text))
-        return self._open(text)
-
-    def _open(self, text: str) -> list[int]:
-        """Ids of a text as the tokenizer opens it, but not closed: a prompt goes on."""
-        ids = self._tokenize(text, split_special_tokens=True)
-        if ids and ids[-1] == self._tokenizer.eos_token_id and ids[-1] != self._tokenizer.bos_token_id:
-            ids.pop()
-        return ids
-
-    def _mark(self, text: str) -> str:
-        """The text with marks around the special tokens that it spells."""
-        return self._special.sub(rf"{MARK}\g<0>{MARK}", text.replace(MARK, ""))
+            return self._opening + self._encode_marked(marked(text, self._special))
+        return self._opening + self._tokenize(text, add_special_tokens=False, split_special_tokens=True)
 
     def token_id(self, name: str) -> int | None:
         """Id of the token of this name that the model has too; None if there is none."""
@@ -94,29 +86,23 @@ class TextCodec:
         return ids
 
     def encode_chat(self, messages: Sequence[Message], cancelled: Callable[[], bool] | None = None) -> list[int]:
-        """Token ids of a chat up to where the next answer starts. Special tokens spelled in a message become text.
+        """Token ids of a chat up to where the next answer starts. Special tokens spelled in a message become text. As in
+        transformers, no BOS is added to what the template writes.
 
         Raises:
             UserError, Cancelled: as `Template.render`; or there is no template.
         """
         if self._template is None:
             raise UserError("This model has no chat template. Use plain completion (--raw).")
-        text = self._template.render(
-            [{name: self._mark(value) for name, value in message.items()} for message in messages], cancelled
-        )
-        if MARK not in text:
-            return self._tokenize(text, add_special_tokens=False)
-        return self._encode_marked(text)
+        chat = [{name: marked(value, self._special) for name, value in message.items()} for message in messages]
+        return self._encode_marked(self._template.render(chat, cancelled))
 
     def _encode_marked(self, text: str) -> list[int]:
         """Ids of a text in which what stands between marks is text, whatever it spells."""
         ids: list[int] = []
-        # Text, token, text, token … text. A mark that the template parted from its other one still parts the text.
-        for index, part in enumerate(re.split(rf"{MARK}({self._special.pattern}){MARK}|{MARK}", text)):
-            if not part:
-                continue
-            new = self._encode_part(part, as_text=index % 2 == 1, first=not ids)
-            if index % 2 == 1 and self._tokenizer.convert_tokens_to_ids(part) in new:
+        for part, as_text in parted_at_marks(text, self._special):
+            new = self._encode_part(part, as_text=as_text, first=not ids)
+            if as_text and self._tokenizer.convert_tokens_to_ids(part) in new:
                 # Unigram models find the token among their pieces all the same; not so its halves.
                 new = self._encode_part(part[:1], as_text=True, first=not ids)
                 new += self._encode_part(part[1:], as_text=True, first=False)

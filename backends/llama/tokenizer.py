@@ -9,15 +9,12 @@ from typing import Any
 
 from ...errors import UserError
 from ..base import Message
-from ..chat_template import Template
+from ..chat_template import Template, marked, parted_at_marks
 from ..infill import parted
 from .context import Weights
 
 UNKNOWN, NORMAL, CONTROL = 1, 4, 8
 """Bits of llama_token_attr."""
-
-MARK = "\U000f0000"
-"""Private-use character set around special tokens that a message spells, while the chat template runs."""
 
 NONE = -1
 """llama.cpp's token id for: there is none."""
@@ -39,6 +36,8 @@ class LlamaCodec:
         attributes = [get_attr(vocab, i) for i in range(self.vocabulary)]
         self._control = frozenset(i for i, attr in enumerate(attributes) if attr & (CONTROL | UNKNOWN))
         self._bos, self._eos = lib.llama_vocab_bos(vocab), lib.llama_vocab_eos(vocab)
+        # As the file says, or else the kind of vocabulary. llama.cpp ends the process where there is none to add.
+        self._opening = [self._bos] if lib.llama_vocab_get_add_bos(vocab) and self._bos != NONE else []
         ends = {i for i, attr in enumerate(attributes) if attr != NORMAL} | {self._eos, lib.llama_vocab_eot(vocab)}
         ends.discard(NONE)
         # The file's own EOS first, then whatever else llama.cpp takes for an end.
@@ -81,12 +80,11 @@ class LlamaCodec:
         """Whether there is a chat template."""
         return self._template is not None
 
-    def tokenize(self, text: str, *, special: bool, parse: bool) -> list[int]:
-        """llama_tokenize.
+    def _tokenize(self, text: str, *, parse: bool) -> list[int]:
+        """llama_tokenize, without BOS and EOS.
 
         Args:
             text: anything.
-            special: add BOS and EOS if the model wants them.
             parse: let the spelling of a special token stand for it.
         """
         # Lone surrogates have no UTF-8; llama.cpp ends the process over bytes that are none.
@@ -94,25 +92,19 @@ class LlamaCodec:
         room = len(data) + 8
         while True:
             out = (ctypes.c_int32 * room)()
-            count = self._lib.llama_tokenize(self._vocab, data, len(data), out, room, special, parse)
+            count = self._lib.llama_tokenize(self._vocab, data, len(data), out, room, False, parse)
             if count >= 0:
                 return list(out[:count])
             room = -count
 
     def encode(self, text: str) -> list[int]:
-        """Token ids of plain text, with BOS if the model wants one, never with EOS."""
-        ids = self.tokenize(text, special=True, parse=False)
-        # Some models close what they encode; a prompt goes on.
-        if self._lib.llama_vocab_get_add_eos(self._vocab) and ids and ids[-1] == self._eos != self._bos:
-            ids.pop()
-        opening = 1 if ids and ids[0] == self._bos and self._lib.llama_vocab_get_add_bos(self._vocab) else 0
-        if self._control.isdisjoint(ids[opening:]):
-            return ids
-        return ids[:opening] + self._halved(text, first=True)
+        """Token ids of plain text, with BOS if the model wants one, never with EOS: a prompt goes on."""
+        ids = self._tokenize(text, parse=False)
+        return self._opening + (ids if self._control.isdisjoint(ids) else self._halved(text, first=True))
 
     def token_id(self, name: str) -> int | None:
         """Id of the special token of this name; None if there is none."""
-        ids = self.tokenize(name, special=False, parse=True)
+        ids = self._tokenize(name, parse=True)
         return ids[0] if len(ids) == 1 and self._name(ids[0]) == name else None
 
     def text_ids(self, text: str, *, first: bool, never: re.Pattern[str]) -> list[int]:
@@ -129,26 +121,19 @@ class LlamaCodec:
         return ([], []) if NONE in ids else (ids, [self._name(i) for i in ids])
 
     def encode_chat(self, messages: Sequence[Message], cancelled: Callable[[], bool] | None = None) -> list[int]:
-        """Token ids of a chat up to where the next answer starts. Special tokens spelled in a message become text.
+        """Token ids of a chat up to where the next answer starts. Special tokens spelled in a message become text. As in
+        llama.cpp's server, a model that wants BOS gets one, from the template or else from here.
 
         Raises:
             UserError, Cancelled: as `Template.render`; or there is no template.
         """
         if self._template is None:
             raise UserError("This model has no chat template. Use plain completion (--raw).")
-        marked = [
-            {name: self._special.sub(rf"{MARK}\g<0>{MARK}", value.replace(MARK, "")) for name, value in message.items()}
-            for message in messages
-        ]
-        text = self._template.render(marked, cancelled)
-        if MARK not in text:
-            return self.tokenize(text, special=False, parse=True)
+        chat = [{name: marked(value, self._special) for name, value in message.items()} for message in messages]
         ids: list[int] = []
-        # Text, token, text, token … text. A mark that the template separated from its other one still parts the text.
-        for index, part in enumerate(re.split(rf"{MARK}({self._special.pattern}){MARK}|{MARK}", text)):
-            if part:
-                ids += self._part(part, as_text=index % 2 == 1, first=not ids)
-        return ids
+        for part, as_text in parted_at_marks(self._template.render(chat, cancelled), self._special):
+            ids += self._part(part, as_text=as_text, first=not ids)
+        return ids if ids[:1] == self._opening else self._opening + ids
 
     def _part(self, part: str, *, as_text: bool, first: bool) -> list[int]:
         """Ids of a part of a chat; no special ones if it is text."""
@@ -170,11 +155,11 @@ class LlamaCodec:
     def _piece(self, part: str, *, parse: bool, first: bool) -> list[int]:
         """Ids of a part of a text. SentencePiece puts a space before what starts a string; behind a newline it does not."""
         if not first and self._space_prefix:
-            newline = self.tokenize("\n", special=False, parse=False)
-            ids = self.tokenize("\n" + part, special=False, parse=parse)
+            newline = self._tokenize("\n", parse=False)
+            ids = self._tokenize("\n" + part, parse=parse)
             if ids[: len(newline)] == newline:
                 return ids[len(newline) :]
-        return self.tokenize(part, special=False, parse=parse)
+        return self._tokenize(part, parse=parse)
 
     def decode(self, tokens: Sequence[int]) -> str:
         """Text of token ids: special tokens left out, invalid UTF-8 as U+FFFD, spaces as they are."""

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from specchat.backends import UserError
-from specchat.backends.hf.tokenizer import MARK, TextCodec
+from specchat.backends.chat_template import MARK
+from specchat.backends.hf.tokenizer import TextCodec
 from specchat.backends.transcripts import FileTokenizer
 
 from ...fakes.models.tiny import SPECIAL, VOCAB, tiny_folder, tiny_model, write_tokenizer
@@ -71,6 +72,18 @@ def test_chat_is_what_transformers_makes_of_it() -> None:
     assert tiny_model("llama").encode_chat(messages) == wanted
 
 
+@pytest.mark.parametrize("start", ["", "<s>", "{{ bos_token }} "])
+def test_chat_begins_as_in_transformers(start: str, tmp_path: Path) -> None:
+    """Its tokenizer adds a BOS to a text, but none to a template's rendering."""
+    tokenizer = raw(metaspace(tmp_path))
+    tokenizer.chat_template = start + "{% for m in messages %}{{ m.content }}</s>{% endfor %}"
+    tokenizer.save_pretrained(tmp_path)
+    messages = [{"role": "user", "content": "hi a"}]
+    wanted = tokenizer.apply_chat_template(messages, return_dict=False)
+    assert wanted.count(1) == bool(start)
+    assert TextCodec(tmp_path, 300).encode_chat(messages) == wanted
+
+
 def test_lone_surrogates_are_question_marks() -> None:
     """Kept chats may have some; no tokenizer takes them."""
     model, file = tiny_model("llama"), FileTokenizer(tiny_folder("llama") / "tokenizer.json")
@@ -114,6 +127,25 @@ def test_bos_is_added_where_the_tokenizer_adds_it(tmp_path: Path) -> None:
     assert codec.encode("hi")[0] == 1
     assert codec.encode("hi") == raw(tmp_path).encode("hi")
     assert tiny_model("llama").encode("hi") == raw(tiny_folder("llama")).encode("hi")
+
+
+@pytest.mark.parametrize("eos", ["<s>", "</s>"])
+def test_a_prompt_is_never_closed(eos: str, tmp_path: Path) -> None:
+    """Some tokenizers put EOS behind a text; it may be the same token as BOS."""
+    import json
+
+    file = metaspace(tmp_path) / "tokenizer.json"
+    data = json.loads(file.read_text())
+    closing = {"id": eos, "ids": [["<s>", "</s>"].index(eos) + 1], "tokens": [eos]}
+    data["post_processor"]["single"].append({"SpecialToken": {"id": eos, "type_id": 0}})
+    data["post_processor"]["special_tokens"][eos] = closing
+    file.write_text(json.dumps(data))
+    settings = json.loads((tmp_path / "tokenizer_config.json").read_text())
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(settings | {"eos_token": eos}))
+    assert raw(tmp_path).encode("hi")[-1] == raw(tmp_path).eos_token_id
+    for text in ("hi", "", "a</s>"):
+        ids = TextCodec(tmp_path, 300).encode(text)
+        assert (ids[0], ids.count(1), ids.count(2)) == (1, 1, 0)
 
 
 def test_pieces_join_to_the_text(tmp_path: Path) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ctypes
 import importlib
 import random
 import shutil
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,7 @@ from specchat.backends.llama.tokenizer import LlamaCodec
 from specchat.backends.loading import builtin_path
 from specchat.builtin.tokenizer import load
 
+from ...fakes.models.coders import coder_gguf
 from ...fakes.models.gguf_changes import changed
 from ...fakes.models.llama_tiny import VOCAB, gguf_of, needs_llama, tiny_folder, tiny_llama
 
@@ -148,3 +151,42 @@ def test_a_template_that_wants_parts_gets_them(tmp_path: Path) -> None:
     for encode in (ours.encode_chat, LlamaCodec(weights).encode_chat):
         assert encode([{"role": role, "content": text} for role, text in talk]) == wanted
     weights.free()
+
+
+VOCABULARIES: dict[str, tuple[str, str, dict[str, Any]]] = {
+    "BPE": ("<|bos|>", "<|end|>", {}),
+    "BPE, BOS by its kind": ("<|bos|>", "<|end|>", {"tokenizer.ggml.pre": "llama-bpe"}),
+    "BPE, one token for both": ("<|end|>", "<|end|>", {"tokenizer.ggml.bos_token_id": 2}),
+    "SentencePiece": ("<s>", "</s>", {}),
+    "Unigram": ("<s>", "</s>", {"tokenizer.ggml.model": "t5"}),
+}
+"""Kind of vocabulary → how it writes BOS and EOS, and its file's metadata."""
+
+TURNS = "{% for m in messages %}[{{ m.role }}] {{ m.content }}{{ eos_token }}{% endfor %}"
+
+
+@pytest.mark.parametrize("kind", VOCABULARIES)
+def test_prompts_begin_as_in_llama_cpp(kind: str, tmp_path: Path) -> None:
+    """Its server cuts off a BOS that the template wrote, and has its tokenizer add what the file wants. EOS, which it
+    may add too, would close a prompt that is to go on."""
+    bos, eos, values = VOCABULARIES[kind]
+    source = gguf_of(tiny_folder()) if kind.startswith("BPE") else coder_gguf("codestral")
+    for add_bos, add_eos, start in product((None, True, False), (None, True), ("", "{{ bos_token }}", "{{ bos_token }} ")):
+        told = {"tokenizer.ggml.add_bos_token": add_bos, "tokenizer.ggml.add_eos_token": add_eos}
+        template = {"tokenizer.chat_template": start + TURNS}
+        weights = Weights(changed(source, tmp_path / "model.gguf", told | values | template), Runtime(), lambda _: True)
+        codec, lib = LlamaCodec(weights), weights.lib
+
+        def theirs(text: str, parse: bool, weights: Weights = weights, lib: Any = weights.lib) -> list[int]:
+            out = (ctypes.c_int32 * 99)()
+            ids = list(out[: lib.llama_tokenize(weights.vocab, text.encode(), len(text), out, 99, True, parse)])
+            return ids[:-1] if lib.llama_vocab_get_add_eos(weights.vocab) else ids
+
+        text = start.replace("{{ bos_token }}", bos) + f"[user] hello{eos}[assistant] hi{eos}[user] so{eos}"
+        if lib.llama_vocab_get_add_bos(weights.vocab):
+            text = text.removeprefix(bos)
+        chat = [{"role": role, "content": word} for role, word in (("user", "hello"), ("assistant", "hi"), ("user", "so"))]
+        assert codec.encode_chat(chat) == theirs(text, True), (told, start)
+        assert codec.encode("hello so") == theirs("hello so", False), told
+        assert codec.encode("") == theirs("", False), told
+        weights.free()
