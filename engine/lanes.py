@@ -8,7 +8,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ..backends.base import PREFILL_CHUNK, ROOT, Model
-from ..backends.costs.energy import Meter, energy
 from ..backends.noise import gumbel_of
 from ..decoders.acceptance import Acceptance, probabilities
 from ..decoders.base import label_of
@@ -77,8 +76,6 @@ class Lane:
         """Time plain steps at the end of the answer."""
         self.step_seconds = self.step_cpu_seconds = 0.0
         """What the running answer's steps took by the clock, and of the processor."""
-        self.meter: Meter | None = None
-        """Of the energy that the running answer's steps take, where the machine tells."""
         self.answered: Generation | None = None
         """The running or the last answer."""
         self.texts: dict[int, tuple[list[int], int]] = {}
@@ -172,8 +169,6 @@ class Lanes:
         lane.id, lane.generation, lane.answered, lane.busy_seconds = request.id, generation, generation, 0.0
         lane.paused, lane.due, lane.compare = request.paused, 0, request.compare
         lane.step_seconds = lane.step_cpu_seconds = 0.0
-        counters = energy(lane.conversation.model.info.device != "cpu")
-        lane.meter = Meter(counters) if counters.known else None
         generation.watched = request.watch
         # A lane that joins late starts level with the one furthest behind, else it would have the device to itself.
         lane.clock = min((other.clock for other in self._running), default=0.0)
@@ -286,12 +281,7 @@ class Lanes:
         before, watching = generation.prefill_seconds, generation.watch_seconds
         start, cpu, finished = self._clock(), time.process_time(), None
         try:
-            if lane.meter is not None:
-                lane.meter.begin()
             step = generation.advance()
-            if lane.meter is not None:
-                ended = generation.finish_reason is not None
-                lane.meter.end(counts=step is not None or ended, alone=len(self._running) == 1 and not ended)
             seconds = self._clock() - start - (generation.watch_seconds - watching)
             lane.clock += seconds
             lane.busy_seconds += seconds
@@ -379,7 +369,6 @@ def _finished(lane: Lane, generation: Generation) -> Finished:
         period=period,
         repeats=repeats,
         plain_seconds=_plain_seconds(lane, generation) if lane.compare else 0.0,
-        joules=lane.meter.joules if lane.meter is not None else 0.0,
     )
 
 

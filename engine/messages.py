@@ -466,8 +466,6 @@ class Finished:
     """And how often they came."""
     plain_seconds: float = 0.0
     """Of a plain step at the answer's end, timed for Generate's `compare`; 0 where it was not."""
-    joules: float = 0.0
-    """What the machine took for the answer's steps, where it tells; else 0."""
     served: dict[str, Any] = field(default_factory=dict)
     """Of a server's answer: `certainty`, `doubt`, `seams`, and what the server counted, each where it told: `prompt_tokens`,
     `reused`, `tokens`, `steps`, `drafted`, `accepted`."""

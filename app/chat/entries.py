@@ -125,8 +125,6 @@ class Figures:
     decode_seconds: float = 0.0
     plain_seconds: float = 0.0
     """Of a plain step at the answer's end; 0 where none was timed."""
-    joules: float = 0.0
-    """What the machine took for the answer's steps; 0 where it does not tell."""
     timed: int = 0
     """Steps that took no prompt tokens along: what the others took says little of a step."""
     timed_tokens: int = 0
@@ -195,11 +193,6 @@ class Figures:
         """How many times as fast as plain decoding it was; 0 where that is not known."""
         known = self.timed >= TELLING_STEPS and self.timed_seconds > 0
         return self.timed_tokens * self.plain_seconds / self.timed_seconds if known else 0.0
-
-    @property
-    def joules_per_token(self) -> float | None:
-        """None where it is not known."""
-        return self.joules / self.tokens if self.joules and self.tokens else None
 
     @property
     def acceptance(self) -> float | None:
@@ -336,7 +329,7 @@ class Answer:
                 figures.prefill_seconds = event.prefill_seconds
                 if event.busy_seconds > event.prefill_seconds:
                     figures.decode_seconds = event.busy_seconds - event.prefill_seconds
-                figures.plain_seconds, figures.joules = event.plain_seconds, event.joules
+                figures.plain_seconds = event.plain_seconds
                 figures.take_served(event.served)
             case Failed(ended=True):
                 figures.take_served(event.served)
@@ -402,7 +395,6 @@ class Answer:
             "nodes_per_token": totals.nodes_per_token,
             "flops_per_token": totals.flops_per_token,
             "draft_flops_per_token": totals.draft_flops_per_token,
-            "joules_per_token": self.figures.joules_per_token,
             "prefill_seconds": self.figures.prefill_seconds,
             "decode_seconds": totals.seconds,
             "tokens_per_second": totals.tokens_per_second,

@@ -68,7 +68,7 @@ def numbers_lines(answer: Answer | None, method: str, curve: Curve, cells: int) 
         _trend(curve.of(answer.totals), cells) if not answer.totals.earlier else [],
         _acceptance(part, method, cells),
         _time(part, cells),
-        _cost(part, answer, cells),
+        _cost(part, cells),
         _lengths(part, plain, cells),
         _drafters(part, plain, cells),
     ]
@@ -219,14 +219,12 @@ def _time(totals: Totals, cells: int) -> list[Line]:
     ]
 
 
-def _cost(totals: Totals, answer: Answer, cells: int) -> list[Line]:
-    """What a token took besides time: nodes, arithmetic, and energy where the machine tells."""
+def _cost(totals: Totals, cells: int) -> list[Line]:
+    """What a token took besides time: nodes and arithmetic."""
     rows = [(f"{totals.nodes_per_token:.1f}", "tokens computed")]
     if flops := totals.flops_per_token:
         share = totals.draft_flops_per_token / flops
         rows.append((flops_of(flops), f"{percent(share)} of them to draft" if share else ""))
-    if (joules := answer.figures.joules_per_token) is not None:
-        rows.append((f"{joules:.3g} J", ""))
     return [heading("What each token costs", "", cells), *figures_rows(rows, cells)]
 
 

@@ -78,9 +78,7 @@ def answer_json(answer: Answer, pieces: Pieces, more: dict[str, Any]) -> Iterato
 def figures_body(figures: Figures) -> dict[str, Any]:
     """An answer's figures as an object."""
     body = {name: getattr(figures, name) for name in _FIGURES}
-    more = {
-        name: value for name in ("plain_seconds", "joules", "certainty", "doubt", "seams") if (value := getattr(figures, name))
-    }
+    more = {name: value for name in ("plain_seconds", "certainty", "doubt", "seams") if (value := getattr(figures, name))}
     return body | more
 
 
@@ -182,7 +180,6 @@ def read_answer(entry: Table) -> Answer:
     for name in _FIGURES:
         setattr(answer.figures, name, figures.number(name) if name.endswith("seconds") else figures.count(name))
     answer.figures.plain_seconds = figures.number("plain_seconds", 0.0)
-    answer.figures.joules = figures.number("joules", 0.0)
     answer.figures.certainty = one_line(figures.text("certainty", ""))
     answer.figures.doubt = one_line(figures.text("doubt", ""))
     answer.figures.seams = one_line(figures.text("seams", ""))

@@ -1,1 +1,1 @@
-"""What passes cost besides time: floating-point operations, and energy."""
+"""The floating-point operations of passes."""

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from ...backends.base import Model
-from ...backends.costs.energy import energy
 from ...decoders.conversation import Conversation
 from ...decoders.loop import Generation
 from ..drafts import conversation_of
@@ -100,8 +99,8 @@ def measure_answer(
     Returns:
         tokens (ids, EOS included), prompt_ids, text, prompt_tokens, seconds and cpu_seconds of the whole answer (prefill
         included), prefill_seconds, steps, drafted, accepted, nodes, draft_seconds, forward_seconds, other_seconds,
-        runs ({tokens of a step: steps}), offered and taken (by draft position), flops and draft_flops of counted_tokens and
-        counted_steps (as `Totals`), and joules, which the whole machine took meanwhile, where it tells.
+        runs ({tokens of a step: steps}), offered and taken (by draft position), and flops and draft_flops of counted_tokens and
+        counted_steps (as `Totals`).
 
     Raises:
         UserError: the prompt does not fit, or the method cannot run here.
@@ -119,14 +118,11 @@ def measure_answer(
     gc.disable()
     try:
         generation = Generation(conversation, ids, method, settings=settings, max_tokens=max_tokens)
-        counters = energy(model.info.device != "cpu")
-        joules = counters.joules()
         cpu, start = time.process_time(), time.perf_counter()
         while generation.finish_reason is None:
             job.check()
             generation.advance()
         seconds, cpu = time.perf_counter() - start, time.process_time() - cpu
-        joules = counters.joules() - joules
     finally:
         gc.enable()
     totals, answer_ids = generation.totals, generation.answer
@@ -152,5 +148,4 @@ def measure_answer(
         "draft_flops": totals.draft_flops,
         "counted_tokens": totals.counted_tokens,
         "counted_steps": totals.counted_steps,
-        **({"joules": joules} if counters.known else {}),
     }

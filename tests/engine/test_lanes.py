@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from specchat.backends import ContextFull, UserError
-from specchat.backends.costs.energy import Energy
 from specchat.backends.recorded import RecordedModel, RecordedSession
-from specchat.engine import lanes
 from specchat.engine.lanes import Lanes
 from specchat.engine.messages import (
     Advance,
@@ -120,38 +117,6 @@ def test_a_method_whose_passes_grow_gets_fewer_and_fewer_turns(desk: Desk) -> No
     assert first.busy_seconds == pytest.approx(second.busy_seconds, abs=few + 4)  # the longest pass reads its whole text
     assert few > 9
     assert len(steps_of(desk.events, 1)) > 3 * few
-
-
-def test_answers_pay_for_the_energy_of_their_own_turns(desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The counter is a file like the kernel's; a pass over the one model takes a joule, over the other one three."""
-    zone = tmp_path / "intel-rapl:0"
-    zone.mkdir()
-    for name, value in (("name", "package-0"), ("max_energy_range_uj", "262143328850"), ("energy_uj", "0")):
-        (zone / name).write_text(value)
-
-    def taking(joules: int) -> Callable[[int], float]:
-        def cost(nodes: int) -> float:
-            file = zone / "energy_uj"
-            file.write_text(str(int(file.read_text()) + joules * 1_000_000))
-            return 0.0
-
-        return cost
-
-    counters = Energy(gpu=False, powercap=tmp_path)
-    monkeypatch.setattr(lanes, "energy", lambda gpu: counters)
-    for id, joules in ((1, 1), (2, 3)):
-        asked = Generate(id, lane=str(id), prompt="hi", max_tokens=8)
-        desk.lanes.start(model("hi", TEXT, cost=taking(joules)), asked)
-    desk.run()
-    found = {event.id: event.joules for event in desk.events if isinstance(event, Finished)}
-    assert found == {1: pytest.approx(8), 2: pytest.approx(24)}
-
-
-def test_where_nobody_tells_the_energy_none_is_told(desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lanes, "energy", lambda gpu: Energy(gpu=gpu, powercap=tmp_path))
-    desk.lanes.start(model(), Generate(1, prompt="hi", max_tokens=3))
-    desk.run()
-    assert [event.joules for event in desk.events if isinstance(event, Finished)] == [0.0]
 
 
 def test_a_late_lane_does_not_hog(desk: Desk) -> None:

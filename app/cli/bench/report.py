@@ -39,7 +39,7 @@ def print_report(bench: Bench) -> None:
         print(json.dumps(report, ensure_ascii=False))
         return
     say(_heading(report))
-    show_table(head, rows, left=2, spare=("forward", "draft", "J/tok", "nodes/tok", "FLOPs/tok", "accepted", "95%"))
+    show_table(head, rows, left=2, spare=("forward", "draft", "nodes/tok", "FLOPs/tok", "accepted", "95%"))
     if report["comparisons"]:
         say("")
         say("Head to head, how many times as fast:")
@@ -117,7 +117,7 @@ SHARES = ("draft", "forward")
 def table(results: Sequence[dict[str, Any]], base: str = BASE) -> tuple[list[str], list[list[str]]]:
     """Head and rows, by category. Of servers they say how well the passes are known."""
     head = ["category", "method", "tok/s", "speedup", "95%", "tok/pass", "accepted", "nodes/tok", "FLOPs/tok"]
-    head += ["J/tok", "same", "draft", "forward", "passes"]
+    head += ["same", "draft", "forward", "passes"]
     order = list(dict.fromkeys(row["category"] for row in results))
     rows = []
     for row in sorted(results, key=lambda row: order.index(row["category"])):
@@ -133,7 +133,6 @@ def table(results: Sequence[dict[str, Any]], base: str = BASE) -> tuple[list[str
                 f"{row['acceptance_rate']:.0%}" if row["acceptance_rate"] else "–",
                 f"{row['nodes_per_token']:.2f}" if row["nodes_per_token"] else "–",
                 count_of(row["flops_per_token"]) or "–",
-                f"{row['joules_per_token']:.3g}" if row["joules_per_token"] else "–",
                 f"{row['identical']}/{row['prompts']}" if row["identical"] is not None else "–",
                 f"{row['draft_share']:.0%}" if row["forward_share"] else "–",
                 f"{row['forward_share']:.0%}" if row["forward_share"] else "–",
@@ -141,7 +140,6 @@ def table(results: Sequence[dict[str, Any]], base: str = BASE) -> tuple[list[str
             ]
         )
     unused = list(SHARES) if any(row.get("certainty") for row in results) else ["passes"]
-    unused += ["J/tok"] if not any(row["joules_per_token"] for row in results) else []
     unused += ["FLOPs/tok"] if not any(row["flops_per_token"] for row in results) else []
     kept = [i for i, title in enumerate(head) if title not in unused]
     return [head[i] for i in kept], [[row[i] for i in kept] for row in rows]

@@ -106,8 +106,6 @@ def _line(rows: Sequence[Row], method: str, base: str, clock: str, category: str
     speedup, low, high = interval(list(ratios.values())) if ratios else (None, None, None)
     seconds = [per_token(row, clock) for row in mine if row["count"]]
 
-    told = [row for row in mine if "joules" in row]
-
     def spent(row: Row) -> float:
         return float(row["draft_seconds"] + row["forward_seconds"] + row["other_seconds"])
 
@@ -124,7 +122,6 @@ def _line(rows: Sequence[Row], method: str, base: str, clock: str, category: str
         "flops_per_token": share(first, lambda row: row.get("flops", 0), lambda row: row.get("counted_tokens", 0)),
         "draft_flops_per_token": share(first, lambda row: row.get("draft_flops", 0), lambda row: row.get("counted_tokens", 0)),
         "flops_per_step": share(first, lambda row: row.get("flops", 0), lambda row: row.get("counted_steps", 0)),
-        "joules_per_token": share(told, lambda row: row["joules"], lambda row: row["count"]) or None,
         "identical": sum(plain.get(row["item"]) == row["digest"] for row in first) if base else None,
         "prompts": len(first),
         "pairs": sum(map(len, ratios.values())),

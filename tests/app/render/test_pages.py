@@ -242,10 +242,10 @@ def figures_read(run: Callable[[], object], files: tuple[str, ...]) -> set[str]:
 def test_json_has_every_figure_of_the_page(written: Make, tree_steps: Make, certainty: str) -> None:
     """Whatever the page of figures asks of an answer, the object of `run --json` asks for as well."""
     answer = timed(written([*tree_steps(), StepRecord("lookup", [1, 1], "x", 1, 1, 2, flops=9e6, draft_flops=1e6)] * 5))
-    answer.figures.joules, answer.figures.certainty = 2.0, certainty
+    answer.figures.certainty = certainty
     page = figures_read(lambda: numbers_lines(answer, "fusion", Curve(), 60), ("numbers_page.py", "verdict.py"))
     told = figures_read(answer.as_dict, ("entries.py",))
-    assert {"alpha", "flops_per_token", "joules_per_token", "what_if", "ratio_for"} <= page or certainty
+    assert {"alpha", "flops_per_token", "what_if", "ratio_for"} <= page or certainty
     # `runs` hold what the histogram counts, the method tells whether tokens were found earlier, and only servers cause doubt.
     missing = page - told - {"histogram", "earlier", "doubt"}
     assert not missing, f"missing in the JSON: {sorted(missing)}"
@@ -258,11 +258,8 @@ def test_what_a_token_costs(written: Make) -> None:
     assert "What each token costs\n2.0 tokens computed   43 MFLOPs 10% of them to draft" in page
     narrow = text(numbers_lines(answer, "draft", Curve(), 36))
     assert "What each token costs\n2.0 tokens computed\n43 MFLOPs 10% of them to draft" in narrow
-    answer.figures.joules = 1.25
-    assert "0.125 J" in text(numbers_lines(answer, "draft", Curve(), 60))
     plain = text(numbers_lines(written([StepRecord("greedy", [1], "x")] * 3), "greedy", Curve(), 60))
     assert "FLOPs" not in plain, "nothing is shown where nothing is known"
-    assert " J" not in plain
 
 
 def test_what_a_token_costs_in_an_answer_of_one_pass(written: Make) -> None:

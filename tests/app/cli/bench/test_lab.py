@@ -47,7 +47,6 @@ def bench_table() -> tuple[list[str], list[list[str]]]:
         "acceptance_rate": 0.4,
         "nodes_per_token": 2.2,
         "flops_per_token": 41.3e6,
-        "joules_per_token": 0.25,
         "identical": 6,
         "prompts": 6,
         "pairs": 6,
