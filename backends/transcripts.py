@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -33,8 +32,6 @@ class Transcript:
     """Of a chat: what was there before the answer; a model that has a chat template renders it."""
     ended: bool = True
     """Whether the model ended the answer itself; False where it was cut off at a token limit."""
-    speedup: float = 0.0
-    """Of prompt lookup over plain decoding, as somebody measured it on this record; 0 if nobody did."""
     prompt_ids: tuple[int, ...] = ()
     """Token ids of the prompt, if they were recorded."""
     response_ids: tuple[int, ...] = ()
@@ -62,8 +59,7 @@ def scan_transcripts(path: Path) -> tuple[list[Transcript], list[str]]:
     assistant message is a record of its own, with the messages before it as the prompt; a "response" beside them is one more.
     What `specchat run --json` and a record of `specchat bench` on servers have is read too: "text" in place of "response",
     "token_ids" and "prompt_ids"; of a prompt that was answered several times the first answer counts.
-    `"finish_reason": "length"` marks an answer that was cut off. `"measured": {"greedy_tokens_per_second",
-    "prompt_lookup_tokens_per_second"}` is read if it is there.
+    `"finish_reason": "length"` marks an answer that was cut off.
 
     Raises:
         UserError: there is no such file, or it is no UTF-8 text.
@@ -110,8 +106,7 @@ def records_of(row: Any, line: int = 0) -> list[Transcript]:
     ended, response = row.get("finish_reason") != "length", row.get("response", row.get("text"))
     prompt, chat = row.get("prompt"), row.get("messages")
     if isinstance(prompt, str) and isinstance(response, str):
-        speedup = _speedup_of(row.get("measured"))
-        return [Transcript(prompt, response, line, (), ended, speedup, _ids(row, "prompt_ids"), _ids(row, "token_ids"))]
+        return [Transcript(prompt, response, line, (), ended, _ids(row, "prompt_ids"), _ids(row, "token_ids"))]
     if not isinstance(chat, list) or not all(_is_message(message) for message in chat):
         return []
     messages = [{"role": str(m["role"]), "content": str(m["content"])} for m in chat]
@@ -124,7 +119,7 @@ def records_of(row: Any, line: int = 0) -> list[Transcript]:
             text = "".join(f"{m['role']}: {m['content']}\n\n" for m in before) + "assistant: "
             last = i == len(messages) - 1
             ids = (_ids(row, "prompt_ids"), _ids(row, "token_ids")) if last and isinstance(response, str) else ((), ())
-            out.append(Transcript(text, message["content"], line, before, ended or not last, 0.0, *ids))
+            out.append(Transcript(text, message["content"], line, before, ended or not last, *ids))
     return out
 
 
@@ -136,14 +131,6 @@ def _ids(row: Mapping[str, Any], name: str) -> tuple[int, ...]:
 
 def _is_message(message: Any) -> bool:
     return isinstance(message, dict) and isinstance(message.get("role"), str) and isinstance(message.get("content"), str)
-
-
-def _speedup_of(measured: Any) -> float:
-    try:
-        speedup = float(measured["prompt_lookup_tokens_per_second"]) / float(measured["greedy_tokens_per_second"])
-    except (KeyError, TypeError, ValueError, ZeroDivisionError):
-        return 0.0
-    return speedup if 0 < speedup < math.inf else 0.0
 
 
 class TextTokenizer(Protocol):

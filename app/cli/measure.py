@@ -186,15 +186,6 @@ def replay(
     on_model: Annotated[
         str | None, option("--on-model", "Run the passes on this model, though another wrote the answers.", "MODEL")
     ] = None,
-    curve: Annotated[Path | None, option("--curve", "Predict speedups from this latency curve (JSON).", "FILE")] = None,
-    curve_only: Annotated[
-        bool, flag("--curve-only", "With --model: only measure its latency curve; run no passes over the records.")
-    ] = False,
-    measure: Annotated[bool, flag("--measure", "With --model: measure its latency curve again.")] = False,
-    fit: Annotated[
-        bool, flag("--fit", "Fit the curve to every second record's measured speedup, and test it on the others.")
-    ] = False,
-    save_curve: Annotated[Path | None, option("--save-curve", "Write the curve in use to this file.", "FILE")] = None,
     json: AsJson = False,
     csv: Csv = None,
     markdown: Markdown = None,
@@ -205,7 +196,7 @@ def replay(
     exact: Exact = None,
     guard: Guard = None,
 ) -> None:
-    """Score decoding methods on recorded answers: tokens a pass, and the speedup to expect.
+    """Score decoding methods on recorded answers: tokens a pass, and with a model the speedup.
 
     Without --model no model runs. With it, the model runs the passes, but the tokens are those of the record. With --on-model,
     any model does: all it chooses is replaced by the record, and only its seconds count. Each line of a file is {"prompt",
@@ -216,10 +207,8 @@ def replay(
     from .bench.replay import ReplayRequest, replay_files
 
     settings, given = _settings(context, **({} if on_model is None else {"model": on_model}))
-    if on_model is not None and (model is not None or curve_only):
-        raise UserError("--on-model names the model that runs the passes: leave out --model and --curve-only.")
-    if (curve_only or measure) and "model" not in given:
-        raise UserError("--curve-only and --measure need a model to measure. Give it with --model.")
+    if on_model is not None and model is not None:
+        raise UserError("--on-model names the model that runs the passes: leave out --model.")
     if not transcripts and not (history or chat):
         raise UserError("There is nothing to replay. Give JSONL files of recorded answers, or --history for your own chats.")
     request = ReplayRequest(
@@ -233,11 +222,6 @@ def replay(
         limit=_number(limit, "--limit"),
         past=past or (),
         remember=remember,
-        curve=curve,
-        curve_only=curve_only,
-        measure=measure,
-        fit=fit,
-        save_curve=save_curve,
         as_json=json,
         csv=csv,
         markdown=markdown,

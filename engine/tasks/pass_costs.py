@@ -33,8 +33,7 @@ def measure_costs(job: Job, nodes: Sequence[int] = NODES, rounds: int = 9) -> di
     A pass is what decoding does: evaluate a chain of nodes, choose at each, forget them.
 
     Returns:
-        passes ([nodes, seconds] …); what a curve has besides them but for `step` (see `LatencyCurve`); and how many passes
-        were run.
+        passes ([nodes, seconds] …); what a curve has besides them (see `LatencyCurve`); and how many passes were run.
     """
     model = job.model
     limit = model.info.context

@@ -70,7 +70,7 @@ def replay_records(
     Returns:
         `problems`: a sentence for each line that is no record; `records`: how many were read. What each method did with each
         record is reported on the way: file, line, record, method, prompt, tokens, steps, runs, passes ([nodes, count] …),
-        drafted, accepted, draft_seconds, forward_seconds, speedup (as recorded, 0 if not).
+        drafted, accepted, draft_seconds, forward_seconds.
     """
     model = job.model if over_model else None
     earlier = Past() if past or remember else None
@@ -93,7 +93,7 @@ def replay_records(
                     problems.append(f"{file}, line {record.line}, {problem}")
                     continue
                 about = {"file": file, "line": record.line, "record": number, "records": len(records[:limit])}
-                about |= {"prompt": len(prompt), "speedup": record.speedup}
+                about |= {"prompt": len(prompt)}
                 size = ABREAST if model is not None and len(decoders) <= ABREAST else 1
                 for first in range(0, len(decoders), size):
                     some = decoders[first : first + size]

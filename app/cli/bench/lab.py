@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from .... import plain_file
-from ....decoders.latency import NUMBERS, LatencyCurve, curve_of
+from ....decoders.latency import LatencyCurve, curve_of
 from ....engine.catalog import get, get_served, parse_params, served
 from ....engine.client import EngineClient
 from ....engine.messages import Event, Failed, Finished, Loaded, Loading, Worked, Working
@@ -159,23 +159,19 @@ class Lab:
                 case _:
                     take(event)
 
-    def curve(self, *, again: bool = False) -> LatencyCurve:
+    def curve(self) -> LatencyCurve:
         """The loaded model's latency curve: from the cache, or measured now and cached for this model, device and type."""
-        info = self.info
-        path = curve_file(info)
-        if not again:
-            try:
-                return curve_of(plain_file.read_json(path))
-            except (OSError, ValueError, UserError):
-                pass
+        path = curve_file(self.info)
+        try:
+            return curve_of(plain_file.read_json(path))
+        except (OSError, KeyError, TypeError, ValueError):
+            pass
 
         def told(data: dict[str, Any]) -> None:
             self.notes.progress(f"measuring passes: round {data['done']} of {data['total']}")
 
-        found = self.work("costs", told)
+        curve = curve_of(self.work("costs", told))
         self.notes.clear()
-        known = {key: found[key] for key in ("passes", *NUMBERS) if key in found}
-        curve = curve_of({**known, "name": f"{info['name']} on {info['device']}, {info['dtype']}"})
         locations.ensure(path.parent)
         path.write_text(json.dumps(curve.as_dict(), indent=1) + "\n", encoding="utf-8")
         return curve

@@ -8,10 +8,9 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from statistics import mean, median
+from statistics import mean
 from typing import Any
 
-from ....decoders.latency import LatencyCurve, Observed, fit_curve, read_curve
 from ....decoders.replay import model_free, why_not
 from ....engine.catalog import get, get_served
 from ....errors import UserError
@@ -21,7 +20,7 @@ from ..exit_codes import ANSWERED, BROKEN, CANCELLED
 from .lab import Broken, Lab, Spec, Stopped, markdown, read_spec, read_specs, say, show_table
 
 REFERENCE = Spec("lookup:variant=reference", "lookup", {"variant": "reference"})
-"""Prompt lookup as published: what recorded speedups were measured with."""
+"""Prompt lookup as published: what the others are compared with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +42,6 @@ class ReplayRequest:
     """Files of earlier answers to draft from."""
     remember: bool = False
     """Each answer is one to draft from for those after it."""
-    curve: Path | None = None
-    curve_only: bool = False
-    measure: bool = False
-    fit: bool = False
-    save_curve: Path | None = None
     as_json: bool = False
     csv: Path | None = None
     markdown: Path | None = None
@@ -61,8 +55,6 @@ class Replayed:
     rows: list[dict[str, Any]] = field(default_factory=list)
     """One for each record and method, as the engine's task `replay` reports them."""
     problems: list[str] = field(default_factory=list)
-    curve: LatencyCurve | None = None
-    fitted: dict[str, Any] | None = None
 
 
 def replay_files(request: ReplayRequest) -> int:
@@ -77,8 +69,6 @@ def replay_files(request: ReplayRequest) -> int:
             raise UserError(f"There is no file {path}. Give a JSONL file of recorded prompts and responses.")
     notes = Notes(request.color)
     found, code = Replayed(), ANSWERED
-    if request.curve is not None:
-        found.curve = read_curve(request.curve)
     with Lab(notes) as lab:
         try:
             _measure(request, specs, lab, found)
@@ -90,10 +80,6 @@ def replay_files(request: ReplayRequest) -> int:
     notes.clear()
     for problem in found.problems:
         notes.sentence(problem)
-    if request.fit and code == ANSWERED:
-        found.curve, found.fitted = fit_rows(found.rows)
-    if request.save_curve is not None and found.curve is not None:
-        request.save_curve.write_text(json.dumps(found.curve.as_dict(), indent=1) + "\n", encoding="utf-8")
     if found.rows:
         _print(request, found, [spec.label for spec in specs])
     elif code == ANSWERED:
@@ -116,7 +102,7 @@ def choose_specs(request: ReplayRequest) -> list[Spec]:
             if get_served(spec.name).needs_draft_model and not (request.settings.draft_model or request.over_model):
                 raise UserError(f"{spec.name} drafts with a model. Name it with --draft-model.")
             continue
-        if reason := why_not(get(spec.name), over_model=request.over_model and not request.curve_only, forced=request.forced):
+        if reason := why_not(get(spec.name), over_model=request.over_model, forced=request.forced):
             raise UserError(f"The method {spec.name} cannot be replayed: it {reason}.")
     out: dict[str, Spec] = {}
     for spec in specs:
@@ -127,19 +113,14 @@ def choose_specs(request: ReplayRequest) -> list[Spec]:
                 out[label] = read_spec(label)
         else:
             out[spec.label] = spec
-    if request.fit:
-        out.setdefault(REFERENCE.label, REFERENCE)
-    if request.over_model and not request.curve_only:
+    if request.over_model:
         out = {"greedy": read_spec("greedy"), **out}  # what the seconds are compared with
     return list(out.values())
 
 
 def _measure(request: ReplayRequest, specs: Sequence[Spec], lab: Lab, found: Replayed) -> None:
-    passes = request.over_model and not request.curve_only
     if request.over_model:
         lab.load(request.settings)
-        if found.curve is None and not request.fit:
-            found.curve = lab.curve(again=request.measure)
     methods = [[spec.label, spec.name, dict(spec.settings)] for spec in specs]
     for number, path in enumerate(request.files, 1):
 
@@ -154,7 +135,7 @@ def _measure(request: ReplayRequest, specs: Sequence[Spec], lab: Lab, found: Rep
             file=str(path),
             methods=methods,
             tokenizer=str(request.tokenizer or ""),
-            over_model=passes,
+            over_model=request.over_model,
             forced=request.forced,
             draft=draft_of(request.settings) if any("/" in spec.name for spec in specs) else None,
             limit=request.limit,
@@ -167,48 +148,6 @@ def _measure(request: ReplayRequest, specs: Sequence[Spec], lab: Lab, found: Rep
 def draft_of(settings: Settings) -> dict[str, Any] | None:
     """The first draft model, as the task `replay` takes it."""
     return {**settings.load_options(), "model": settings.draft_model[0]} if settings.draft_model else None
-
-
-def predicted(curve: LatencyCurve, row: Mapping[str, Any]) -> float:
-    """The speedup that a curve predicts for one replayed record."""
-    name = row["method"].partition(":")[0]
-    if "/" not in name and not get(name).drafts:
-        return 1.0
-    return curve.speedup(row["prompt"], row["tokens"], dict(row["passes"]), row["draft_seconds"])
-
-
-def fit_rows(rows: Sequence[Mapping[str, Any]]) -> tuple[LatencyCurve, dict[str, Any]]:
-    """A curve fitted to the speedups that every second record tells, and how well it predicts the others.
-
-    Returns:
-        the curve, and {fitted, tested, median_error, sets: [{set, tested, bias, mean_bias}]}: relative errors; bias is the
-        median of the signed errors, mean_bias the mean prediction over the mean measurement, less 1.
-
-    Raises:
-        UserError: too few records tell a speedup.
-    """
-    told = [row for row in rows if row["method"] == REFERENCE.label and row["speedup"] > 0 and row["tokens"] > 1]
-    seen = [Observed(row["speedup"], row["prompt"], row["tokens"], dict(row["passes"])) for row in told]
-    curve = fit_curve(seen[::2], name=f"fitted to {len(seen[::2])} recorded speedups")
-    tested = told[1::2]
-    by_set: dict[str, list[tuple[float, float]]] = {}
-    for row in tested:
-        by_set.setdefault(Path(row["file"]).stem, []).append((predicted(curve, row), row["speedup"]))
-    errors = {name: [p / m - 1 for p, m in pairs] for name, pairs in by_set.items()}
-    return curve, {
-        "fitted": len(seen[::2]),
-        "tested": len(tested),
-        "median_error": median(abs(error) for group in errors.values() for error in group),
-        "sets": [
-            {
-                "set": name,
-                "tested": len(pairs),
-                "bias": median(errors[name]),
-                "mean_bias": mean(p for p, _ in pairs) / mean(m for _, m in pairs) - 1,
-            }
-            for name, pairs in by_set.items()
-        ],
-    }
 
 
 def summarise(found: Replayed, labels: Sequence[str]) -> list[dict[str, Any]]:
@@ -224,15 +163,12 @@ def summarise(found: Replayed, labels: Sequence[str]) -> list[dict[str, Any]]:
         for label in labels:
             mine = [row for row in rows if row["method"] == label and row["tokens"]]
             if mine:
-                out.append({"set": name, **_summary(label, mine, found.curve, plain)})
+                out.append({"set": name, **_summary(label, mine, plain)})
     return out
 
 
 def _summary(
-    label: str,
-    rows: Sequence[Mapping[str, Any]],
-    curve: LatencyCurve | None,
-    plain: Mapping[tuple[str, int], Mapping[str, Any]],
+    label: str, rows: Sequence[Mapping[str, Any]], plain: Mapping[tuple[str, int], Mapping[str, Any]]
 ) -> dict[str, Any]:
     tokens, steps = sum(row["tokens"] for row in rows), sum(row["steps"] for row in rows)
     drafted = sum(row["drafted"] for row in rows)
@@ -241,7 +177,6 @@ def _summary(
     measured = [
         _seconds(plain[key]) / _seconds(row) for row in rows if (key := (row["file"], row["record"])) in plain and _seconds(row)
     ]
-    recorded = [row["speedup"] for row in rows if row["speedup"] > 0] if label == REFERENCE.label else []
     return {
         "method": label,
         "transcripts": len(rows),
@@ -252,9 +187,7 @@ def _summary(
         "acceptance_rate": sum(row["accepted"] for row in rows) / drafted if drafted else 0.0,
         "nodes_per_pass": nodes / passes if passes else 0.0,
         "draft_microseconds": sum(row["draft_seconds"] for row in rows) / passes * 1e6 if passes else 0.0,
-        "predicted_speedup": mean(predicted(curve, row) for row in rows) if curve else None,
         "measured_speedup": mean(measured) if measured else None,
-        "recorded_speedup": mean(recorded) if recorded else None,
     }
 
 
@@ -262,14 +195,15 @@ def _seconds(row: Mapping[str, Any]) -> float:
     return float(row["forward_seconds"] + row["draft_seconds"])
 
 
+RECORD = ("file", "line", "method", "prompt", "tokens", "steps", "drafted", "accepted")
+"""What `--json` tells of each record and method."""
+
 COLUMNS = (
     ("tokens a pass", "tokens_per_step_mean", "{:.2f}"),
     ("acceptance", "acceptance_rate", "{:.0%}"),
     ("nodes/pass", "nodes_per_pass", "{:.1f}"),
     ("µs/draft", "draft_microseconds", "{:.0f}"),
-    ("predicted", "predicted_speedup", "{:.2f}×"),
-    ("measured", "measured_speedup", "{:.2f}×"),
-    ("recorded", "recorded_speedup", "{:.2f}×"),
+    ("speedup", "measured_speedup", "{:.2f}×"),
 )
 
 
@@ -298,35 +232,11 @@ def _print(request: ReplayRequest, found: Replayed, labels: Sequence[str]) -> No
         report = {
             "transcripts": [str(path) for path in request.files],
             "results": results,
-            "curve": found.curve.as_dict() if found.curve else None,
-            "fit": found.fitted,
             "problems": found.problems,
-            "records": [_record(row, found.curve) for row in found.rows],
+            "records": [{key: row[key] for key in RECORD} for row in found.rows],
         }
         print(json.dumps(report, ensure_ascii=False))
         return
     show_table(head, rows, left=2 if several else 1, spare=("µs/draft", "nodes/pass", "acceptance"))
-    if found.fitted:
-        for line in _fit_lines(found.fitted):
-            say(line)
-    if found.curve is None:
-        say("No speedup predicted. Give a latency curve with --curve, measure one with --model, or --fit recorded speedups.")
-
-
-def _record(row: Mapping[str, Any], curve: LatencyCurve | None) -> dict[str, Any]:
-    keys = ("file", "line", "method", "prompt", "tokens", "steps", "drafted", "accepted")
-    return {
-        **{key: row[key] for key in keys},
-        "predicted_speedup": predicted(curve, row) if curve and row["tokens"] else None,
-        "recorded_speedup": row["speedup"] or None,
-    }
-
-
-def _fit_lines(fitted: Mapping[str, Any]) -> list[str]:
-    lines = [
-        f"Curve fitted to {fitted['fitted']} recorded speedups; on the other {fitted['tested']} the median error of a "
-        f"prediction is {fitted['median_error']:.1%}. Bias (median; of means):"
-    ]
-    return lines + [
-        f"  {row['set']}: {row['bias']:+.1%}; {row['mean_bias']:+.1%} ({row['tested']} records)" for row in fitted["sets"]
-    ]
+    if not request.over_model:
+        say("To measure how much faster an answer is here, name a model with --model or --on-model.")
