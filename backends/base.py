@@ -148,6 +148,11 @@ class Scores(ABC):
         """A copy that stays valid after the session's next pass."""
         return self
 
+    def as_seen(self, vocabulary: int, later: int = 0) -> Scores:
+        """The same as a target sees it that has only the first `vocabulary` token ids, and whose text is longer by `later`
+        tokens."""
+        return self
+
     def leads(self, rows: Sequence[int], sampling: Sampling, histories: Sequence[Sequence[int]] | None = None) -> list[float]:
         """For each of some rows, the pick's lead over the next best choice, in logits (noise and temperature included).
         Infinite where nothing rounds."""
@@ -172,6 +177,8 @@ class Session(ABC):
     """Seconds spent in `evaluate` since the session opened."""
     flops: float = 0.0
     """Floating-point operations of its passes since the session opened (see `costs/flops.py`); 0 where they are not known."""
+    branches: int | None = None
+    """The most leaves that its living nodes may have; None for any number."""
     sound: int | None = None
     """How many committed tokens have, bit for bit, the cache entries that plain decoding would have given them; None for all.
     The next answer evaluates the others again (see `exact`)."""

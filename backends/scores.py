@@ -67,6 +67,12 @@ class TorchScores(Scores):
         """The same in memory of their own."""
         return TorchScores(self.logits.clone(), self.nodes, self.positions)
 
+    def as_seen(self, vocabulary: int, later: int = 0) -> TorchScores:
+        """The same without the ids from `vocabulary` on, at other positions (see `Scores.as_seen`)."""
+        if not later and vocabulary >= self.logits.shape[-1]:
+            return self
+        return TorchScores(self.logits[:, :vocabulary], self.nodes, tuple(position + later for position in self.positions))
+
     def leads(self, rows: Sequence[int], sampling: Sampling, histories: Sequence[Sequence[int]] | None = None) -> list[float]:
         """By how much the pick after each of some rows leads the next best choice (see `choose.leads`)."""
         positions = [self.positions[row] for row in rows]

@@ -215,7 +215,8 @@ class Drafter(Configured, ABC):
         """Return the tree to verify in this step; node 0 is `context.pending`, and the depth is at most `context.room`."""
 
     def learn(self, verified: Verified) -> None:
-        """Learn from a step. Called after each step that this drafter drafted."""
+        """Learn from a step. Called after each step that this drafter drafted. Where the target could not evaluate all of the
+        tree, `verified.tree` is another one, of those nodes that it could, numbered anew."""
 
     @classmethod
     def grid(cls, layers: int, *, gaps: bool = True) -> Sequence[Mapping[str, str]]:

@@ -400,26 +400,27 @@ class Generation(Iterator[Step]):
         path = self._match(verifying, chosen) if exactly else self._accept(verifying, chosen)
         probs = self._watch(verifying, path[-1], chosen[path[-1]], clock) if self.watched else ()
         verifying.commit(path, exactly=exactly)
-        if verifying.whole:
-            # What a pass costs that begins with a prompt says nothing of the others.
-            seconds = clock.verify_seconds if len(verifying) == len(tree) else 0.0
-            drafter.learn(Verified(tree, chosen, path, verifying.scores, clock.draft_seconds, seconds))
+        # What a pass costs that begins with a prompt says nothing of the others.
+        seconds = clock.verify_seconds if len(verifying) == len(tree) else 0.0
+        drafter.learn(Verified(tree, chosen, path, verifying.scores, clock.draft_seconds, seconds))
         tokens = [*(tree.tokens[node] for node in path[1:]), chosen[path[-1]]]
         return Outcome(tokens, tree, path, tree.drafted, tree.accepted(path), probs=probs, checked=verifying.checked)
 
     def _draft(self, drafter: Drafter, clock: StepClock) -> Pass:
-        """The drafter's tree, behind what the cache lacks of the text: the prompt's end, or what is evaluated again (see
-        `Session.exact`)."""
+        """The drafter's tree, as much of it as the target can evaluate, behind what the cache lacks of the text: the prompt's
+        end, or what is evaluated again (see `Session.exact`)."""
         session = self.conversation.session
         clock.prefilled = max(0, self.prompt_tokens - 1 - session.length)
         lacking = self.tokens[session.length : -1]
         tree = drafter.draft(self._context())
         clock.drafted(tree.alive / (len(lacking) + tree.alive) if tree.alive else 0.0)
-        if len(lacking) + len(tree) <= session.context - session.length:
-            return Pass(session, lacking, tree)
         # `room` bounds the depth; at the very end of the context a broad tree may still have too many nodes.
-        session.commit(())
-        return Pass(session, lacking, Tree.root(self.tokens[-1]), whole=False)
+        most = session.context - session.length - len(lacking)
+        branches = session.branches if self._branching else 1
+        fitted = tree.fitted(most, branches, self.conversation.model.info.vocabulary)
+        if fitted is not tree:
+            session.commit(())  # the first layers may have been through what goes
+        return Pass(session, lacking, fitted)
 
     def _match(self, verifying: Pass, chosen: list[int]) -> list[int]:
         """The accepted path where the target's own choice decides."""

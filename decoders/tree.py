@@ -123,8 +123,33 @@ class Tree:
             node = self.parents[node]
         return out[::-1]
 
+    def fitted(self, most: int, branches: int | None, vocabulary: int | None) -> Tree:
+        """The tree, or as much of it as a target can evaluate: what comes first, with whole paths rather than more of them.
+
+        Args:
+            most: nodes.
+            branches: the most leaves; None for any number.
+            vocabulary: how many token ids there are; None for any number.
+        """
+        parents, most = self.parents, min(most, len(self))
+        ids = vocabulary is None or max(self.tokens) < vocabulary
+        if most == len(self) and ids and (branches is None or len(self) - len({*parents}) < branches):
+            return self
+        kept, inner, leaves = list[int](), set[int](), 1
+        place = {ROOT}
+        for node, (token, parent) in enumerate(zip(self.tokens, parents, strict=True)):
+            more = parent in inner
+            known = vocabulary is None or token < vocabulary or not node
+            if parent in place and known and len(kept) < most and (branches is None or leaves + more <= branches):
+                leaves += more
+                inner.add(parent)
+                place.add(node)
+                kept.append(node)
+        return self.only(kept)
+
     def only(self, nodes: Sequence[int]) -> Tree:
-        """The tree of some of its nodes, rising, each with its parent. Draws are left out."""
+        """The tree of some of its nodes, rising, each with its parent. None is alive, and draws are left out: without them
+        every guess counts as certain, which is as right."""
         place = {ROOT: ROOT} | {node: i for i, node in enumerate(nodes)}
         return replace(
             self,
@@ -132,7 +157,7 @@ class Tree:
             parents=[place[self.parents[node]] for node in nodes],
             window=frozenset(place[node] for node in self.window if node in place),
             probs=None,
-            alive=sum(node < self.alive for node in nodes),
+            alive=0,
             sources=[self.sources[node] for node in nodes] if self.sources else [],
         )
 
@@ -151,10 +176,9 @@ class Pass:
     """A tree as one pass of the target verifies it: behind those tokens of the text that the cache still lacks. These come
     first in the session's count of nodes."""
 
-    def __init__(self, session: Session, lacking: Sequence[int], tree: Tree, *, whole: bool = True) -> None:
-        """`lacking`: tokens before the pending one. `whole`: the tree is all that was drafted."""
+    def __init__(self, session: Session, lacking: Sequence[int], tree: Tree) -> None:
+        """`lacking`: tokens before the pending one."""
         self.tree = tree
-        self.whole = whole
         self.checked = 0
         """Nodes that a pass of their own decided."""
         self._session = session

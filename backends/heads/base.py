@@ -152,6 +152,9 @@ class HeadSession(ABC):
     target's states. So what is remembered for good comes from true states only.
     """
 
+    branches: int | None = None
+    """The most leaves that its nodes may have; None for any number."""
+
     @property
     @abstractmethod
     def length(self) -> int:

@@ -45,6 +45,7 @@ class LlamaSession(Session):
         self._next = 0
         memory: Memory = Cells(context)
         self._sequences = Sequences(memory, context.rows)
+        self.branches = context.rows
         self._last_tapped = context.weights.layers in taps and not context.weights.all_last
         if taps:
             context.tap(taps)

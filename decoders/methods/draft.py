@@ -82,7 +82,8 @@ class Draft(Drafter):
         super().__init__(params)
         self._proposer: DraftModel | None = None
         self._reencoded: Reencoded | None = None
-        self._model: Model | None = None
+        self._opened: tuple[Model, bool] | None = None
+        """The draft model, and whether its text may be encoded anew."""
         self._schedule = Schedule(self.params.schedule)
         self._index = ContextModel()
         self._copies: Copies | None = None
@@ -110,7 +111,7 @@ class Draft(Drafter):
     def prepare(self, context: Context) -> None:
         """Open the draft model's session, once."""
         model = need_draft_model(self.name, context)
-        if model is self._model and self.params.reencode == (self._reencoded is not None):
+        if (wanted := (model, self.params.reencode)) == self._opened:
             return
         self.close()
         target = context.model
@@ -126,7 +127,7 @@ class Draft(Drafter):
             size = context.session.context
             self._proposer = Ahead(model, size) if isinstance(model, OwnThread) else DraftModel(model, size)
             self._copies = Copies(self._index, _worth.setdefault(model, Worth()))
-        self._model = model
+        self._opened = wanted
 
     def learn(self, verified: Verified) -> None:
         proposer = self._proposer or self._reencoded
@@ -140,8 +141,13 @@ class Draft(Drafter):
             len(verified.tree) - 1, len(verified.path) - 1, len(verified.tree), verified.forward_seconds, seconds
         )
 
+    @property
+    def note(self) -> str:
+        held = self._proposer or self._reencoded
+        return held.note if held is not None else ""
+
     def close(self) -> None:
         for held in (self._proposer, self._reencoded):
             if held is not None:
                 held.close()
-        self._proposer = self._reencoded = self._model = None
+        self._proposer = self._reencoded = self._opened = None

@@ -79,6 +79,8 @@ class Lookahead(Drafter):
         """W and N of the window."""
         self._context: Context | None = None
         """What the last tree was drafted for."""
+        self._size = 0
+        """Nodes of that tree."""
 
     def draft(self, context: Context) -> Tree:
         params, eos, room = self.params, context.eos_ids, context.room
@@ -86,20 +88,22 @@ class Lookahead(Drafter):
         if params.text:
             self._read(context)
         longest = min(params.ngram - 1, room)
-        guesses = [until_eos(guess[:longest], eos) for guess in self._pool.get((context.pending,), params.guesses)]
-        window = self._open_window(context)
+        window, branches = self._open_window(context), context.session.branches
+        most = params.guesses if branches is None else min(params.guesses, branches - len(window))
+        guesses = [until_eos(guess[:longest], eos) for guess in self._pool.get((context.pending,), most)]
         trie = Trie(context.pending, node_budget(context, 1 + sum(map(len, guesses)) + sum(len(c.tokens) for c in window)))
         guessed = {0}
         for guess in guesses if context.branching else guesses[:1]:
             guessed.update(trie.add(guess))
         self._hang(window, trie, context)
         tree = trie.tree
+        self._size = len(tree)
         tree.window = frozenset(range(len(tree))) - guessed
         return tree
 
     def learn(self, verified: Verified) -> None:
         params, window, context = self.params, self._window, self._context
-        if context is None or not window or not window[0].nodes:
+        if context is None or not window or not window[0].nodes or len(verified.tree) < self._size:
             return
         filling = len(window[0].tokens) < params.ngram - 1
         for i, column in enumerate(window):
@@ -131,9 +135,12 @@ class Lookahead(Drafter):
         Level 0 of a new window is longer by N - 2 columns: it loses one in each of the steps that add a level.
         """
         params, pending = self.params, context.pending
-        if self._shape != (params.window, params.ngram):
-            self._shape = (params.window, params.ngram)
-            tokens = drawn(context.tokens, params.window + params.ngram - 2, params.seed, context.eos_ids)
+        width, branches = params.window, context.session.branches
+        if branches is not None:  # half of them are for guesses
+            width = max(1, min(width, branches // 2 - params.ngram + 2))
+        if self._shape != (width, params.ngram):
+            self._shape = (width, params.ngram)
+            tokens = drawn(context.tokens, width + params.ngram - 2, params.seed, context.eos_ids)
             self._window = [Column([token]) for token in tokens]
         head = self._window[0]
         if head.tokens[0] != pending:

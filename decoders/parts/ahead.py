@@ -94,6 +94,7 @@ class _Session(Session):
     def __init__(self, session: Session, worker: Worker) -> None:
         self._session = session
         self._worker = worker
+        self.branches = session.branches
 
     @property
     def tokens(self) -> Sequence[int]:
@@ -223,7 +224,7 @@ class Ahead(DraftModel):
         if not known:
             self._free()
             return super().begin(context, count, line)
-        self._context, self._scores, self.seconds, self._path = context, [], [], []
+        self._start(context)
         return [self._take()]
 
     def grow(self, tokens: Sequence[int], parents: Sequence[int], count: int) -> list[Guesses]:
@@ -240,13 +241,14 @@ class Ahead(DraftModel):
     def _follows(self, context: Context) -> bool:
         """Whether what was drafted on begins with the pending token, behind the text before it."""
         tokens, made = context.tokens, self._made
-        here = self._text is tokens and self.session.length == len(tokens) - 1
+        here = self._text is tokens and self.session.length == len(self._read(context)) - 1
         return here and not self._ids and bool(made) and made[0].token == tokens[-1]
 
     def _take(self) -> Guesses:
         """Make the first node that was evaluated ahead one of this round."""
         made = self._made.pop(0)
         self._ids.append(made.id)
+        self._parents.append(len(self._parents) - 1)
         self._path.append([*(self._path[-1] if self._path else ()), made.token])
         self._scores.append((made.scores, 0))
         self._guesses.append(made.guesses)
@@ -259,8 +261,10 @@ class Ahead(DraftModel):
         self.session.drop([made.id for made in self._made])
         self._made.clear()
 
-    def _timed(self, evaluate: Callable[[], Scores | None], paths: list[list[int]], count: int) -> list[Guesses]:
-        guesses = super()._timed(evaluate, paths, count)
+    def _timed(
+        self, evaluate: Callable[[], Scores | None], paths: list[list[int]], parents: Sequence[int], count: int
+    ) -> list[Guesses]:
+        guesses = super()._timed(evaluate, paths, parents, count)
         self._guesses += guesses[: self.evaluated - len(self._guesses)]
         return guesses
 
@@ -287,7 +291,7 @@ class Ahead(DraftModel):
                 break
             begun = time.perf_counter()
             path.append(token)
-            scores = session.evaluate([token], [self._made[-1].id if self._made else self._ids[-1]])
+            scores = self._seen(session.evaluate([token], [self._made[-1].id if self._made else self._ids[-1]]))
             histories = [[*context.tokens[:-1], *path]] if sampling.uses_history else None
             (guesses,) = scores.candidates(1, sampling, histories, independent=independent)
             # The next pass may overwrite the scores, which are read again only where tokens are drawn from them.

@@ -179,7 +179,8 @@ def _expected(
         return [], []
     drafted, most = tree.tokens[1:], room - len(tree)
     line, chances = copies.after(drafted, most, context.eos_ids) if copies is not None else ([], [])
-    return line or proposer.expect(context, drafted, most), chances
+    line = [*proposer.readable(line)]
+    return line or proposer.expect(context, drafted, most), chances[: len(line)]
 
 
 def _take(

@@ -265,6 +265,10 @@ class Grower(Drafter):
         for drafter in self._merged:
             drafter.learn(verified)
 
+    @property
+    def note(self) -> str:
+        return " ".join(proposer.note for proposer in self._proposers.values() if proposer.note)
+
     def close(self) -> None:
         for proposer in self._proposers.values():
             proposer.close()

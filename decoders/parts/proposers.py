@@ -12,7 +12,7 @@ from typing import Any
 
 from ...backends.base import PREFILL_CHUNK, ROOT, Layers, Model, Scores
 from ...backends.files.vocabulary import difference
-from ...errors import UserError
+from ...errors import UserError, counted
 from ..acceptance import compared
 from ..base import Context
 
@@ -39,6 +39,8 @@ class Proposer(ABC):
         self.seconds: list[float] = []
         """Of each pass of this round."""
         self._path: list[list[int]] = []
+        self._parents: list[int] = []
+        """Of each node [evaluated]."""
         self._context: Context | None = None
         self._scores: list[tuple[Scores, int]] = []
         self._spent = 0.0
@@ -49,9 +51,23 @@ class Proposer(ABC):
         """Nodes of this round that are known here: its first so many."""
         return len(self._path)
 
+    @property
+    def note(self) -> str:
+        """Why nothing is guessed in this round, if that is worth saying."""
+        return ""
+
+    @property
+    def branches(self) -> int | None:
+        """The most leaves that the nodes of a round may have here; None for any number."""
+        return None
+
     def room(self, context: Context) -> int:
         """Most nodes that may be alive here in a round, the pending token included."""
         return context.session.context - context.session.length
+
+    def readable(self, line: Sequence[int]) -> Sequence[int]:
+        """The start of a line of the target's tokens that this one can read."""
+        return line
 
     def expect(self, context: Context, drafted: Sequence[int], most: int) -> list[int]:
         """What a quicker drafter of its own, if it has one, expects this draft model to choose behind the tokens so far.
@@ -76,28 +92,64 @@ class Proposer(ABC):
         Returns:
             guesses after the pending token and after each of the line [1 + n]; none if the draft has no more room.
         """
-        self._context, self._scores, self.seconds, self._path = context, [], [], []
+        self._start(context)
         paths = [[context.pending, *line[:end]] for end in range(len(line) + 1)]
-        return self._timed(lambda: self._open(context, line), paths, count)
+        return self._timed(lambda: self._open(context, line), paths, range(ROOT, len(line)), count)
 
     def grow(self, tokens: Sequence[int], parents: Sequence[int], count: int) -> list[Guesses]:
-        """Evaluate tokens below nodes that are there, or that stand before them in `tokens`: guesses for each of them [n]."""
+        """Evaluate tokens below nodes that are there, or that stand before them in `tokens`.
+
+        Returns:
+            guesses for each of them [n]; none for those that there is no room for.
+        """
+        kept = self._fitting(parents)
+        if len(kept) < len(tokens):
+            first = self.evaluated
+            place = {first + i: first + at for at, i in enumerate(kept)}
+            found = self.grow([tokens[i] for i in kept], [place.get(parents[i], parents[i]) for i in kept], count)
+            guesses = dict(zip(kept, found, strict=True))
+            return [guesses.get(i, []) for i in range(len(tokens))]
         paths, first = list(self._path), len(self._path)
         for token, parent in zip(tokens, parents, strict=True):
             paths.append([*paths[parent], token])
-        return self._timed(lambda: self._extend(tokens, parents), paths[first:], count)
+        return self._timed(lambda: self._extend(tokens, parents), paths[first:], parents, count)
+
+    def _fitting(self, parents: Sequence[int]) -> Sequence[int]:
+        """Which of some new nodes fit, the first ones before the others: a first child takes its parent's place among the
+        leaves."""
+        if self.branches is None:
+            return range(len(parents))
+        inner = set(self._parents)
+        leaves, first = len(self._parents) + 1 - len(inner), len(self._parents)
+        kept: list[int] = []
+        for i, parent in enumerate(parents):
+            if (parent < first or parent - first in kept) and leaves + (parent in inner) <= self.branches:
+                leaves += parent in inner
+                inner.add(parent)
+                kept.append(i)
+        return kept
 
     def distribution(self, node: int) -> Any:
         """q [vocab]: what the guesses after a node were drawn from, at temperature 0 the plain softmax (numpy float32)."""
-        assert self._context is not None
+        context = self._context
+        assert context is not None
         scores, row = self._scores[node]
-        sampling = compared(self._context.sampling)
-        return scores.probs(row, sampling, self._history(node) if sampling.uses_history else None)
+        sampling = compared(context.sampling)
+        q = scores.probs(row, sampling, self._history(node) if sampling.uses_history else None)
+        lacking = context.model.info.vocabulary - len(q) if context.model is not None else 0
+        if lacking <= 0:
+            return q
+        import numpy as np  # here alone: listing the methods needs no arrays
+
+        return np.pad(q, (0, lacking))
 
     def forget(self, first: int) -> None:
         """Free the nodes from number `first` on: they are not this draft's own."""
-        del self._path[first:], self._scores[first:]
+        del self._path[first:], self._scores[first:], self._parents[first:]
         self._drop(first)
+
+    def _start(self, context: Context) -> None:
+        self._context, self._scores, self.seconds, self._path, self._parents = context, [], [], [], []
 
     @abstractmethod
     def _open(self, context: Context, line: Sequence[int]) -> Scores | None:
@@ -122,7 +174,9 @@ class Proposer(ABC):
         assert self._context is not None
         return [*self._context.tokens[:-1], *self._path[node]]
 
-    def _timed(self, evaluate: Callable[[], Scores | None], paths: list[list[int]], count: int) -> list[Guesses]:
+    def _timed(
+        self, evaluate: Callable[[], Scores | None], paths: list[list[int]], parents: Sequence[int], count: int
+    ) -> list[Guesses]:
         context = self._context
         assert context is not None
         started = time.perf_counter()
@@ -131,6 +185,7 @@ class Proposer(ABC):
             return [[] for _ in paths]
         first = len(self._path)
         self._path += paths
+        self._parents += parents
         self._scores += [(scores, row) for row in range(len(paths))]
         histories = None
         if context.sampling.uses_history:
@@ -148,8 +203,12 @@ class Proposer(ABC):
 class DraftModel(Proposer):
     """A draft model in a session of its own, which follows the target's text.
 
+    One of the two may have ids that the other lacks: tokens added to a vocabulary, padding. Those that the target lacks are
+    never guessed. Those that the draft model lacks it reads as their text, or, if they show as nothing as control tokens do,
+    not at all; right behind one nothing is guessed.
+
     Args:
-        model: its tokenizer must give tokens the target's ids.
+        model: its tokenizer must give tokens the target's ids, as far as both have them.
         context: most tokens of the conversation.
         number: among several that grow one tree together.
 
@@ -164,19 +223,72 @@ class DraftModel(Proposer):
         self._ids: list[int] = []
         self._ahead = 0
         self._text: Sequence[int] | None = None
+        """The text that the cache holds the start of."""
+        self._spelled: list[int] = []
+        """The text in tokens that the model has: the first `_known` of `_source`."""
+        self._source: Sequence[int] | None = None
+        self._known = 0
+        self._later = 0
+        """How many tokens longer the target's own text is."""
+        self._note = ""
+
+    @property
+    def note(self) -> str:
+        return self._note
+
+    @property
+    def branches(self) -> int | None:
+        return self.session.branches
 
     def room(self, context: Context) -> int:
-        return min(super().room(context), self.session.context - len(context.tokens) + 1)
+        return min(super().room(context), self.session.context - len(self._read(context)) + 1)
+
+    def readable(self, line: Sequence[int]) -> Sequence[int]:
+        ids = self.model.info.vocabulary
+        return line[: next((i for i, token in enumerate(line) if token >= ids), len(line))]
+
+    def _read(self, context: Context) -> list[int]:
+        """The text in tokens that the model has."""
+        # Each answer has a list of its own, which only grows.
+        if self._source is not context.tokens or self._known > len(context.tokens):
+            self._source, self._spelled, self._known, self._later = context.tokens, [], 0, 0
+        new, ids = context.tokens[self._known :], self.model.info.vocabulary
+        self._known += len(new)
+        if max(new, default=0) < ids:
+            self._spelled += new
+            return self._spelled
+        start = self.model.encode("")
+        for token in new:
+            if token < ids:
+                self._spelled.append(token)
+            elif context.model is not None and (text := context.model.decode([token])):
+                spelled = self.model.encode(text)
+                opened = spelled[: len(start)] == start
+                self._spelled += [each for each in spelled[len(start) if opened else 0 :] if each < ids]
+        self._later = self._known - len(self._spelled)
+        return self._spelled
+
+    def _seen(self, scores: Scores) -> Scores:
+        """Scores as the target has ids, and counts tokens."""
+        context = self._context
+        if context is None or context.model is None:
+            return scores
+        return scores.as_seen(context.model.info.vocabulary, self._later)
 
     def _open(self, context: Context, line: Sequence[int]) -> Scores | None:
-        tokens, session = context.tokens, self.session
+        session, tokens = self.session, self._read(context)
+        self._note, self._ids, self._ahead = "", [], 0
         session.commit(())
-        # Each answer has a list of its own; within one it only grows, so that the full comparison is made once.
-        if self._text is not tokens or session.length >= len(tokens) or len(tokens) > session.horizon:
+        if not self.readable([context.pending]):
+            self._note = f"{self.model.info.name} does not have the last token, so it drafts nothing here."
+            return None
+        # The full comparison is made once for each answer.
+        if self._text is not context.tokens or session.length >= len(tokens) or len(tokens) > session.horizon:
             session.align(tokens[:-1])
-            self._text = tokens
+            self._text = context.tokens
         missing = tokens[session.length : -1]
         if session.length + len(missing) + 1 + len(line) > session.context:
+            self._note = shorter(self.model, session.context)
             return None
         if len(missing) > BEHIND:
             session.prefill(missing)
@@ -186,7 +298,7 @@ class DraftModel(Proposer):
         ids = range(self._ahead, len(chain))
         scores = session.evaluate(chain, range(ROOT, len(chain) - 1), rows=ids)
         self._ids = list(ids)
-        return scores
+        return self._seen(scores)
 
     def _extend(self, tokens: Sequence[int], parents: Sequence[int]) -> Scores | None:
         session = self.session
@@ -198,7 +310,7 @@ class DraftModel(Proposer):
         ids = [*self._ids, *range(first, first + len(tokens))]
         scores = session.evaluate(tokens, [ids[parent] for parent in parents])
         self._ids = ids
-        return scores
+        return self._seen(scores)
 
     def _drop(self, first: int) -> None:
         self.session.drop(self._ids[first:])
@@ -284,7 +396,7 @@ class FirstLayers(Proposer):
     def _reset(self, context: Context) -> None:
         """Begin a round: nothing of one that an error ended may be left."""
         context.session.commit(())
-        self._before, self._begun, self._spent, self._path, self._scores = 0, 0, 0.0, [], []
+        self._before, self._begun, self._spent, self._path, self._scores, self._parents = 0, 0, 0.0, [], [], []
 
     def _finish(self, context: Context, line: Sequence[int]) -> Scores:
         """Take the inner layers' nodes, a token and `line` behind it, through the others."""
@@ -310,6 +422,11 @@ def mismatch(target: Model, draft: Model) -> str:
     if i is None:
         return ""
     return f"token {i} is {ours[i]!r} to {target.info.name} and {theirs[i]!r} to {draft.info.name}"
+
+
+def shorter(draft: Model, context: int) -> str:
+    """Why a draft model drafts nothing behind a text that fills its context."""
+    return f"{draft.info.name} reads at most {counted(context, 'token')}, so it drafts nothing behind so long a text."
 
 
 def need_draft_model(method: str, context: Context) -> Model:
@@ -340,6 +457,8 @@ class Reencoded:
         self.target, self.draft = target, draft
         self.session = draft.open_session(min(context, draft.info.context))
         self.seconds: list[float] = []
+        self.note = ""
+        """Why nothing is drafted, if that is worth saying."""
         self._names = target.pieces()
         self._ids = {name: i for i, name in enumerate(draft.pieces())}
         self._silent: dict[int, bool] = {}
@@ -351,7 +470,9 @@ class Reencoded:
         started = time.perf_counter()
         session, draft = self.session, self.draft
         tokens = self._translated(context.tokens)
-        if len(tokens) < 2 or len(tokens) + most + 1 > session.context:
+        full = len(tokens) + most + 1 > session.context
+        self.note = shorter(draft, session.context) if full else ""
+        if len(tokens) < 2 or full:
             return []
         session.commit(())
         session.align(tokens[:-1])
@@ -387,10 +508,11 @@ class Reencoded:
             if begin < end:
                 out += self._encoded(self.draft, self._start, self.target.decode(tokens[begin:end]))
             begin = end + 1
-            name = self._names[tokens[end]] if end < len(tokens) else ""
+            name = self._names[tokens[end]] if end < len(tokens) and tokens[end] < len(self._names) else ""
             if name in self._ids:
                 out.append(self._ids[name])
-        start = self._start
+        start, ids = self._start, self.draft.info.vocabulary
+        out = [token for token in out if token < ids]  # a tokenizer may know more tokens than its model
         return out if out[: len(start)] == start else [*start, *out]
 
     def _encoded(self, model: Model, start: list[int], text: str) -> list[int]:

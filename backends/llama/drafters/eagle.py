@@ -53,6 +53,7 @@ class LlamaEagleSession(HeadSession):
         self._run: PathContext | None = run
         self._context, self._mtp = context, loaded.mtp
         self._sequences = Sequences(Cells(run), run.rows)
+        self.branches = run.rows
         self._outputs = torch.empty((1, weights.width))
         """Of the last pair and of each node [1 + nodes, width]."""
 

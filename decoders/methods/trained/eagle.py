@@ -61,6 +61,10 @@ class HeadProposer(Proposer):
         self._text = Following()
         """What the pairs are from."""
 
+    @property
+    def branches(self) -> int | None:
+        return self.session.branches
+
     def _open(self, context: Context, line: Sequence[int]) -> Scores | None:
         """Take in the text's end with the target's states. The pending token's pair is the last: nothing is taken to follow.
         There is no draft while the target lacks some of the text: the pass that takes it in chooses the next token."""

@@ -96,6 +96,10 @@ class Pard(Drafter):
         assert model.info.pard_token is not None  # others are refused before (`registry.unavailable`)
         return self._proposer, model.info.pard_token
 
+    @property
+    def note(self) -> str:
+        return self._proposer.note if self._proposer is not None else ""
+
     def close(self) -> None:
         if self._proposer is not None:
             self._proposer.close()

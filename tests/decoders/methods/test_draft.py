@@ -349,7 +349,7 @@ def test_at_the_end_of_the_draft_models_context_it_decodes_plainly(builtin_model
     prompt = encode_prompt(builtin_model, COPY)
     generation = Generation(conversation, prompt, "draft", max_tokens=TOKENS)
     drafter: Any = generation.drafter
-    drafter._proposer, drafter._model = DraftModel(draft_model, len(prompt) + 10), draft_model
+    drafter._proposer, drafter._opened = DraftModel(draft_model, len(prompt) + 10), (draft_model, False)
     drafted = [step.drafted for step in generation]
     assert generation.answer == plain(builtin_model, COPY)
     assert drafted[0] > 0

@@ -24,7 +24,8 @@ class ToyModel(RecordedModel):
 
     def __init__(self, seed: int, *, memory: int = 2, vocabulary: int = 8, ends: bool = False, tree: bool = True) -> None:
         super().__init__((), context=CONTEXT, name="toy")
-        self.info = replace(self.info, capabilities=Capabilities(tree=tree, reasons={"tree": "A toy that only does chains."}))
+        able = Capabilities(tree=tree, reasons={"tree": "A toy that only does chains."})
+        self.info = replace(self.info, capabilities=able, vocabulary=max(self.info.vocabulary, vocabulary))
         self.seed = seed
         self.memory = memory
         self.eos = self.info.eos_ids[0]

@@ -526,7 +526,7 @@ def test_what_is_known_to_gain_is_opened_before_the_first_step_and_nothing_else(
     if gains:
         draft = drafter._arms["draft"]
         assert isinstance(draft, Draft)
-        assert draft._model is draft_model
+        assert draft._opened == (draft_model, False)
     conversation.close()
 
 
