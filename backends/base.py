@@ -14,10 +14,12 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from ..errors import Cancelled, ContextFull, UserError, counted
+from .files.verdicts import NO_TREES, UNLIKE, shortest
 
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from .files.verdicts import Verdict
     from .infill import Gap
     from .rope import RopeRule
     from .states import States
@@ -345,6 +347,11 @@ with near ties checked, or but for near ties); *same distribution*: other tokens
 neither."""
 
 
+UPTO = (
+    "This model may read a text otherwise from {} on, which is not yet proven, so nothing is drafted beyond that length. Run: "
+    "specchat doctor MODEL"
+)
+
 UNTRUE_STATES = "The hidden states of a token tree were not this model's own, so drafters trained on them cannot draft for it."
 
 
@@ -372,6 +379,24 @@ class Capabilities:
     """Near ties are decided in a pass of their own, as in plain decoding."""
     reasons: Mapping[str, str] = field(default_factory=dict)
     """For each capability above that is False, one sentence that says why."""
+
+    def settled(self, verdict: Verdict, lengths: Mapping[str, int]) -> Capabilities:
+        """These with what passes at the model's real lengths gave: what failed is gone, and `reach` is the shortest one that is
+        still unproven (of `lengths`)."""
+        able, reasons = self, dict(self.reasons)
+        if where := verdict.failed("plain"):
+            reasons["plain"] = UNLIKE.format(where)
+        if self.tree and verdict.failed("tree"):
+            able, reasons["tree"] = replace(able, tree=False), NO_TREES.format(verdict.failed("tree"))
+        if self.chain and verdict.refusal:
+            able = replace(able, tree=False, chain=False, layers=False, states=False)
+            reasons |= dict.fromkeys(("tree", "chain", "layers", "states"), verdict.refusal)
+        if self.reach is not None:
+            del reasons["reach"]
+            left = verdict.unproven(lengths)
+            able = replace(able, reach=min(left.values(), default=None))
+            reasons |= {"reach": UPTO.format(shortest(left))} if left else {}
+        return replace(able, reasons=reasons)
 
     @property
     def identical(self) -> Label:
@@ -443,6 +468,12 @@ class Model(ABC):
     """Weights in memory with their tokenizer. Several sessions may share one model."""
 
     info: ModelInfo
+    lengths: Mapping[str, int] = {}
+    """Lengths that its files name, from which on it may read a text otherwise."""
+    tolerance: float = 0.0
+    """Greatest root-mean-square difference of logits that rounding explains, in units of their standard deviation."""
+    verdict: Verdict | None = None
+    """What is kept of passes at these lengths; None for a model without weights."""
     _states_proven = False
 
     @abstractmethod
@@ -458,6 +489,15 @@ class Model(ABC):
             UserError: there is not enough memory; says how much is missing and what helps. Or this model cannot hand out
                 hidden states, or has no such layer.
         """
+
+    def own_logits(self, tokens: Sequence[int], rows: int) -> Tensor | None:
+        """The logits after the last `rows` tokens of a text [rows, vocab], from one pass over all of it in the model's own way,
+        without a cache; None where the runtime has no such way.
+
+        Raises:
+            UserError: there is not enough memory.
+        """
+        return None
 
     def states_work(self) -> bool:
         """Whether sessions with taps hand out the model's own hidden states: a few passes, made once."""

@@ -71,6 +71,18 @@ def served_methods(info: Mapping[str, Any]) -> dict[str, Method]:
     return {name: Method(name, "server", "", f"{where} decodes.") for name, where in told.items()}
 
 
+def reach_of(method: Method, info: Mapping[str, Any]) -> tuple[int | None, str]:
+    """Up to how many tokens of text a method drafts on a model, and why; None for every length, or if it never drafts.
+
+    Args:
+        method: one of ours.
+        info: what the engine tells of the model.
+    """
+    able = info.get("capabilities") or {}
+    reach = able.get("reach") if method.group != "plain" else None
+    return reach, able.get("reasons", {}).get("reach", "") if reach is not None else ""
+
+
 def method_named(name: str) -> Method:
     """The method of this name; of one that is not here the name is all that is known."""
     return known_methods().get(name) or Method(name)

@@ -338,8 +338,35 @@ def themes(
 
 
 @app.command()
-def doctor(json: AsJson = False) -> None:
-    """Show what is installed, what is missing, and how to fix it."""
+def doctor(
+    context: typer.Context,
+    model: Annotated[
+        str | None,
+        typer.Argument(
+            help="A model to prove, given like --model, at every length that its files name.",
+            show_default=False,
+            autocompletion=completion_shell.models,
+        ),
+    ] = None,
+    json: AsJson = False,
+    backend: Backend = None,
+    device: Device = None,
+    dtype: Dtype = None,
+    context_size: ContextSize = None,
+) -> None:
+    """Show what is installed, what is missing, and how to fix it; of a MODEL, what it can do here, and up to what length.
+
+    Passes of one token, chains and trees are compared in texts as long as the model's windows. That takes as long as reading
+    such texts; what came out is kept, and later loads go by it. ctrl+c keeps the lengths that are done.
+    """
+    given = _given(backend=backend, device=device, dtype=dtype, context=context_size)
+    if model is not None:
+        from .doctor_model import examine
+
+        settings = _with(read_settings(), (context.obj or {}) | given | {"model": model})
+        raise typer.Exit(examine(settings, as_json=json))
+    if given:
+        raise UserError(f"{OPTIONS[next(iter(given))]} is for a model. Name it: specchat doctor MODEL.")
     from . import doctor as checks
 
     report = checks.examine()

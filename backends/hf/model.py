@@ -13,22 +13,26 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
+from transformers import __version__ as transformers_version
 
 from ...errors import Cancelled, UserError, counted
 from ..base import Capabilities, Message, Model, ModelInfo, Session, token_id
 from ..costs.flops import NOTHING, Flops
 from ..costs.modules import flops_of_model
 from ..files.checkpoint import check_folder, read_json, shown, weight_bytes
+from ..files.verdicts import Verdict, kept
 from ..infill import Gap, gap
 from ..options import LoadOptions, StageProgress
 from ..rounding import TOKENS, pass_seconds
 from .devices import Threads, choose_device, choose_dtype, free_memory, quick_in_bfloat16, set_threads, thread_counts
 from .early_layers import find_layers
 from .graphs.graphs import chosen_graphs
+from .lengths import named_lengths, unknown_lengths
 from .masks import native_plan
 from .packed import LEAST_BYTES
 from .plain import PlainSession, session_of
-from .proof import PASSES, Proven, attempt, prove, rounded
+from .proof import PASSES, Proven, attempt, prove, rounded, switched, tolerance
 from .session import Runner, out_of_memory
 from .tokenizer import TextCodec
 
@@ -45,12 +49,17 @@ BFLOAT16 = "Runs in bfloat16, the type of its file, in which this CPU is faster.
 class TransformersModel(Model):
     """A causal language model in memory (see `load_transformers`)."""
 
-    def __init__(self, proven: Proven, codec: TextCodec, info: ModelInfo) -> None:
+    def __init__(self, proven: Proven, codec: TextCodec, info: ModelInfo, verdict: Verdict, attention: str) -> None:
         self._runner: Runner | None = proven.runner
+        self._attention = attention
         self._codec = codec
         self._feeding = proven.feeding
         self._states_proof = proven.states
         self.info = info
+        self.verdict = verdict
+        self.tolerance = tolerance(proven.runner.dtype)
+        config = self.module.config.get_text_config(decoder=True)
+        self.lengths = named_lengths(config, proven.runner.rope.rule if proven.runner.rope is not None else None)
 
     @property
     def module(self) -> Any:
@@ -74,6 +83,26 @@ class TransformersModel(Model):
         if self.info.capabilities.chain:
             return session_of(self._runner, size, taps)
         return PlainSession(self._runner, size, self._feeding)
+
+    def own_logits(self, tokens: Sequence[int], rows: int) -> Tensor:
+        """Logits of one pass over a text, with the model's own masks and attention (see `Model.own_logits`)."""
+        module, run = self.module, self._runner
+        assert run is not None
+        ours = module.config.get_text_config(decoder=True)._attn_implementation
+        if run.rope is not None:
+            run.rope.prompt = len(tokens)
+        told = {"logits_to_keep": rows} if run.takes_rows else {}
+        try:
+            switched(module, self._attention)
+            with torch.inference_mode():
+                logits = module(input_ids=torch.tensor([tokens], device=run.device), use_cache=False, **told).logits
+        except Exception as error:
+            if out_of_memory(error):
+                raise UserError(f"A pass over {len(tokens):,} tokens at once does not fit in memory.") from None
+            raise
+        finally:
+            switched(module, ours)
+        return logits[0, -rows:]  # type: ignore[no-any-return]
 
     def states_work(self) -> bool:
         """Whether hidden states are the model's own (see `Model.states_work`): two passes."""
@@ -191,6 +220,11 @@ def _proven(
 ) -> TransformersModel:
     """The model around loaded weights, after the proof."""
     config = module.config.get_text_config(decoder=True)
+    own = config._attn_implementation
+    verdict = kept(
+        *("transformers", transformers_version, str(torch.__version__), str(module.dtype), module.device.type),
+        read_json(folder / "config.json"),
+    )
     known = inspect.signature(module.forward).parameters
     parameters = sum(p.numel() for p in module.parameters())
     embedding, head = module.get_input_embeddings().weight, module.get_output_embeddings()
@@ -211,8 +245,9 @@ def _proven(
 
     try:
         with _quiet():
-            proven = prove(runner, config, embedding.shape[0], tick, limit, options.exact)
-            runner, capabilities = rounded(proven.runner, proven.capabilities, embedding.shape[0], limit, tick, parameters)
+            proven = prove(runner, config, embedding.shape[0], tick, limit, options.exact, verdict.refusal)
+            able = proven.capabilities.settled(verdict, unknown_lengths(config))
+            runner, capabilities = rounded(proven.runner, able, embedding.shape[0], limit, tick, parameters)
             capabilities = replace(capabilities, guard=options.guard == "on")
             runner, taken = _timed(runner, capabilities, parameters, limit, options, tick)
             runner = replace(runner, flops=_flops(module, config, runner))
@@ -242,7 +277,7 @@ def _proven(
         notes=tuple(notes),
         pass_seconds=taken,
     )
-    return TransformersModel(proven._replace(runner=runner), codec, info)
+    return TransformersModel(proven._replace(runner=runner), codec, info, verdict, own)
 
 
 def _flops(module: Any, config: Any, runner: Runner) -> Flops:

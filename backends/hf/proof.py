@@ -18,7 +18,8 @@ from torch import Tensor
 from transformers.cache_utils import DynamicCache
 
 from ...errors import Cancelled, UserError
-from ..base import NOT_NUMBERS, ROOT, Capabilities
+from ..base import NOT_NUMBERS, ROOT, UPTO, Capabilities
+from ..files.verdicts import shortest
 from ..rounding import PASSES as ROUNDING_PASSES
 from ..rounding import TOKENS, movement
 from . import attention
@@ -57,9 +58,6 @@ CHAINS_BEYOND = (
     "This model reads a text otherwise from {} on, where a branching tree did not give the logits of its paths, so methods "
     "draft chains only."
 )
-UPTO = (
-    "This model may read a text otherwise from {} on, which could not be tried out, so nothing is drafted beyond that length."
-)
 NEITHER = "Neither trees nor chains gave this model the same logits as one token at a time, so it supports plain decoding only."
 NO_CACHE = (
     "This model's own KV cache does not give the logits that it computes without one, so each token reads the whole text again."
@@ -87,11 +85,16 @@ def proof_tokens(vocabulary: int) -> list[int]:
     return [(7919 * (i + 1)) % max(2, vocabulary - 1) for i in range(PREFIX + len(PARENTS))]
 
 
+def tolerance(dtype: torch.dtype) -> float:
+    """The one of TOLERANCE for a type; other types are no wider than bfloat16."""
+    return TOLERANCE.get(dtype, TOLERANCE[torch.bfloat16])
+
+
 def differs(found: Tensor, wanted: Tensor, dtype: torch.dtype) -> bool:
     """Whether logits [rows, vocab] are further apart than rounding explains."""
     found, wanted = found.float(), wanted.to(found.device).float()
     error = float((found - wanted).square().mean().sqrt() / wanted.std().clamp_min(1e-6))
-    most = TOLERANCE.get(dtype, 0.15)
+    most = tolerance(dtype)
     if error <= most:
         return False
     logger.warning("proof: logits differ by %.3g, at most %g (wanted: %.3g ± %.3g)", error, most, wanted.mean(), wanted.std())
@@ -358,7 +361,9 @@ def rounded(
     return runner, replace(found, exact=False, near_tie=moved.near_tie)
 
 
-def prove(runner: Runner, config: Any, vocabulary: int, tick: Tick, context: int, exact: str = "auto") -> Proven:
+def prove(
+    runner: Runner, config: Any, vocabulary: int, tick: Tick, context: int, exact: str = "auto", refused: str = ""
+) -> Proven:
     """Find how this model takes trees.
 
     Args:
@@ -368,26 +373,30 @@ def prove(runner: Runner, config: Any, vocabulary: int, tick: Tick, context: int
         tick: told after each pass.
         context: most tokens of a text.
         exact: as `LoadOptions.exact`.
+        refused: why nothing may be drafted, though short texts would not show it; empty if it may.
     """
     runner = replace(runner, rope=find_rope(runner.module, context))
-    found = _proven(runner, config, vocabulary, tick, context, exact)
-    if found.capabilities.chain or recurrent(runner.module, config):
+    found = _proven(runner, config, vocabulary, tick, context, exact, refused)
+    if found.capabilities.chain or recurrent(runner.module, config) or refused:
         return found
     # The same passes over the same weights: a model that cannot will not now either, but a mishap does not come twice.
     logger.warning("proof: neither trees nor chains; trying once more")
-    return _proven(runner, config, vocabulary, tick, context, exact)
+    return _proven(runner, config, vocabulary, tick, context, exact, refused)
 
 
-def _proven(runner: Runner, config: Any, vocabulary: int, tick: Tick, context: int, exact: str) -> Proven:
+def _proven(runner: Runner, config: Any, vocabulary: int, tick: Tick, context: int, exact: str, refused: str) -> Proven:
     """One attempt; arguments and result are `prove`'s."""
     proof = Proof(runner, config, vocabulary, tick, context)
     runner = proof.runner
     lengths = unknown_lengths(config)
     twin = proof.of_twin(lengths)
     hybrid = replace(runner, hybrid=True, tapped=proof.layers)
-    if set(getattr(config, "layer_types", None) or ()) == HYBRID and attempt(partial(proof.chain_works, hybrid)):
+    mixed = set(getattr(config, "layer_types", None) or ()) == HYBRID
+    if mixed and not refused and attempt(partial(proof.chain_works, hybrid)):
         return _hybrid(hybrid, proof)
-    if recurrent(runner.module, config):
+    if refused:
+        plainly = refused
+    elif recurrent(runner.module, config):
         plainly = "This model is recurrent: its state cannot branch or rewind, so it supports plain decoding only."
     elif bool(proof.wanted.isnan().any()):
         plainly = NOT_NUMBERS
@@ -398,14 +407,14 @@ def _proven(runner: Runner, config: Any, vocabulary: int, tick: Tick, context: i
                 continue
             tree = candidate.plan.style != "native"
             if not lengths or (twin is not None and attempt(partial(twin.agrees, check, candidate))):
-                why = {} if tree else {"tree": CHAINS if short is None else CHAINS_BEYOND.format(_shortest(lengths))}
+                why = {} if tree else {"tree": CHAINS if short is None else CHAINS_BEYOND.format(shortest(lengths))}
                 return able(candidate, proof, Capabilities(tree=tree, reasons=why))
             short = short or (candidate, config._attn_implementation)
         if short is not None:
             candidate, attention_name = short
             switched(candidate.module, attention_name)
             proof.chain_works(candidate)
-            why = {"reach": UPTO.format(_shortest(lengths))}
+            why = {"reach": UPTO.format(shortest(lengths))}
             tree = candidate.plan.style != "native"
             return able(candidate, proof, Capabilities(tree=tree, reach=min(lengths.values()), reasons=why))
         plainly = NEITHER
@@ -440,11 +449,6 @@ def ways(runner: Runner, proof: Proof, config: Any, exact: str) -> Iterator[tupl
                 yield replace(kind, plan=plan), Proof.works
     switched(model, own)
     yield replace(runner, plan=native_plan(config)), Proof.chain_works
-
-
-def _shortest(lengths: Mapping[str, int]) -> str:
-    name, length = min(lengths.items(), key=lambda entry: entry[1])
-    return f"{length:,} tokens ({name} in its configuration)"
 
 
 def _hybrid(runner: Runner, proof: Proof) -> Proven:

@@ -155,6 +155,11 @@ def backends() -> list[str]:
     return found
 
 
+def version() -> str:
+    """Of llama-cpp-python."""
+    return str(importlib.import_module("llama_cpp").__version__)
+
+
 def build_report() -> dict[str, Any]:
     """What `specchat doctor` tells about the installed build, as plain data."""
     own = Path(str(library()._lib._name)).parent

@@ -17,6 +17,7 @@ from ..costs.flops import Flops
 from ..costs.gguf import flops_of_file
 from ..files.gguf_file import Header, read_header, read_layout
 from ..files.gguf_file import Tensor as FileTensor
+from ..files.verdicts import Verdict, kept
 from ..heads.mtp.own import in_gguf
 from ..infill import Gap, gap
 from ..options import LoadOptions, StageProgress, pip_command
@@ -24,10 +25,10 @@ from ..rounding import pass_seconds
 from .context import Context, Runtime, Weights
 from .hidden_states import embeddings, refusal, untold
 from .layers import first_layers
-from .library import devices, library
+from .library import devices, library, version
 from .options import CACHE_TYPES, FLASH, cache_bytes, check_memory, choose_runtime, exact_runtime, sequences
 from .plain import LlamaPlainSession
-from .proof import PASSES, RECURRENT, SIZE, prove, rounded, states_work
+from .proof import PASSES, RECURRENT, SIZE, TOLERANCE, named_lengths, prove, rounded, states_work
 from .session import LlamaSession
 from .tokenizer import LlamaCodec
 
@@ -43,7 +44,14 @@ class LlamaModel(Model):
     """A GGUF model in memory (see `load_llama`)."""
 
     def __init__(
-        self, weights: Weights, codec: LlamaCodec, header: Header, runtime: Runtime, info: ModelInfo, options: LoadOptions
+        self,
+        weights: Weights,
+        codec: LlamaCodec,
+        header: Header,
+        runtime: Runtime,
+        info: ModelInfo,
+        options: LoadOptions,
+        verdict: Verdict,
     ) -> None:
         self._weights: Weights | None = weights
         self._codec = codec
@@ -53,6 +61,9 @@ class LlamaModel(Model):
         self._cut: dict[int, LlamaModel] = {}
         self._alike = info.capabilities.exact and runtime.flash_attention == FLASH["on"]
         self.info = info
+        self.verdict = verdict
+        self.tolerance = TOLERANCE
+        self.lengths = named_lengths(header)
 
     @property
     def weights(self) -> Weights:
@@ -250,12 +261,15 @@ def load_llama(
         check_memory(name, header, runtime, size)
     codec = LlamaCodec(weights)
     capabilities, runtime, taken = _capabilities(weights, header, runtime, options, size, name, plain, mtp, progress, cancelled)
-    capabilities = replace(capabilities, guard=options.guard == "on")
+    kind = file_type(weights)
+    about = {name: value for name, value in header.metadata.items() if not name.startswith("tokenizer.")}
+    verdict = kept("llama.cpp", version(), str(torch.__version__), kind, _device_name(runtime) == "cpu", about)
+    capabilities = replace(capabilities, guard=options.guard == "on").settled(verdict, {})
     info = ModelInfo(
         name=name,
         backend="llama.cpp",
         device=_device_name(runtime),
-        dtype=file_type(weights),
+        dtype=kind,
         architecture=header.architecture,
         parameters=int(lib.llama_model_n_params(handle)),
         layers=int(lib.llama_model_n_layer(handle)),
@@ -271,7 +285,7 @@ def load_llama(
         notes=tuple(dict.fromkeys(why for what, why in capabilities.reasons.items() if what not in ("layers", "states"))),
         pass_seconds=taken,
     )
-    return LlamaModel(weights, codec, header, runtime, info, options)
+    return LlamaModel(weights, codec, header, runtime, info, options, verdict)
 
 
 def _capabilities(

@@ -5,6 +5,7 @@ The linear paths go through the same model as plain chains from an empty cache: 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -13,6 +14,7 @@ from torch import Tensor
 
 from ...errors import Cancelled
 from ..base import NOT_NUMBERS, ROOT, Capabilities
+from ..files.gguf_file import Header
 from ..rounding import PASSES as ROUNDING_PASSES
 from ..rounding import TOKENS, movement
 from .session import LlamaSession
@@ -34,6 +36,19 @@ SIZE = TOKENS + 8
 """Tokens that its cache holds."""
 
 RECURRENT = "This model is recurrent or hybrid: its state cannot branch or rewind, so it supports plain decoding only."
+
+
+LENGTH = re.compile(r"sliding_window$|original_context_length$|chunk|block_size|window_size|indexer\.top_k$")
+
+
+def named_lengths(header: Header) -> dict[str, int]:
+    """Every length in a file's metadata from which on its model may read a text otherwise, under the name it has there."""
+    prefix = f"{header.architecture}."
+    return {
+        name: value
+        for name, value in header.metadata.items()
+        if type(value) is int and value > 0 and name.startswith(prefix) and LENGTH.search(name)
+    }
 
 
 def example(vocabulary: int) -> tuple[list[int], list[int]]:

@@ -21,6 +21,7 @@ TASKS = {
     "costs": "pass_costs:measure_costs",
     "past": "measuring:open_past",
     "peer": "peers:prepare",
+    "prove": "proving:prove_lengths",
     "replay": "replaying:replay_records",
 }
 """Task → module of this package and function in it."""

@@ -1,4 +1,5 @@
-"""What bench, replay and tune share: a model in the engine, measurements that Ctrl-C ends, method specifications, durations."""
+"""What bench, replay, tune and doctor share: a model in the engine, measurements that Ctrl-C ends, method specifications,
+durations."""
 
 from __future__ import annotations
 
@@ -101,8 +102,8 @@ class Lab:
         if self._interrupts.asked:
             raise Stopped
 
-    def load(self, settings: Settings) -> Loaded:
-        """Load the target and what the settings say beside it.
+    def load(self, settings: Settings, *, quiet: bool = False) -> Loaded:
+        """Load the target and what the settings say beside it; `quiet` keeps its notes back.
 
         Raises:
             UserError: it cannot be loaded, and what to do.
@@ -114,7 +115,7 @@ class Lab:
         assert isinstance(ended, Loaded)
         self.loaded = ended
         self.notes.clear()
-        for note in ended.info.get("notes", ()):
+        for note in () if quiet else ended.info.get("notes", ()):
             self.notes.sentence(note)
         return ended
 

@@ -10,7 +10,7 @@ from ....errors import UserError, counted, did_you_mean
 from ...chat.choosing import PLAIN, copied, exits_early
 from ...chat.dialogue import Dialogue
 from ...chat.entries import Answer, Prompt
-from ...chat.methods import GROUPS, SERVERS
+from ...chat.methods import GROUPS, SERVERS, reach_of
 from ...race.guests import Guest, short_name
 from ...settings.keymap import shown_keys
 from ...text.cells import fit, one_line
@@ -51,7 +51,8 @@ def method_items(dialogue: Dialogue, guest: Guest | None = None) -> list[Item]:
     from ..pickers.menu import Item
 
     reasons = dialogue.unavailable if guest is None else guest.unavailable
-    methods = dialogue.methods if guest is None else dialogue.methods_of(guest.info)
+    info = dialogue.info if guest is None else guest.info
+    methods = dialogue.methods if guest is None else dialogue.methods_of(info)
     return [
         Item(
             method.name,
@@ -61,7 +62,7 @@ def method_items(dialogue: Dialogue, guest: Guest | None = None) -> list[Item]:
             method.summary,
             reason=_sentence(reasons.get(method.name, "")),
             group=GROUPS.get(method.group, SERVERS),
-            more=" ".join(filter(None, (method.pays, _measured(dialogue, method.name)))),
+            more=" ".join(filter(None, (reach_of(method, info)[1], method.pays, _measured(dialogue, method.name)))),
         )
         for method in methods.values()
     ]

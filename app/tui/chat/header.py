@@ -6,7 +6,9 @@ from textual import events
 from textual.content import Content
 from textual.widget import Widget
 
+from ....errors import counted
 from ...chat.dialogue import Dialogue
+from ...chat.methods import Method, reach_of
 from ...text.amounts import count_of
 from ...text.cells import fit, one_line
 from ...theming.colouring import LABEL_STYLES
@@ -70,7 +72,11 @@ class Header(Widget):
             name = f"{dialogue.method} → {dialogue.switching}"
         else:
             name = dialogue.method
+        style = LABEL_STYLES.get(label, "$quiet")
+        reach, _ = reach_of(dialogue.methods.get(dialogue.method) or Method(dialogue.method), dialogue.info)
+        if label and reach is not None:
+            label = f"{label}, drafts up to {counted(reach, 'token')}"
         return Content.assemble(
             (f" ◆ {name} ", "bold $primary on $panel"),
-            (f" {label} " if label else "", f"{LABEL_STYLES.get(label, '$quiet')} on $panel"),
+            (f" {label} " if label else "", f"{style} on $panel"),
         )

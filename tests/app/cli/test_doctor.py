@@ -12,8 +12,13 @@ from typing import Any
 
 import pytest
 import torch
+from typer.testing import CliRunner
 
-from specchat.app.cli import doctor
+from specchat.app.cli import doctor, doctor_model
+from specchat.app.cli.bench.lab import Stopped
+from specchat.app.cli.main import app
+from specchat.app.settings.fields import Settings
+from specchat.errors import UserError
 
 from ...fakes.models.heads import target_folder, write_head
 from ...fakes.models.mtp_files import mtp_folder, write_mtp
@@ -133,6 +138,88 @@ def test_a_model_of_the_settings_that_drafts_for_itself(probe: SimpleNamespace, 
     (problem,) = doctor.examine().problems
     assert problem.what == f"{folder} has MTP layers that cannot draft: They are quantized (I8)."
     assert (problem.fix, problem.serious) == (f"specchat models --drafts-for {folder}", False)
+
+
+class FakeLab:
+    """An engine that has loaded a model and answers with what a test sets; an exception is raised."""
+
+    answer: Any
+
+    def __init__(self, notes: Any) -> None:
+        self.asked: list[str] = []
+
+    def __enter__(self) -> FakeLab:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        pass
+
+    def load(self, settings: Settings, *, quiet: bool) -> Any:
+        assert settings.draft_model == ()
+        names = ("name", "backend", "device", "dtype", "architecture", "parameters", "context")
+        values = (settings.model, "transformers", settings.device, "float32", "GPTNeoForCausalLM", 125_000_000, 2048)
+        return SimpleNamespace(info=dict(zip(names, values, strict=True)))
+
+    def work(self, task: str, told: Any) -> Any:
+        told({"tokens": 256, "pass": "prompt", "done": 251})
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
+
+
+ROW = {"names": ["window_size"], "length": 256, "texts": [256, 277], "plain": True, "chain": True, "tree": False}
+PROVEN = {
+    "capabilities": {"tree": False, "chain": True, "layers": True, "states": True, "reach": None},
+    "reasons": {"tree": "Near 256 tokens, a tree did not give the logits of its paths."},
+    "label": "identical",
+    "lengths": [{**ROW, "failed": {"tree": 277}, "difference": 0.2, "untried": ""}],
+    "proven": 2048,
+    "broken": True,
+    "kept": "/cache/proofs/1.json",
+    "lost": False,
+}
+
+
+@pytest.fixture
+def lab(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> type[FakeLab]:
+    monkeypatch.setenv("SPECCHAT_CONFIG", str(tmp_path))
+    (tmp_path / "settings.toml").write_text("draft_model = 'small'")
+    FakeLab.answer = PROVEN
+    monkeypatch.setattr(doctor_model, "Lab", FakeLab)
+    return FakeLab
+
+
+def test_a_page_about_a_model(lab: type[FakeLab]) -> None:
+    told = CliRunner().invoke(app, ["doctor", "neo", "--device", "cpu"])
+    assert (told.exit_code, told.stderr) == (1, "")
+    assert "runtime            transformers, cpu, float32" in told.stdout
+    assert "token trees        no: Near 256 tokens, a tree did not give the logits of its paths." in told.stdout
+    outcome = "window_size: in texts of 256 and 277 tokens, plain decoding and chains held; trees failed at 277 tokens."
+    assert f"256 tokens         {outcome}" in told.stdout
+    assert "Proven to 2,048 tokens, its whole context.\nKept in /cache/proofs/1.json" in told.stdout
+    told = CliRunner().invoke(app, ["doctor", "neo", "--json"])
+    assert json.loads(told.stdout)["model"] == "neo"
+    assert json.loads(told.stdout)["lengths"] == PROVEN["lengths"]
+
+
+def test_what_is_not_tried_or_not_kept_is_told(lab: type[FakeLab]) -> None:
+    row = {**ROW, "tree": None, "chain": None, "failed": {}, "texts": [256], "untried": "There is no memory."}
+    lab.answer = {**PROVEN, "lengths": [row], "proven": 256, "broken": False, "kept": "", "lost": True}
+    told = CliRunner().invoke(app, ["doctor", "neo"])
+    assert told.exit_code == 0
+    assert "in texts of 256 tokens, plain decoding held. Longer ones were not tried: There is no memory." in told.stdout
+    assert "Proven to 256 tokens.\nThis could not be kept" in told.stdout
+
+
+def test_ctrl_c_ends_it_and_what_needs_a_model_says_so(lab: type[FakeLab]) -> None:
+    lab.answer = Stopped()
+    told = CliRunner().invoke(app, ["doctor", "neo"])
+    assert (told.exit_code, told.stdout) == (130, "")
+    assert "Stopped. The lengths that were done are kept." in told.stderr
+    with pytest.raises(UserError, match="--device is for a model"):
+        CliRunner().invoke(app, ["doctor", "--device", "cpu"], catch_exceptions=False)
+    with pytest.raises(UserError, match="A server's model"):
+        CliRunner().invoke(app, ["doctor", "http://localhost:1"], catch_exceptions=False)
 
 
 def test_the_real_thing() -> None:

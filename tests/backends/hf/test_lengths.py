@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import functools
+import json
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import cycle
 from pathlib import Path
 from typing import Any
@@ -13,16 +15,21 @@ import pytest
 import torch
 
 from specchat.backends import Model, Sampling, load_model
+from specchat.backends.files.verdicts import Tried, kept
 from specchat.backends.hf.lengths import SHORT, twin_of, unknown_lengths
+from specchat.backends.hf.masks import Reach
 from specchat.backends.hf.model import load_transformers
 from specchat.backends.hf.plain import HybridSession, PlainSession
 from specchat.backends.options import LoadOptions
 from specchat.decoders import Conversation, Generation
 from specchat.decoders.loop import READ_AGAIN
 from specchat.decoders.registry import methods, unavailable
+from specchat.engine.tasks.proving import prove_lengths
+from specchat.engine.tasks.work import Job
+from specchat.errors import Cancelled
 
 from ...cases import FULL
-from ...fakes.models.tiny import VOCAB, write_tokenizer
+from ...fakes.models.tiny import VOCAB, tiny_folder, write_tokenizer
 
 LIMIT = 40
 """Tokens of text up to which LongRoPE has its short factors."""
@@ -72,6 +79,20 @@ CONFIGS: dict[str, tuple[str, dict[str, Any]]] = {
             "hidden_size": 32,
             "num_layers": 2,
             "attention_types": [[["global", "local"], 1]],
+            "num_heads": 4,
+            "window_size": 24,
+            "bos_token_id": 0,
+            "eos_token_id": 1,
+        },
+    ),
+    "gpt-neo-global": (
+        "GPTNeo",
+        {
+            "vocab_size": VOCAB,
+            "max_position_embeddings": CONTEXT,
+            "hidden_size": 32,
+            "num_layers": 2,
+            "attention_types": [[["global"], 2]],
             "num_heads": 4,
             "window_size": 24,
             "bos_token_id": 0,
@@ -216,16 +237,33 @@ def test_a_window_under_another_name_is_found_out(room: Path) -> None:
         conversation.close()
 
 
-def test_nothing_is_drafted_beyond_a_length_that_could_not_be_tried(room: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def no_twin(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """No twin can be built, so that lengths need a text that is so long; the folder in which verdicts are kept."""
+
     def unlike(*_: Any) -> Any:
         raise RuntimeError("size mismatch")
 
     monkeypatch.setattr("specchat.backends.hf.proof.twin_of", unlike)
+    monkeypatch.setenv("SPECCHAT_CACHE", str(tmp_path))
+    return tmp_path / "proofs"
+
+
+def load(kind: str, room: Path) -> Any:
+    return load_model(str(folder_of(kind, room)), LoadOptions(device="cpu", dtype="float32"))
+
+
+def proven(model: Model) -> dict[str, Any]:
+    """What `specchat doctor` finds."""
+    return prove_lengths(Job(model, None, lambda _: None, lambda: False))
+
+
+def test_nothing_is_drafted_beyond_a_length_that_could_not_be_tried(room: Path, no_twin: Path) -> None:
     folder = folder_of("gpt-neo", room)
-    model = load_model(str(folder), LoadOptions(device="cpu", dtype="float32"))
+    model = load("gpt-neo", room)
     able = model.info.capabilities
     assert (able.tree, able.chain, able.reach) == (True, True, 24)
-    assert any("nothing is drafted beyond" in note for note in model.info.notes)
+    assert any("nothing is drafted beyond" in note and "specchat doctor MODEL" in note for note in model.info.notes)
     conversation = Conversation(model, draft_model=model)
     generation = Generation(conversation, prompt_of(12), "draft", max_tokens=24)
     drafted = {12 + len(generation.answer): step.drafted for step in generation}
@@ -234,6 +272,128 @@ def test_nothing_is_drafted_beyond_a_length_that_could_not_be_tried(room: Path, 
     assert not any(count for length, count in drafted.items() if length > 24 + 1)
     conversation.close()
     model.close()
+
+
+@pytest.mark.parametrize(("kind", "tree"), [("gpt-neo", False), ("gpt-neo-global", True)])
+def test_what_is_proven_at_the_real_length_is_drafted_from_then_on(kind: str, tree: bool, room: Path, no_twin: Path) -> None:
+    model = load(kind, room)
+    assert model.info.capabilities.reach == 24
+    found = proven(model)
+    model.close()
+    (row,) = found["lengths"]
+    assert (row["names"], row["texts"]) == (["window_size"], [24, 45])
+    assert (row["plain"], row["chain"], row["tree"]) == (True, True, tree)
+    # Up to its reach a tree is what its paths are; beyond it nothing was promised.
+    assert (row["failed"], found["broken"]) == ({} if tree else {"tree": 45}, False)
+    assert (found["proven"], found["label"]) == (CONTEXT, "identical")
+    model = load(kind, room)
+    able = model.info.capabilities
+    assert (able.tree, able.chain, able.reach) == (tree, True, None)
+    assert found["reasons"] == able.reasons
+    assert ("Near 24 tokens (window_size in its configuration)" in able.reasons.get("tree", "")) is not tree
+    assert model.info.notes == (() if tree else (able.reasons["tree"],))
+    for name in ("lookup", "tree") if tree else ("lookup", "draft"):
+        conversation = Conversation(model, draft_model=model)
+        generation = answers(conversation, prompt_of(18), name, 24)
+        assert generation.answer == own(folder_of(kind, room), prompt_of(18), 24), name
+        conversation.close()
+    # What cannot be tried any more is known from before.
+    assert proven(model)["lengths"][0]["tree"] == (True if tree else None)
+    assert load(kind, room).info.capabilities.tree == tree
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"window_size": 3}', '{"window_size": [24, true, "yes", []]}', "[" * 9999])
+def test_a_damaged_verdict_counts_for_nothing(text: str, room: Path, no_twin: Path) -> None:
+    verdict = kept("anything")
+    assert verdict.keep("window_size", Tried(24, True, True, True))
+    assert kept("anything") == verdict
+    verdict.path.write_text(text)
+    assert kept("anything").tried == {}
+
+
+def test_a_verdict_that_cannot_be_written_is_told(room: Path, no_twin: Path) -> None:
+    no_twin.write_text("a file where the folder would be")
+    model = load("gpt-neo-global", room)
+    found = proven(model)
+    assert (found["kept"], found["lost"], found["capabilities"]["reach"], found["proven"]) == ("", True, 24, 24)
+    assert found["lengths"][0]["tree"]
+
+
+def test_where_chains_failed_it_decodes_plainly(room: Path, no_twin: Path) -> None:
+    model = load("gpt-neo", room)
+    assert model.verdict is not None
+    model.verdict.keep("window_size", Tried(24, False, False, False))
+    model.close()
+    for _ in range(2):
+        model = load("gpt-neo", room)
+        able = model.info.capabilities
+        assert (able.tree, able.chain, able.layers, able.states) == (False, False, False, False)
+        assert "supports plain decoding only" in able.reasons["chain"]
+        conversation = Conversation(model)
+        wanted = own(folder_of("gpt-neo", room), prompt_of(18), 24)
+        assert answers(conversation, prompt_of(18), "greedy", 24).answer == wanted
+        conversation.close()
+        # Plain decoding now goes another way, which is tried; chains stay refused.
+        assert proven(model)["lengths"][0]["plain"]
+    assert "plain" not in able.reasons
+
+
+def test_a_window_is_tried_at_its_real_length(room: Path, no_twin: Path) -> None:
+    folder = tiny_folder("mistral")
+    model: Any = load_model(str(folder), LoadOptions(device="cpu", dtype="float32"))
+    found = proven(model)
+    (row,) = found["lengths"]
+    assert (row["names"], row["texts"]) == (["sliding_window"], [32, 53])
+    assert (row["plain"], row["chain"], row["tree"]) == (True, True, True)
+    assert row["difference"] < model.tolerance
+    assert (found["broken"], found["proven"], len(list(no_twin.iterdir()))) == (False, CONTEXT, 1)
+    # A mask that lets one token more be seen is found out.
+    plan = replace(model._runner.plan, reaches={kind: Reach(window=33) for kind in model._runner.plan.reaches})
+    model._runner = replace(model._runner, plan=plan)
+    found = proven(model)
+    (row,) = found["lengths"]
+    assert (row["plain"], row["chain"], row["failed"]) == (False, False, {"plain": 53, "chain": 53})
+    assert (found["broken"], found["proven"], found["capabilities"]["chain"]) == (True, 32, False)
+    assert "Near 32 tokens" in found["reasons"]["plain"]
+
+
+def test_a_cancel_keeps_what_is_proven(room: Path, no_twin: Path) -> None:
+    model = load("phi3", room)
+    assert model.lengths == {"rope_parameters": LIMIT}
+    model.lengths = {**model.lengths, "sliding_window": 100}
+    told: list[dict[str, Any]] = []
+
+    def cancelled() -> bool:
+        # In the middle of the model's own pass, between two of its layers.
+        return bool(told) and told[-1]["tokens"] >= 100 and told[-1]["pass"] == "the model's own pass"
+
+    with pytest.raises(Cancelled):
+        prove_lengths(Job(model, None, told.append, cancelled))
+    assert kept_tried(no_twin) == {"rope_parameters": [LIMIT, True, True, True]}
+    assert proven(model)["broken"] is False
+    assert list(kept_tried(no_twin)) == ["rope_parameters", "sliding_window"]
+
+
+def test_a_text_that_memory_cannot_hold_is_not_tried(room: Path, no_twin: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = load("gpt-neo-global", room)
+    inner = model.module.forward
+
+    def full(*args: Any, **kwargs: Any) -> Any:
+        if kwargs["input_ids"].shape[1] == 43:
+            raise MemoryError
+        return inner(*args, **kwargs)
+
+    monkeypatch.setattr(model.module, "forward", full)
+    found = proven(model)
+    (row,) = found["lengths"]
+    assert (row["texts"], row["untried"]) == ([24], "A pass over 43 tokens at once does not fit in memory.")
+    assert (row["tree"], found["proven"]) == (True, 24)
+    assert (found["capabilities"]["reach"], found["kept"], found["lost"]) == (24, "", False)
+
+
+def kept_tried(folder: Path) -> dict[str, Any]:
+    (file,) = folder.glob("*.json")
+    return json.loads(file.read_text())  # type: ignore[no-any-return]
 
 
 def test_one_token_at_a_time_has_its_position(room: Path) -> None:

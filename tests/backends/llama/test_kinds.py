@@ -13,9 +13,13 @@ import pytest
 import torch
 
 from specchat.backends import ROOT, Model, UserError
+from specchat.backends.files.verdicts import Tried
 from specchat.backends.llama.model import load_llama
+from specchat.backends.llama.plain import LlamaPlainSession
 from specchat.decoders import Conversation, Generation
 from specchat.decoders.registry import methods, unavailable
+from specchat.engine.tasks.proving import prove_lengths
+from specchat.engine.tasks.work import Job
 
 from ...fakes.models.llama_tiny import FLOAT32, VOCAB, needs_llama, tiny_folder
 
@@ -100,6 +104,22 @@ def gemma2(folder: Path) -> Path:
     return write(folder / "gemma2.gguf", "gemma2", tensors, fill)
 
 
+def test_what_failed_near_the_window_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPECCHAT_CACHE", str(tmp_path))
+    file = gemma2(tmp_path)
+    verdict = load_llama(file, "gemma2", FLOAT32).verdict
+    assert verdict is not None
+    verdict.keep("gemma2.attention.sliding_window", Tried(WINDOW, None, True, False))
+    able = load_llama(file, "gemma2", FLOAT32).info.capabilities
+    assert (able.tree, able.chain) == (False, True)
+    assert "Near 8 tokens (gemma2.attention.sliding_window in its configuration)" in able.reasons["tree"]
+    verdict.keep("gemma2.attention.sliding_window", Tried(WINDOW, None, False, None))
+    model = load_llama(file, "gemma2", FLOAT32)
+    assert not model.info.capabilities.chain
+    assert isinstance(model.open_session(64), LlamaPlainSession)
+    assert answer(model, "greedy", 8)
+
+
 def jamba(folder: Path) -> Path:
     """Mamba layers and attention layers by turns."""
     heads = [0, HEADS, 0, HEADS]
@@ -148,6 +168,11 @@ def test_sliding_windows_draft_and_rewind_like_any_other(tmp_path: Path, monkeyp
     plain = answer(model, "greedy")
     for method in ("recompute", "lookup", "lookahead", "draft", "tree", "early-exit"):
         assert answer(model, method) == plain, method
+    # Near the window, in texts so long.
+    found = prove_lengths(Job(model, None, lambda _: None, lambda: False))
+    (row,) = found["lengths"]
+    assert (row["names"], row["texts"]) == (["gemma2.attention.sliding_window"], [WINDOW, WINDOW + 21])
+    assert (row["plain"], row["chain"], row["tree"], found["broken"], found["proven"]) == (None, True, True, False, 256)
     # Far behind the window, back again, and on along another way: as a fresh cache has it.
     session: Any = model.open_session()
     session.prefill(REPEATING)

@@ -9,6 +9,7 @@ import pytest
 from textual.widgets import OptionList, Static
 
 from specchat.app.chat.methods import GROUPS, known_methods
+from specchat.app.tui.chat.header import Header
 from specchat.app.tui.pickers.method_menu import MethodMenu
 
 Make = Callable[..., Any]
@@ -89,6 +90,23 @@ async def test_what_cannot_run_says_why(make_chat: Make, engine: Any) -> None:
         listed.highlighted = at
         await pilot.pause()
         assert about(app.screen).startswith("Needs a PARD draft model. Load one with --draft-model.")
+
+
+async def test_methods_that_draft_say_up_to_where(make_chat: Make, engine: Any) -> None:
+    app = make_chat()
+    async with app.run_test(size=(140, 30)) as pilot:
+        await ready(pilot, engine)
+        why = "Nothing is drafted beyond 24 tokens. Run: specchat doctor MODEL"
+        app.dialogue.info["capabilities"] = {"reach": 24, "reasons": {"reach": why}}
+        for name, told in (("greedy", False), ("lookup", True)):
+            app.dialogue.switch(name)
+            app.chat_screen.query_one(Header).refresh()
+            await pilot.pause()
+            header = str(app.chat_screen.query_one(Header).render())
+            assert ("identical, drafts up to 24 tokens" in header) == told
+            await pilot.press("f2")
+            assert (why in about(app.screen)) == told
+            await pilot.press("escape")
 
 
 async def test_a_group_that_cannot_run_takes_one_line(make_chat: Make, engine: Any) -> None:
