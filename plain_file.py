@@ -94,6 +94,14 @@ def cache_folder() -> Path:
     return platformdirs.user_cache_path("specchat", appauthor=False)
 
 
+def hub_cache() -> Path:
+    """Where huggingface_hub keeps downloaded models: its own rule, repeated here because importing it takes 0.2 s."""
+    if named := os.environ.get("HF_HUB_CACHE") or os.environ.get("HUGGINGFACE_HUB_CACHE"):
+        return user_path(os.path.expandvars(named))
+    home = os.environ.get("HF_HOME") or os.path.join(os.environ.get("XDG_CACHE_HOME") or "~/.cache", "huggingface")
+    return user_path(os.path.expandvars(home)) / "hub"
+
+
 def read_text(path: Path, most: int = MOST_BYTES) -> str:
     """`read_bytes` as text; bytes that are not UTF-8 become U+FFFD."""
     return read_bytes(path, most).decode("utf-8", "replace")

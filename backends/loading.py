@@ -153,12 +153,13 @@ def find_model(
         return _find_gguf(builtin_gguf(spec), spec, first, progress, cancelled)
     if spec.lower().endswith(".gguf"):
         return _find_gguf(user_path(spec), spec, first, progress, cancelled)
-    if gguf:
-        from .files.gguf_hub import locate_gguf
-
-        return _find_gguf(locate_gguf(spec, first, progress, cancelled), spec, first, progress, cancelled)
     from .files.checkpoint import check_folder
-    from .files.hub import locate
+    from .files.hub import fetch, locate
+    from .llama.library import library
+
+    if gguf:
+        library()  # gigabytes that nothing could open would be a poor surprise
+        return _find_gguf(fetch(spec, first.revision, progress, cancelled), spec, first, progress, cancelled)
 
     # Importing the runtime takes seconds: a name that leads nowhere, or to a damaged model, should be told at once.
     if shipped and not builtin_path(spec).is_dir():

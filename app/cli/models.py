@@ -182,7 +182,7 @@ def _fetch(spec: str, as_json: bool) -> None:
 
     signal.signal(signal.SIGINT, signal.default_int_handler)  # what has come is said
     try:
-        folder = fetch(offer.spec, offer.files if offer.kind == "gguf" else (), progress)
+        folder = fetch(offer.spec, None, progress)
     except (KeyboardInterrupt, Cancelled):
         notes.sentence(f"The part of {offer.spec} downloaded so far is kept. Repeat the command to continue.")
         raise typer.Exit(CANCELLED) from None

@@ -5,16 +5,14 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections import deque
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic
 from typing import Any, Literal
 
 from ... import plain_file
-from ...backends.files.hub_transfer import PART, Missing, forget
 from ...errors import Cancelled, UserError
-from .hub import Offer, fetch
+from .hub import Offer, Partial, fetch, forget
 
 RATE_SECONDS = 5.0
 """Of the latest progress that the rate is taken from."""
@@ -28,15 +26,14 @@ class Download:
 
     spec: str
     """What loads it: `owner/name`, or `owner/name:Q4_K_M`."""
-    files: tuple[str, ...] = ()
-    """The GGUF files; none for a repository's safetensors."""
     total: int = 0
     done: int = 0
     """Bytes that are there."""
     state: State = "paused"
     sentence: str = ""
     """What is wrong, if it failed."""
-    missing: list[Missing] = field(default_factory=list)
+    partials: list[Partial] = field(default_factory=list)
+    """Its large files."""
     _told: deque[tuple[float, int]] = field(default_factory=lambda: deque(maxlen=64))
     _stop: threading.Event = field(default_factory=threading.Event)
     _thread: threading.Thread | None = None
@@ -77,7 +74,7 @@ class Downloads:
         for entry in self._read():
             with contextlib.suppress(KeyError, TypeError, ValueError):
                 download = _restored(entry)
-                if download.missing and download.done < download.total:
+                if download.partials and download.done < download.total:
                     self.all[download.spec] = download
 
     @property
@@ -89,8 +86,7 @@ class Downloads:
         """Fetch what the Hub offers; one that is under way or paused goes on."""
         download = self.all.get(offer.spec)
         if download is None or download.state == "done":
-            files = offer.files if offer.kind == "gguf" else ()
-            download = self.all[offer.spec] = Download(offer.spec, files, offer.size, offer.there)
+            download = self.all[offer.spec] = Download(offer.spec, offer.size, offer.there)
         self.go_on(download)
         return download
 
@@ -117,12 +113,12 @@ class Downloads:
         """Give it up, and throw away what came of files that are not whole."""
         self.pause(download)
         self.all.pop(download.spec, None)
-        thread, missing = download._thread, download.missing
+        thread = download._thread
 
         def clear() -> None:
             if thread is not None:
                 thread.join()
-            forget(missing or download.missing)
+            forget(download.partials)
             self._write()
 
         threading.Thread(target=clear, daemon=True).start()
@@ -137,11 +133,9 @@ class Downloads:
         if before is not None:
             before.join()
 
-        def planned(missing: list[Missing]) -> None:
-            there = sum(file.there for file in missing)
-            download.missing = missing
-            download.total = sum(file.size for file in missing) or download.total
-            download.done = there
+        def planned(partials: list[Partial], total: int) -> None:
+            download.partials, download.total = partials, total or download.total
+            download.done = sum(file.there for file in partials)
             self._write()
 
         def progress(_: str, done: int, total: int) -> None:
@@ -151,7 +145,7 @@ class Downloads:
             download._told.append((monotonic(), done))
 
         try:
-            fetch(download.spec, download.files, progress, stop.is_set, planned)
+            fetch(download.spec, None, progress, stop.is_set, planned)
         except Cancelled:
             self._write()
             return
@@ -186,12 +180,11 @@ class Downloads:
             entries = [
                 {
                     "spec": download.spec,
-                    "files": list(download.files),
                     "total": download.total,
-                    "missing": [[f.name, f.url, f.size, f.etag, str(f.blob), str(f.lock)] for f in download.missing],
+                    "files": [[str(file.blob), file.size] for file in download.partials],
                 }
                 for download in mine.values()
-                if download.missing
+                if download.partials
             ]
             with contextlib.suppress(OSError):  # a convenience; the download itself does not need it
                 plain_file.write_json(self._record, entries)
@@ -199,13 +192,8 @@ class Downloads:
 
 def _restored(entry: dict[str, Any]) -> Download:
     """A download that an earlier chat left, as far as it came."""
-    missing = [Missing(n, u, int(s), e, Path(b), Path(lock)) for n, u, s, e, b, lock in entry["missing"]]
-    done = sum(file.size if file.blob.exists() else file.there for file in missing)
-    return Download(
-        str(entry["spec"]), tuple(map(str, entry["files"])), int(entry["total"]), done, "paused", missing=_own(missing)
-    )
-
-
-def _own(missing: Sequence[Missing]) -> list[Missing]:
-    """Those whose unfinished files are where such files belong: they may be deleted."""
-    return [file for file in missing if file.part.name.endswith(PART) and file.blob.parent.name == "blobs"]
+    files = [Partial(Path(blob), int(size)) for blob, size in entry["files"]]
+    done = sum(file.there for file in files)
+    # What is given up is deleted, so a record may name no other files than those in a cache.
+    own = [file for file in files if file.blob.parent.name == "blobs"]
+    return Download(str(entry["spec"]), int(entry["total"]), done, "paused", partials=own)

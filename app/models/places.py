@@ -8,12 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ...backends.files import ollama
-from ...backends.files.gguf_hub import IGNORED, PART, files_of
+from ...backends.files.hub_files import IGNORED, PART, files_of, ggufs, is_model, snapshots
 from ...backends.files.model_card import quantization_in
 from ...backends.loading import builtin_gguf, builtin_path
 from ...backends.options import BUILTIN, SHIPPED
-from ...plain_file import read_text, user_path
-from ..settings.locations import hub_cache
+from ...plain_file import hub_cache, read_text, user_path
 
 DEPTH = 4
 """Folders below each other that are looked into."""
@@ -94,11 +93,6 @@ def _recent(specs: Sequence[str]) -> Iterator[Spot]:
             continue
 
 
-def is_model(folder: Path) -> bool:
-    """Whether a folder holds a transformers model."""
-    return (folder / "config.json").is_file() and next(folder.glob("*.safetensors"), None) is not None
-
-
 def is_first_part(name: str) -> bool:
     """Whether a file's name is that of a whole GGUF model, or of the first of its parts."""
     if not name.lower().endswith(".gguf") or any(word.strip("*") in name for word in IGNORED):
@@ -144,7 +138,7 @@ def _title(path: Path, top: Path) -> str:
 
 
 def _hub(cache: Path) -> Iterator[Spot]:
-    """The repositories in huggingface_hub's cache, at the commit that was fetched last."""
+    """The models in huggingface_hub's cache, each at the commit that its name loads without the Hub."""
     try:
         folders = sorted(entry for entry in cache.iterdir() if entry.name.startswith("models--"))
     except PermissionError:
@@ -155,29 +149,20 @@ def _hub(cache: Path) -> Iterator[Spot]:
     for folder in folders:
         name = folder.name.removeprefix("models--").replace("--", "/")
         try:
-            snapshot = _snapshot(folder)
-            if snapshot is None:
-                continue
-            if is_model(snapshot):
-                yield Spot("Hugging Face cache", name, snapshot, name, revision=snapshot.name)
-            files = sorted(file.relative_to(snapshot).as_posix() for file in snapshot.rglob("*.gguf"))
-            for file in filter(is_first_part, files):
-                spec = _hub_spec(name, file, files)
-                spot = Spot("Hugging Face cache", spec, snapshot / file, spec, revision=snapshot.name)
-                yield spot if spec else Spot(spot.place, str(spot.path), spot.path, f"{name} · {Path(file).stem}")
+            commits, seen = snapshots(folder), set[str]()
+            if model := next(filter(is_model, commits), None):
+                yield Spot("Hugging Face cache", name, model, name, revision=model.name)
+            for snapshot in commits:
+                files = ggufs(snapshot)
+                for file in filter(is_first_part, files):
+                    spec = _hub_spec(name, file, files)
+                    if (spec or file) in seen:
+                        continue
+                    seen.add(spec or file)
+                    spot = Spot("Hugging Face cache", spec, snapshot / file, spec, revision=snapshot.name)
+                    yield spot if spec else Spot(spot.place, str(spot.path), spot.path, f"{name} · {Path(file).stem}")
         except OSError:
             continue
-
-
-def _snapshot(folder: Path) -> Path | None:
-    """The snapshot that `main` is, else the newest."""
-    main = folder / "refs" / "main"
-    snapshots = [entry for entry in (folder / "snapshots").iterdir() if entry.is_dir()]
-    named = read_text(main).strip() if main.is_file() else ""
-    return next(
-        (entry for entry in snapshots if entry.name == named),
-        max(snapshots, key=lambda entry: entry.stat().st_mtime, default=None),
-    )
 
 
 def _hub_spec(name: str, file: str, files: list[str]) -> str:

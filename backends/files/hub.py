@@ -1,41 +1,35 @@
-"""From a model's name to a folder: a folder is itself, `owner/name` is fetched from the Hugging Face Hub, or from its cache."""
+"""From a model's name to its files: a folder is itself, `owner/name` is on the Hugging Face Hub, or in its cache.
+
+The Hub is huggingface_hub's business. It runs in a process of its own (`hub_process`), since its requests cannot be cancelled:
+there a cancel ends them at any point, and whoever only draws need not import it.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
 import re
-import secrets
-import shutil
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+import select
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Generator, Iterator, Sequence
 from pathlib import Path
+from typing import IO, Any
 
-from ...errors import UserError
-from ...plain_file import user_path
+from ...errors import Cancelled, UserError
+from ...plain_file import hub_cache, user_path
 from ..options import BUILTIN, LoadOptions, StageProgress
-from .checkpoint import PICKLES
-from .hub_client import Session, one_line
-from .hub_contents import Contents, File, complete, contents, fit, matches
-from .hub_transfer import Missing, missing, repository_folder, transfer
+from .hub_files import Partial, cached, fit
+from .hub_listing import Offer, Repository
 
-WANTED = (
-    "*.json",
-    "*.safetensors",
-    "*.model",
-    "*.jinja",
-    "merges.txt",
-    "vocab.txt",
-    "*.tiktoken",
-)
-"""Configuration, safetensors weights and tokenizer; other runtimes' weights and pickles stay where they are."""
-
-UNWANTED = ("*/*", "consolidated*.safetensors", "*.bin.index.json")
-"""Subfolders (other formats), and Mistral's second copy of the weights."""
-
-DEFAULT = "main"
-"""The branch that is meant where no revision is named."""
+POLL_SECONDS = 0.1
+"""Between looks whether a request was cancelled."""
 
 _REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+", re.ASCII)
+
+Cancelling = Callable[[], bool]
 
 
 def locate(
@@ -43,7 +37,7 @@ def locate(
     options: LoadOptions,
     *,
     progress: StageProgress | None = None,
-    cancelled: Callable[[], bool] | None = None,
+    cancelled: Cancelling | None = None,
 ) -> Path:
     """The folder of the model that `spec` names; fetches what the cache lacks.
 
@@ -74,110 +68,125 @@ def locate(
 
 def fetch(
     spec: str,
-    revision: str | None,
-    progress: StageProgress | None,
-    cancelled: Callable[[], bool] | None,
-    allow: Sequence[str] = WANTED,
-    ignore: Sequence[str] = UNWANTED,
-    planned: Callable[[list[Missing]], None] | None = None,
+    revision: str | None = None,
+    progress: StageProgress | None = None,
+    cancelled: Cancelling | None = None,
+    planned: Callable[[list[Partial], int], None] | None = None,
 ) -> Path:
-    """The snapshot of a Hub repository in the cache: its files of the patterns `allow` that match none of `ignore`.
-
-    The bytes come in through `hub_transfer`; the cache is huggingface_hub's, whose other programs find them there.
+    """Fetch a model from the Hub into huggingface_hub's cache; what is there already is not fetched again.
 
     Args:
-        planned: told what will be fetched, before the first byte.
-        spec, revision, progress, cancelled: as `locate`.
+        spec: `owner/name` for its safetensors, `owner/name:Q4_K_M` for a GGUF file.
+        planned: told which large files will be fetched and how many bytes of them and others, before the first byte.
+        revision, progress, cancelled: as `locate`.
+
+    Returns:
+        the folder of the commit, or the (first) GGUF file.
 
     Raises:
         UserError, Cancelled: as `locate`.
     """
-    known = cached_snapshot(spec, revision)
-    if known is not None and known.name == revision and _whole(known, allow, ignore):
-        return known  # a commit does not change
+    repository, _, quantization = spec.partition(":")
+    if revision is not None and not fit(revision):
+        raise UserError(f"{revision!r} is not a revision. Give a branch, a tag or a commit.")
+    kept = cached(repository, quantization, revision)
+    if kept is not None and revision and re.fullmatch("[0-9a-f]{40}", revision):
+        return kept  # a commit does not change
+    listed = False
     try:
-        with Session(cancelled) as session:
-            try:
-                there = contents(session, spec, revision)
-            except UserError:
-                # Without the Hub there may still be all of it in the cache.
-                if known is not None and _whole(known, allow, ignore):
-                    return known
-                raise
-            names = there.chosen(allow, ignore)
-            if allow is WANTED and not any(name.endswith(".safetensors") for name in names):
-                _refuse_pickles(there)
-            files = {name: complete(session, there, name) for name in names}
-            needed = missing(there, files)
-            if planned is not None:
-                planned(needed)
-            transfer(session, spec, needed, progress)
-            return place(there, files, revision)
-    except OSError as error:
-        raise UserError(f"Could not download {spec} ({one_line(error)}). Check the free disk space and HF_HUB_CACHE.") from None
+        with contextlib.closing(_answers({"fetch": spec, "revision": revision}, cancelled)) as answers:
+            for told in answers:
+                match told:
+                    case {"files": files, "total": total}:
+                        listed = True
+                        if planned is not None:
+                            planned([Partial(Path(blob), size) for blob, size in files], total)
+                    case {"done": done, "total": total} if progress is not None:
+                        progress("download", done, total)
+                    case {"path": path}:
+                        return Path(path)
+    except UserError:
+        # Without the Hub there may still be all of it in the cache.
+        if kept is None or listed:
+            raise
+        return kept
+    raise UserError(f"The download of {spec} ended unexpectedly. Load it again to continue from where it is.")
 
 
-def _refuse_pickles(there: Contents) -> None:
-    """Refuse a repository that has only pickled weights.
+def look_up(name: str, revision: str | None = None, cancelled: Cancelling | None = None) -> Repository:
+    """Ask the Hub what a repository holds; `owner/name:QUANTIZATION` leaves out the quantization.
+
+    Args:
+        cancelled: polled while nothing comes.
 
     Raises:
-        UserError: it is one.
+        UserError: there is no such repository, it may not be read, the Hub cannot be reached, or it answers nonsense.
+        Cancelled: `cancelled` answered True.
     """
-    if any(matches(name, PICKLES) for name in there.files):
-        raise UserError(
-            f"{there.name} has only pickled weights, which can run code when opened, so specchat does not open them. Look for "
-            f"a safetensors version, or run `hf download {there.name} --local-dir FOLDER` and load FOLDER: specchat then says "
-            "how to convert them."
-        )
+    with contextlib.closing(_answers({"list": name.partition(":")[0], "revision": revision}, cancelled)) as answers:
+        for told in answers:
+            offers = tuple(Offer(**{**offer, "files": tuple(offer["files"])}) for offer in told["offers"])
+            return Repository(**{**told, "offers": offers})
+    raise UserError(f"The request about {name} ended unexpectedly. Try it again.")
 
 
-def place(there: Contents, files: Mapping[str, File], revision: str | None = None) -> Path:
-    """Give files that are in the cache their names there, as huggingface_hub does; the folder of the commit."""
-    folder = repository_folder(there.name)
-    snapshot = folder / "snapshots" / there.commit
-    snapshot.mkdir(parents=True, exist_ok=True)
-    for name, file in files.items():
-        pointer, blob = snapshot / name, folder / "blobs" / file.etag
-        if pointer.exists():
-            continue
-        pointer.parent.mkdir(parents=True, exist_ok=True)
-        temporary = _beside(pointer)
+def forget(files: Sequence[Partial]) -> None:
+    """Delete what has come of files that are not wanted any more."""
+    for file in files:
+        with contextlib.suppress(OSError):
+            file.path.unlink(missing_ok=True)
+
+
+def _answers(request: dict[str, Any], cancelled: Cancelling | None) -> Generator[dict[str, Any], None, None]:
+    """What the process says to a request. It ends with this, whatever the reason.
+
+    Raises:
+        UserError: it said what is wrong.
+        Cancelled
+    """
+    # -P: never import from the working folder, where anything may lie under the name of a library.
+    command = [sys.executable, "-P", "-m", f"{__package__}.hub_process"]
+    # Telemetry includes a request of its own before the first.
+    quiet = {"HF_HUB_DISABLE_PROGRESS_BARS": "1", "HF_HUB_DISABLE_TELEMETRY": "1"}
+    with subprocess.Popen(
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env={**os.environ, **quiet, "HF_HUB_CACHE": str(hub_cache())},
+        bufsize=0,
+        process_group=0,  # ctrl+c is for us
+    ) as process:
         try:
-            temporary.symlink_to(os.path.relpath(blob, pointer.parent))
-        except OSError:  # a disk without links
-            shutil.copyfile(blob, temporary)
-        temporary.replace(pointer)  # which may point to a file that was deleted
-    name = revision or DEFAULT
-    if name != there.commit:
-        reference = folder / "refs" / name
-        reference.parent.mkdir(parents=True, exist_ok=True)
-        temporary = _beside(reference)
-        temporary.write_text(there.commit)
-        temporary.replace(reference)
-    return snapshot
+            assert process.stdin is not None
+            assert process.stdout is not None
+            with contextlib.suppress(BrokenPipeError):
+                process.stdin.write(json.dumps(request).encode() + b"\n")
+                process.stdin.flush()
+            for line in _lines(process.stdout, cancelled):
+                told = json.loads(line)
+                if "error" in told:
+                    raise UserError(told["error"])
+                yield told
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
 
 
-def _beside(file: Path) -> Path:
-    """A fresh name in the same folder: another download of the same may be at it too, in this process or in another."""
-    return file.with_name(f".{secrets.token_hex(8)}")
+def _lines(stream: IO[bytes], cancelled: Cancelling | None) -> Iterator[bytes]:
+    """The lines of a pipe as they come.
 
-
-def _whole(snapshot: Path, allow: Sequence[str], ignore: Sequence[str]) -> bool:
-    """Whether a folder in the cache can be what was asked for. What is fetched here gets its names only when all of it came."""
-    names = [file.relative_to(snapshot).as_posix() for file in snapshot.rglob("*") if file.is_file()]
-    names = [name for name in names if not matches(name, ignore)]
-    needed = ("config.json", "*.safetensors") if allow is WANTED else allow
-    return all(any(matches(name, [pattern]) for name in names) for pattern in needed)
-
-
-def cached_snapshot(spec: str, revision: str | None = None) -> Path | None:
-    """The folder in the cache that holds what has been fetched of a repository, whole or not; None if there is none."""
-    folder, name = repository_folder(spec), revision or DEFAULT
-    if not fit(name):
-        return None
-    with suppress(OSError, ValueError):
-        reference = folder / "refs" / name
-        commit = reference.read_text().strip() if reference.is_file() else name
-        if commit and (snapshot := folder / "snapshots" / commit).is_dir():
-            return snapshot
-    return None
+    Raises:
+        Cancelled
+    """
+    rest = b""
+    poll = select.poll()
+    poll.register(stream, select.POLLIN)
+    while True:
+        if cancelled is not None and cancelled():
+            raise Cancelled
+        if poll.poll(POLL_SECONDS * 1000):
+            if not (data := os.read(stream.fileno(), 1 << 16)):
+                return
+            *lines, rest = (rest + data).split(b"\n")
+            yield from lines

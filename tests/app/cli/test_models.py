@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
+from specchat.app.cli.exit_codes import CANCELLED
 from specchat.app.cli.main import app
 from specchat.app.models.memory import Room
+from specchat.app.terminal.output import Notes
 from specchat.backends.loading import builtin_gguf, builtin_path
 from specchat.errors import UserError
 
@@ -46,6 +49,13 @@ def run(*words: str, code: int = 0) -> str:
         raise told.exception
     assert told.exit_code == code
     return told.stdout
+
+
+def until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 120
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
 
 
 def table(*words: str, code: int = 0) -> Any:
@@ -130,16 +140,21 @@ def test_a_repository_on_the_hub(hub: Hub) -> None:
     assert table("sea/Buoy-GGUF:Q2_K", code=1)["offers"] == []
 
 
-def test_fetching_goes_on_where_it_broke_off(hub: Hub) -> None:
-    hub.cut_after = [200_000] + [0] * 9
-    with pytest.raises(UserError, match="Load it again to continue from there"):
-        run("sea/Buoy-GGUF:Q8_0", "--fetch")
-    hub.cut_after, hub.asked = [], []
+def test_fetching_goes_on_where_it_was_interrupted(hub: Hub, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(_: Notes, text: str) -> None:
+        until(lambda: [file.stat().st_size for file in home.rglob("*.incomplete")] == [131_072])
+        raise KeyboardInterrupt
+
+    hub.stall_after = 131_072
+    with monkeypatch.context() as patch:
+        patch.setattr(Notes, "progress", interrupt)
+        run("sea/Buoy-GGUF:Q8_0", "--fetch", code=CANCELLED)
+    hub.stall_after, hub.asked = None, []
     assert (
         run("sea/Buoy-GGUF:Q8_0", "--fetch") == "sea/Buoy-GGUF:Q8_0 is ready (512 kB). Chat with it: specchat --model "
         "sea/Buoy-GGUF:Q8_0\n"
     )
-    assert hub.bodies(".gguf") == ["bytes=200000-511999"]
+    assert hub.bodies(".gguf") == ["bytes=131072-"]
     assert (Path(table("sea/Buoy", "--fetch")["path"]) / "model.safetensors").read_bytes() == WEIGHTS
 
 

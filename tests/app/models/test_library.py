@@ -20,6 +20,7 @@ from specchat.app.models.pairing import pair
 from specchat.app.models.places import Spot
 from specchat.app.models.recent import recent, remember
 from specchat.app.models.rows import about, all_rows, draft_rows, drawn, matches
+from specchat.backends.files.hub import fetch
 from specchat.backends.files.memory import Needs
 from specchat.backends.files.model_card import Card, quantization_in, read_card
 from specchat.backends.files.ollama import locate_ollama
@@ -70,6 +71,23 @@ def test_the_built_in_model_comes_for_both_runtimes(home: Path) -> None:
 def test_what_is_in_the_cache_is_loaded_at_the_commit_that_is_there(home: Path) -> None:
     assert named(look(), "lantern/Lighthouse-Instruct").spot.revision == COMMIT
     assert named(look(), "lantern/Lighthouse-GGUF:Q4_0").spot.revision == COMMIT
+
+
+@pytest.mark.parametrize("main", ["", "gone", "unfinished"])
+def test_a_commit_in_the_cache_loads_by_name_as_it_is_listed(home: Path, monkeypatch: pytest.MonkeyPatch, main: str) -> None:
+    """Where `main` is not there, leads nowhere, or is a commit that was not fetched whole."""
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    for name, title in (("Instruct", "lantern/Lighthouse-Instruct"), ("GGUF", "lantern/Lighthouse-GGUF:Q4_0")):
+        folder = home / "hub" / f"models--lantern--Lighthouse-{name}"
+        (folder / "refs" / "main").unlink()
+        if main:
+            (folder / "refs" / "main").write_text(main)
+        if main == "unfinished":
+            (folder / "snapshots" / main).mkdir()
+            (folder / "snapshots" / main / "config.json").write_text("{}")
+        spot = named(look(), title).spot
+        assert fetch(spot.spec) == spot.path
+        assert spot.revision == COMMIT
 
 
 def test_folders_of_the_settings_and_recent_models_each_once(home: Path) -> None:
@@ -406,9 +424,15 @@ def test_no_runtime_is_imported(home: Path) -> None:
         "from specchat.app.models.pairing import pair\n"
         "library = Library(); found = in_order(list(library.look())); assert len(found) > 5\n"
         "[pair(library, found[0], each) for each in found]\n"
-        "import specchat.app.models.downloads, specchat.backends.files.hub_listing, huggingface_hub\n"
-        "from huggingface_hub import HfApi, snapshot_download\n"
-        "print([name for name in ('torch', 'numpy', 'transformers', 'llama_cpp') if name in sys.modules])\n"
+        "from specchat.app.models.hub import fetch, look_up\n"
+        "for ask in (fetch, look_up):\n"
+        "    try: ask('lantern/Nothing')\n"
+        "    except Exception as error: assert 'HF_HUB_OFFLINE' in str(error), error\n"
+        "heavy = ('torch', 'numpy', 'transformers', 'llama_cpp', 'huggingface_hub', 'httpx', 'httpx2', 'requests')\n"
+        "print([name for name in heavy if name in sys.modules])\n"
     )
-    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120)
+    environment = os.environ | {"HF_HUB_OFFLINE": "1"}
+    told = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True, timeout=120
+    )
     assert told.stdout.strip() == "[]"

@@ -1,101 +1,98 @@
-"""Models by name, against a Hub of our own: what is fetched, progress, the cache, and every failure as one sentence."""
+"""Models by name, against a Hub of our own: what is fetched, cancelled, gone on with and found in the cache; its failures."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import psutil
 import pytest
 
-from specchat.backends import Cancelled, LoadOptions, UserError
-from specchat.backends.files.hub import locate
+from specchat.backends import Cancelled, LoadOptions, UserError, load_model
+from specchat.backends.files import hub_process
+from specchat.backends.files.hub import fetch, locate, look_up
+from specchat.backends.files.hub_files import INCOMPLETE, chosen
 
-from ...fakes.models.hub_server import Hub, serving
+from ...fakes.models.hub_server import COMMIT, Handler, Hub, etag, serving
+from ...fakes.models.llama_tiny import gguf_of, needs_llama, tiny_folder
 
+WEIGHTS = bytes(range(256)) * 2000
 FILES = {
     "config.json": b'{"model_type": "llama"}',
     "tokenizer.json": b"{}",
-    "model.safetensors": bytes(200_000),
+    "model.safetensors": WEIGHTS,
     "pytorch_model.bin": b"pickle",
     "README.md": b"read me",
     "onnx/model.safetensors": b"another format",
 }
+WANTED = {"config.json", "tokenizer.json", "model.safetensors"}
+TOTAL = sum(len(FILES[name]) for name in WANTED)
+SECONDS = 120
 
 
 @pytest.fixture
 def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
-    """Lists names alone, as a mirror does: sizes and checksums come with the files."""
     with serving(tmp_path / "cache", monkeypatch) as running:
-        running.repositories["me/tiny"] = FILES
-        running.info["me/tiny"] = {"siblings": [{"rfilename": name} for name in FILES]}
+        running.repositories["me/tiny"] = dict(FILES)
         yield running
 
 
-def fetch(**how: Any) -> Path:
-    return locate("me/tiny", LoadOptions(), **how)
+def failing(ask: Callable[[], Any]) -> str:
+    """The sentence that something fails with."""
+    with pytest.raises(UserError) as caught:
+        ask()
+    text = str(caught.value)
+    assert text.isprintable()
+    assert text.endswith(".")
+    return text
+
+
+def told(request: str = "fetch", revision: str | None = None, spec: str = "me/tiny") -> list[dict[str, Any]]:
+    """What the process says, without the process."""
+    said: list[dict[str, Any]] = []
+    hub_process.answer({request: spec, "revision": revision}, said.append)
+    return said
+
+
+def sends(body: bytes, ending: str = "") -> Callable[[Handler, str], bool]:
+    """Answer so wherever the path ends so."""
+
+    def fault(handler: Handler, path: str) -> bool:
+        if asked := path.endswith(ending):
+            handler.answer(200, body)
+        return asked
+
+    return fault
+
+
+def parts(tmp_path: Path) -> list[int]:
+    """Sizes of the unfinished files in the cache."""
+    return [file.stat().st_size for file in tmp_path.rglob(f"*{INCOMPLETE}")]
+
+
+def until(condition: Callable[[], object]) -> None:
+    deadline = time.monotonic() + SECONDS
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def whole(folder: Path) -> bool:
+    return (folder / "model.safetensors").read_bytes() == WEIGHTS
 
 
 def test_a_folder_is_itself(tmp_path: Path) -> None:
     assert locate(str(tmp_path), LoadOptions()) == tmp_path
-
-
-def test_only_what_is_needed_is_fetched(hub: Hub) -> None:
-    told: list[tuple[str, int, int]] = []
-    folder = fetch(progress=lambda *what: told.append(what))
-    assert {file.name for file in folder.iterdir()} == {"config.json", "tokenizer.json", "model.safetensors"}
-    assert (folder / "model.safetensors").read_bytes() == FILES["model.safetensors"]
-    total = sum(len(FILES[name]) for name in ("config.json", "tokenizer.json", "model.safetensors"))
-    assert {what[2] for what in told} == {total}
-    assert told[-1] == ("download", total, total)
-    done = [what[1] for what in told]
-    assert done == sorted(done)
-
-
-def test_the_second_time_nothing_is_fetched(hub: Hub) -> None:
-    folder = fetch()
-    hub.asked.clear()
-    told: list[Any] = []
-    assert fetch(progress=lambda *what: told.append(what)) == folder
-    assert not [path for method, path, _ in hub.asked if method == "GET" and "/resolve/" in path]
-    assert not told
-
-
-def test_what_is_in_the_cache_works_without_the_hub(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = fetch()
-    hub.refuse = (503, "")
-    assert fetch() == folder
-
-
-def test_a_download_can_be_cancelled_and_taken_up_again(hub: Hub) -> None:
-    with pytest.raises(Cancelled):
-        fetch(cancelled=lambda: True)
-    assert (fetch() / "model.safetensors").stat().st_size == 200_000
-
-
-@pytest.mark.parametrize(
-    ("status", "code", "sentence"),
-    [
-        (404, "RepoNotFound", "There is no model me/tiny on the Hub"),
-        (401, "RepoNotFound", "There is no model me/tiny on the Hub, or it is private"),
-        (403, "GatedRepo", "licence"),
-        (401, "", "(There is no model|The Hub denies access)"),
-        (404, "RevisionNotFound", "has no revision"),
-        (503, "", "The Hub answered 503"),
-    ],
-)
-def test_refusals_are_sentences(hub: Hub, status: int, code: str, sentence: str) -> None:
-    hub.refuse = (status, code)
-    with pytest.raises(UserError, match=sentence) as caught:
-        fetch()
-    assert "\n" not in str(caught.value)
-
-
-def test_no_network_is_a_sentence(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("huggingface_hub.hf_api.api.endpoint", "http://127.0.0.1:9")
-    monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", "http://127.0.0.1:9")
-    with pytest.raises(UserError, match=r"not in the cache, and the Hub cannot be reached .*[.] Check the connection"):
-        fetch()
 
 
 @pytest.mark.parametrize(
@@ -110,5 +107,449 @@ def test_no_network_is_a_sentence(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> 
     ],
 )
 def test_what_is_no_model_is_a_sentence(spec: str, sentence: str) -> None:
-    with pytest.raises(UserError, match=sentence):
-        locate(spec, LoadOptions())
+    assert re.search(sentence, failing(lambda: locate(spec, LoadOptions())))
+
+
+@pytest.mark.parametrize("revision", ["../../x", "/x", "a\0b", "", "a\\b"])
+def test_revisions_that_lead_out(revision: str) -> None:
+    assert "not a revision" in failing(lambda: locate("me/tiny", LoadOptions(revision=revision)))
+
+
+# Fetching
+
+
+def test_only_what_is_needed_is_fetched_and_only_once(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    progress: list[tuple[str, int, int]] = []
+    folder = fetch("me/tiny", progress=lambda *what: progress.append(what))
+    assert {file.name for file in folder.iterdir()} == WANTED
+    assert whole(folder)
+    assert {(stage, total) for stage, _, total in progress} == {("download", TOTAL)}
+    done = [what[1] for what in progress]
+    assert done == sorted(done)
+    assert done[-1] == TOTAL
+
+    hub.asked.clear()
+    assert told() == [{"files": [], "total": 0}, {"path": str(folder)}]
+    assert not [path for method, path, _ in hub.asked if method == "GET" and "/resolve/" in path]
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    hub.asked.clear()
+    assert fetch("me/tiny") == folder
+    assert fetch("me/tiny", COMMIT) == folder
+    assert hub.asked == []
+    (folder / "model.safetensors").unlink()
+    assert "is not in the cache, and HF_HUB_OFFLINE is set" in failing(lambda: fetch("me/tiny"))
+
+
+def test_a_connection_cut_in_the_middle_is_taken_up_where_it_broke(hub: Hub) -> None:
+    hub.cut_after = [131_072]
+    assert whole(fetch("me/tiny"))
+    first, second = hub.bodies("/model.safetensors")
+    assert (first, second) == ("", "bytes=131072-")
+
+
+def test_a_cancel_ends_a_wait_and_the_next_call_goes_on(hub: Hub, tmp_path: Path) -> None:
+    hub.stall_after = 131_072
+    before, children = {*psutil.Process().children()}, set[psutil.Process]()
+
+    def cancelled() -> bool:
+        children.update({*psutil.Process().children()} - before)
+        return parts(tmp_path) == [131_072]
+
+    with pytest.raises(Cancelled):
+        fetch("me/tiny", cancelled=cancelled)
+    assert children
+    assert not any(child.is_running() for child in children)
+    assert parts(tmp_path) == [131_072]
+    assert look_up("me/tiny").offers[0].there == 131_072
+    hub.stall_after, hub.asked = None, []
+    done: list[int] = []
+    assert whole(fetch("me/tiny", progress=lambda *what: done.append(what[1])))
+    assert hub.bodies("/model.safetensors") == ["bytes=131072-"]
+    assert min(done) >= 131_072
+    assert parts(tmp_path) == []
+    assert look_up("me/tiny").offers[0].here
+
+
+@pytest.mark.parametrize("part", ["/api/", "/resolve/"])
+def test_a_wait_for_headers_is_cancelled(hub: Hub, part: str) -> None:
+    waiting = threading.Event()
+
+    def silent(handler: Handler, path: str) -> bool:
+        if part not in path:
+            return False
+        waiting.set()
+        return handler.hub.stop.wait(300)
+
+    hub.hostile = silent
+    with pytest.raises(Cancelled):
+        fetch("me/tiny", cancelled=waiting.is_set)
+
+
+def test_the_process_ends_with_the_one_that_asked(hub: Hub, tmp_path: Path) -> None:
+    hub.stall_after = 131_072
+    code = "from specchat.backends.files.hub import fetch; fetch('me/tiny')"
+    with subprocess.Popen([sys.executable, "-c", code]) as asking:
+        until(lambda: parts(tmp_path) == [131_072])
+        (child,) = psutil.Process(asking.pid).children()
+        asking.kill()
+    until(lambda: not child.is_running() or child.status() == psutil.STATUS_ZOMBIE)
+
+
+def test_two_at_once_fetch_it_once(hub: Hub) -> None:
+    hub.seconds_a_block = 0.01
+    found: list[bool] = []
+    threads = [threading.Thread(target=lambda: found.append(whole(fetch("me/tiny")))) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(SECONDS)
+    assert found == [True, True]
+    assert hub.bodies("/model.safetensors") == [""]
+
+
+def test_damage_is_noticed_and_thrown_away(hub: Hub, tmp_path: Path) -> None:
+    hub.damaged = True
+    text = told()[-1]["error"]
+    assert "The SHA-256 of model.safetensors of me/tiny does not match the Hub's, so the file was deleted" in text
+    assert parts(tmp_path) == []
+    hub.damaged = False
+    blob = tmp_path / "cache" / "models--me--tiny" / "blobs" / etag("model.safetensors", WEIGHTS)
+    for rest in (b"?" * 100_000, bytes(len(WEIGHTS) + 5)):  # of another file, or more than there is
+        blob.with_name(blob.name + INCOMPLETE).write_bytes(rest)
+        said = told()
+        assert ("error" in said[-1]) == (len(rest) < len(WEIGHTS)), said
+    assert whole(Path(said[-1]["path"]))
+
+
+def test_what_came_in_place_of_a_file_is_not_gone_on_with(hub: Hub, tmp_path: Path) -> None:
+    hub.hostile = sends(b"<html>log in", ".safetensors")
+    assert told()[-1]["error"].startswith("Could not download me/tiny (Consistency check failed")
+    hub.hostile = None
+    assert whole(Path(told()[-1]["path"]))
+
+
+def test_very_large_files_come_in_parts_and_tell_every_block(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hub_process, "MOST_AT_ONCE", 200_000)
+    monkeypatch.setattr(hub_process, "TELL_SECONDS", 0)
+    said = told()
+    assert whole(Path(said[-1]["path"]))
+    done = [each["done"] for each in said if "done" in each]
+    assert done == sorted(done)
+    assert len(set(done)) >= len(WEIGHTS) // hub_process.CHUNK
+    assert hub.bodies("/model.safetensors") == ["bytes=0-199999", "bytes=200000-399999", "bytes=400000-"]
+
+
+# Failures
+
+
+def test_without_room_nothing_is_fetched(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shutil.disk_usage", lambda folder: SimpleNamespace(free=200_000))
+    text = told()[-1]["error"]
+    assert "me/tiny needs 512.0 kB of disk space, but " in text
+    assert "HF_HOME" in text
+    assert hub.bodies() == []
+
+
+FULL = """
+import os, subprocess
+from pathlib import Path
+from specchat.backends import LoadOptions, UserError
+from specchat.backends.files.hub import locate
+
+folder = Path({folder!r})
+folder.mkdir()
+subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", folder], check=True)
+ballast = folder / "ballast"
+
+def fill(stage, done, total):
+    if done > 1_000_000 and not ballast.exists():
+        with ballast.open("wb", buffering=0) as stream:
+            try:
+                while True:
+                    stream.write(bytes(4096))
+            except OSError:
+                pass
+
+for name, progress in (("me/large", None), ("me/tiny", fill)):
+    try:
+        locate(name, LoadOptions(), progress=progress)
+    except UserError as error:
+        print(error)
+print([part.stat().st_size for part in folder.rglob("*.incomplete")][0])
+ballast.unlink()
+print((locate("me/tiny", LoadOptions()) / "model.safetensors").stat().st_size)
+"""
+
+
+def test_a_disk_that_is_really_full(hub: Hub, tmp_path: Path) -> None:
+    may = subprocess.run(["unshare", "-rm", "true"], capture_output=True, check=False) if shutil.which("unshare") else None
+    if may is None or may.returncode:
+        pytest.skip("mounting is not allowed here")
+    hub.repositories["me/large"] = {"config.json": b"{}", "model.safetensors": bytes(6_000_000)}
+    hub.repositories["me/tiny"]["model.safetensors"] = bytes(2_500_000)
+    hub.seconds_a_block = 0.005
+    cache = tmp_path / "small"
+    told = subprocess.run(
+        ["unshare", "-rm", sys.executable, "-c", FULL.format(folder=str(cache))],
+        env={**os.environ, "HF_HUB_CACHE": str(cache)},
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        check=False,
+    )
+    assert told.returncode == 0, told.stderr
+    large, tiny, there, size = told.stdout.splitlines()
+    assert re.search(r"me/large needs 6\.0 MB of disk space, but .* has \d\.\d MB free", large)
+    assert re.search(r"The disk with .*small is full \(\d\.\d MB of 2\.5 MB of me/tiny are here\)[.] Free about", tiny)
+    assert int(there) > 1_000_000
+    assert int(size) == 2_500_000
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "sentence"),
+    [
+        (404, "RepoNotFound", "There is no model me/tiny on the Hub"),
+        (401, "RepoNotFound", "There is no model me/tiny on the Hub, or it is private"),
+        (401, "GatedRepo", "requires you to accept its licence.*`hf auth login`"),
+        (403, "GatedRepo", "requires you to accept its licence"),
+        (403, "", r"denies access to me/tiny \(403\)[.] Run `hf auth login`"),
+        (404, "RevisionNotFound", "me/tiny has no revision None"),
+        (404, "EntryNotFound", "lists a file of me/tiny that it does not have"),
+        (429, "", r"refuses me/tiny for now \(429\)"),
+        (500, "", "The Hub answered 500 for me/tiny"),
+        (511, "", "This network needs a login"),
+    ],
+)
+@pytest.mark.parametrize("request_", ["list", "fetch"])
+def test_refusals_are_sentences(hub: Hub, request_: str, status: int, code: str, sentence: str) -> None:
+    hub.refuse = (status, code)
+    (said,) = told(request_)
+    assert re.search(sentence, said["error"])
+
+
+def test_files_that_are_refused(hub: Hub) -> None:
+    hub.refuse_files = (403, "GatedRepo")
+    assert "requires you to accept its licence" in told()[-1]["error"]
+    assert told("list")[-1]["offers"], "a gated repository can be looked at"
+
+
+@pytest.mark.parametrize(
+    ("address", "sentence"),
+    [
+        ("http://127.0.0.1:9", r"me/tiny is not in the cache, and the Hub cannot be reached \(Connection refused\)[.] Check"),
+        ("http://hub.example", r"cannot be reached \(no address is known for hub.example\)"),
+        ("https{hub}", r"cannot be reached \(its certificate or encryption is not accepted, \["),
+        ("hub.example", "Cannot send a request to hub.example. Check HF_ENDPOINT"),
+    ],
+)
+def test_a_hub_that_cannot_be_reached(hub: Hub, monkeypatch: pytest.MonkeyPatch, address: str, sentence: str) -> None:
+    def unknown(name: str, *_: object, **__: object) -> None:
+        raise socket.gaierror(-2, "Name or service not known")
+
+    if "example" in address:
+        monkeypatch.setattr(socket, "getaddrinfo", unknown)
+    address = address.replace("{hub}", hub.address.removeprefix("http"))
+    monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", address)
+    (said,) = told()
+    assert re.search(sentence, said["error"])
+
+
+def test_a_hub_that_does_not_answer(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_ETAG_TIMEOUT", 0.1)
+    hub.hostile = lambda handler, path: handler.hub.stop.wait(300)
+    assert "cannot be reached (no answer in time)" in told()[-1]["error"]
+
+
+def test_a_download_that_breaks_off_for_good(hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("huggingface_hub.file_download.time.sleep", lambda seconds: None)
+    hub.cut_after = [131_072] + [0] * 20
+    text = told()[-1]["error"]
+    assert re.search(
+        r"The download of me/tiny broke off \(.+\); 131.1 kB of 512.0 kB are here. Load it again to continue from there.", text
+    )
+    assert parts(tmp_path) == [131_072]
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"[1, 2]", b"[" * 100_000, b"\xff\x17", b"<!DOCTYPE html><title>Log in", b'{"id": "x", "siblings": 1}']
+)
+def test_an_answer_that_is_none(hub: Hub, body: bytes) -> None:
+    hub.hostile = sends(body)
+    assert re.search("sent something that is not a model description.*needs a login", told()[-1]["error"])
+
+
+@pytest.mark.parametrize("fact", [{"sha": "../.."}, {"sha": None}, {"siblings": None}])
+def test_a_description_without_what_it_needs(hub: Hub, fact: dict[str, Any]) -> None:
+    hub.info["me/tiny"] = fact
+    assert "not a model description" in told()[-1]["error"]
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "sentence"),
+    [
+        ("HF_HUB_ETAG_TIMEOUT", "soon", "huggingface_hub cannot read one of its environment variables"),
+        ("ALL_PROXY", "nonsense://x", "connection settings cannot be used"),
+        ("HTTP_PROXY", "http://127.0.0.1:9", "cannot be reached"),
+    ],
+)
+def test_variables_that_cannot_be_used(monkeypatch: pytest.MonkeyPatch, variable: str, value: str, sentence: str) -> None:
+    monkeypatch.setenv("HF_ENDPOINT", "http://hub.example")
+    monkeypatch.setenv(variable, value)
+    assert sentence in failing(lambda: look_up("me/tiny"))
+
+
+def test_a_process_that_dies_is_a_sentence(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("specchat.backends.files.hub.sys.executable", shutil.which("true"))
+    assert "ended unexpectedly. Load it again" in failing(lambda: fetch("me/tiny"))
+    assert "ended unexpectedly" in failing(lambda: look_up("me/tiny"))
+
+
+# Names and tokens
+
+
+@pytest.mark.parametrize(
+    "name", ["../x-Q8_0.gguf", "/tmp/x-Q8_0.gguf", "a/../../x-Q8_0.gguf", "a\\x-Q8_0.gguf", "\x1b]0;x\x07-Q8_0.gguf"]
+)
+def test_names_that_lead_out_or_hold_escapes_are_left_out(hub: Hub, name: str) -> None:
+    hub.repositories["me/tiny"] = {name: b"GGUF"}
+    assert told("list")[-1]["offers"] == ()
+    assert "it has no GGUF files" in told(spec="me/tiny:Q8_0")[-1]["error"]
+
+
+@pytest.mark.parametrize(
+    ("address", "may"),
+    [
+        ("https://huggingface.co", True),
+        ("http://127.0.0.1:8080", True),
+        ("http://localhost", True),
+        ("http://huggingface.co", False),
+        ("http://127.0.0.1.example", False),
+        ("http://127.0.0.1@example", False),
+    ],
+)
+def test_where_a_token_may_go(monkeypatch: pytest.MonkeyPatch, address: str, may: bool) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", address)
+    monkeypatch.setenv("HF_TOKEN", "hf_secret")
+    hub = hub_process.Hub("me/tiny", None)
+    assert hub.token is (None if may else False)
+    unsent = f" Your token was not sent to {address.rpartition('@')[2].rpartition('/')[2]}, which is not https."
+    from huggingface_hub.errors import RepositoryNotFoundError
+
+    error = RepositoryNotFoundError("no", response=SimpleNamespace(headers={}, request=None, status_code=404))  # type: ignore[arg-type]
+    assert hub.sentence(error).endswith(unsent) is not may
+
+
+def test_a_token_goes_with_every_request(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HF_HUB_DISABLE_IMPLICIT_TOKEN")
+    monkeypatch.setenv("HF_TOKEN", "hf_secret")
+    look_up("me/tiny")
+    fetch("me/tiny")
+    assert set(hub.tokens) == {"Bearer hf_secret"}
+
+
+# What a repository offers
+
+
+def test_a_repository_tells_its_quantizations_with_their_sizes(hub: Hub) -> None:
+    hub.repositories["me/tiny"] = {
+        "README.md": b"",
+        "tiny-Q8_0.gguf": bytes(900),
+        "tiny-UD-Q8_0.gguf": bytes(950),
+        "tiny.Q4_K_M.gguf": bytes(500),
+        "tiny-IQ2_XXS.gguf": bytes(300),
+        "mmproj-tiny-F16.gguf": bytes(50),
+        "BF16/tiny-BF16-00001-of-00002.gguf": bytes(1000),
+        "BF16/tiny-BF16-00002-of-00002.gguf": bytes(800),
+    }
+    hub.info["me/tiny"] = {"gguf": {"total": 1234, "architecture": "qwen3", "context_length": 40960}, "gated": "manual"}
+    found = look_up("me/tiny:Q8_0")
+    assert [(offer.spec, offer.quantization, offer.size) for offer in found.offers] == [
+        ("me/tiny:IQ2_XXS", "IQ2_XXS", 300),
+        ("me/tiny:Q4_K_M", "Q4_K_M", 500),
+        ("me/tiny:Q8_0", "Q8_0", 900),
+        ("me/tiny:UD-Q8_0", "Q8_0", 950),
+        ("me/tiny:BF16", "BF16", 1800),
+    ]
+    assert (found.architecture, found.parameters, found.context, found.gated) == ("qwen3", 1234, 40960, True)
+
+
+def test_a_repository_tells_its_safetensors(hub: Hub) -> None:
+    config = b'{"model_type": "llama", "num_hidden_layers": 2, "num_attention_heads": 4, "head_dim": 8, "hidden_size": 32}'
+    hub.repositories["me/tiny"]["config.json"] = config
+    hub.info["me/tiny"] = {"safetensors": {"parameters": {"BF16": 256_000}, "total": 256_000}}
+    found = look_up("me/tiny")
+    (offer,) = found.offers
+    assert (offer.spec, offer.kind, offer.quantization) == ("me/tiny", "safetensors", "BF16")
+    assert offer.files == ("config.json", "model.safetensors", "tokenizer.json")
+    assert (offer.weights, offer.there, offer.here) == (512_000, 0, False)
+    assert (found.cache_numbers, found.parameters, found.architecture) == (2 * 2 * 4 * 8, 256_000, "llama")
+
+
+@pytest.mark.parametrize(
+    ("files", "remark"),
+    [({"pytorch_model.bin": b"x"}, "only pickled weights"), ({"README.md": b"x"}, "neither safetensors weights nor GGUF")],
+)
+def test_a_repository_without_weights_says_so(hub: Hub, files: dict[str, bytes], remark: str) -> None:
+    hub.repositories["me/tiny"] = files
+    (found,) = told("list")
+    assert found["offers"] == ()
+    assert remark in found["remark"]
+
+
+def test_pickles_are_not_fetched(hub: Hub) -> None:
+    hub.repositories["me/tiny"] = {"config.json": b"{}", "pytorch_model.bin": b"x"}
+    assert "hf download me/tiny --local-dir FOLDER" in told()[-1]["error"]
+    assert hub.bodies(".bin") == []
+
+
+def test_many_names_do_not_take_long(hub: Hub) -> None:
+    names = ["-".join(f"{i}{'ab' * 3}{j}" for j in range(12)) + ".gguf" for i in range(4_000)]
+    hub.info["me/tiny"] = {"siblings": [{"rfilename": name, "size": 1} for name in names]}
+    assert 0 < len(told("list")[-1]["offers"]) <= 500
+
+
+# GGUF files by their quantization
+
+GGUFS = [
+    "tiny-Q8_0.gguf",
+    "tiny-UD-Q8_0.gguf",
+    "mmproj-tiny-Q8_0.gguf",
+    "tiny.Q4_K_M.gguf",
+    "tiny.Q4_K_S.gguf",
+    "tiny-IQ4_K.gguf",
+    "BF16/tiny-BF16-00001-of-00002.gguf",
+    "BF16/tiny-BF16-00002-of-00002.gguf",
+    "README.md",
+]
+
+
+@pytest.mark.parametrize(
+    ("quantization", "files"),
+    [
+        ("Q4_K_M", ["tiny.Q4_K_M.gguf"]),
+        ("q4_k_s", ["tiny.Q4_K_S.gguf"]),
+        ("BF16", [f"BF16/tiny-BF16-0000{i}-of-00002.gguf" for i in (1, 2)]),
+        ("Q8_0", ["tiny-Q8_0.gguf"]),
+        ("UD-Q8_0", ["tiny-UD-Q8_0.gguf"]),
+    ],
+)
+def test_the_files_of_a_quantization(quantization: str, files: list[str]) -> None:
+    assert chosen("me/tiny", quantization, GGUFS) == files
+
+
+def test_a_quantization_that_is_not_there() -> None:
+    text = failing(lambda: chosen("me/tiny", "Q4_K", GGUFS))
+    assert text == "me/tiny has no Q4_K quantization: choose from BF16, IQ4_K, Q4_K_M, Q4_K_S, Q8_0."
+
+
+@needs_llama
+def test_a_quantization_loads_and_then_without_the_hub(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = gguf_of(tiny_folder(), "Q8_0").read_bytes()
+    hub.repositories["me/tiny"] = {"tiny-Q8_0.gguf": model, "tiny-Q4_K_M.gguf": b"x"}
+    loaded = load_model("me/tiny:Q8_0", LoadOptions(device="cpu", threads=1))
+    assert loaded.info.name == "me/tiny:Q8_0"
+    assert Path(loaded.info.path).name == "tiny-Q8_0.gguf"
+    loaded.close()
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    assert fetch("me/tiny:q8_0") == Path(loaded.info.path)
+    assert hub.bodies("Q4_K_M.gguf") == []

@@ -1,4 +1,4 @@
-"""A Hub on this machine, with the faults that a real one has: cut, slow, stalled, gated, damaged, busy, deaf to ranges."""
+"""A Hub on this machine, with the faults that a real one has: cut, slow, stalled, gated, damaged."""
 
 from __future__ import annotations
 
@@ -30,13 +30,10 @@ class Hub:
     """The same for files alone, as a gated repository does."""
     cut_after: list[int] = field(default_factory=list)
     """For each of the next answers with a large file: close the connection after so many bytes."""
-    busy: list[int] = field(default_factory=list)
-    """Statuses of the next answers to a request for a large file."""
     stall_after: int | None = None
     """Send no more after so many bytes of a large file."""
     seconds_a_block: float = 0.0
     """Rest after every 16 kB."""
-    ranges: bool = True
     damaged: bool = False
     """Large files arrive with another byte than they should have."""
     hostile: Callable[[Handler, str], bool] | None = None
@@ -46,6 +43,8 @@ class Hub:
     asked: list[tuple[str, str, str]] = field(default_factory=list)
     """Method, path and range of each request."""
     address: str = ""
+    stalled: threading.Event = field(default_factory=threading.Event)
+    """Set as soon as it stalls."""
     stop: threading.Event = field(default_factory=threading.Event)
 
     def bodies(self, ending: str = ".safetensors") -> list[str]:
@@ -108,18 +107,6 @@ class Handler(BaseHTTPRequestHandler):
         self.close_connection = True
         return True
 
-    def raw(self, data: bytes) -> None:
-        """Bytes on the line, a whole answer or not."""
-        self.wfile.write(data)
-        self.wfile.flush()
-        self.close_connection = True
-
-    def drip(self, first: bytes, each: bytes, seconds: float = 0.02) -> None:
-        """A beginning, then a little at a time for as long as anyone listens."""
-        self.raw(first)
-        while not self.hub.stop.wait(seconds):
-            self.raw(each)
-
     def entry(self, name: str, data: bytes) -> dict[str, Any]:
         oid = hashlib.sha1(b"blob %d\0" % len(data) + data).hexdigest()
         lfs = {"lfs": {"oid": etag(name, data), "size": len(data), "pointerSize": 130}} if large(name) else {}
@@ -144,8 +131,6 @@ class Handler(BaseHTTPRequestHandler):
         names = {"ETag": f'"{etag(name, data)}"', "X_Repo_Commit": COMMIT}
         if self.command == "HEAD" or not large(name):
             return self.answer(200, data, **names)
-        if hub.busy:
-            return self.answer(hub.busy.pop(0))
         return self.body(data, names)
 
     def body(self, data: bytes, names: dict[str, str]) -> None:
@@ -156,7 +141,7 @@ class Handler(BaseHTTPRequestHandler):
     def send(self, data: bytes, names: dict[str, str]) -> None:
         hub, begin, end = self.hub, 0, len(data)
         span = self.headers.get("Range", "")
-        if span and hub.ranges:
+        if span:
             first, _, last = span.removeprefix("bytes=").partition("-")
             begin, end = int(first), min(end, int(last) + 1 if last else end)
             self.send_response(206)
@@ -176,6 +161,7 @@ class Handler(BaseHTTPRequestHandler):
             self.wfile.flush()
             sent += len(block)
             if hub.stall_after is not None and sent >= hub.stall_after:
+                hub.stalled.set()
                 hub.stop.wait(300)
                 break
             if sent >= most:
@@ -202,15 +188,15 @@ def serving(cache: Path, monkeypatch: Any) -> Iterator[Hub]:
     server.block_on_close = False
     threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
     hub.address = address = f"http://127.0.0.1:{server.server_address[1]}"
-    # What HF_ENDPOINT and HF_HUB_CACHE set when the library is imported.
-    for name, value in (("ENDPOINT", address), ("HF_HUB_CACHE", str(cache)), ("HF_HUB_DISABLE_XET", True)):
-        monkeypatch.setattr(constants, name, value)
+    # What HF_ENDPOINT sets when the library is imported.
+    monkeypatch.setattr(constants, "ENDPOINT", address)
     monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", address + "/{repo_id}/resolve/{revision}/{filename}")
+    for name in ("HF_HUB_ETAG_TIMEOUT", "HF_HUB_DOWNLOAD_TIMEOUT"):  # nothing but a cancel ends a wait
+        monkeypatch.setattr(constants, name, 300)
+        monkeypatch.setenv(name, "300")
     monkeypatch.setenv("HF_HUB_CACHE", str(cache))
     monkeypatch.setenv("HF_ENDPOINT", address)
     monkeypatch.setenv("HF_HUB_DISABLE_IMPLICIT_TOKEN", "1")
-    monkeypatch.setattr("huggingface_hub.hf_api.api.endpoint", address)
-    monkeypatch.setattr("specchat.backends.files.hub_transfer.REST_SECONDS", 0.01)
     try:
         yield hub
     finally:

@@ -159,8 +159,8 @@ def test_a_repository_on_the_hub(
 @sizes
 def test_downloads(snap_compare: Any, make_chat: Make, engine: Any, home: Path, theme: str, size: tuple[int, int]) -> None:
     async def before(pilot: Any) -> None:
-        held = Download("sea/Buoy-GGUF:Q8_0", ("Buoy-Q8_0.gguf",), 4_280_000_000, 1_510_000_000)
-        broken = Download("sea/Buoy", (), 15_200_000_000, 9_000_000_000, "failed")
+        held = Download("sea/Buoy-GGUF:Q8_0", 4_280_000_000, 1_510_000_000)
+        broken = Download("sea/Buoy", 15_200_000_000, 9_000_000_000, "failed")
         broken.sentence = (
             "The disk with ~/hub is full (9.0 GB of 15.2 GB of sea/Buoy are here). Free about 6.2 GB and load it again."
         )
@@ -517,7 +517,7 @@ async def test_what_ends_while_folders_are_searched_is_found(
         await pilot.press("ctrl+r")
         await until(pilot, listed.is_set)
         write_gguf(home / "here" / "fresh-Q4_K_M.gguf")
-        pilot.app.models.downloads.all["sea/Buoy"] = Download("sea/Buoy", (), 512_000, 512_000, "done")
+        pilot.app.models.downloads.all["sea/Buoy"] = Download("sea/Buoy", 512_000, 512_000, "done")
         await until(pilot, lambda: "sea/Buoy" in shown._states)
         go_on.set()
         await until(pilot, lambda: "fresh-Q4_K_M" in titles(pilot))

@@ -1,0 +1,181 @@
+"""Which files of a repository on the Hub make a model, and where they are in huggingface_hub's cache. Imports nothing of it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from ...errors import UserError
+from ...plain_file import hub_cache, read_text
+from .checkpoint import PICKLES
+
+WANTED = (
+    "*.json",
+    "*.safetensors",
+    "*.model",
+    "*.jinja",
+    "merges.txt",
+    "vocab.txt",
+    "*.tiktoken",
+)
+"""Configuration, safetensors weights and tokenizer; other runtimes' weights and pickles stay where they are."""
+
+UNWANTED = ("*/*", "consolidated*.safetensors", "*.bin.index.json")
+"""Subfolders (other formats), and Mistral's second copy of the weights."""
+
+IGNORED = ("*mmproj*", "*imatrix*")
+"""Vision projectors and importance matrices bear quantizations in their names too."""
+
+PART = re.compile(r"-\d{5}-of-\d{5}$")
+"""Ends the names of a model's parts."""
+
+INCOMPLETE = ".incomplete"
+"""Ends the name of what has come of a file, beside its place in the cache."""
+
+
+@dataclass(frozen=True, slots=True)
+class Partial:
+    """A file on its way into the cache."""
+
+    blob: Path
+    """Where it will be: `blobs/SHA-256`."""
+    size: int
+
+    @property
+    def path(self) -> Path:
+        """What has come of it."""
+        return self.blob.with_name(self.blob.name + INCOMPLETE)
+
+    @property
+    def there(self) -> int:
+        """Bytes that need not be fetched again."""
+        for path in (self.blob, self.path):
+            with suppress(OSError):
+                return min(path.stat().st_size, self.size)
+        return 0
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A file of a repository, as the Hub lists it."""
+
+    size: int = 0
+    sha256: str = ""
+    """Of a file in large file storage, which is its name in the cache; empty of others."""
+
+    def there(self, folder: Path, commit: str, name: str) -> int:
+        """Bytes of it that are in the cache."""
+        if (folder / "snapshots" / commit / name).exists():
+            return self.size
+        return Partial(folder / "blobs" / self.sha256, self.size).there if self.sha256 else 0
+
+
+def chosen(repository: str, quantization: str, names: Sequence[str]) -> list[str]:
+    """The files to fetch: those of a quantization (GGUF), or of a model in safetensors where none is named.
+
+    Raises:
+        UserError: there are none; says what there is.
+    """
+    if quantization:
+        if files := files_of(quantization, names):
+            return files
+        stems = {PART.sub("", Path(name).stem) for name in names if name.endswith(".gguf") and "mmproj" not in name}
+        there = sorted({re.split(r"[-.]", stem)[-1] for stem in stems})
+        what = f"choose from {', '.join(there)}." if there else "it has no GGUF files."
+        raise UserError(f"{repository} has no {quantization} quantization: {what}")
+    files = plain_files(names)
+    if not any(name.endswith(".safetensors") for name in files) and any(matches(name, PICKLES) for name in names):
+        raise UserError(
+            f"{repository} has only pickled weights, which can run code when opened, so specchat does not open them. Look for "
+            f"a safetensors version, or run `hf download {repository} --local-dir FOLDER` and load FOLDER: specchat then says "
+            "how to convert them."
+        )
+    return files
+
+
+def plain_files(names: Iterable[str]) -> list[str]:
+    """Those of a model in safetensors."""
+    return [name for name in names if matches(name, WANTED) and not matches(name, UNWANTED)]
+
+
+def files_of(quantization: str, files: Iterable[str]) -> list[str]:
+    """The file, or the parts in their order, that a quantization's name leads to among a repository's files; [] if none."""
+    # Behind a separator, so that Q4_K is not IQ4_K; whole, so that it is not Q4_K_M.
+    wanted = re.compile(rf"(.*[-._/])?{re.escape(quantization)}(-\d{{5}}-of-\d{{5}})?\.gguf", re.IGNORECASE)
+    groups: dict[str, list[str]] = {}
+    for file in files:
+        last = file.rpartition("/")[2]
+        if wanted.fullmatch(file) and not any(word.strip("*") in last for word in IGNORED):
+            groups.setdefault(PART.sub("", file[: -len(".gguf")]), []).append(file)
+    if not groups:
+        return []
+    # "model-Q4_K_M" rather than "model-UD-Q4_K_M".
+    return sorted(groups[min(groups, key=lambda stem: (len(stem.rpartition("/")[2]), stem))])
+
+
+def fit(name: str) -> bool:
+    """Whether a name from elsewhere stays in its folder, and on its line of a terminal."""
+    return name.isprintable() and "\\" not in name and not {"", ".", ".."} & {*name.split("/")}
+
+
+def matches(name: str, patterns: Iterable[str]) -> bool:
+    """Whether one of the patterns is a file's."""
+    return any(fnmatchcase(name, pattern) for pattern in patterns)
+
+
+def one_line(said: object) -> str:
+    """What somebody else said, within a sentence."""
+    text = " ".join(str(said).split()).rstrip(".")
+    if isinstance(said, BaseException):
+        text = text or type(said).__name__
+    return "".join(each if each.isprintable() else "?" for each in text)[:300]
+
+
+# The cache
+
+
+def repository_folder(name: str) -> Path:
+    """A repository's folder in the cache."""
+    return hub_cache().resolve() / f"models--{name.replace('/', '--')}"
+
+
+def snapshots(folder: Path, revision: str | None = None) -> list[Path]:
+    """The commits of a repository that are in the cache.
+
+    Args:
+        folder: the repository's.
+        revision: of this branch, tag or commit alone; None for all, that of `main` first, then the newest.
+    """
+    with suppress(OSError, ValueError):
+        found = {entry.name: entry for entry in (folder / "snapshots").iterdir() if entry.is_dir()}
+        named = revision or "main"
+        with suppress(OSError):
+            named = read_text(folder / "refs" / named).strip()
+        if revision is not None:
+            return [found[named]] if named in found else []
+        return sorted(found.values(), key=lambda entry: (entry.name == named, entry.stat().st_mtime), reverse=True)
+    return []
+
+
+def is_model(folder: Path) -> bool:
+    """Whether a folder holds a transformers model."""
+    return (folder / "config.json").is_file() and any(file.is_file() for file in folder.glob("*.safetensors"))
+
+
+def ggufs(snapshot: Path) -> list[str]:
+    """The GGUF files of a commit in the cache."""
+    return sorted(file.relative_to(snapshot).as_posix() for file in snapshot.rglob("*.gguf") if file.is_file())
+
+
+def cached(repository: str, quantization: str, revision: str | None) -> Path | None:
+    """A model in the cache: its folder, or the first of its GGUF files; None if there is none."""
+    for snapshot in snapshots(repository_folder(repository), revision):
+        if not quantization and is_model(snapshot):
+            return snapshot
+        if quantization and (files := files_of(quantization, ggufs(snapshot))):
+            return snapshot / files[0]
+    return None
