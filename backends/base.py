@@ -443,9 +443,16 @@ class ModelInfo:
     load_seconds: float = 0.0
     notes: tuple[str, ...] = ()
     """Sentences worth showing: a fallback, a missing capability."""
+    embeddings: int | None = None
+    """Rows of the table of embeddings: how many token ids can be read. None for as many as can be chosen."""
     pass_seconds: tuple[tuple[int, float], ...] = ()
     """What passes over 1, 2, … nodes took when the model was loaded: (nodes, seconds), behind a short text; a `PassCosts` can
     begin with it. Empty for models whose passes are quick: see `rounding.pass_seconds`."""
+
+    @property
+    def readable(self) -> int:
+        """How many token ids can be read."""
+        return self.vocabulary if self.embeddings is None else self.embeddings
 
     @property
     def node_cost(self) -> float | None:

@@ -137,7 +137,7 @@ class Generation(Iterator[Step]):
         stop_loops: end the answer if it repeats itself far beyond what ordinary text does (`LoopGuard`).
 
     Raises:
-        UserError: the method or a setting is unknown.
+        UserError: the method or a setting is unknown, or the model does not have a token of the prompt.
         ContextFull: the prompt leaves no room for an answer.
     """
 
@@ -165,6 +165,11 @@ class Generation(Iterator[Step]):
             raise ContextFull(
                 f"The prompt has {counted(len(prompt), 'token')}, but the context holds {most:,}. Shorten the "
                 "prompt, start a new chat, or load the model with a larger context."
+            )
+        if (highest := max(prompt)) >= (ids := model.info.readable):
+            raise UserError(
+                f"The prompt has the token {highest:,}, and {model.info.name} has only {ids:,} tokens: its tokenizer knows "
+                "more. Write a prompt without it, or copy the model's own tokenizer files into its folder."
             )
         self.conversation = conversation
         self.sampling = sampling or Sampling()
@@ -417,7 +422,7 @@ class Generation(Iterator[Step]):
         # `room` bounds the depth; at the very end of the context a broad tree may still have too many nodes.
         most = session.context - session.length - len(lacking)
         branches = session.branches if self._branching else 1
-        fitted = tree.fitted(most, branches, self.conversation.model.info.vocabulary)
+        fitted = tree.fitted(most, branches, self.conversation.model.info.readable)
         if fitted is not tree:
             session.commit(())  # the first layers may have been through what goes
         return Pass(session, lacking, fitted)

@@ -180,7 +180,7 @@ def _decode(
         room = SLACK if over is None else min(SLACK, session.context - session.length - 1)
         tree = drafter.draft(Context(tokens, session, sampling, room, ends, branching, model=over, past=past))
         seconds = time.perf_counter() - begun
-        vocabulary = over.info.vocabulary if over is not None else None
+        vocabulary = over.info.readable if over is not None else None
         tree = tree.fitted(session.context - session.length, session.branches, vocabulary)
         begun = time.perf_counter()
         scores: Scores = session.evaluate(tree.tokens, tree.parents)

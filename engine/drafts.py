@@ -18,7 +18,7 @@ from ..backends.options import BUILTIN, BUILTIN_DRAFT, BUILTIN_EAGLE, LoadOption
 from ..decoders import registry
 from ..decoders.conversation import Conversation
 from ..decoders.parts.ahead import OwnThread
-from ..decoders.parts.proposers import mismatch
+from ..decoders.parts.proposers import mismatch, shorter
 from ..errors import UserError
 from .messages import Load
 
@@ -157,6 +157,15 @@ class Drafts:
                 self.head = load_mtp(target)
         except UserError as error:
             self.no_mtp = str(error)
+
+    @property
+    def notes(self) -> list[str]:
+        """Sentences worth showing about what has been loaded."""
+        found = list(self.head.info.notes) if self.head is not None else []
+        for model in self.models:
+            if self._target is not None and model.info.context < self._target.info.context:
+                found.append(shorter(model, model.info.context))
+        return found
 
     @property
     def head_name(self) -> HeadName | None:

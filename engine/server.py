@@ -309,7 +309,7 @@ class Server:
         info["load_seconds"] = info["load_seconds"] or time.perf_counter() - start
         models = [asdict(draft.info) for draft in drafts.models]
         head = asdict(drafts.head.info) if drafts.head else {}
-        info["notes"] = [*info["notes"], *head.get("notes", ())]
+        info["notes"] = [*info["notes"], *drafts.notes]
         self._outbox.post(Loaded(command.id, info, refusals(model, drafts), models, head))
 
     @property

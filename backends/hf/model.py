@@ -43,6 +43,11 @@ UNKNOWN_CONTEXT = 32_768
 """Context of models that state none (recurrent ones may go on for ever)."""
 
 
+UNREAD = "The tokenizer has {} that this model does not have ({}). A prompt with one of them cannot be read."
+"""What is said of a tokenizer that knows more than its model."""
+NAMED = 4
+"""So many of them are named."""
+
 BFLOAT16 = "Runs in bfloat16, the type of its file, in which this CPU is faster. Use --dtype float32 for the wider type."
 
 
@@ -258,6 +263,8 @@ def _proven(
     if progress is not None:
         progress("check", PASSES, PASSES)
     notes = dict.fromkeys(why for what, why in capabilities.reasons.items() if what not in ("layers", "states"))
+    if unread := codec.beyond(embedding.shape[0]):
+        notes[UNREAD.format(counted(len(unread), "token"), ", ".join(unread[:NAMED]) + ", …" * (len(unread) > NAMED))] = None
     info = ModelInfo(
         name=name,
         backend="transformers",
@@ -267,6 +274,7 @@ def _proven(
         parameters=parameters,
         layers=int(config.num_hidden_layers),
         vocabulary=codec.vocabulary,
+        embeddings=embedding.shape[0],
         context=min(limit, options.context or options.context_at_most or limit),
         eos_ids=eos_ids(module, codec),
         has_template=codec.has_template,

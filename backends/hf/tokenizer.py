@@ -74,6 +74,13 @@ class TextCodec:
         known = isinstance(found, int) and 0 <= found < self.vocabulary
         return found if known and self._tokenizer.convert_ids_to_tokens(found) == name else None
 
+    def beyond(self, ids: int) -> list[str]:
+        """The tokens whose id is `ids` or above, by name: those that a model with so many does not have."""
+        tokenizer = self._tokenizer
+        if max((len(tokenizer) - 1, *tokenizer.added_tokens_decoder)) < ids:
+            return []
+        return [name for name, i in sorted(tokenizer.get_vocab().items(), key=lambda entry: entry[1]) if i >= ids]
+
     def text_ids(self, text: str, *, first: bool, never: re.Pattern[str]) -> list[int]:
         """Ids of a text alone (see `infill.Codec.text_ids`)."""
         ids: list[int] = []

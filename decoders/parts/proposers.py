@@ -244,7 +244,7 @@ class DraftModel(Proposer):
         return min(super().room(context), self.session.context - len(self._read(context)) + 1)
 
     def readable(self, line: Sequence[int]) -> Sequence[int]:
-        ids = self.model.info.vocabulary
+        ids = self.model.info.readable
         return line[: next((i for i, token in enumerate(line) if token >= ids), len(line))]
 
     def _read(self, context: Context) -> list[int]:
@@ -252,7 +252,7 @@ class DraftModel(Proposer):
         # Each answer has a list of its own, which only grows.
         if self._source is not context.tokens or self._known > len(context.tokens):
             self._source, self._spelled, self._known, self._later = context.tokens, [], 0, 0
-        new, ids = context.tokens[self._known :], self.model.info.vocabulary
+        new, ids = context.tokens[self._known :], self.model.info.readable
         self._known += len(new)
         if max(new, default=0) < ids:
             self._spelled += new
@@ -280,7 +280,9 @@ class DraftModel(Proposer):
         self._note, self._ids, self._ahead = "", [], 0
         session.commit(())
         if not self.readable([context.pending]):
-            self._note = f"{self.model.info.name} does not have the last token, so it drafts nothing here."
+            self._note = (
+                f"The draft model {self.model.info.name} does not have the last token, so it drafts nothing right behind it."
+            )
             return None
         # The full comparison is made once for each answer.
         if self._text is not context.tokens or session.length >= len(tokens) or len(tokens) > session.horizon:
@@ -425,8 +427,10 @@ def mismatch(target: Model, draft: Model) -> str:
 
 
 def shorter(draft: Model, context: int) -> str:
-    """Why a draft model drafts nothing behind a text that fills its context."""
-    return f"{draft.info.name} reads at most {counted(context, 'token')}, so it drafts nothing behind so long a text."
+    """What is said of a draft model with a shorter context than the target's."""
+    return (
+        f"The draft model {draft.info.name} reads at most {counted(context, 'token')} of text and drafts nothing behind them."
+    )
 
 
 def need_draft_model(method: str, context: Context) -> Model:
@@ -511,7 +515,7 @@ class Reencoded:
             name = self._names[tokens[end]] if end < len(tokens) and tokens[end] < len(self._names) else ""
             if name in self._ids:
                 out.append(self._ids[name])
-        start, ids = self._start, self.draft.info.vocabulary
+        start, ids = self._start, self.draft.info.readable
         out = [token for token in out if token < ids]  # a tokenizer may know more tokens than its model
         return out if out[: len(start)] == start else [*start, *out]
 

@@ -68,7 +68,7 @@ class Pard(Drafter):
         params = self.params
         proposer, mask = self._open(context)
         # The pending token predicts the first position, so K of them take K - 1 masks.
-        positions = min(params.tokens, context.room, proposer.room(context))
+        positions = min(params.tokens, context.room, max(1, proposer.room(context)))
         budget = node_budget(context, params.nodes)
         if positions < 1 or budget < 2:
             return Tree.root(context.pending)

@@ -6,6 +6,7 @@ import random
 from collections import Counter
 from collections.abc import Sequence
 from copy import copy
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from specchat.backends.hf.session import TransformersSession
 from specchat.decoders import Conversation, Generation, encode_prompt
 from specchat.decoders.acceptance import Acceptance
 from specchat.decoders.loop import Step
-from specchat.decoders.parts.proposers import DraftModel, Reencoded
+from specchat.decoders.parts.proposers import Reencoded
 from specchat.decoders.parts.schedules import SCHEDULES
 from specchat.decoders.registry import methods
 
@@ -344,16 +345,20 @@ def test_a_draft_through_text_is_right_when_the_draft_model_is(builtin_model: Mo
     assert line == expected[: len(line)]
 
 
-def test_at_the_end_of_the_draft_models_context_it_decodes_plainly(builtin_model: Model, draft_model: Model) -> None:
-    conversation = Conversation(builtin_model, draft_model=draft_model)
+@pytest.mark.parametrize("method", ["draft", "tree", "pard"])
+def test_at_the_end_of_the_draft_models_context_it_decodes_plainly_and_says_so(
+    builtin_model: Model, draft_model: Model, method: str
+) -> None:
     prompt = encode_prompt(builtin_model, COPY)
-    generation = Generation(conversation, prompt, "draft", max_tokens=TOKENS)
-    drafter: Any = generation.drafter
-    drafter._proposer, drafter._opened = DraftModel(draft_model, len(prompt) + 10), (draft_model, False)
-    drafted = [step.drafted for step in generation]
+    shorter = copy(draft_model)
+    shorter.info = replace(draft_model.info, context=len(prompt) + 10)
+    generation = Generation(Conversation(builtin_model, draft_model=shorter), prompt, method, max_tokens=TOKENS)
+    steps = list(generation)
     assert generation.answer == plain(builtin_model, COPY)
-    assert drafted[0] > 0
-    assert drafted[-1] == 0
+    assert steps[0].drafted > 0
+    assert not steps[0].note
+    assert steps[-1].drafted == 0
+    assert "reads at most" in steps[-2].note
 
 
 BAD: list[tuple[str, dict[str, Any], str]] = [

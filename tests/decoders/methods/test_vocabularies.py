@@ -7,12 +7,15 @@ import json
 import shutil
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 import torch
 
-from specchat.backends import LoadOptions, Model, Sampling, load_model
+from specchat.backends import LoadOptions, Model, Sampling, UserError, load_model
 from specchat.backends.loading import builtin_path
+from specchat.builtin import gguf_export
+from specchat.builtin.gguf_export import add_tokenizer
 from specchat.decoders import Conversation, Generation
 from specchat.decoders.acceptance import Acceptance, Rule
 from specchat.decoders.parts.ahead import OwnThread
@@ -98,6 +101,27 @@ def test_ids_that_one_side_lacks_are_neither_drafted_nor_read(runtime: str, name
         pending = [prompt[-1], *(step.tokens[-1] for step in steps)]
         for token, step in zip(pending, steps, strict=False):
             assert bool(step.note) == (token >= draft.info.vocabulary)
+
+
+@needs_llama
+def test_a_tokenizer_that_knows_more_than_its_model(tmp_path: Path) -> None:
+    """A prompt with such a token was an IndexError of torch's; a GGUF file gave the shapes of a tensor."""
+    path = shutil.copytree(folder(VOCAB), tmp_path / "less")
+    shutil.copy(folder(VOCAB + 3) / "tokenizer.json", path)
+    model = load_model(str(path), LoadOptions(device="cpu", dtype="float32"))
+    (note,) = (note for note in model.info.notes if "tokenizer" in note)
+    assert f"3 tokens that this model does not have ({', '.join((*ADDED, WORD))})" in note
+    text = model.encode("The lamp")
+    assert list(Generation(Conversation(model), text, max_tokens=2))
+    with pytest.raises(UserError, match=r"has the token 2,049, and .* has only 2,048 tokens"):
+        Generation(Conversation(model), [*text, VOCAB + 1])
+    model.close()
+    with patch.object(
+        gguf_export, "add_tokenizer", lambda *said: add_tokenizer(*said[:2], said[2] | {"vocab_size": VOCAB + 3})
+    ):
+        gguf_export.export(path, tmp_path / "less.gguf", "F32")
+    with pytest.raises(UserError, match=r"names 2,051 tokens, and its table of embeddings has another number of rows"):
+        load_model(str(tmp_path / "less.gguf"), FLOAT32)
 
 
 @SIZES

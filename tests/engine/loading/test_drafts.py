@@ -67,6 +67,18 @@ def test_own_threads_are_nobody_elses() -> None:
     drafts.close()
 
 
+def test_a_shorter_context_is_told_at_load() -> None:
+    drafts = Drafts(Load(1, "target", str(tiny_folder("llama")), device="cpu"))
+    target = copy(tiny_model("mistral"))
+    target.info = replace(target.info, context=4 * CONTEXT)
+    drafts.join(target)
+    (note,) = drafts.notes
+    assert f"reads at most {CONTEXT} tokens" in note
+    drafts._target = tiny_model("mistral")
+    assert not drafts.notes
+    drafts.close()
+
+
 def test_a_device_of_its_own_is_a_thread_of_its_own() -> None:
     drafts = Drafts(Load(1, "target", str(tiny_folder("llama")), device="cpu"))
     target = copy(tiny_model("mistral"))
