@@ -116,9 +116,11 @@ def test_a_tokenizer_that_knows_more_than_its_model(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"has the token 2,049, and .* has only 2,048 tokens"):
         Generation(Conversation(model), [*text, VOCAB + 1])
     model.close()
-    with patch.object(
-        gguf_export, "add_tokenizer", lambda *said: add_tokenizer(*said[:2], said[2] | {"vocab_size": VOCAB + 3})
-    ):
+
+    def more(writer: Any, folder: Path, config: dict[str, Any]) -> None:
+        add_tokenizer(writer, folder, config | {"vocab_size": VOCAB + 3})
+
+    with patch.object(gguf_export, "add_tokenizer", more):
         gguf_export.export(path, tmp_path / "less.gguf", "F32")
     with pytest.raises(UserError, match=r"names 2,051 tokens, and its table of embeddings has another number of rows"):
         load_model(str(tmp_path / "less.gguf"), FLOAT32)
