@@ -393,7 +393,7 @@ class Capabilities:
             reasons |= dict.fromkeys(("tree", "chain", "layers", "states"), verdict.refusal)
         if self.reach is not None:
             del reasons["reach"]
-            left = verdict.unproven(lengths)
+            left = verdict.unproven(lengths, tree=self.tree)
             able = replace(able, reach=min(left.values(), default=None))
             reasons |= {"reach": UPTO.format(shortest(left))} if left else {}
         return replace(able, reasons=reasons)

@@ -84,6 +84,7 @@ def _outcome(row: Mapping[str, Any]) -> Iterator[str]:
     if row["texts"]:
         held = [name for what, name in TRIED.items() if row[what]]
         failed = [f"{TRIED[what]} failed at {counted(tokens, 'token')}" for what, tokens in row["failed"].items()]
+        failed += [f"{TRIED[what]} unclear at {counted(tokens, 'token')}" for what, tokens in row["unclear"].items()]
         parts = [f"{_and(held)} held"] * bool(held) + failed
         yield f"in texts of {_and([f'{tokens:,}' for tokens in row['texts']])} tokens, {'; '.join(parts) or 'nothing to try'}."
     if row["untried"]:

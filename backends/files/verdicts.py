@@ -18,7 +18,7 @@ UNLIKE = "Near {}, one token at a time did not give the logits of the model's ow
 
 
 class Tried(NamedTuple):
-    """What held near a length, in texts on both sides of it; None for what was not tried."""
+    """What held near a length, in texts on both sides of it; None for what was not tried, or where that is unclear."""
 
     length: int
     plain: bool | None = None
@@ -55,10 +55,14 @@ class Verdict:
         """Why nothing may be drafted; empty if it may."""
         return NO_CHAINS.format(where) if (where := self.failed("chain")) else ""
 
-    def unproven(self, lengths: Mapping[str, int]) -> dict[str, int]:
-        """Those of some lengths near which no drafts were tried."""
-        proven = {(name, found.length) for name, found in self.tried.items() if found.chain is not None}
-        return {name: length for name, length in lengths.items() if (name, length) not in proven}
+    def unproven(self, lengths: Mapping[str, int], *, tree: bool) -> dict[str, int]:
+        """Those of some lengths near which nothing is known of chains, or of the trees that a model takes elsewhere."""
+        known = {
+            (name, found.length)
+            for name, found in self.tried.items()
+            if found.chain is not None and (found.tree is not None or not tree)
+        }
+        return {name: length for name, length in lengths.items() if (name, length) not in known}
 
 
 def shortest(lengths: Mapping[str, int]) -> str:

@@ -25,6 +25,10 @@ NODES = len(PARENTS)
 BEYOND = 16
 """Tokens that the longer text has more than a length."""
 
+TIMES, LEAST = 10, 1 / 30
+"""Beyond a length, logits may differ by TIMES what they do before it, or by LEAST of what rounding may ever explain. More
+proves nothing: half types are coarse (a window of 4,096 tokens that was ignored moved bfloat16's by 0.13, of 0.15)."""
+
 
 def prove_lengths(job: Job) -> dict[str, Any]:
     """Try plain decoding, chains and trees in a text that ends at each length, and in one a little longer. Shorter lengths come
@@ -59,7 +63,7 @@ def prove_lengths(job: Job) -> dict[str, Any]:
         hook.remove()
     able, verdict = model.info.capabilities, model.verdict
     after = able.settled(verdict, model.lengths) if verdict is not None and all(kept) else able
-    open = [row["length"] for row in rows if row["untried"] or "plain" in row["failed"]]
+    open = [row["length"] for row in rows if row["untried"] or row["unclear"] or "plain" in row["failed"]]
     return {
         "capabilities": {what: getattr(after, what) for what in ("tree", "chain", "layers", "states", "reach")},
         "reasons": dict(after.reasons),
@@ -99,12 +103,12 @@ def _near(job: Job, text: Sequence[int], length: int) -> dict[str, Any]:
 
     Returns:
         length; texts (tokens of those that were tried, with the tree's nodes); plain, chain and tree (whether they held in all;
-        None: not tried); failed (what did not → tokens of that text); difference (the greatest of logits, in the unit of
-        `Model.tolerance`); untried (why a text was not tried).
+        None: not tried, or unclear); failed and unclear (what was → tokens of that text); difference (the greatest of logits,
+        in the unit of `Model.tolerance`); untried (why a text was not tried).
     """
     row: dict[str, Any] = {"length": length, "texts": [], "plain": None, "chain": None, "tree": None, "failed": {}}
-    row |= {"difference": 0.0, "untried": ""}
-    model = job.model
+    row |= {"unclear": {}, "difference": 0.0, "untried": ""}
+    model, before = job.model, dict[str, float]()
     for size in (length - NODES, min(length + BEYOND, model.info.context - NODES)):
         try:
             found = _Passes(job, text[: size + NODES], size).found
@@ -114,9 +118,12 @@ def _near(job: Job, text: Sequence[int], length: int) -> dict[str, Any]:
         row["texts"].append(size + NODES)
         for what, difference in found.items():
             row["difference"] = max(row["difference"], difference)
-            if not difference <= model.tolerance:
+            if difference > model.tolerance:
                 row["failed"].setdefault(what, size + NODES)
-            row[what] = what not in row["failed"]
+            elif difference > max(TIMES * before.get(what, difference), LEAST * model.tolerance):
+                row["unclear"][what] = size + NODES
+            row[what] = False if what in row["failed"] else None if what in row["unclear"] else True
+        before = found
     return row
 
 
@@ -145,8 +152,8 @@ class _Passes:
                 self._compare("tree", self._tree)
         finally:
             self.session.close()
-        if able.chain and not self.found.get("plain", 0.0) <= job.model.tolerance:
-            self.found["chain"] = self.found["plain"]  # the same session's
+        if able.chain:  # whose plain passes are the same session's
+            self.found["chain"] = max(self.found["chain"], self.found.get("plain", 0.0))
 
     def _told(self, what: str, done: int = 0) -> None:
         self.job.check()

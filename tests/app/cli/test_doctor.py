@@ -172,7 +172,7 @@ PROVEN = {
     "capabilities": {"tree": False, "chain": True, "layers": True, "states": True, "reach": None},
     "reasons": {"tree": "Near 256 tokens, a tree did not give the logits of its paths."},
     "label": "identical",
-    "lengths": [{**ROW, "failed": {"tree": 277}, "difference": 0.2, "untried": ""}],
+    "lengths": [{**ROW, "failed": {"tree": 277}, "unclear": {}, "difference": 0.2, "untried": ""}],
     "proven": 2048,
     "broken": True,
     "kept": "/cache/proofs/1.json",
@@ -203,7 +203,7 @@ def test_a_page_about_a_model(lab: type[FakeLab]) -> None:
 
 
 def test_what_is_not_tried_or_not_kept_is_told(lab: type[FakeLab]) -> None:
-    row = {**ROW, "tree": None, "chain": None, "failed": {}, "texts": [256], "untried": "There is no memory."}
+    row = {**ROW, "tree": None, "chain": None, "failed": {}, "unclear": {}, "texts": [256], "untried": "There is no memory."}
     lab.answer = {**PROVEN, "lengths": [row], "proven": 256, "broken": False, "kept": "", "lost": True}
     told = CliRunner().invoke(app, ["doctor", "neo"])
     assert told.exit_code == 0

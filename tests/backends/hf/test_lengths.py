@@ -357,6 +357,16 @@ def test_a_window_is_tried_at_its_real_length(room: Path, no_twin: Path) -> None
     assert "Near 32 tokens" in found["reasons"]["plain"]
 
 
+def test_what_rounding_might_explain_proves_nothing(room: Path, no_twin: Path) -> None:
+    model = load("gpt-neo", room)
+    model.tolerance = 1.0  # as coarse as a half type's beside a long window
+    found = proven(model)
+    (row,) = found["lengths"]
+    assert (row["chain"], row["tree"], row["failed"], row["unclear"]) == (True, None, {}, {"tree": 45})
+    assert (found["capabilities"]["tree"], found["capabilities"]["reach"], found["proven"]) == (True, 24, 24)
+    assert load("gpt-neo", room).info.capabilities.reach == 24
+
+
 def test_a_cancel_keeps_what_is_proven(room: Path, no_twin: Path) -> None:
     model = load("phi3", room)
     assert model.lengths == {"rope_parameters": LIMIT}
