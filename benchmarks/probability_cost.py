@@ -14,7 +14,6 @@ import time
 from specchat.backends import LoadOptions, Model, load_model
 from specchat.decoders.conversation import Conversation
 from specchat.decoders.loop import Generation, encode_prompt
-from specchat.engine.lanes import record
 from specchat.engine.messages import Steps, dump
 
 from .step_cost import interval
@@ -34,7 +33,7 @@ def answer(conversation: Conversation, prompt: list[int], method: str, *, probs:
     generation.watched = probs
     begun = time.process_time()
     for step in generation:
-        dump(Steps(1, [record(step)]))
+        dump(Steps(1, [step]))
     return time.process_time() - begun, len(generation.totals.runs)
 
 

@@ -5,14 +5,18 @@
 
 from __future__ import annotations
 
-from ..backends.base import Label
-from .acceptance import Acceptance
-from .base import Context, Drafter, NoParams, Outcome, Verified, describe_params, param, parse_params
-from .conversation import Conversation
-from .loop import Generation, Step, encode_prompt, generate
-from .registry import describe
-from .text import Stops, TextStream
-from .tree import Tree
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ..backends.base import Label
+    from .acceptance import Acceptance
+    from .base import Context, Drafter, NoParams, Outcome, Verified, describe_params, param, parse_params
+    from .conversation import Conversation
+    from .loop import Generation, Step, encode_prompt, generate
+    from .registry import describe
+    from .text import Stops, TextStream
+    from .tree import Tree
 
 __all__ = [
     "Acceptance",
@@ -35,3 +39,11 @@ __all__ = [
     "param",
     "parse_params",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """What the package offers, when it is asked for: whoever needs one record of it does not wait for all methods."""
+    for module in ("acceptance", "base", "conversation", "loop", "registry", "text", "tree"):
+        if name in __all__ and hasattr(found := import_module(f".{module}", __name__), name):
+            return getattr(found, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -19,6 +19,7 @@ from .base import Context, Drafter, Outcome, Verified
 from .conversation import Conversation
 from .detokenize import behind
 from .stats import StepClock, Totals
+from .step import StepRecord
 from .text import Stops, TextStream
 from .tree import Pass, Tree
 
@@ -40,84 +41,15 @@ FinishReason = Literal["eos", "length", "context", "stop", "loop", "cancelled", 
 loop: the answer repeated itself."""
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
-    """The result of one verification pass."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step(StepRecord):
+    """The result of one verification pass. Iteration adds the character that is held back to the last step's text; after
+    `advance`, `flush` gives it."""
 
     index: int
     """The step's number within the answer, from 0."""
-    method: str
-    tokens: tuple[int, ...]
-    """The tokens from this pass: the accepted draft tokens, then the target's own choice."""
-    text: str
-    """The text that these tokens completed. The last character is held back until the next one comes, as a combining mark may
-    follow, or until the answer ends: iteration adds it to the last step, and after `advance`, `flush` gives it."""
-    carried: int
-    """How many characters at the start of `text` belong to the previous step."""
-    drafted: int
-    """How many draft tokens were verified."""
-    accepted: int
-    """How many draft tokens were accepted."""
-    nodes: int
-    """How many nodes the model evaluated in this step."""
-    draft_seconds: float
-    forward_seconds: float
-    other_seconds: float
     tree: Tree
-    """The tree that was verified; node 0 is the token that was pending before this step."""
-    path: tuple[int, ...]
-    """Nodes of `tree` on the accepted path."""
-    checked: int = 0
-    """How many nodes of the accepted path were near ties, decided in a pass of their own (see `Capabilities.near_tie`)."""
-    note: str = ""
-    """The drafter's note on this step, if any."""
-    probs: tuple[float, ...] = ()
-    """If the answer is watched, the target's probability (plain softmax) of each node's token after node 0, in node order, then
-    of the pass's last token, the target's own choice."""
-    prefilled: int = 0
-    """How many prompt tokens this pass evaluated as well. Of its time, `forward_seconds` is the share of the tree's nodes; the
-    rest is prefill."""
-    earlier: int = 0
-    """How many of `tokens` were found by earlier passes, one each, and made certain by this one (beam search). The others are
-    this pass's own."""
-    held: str = ""
-    """The character held back, if it can be shown meanwhile. The next text begins with it, or with what it becomes."""
-    tentative: str = ""
-    """What the best open text has beyond what is certain (beam search); it may yet change."""
-    flops: float = 0.0
-    """Floating-point operations of the whole step, drafting included (see `backends/costs/flops.py`)."""
-    draft_flops: float = 0.0
-    """Drafting's part of `flops`."""
-
-    @property
-    def ahead(self) -> int:
-        """How many tokens the draft model drafted on while this pass ran."""
-        return self.tree.ahead
-
-    @property
-    def wasted(self) -> int:
-        """How many tokens drafted on this pass proved useless."""
-        return self.tree.wasted
-
-    @property
-    def tree_parents(self) -> Sequence[int]:
-        """The parent of each of the tree's nodes."""
-        return self.tree.parents
-
-    @property
-    def drafters(self) -> Sequence[str]:
-        """Who drafted the tree together; empty where it is all the method's own."""
-        return self.tree.drafters
-
-    @property
-    def sources(self) -> Sequence[int]:
-        """Who guessed each of the tree's nodes (see `Tree.sources`)."""
-        return self.tree.sources
-
-    @property
-    def shares(self) -> Sequence[float]:
-        """What part of the nodes each draft model had learned to get (see `Tree.shares`)."""
-        return self.tree.shares
+    """The tree that was verified, of one node too; node 0 is the token that was pending before this step."""
 
 
 class Generation(Iterator[Step]):
@@ -368,29 +300,36 @@ class Generation(Iterator[Step]):
         nodes, forward_seconds, prefill_seconds, other_seconds = clock.stop()
         self.prefill_seconds += prefill_seconds
         self.watch_seconds += clock.apart
+        tree = outcome.tree
+        drawn: dict[str, Any] = {}
+        if outcome.path and len(tree) - len(tree.window) > 1:
+            drawn = {"tree_tokens": tree.tokens, "tree_parents": tree.parents, "path": tuple(outcome.path)}
+            drawn |= {"drafters": tree.drafters, "sources": tree.sources, "shares": [round(share, 4) for share in tree.shares]}
         step = Step(
-            index=len(self.totals.runs),
-            method=drafter.name,
-            tokens=tuple(new),
-            text=text,
+            drafter.name,
+            tuple(new),
+            text,
+            outcome.drafted,
+            outcome.accepted,
+            nodes,
+            clock.draft_seconds,
+            forward_seconds,
+            other_seconds,
             carried=min(waiting, len(text)),
-            drafted=outcome.drafted,
-            accepted=outcome.accepted,
-            nodes=nodes,
-            draft_seconds=clock.draft_seconds,
-            forward_seconds=forward_seconds,
-            other_seconds=other_seconds,
-            tree=outcome.tree,
-            path=tuple(outcome.path),
-            note=drafter.note or self._note,
             probs=outcome.probs,
-            checked=outcome.checked,
+            note=drafter.note or self._note,
             prefilled=clock.prefilled,
-            earlier=outcome.earlier,
+            earlier=min(outcome.earlier, len(new)),
             held=self._text.waiting,
+            checked=outcome.checked,
             tentative=tentative,
+            ahead=tree.ahead,
+            wasted=tree.wasted,
             flops=clock.flops,
             draft_flops=clock.draft_flops,
+            index=len(self.totals.runs),
+            tree=tree,
+            **drawn,
         )
         self.totals.add(step)
         self._note = ""

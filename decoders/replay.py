@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, ParamSpec
 
 from ..backends.base import ROOT, Model, Sampling, Scores, Session
@@ -17,6 +16,7 @@ from .acceptance import walk
 from .base import Context, Drafter, Outcome, Verified
 from .registry import methods
 from .stats import Totals
+from .step import StepRecord
 from .tree import Tree
 
 if TYPE_CHECKING:  # NumPy: who lists the methods does not wait for it
@@ -55,34 +55,6 @@ def why_not(method: type[Drafter], *, over_model: bool = False, forced: bool = F
     if method.name in NEEDS_CHOICES and (forced or not over_model):
         return "needs the model's other choices, which a record does not contain"
     return ""
-
-
-@dataclass(frozen=True, slots=True)
-class ReplayStep:
-    """One forward pass that the answer would have taken."""
-
-    tokens: tuple[int, ...]
-    """The tokens it would have produced."""
-    drafted: int
-    accepted: int
-    nodes: int
-    draft_seconds: float
-    tree_parents: Sequence[int]
-    """Empty for the prefill."""
-    path: tuple[int, ...]
-    forward_seconds: float = 0.0
-    """0 where nothing is evaluated."""
-    other_seconds: float = 0.0
-    prefilled: int = 0
-    earlier: int = 0
-    checked: int = 0
-    ahead: int = 0
-    wasted: int = 0
-    flops: float = 0.0
-    draft_flops: float = 0.0
-    drafters: tuple[str, ...] = ()
-    sources: tuple[int, ...] = ()
-    shares: tuple[float, ...] = ()
 
 
 def replaying(
@@ -171,9 +143,8 @@ def _decode(
     if verdicts is not None:
         verdicts.prefill(record[:start])
     tokens = record[: start + 1]
-    totals.add(
-        ReplayStep((record[start],), 0, 0, start, 0.0, (), (0,), session.forward_seconds - forward if over is not None else 0.0)
-    )
+    took = session.forward_seconds - forward if over is not None else 0.0
+    totals.add(StepRecord(drafter.name, record[start : start + 1], nodes=start, forward_seconds=took))
     yield
     while (left := len(record) - len(tokens)) > 0:
         begun = time.perf_counter()
@@ -205,7 +176,8 @@ def _decode(
         tokens.extend(kept.tokens)
         real = passed if over is not None else 0.0
         counts = kept.drafted, kept.accepted, len(tree)
-        totals.add(ReplayStep(tuple(kept.tokens), *counts, seconds, kept.tree.parents, tuple(kept.path), real))
+        drawn = kept.tree.tokens, kept.tree.parents, kept.path
+        totals.add(StepRecord(drafter.name, kept.tokens, "", *counts, seconds, real, 0.0, *drawn))
         yield
 
 

@@ -6,10 +6,10 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from ..backends.base import Session
 from ..backends.costs.flops import computed
+from .step import StepRecord
 
 LONGEST = 32
 """The best draft length is looked for up to here."""
@@ -66,49 +66,6 @@ class StepClock:
         rest = time.perf_counter() - self._begun - forward - self.draft_seconds - self.apart
         prefill = forward * self.prefilled / (self.prefilled + nodes) if self.prefilled else 0.0
         return nodes, forward - prefill, prefill, rest
-
-
-class StepLike(Protocol):
-    """What Totals reads of a step: `loop.Step` is one, and what crosses of it. Without `tree_parents` the draft was a chain."""
-
-    @property
-    def tokens(self) -> Sequence[int]: ...
-    @property
-    def drafted(self) -> int: ...
-    @property
-    def accepted(self) -> int: ...
-    @property
-    def nodes(self) -> int: ...
-    @property
-    def checked(self) -> int: ...
-    @property
-    def draft_seconds(self) -> float: ...
-    @property
-    def forward_seconds(self) -> float: ...
-    @property
-    def other_seconds(self) -> float: ...
-    @property
-    def tree_parents(self) -> Sequence[int]: ...
-    @property
-    def path(self) -> Sequence[int]: ...
-    @property
-    def prefilled(self) -> int: ...
-    @property
-    def earlier(self) -> int: ...
-    @property
-    def ahead(self) -> int: ...
-    @property
-    def wasted(self) -> int: ...
-    @property
-    def flops(self) -> float: ...
-    @property
-    def draft_flops(self) -> float: ...
-    @property
-    def drafters(self) -> Sequence[str]: ...
-    @property
-    def sources(self) -> Sequence[int]: ...
-    @property
-    def shares(self) -> Sequence[float]: ...
 
 
 @dataclass(slots=True)
@@ -182,8 +139,8 @@ class Totals:
     parts: dict[str, Part] = field(default_factory=dict)
     """By name, those that drafted together; empty where it was all the method's own."""
 
-    def add(self, step: StepLike) -> None:
-        """Count one step."""
+    def add(self, step: StepRecord) -> None:
+        """Count one step. Without `tree_parents` its draft was a chain."""
         run, drafted = len(step.tokens), step.drafted
         if self.runs and step.nodes and not step.prefilled:
             self.flops += step.flops
@@ -210,7 +167,7 @@ class Totals:
             self.timed += step.nodes > 0
             self.timed_tokens += run
             self.timed_nodes += step.nodes
-            self.timed_seconds += step.draft_seconds + step.forward_seconds + step.other_seconds
+            self.timed_seconds += step.seconds
             self.timed_draft_seconds += step.draft_seconds
             if step.nodes:
                 count, seconds = self.passes.get(step.nodes, (0, 0.0))
@@ -229,7 +186,7 @@ class Totals:
             part.share = step.shares[i] if i < len(step.shares) else 0.0
 
     @staticmethod
-    def _drafted_below(step: StepLike) -> bool:
+    def _drafted_below(step: StepRecord) -> bool:
         """Whether anything was drafted after the last accepted token, that is, whether a draft token was refused there."""
         if not step.tree_parents or not step.path:
             return step.drafted > step.accepted

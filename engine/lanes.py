@@ -12,7 +12,7 @@ from ..backends.noise import gumbel_of
 from ..decoders.acceptance import Acceptance, probabilities
 from ..decoders.base import label_of
 from ..decoders.conversation import Conversation
-from ..decoders.loop import Generation, Step
+from ..decoders.loop import Generation
 from ..decoders.tree import Tree
 from ..errors import UserError, counted
 from .drafts import Drafts, conversation_of
@@ -29,7 +29,6 @@ from .messages import (
     Paused,
     Prefilling,
     Started,
-    StepRecord,
     Steps,
     Switch,
     Switched,
@@ -293,7 +292,7 @@ class Lanes:
                 lane.step_seconds += seconds
                 lane.step_cpu_seconds += time.process_time() - cpu
                 lane.due -= lane.paused
-                self._post(Steps(lane.id, [record(step)]))
+                self._post(Steps(lane.id, [step]))
             if generation.finish_reason is None:
                 return
             finished = _finished(lane, generation)
@@ -342,7 +341,7 @@ def weighed(request: Weigh, conversation: Conversation, text: tuple[list[int], i
         return []
     session.rewind(shared)
     session.prefill(before[shared:-1])
-    tree = Tree(request.tree_tokens, request.tree_parents) if request.tree_tokens else Tree.root(before[-1])
+    tree = Tree(list(request.tree_tokens), list(request.tree_parents)) if request.tree_tokens else Tree.root(before[-1])
     scores = session.evaluate(tree.tokens, tree.parents)
     found = probabilities(tree, scores, request.path[-1] if request.path else 0, request.last)
     session.commit(())
@@ -392,38 +391,6 @@ def _label(generation: Generation) -> str:
     """What holds of the tokens of the method in force."""
     capabilities = generation.conversation.model.info.capabilities
     return label_of(generation.drafter, generation.acceptance, generation.sampling, capabilities)
-
-
-def record(step: Step) -> StepRecord:
-    """A step as it crosses; the tree only where something was drafted, a plain step is all in its tokens."""
-    out = StepRecord(
-        step.method,
-        list(step.tokens),
-        step.text,
-        step.drafted,
-        step.accepted,
-        step.nodes,
-        step.draft_seconds,
-        step.forward_seconds,
-        step.other_seconds,
-        carried=step.carried,
-        probs=list(step.probs),
-        note=step.note,
-        prefilled=step.prefilled,
-        earlier=step.earlier,
-        held=step.held,
-        checked=step.checked,
-        tentative=step.tentative,
-        ahead=step.ahead,
-        wasted=step.wasted,
-        flops=step.flops,
-        draft_flops=step.draft_flops,
-    )
-    if step.path and len(step.tree) - len(step.tree.window) > 1:
-        out.tree_tokens, out.tree_parents, out.path = step.tree.tokens, step.tree.parents, list(step.path)
-        out.drafters, out.sources = list(step.tree.drafters), step.tree.sources
-        out.shares = [round(share, 4) for share in step.tree.shares]
-    return out
 
 
 def judged(request: Judge, model: Model, answer: Generation) -> Judged:

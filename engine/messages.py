@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, get_args
 
+from ..decoders.step import FIELDS as FIELDS
+from ..decoders.step import StepRecord as StepRecord
 from .options import draft_names
 
 
@@ -167,9 +169,9 @@ class Weigh:
     """Tokens of the answer before the step."""
     last: int
     """The last token of the step."""
-    tree_tokens: list[int] = field(default_factory=list)
-    tree_parents: list[int] = field(default_factory=list)
-    path: list[int] = field(default_factory=list)
+    tree_tokens: Sequence[int] = field(default_factory=list)
+    tree_parents: Sequence[int] = field(default_factory=list)
+    path: Sequence[int] = field(default_factory=list)
     lane: str = "main"
 
 
@@ -332,55 +334,6 @@ class Prefilling:
     total: int
     seconds: float = field(default=0.0, compare=False)
     """Of prefill so far."""
-
-
-@dataclass(slots=True)
-class StepRecord:
-    """One step of an answer (decoders.Step as it crosses). Tree fields are empty where nothing was drafted; under beam search
-    they are the open texts, and `path` is what of them is certain."""
-
-    method: str
-    tokens: list[int]
-    text: str
-    drafted: int = 0
-    accepted: int = 0
-    nodes: int = 1
-    draft_seconds: float = 0.0
-    forward_seconds: float = 0.0
-    other_seconds: float = 0.0
-    tree_tokens: list[int] = field(default_factory=list)
-    tree_parents: list[int] = field(default_factory=list)
-    path: list[int] = field(default_factory=list)
-    carried: int = 0
-    """Characters at the start of `text` that belong to the step before."""
-    probs: list[float] = field(default_factory=list)
-    """Of a watched answer: the target's probability of each tree node's token after node 0, then of the last token."""
-    note: str = ""
-    """What the drafter says about the step."""
-    prefilled: int = 0
-    """Prompt tokens that this pass took along (their share of its time is prefill)."""
-    earlier: int = 0
-    """How many of `tokens` earlier passes found; this one made them certain (beam search)."""
-    held: str = ""
-    """The last character so far: it comes again at the start of the next text, as it is or with what combines with it."""
-    checked: int = 0
-    """Near ties that were decided in a pass of their own."""
-    tentative: str = ""
-    """What may follow all text so far (beam search): the best open text; the next step has another."""
-    ahead: int = 0
-    """Tokens that the draft model drafted on while this pass ran."""
-    wasted: int = 0
-    """Tokens drafted on that this pass proved useless."""
-    flops: float = 0.0
-    """Floating-point operations of the step; 0 where they are not known."""
-    draft_flops: float = 0.0
-    """Drafting's part of them."""
-    drafters: list[str] = field(default_factory=list)
-    """Who drafted the tree together; empty where it is all the method's own."""
-    sources: list[int] = field(default_factory=list)
-    """By tree node, where there are `drafters`: bit i is set if `drafters[i]` guessed it."""
-    shares: list[float] = field(default_factory=list)
-    """What part of the nodes each of the first of `drafters`, the draft models, had learned to get."""
 
 
 @dataclass(slots=True)
@@ -559,7 +512,6 @@ Event = (
 )
 
 _KINDS: dict[str, type[Any]] = {kind.__name__: kind for kind in (*get_args(Command), *get_args(Event))}
-_STEP_FIELDS = tuple(f.name for f in fields(StepRecord))
 
 
 def dump(message: Command | Event) -> bytes:
@@ -569,7 +521,7 @@ def dump(message: Command | Event) -> bytes:
         body: dict[str, Any] = {
             "kind": "Steps",
             "id": message.id,
-            "steps": [[getattr(step, name) for name in _STEP_FIELDS] for step in message.steps],
+            "steps": [[getattr(step, name) for name in FIELDS] for step in message.steps],
         }
     else:
         body = {"kind": type(message).__name__, **asdict(message)}
@@ -588,7 +540,7 @@ def parse(line: bytes) -> Any:
         known = {f.name for f in fields(kind)}
         values = {name: value for name, value in body.items() if name in known}
         if kind is Steps:
-            values["steps"] = [StepRecord(*step[: len(_STEP_FIELDS)]) for step in values["steps"]]
+            values["steps"] = [StepRecord(*step[: len(FIELDS)]) for step in values["steps"]]
         return kind(**values)
     except (KeyError, TypeError, ValueError, RecursionError) as error:
         raise ValueError(f"not a message: {line[:80]!r}") from error

@@ -147,7 +147,7 @@ def _before(answer: Answer, index: int, count: int = 12) -> list[int]:
     """The last tokens before a step."""
     out: list[int] = []
     for step in range(index - 1, -1, -1):
-        out = answer.log.record(step).tokens + out
+        out = [*answer.log.record(step).tokens, *out]
         if len(out) >= count:
             break
     return out[-count:]

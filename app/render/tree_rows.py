@@ -13,7 +13,7 @@ screen: each piece of text has a role, and the page that shows it gives roles th
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from ...engine.messages import StepRecord
@@ -61,7 +61,7 @@ class TreeRow(NamedTuple):
 class StepTree:
     """What a step verified, and what came of it."""
 
-    tokens: list[int]
+    tokens: Sequence[int]
     """Of each node; node 0 was pending before the step [n]."""
     parents: list[int]
     """Below each node but 0 is the number of an earlier one [n]."""
@@ -71,11 +71,11 @@ class StepTree:
     """The target's own token after the path; None where the answer was cut before it."""
     guesses: int
     """Nodes from this one on are a lookahead window's: no guesses of what comes next."""
-    probs: list[float]
+    probs: Sequence[float]
     """The target's probability of the token of each node after 0, then of the choice; empty if not recorded."""
     beams: list[int] | None = None
     """Under beam search, the last nodes of the texts that go on or have just ended; None under other methods."""
-    sources: list[int] = field(default_factory=list)
+    sources: Sequence[int] = ()
     """Where several drafters grew the tree: bit i is set for a node that the one with the sign SIGNS[i] guessed [n]."""
 
     def shares(self) -> dict[int, float]:

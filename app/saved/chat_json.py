@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from dataclasses import fields
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from ...engine.messages import StepRecord
+from ...engine.messages import FIELDS, StepRecord
 from ...errors import UserError
 from ..chat.entries import SEVERITIES, SHADES, Answer, Figures, Notice, Prompt, Run
 from ..chat.pieces import Pieces, SomePieces
@@ -24,12 +23,14 @@ VERSION = 1
 _FIGURES = ("prompt_tokens", "reused", "tokens", "steps", "drafted", "accepted", "prefill_seconds", "decode_seconds")
 NO_ID = -1
 """In place of the id of a token that a server did not send."""
-_COUNTS = tuple(
-    f.name
-    for f in fields(StepRecord)
-    if isinstance(f.default, int) and f.name not in ("drafted", "accepted", "carried", "nodes")
-)
-"""Counts of a step that only some steps have."""
+_OWN = {
+    *("method", "tokens", "text", "held", "tentative", "drafted", "accepted", "nodes", "carried", "path", "probs"),
+    *("draft_seconds", "forward_seconds", "other_seconds"),
+    *("tree_tokens", "tree_parents", "drafters", "sources", "shares"),
+}
+"""Fields of a step that have a place of their own in the file, or none."""
+_MORE = {name: nothing for name, nothing in FIELDS.items() if name not in _OWN}
+"""The others, with what they are where the file does not have them: numbers and texts."""
 _LARGEST = 3.4e38
 """Of a 32-bit float, as the log keeps seconds and FLOPs."""
 
@@ -114,11 +115,10 @@ def run_body(run: Run, step: StepRecord) -> dict[str, Any]:
         body["path"] = step.path
     if step.probs:
         body["probs"] = [_short(prob) for prob in step.probs]
-    if step.note:
-        body["note"] = step.note
-    if step.flops:
-        body["flops"], body["draft_flops"] = _short(step.flops), _short(step.draft_flops)
-    return body | {name: count for name in _COUNTS if (count := getattr(step, name))}
+    for name, default in _MORE.items():
+        if (value := getattr(step, name)) != default:
+            body[name] = _short(value) if isinstance(value, float) else value
+    return body
 
 
 def read_chat(path: Path) -> SavedChat:
@@ -206,9 +206,9 @@ def asked_of(value: Any) -> dict[str, Any]:
 def _step(run: Table) -> StepRecord:
     tokens, text = run.counts("tokens", least=NO_ID), run.text("text")
     seconds = [run.number(name) for name in ("draft", "forward", "other")]
-    flops = [run.number(name, 0.0) for name in ("flops", "draft_flops")]
     drafted, accepted = run.count("drafted", 0), run.count("accepted", 0)
-    if max(*seconds, *flops) > _LARGEST:
+    more = {name: _more(run, name, default) for name, default in _MORE.items()}
+    if max(*seconds, *(value for value in more.values() if isinstance(value, float))) > _LARGEST:
         raise Wrong(f"{run.place} took too long to be true")
     tree_tokens: list[int] = []
     parents: list[int] = []
@@ -233,7 +233,6 @@ def _step(run: Table) -> StepRecord:
     carried = run.count("carried", 0)
     if carried > len(text):
         raise Wrong(f"{run.place}.carried is more than its text has")
-    counts: dict[str, Any] = {name: run.count(name, 0) for name in _COUNTS}
     return StepRecord(
         one_line(run.text("method")),
         tokens,
@@ -249,14 +248,17 @@ def _step(run: Table) -> StepRecord:
         path=path,
         carried=carried,
         probs=run.numbers("probs", []),
-        note=one_line(run.text("note", "")),
-        flops=flops[0],
-        draft_flops=flops[1],
         drafters=drafters,
         sources=sources,
         shares=shares,
-        **counts,
+        **more,
     )
+
+
+def _more(run: Table, name: str, default: Any) -> Any:
+    if isinstance(default, str):
+        return one_line(run.text(name, default))
+    return run.number(name, default) if isinstance(default, float) else run.count(name, default)
 
 
 def _short(value: float) -> float:

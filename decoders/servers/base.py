@@ -8,8 +8,8 @@ from typing import ClassVar
 
 from ...backends.base import Model
 from ..base import Configured
-from ..replay import ReplayStep
 from ..stats import Totals
+from ..step import StepRecord
 
 
 class ServerMethod(Configured, ABC):
@@ -94,14 +94,13 @@ def foretell(method: ServerMethod, prompt: Sequence[int], response: Sequence[int
         return totals
     record = [*prompt, *response]
     method.read(record, len(prompt), draft)
-    totals.add(ReplayStep((record[len(prompt)],), 0, 0, len(prompt), 0.0, (), (0,)))
+    totals.add(StepRecord(method.name, record[len(prompt) : len(prompt) + 1], nodes=len(prompt)))
     known = len(prompt) + 1
     while known < len(record):
         drafted, right = method.guess(record, known)
         method.verified(drafted, right)
         given = min(right + 1, len(record) - known)
         accepted = min(right, given)
-        new = tuple(record[known : known + given])
-        totals.add(ReplayStep(new, drafted, accepted, drafted + 1, 0.0, range(-1, drafted), tuple(range(accepted + 1))))
+        totals.add(StepRecord(method.name, record[known : known + given], "", drafted, accepted, drafted + 1))
         known += given
     return totals

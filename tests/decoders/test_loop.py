@@ -12,7 +12,6 @@ from specchat.app.render.tree_rows import StepTree
 from specchat.backends import ContextFull, Model, UserError, load_model
 from specchat.decoders import Conversation, Generation, Stops, encode_prompt, generate
 from specchat.decoders.base import Verified
-from specchat.engine.lanes import record
 
 PROMPT = "Say it again: the cat sat on the mat and the cat sat on the mat."
 RESPONSE = "the cat sat on the mat and the cat sat on the mat. Then the dog came."
@@ -122,17 +121,17 @@ def test_every_step_counts_what_is_in_the_answer(builtin_model: Model, method: s
     assert [token for step in steps for token in step.tokens] == generation.answer
     assert totals.tokens == len(generation.answer)
     for step in steps:
-        tree, found = step.tree, record(step)
-        led = [tree.tokens[node] for node in step.path[1:]]
+        tree, path = step.tree, step.path or (0,)
+        led = [tree.tokens[node] for node in path[1:]]
         assert led == list(step.tokens[: len(led)])
         assert len(led) in (len(step.tokens), len(step.tokens) - 1)
         assert step.accepted <= min(len(led), step.drafted)
         assert all(0 <= parent < node for node, parent in enumerate(tree.parents[1:], 1))
-        assert [tree.parents[node] for node in step.path] == [-1, *step.path[:-1]]
+        assert [tree.parents[node] for node in path] == [-1, *path[:-1]]
         assert not step.probs or len(step.probs) == len(tree)
-        assert not found.tree_tokens or len(StepTree.of(found, 0).path) == len(step.path)
+        assert not step.tree_tokens or len(StepTree.of(step, 0).path) == len(step.path)
         if len(led) == len(step.tokens) and step.drafted:  # the answer ends here: nothing was refused behind it
-            assert step.path[-1] not in tree.parents
+            assert path[-1] not in tree.parents
     assert sum(totals.taken) == totals.accepted
     if method != "beam":
         assert totals.accepted <= totals.tokens - totals.steps + 1
@@ -218,7 +217,7 @@ def test_the_first_pass_takes_the_prompt_along(model: Model, method: str) -> Non
     assert first.prefilled == len(prompt) - 1
     assert first.nodes == len(first.tree)
     assert conversation.session.nodes_evaluated == len(prompt) - 1 + first.nodes
-    assert conversation.session.length == len(prompt) - 1 + len(first.path)
+    assert conversation.session.length == len(prompt) - 1 + max(1, len(first.path))
     second = generation.advance()
     assert second is not None
     assert second.prefilled == 0

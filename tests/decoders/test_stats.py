@@ -3,39 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import Any
 
 import pytest
 
 from specchat.decoders.stats import Totals
+from specchat.decoders.step import StepRecord
 
 
-@dataclass(frozen=True)
-class Record:
-    """A step, as far as Totals looks at it."""
-
-    tokens: tuple[int, ...]
-    drafted: int = 0
-    accepted: int = 0
-    nodes: int = 1
-    draft_seconds: float = 0.25
-    forward_seconds: float = 1.0
-    other_seconds: float = 0.5
-    tree_parents: Sequence[int] = ()
-    path: tuple[int, ...] = (0,)
-    prefilled: int = 0
-    earlier: int = 0
-    checked: int = 0
-    ahead: int = 0
-    wasted: int = 0
-    flops: float = 100.0
-    draft_flops: float = 30.0
-    drafters: tuple[str, ...] = ()
-    sources: tuple[int, ...] = ()
-    shares: tuple[float, ...] = ()
+def made(tokens: Sequence[int], **values: Any) -> StepRecord:
+    """A step of 1.75 s."""
+    return StepRecord(
+        *("any", tokens),
+        **{"draft_seconds": 0.25, "forward_seconds": 1.0, "other_seconds": 0.5, "flops": 100.0, "draft_flops": 30.0, **values},
+    )
 
 
-def totals(*records: Record) -> Totals:
+def totals(*records: StepRecord) -> Totals:
     out = Totals()
     for record in records:
         out.add(record)
@@ -52,10 +36,10 @@ def test_an_empty_answer_divides_nothing() -> None:
 
 def test_sums_and_ratios() -> None:
     t = totals(
-        Record((1, 2, 3), drafted=4, accepted=2, nodes=5),
-        Record((4,), drafted=4, accepted=0, nodes=5),
-        Record((5,)),
-        Record((6, 7, 8), drafted=2, accepted=2, nodes=3),
+        made((1, 2, 3), drafted=4, accepted=2, nodes=5),
+        made((4,), drafted=4, accepted=0, nodes=5),
+        made((5,)),
+        made((6, 7, 8), drafted=2, accepted=2, nodes=3),
     )
     assert (t.steps, t.tokens, t.drafted, t.accepted, t.nodes) == (4, 8, 10, 4, 14)
     assert t.runs == [3, 1, 1, 3]
@@ -72,11 +56,12 @@ def test_sums_and_ratios() -> None:
     assert t.alpha == 4 / 6
 
 
-def timed(nodes: int, run: int, draft: float = 0.0, forward: float | None = None) -> Record:
+def timed(nodes: int, run: int, draft: float = 0.0, forward: float | None = None) -> StepRecord:
     """A chain of `nodes - 1` draft tokens whose pass costs 10 + 1 per node, unless told."""
     seconds = 10 + nodes if forward is None else forward
-    tree = range(-1, nodes - 1)
-    return Record(tuple(range(run)), nodes - 1, run - 1, nodes, draft, seconds, 0.0, tree, tuple(range(run)))
+    counts = {"drafted": nodes - 1, "accepted": run - 1, "nodes": nodes}
+    took = {"draft_seconds": draft, "forward_seconds": seconds, "other_seconds": 0.0}
+    return made(range(run), **counts, **took, tree_parents=range(-1, nodes - 1), path=range(run))
 
 
 def test_a_step_costs_what_a_line_through_the_plain_one_and_the_mean_says() -> None:
@@ -117,7 +102,7 @@ def test_what_if_takes_another_drafter() -> None:
     t = totals(timed(1, 1), timed(5, 3, 2.0))
     own = t.draft_token_seconds / 11
     assert t.what_if(4, 0.6, 11, own) == pytest.approx(t.what_if(4, 0.6, 11))
-    free = totals(*[Record((1,), nodes=1, draft_seconds=0.0)] * 3)
+    free = totals(*[made((1,), nodes=1, draft_seconds=0.0)] * 3)
     for k, rate, ratio in ((1, 0.5, 0.1), (4, 0.8, 0.25), (8, 0.9, 0.02)):
         published = sum(rate**i for i in range(k + 1)) / (k * ratio + 1)
         assert free.what_if(k, rate, 1.5, ratio) == pytest.approx(published)
@@ -138,30 +123,30 @@ def test_the_ratio_for_a_speedup_is_where_it_is_reached() -> None:
 
 
 def test_flops_leave_out_the_passes_that_read_the_prompt() -> None:
-    t = totals(Record((1,), flops=9e9), Record((1,), flops=9e9, prefilled=5), Record((1, 2, 3)), Record((4,), draft_flops=10))
+    t = totals(made((1,), flops=9e9), made((1,), flops=9e9, prefilled=5), made((1, 2, 3)), made((4,), draft_flops=10))
     assert (t.flops_per_token, t.draft_flops_per_token, t.flops_per_step) == (200 / 4, 40 / 4, 100)
-    assert Totals().flops_per_token == totals(Record((1,))).flops_per_token == 0
+    assert Totals().flops_per_token == totals(made((1,))).flops_per_token == 0
 
 
 def test_seconds_of_a_pass_by_its_nodes() -> None:
-    steps = [Record((1,), nodes=n, forward_seconds=s, prefilled=p) for n, s, p in ((3, 2, 0), (1, 1, 0), (3, 4, 0), (9, 9, 8))]
+    steps = [made((1,), nodes=n, forward_seconds=s, prefilled=p) for n, s, p in ((3, 2, 0), (1, 1, 0), (3, 4, 0), (9, 9, 8))]
     assert totals(*steps).pass_seconds == [(1, 1, 1), (3, 2, 3)]
 
 
 def test_a_position_counts_once_however_many_branches_it_has() -> None:
     # 0 ─ 1 ─ 3 ─ 4, and 0 ─ 2: node 2 is right and has nothing below it, so nothing was refused after it.
     tree = [-1, 0, 0, 1, 3]
-    t = totals(Record((6, 1), drafted=4, accepted=1, nodes=5, tree_parents=tree, path=(0, 2)))
+    t = totals(made((6, 1), drafted=4, accepted=1, nodes=5, tree_parents=tree, path=(0, 2)))
     assert (t.offered, t.taken) == ([1], [1])
-    t = totals(Record((5, 1), drafted=4, accepted=1, nodes=5, tree_parents=tree, path=(0, 1)))
+    t = totals(made((5, 1), drafted=4, accepted=1, nodes=5, tree_parents=tree, path=(0, 1)))
     assert (t.offered, t.taken) == ([1, 1], [1, 0])
-    t = totals(Record((1,), drafted=4, accepted=0, nodes=5, tree_parents=tree, path=(0,)))
+    t = totals(made((1,), drafted=4, accepted=0, nodes=5, tree_parents=tree, path=(0,)))
     assert (t.offered, t.taken) == ([1], [0])
-    t = totals(Record((1,), tree_parents=[-1]))
+    t = totals(made((1,), tree_parents=[-1]))
     assert (t.offered, t.taken) == ([], [])
 
 
 def test_a_pass_that_took_prompt_tokens_along_says_nothing_of_what_a_pass_costs() -> None:
-    t = totals(Record((1,), forward_seconds=0.01, prefilled=90), Record((1,)), Record((1,)))
+    t = totals(made((1,), forward_seconds=0.01, prefilled=90), made((1,)), made((1,)))
     assert (t.timed, t.timed_tokens, t.timed_seconds) == (2, 2, 3.5)
     assert t.forward_seconds == 2.01

@@ -375,7 +375,7 @@ def test_trees_cross_only_where_something_was_drafted(desk: Desk) -> None:
     for step in steps:
         if step.drafted:
             assert len(step.tree_tokens) == len(step.tree_parents) == step.drafted + 1
-            assert [step.tree_tokens[node] for node in step.path[1:]] == step.tokens[: step.accepted]
+            assert [step.tree_tokens[node] for node in step.path[1:]] == list(step.tokens[: step.accepted])
         else:
             assert not step.tree_tokens
             assert not step.path

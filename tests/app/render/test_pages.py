@@ -93,10 +93,9 @@ def test_every_method_is_explained_within_the_width(name: str, cells: int, writt
 
 
 def test_hostile_tokens_and_notes_stay_on_their_rows(tree_steps: Make, vocabulary: list[str]) -> None:
-    records = tree_steps()[1:2]
-    records[0].note = "a\x1b[2Jb\nc [bold]d[/]"
+    record = replace(tree_steps()[1], note="a\x1b[2Jb\nc [bold]d[/]")
     answer = Answer("fusion", "identical", pieces=Pieces(["\x1b[31m\n\u202e" for _ in vocabulary]))
-    answer.add(records[0])
+    answer.add(record)
     rows = tree_lines(answer, None, answer.pieces, 50, 30)
     page = text(rows)
     assert "\x1b" not in page

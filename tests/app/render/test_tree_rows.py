@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -33,7 +34,7 @@ def plain(rows: list[TreeRow]) -> str:
 
 
 def unwatched(step: StepRecord) -> StepRecord:
-    return StepRecord(**{**{name: getattr(step, name) for name in step.__slots__}, "probs": []})
+    return replace(step, probs=[])
 
 
 def test_a_branching_tree() -> None:
@@ -74,17 +75,17 @@ def test_little_room_folds() -> None:
 
 def test_the_guesses_of_several_drafters_are_signed() -> None:
     step = StepRecord("tree", [1, 9], "", 4, 1, 5, tree_tokens=[0, 1, 2, 3, 4], tree_parents=[-1, 0, 0, 2, 2], path=[0, 1])
-    step.drafters, step.sources, step.shares = ["draft", "draft-2"], [0, 3, 1, 1, 2], [0.75, 0.25]
+    step = replace(step, drafters=["draft", "draft-2"], sources=[0, 3, 1, 1, 2], shares=[0.75, 0.25])
     rows = plain(tree_rows(StepTree.of(step, 0), piece, 30))
     assert rows == "● ␣the\n┠─× ␣and¹\n┃   ├─ ␣wrote¹\n┃   └─ ␣old²\n┃ ␣lamp¹²\n┗━ ␣light"
-    step.drafters = ["draft"]  # then it is all one drafter's
+    step = replace(step, drafters=["draft"])  # then it is all one drafter's
     assert "¹" not in plain(tree_rows(StepTree.of(step, 0), piece, 30))
 
 
 def test_a_chain_reads_in_a_row_or_two() -> None:
     tokens = [i % 11 for i in range(17)]
     step = StepRecord("lookup", tokens[1:], "", 16, 15, 17, tree_tokens=tokens, tree_parents=list(range(-1, 16)))
-    step.path = list(range(16))
+    step = replace(step, path=list(range(16)))
     rows = tree_rows(StepTree.of(step, 0), piece, 60)
     assert len(rows) == 5
     assert rows[1].text.startswith("┃ ␣lamp ␣and ␣wrote ␣old ␣a ␣poem ␣about ␣of ␣light ␣on ␣the")
@@ -107,7 +108,7 @@ def test_a_step_of_several_certain_tokens_without_a_tree() -> None:
 
 def test_beams_live_and_die() -> None:
     step = StepRecord("beam", [1], "", 0, 0, 3, tree_tokens=[0, 1, 2, 3, 4, 5, 6, 7], tree_parents=[-1, 0, 1, 2, 1, 4, 4, 0])
-    step.path, step.probs = [0, 1], [0.5, 0.3, 0.5, 0.6, 0.5, 0.25, 0.1, 1.0]
+    step = replace(step, path=[0, 1], probs=[0.5, 0.3, 0.5, 0.6, 0.5, 0.25, 0.1, 1.0])
     tree = StepTree.of(step, 0)
     assert tree.beams == [3, 5, 6]
     rows = tree_rows(tree, piece, 30)
@@ -136,7 +137,7 @@ def test_an_answer_that_ends_in_the_draft() -> None:
 
 def test_the_window_of_lookahead_is_counted() -> None:
     step = StepRecord("lookahead", [1, 9], "", 2, 1, 7, tree_tokens=[0, 1, 2, 5, 6, 7, 8])
-    step.tree_parents, step.path = [-1, 0, 1, 0, 3, 1, 5], [0, 1]
+    step = replace(step, tree_parents=[-1, 0, 1, 0, 3, 1, 5], path=[0, 1])
     rows = tree_rows(StepTree.of(step, 0), piece, 30)
     assert plain(rows) == "● ␣the\n┃ ␣lamp\n┠─× ␣and\n┗━ ␣light\n   … 4 more in the window"
     assert rows[-1].folded == 4
@@ -144,7 +145,7 @@ def test_the_window_of_lookahead_is_counted() -> None:
 
 def test_what_the_target_took_from_the_window_is_on_the_path() -> None:
     step = StepRecord("lookahead", [5, 6, 9], "", 1, 0, 5, tree_tokens=[0, 1, 5, 6, 7], tree_parents=[-1, 0, 0, 2, 0])
-    step.path = [0, 2, 3]
+    step = replace(step, path=[0, 2, 3])
     rows = tree_rows(StepTree.of(step, 0), piece, 30)
     assert plain(rows) == "● ␣the\n┠─× ␣lamp\n┃ ␣a ␣poem\n┗━ ␣light\n   … 1 more in the window"
 
@@ -167,9 +168,8 @@ def steps(draw: Any) -> StepRecord:
     drafted = draw(st.integers(1, count)) if draw(st.booleans()) else count - 1
     made = [tokens[node] for node in path[1:]] + ([3] if draw(st.booleans()) else [])
     probs = draw(st.lists(st.floats(0, 1), min_size=count, max_size=count)) if draw(st.booleans()) else []
-    record = StepRecord("any", made, "", drafted, len(path) - 1, count, tree_tokens=tokens, tree_parents=parents)
-    record.path, record.probs = path, probs
-    return record
+    drawn = {"tree_tokens": tokens, "tree_parents": parents, "path": path, "probs": probs}
+    return StepRecord("any", made, "", drafted, len(path) - 1, count, **drawn)
 
 
 @given(steps(), st.integers(16, 70), st.one_of(st.none(), st.integers(3, 30)))

@@ -159,11 +159,11 @@ def test_on_the_built_in_model_it_finds_what_agrees_and_costs_less(
         run = range(LAYERS if layers is None else layers) if not isinstance(layers, Sequence) else layers
         return 0.5 + sum({"attention": 2, "mlp": 1}[part.kind] if isinstance(part, Block) else 3 for part in run)
 
-    def counting(self: Any, tokens: Any, *args: Any, layers: Layers | None = None, **kwargs: Any) -> Any:
+    def counting(self: Any, tokens: Any, parents: Any, rows: Any = None, layers: Layers | None = None) -> Any:
         nonlocal calls, now
         calls += bool(len(tokens))
         now += price(layers)
-        return evaluate(self, tokens, *args, layers=layers, **kwargs)
+        return evaluate(self, tokens, parents, rows, layers)
 
     monkeypatch.setattr(TransformersSession, "evaluate", counting)
     monkeypatch.setattr(block_search, "time", SimpleNamespace(monotonic=lambda: now, perf_counter=lambda: now))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -74,10 +75,10 @@ async def take(pilot: Any) -> None:
 
 def numbered(method: str, drafts: bool, seed: int = 1) -> list[StepRecord]:
     """Steps whose tokens count up, so that lanes with the same text are token by token alike."""
-    out = steps(method=method, drafts=drafts, seed=seed)
+    out: list[StepRecord] = []
     count = 0
-    for step in out:
-        step.tokens = list(range(count, count + len(step.tokens)))
+    for step in steps(method=method, drafts=drafts, seed=seed):
+        out.append(replace(step, tokens=list(range(count, count + len(step.tokens)))))
         count += len(step.tokens)
     return out
 
@@ -85,8 +86,7 @@ def numbered(method: str, drafts: bool, seed: int = 1) -> list[StepRecord]:
 async def run(pilot: Any, engine: Any, end: bool = True) -> None:
     """Greedy, lookup and soft are under way, or through: soft differs from token 12 on."""
     lanes = [numbered("greedy", False), numbered("lookup", True), numbered("soft", True, seed=3)]
-    for step in lanes[2]:
-        step.tokens = [token if token < 11 else token + 1000 for token in step.tokens]
+    lanes[2] = [replace(step, tokens=[token if token < 11 else token + 1000 for token in step.tokens]) for step in lanes[2]]
     ids = [begin(engine, i) for i in range(3)]
     for i, (id, lane) in enumerate(zip(ids, lanes, strict=True)):
         share = len(lane) if end else (len(lane) // 4, len(lane) * 2 // 3, len(lane) // 2)[i]

@@ -1,0 +1,80 @@
+"""One verification pass, as it is drawn, kept and saved."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class StepRecord:
+    """What one verification pass gave: plain data, the same on the wire, in an answer's log and in files.
+
+    A field that is added here crosses, is kept and is saved; its default stands for nothing. The fields of the tree are empty
+    where nothing was drafted; under beam search they are the open texts, and `path` is what of them is certain.
+    """
+
+    method: str
+    tokens: Sequence[int]
+    """The tokens from this pass: the accepted draft tokens, then the target's own choice."""
+    text: str = ""
+    """The text that these tokens completed. The last character is held back until the next one comes, as a combining mark may
+    follow, or until the answer ends."""
+    drafted: int = 0
+    """How many draft tokens were verified."""
+    accepted: int = 0
+    """How many draft tokens were accepted."""
+    nodes: int = 1
+    """How many nodes the model evaluated."""
+    draft_seconds: float = 0.0
+    forward_seconds: float = 0.0
+    other_seconds: float = 0.0
+    tree_tokens: Sequence[int] = field(default_factory=list)
+    """The tree that was verified; node 0 is the token that was pending before."""
+    tree_parents: Sequence[int] = field(default_factory=list)
+    path: Sequence[int] = field(default_factory=list)
+    """Nodes of the tree on the accepted path."""
+    carried: int = 0
+    """How many characters at the start of `text` belong to the step before."""
+    probs: Sequence[float] = field(default_factory=list)
+    """If the answer is watched, the target's probability (plain softmax) of each node's token after node 0, in node order, then
+    of the pass's last token, the target's own choice."""
+    note: str = ""
+    """What there is to say about this step."""
+    prefilled: int = 0
+    """How many prompt tokens this pass evaluated as well. Of its time, `forward_seconds` is the share of the tree's nodes; the
+    rest is prefill."""
+    earlier: int = 0
+    """How many of `tokens` were found by earlier passes, one each, and made certain by this one (beam search). The others are
+    this pass's own."""
+    held: str = ""
+    """The character held back, if it can be shown meanwhile. The next text begins with it, or with what it becomes."""
+    checked: int = 0
+    """How many nodes of the accepted path were near ties, decided in a pass of their own (see `Capabilities.near_tie`)."""
+    tentative: str = ""
+    """What the best open text has beyond what is certain (beam search); it may yet change."""
+    ahead: int = 0
+    """How many tokens the draft model drafted on while this pass ran."""
+    wasted: int = 0
+    """How many tokens drafted on this pass proved useless."""
+    flops: float = 0.0
+    """Floating-point operations of the whole step, drafting included (see `backends/costs/flops.py`); 0 if not known."""
+    draft_flops: float = 0.0
+    """Drafting's part of `flops`."""
+    drafters: Sequence[str] = field(default_factory=list)
+    """Who drafted the tree together; empty where it is all the method's own."""
+    sources: Sequence[int] = field(default_factory=list)
+    """By tree node, where there are `drafters`: bit i is set if `drafters[i]` guessed it."""
+    shares: Sequence[float] = field(default_factory=list)
+    """What part of the nodes each of the first of `drafters`, the draft models, had learned to get."""
+
+    @property
+    def seconds(self) -> float:
+        """Of drafting, of the model's pass, and of the rest."""
+        return self.draft_seconds + self.forward_seconds + self.other_seconds
+
+
+_NOTHING = StepRecord("", ())
+FIELDS: dict[str, Any] = {each.name: getattr(_NOTHING, each.name) for each in fields(StepRecord)}
+"""The record's fields in their order, with what stands for nothing."""
