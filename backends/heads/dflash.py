@@ -20,7 +20,7 @@ from ...errors import ContextFull, UserError
 from ..base import PREFILL_CHUNK
 from ..costs.flops import spend
 from ..costs.modules import flops_of_tensors
-from ..hf.lean import LeanLayer, Rotations, norm, product
+from ..hf.lean.lean import LeanLayer, Rotations, norm, product
 from ..hf.slot_cache import KVSpec, SlotCache
 from ..scores import TorchScores
 from .base import BlockHead, BlockSession, HeadInfo

@@ -20,7 +20,7 @@ from ...errors import ContextFull, UserError
 from ..base import PREFILL_CHUNK, ROOT
 from ..costs.flops import Flops, spend
 from ..costs.modules import flops_of_tensors
-from ..hf.lean import LeanLayer, Rotations, norm
+from ..hf.lean.lean import LeanLayer, Rotations, norm
 from ..hf.masks import FULL, Reach, tree_mask
 from ..hf.slot_cache import KVSpec, SlotCache
 from ..scores import TorchScores

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..hf.lean import fused, product
+from ..hf.lean.lean import fused, product
 
 MOST_BYTES = 4 << 20
 """Larger matrices stay as they are: one thread reads these, and theirs are worth several."""

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from ...errors import UserError
 from ..base import ROOT, Model, Sampling
-from ..hf.lean import product
+from ..hf.lean.lean import product
 from ..hf.model import TransformersModel
 from ..llama.model import LlamaModel
 from .base import Head, HeadInfo

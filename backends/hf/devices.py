@@ -10,7 +10,7 @@ import psutil
 import torch
 
 from ...errors import UserError
-from .packed import onednn
+from .lean.packed import onednn
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 

@@ -28,9 +28,9 @@ from ..rounding import TOKENS, pass_seconds
 from .devices import Threads, choose_device, choose_dtype, free_memory, quick_in_bfloat16, set_threads, thread_counts
 from .early_layers import find_layers
 from .graphs.graphs import chosen_graphs
+from .lean.packed import LEAST_BYTES
 from .lengths import named_lengths, unknown_lengths
 from .masks import native_plan
-from .packed import LEAST_BYTES
 from .plain import PlainSession, session_of
 from .proof import PASSES, Proven, attempt, prove, rounded, switched, tolerance
 from .session import Runner, out_of_memory

@@ -25,7 +25,7 @@ from ..rounding import TOKENS, movement
 from . import attention
 from .attention import PAD_ROWS
 from .early_layers import LayerList, find_layers
-from .lean import lean
+from .lean.lean import lean
 from .lengths import SHORT, narrowed, twin_of, unknown_lengths
 from .masks import Reach, native_plan, plans_for
 from .plain import Feeding, HybridSession, PlainSession, overheard, session_of

@@ -56,7 +56,7 @@ class Runner:
     tapped: LayerList | None = None
     """The same; None if hidden states cannot be read there."""
     lean: torch.nn.Module | None = None
-    """A quicker pass over the same weights, if there is one (see lean.py)."""
+    """A quicker pass over the same weights, if there is one (see lean/lean.py)."""
     hybrid: bool = False
     """Whether it has linear attention beside full, so that its sessions are transformers' own caches (see plain.py)."""
     padded: bool = False

@@ -18,7 +18,7 @@ from specchat.backends import ROOT, LoadOptions, Model, Sampling
 from specchat.backends.hf.graphs import passes
 from specchat.backends.hf.graphs.graphs import CHOICE, CudaGraphs, Graphs, Rerun, chosen_graphs
 from specchat.backends.hf.graphs.passes import MOST, StaticPasses, ordered, read
-from specchat.backends.hf.lean import lean
+from specchat.backends.hf.lean.lean import lean
 from specchat.backends.hf.model import load_transformers
 from specchat.backends.hf.session import TransformersSession
 from specchat.backends.hf.slot_cache import SlotCache

@@ -12,7 +12,7 @@ from transformers.models.llama.modeling_llama import LlamaRMSNorm
 
 from specchat.backends.base import ROOT
 from specchat.backends.hf.early_layers import LayerList
-from specchat.backends.hf.lean import MOST_CPU_BYTES, LeanModel, lean, norm
+from specchat.backends.hf.lean.lean import MOST_CPU_BYTES, LeanModel, lean, norm
 from specchat.backends.hf.model import load_transformers
 from specchat.backends.hf.session import TransformersSession
 from specchat.backends.loading import load_model
@@ -163,7 +163,7 @@ def test_a_lean_pass_that_differs_is_not_used(monkeypatch: pytest.MonkeyPatch) -
 
 def test_large_models_on_the_cpu_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     assert MOST_CPU_BYTES > 1 << 30
-    monkeypatch.setattr("specchat.backends.hf.lean.MOST_CPU_BYTES", 1000)
+    monkeypatch.setattr("specchat.backends.hf.lean.lean.MOST_CPU_BYTES", 1000)
     model: Any = load_transformers(tiny_folder("llama"), "llama", LoadOptions(device="cpu"))
     assert model._runner.lean is None
     assert lean(model._runner.module) is None

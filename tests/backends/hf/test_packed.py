@@ -11,10 +11,10 @@ import torch
 import torch.nn.functional as F
 
 from specchat.backends.base import ROOT
-from specchat.backends.hf import packed as room
-from specchat.backends.hf.lean import chunked
+from specchat.backends.hf.lean import packed as room
+from specchat.backends.hf.lean.lean import chunked
+from specchat.backends.hf.lean.packed import FEWEST_ROWS, LEAST_BYTES, Packed, Part, onednn, pays
 from specchat.backends.hf.model import load_transformers
-from specchat.backends.hf.packed import FEWEST_ROWS, LEAST_BYTES, Packed, Part, onednn, pays
 from specchat.backends.hf.session import TransformersSession
 from specchat.backends.options import LoadOptions
 

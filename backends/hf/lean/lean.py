@@ -20,7 +20,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .attention import Parts, even, padded, tree_attention
+from ..attention import Parts, even, padded, tree_attention
 from .packed import FEWEST_ROWS, filled, packed, pays
 
 FAMILIES = ("LlamaForCausalLM", "MistralForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM")
