@@ -6,7 +6,6 @@ below, so every method runs on every runtime. This module imports neither torch 
 
 from __future__ import annotations
 
-import math
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -155,10 +154,21 @@ class Scores(ABC):
         tokens."""
         return self
 
-    def leads(self, rows: Sequence[int], sampling: Sampling, histories: Sequence[Sequence[int]] | None = None) -> list[float]:
-        """For each of some rows, the pick's lead over the next best choice, in logits (noise and temperature included).
-        Infinite where nothing rounds."""
-        return [math.inf] * len(rows)
+    def near_ties(
+        self,
+        rows: Sequence[int],
+        picks: Sequence[int],
+        sampling: Sampling,
+        bound: float,
+        histories: Sequence[Sequence[int]] | None = None,
+    ) -> list[bool]:
+        """For each of some rows, whether its pick could be another one if the difference of any two logits moved by less than
+        `bound` (noise and filters included). Never where nothing rounds."""
+        return [False] * len(rows)
+
+    def moved(self, row: int, alone: Scores) -> float:
+        """How far the difference of two of a row's logits lies at most from what it is in a pass of that node alone."""
+        return 0.0
 
     @abstractmethod
     def gap(self, row: int, token: int) -> float:
@@ -481,6 +491,9 @@ class Model(ABC):
     """Greatest root-mean-square difference of logits that rounding explains, in units of their standard deviation."""
     verdict: Verdict | None = None
     """What is kept of passes at these lengths; None for a model without weights."""
+    moved: float = 0.0
+    """How far the difference of two logits was seen to move at near ties: what the load's measurement (`Capabilities.near_tie`)
+    may have missed."""
     _states_proven = False
 
     @abstractmethod

@@ -12,6 +12,7 @@ temperature, top-k, top-p, min-p. Where transformers leaves a tie to its sort, t
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from operator import gt
 
@@ -111,16 +112,17 @@ def penalize(logits: Tensor, penalty: float, histories: Sequence[Sequence[int]])
     return out
 
 
-def shortlist(logits: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """For each row all tokens whose logit is at least the k-th highest (so more than k where several tie with it).
+def shortlist(logits: Tensor, k: int, reach: float = 0.0) -> tuple[Tensor, Tensor]:
+    """For each row all tokens whose logit is at least the k-th highest (so more than k where several tie with it), or less than
+    that by `reach` at the most.
 
     Returns:
         values and int64 ids [rows, m], m ≥ k, by ascending id; candidates that only other rows needed are -inf.
     """
     vocab = logits.shape[-1]
     values, ids = logits.topk(min(vocab, k + TIES), sorted=True)
-    threshold = values[:, k - 1 : k]
-    if values.shape[-1] < vocab and bool((values[:, -1:] == threshold).any()):
+    threshold = values[:, k - 1 : k] - reach
+    if values.shape[-1] < vocab and bool((values[:, -1:] >= threshold).any()):
         values, ids = logits.topk(int((logits >= threshold).sum(-1).max()), sorted=True)
     ids, order = ids.sort(-1)
     values = values.gather(-1, order)
@@ -133,13 +135,14 @@ def _scaled(values: Tensor, temperature: float) -> Tensor:
     return values.sub_(values.amax(-1, keepdim=True)).div_(temperature)
 
 
-def _nucleus(scaled: Tensor, top_p: float, total: Tensor | None = None) -> Tensor:
+def _nucleus(scaled: Tensor, top_p: float, total: Tensor | None = None, reach: float = 0.0) -> Tensor:
     """Which candidates top-p keeps: those that less than `top_p` of the mass lies above (Holtzman 2020).
 
     Args:
         scaled: float64 [rows, m] by ascending id, highest 0.
         top_p: the mass to keep.
         total: int64 [rows, 1] mass of the whole row, if the candidates are not all of it.
+        reach: how far below the last of them others may be that are kept too.
     """
     # Stable on ascending ids: among equals the lower id counts as the more probable.
     ordered, order = scaled.sort(dim=-1, descending=True, stable=True)
@@ -149,6 +152,8 @@ def _nucleus(scaled: Tensor, top_p: float, total: Tensor | None = None) -> Tenso
         total = upto[:, -1:]
     keep = (upto - mass).double() < top_p * total.double()
     keep[:, :1] = True
+    if reach:
+        keep = ordered >= ordered.masked_fill(~keep, torch.inf).amin(-1, keepdim=True) - reach
     return torch.zeros_like(keep).scatter_(-1, order, keep)
 
 
@@ -157,41 +162,58 @@ def _mass(scaled: Tensor) -> Tensor:
     return (scaled.exp() * MASS_SCALE).long()
 
 
-def _filtered(logits: Tensor, sampling: Sampling) -> tuple[Tensor, Tensor]:
-    """Temperature, top-k, top-p, min-p.
+def _shifted(top_p: float, by: float) -> float:
+    """The share of the mass whose log-odds are higher by so much."""
+    return top_p / (top_p + (1 - top_p) * math.exp(min(-by, 700.0))) if by else top_p
+
+
+def _candidates(logits: Tensor, sampling: Sampling, bound: float = 0.0) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Temperature, and top-k; of a large vocabulary, as many of the most probable tokens as the other filters may keep.
 
     Args:
         logits: float32 [rows, vocab], penalties applied.
         sampling: not greedy.
+        bound: how far the difference of two logits may move before they are filtered.
 
     Returns:
-        scaled: float64 [rows, m]: unnormalised log-probabilities, 0 at the highest, -inf for what was filtered out;
-        ids: int64 [rows, m], or [1, vocab] if every token is a candidate; ascending.
+        scaled: float64 [rows, m]: unnormalised log-probabilities, 0 at the highest, -inf for what top-k filtered out;
+        ids: int64 [rows, m], or [1, vocab] if every token is a candidate; ascending;
+        total: int64 [rows, 1] mass of the whole row, if the candidates are not all that top-k kept.
     """
     vocab = logits.shape[-1]
     everything = torch.arange(vocab, device=logits.device)[None]
-    total = None
     if 0 < sampling.top_k < vocab:
-        values, ids = shortlist(logits, sampling.top_k)
-        scaled = _scaled(values, sampling.temperature)
-    elif (sampling.top_p < 1 or sampling.min_p > 0) and vocab > SHORTLIST:
+        values, ids = shortlist(logits, sampling.top_k, bound)
+        return _scaled(values, sampling.temperature), ids, None
+    if (sampling.top_p < 1 or sampling.min_p > 0) and vocab > SHORTLIST:
         values, ids = shortlist(logits, SHORTLIST)
-        scaled = _scaled(values, sampling.temperature)
+        scaled, total = _scaled(values, sampling.temperature), None
+        reach = bound / sampling.temperature
         # Both filters keep a set from the top down, so a row is done if either of them cuts above its lowest candidate.
         lowest = scaled.masked_fill(scaled.isneginf(), torch.inf).amin(-1, keepdim=True)
-        done = lowest.exp() < sampling.min_p
+        done = (lowest + reach).exp() < sampling.min_p
         if sampling.top_p < 1:
             total = _mass(_scaled(logits, sampling.temperature)).sum(-1, keepdim=True)
-            above = _mass(scaled).masked_fill_(scaled <= lowest, 0).sum(-1, keepdim=True)
-            done |= above.double() >= sampling.top_p * total.double()
-        if not bool(done.all()):
-            scaled, ids, total = _scaled(logits, sampling.temperature), everything, None
-    else:
-        scaled, ids = _scaled(logits, sampling.temperature), everything
-    drop = scaled.exp() < sampling.min_p
+            above = _mass(scaled).masked_fill_(scaled <= lowest + reach, 0).sum(-1, keepdim=True)
+            done |= above.double() >= _shifted(sampling.top_p, reach) * total.double()
+        if bool(done.all()):
+            return scaled, ids, total
+    return _scaled(logits, sampling.temperature), everything, None
+
+
+def _cut(scaled: Tensor, sampling: Sampling, total: Tensor | None, reach: float = 0.0) -> Tensor:
+    """Top-p and min-p: `_candidates` with -inf for what they filter out; what differences that move by `reach` may bring in
+    stays. Overwrites `scaled`."""
+    drop = (scaled + reach).exp() < sampling.min_p
     if sampling.top_p < 1:
-        drop |= ~_nucleus(scaled, sampling.top_p, total)
-    return scaled.masked_fill_(drop, -torch.inf), ids
+        drop |= ~_nucleus(scaled, _shifted(sampling.top_p, reach), total, reach)
+    return scaled.masked_fill_(drop, -torch.inf)
+
+
+def _filtered(logits: Tensor, sampling: Sampling) -> tuple[Tensor, Tensor]:
+    """Temperature, top-k, top-p, min-p: `_candidates` after every filter."""
+    scaled, ids, total = _candidates(logits, sampling)
+    return _cut(scaled, sampling, total), ids
 
 
 # --------------------------------------------------------------------------------------------------------------- choice
@@ -251,33 +273,54 @@ def choose(
     return draw(logits, sampling, keys, histories)
 
 
-def leads(
+def near_ties(
     logits: Tensor,
+    picks: Sequence[int],
     sampling: Sampling,
     positions: Sequence[int],
+    bound: float,
     histories: Sequence[Sequence[int]] | None = None,
-) -> list[float]:
-    """How far `choose`'s pick lies above the next best choice, in logits: how near a tie the pick was.
+) -> list[bool]:
+    """Whether another token than `choose`'s pick could win if the difference of any two logits moved by less than a bound.
+
+    A rival that the filters may let in then counts, and so does a pick that they may drop. Where no movement of that size
+    changes the pick, the answer is no, but for two cases in which a yes may be too cautious: top-p's edge is taken as far as
+    it goes if all logits above it move one way and all below it the other; a repetition penalty stretches every movement,
+    though it stretches only those of tokens that came before.
 
     Args:
         logits, sampling, positions, histories: as `choose`.
+        picks: what that chose [rows].
+        bound: in logits.
 
     Returns:
-        differences [rows], 0 for a tie; infinite where the filters keep one token only.
+        an answer for each row [rows].
     """
     if sampling.uses_history:
         if histories is None:
             raise ValueError("a repetition penalty needs the tokens before each row")
-        logits = penalize(_working_copy(logits), sampling.repetition_penalty, histories)
+        penalty = sampling.repetition_penalty
+        logits, bound = penalize(_working_copy(logits), penalty, histories), bound * max(penalty, 1 / penalty)
     if sampling.greedy:
         best = logits.float().topk(2, -1).values
-        return (best[:, 0] - best[:, 1]).tolist()
-    scaled, ids = _filtered(_working_copy(logits), sampling)
-    keys = [noise_key(sampling.seed, position) for position in positions]
-    best = (scaled + gumbel(keys, ids)).topk(min(2, scaled.shape[-1]), -1).values
-    if best.shape[-1] < 2:
-        return [float("inf")] * len(positions)
-    return ((best[:, 0] - best[:, 1]) * sampling.temperature).tolist()
+        return (best[:, 0] - best[:, 1] < bound).tolist()
+    scaled, ids, total = _candidates(_working_copy(logits), sampling, bound)
+    reach = bound / sampling.temperature
+    mine = ids == torch.tensor(picks, device=ids.device)[:, None]
+    pick, others = scaled.masked_fill(~mine, -torch.inf).amax(-1, keepdim=True), scaled.masked_fill(mine, -torch.inf)
+    above = others > pick - reach  # or may come to lie there
+    found = torch.zeros_like(pick, dtype=torch.bool)
+    if few := 0 < sampling.top_k < logits.shape[-1]:
+        found |= above.sum(-1, keepdim=True) >= sampling.top_k
+    if sampling.min_p > 0:
+        found |= (pick - others.amax(-1, keepdim=True) - reach).exp() < sampling.min_p
+    if sampling.top_p < 1:
+        mass = _mass(scaled.topk(sampling.top_k).values if few else scaled).sum(-1, keepdim=True) if total is None else total
+        share = _mass(others.masked_fill(~above, -torch.inf)).sum(-1, keepdim=True).double() / mass.double()
+        found |= share >= _shifted(sampling.top_p, -reach)
+    noisy = _cut(scaled, sampling, total, reach) + gumbel([noise_key(sampling.seed, position) for position in positions], ids)
+    lead = noisy.masked_fill(~mine, -torch.inf).amax(-1) - noisy.masked_fill(mine, -torch.inf).amax(-1)
+    return (found[:, 0] | (lead < reach)).tolist()
 
 
 def warp(logits: Tensor, sampling: Sampling, history: Sequence[int] | None = None) -> Tensor:
@@ -382,5 +425,5 @@ def _few(logits: Tensor, count: int) -> list[list[tuple[int, float]]] | None:
 
 
 __all__ = [
-    "Purpose", "candidates", "choose", "draw", "gumbel", "leads", "noise_key", "penalize", "shortlist", "uniform", "warp",
+    "Purpose", "candidates", "choose", "draw", "gumbel", "near_ties", "noise_key", "penalize", "shortlist", "uniform", "warp",
 ]  # fmt: skip

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from .base import Sampling, Scores
-from .choose import Purpose, candidates, choose, leads, shortlist, warp
+from .choose import Purpose, candidates, choose, near_ties, shortlist, warp
 
 
 class TorchScores(Scores):
@@ -73,10 +73,23 @@ class TorchScores(Scores):
             return self
         return TorchScores(self.logits[:, :vocabulary], self.nodes, tuple(position + later for position in self.positions))
 
-    def leads(self, rows: Sequence[int], sampling: Sampling, histories: Sequence[Sequence[int]] | None = None) -> list[float]:
-        """By how much the pick after each of some rows leads the next best choice (see `choose.leads`)."""
+    def near_ties(
+        self,
+        rows: Sequence[int],
+        picks: Sequence[int],
+        sampling: Sampling,
+        bound: float,
+        histories: Sequence[Sequence[int]] | None = None,
+    ) -> list[bool]:
+        """Whether the pick after each of some rows could be another (see `choose.near_ties`)."""
         positions = [self.positions[row] for row in rows]
-        return leads(self.logits[list(rows)], sampling, positions, histories)
+        return near_ties(self.logits[list(rows)], picks, sampling, positions, bound, histories)
+
+    def moved(self, row: int, alone: Scores) -> float:
+        """How far the difference of two logits moved at most."""
+        assert isinstance(alone, TorchScores)
+        low, high = (self.logits[row].float() - alone.logits[0].float()).aminmax()
+        return float(high - low)
 
     def gap(self, row: int, token: int) -> float:
         """How far the logit of `token` lies below the row's highest (0 for the argmax itself)."""

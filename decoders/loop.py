@@ -105,7 +105,8 @@ class Generation(Iterator[Step]):
             )
         self.conversation = conversation
         self.sampling = sampling or Sampling()
-        self.acceptance = acceptance or EXACT
+        at_zero = self.sampling.greedy and acceptance is not None and acceptance.rule == "rejection"
+        self.acceptance = EXACT if acceptance is None or at_zero else acceptance  # at temperature 0 rejection is exact match
         self.drafter = conversation.drafter(method, settings)
         self.tokens = list(prompt)
         """Prompt and answer."""
@@ -388,17 +389,18 @@ class Generation(Iterator[Step]):
         Where the target's two best choices are so close that a pass of one node may pick the other one, that pass decides;
         `chosen` is changed to its choice.
         """
-        tree, exact = verifying.tree, self._caps.exact
+        tree, exact, model = verifying.tree, self._caps.exact, self.conversation.model
         # Of an exact pass only what lies beside the first path can have moved.
         start = verifying.exact(path) if exact else 0
         at = 0
-        leads = dict[int, float]()
+        ties = dict[int, bool]()
         while (at := max(at, start)) < len(path):
-            fresh = [node for node in path[at:] if node not in leads]
+            fresh = [node for node in path[at:] if node not in ties]
             if fresh:
-                found = verifying.scores.leads(fresh, self.sampling, self._histories(tree, fresh))
-                leads.update(zip(fresh, found, strict=True))
-            at = next((i for i in range(at, len(path)) if leads[path[i]] < self._near_tie), len(path))
+                bound, picks = max(self._near_tie, model.moved), [chosen[node] for node in fresh]
+                found = verifying.scores.near_ties(fresh, picks, self.sampling, bound, self._histories(tree, fresh))
+                ties.update(zip(fresh, found, strict=True))
+            at = next((i for i in range(at, len(path)) if ties[path[i]]), len(path))
             if at == len(path):
                 break
             if exact:
@@ -406,7 +408,9 @@ class Generation(Iterator[Step]):
                 verifying.checked += 1
                 return path[:at]
             node = path[at]
-            (choice,) = verifying.alone(node, last=not self._caps.tree).choose(self.sampling, self._histories(tree, (node,)))
+            scores = verifying.alone(node, last=not self._caps.tree)
+            model.moved = max(model.moved, verifying.scores.moved(node, scores))
+            (choice,) = scores.choose(self.sampling, self._histories(tree, (node,)))
             if choice != chosen[node]:
                 chosen[node] = choice
                 path = walk(tree, chosen)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ import torch
 
 from specchat.backends import ROOT, LoadOptions, Model, Sampling, load_model
 from specchat.backends.base import Capabilities
+from specchat.backends.choose import choose, near_ties
 from specchat.backends.hf.attention import in_view, padded, parts_of, tree_attention
 from specchat.backends.hf.model import load_transformers
 from specchat.backends.loading import builtin_gguf
@@ -219,34 +221,80 @@ def test_near_ties_are_decided_alone() -> None:
     plain = Generation(Conversation(model), prompt, max_tokens=60)
     wanted = [token for step in plain for token in step.tokens]
     model.info = replace(model.info, capabilities=replace(found, near_tie=1e9))
-    generation = Generation(Conversation(model), prompt, "lookup", max_tokens=60)
-    assert [token for step in generation for token in step.tokens] == wanted
-    assert generation.totals.accepted
-    assert generation.totals.checked >= generation.totals.accepted
+    for rule in (Acceptance(), Acceptance("rejection")):  # the same at temperature 0
+        generation = Generation(Conversation(model), prompt, "lookup", acceptance=rule, max_tokens=60)
+        assert [token for step in generation for token in step.tokens] == wanted
+        assert generation.totals.accepted
+        assert generation.totals.checked >= generation.totals.accepted
     model.info = replace(model.info, capabilities=replace(found, near_tie=1e9, guard=False))
     generation = Generation(Conversation(model), prompt, "lookup", max_tokens=60)
     assert list(generation)
     assert generation.totals.checked == 0
 
 
-@pytest.mark.parametrize("temperature", [0.0, 0.8])
-def test_a_lead_is_the_distance_to_the_next_choice(temperature: float) -> None:
-    from specchat.backends.scores import TorchScores
+@pytest.mark.parametrize(
+    "filters",
+    [
+        {"temperature": 0.0},
+        {"temperature": 0.8},
+        {"min_p": 0.1},
+        {"min_p": 1.0},
+        {"top_k": 1},
+        {"top_k": 3},
+        {"top_p": 0.7},
+        {"top_k": 5, "top_p": 0.8, "min_p": 0.05},
+        {"temperature": 1e-3, "top_p": 0.9, "min_p": 0.1},
+        {"temperature": 0.0, "repetition_penalty": 1.5},
+        {"top_k": 3, "top_p": 0.9, "repetition_penalty": 0.7},
+    ],
+    ids=str,
+)
+def test_no_pick_changes_within_the_bound_but_at_a_near_tie(filters: dict[str, Any]) -> None:
+    """Every logit at one end of its movement or the other, in all ways; a check is needless only where more counts."""
+    sampling = Sampling(**{"temperature": 1.2, **filters}, seed=9)
+    rows, bound, many = torch.randn(120, 6, generator=torch.Generator().manual_seed(4)) * 2, 0.2, range(120)
+    histories = [[row % 6, 3] for row in many] if sampling.uses_history else None
+    picks = choose(rows, sampling, many, histories)
+    ties = near_ties(rows, picks, sampling, many, bound, histories)
+    ends = torch.tensor(list(product((-0.4999, 0.4999), repeat=6))) * bound
+    seen = [history for history in histories for _ in ends] if histories else None
+    moved = choose((rows[:, None] + ends).flatten(0, 1), sampling, [row for row in many for _ in ends], seen)
+    change = [any(other != pick for other in moved[64 * row : 64 * row + 64]) for row, pick in enumerate(picks)]
+    assert not [row for row in many if change[row] and not ties[row]]
+    assert sum(ties) - sum(change) <= (4 if {"top_p", "repetition_penalty"} & filters.keys() else 0)
+    assert 3 < sum(change) < 60
 
-    rows = torch.tensor([[1.0, 3.0, 2.5, -4.0], [0.0, 0.0, 0.0, 0.0]])
-    scores = TorchScores(rows, (0, 1), (5, 6))
-    sampling = Sampling(temperature=temperature, seed=4)
-    leads = scores.leads((0, 1), sampling)
-    if not temperature:
-        assert leads == [0.5, 0.0]
-        return
-    # Lowering the pick by a little more than its lead makes another token win; by a little less it does not.
-    picks = scores.choose(sampling)
-    for row, (pick, lead) in enumerate(zip(picks, leads, strict=True)):
-        for more, same in ((1e-4, False), (-1e-4, True)):
-            moved = rows.clone()
-            moved[row, pick] -= lead + more
-            assert (TorchScores(moved, (0, 1), (5, 6)).choose(sampling)[row] == pick) == same
+
+@pytest.mark.parametrize(
+    "filters", [{"top_p": 0.9}, {"min_p": 0.05}, {"top_k": 20}, {"top_k": 40, "top_p": 0.9, "min_p": 0.02}], ids=str
+)
+@pytest.mark.parametrize("vocab", [512, 2048])
+def test_the_edge_of_a_filter_is_a_near_tie(filters: dict[str, Any], vocab: int) -> None:
+    """Logits that move at random, of a small vocabulary and of one that is only looked at from the top."""
+    generator = torch.Generator().manual_seed(0)
+    sampling = Sampling(temperature=1.2, seed=9, **filters)
+    rows, bound, many = torch.randn(300, vocab, generator=generator) * 3, 0.1, range(300)
+    picks = choose(rows, sampling, many)
+    ties = near_ties(rows, picks, sampling, many, bound)
+    ends = torch.randint(0, 2, rows.shape, generator=generator).sub(0.5).mul(0.999 * bound)
+    moved = choose(rows + ends, sampling, many)
+    changed = [row for row in many if moved[row] != picks[row]]
+    assert len(changed) > 2
+    assert all(ties[row] for row in changed)
+    assert sum(ties) < 60
+
+
+def test_the_guard_learns_how_far_logits_move() -> None:
+    model = loaded("bfloat16", exact="off")
+    found = model.info.capabilities
+    prompt = model.encode_chat([{"role": "user", "content": "Copy this: the sea and the sea and the sea. The sea!"}])
+    checked = []
+    for near_tie, moved in ((1e9, 0.0), (1e-9, 0.0), (1e-9, 1e9)):
+        model.info = replace(model.info, capabilities=replace(found, near_tie=near_tie))
+        model.moved = moved
+        checked.append(sum(step.checked for step in Generation(Conversation(model), prompt, "lookup", max_tokens=40)))
+        assert near_tie < 1 or 0.05 < model.moved < 2
+    assert min(checked[0], checked[2]) > checked[1] == 0
 
 
 def test_the_label_says_what_holds() -> None:

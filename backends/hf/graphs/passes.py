@@ -296,9 +296,16 @@ class StaticScores(TorchScores):
         """See `TorchScores.top`."""
         return self._likeliest(k) if k > 0 and self._known(max(2, k)) else super().top(k)
 
-    def leads(self, rows: Sequence[int], sampling: Sampling, histories: Sequence[Sequence[int]] | None = None) -> list[float]:
-        """See `TorchScores.leads`."""
+    def near_ties(
+        self,
+        rows: Sequence[int],
+        picks: Sequence[int],
+        sampling: Sampling,
+        bound: float,
+        histories: Sequence[Sequence[int]] | None = None,
+    ) -> list[bool]:
+        """See `TorchScores.near_ties`."""
         if not self._known(2, sampling):
-            return super().leads(rows, sampling, histories)
+            return super().near_ties(rows, picks, sampling, bound, histories)
         values = self._best.logits[[self._rows[row] for row in rows]]
-        return (values[:, 0] - values[:, 1]).tolist()  # type: ignore[no-any-return]
+        return (values[:, 0] - values[:, 1] < bound).tolist()  # type: ignore[no-any-return]
