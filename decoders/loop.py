@@ -305,7 +305,11 @@ class Generation(Iterator[Step]):
         drawn: dict[str, Any] = {}
         if outcome.path and len(tree) - len(tree.window) > 1:
             drawn = {"tree_tokens": tree.tokens, "tree_parents": tree.parents, "path": tuple(outcome.path)}
-            drawn |= {"drafters": tree.drafters, "sources": tree.sources, "shares": [round(share, 4) for share in tree.shares]}
+            drawn |= {
+                "drafters": tree.drafters,
+                "sources": tree.sources,
+                "shares": tuple(round(share, 4) for share in tree.shares),
+            }
         step = Step(
             drafter.name,
             tuple(new),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -410,9 +411,7 @@ async def chat_of_variants(app: Any, pilot: Any, engine: Any, make_steps: Make) 
     await answer(app, pilot, engine, make_steps, method="soft", seed=2)
     app.actions.command("/retry greedy")
     records = make_steps(method="greedy", drafts=False)
-    for record in records:
-        record.text = record.text.replace("model", "reader")
-    engine.begin(records)
+    engine.begin([replace(record, text=record.text.replace("model", "reader")) for record in records])
     engine.finish()
     await settle(app, pilot)
     await pilot.press("alt+left")
