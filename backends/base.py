@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from .files.verdicts import Verdict
-    from .infill import Gap
     from .rope import RopeRule
     from .states import States
 
@@ -562,16 +561,6 @@ class Model(ABC):
             UserError: the model has no chat template, or the template rejects these messages, fails or does not finish.
             Cancelled: `cancelled` answered True.
         """
-
-    def encode_gap(self, prefix: str, suffix: str) -> Gap:
-        """Encode a text with a gap, for a model that fills in the middle.
-
-        Raises:
-            UserError: the tokenizer has no tokens for it.
-        """
-        from .infill import nowhere
-
-        raise nowhere(self.info.name)
 
     @abstractmethod
     def decode(self, tokens: Sequence[int]) -> str:

@@ -167,10 +167,3 @@ def fusing_byte(decode: Decode) -> int | None:
         return byte if decode(char) == "é" and decode([*char, byte]) == INVALID * 3 else None
     except (IndexError, KeyError, OverflowError, TypeError, ValueError):
         return None  # a vocabulary smaller than that
-
-
-def behind(anchor: Sequence[int], decode: Decode) -> Decode:
-    """A decoder for what follows some tokens: SentencePiece drops the first space of whatever it decodes."""
-    head = list(anchor)
-    known = len(decode(head))
-    return lambda tokens: decode([*head, *tokens])[known:]

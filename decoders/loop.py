@@ -17,7 +17,6 @@ from ..errors import ContextFull, UserError, counted
 from .acceptance import EXACT, Acceptance, accept, probabilities, walk
 from .base import Context, Drafter, Outcome, Verified
 from .conversation import Conversation
-from .detokenize import behind
 from .stats import StepClock, Totals
 from .step import StepRecord
 from .text import Stops, TextStream
@@ -64,8 +63,6 @@ class Generation(Iterator[Step]):
         acceptance: when a draft token is accepted; exact if None.
         max_tokens: the most tokens in the answer; None for as many as the context holds.
         stops: stop strings and regexes that end the answer, besides EOS.
-        ends: tokens that end it as EOS does, without being shown.
-        anchor: tokens of the text that the answer continues; without them SentencePiece drops the answer's first space.
         stop_loops: end the answer if it repeats itself far beyond what ordinary text does (`LoopGuard`).
 
     Raises:
@@ -84,8 +81,6 @@ class Generation(Iterator[Step]):
         acceptance: Acceptance | None = None,
         max_tokens: int | None = None,
         stops: Stops | None = None,
-        ends: Sequence[int] = (),
-        anchor: Sequence[int] = (),
         stop_loops: bool = False,
     ) -> None:
         model = conversation.model
@@ -126,14 +121,13 @@ class Generation(Iterator[Step]):
         """Seconds that reading them took; they are in no step's time."""
         self._caps = model.info.capabilities
         self._near_tie = self._caps.near_tie if self._caps.guard or self._caps.exact else 0.0
-        self._text = TextStream(behind(anchor, model.decode) if anchor else model.decode, stops)
+        self._text = TextStream(model.decode, stops)
         self._guard: LoopGuard | None = None
         if stop_loops:
             from .repeats import LoopGuard  # NumPy: who lists the methods does not wait for it
 
             self._guard = LoopGuard(model.decode)
-        self._ends = frozenset(ends)
-        self._eos = self._ends.union(model.info.eos_ids)
+        self._eos = frozenset(model.info.eos_ids)
         self._branching = model.info.capabilities.tree
         self._cancelled = False
         self._note = ""
@@ -451,8 +445,6 @@ class Generation(Iterator[Step]):
         """Feed the tokens to the text stream; at a stop or a loop, cut `new` after the token that completed it."""
         text = ""
         for i, token in enumerate(new):
-            if token in self._ends:  # always the last; some tokenizers take its name for text
-                break
             text += self._text.push(token)
             if self._text.stopped:
                 del new[i + 1 :]

@@ -36,7 +36,7 @@ from .messages import (
     Weigh,
     Weighed,
 )
-from .requests import gap_of, prompt_of, sampling_of, stops_of
+from .requests import prompt_of, sampling_of, stops_of
 
 if TYPE_CHECKING:
     from ..decoders.past.index import Past
@@ -142,8 +142,7 @@ class Lanes:
         try:
             if model is None:
                 raise UserError("No model is loaded. Load one first.")
-            gap = gap_of(model, request)
-            prompt = gap.ids if gap else prompt_of(model, request, cancelled)
+            prompt = prompt_of(model, request, cancelled)
             if lane is None:
                 lane = self._lanes[request.lane] = Lane(request.lane, model, drafts)
             elif request.fresh:
@@ -158,8 +157,6 @@ class Lanes:
                 acceptance=Acceptance.parse(request.accept),
                 max_tokens=request.max_tokens,
                 stops=stops_of(request.stop, request.stop_regex),
-                ends=gap.ends if gap else (),
-                anchor=gap.anchor if gap else (),
                 stop_loops=request.stop_loops,
             )
         except BaseException as error:  # see `failure`
@@ -173,8 +170,7 @@ class Lanes:
         lane.clock = min((other.clock for other in self._running), default=0.0)
         self._running.append(lane)
         label = _label(generation)
-        dropped = list(gap.dropped) if gap else []
-        self._post(Started(lane.id, lane.name, generation.method, label, generation.prompt_tokens, generation.reused, dropped))
+        self._post(Started(lane.id, lane.name, generation.method, label, generation.prompt_tokens, generation.reused))
 
     def switch(self, request: Switch) -> None:
         """Change the method of a running answer between two steps."""

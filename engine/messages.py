@@ -89,8 +89,6 @@ class Generate:
     prompt: str | None = None
     messages: list[dict[str, str]] | None = None
     raw: bool = False
-    suffix: str | None = None
-    """With a prompt: fill in what stands between the two; both are shortened to what the context holds."""
     method: str = "greedy"
     settings: dict[str, Any] = field(default_factory=dict)
     sampling: dict[str, Any] = field(default_factory=dict)
@@ -318,8 +316,6 @@ class Started:
     label: str
     prompt_tokens: int
     reused: int
-    dropped: list[int] = field(default_factory=list)
-    """With a suffix: tokens left out at the beginning of the prompt, and at the end of the suffix."""
     certainty: str = ""
     """Of a server's answer: how well its runs are going to be known, as `backends.servers.runs` says; empty for one of ours."""
 

@@ -7,7 +7,6 @@ from dataclasses import fields
 from typing import Any
 
 from ..backends.base import Model, Sampling
-from ..backends.infill import Gap
 from ..decoders.loop import encode_prompt
 from ..decoders.text import Stops
 from ..errors import Cancelled, UserError, did_you_mean
@@ -27,19 +26,6 @@ def prompt_of(model: Model, request: Generate, cancelled: Callable[[], bool] | N
         case None, list() as messages:
             return encode_prompt(model, messages, raw=request.raw, cancelled=cancelled)
     raise UserError("A request needs either a prompt or chat messages.")
-
-
-def gap_of(model: Model, request: Generate) -> Gap | None:
-    """The prompt and its suffix, shortened to the model's context; None where there is no suffix.
-
-    Raises:
-        UserError: the model has no tokens for it, or there is no prompt.
-    """
-    if request.suffix is None:
-        return None
-    if request.prompt is None:
-        raise UserError("A suffix goes with a text prompt, not with a chat. Leave one of them out.")
-    return model.encode_gap(request.prompt, request.suffix).fitted(model.info.context, request.max_tokens)
 
 
 def count(model: Model | None, request: Count, cancelled: Callable[[], bool]) -> Counted:

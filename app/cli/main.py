@@ -193,10 +193,6 @@ def run(
         _flag("--stop-loops/--no-stop-loops", "Stop an answer that repeats itself endlessly (the default, but not with JSON)."),
     ] = None,
     raw: Annotated[bool, _flag("--raw", "Continue the prompt as it is, without the chat template.")] = False,
-    suffix: Annotated[
-        str | None, _option("--suffix", "Fill in the text between the prompt and this (code models).", "TEXT")
-    ] = None,
-    suffix_file: Annotated[Path | None, _option("--suffix-file", "Like --suffix, with the text of a file.", "FILE")] = None,
     last: Annotated[bool, _flag("--continue", "Continue the last chat, and save the exchange in it.")] = False,
     resume: Annotated[str | None, _option("--resume", "Continue the chat with this title or number.", "CHAT")] = None,
     keep: Annotated[bool, _flag("--keep", "Save the exchange as a new chat.")] = False,
@@ -239,7 +235,7 @@ def run(
     Exit codes: 0 answered; 1 the engine failed; 2 a mistake in the request (the message says how to fix it); 130 cancelled with
     ctrl+c; 141 the reader of the output is gone; 143 ended by SIGTERM.
     """
-    from .oneshot.request import Request, kept, suffix_of
+    from .oneshot.request import Request, kept
     from .oneshot.run import run_once
 
     given = (context.obj or {}) | _given(
@@ -290,7 +286,6 @@ def run(
         as_json=json,
         as_lines=jsonl,
         files=tuple(file or ()),
-        suffix=suffix_of(suffix, suffix_file),
         go_on=last or resume is not None,
         chat=resume,
         keep=kept(last=last, resume=resume, keep=keep, no_history=no_history),

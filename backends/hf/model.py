@@ -22,7 +22,6 @@ from ..costs.flops import NOTHING, Flops
 from ..costs.modules import flops_of_model
 from ..files.checkpoint import check_folder, read_json, shown, weight_bytes
 from ..files.verdicts import Verdict, kept
-from ..infill import Gap, gap
 from ..options import LoadOptions, StageProgress
 from ..rounding import TOKENS, pass_seconds
 from .devices import Threads, choose_device, choose_dtype, free_memory, quick_in_bfloat16, set_threads, thread_counts
@@ -126,10 +125,6 @@ class TransformersModel(Model):
     def encode_chat(self, messages: Sequence[Message], cancelled: Callable[[], bool] | None = None) -> list[int]:
         """Token ids of a chat up to where the next answer starts (see `Model.encode_chat`)."""
         return self._codec.encode_chat(messages, cancelled)
-
-    def encode_gap(self, prefix: str, suffix: str) -> Gap:
-        """A text with a gap, for a model that fills in the middle (see `Model.encode_gap`)."""
-        return gap(self._codec, self.info.name, prefix, suffix)
 
     def decode(self, tokens: Sequence[int]) -> str:
         """Text of token ids (see `Model.decode`)."""

@@ -10,7 +10,6 @@ from typing import Any
 from ...errors import UserError
 from ..base import Message
 from ..chat_template import Template, marked, parted_at_marks
-from ..infill import parted
 
 
 class TextCodec:
@@ -68,29 +67,12 @@ class TextCodec:
             return self._opening + self._encode_marked(marked(text, self._special))
         return self._opening + self._tokenize(text, add_special_tokens=False, split_special_tokens=True)
 
-    def token_id(self, name: str) -> int | None:
-        """Id of the token of this name that the model has too; None if there is none."""
-        found = self._tokenizer.convert_tokens_to_ids(name)
-        known = isinstance(found, int) and 0 <= found < self.vocabulary
-        return found if known and self._tokenizer.convert_ids_to_tokens(found) == name else None
-
     def beyond(self, ids: int) -> list[str]:
         """The tokens whose id is `ids` or above, by name: those that a model with so many does not have."""
         tokenizer = self._tokenizer
         if max((len(tokenizer) - 1, *tokenizer.added_tokens_decoder)) < ids:
             return []
         return [name for name, i in sorted(tokenizer.get_vocab().items(), key=lambda entry: entry[1]) if i >= ids]
-
-    def text_ids(self, text: str, *, first: bool, never: re.Pattern[str]) -> list[int]:
-        """Ids of a text alone (see `infill.Codec.text_ids`)."""
-        ids: list[int] = []
-        opening = self._encode_part("x", as_text=True, first=True)
-        spaced = any(token.startswith("▁") for token in self._tokenizer.convert_ids_to_tokens(opening[:1]))
-        if spaced and first and text.startswith(" ") and self._encode_part(" x", as_text=True, first=True) == opening:
-            text = f" {text}"  # tokenizers takes such a text's own space for the one that SentencePiece adds
-        for part in parted(text, self._special, never):
-            ids += self._encode_part(part, as_text=True, first=not spaced or (first and not ids))
-        return ids
 
     def encode_chat(self, messages: Sequence[Message], cancelled: Callable[[], bool] | None = None) -> list[int]:
         """Token ids of a chat up to where the next answer starts. Special tokens spelled in a message become text. As in

@@ -19,7 +19,6 @@ from ..files.gguf_file import Header, read_header, read_layout
 from ..files.gguf_file import Tensor as FileTensor
 from ..files.verdicts import Verdict, kept
 from ..heads.mtp.own import in_gguf
-from ..infill import Gap, gap
 from ..options import LoadOptions, StageProgress, pip_command
 from ..rounding import pass_seconds
 from .context import Context, Runtime, Weights
@@ -148,10 +147,6 @@ class LlamaModel(Model):
     def encode_chat(self, messages: Sequence[Message], cancelled: Callable[[], bool] | None = None) -> list[int]:
         """Token ids of a chat up to where the next answer starts (see `Model.encode_chat`)."""
         return self._codec.encode_chat(messages, cancelled)
-
-    def encode_gap(self, prefix: str, suffix: str) -> Gap:
-        """A text with a gap, for a model that fills in the middle (see `Model.encode_gap`)."""
-        return gap(self._codec, self.info.name, prefix, suffix, *self._codec.infill_marks())
 
     def decode(self, tokens: Sequence[int]) -> str:
         """Text of token ids (see `Model.decode`)."""

@@ -10,7 +10,6 @@ from typing import Any
 from ...errors import UserError
 from ..base import Message
 from ..chat_template import Template, marked, parted_at_marks
-from ..infill import parted
 from .context import Weights
 
 UNKNOWN, NORMAL, CONTROL = 1, 4, 8
@@ -101,24 +100,6 @@ class LlamaCodec:
         """Token ids of plain text, with BOS if the model wants one, never with EOS: a prompt goes on."""
         ids = self._tokenize(text, parse=False)
         return self._opening + (ids if self._control.isdisjoint(ids) else self._halved(text, first=True))
-
-    def token_id(self, name: str) -> int | None:
-        """Id of the special token of this name; None if there is none."""
-        ids = self._tokenize(name, parse=True)
-        return ids[0] if len(ids) == 1 and self._name(ids[0]) == name else None
-
-    def text_ids(self, text: str, *, first: bool, never: re.Pattern[str]) -> list[int]:
-        """Ids of a text alone (see `infill.Codec.text_ids`)."""
-        ids: list[int] = []
-        for part in parted(text, self._special, never):
-            ids += self._piece(part, parse=False, first=first and not ids)
-        return ids
-
-    def infill_marks(self) -> tuple[list[int], list[str]]:
-        """Ids and names of the tokens for prefix, suffix and middle, as the file or llama.cpp tells them; none unless all."""
-        lib, vocab = self._lib, self._vocab
-        ids = [lib.llama_vocab_fim_pre(vocab), lib.llama_vocab_fim_suf(vocab), lib.llama_vocab_fim_mid(vocab)]
-        return ([], []) if NONE in ids else (ids, [self._name(i) for i in ids])
 
     def encode_chat(self, messages: Sequence[Message], cancelled: Callable[[], bool] | None = None) -> list[int]:
         """Token ids of a chat up to where the next answer starts. Special tokens spelled in a message become text. As in

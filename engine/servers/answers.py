@@ -248,8 +248,6 @@ def wish_of(request: Generate) -> Wish:
     Raises:
         UserError: no server can do it.
     """
-    if request.suffix is not None:
-        raise UserError("A server cannot fill in a gap here. Leave out --suffix, or use a model on this machine.")
     if request.stop_regex:
         raise UserError("A server cannot stop at a regular expression. Use --stop with a text.")
     if request.accept != "exact":

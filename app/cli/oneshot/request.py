@@ -12,7 +12,7 @@ from pathlib import Path
 from ....engine.catalog import Stops, get, parse_params
 from ....errors import UserError
 from ....plain_file import user_path
-from ...attach.attachments import Attachment, attach, compose, decoded, read, read_all
+from ...attach.attachments import Attachment, attach, compose, decoded, read_all
 from ...chat.choosing import first_method
 from ...chat.methods import known_methods
 from ...settings.fields import Settings
@@ -34,11 +34,10 @@ class Request:
     """Of `--set`, as typed."""
     stop_regex: tuple[str, ...] = ()
     raw: bool = False
+    """The prompt goes as it is: an @ in it is an @, and nothing piped in goes with it."""
     as_json: bool = False
     as_lines: bool = False
     """JSON: an object a step, then the whole as for `as_json`."""
-    suffix: str | None = None
-    """The answer fills in what stands between the prompt and this."""
     go_on: bool = False
     """With the chat that `chat` names, or the last one."""
     chat: str | None = None
@@ -58,11 +57,6 @@ class Request:
         return settings.method or first_method(known_methods(), unavailable, settings.model, settings.draft_model)
 
     @property
-    def alone(self) -> bool:
-        """Whether the prompt goes as it is: an @ in it is an @, and nothing piped in goes with it."""
-        return self.raw or self.suffix is not None
-
-    @property
     def plain(self) -> bool:
         """Whether the answer is printed as text."""
         return not (self.as_json or self.as_lines)
@@ -71,19 +65,6 @@ class Request:
     def stop_loops(self) -> bool:
         """Whether an answer that repeats itself is stopped. A program gets the model's own text unless it asks."""
         return self.settings.stop_loops and (self.plain or "stop_loops" in self.explicit)
-
-
-def suffix_of(text: str | None, file: Path | None) -> str | None:
-    """The text after the gap, as the options give it.
-
-    Raises:
-        UserError: both are given, or the file cannot be read.
-    """
-    if file is None:
-        return text
-    if text is not None:
-        raise UserError("--suffix and --suffix-file both give the text after the gap. Use only one of them.")
-    return read(user_path(file), str(file)).text
 
 
 def kept(*, last: bool, resume: str | None, keep: bool, no_history: bool) -> bool | None:
@@ -116,14 +97,7 @@ def check(request: Request) -> None:
         raise
     if settings.stop or request.stop_regex:
         Stops(settings.stop, request.stop_regex)
-    if request.suffix is not None:
-        if request.go_on or request.keep:
-            raise UserError(
-                "--suffix fills in a text, which is not a chat. Leave out --suffix, or --continue, --resume and --keep."
-            )
-        if "system" in request.explicit:
-            raise UserError("--suffix sends only text, without a system prompt. Leave out --suffix or --system.")
-    elif request.prompt != "-" and not request.prompt.strip():
+    if request.prompt != "-" and not request.prompt.strip():
         raise UserError("The prompt is empty. Type something to answer, or - to read it from standard input.")
     if request.raw and "system" in request.explicit:
         raise UserError("--raw sends the prompt as it is, without a system prompt. Leave out --raw or --system.")
@@ -133,10 +107,9 @@ def check(request: Request) -> None:
 
 def attached(request: Request, notes: Notes) -> tuple[str, list[Attachment]]:
     """The prompt, and the files that go with it: of -f first, then those it names."""
-    if request.alone:
+    if request.raw:
         if request.files:
-            option = "--raw" if request.suffix is None else "--suffix"
-            raise UserError(f"{option} sends the prompt as it is, without files. Leave out {option} or -f.")
+            raise UserError("--raw sends the prompt as it is, without files. Leave out --raw or -f.")
         return request.prompt, []  # an @ in code is code
     text, named = attach(request.prompt)
     given = [found for path in request.files for found in read_all(user_path(path), str(path))]
@@ -153,15 +126,15 @@ def prompt_of(request: Request, text: str, attachments: list[Attachment], notes:
     The newline at the end of a pipe's last line is no part of a chat message.
     """
     if request.prompt != "-":
-        if not request.alone and (piped := _piped(notes)) is not None:
+        if not request.raw and (piped := _piped(notes)) is not None:
             attachments = [*attachments, piped]
         return compose(text, attachments)
     if sys.stdin is None:
         raise UserError("There is no standard input to read the prompt from. Give the prompt itself instead of -.")
     text = whole(sys.stdin.buffer).decode("utf-8", errors="replace")
-    if not text.strip() and request.suffix is None:
+    if not text.strip():
         raise UserError("The prompt on standard input is empty. Pipe some text in, or give the prompt itself instead of -.")
-    return compose(text if request.alone else text.rstrip("\n"), attachments)
+    return compose(text if request.raw else text.rstrip("\n"), attachments)
 
 
 def _piped(notes: Notes) -> Attachment | None:

@@ -168,8 +168,6 @@ class _Run:
     def _show(self, event: Event, shown: int) -> None:
         """Show what an event brought; `shown` is how many runs were there before."""
         match event:
-            case Started():
-                self._left_out(event)
             case Prefilling():
                 self.notes.progress(f"reading the prompt: {event.done:,} of {counted(event.total, 'token')}")
             case Steps():
@@ -210,8 +208,8 @@ class _Run:
             if self.chat.write:  # the trees of a chat that is opened again show what single tokens say
                 self.client.send(PiecesOf(self.client.next_id()))
             asked = {"messages": self.chat.ask(self.prompt, answer, about)}
-        elif self.request.alone:
-            asked = {"prompt": self.prompt, "raw": True, "suffix": self.request.suffix}
+        elif self.request.raw:
+            asked = {"prompt": self.prompt, "raw": True}
         else:
             system = [{"role": "system", "content": settings.system}] if settings.system else []
             asked = {"messages": [*system, {"role": "user", "content": self.prompt}]}
@@ -227,19 +225,6 @@ class _Run:
         """The method on a server: of a pair `greedy` is the plain half, all others are the other one."""
         plain = self.request.settings.method == PLAIN and SERVED_PLAIN in server["methods"]
         return SERVED_PLAIN if plain else str(server["method"])
-
-    def _left_out(self, event: Started) -> None:
-        """Say what of a text with a gap did not fit."""
-        before, after = event.dropped or (0, 0)
-        parts = [(before, "at the beginning of the prompt"), (after, "at the end of the suffix")]
-        if said := " and ".join(f"{counted(count, 'token')} {where}" for count, where in parts if count):
-            context = self.info.get("context", 0)
-            self.notes.sentence(
-                f"The context holds {context:,} tokens, so {said} were left out. Shorten the text, or load the model with a "
-                "larger context (--context)."
-            )
-        if self.request.suffix is not None:
-            self.more["left_out"] = {"prompt": before, "suffix": after}
 
     def _end(self, reason: str) -> int:
         """The answer is over; what there is of it is shown."""

@@ -89,7 +89,7 @@ def test_every_option_is_completed(home: Path) -> None:
     assert offered("zsh", "specchat run --kv-type q8") == ["q8_0"]
     assert offered("zsh", "specchat run --accept r") == ["rejection"]
     assert offered("zsh", "specchat locate s") == ["settings"]
-    assert "--suffix-file" in offered("zsh", "specchat run --suf")
+    assert "--stop-regex" in offered("zsh", "specchat run --stop-r")
     assert "chats" in offered("zsh", "specchat cha")
 
 

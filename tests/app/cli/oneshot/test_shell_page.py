@@ -8,7 +8,6 @@ from pathlib import Path
 from specchat.app.chat.entries import Answer
 from specchat.app.cli import exit_codes
 from specchat.app.cli.oneshot import run
-from specchat.backends.infill import FORMATS
 
 PAGE = (Path(__file__).parents[4] / "docs" / "shell.md").read_text(encoding="utf-8")
 
@@ -25,21 +24,9 @@ def test_every_field_of_the_object_is_told() -> None:
         "messages",
         "prompt",
         "chat",
-        "left_out",
         "certainty",
         "doubt",
     ]
-
-
-def test_every_format_is_told_with_its_tokens_in_its_order() -> None:
-    rows = [row for row in section("Filling in the middle").replace("\\|", "¦").splitlines() if row.startswith("| `")]
-    told = {}
-    for row in rows:
-        tokens, _, order = (cell.strip() for cell in row.replace("| ", "|").strip("|").split("|"))
-        told[tuple(name.replace("¦", "|") for name in re.findall(r"`([^`]+)`", tokens))] = order
-    for each in FORMATS:
-        names = tuple(name for name in (each.prefix, each.suffix, each.middle) if name)
-        assert told[names] == ("suffix, prefix" if each.suffix_first else "prefix, suffix")
 
 
 def test_every_exit_code_is_told() -> None:
