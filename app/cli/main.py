@@ -394,8 +394,6 @@ register(app)
 app.command()(models)
 app.add_typer(chats)
 app.add_typer(config)
-app.add_typer(chats, name="history", hidden=True)  # what they were called first
-app.add_typer(config, name="config", hidden=True)
 
 
 def _given(**options: Any) -> dict[str, Any]:

@@ -40,14 +40,14 @@ def slow_record(tmp_path: Path) -> str:
 
 def listed(env: dict[str, str]) -> list[dict[str, object]]:
     done = subprocess.run(
-        [SPECCHAT, "history", "list", "--json"], env={**os.environ, **env}, capture_output=True, text=True, check=True
+        [SPECCHAT, "chats", "list", "--json"], env={**os.environ, **env}, capture_output=True, text=True, check=True
     )
     chats: list[dict[str, object]] = json.loads(done.stdout)["chats"]
     return chats
 
 
 def shown(env: dict[str, str]) -> str:
-    command = [SPECCHAT, "history", "show", "1"]
+    command = [SPECCHAT, "chats", "show", "1"]
     return subprocess.run(command, env={**os.environ, **env}, capture_output=True, text=True, check=False).stdout
 
 

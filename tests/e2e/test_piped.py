@@ -54,7 +54,7 @@ def test_what_is_piped_in_goes_with_the_first_message(env: dict[str, str], model
         terminal.send("\x11")
         assert terminal.exit_code() == 0
     listed = subprocess.run(
-        [SPECCHAT, "history", "list", "--json"], env={**os.environ, **env}, capture_output=True, text=True, check=True
+        [SPECCHAT, "chats", "list", "--json"], env={**os.environ, **env}, capture_output=True, text=True, check=True
     )
     assert len(json.loads(listed.stdout)["chats"]) == 1
 

@@ -54,7 +54,7 @@ def test_what_is_set_on_the_screen_is_in_the_file_and_the_other_way_round(env: d
         terminal.send("5" + ENTER)
         terminal.wait("it applies from the next answer")
         until(lambda: file.read_text() == "# mine\nmax_tokens = 5\n\n[sampling]\nseed = 3\n")
-        subprocess.run([SPECCHAT, "config", "set", "max_tokens", "8"], check=True, env={**env, "PATH": "/usr/bin:/bin"})
+        subprocess.run([SPECCHAT, "settings", "set", "max_tokens", "8"], check=True, env={**env, "PATH": "/usr/bin:/bin"})
         terminal.wait(lambda text: any("max_tokens" in row and " 8 " in row for row in text.splitlines()))
         terminal.send(ESCAPE)
         terminal.wait("Search settings")

@@ -58,71 +58,71 @@ def kept(call: Call, dialogue: Any, say: Any) -> None:
 
 
 def test_the_list(call: Call, kept: None) -> None:
-    code, out, _ = call("history", "list")
+    code, out, _ = call("chats", "list")
     assert code == 0
     second, first = out.splitlines()
     assert second.split()[0] == "2"
     assert second.endswith("  2  About ␛[31mships")
     assert first.endswith("  1  About lamps")
-    _, out, _ = call("history", "list", "--limit", "1")
+    _, out, _ = call("chats", "list", "--limit", "1")
     assert "… and 1 more: --limit 2 lists all." in out
-    _, out, _ = call("history", "list", "--json")
+    _, out, _ = call("chats", "list", "--json")
     body = json.loads(out)
     assert body["count"] == 2
     assert [(chat["id"], chat["answers"], chat["model"]) for chat in body["chats"]] == [(2, 2, "builtin"), (1, 1, "builtin")]
 
 
 def test_an_empty_history(call: Call) -> None:
-    assert call("history", "list") == (0, "There are no chats yet. Start one with `specchat`.\n", "")
-    assert call("history", "search", "lamp")[::2] == (1, "No chat contains that.\n")
-    code, _, err = call("history", "show", "1")
+    assert call("chats", "list") == (0, "There are no chats yet. Start one with `specchat`.\n", "")
+    assert call("chats", "search", "lamp")[::2] == (1, "No chat contains that.\n")
+    code, _, err = call("chats", "show", "1")
     assert code == 2
     assert "There is no chat 1 in the history" in err
 
 
 def test_a_search(call: Call, kept: None) -> None:
-    code, out, _ = call("history", "search", "KEEPER lit")
+    code, out, _ = call("chats", "search", "KEEPER lit")
     assert code == 0
     assert out.splitlines()[0].endswith("About lamps")
     assert out.splitlines()[1].strip() == "The keeper lit it."
-    assert json.loads(call("history", "search", "passed", "--json")[1])["chats"][0]["id"] == 2
+    assert json.loads(call("chats", "search", "passed", "--json")[1])["chats"][0]["id"] == 2
 
 
 def test_showing_a_chat(call: Call, kept: None, tmp_path: Path) -> None:
-    _, out, _ = call("history", "show", "lamps")
+    _, out, _ = call("chats", "show", "lamps")
     assert "> About lamps" in out
     assert "The keeper lit it." in out
-    assert "\x1b" not in call("history", "show", "2")[1]
-    (tmp_path / "chat.json").write_text(call("history", "show", "2", "--json")[1])
+    assert "\x1b" not in call("chats", "show", "2")[1]
+    (tmp_path / "chat.json").write_text(call("chats", "show", "2", "--json")[1])
     assert [e.text for e in read_chat(tmp_path / "chat.json").transcript.entries if isinstance(e, Prompt)] == [
         *("About \x1b[31mships", "And more?")
     ]
-    code, _, err = call("history", "show", "about")
+    code, _, err = call("chats", "show", "about")
     assert code == 2
     assert "2 chats have 'about' in their title. Give the number of one of them (2, 1)." in err
-    assert "No chat is called 'zebra'" in call("history", "show", "zebra")[2]
+    assert "No chat is called 'zebra'" in call("chats", "show", "zebra")[2]
 
 
 def test_deleting_and_bringing_back(call: Call, kept: None) -> None:
-    code, out, _ = call("history", "delete", "lamps")
+    code, out, _ = call("chats", "delete", "lamps")
     assert code == 0
     assert "`specchat chats delete --undo 1` restores it" in out
-    assert len(call("history", "list")[1].splitlines()) == 1
-    assert "About lamps" in call("history", "list", "--deleted")[1]
-    assert call("history", "search", "keeper")[0] == 1
-    assert call("history", "delete", "--undo", "lamps")[1] == "Restored: 1  About lamps\n"
-    assert len(call("history", "list")[1].splitlines()) == 2
-    assert json.loads(call("history", "delete", "1", "--json")[1])["deleted"] is True
+    assert len(call("chats", "list")[1].splitlines()) == 1
+    assert "About lamps" in call("chats", "list", "--deleted")[1]
+    assert call("chats", "search", "keeper")[0] == 1
+    assert call("chats", "delete", "--undo", "lamps")[1] == "Restored: 1  About lamps\n"
+    assert len(call("chats", "list")[1].splitlines()) == 2
+    assert json.loads(call("chats", "delete", "1", "--json")[1])["deleted"] is True
 
 
 def test_exporting(call: Call, kept: None, tmp_path: Path) -> None:
-    code, out, _ = call("history", "export", "1", "lamps.html")
+    code, out, _ = call("chats", "export", "1", "lamps.html")
     assert (code, out.strip().endswith("lamps.html.")) == (0, True)
     assert "About lamps" in (tmp_path / "lamps.html").read_text()
-    assert "lamps.html already exists" in call("history", "export", "1", "lamps.html")[1]
-    assert "already" not in call("history", "export", "1", "lamps.html", "--force")[1]
-    assert Path(json.loads(call("history", "export", "1", "lamps.md", "--json")[1])["file"]).exists()
-    code, _, err = call("history", "export", "1", "lamps.exe")
+    assert "lamps.html already exists" in call("chats", "export", "1", "lamps.html")[1]
+    assert "already" not in call("chats", "export", "1", "lamps.html", "--force")[1]
+    assert Path(json.loads(call("chats", "export", "1", "lamps.md", "--json")[1])["file"]).exists()
+    code, _, err = call("chats", "export", "1", "lamps.exe")
     assert code == 2
     assert ".exe" in err
 
@@ -130,7 +130,7 @@ def test_exporting(call: Call, kept: None, tmp_path: Path) -> None:
 def test_a_damaged_chat_is_shown_as_far_as_it_is(call: Call, kept: None) -> None:
     with sqlite3.connect(history_file()) as db:
         db.execute("UPDATE steps SET data = x'00' WHERE entry = 2")
-    code, out, err = call("history", "show", "1")
+    code, out, err = call("chats", "show", "1")
     assert code == 0
     assert "The keeper lit it." in out
     assert "Only the text of 1 answer in this chat is left" in err
@@ -159,16 +159,16 @@ def test_absurd_rows_leave_the_rest_readable(call: Call, kept: None, number: int
     db = sqlite3.connect(history_file())
     db.executescript(ABSURD[number].format("created", "changed"))
     db.close()
-    code, out, err = call("history", "list")
+    code, out, err = call("chats", "list")
     assert code == 0
     assert "About lamps" in out
     assert ("The date of chat 2 is damaged" in err) == ("no date" in out) == ("{1}" in ABSURD[number])
-    assert {chat["id"] for chat in json.loads(call("history", "list", "--json")[1])["chats"]} == {1, 2}
-    code, out, _ = call("history", "show", "1")
+    assert {chat["id"] for chat in json.loads(call("chats", "list", "--json")[1])["chats"]} == {1, 2}
+    code, out, _ = call("chats", "show", "1")
     assert code == 0
     assert "The keeper lit it." in out
-    assert call("history", "show", "2")[0] == 0
-    assert call("history", "search", "keeper")[0] == 0
+    assert call("chats", "show", "2")[0] == 0
+    assert call("chats", "search", "keeper")[0] == 0
     opened = find(None)
     assert not isinstance(opened, str)
     remarks(opened, "builtin")
@@ -222,7 +222,7 @@ def begun(monkeypatch: pytest.MonkeyPatch, engine: Any, kept: None) -> Begun:
 @pytest.mark.parametrize("version", [-5, -1, 3, 5, 2**31 - 1])
 def test_a_history_of_an_unknown_version_is_refused(call: Call, begun: Begun, version: int) -> None:
     sqlite3.connect(history_file()).execute(f"PRAGMA user_version = {version}").close()
-    for command in (("history", "list"), ("history", "show", "1"), ("run", "--continue", "Hello")):
+    for command in (("chats", "list"), ("chats", "show", "1"), ("run", "--continue", "Hello")):
         code, _, err = call(*command)
         assert code == 2
         assert "was written by another version of specchat" in err

@@ -47,7 +47,7 @@ def test_each_value_with_its_source(call: Call, file: Path, monkeypatch: pytest.
     file.write_text('theme = "light"\n# cool\n[sampling]\ntemperature = 0.7\n[models.builtin]\nmethod = "greedy"\n')
     monkeypatch.setenv("SPECCHAT_COLOURS", "cycle")
     monkeypatch.setenv("SPECCHAT_SAMPLING_SEED", "7")
-    code, out, err = call("--device", "cpu", "config", "--preset", "calm")
+    code, out, err = call("--device", "cpu", "settings", "--preset", "calm")
     assert (code, err) == (0, "")
     assert row(out, "theme") == ["theme", "light", f"{file}, line 1"]
     assert row(out, "sampling.temperature") == ["sampling.temperature", "0.7", f"{file}, line 4"]
@@ -57,15 +57,15 @@ def test_each_value_with_its_source(call: Call, file: Path, monkeypatch: pytest.
     assert row(out, "device") == ["device", "cpu", "--device"]
     assert row(out, "sampling.top_k") == ["sampling.top_k", "5", "preset calm"]
     assert row(out, "max_tokens") == ["max_tokens", "–", "default"]
-    assert row(call("config", "--model", "other")[1], "method")[2] == "default"
-    short = call("config", "--changed")[1]
+    assert row(call("settings", "--model", "other")[1], "method")[2] == "default"
+    short = call("settings", "--changed")[1]
     assert "max_tokens" not in short
     assert len(short.splitlines()) == 6
 
 
 def test_the_same_as_json(call: Call, file: Path) -> None:
     file.write_text('stop = ["END"]\nzzz = 3\n')
-    code, out, err = call("config", "--json")
+    code, out, err = call("settings", "--json")
     body = json.loads(out)
     assert code == 0
     assert body["file"] == str(file)
@@ -79,23 +79,23 @@ def test_the_same_as_json(call: Call, file: Path) -> None:
 
 def test_get_set_and_unset(call: Call, file: Path) -> None:
     file.write_text("# mine\nzzz = 3\n")
-    assert call("config", "path")[1].strip() == str(file)
-    assert call("config", "set", "sampling.temperature", "0.5")[0] == 0
-    assert call("config", "get", "sampling.temperature")[1] == "0.5\n"
-    assert call("config", "set", "stop", "a b", "-c")[0] == 0
-    assert call("config", "get", "stop")[1] == "a b\n-c\n"
-    assert call("config", "set", "history", "off")[1] == f"history = false in {file}, line 4.\n"
-    assert call("config", "set", 'models."a/b-0.6B".sampling.top_k', "3")[0] == 0
-    assert call("config", "--model", "a/b-0.6B", "get", "sampling.top_k")[1] == "3\n"
-    assert call("config", "get", "sampling.top_k")[1] == "0\n"
-    assert call("config", "get", "max_tokens")[1] == "\n"
-    assert call("config", "unset", "zzz", "stop", "models")[0] == 0
+    assert call("settings", "path")[1].strip() == str(file)
+    assert call("settings", "set", "sampling.temperature", "0.5")[0] == 0
+    assert call("settings", "get", "sampling.temperature")[1] == "0.5\n"
+    assert call("settings", "set", "stop", "a b", "-c")[0] == 0
+    assert call("settings", "get", "stop")[1] == "a b\n-c\n"
+    assert call("settings", "set", "history", "off")[1] == f"history = false in {file}, line 4.\n"
+    assert call("settings", "set", 'models."a/b-0.6B".sampling.top_k', "3")[0] == 0
+    assert call("settings", "--model", "a/b-0.6B", "get", "sampling.top_k")[1] == "3\n"
+    assert call("settings", "get", "sampling.top_k")[1] == "0\n"
+    assert call("settings", "get", "max_tokens")[1] == "\n"
+    assert call("settings", "unset", "zzz", "stop", "models")[0] == 0
     assert file.read_text() == "# mine\nhistory = false\n\n[sampling]\ntemperature = 0.5\n"
 
 
 def test_a_value_that_goes_before_the_file_is_told(call: Call, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SPECCHAT_THEME", "light")
-    code, out, err = call("config", "set", "theme", "dark")
+    code, out, err = call("settings", "set", "theme", "dark")
     assert (code, out) == (0, f"theme = dark in {file}, line 1.\n")
     assert "The value in use is still light: $SPECCHAT_THEME overrides the file." in err
 
@@ -118,7 +118,7 @@ def test_what_cannot_be_is_one_sentence_and_changes_nothing(
     call: Call, file: Path, args: tuple[str, ...], sentence: str
 ) -> None:
     file.write_text("threads = 2\n")
-    code, out, err = call("config", *args)
+    code, out, err = call("settings", *args)
     assert (code, out) == (2, "")
     assert sentence in err
     assert err.count("\n") == 1
@@ -128,9 +128,9 @@ def test_what_cannot_be_is_one_sentence_and_changes_nothing(
 def test_a_wrong_variable_is_named_and_the_rest_counts(call: Call, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file.write_text("threads = 2\n")
     monkeypatch.setenv("SPECCHAT_MAX_TOKENS", "many")
-    code, out, err = call("config", "get", "threads")
+    code, out, err = call("settings", "get", "threads")
     assert (code, out) == (0, "2\n")
-    assert "$SPECCHAT_MAX_TOKENS takes a whole number, not 'many'" in call("config")[2]
+    assert "$SPECCHAT_MAX_TOKENS takes a whole number, not 'many'" in call("settings")[2]
     assert err == ""
 
 
@@ -141,7 +141,7 @@ def test_the_editor_gets_the_file_and_what_is_wrong_with_it_is_told(
     script.write_text('#!/bin/sh\necho "themee = 1" >> "$1"\n')
     script.chmod(0o755)
     monkeypatch.setenv("VISUAL", str(script))
-    code, _, err = call("config", "edit")
+    code, _, err = call("settings", "edit")
     assert code == 2
     assert "line 2: There is no setting themee: did you mean theme?" in err
     assert file.read_text().endswith("themee = 1\n")

@@ -239,7 +239,7 @@ def test_the_commands_of_the_history_print_it_as_text_on_a_terminal(tmp_path: Pa
     hostile_history(tmp_path, count=12)
     env = {"SPECCHAT_DATA": str(tmp_path / "data"), "SPECCHAT_CONFIG": str(tmp_path)}
     for arguments in (["list"], ["search", "lamp"], ["show", "3"], ["show", "\x1b]0;PWNED\x07"]):
-        command = [sys.executable, "-m", "specchat", "history", *arguments]
+        command = [sys.executable, "-m", "specchat", "chats", *arguments]
         with Terminal(command, columns=90, lines=30, env=env) as terminal:
             terminal.exit_code()
             terminal.settle(0.1)

@@ -100,19 +100,19 @@ def test_sentences_break_between_words(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("cells", WIDTHS)
-@pytest.mark.parametrize("command", ["methods", "models", "history"])
+@pytest.mark.parametrize("command", ["methods", "models", "chats"])
 def test_lists_keep_within_the_width(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, command: str, cells: int) -> None:
     for name in ("CONFIG", "DATA", "CACHE", "LOG"):
         monkeypatch.setenv(f"SPECCHAT_{name}", str(tmp_path / name.lower()))
     monkeypatch.setenv("HF_HOME", str(tmp_path / "hf"))
     monkeypatch.chdir(tmp_path)
-    if command == "history":
+    if command == "chats":
         columns = "model, about, answers, title, named, created, changed"
         with Store() as store, store.transaction() as db:
             db.execute(
                 f"INSERT INTO chats ({columns}) VALUES ('m', '{{}}', 1, ?, 1, 1, 1)", ("A long title of wide 漢字 " * 20,)
             )
-    monkeypatch.setattr(sys, "argv", ["specchat", command, *(["list"] if command == "history" else [])])
+    monkeypatch.setattr(sys, "argv", ["specchat", command, *(["list"] if command == "chats" else [])])
     out = terminal(monkeypatch, cells)
     with pytest.raises(SystemExit):
         cli.main()
