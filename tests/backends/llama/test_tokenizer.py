@@ -21,9 +21,9 @@ from specchat.backends.llama.tokenizer import LlamaCodec
 from specchat.backends.loading import builtin_path
 from specchat.builtin.tokenizer import load
 
-from ...fakes.models.coders import coder_gguf
 from ...fakes.models.gguf_changes import changed
 from ...fakes.models.llama_tiny import VOCAB, gguf_of, needs_llama, tiny_folder, tiny_llama
+from ...fakes.models.sentencepiece_tiny import sentencepiece_gguf
 
 pytestmark = needs_llama
 
@@ -170,7 +170,7 @@ def test_prompts_begin_as_in_llama_cpp(kind: str, tmp_path: Path) -> None:
     """Its server cuts off a BOS that the template wrote, and has its tokenizer add what the file wants. EOS, which it
     may add too, would close a prompt that is to go on."""
     bos, eos, values = VOCABULARIES[kind]
-    source = gguf_of(tiny_folder()) if kind.startswith("BPE") else coder_gguf("codestral")
+    source = gguf_of(tiny_folder()) if kind.startswith("BPE") else sentencepiece_gguf()
     for add_bos, add_eos, start in product((None, True, False), (None, True), ("", "{{ bos_token }}", "{{ bos_token }} ")):
         told = {"tokenizer.ggml.add_bos_token": add_bos, "tokenizer.ggml.add_eos_token": add_eos}
         template = {"tokenizer.chat_template": start + TURNS}
