@@ -23,7 +23,6 @@ from specchat.builtin.tokenizer import load
 
 from ...fakes.models.gguf_changes import changed
 from ...fakes.models.llama_tiny import VOCAB, gguf_of, needs_llama, tiny_folder, tiny_llama
-from ...fakes.models.sentencepiece_tiny import sentencepiece_gguf
 
 pytestmark = needs_llama
 
@@ -153,12 +152,27 @@ def test_a_template_that_wants_parts_gets_them(tmp_path: Path) -> None:
     weights.free()
 
 
+_PIECES = ["<unk>", "<s>", "</s>", *(f"<0x{byte:02X}>" for byte in range(256)), "▁", *map(chr, range(33, 127))]
+_PIECES += ["▁h", "▁he", "▁hel", "▁hell", "▁hello", "▁s", "▁so", "so", "hi"]
+SENTENCEPIECE: dict[str, Any] = {
+    "tokenizer.ggml.model": "llama",
+    "tokenizer.ggml.pre": "default",
+    "tokenizer.ggml.merges": None,
+    "tokenizer.ggml.tokens": [piece.encode() for piece in _PIECES + [f"▁{i}" for i in range(VOCAB - len(_PIECES))]],
+    "tokenizer.ggml.scores": [-float(i) for i in range(VOCAB)],
+    "tokenizer.ggml.token_type": [2, 3, 3, *[6] * 256, *[1] * (VOCAB - 259)],
+    "tokenizer.ggml.bos_token_id": 1,
+    "tokenizer.ggml.eos_token_id": 2,
+    "tokenizer.ggml.unknown_token_id": 0,
+}
+"""A vocabulary of SentencePiece's: ▁ for spaces, bytes as a fall-back."""
+
 VOCABULARIES: dict[str, tuple[str, str, dict[str, Any]]] = {
     "BPE": ("<|bos|>", "<|end|>", {}),
     "BPE, BOS by its kind": ("<|bos|>", "<|end|>", {"tokenizer.ggml.pre": "llama-bpe"}),
     "BPE, one token for both": ("<|end|>", "<|end|>", {"tokenizer.ggml.bos_token_id": 2}),
-    "SentencePiece": ("<s>", "</s>", {}),
-    "Unigram": ("<s>", "</s>", {"tokenizer.ggml.model": "t5"}),
+    "SentencePiece": ("<s>", "</s>", SENTENCEPIECE),
+    "Unigram": ("<s>", "</s>", SENTENCEPIECE | {"tokenizer.ggml.model": "t5"}),
 }
 """Kind of vocabulary → how it writes BOS and EOS, and its file's metadata."""
 
@@ -170,7 +184,7 @@ def test_prompts_begin_as_in_llama_cpp(kind: str, tmp_path: Path) -> None:
     """Its server cuts off a BOS that the template wrote, and has its tokenizer add what the file wants. EOS, which it
     may add too, would close a prompt that is to go on."""
     bos, eos, values = VOCABULARIES[kind]
-    source = gguf_of(tiny_folder()) if kind.startswith("BPE") else sentencepiece_gguf()
+    source = gguf_of(tiny_folder())
     for add_bos, add_eos, start in product((None, True, False), (None, True), ("", "{{ bos_token }}", "{{ bos_token }} ")):
         told = {"tokenizer.ggml.add_bos_token": add_bos, "tokenizer.ggml.add_eos_token": add_eos}
         template = {"tokenizer.chat_template": start + TURNS}

@@ -20,8 +20,8 @@ TYPES = {np.dtype(np.float32): 0, np.dtype(np.int64): 27}
 def changed(
     source: Path, file: Path, values: Mapping[str, Any], tensors: Mapping[str, NDArray[Any] | None] | None = None
 ) -> Path:
-    """Write a file like `source` with these values: truths, whole numbers, numbers, texts (str or bytes) or lists of texts or
-    of whole numbers; and with these tensors. None leaves one out."""
+    """Write a file like `source` with these values: truths, whole numbers, numbers, texts (str or bytes) or lists of texts,
+    whole numbers or numbers; and with these tensors. None leaves one out."""
     (layout,) = read_layout(source)
     data = source.read_bytes()
     pairs = layout.pairs | {key: _text(key.encode()) + _value(value) for key, value in values.items() if value is not None}
@@ -80,5 +80,7 @@ def _value(value: Any) -> bytes:
             return struct.pack("<I", STRING) + _text(value)
         case [int(), *_]:
             return struct.pack(f"<IIQ{len(value)}i", ARRAY, INT32, len(value), *value)
+        case [float(), *_]:
+            return struct.pack(f"<IIQ{len(value)}f", ARRAY, FLOAT32, len(value), *value)
         case _:
             return struct.pack("<IIQ", ARRAY, STRING, len(value)) + b"".join(map(_text, value))
