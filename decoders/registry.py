@@ -17,7 +17,6 @@ from .base import KINDS, Drafter, Group, describe_params, parse_params, setting_
 
 BUILT_IN = {
     "greedy": "plain:Greedy",
-    "sample": "plain:Sample",
     "recompute": "plain:Recompute",
     "beam": "beam:Beam",
     "lookup": "lookup:Lookup",
@@ -103,7 +102,10 @@ def get(name: str) -> type[Drafter]:
     known = methods()
     if name in known:
         return known[name]
-    raise UserError(f"There is no method {name!r}: {did_you_mean(name, known)}")
+    hint = did_you_mean(name, known)
+    if name == "sample":  # what others call it
+        hint = "greedy samples at a temperature above 0. Use greedy and set the temperature."
+    raise UserError(f"There is no method {name!r}: {hint}")
 
 
 TRAINED = {

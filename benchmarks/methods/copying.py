@@ -29,7 +29,7 @@ from specchat.decoders.acceptance import Acceptance
 FAMILIES = ("copy", "edit", "extract", "passage")
 """Those whose prompts have a text to copy from."""
 
-ARMS = (("lookup", "exact"), ("lookup", "rejection"), ("sample", "exact"), ("lookup", "soft:0.9"))
+ARMS = (("lookup", "exact"), ("lookup", "rejection"), ("greedy", "exact"), ("lookup", "soft:0.9"))
 """(method, rule), each compared with plain sampling."""
 
 
@@ -98,16 +98,16 @@ def main() -> None:
     asked = list(islice(prompts(model), options.answers))
 
     sampling = Sampling(options.temperature)
-    plain = sample(model, asked, "sample", "exact", sampling, options.tokens, options.n)
+    plain = sample(model, asked, "greedy", "exact", sampling, options.tokens, options.n)
     total = sum(map(len, plain.texts))
     print(f"{len(asked)} answers, {total:,} tokens, temperature {options.temperature:g}, {options.n}-grams")
     print(f"{'plain sampling':28}{mean(plain.shares):8.4f}", flush=True)
     for number, (method, rule) in enumerate(ARMS):
-        same = method != "sample" and rule == "exact"
+        same = method != "greedy" and rule == "exact"
         seeded = sampling if same else replace(sampling, seed=number * len(asked))
         found = sample(model, asked, method, rule, seeded, options.tokens, options.n)
         apart, half = difference(found.shares, plain.shares)
-        name = "plain sampling, other seeds" if method == "sample" else f"{method}, {rule}"
+        name = "plain sampling, other seeds" if method == "greedy" else f"{method}, {rule}"
         told = f"; {sum(map(eq, found.texts, plain.texts))} texts the same" if same else ""
         share = f"{mean(found.shares):8.4f}  {apart:+.4f} ± {half:.4f}"
         print(f"{name:28}{share}  drafted {found.drafted:.2f} of the tokens{told}", flush=True)

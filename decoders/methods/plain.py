@@ -9,7 +9,8 @@ from ..tree import Tree
 
 
 class Greedy(Drafter):
-    """One node a step. With a temperature in the sampling settings it samples; nothing else changes."""
+    """One node a step. With a temperature in the sampling settings it samples; nothing else changes (Holtzman 2020,
+    "The Curious Case of Neural Text Degeneration", arXiv:1904.09751)."""
 
     name = "greedy"
     group = "plain"
@@ -17,9 +18,10 @@ class Greedy(Drafter):
     summary = "Plain decoding: one token a pass."
     pays = "Where nothing can be guessed. The other methods are measured against it."
     explains = (
-        "The model reads the text once and predicts the most probable next token; that token is added, and it reads on. Every "
-        "token takes a full pass over the model's weights, and most of that time goes into moving the weights, not into "
-        "computing. Every other method here tries to get more than one token out of such a pass."
+        "The model reads the text once and predicts the most probable next token, or draws one if there is a temperature; that "
+        "token is added, and it reads on. Every token takes a full pass over the model's weights, and most of that time goes "
+        "into moving the weights, not into computing. Every other method here tries to get more than one token out of such a "
+        "pass."
     )
     undrafted = "each pass gives one token"
     drafts = False
@@ -36,38 +38,6 @@ class Greedy(Drafter):
 
     def draft(self, context: Context) -> Tree:
         return Tree.root(context.pending)
-
-
-class Sample(Greedy):
-    """One node a step, like `greedy`: the two are one method, and the sampling settings in force decide what it picks.
-
-    A method changes no setting that others share, so with temperature 0 this is greedy decoding, and it says so.
-    """
-
-    name = "sample"
-    reads_cache = False
-    summary = "Plain decoding with the sampling settings: temperature, top-k, top-p, min-p, repetition penalty, seed."
-    pays = (
-        "For varied text, at a temperature above 0; at temperature 0 the same as greedy. Every other identical method follows "
-        "these settings too."
-    )
-    explains = (
-        "Like greedy, but the next token is drawn at random, with the probabilities that the temperature and the other "
-        "sampling settings leave. The draw depends only on the seed and the position in the text, so the same seed gives the "
-        "same text under every method labelled identical."
-    )
-    compared = False
-    paper = "The Curious Case of Neural Text Degeneration, Holtzman 2020, arXiv:1904.09751"
-
-    _greedy = False
-
-    def draft(self, context: Context) -> Tree:
-        self._greedy = context.sampling.greedy
-        return super().draft(context)
-
-    @property
-    def note(self) -> str:
-        return "At temperature 0 this is the same as greedy. Set a temperature above 0 to sample." if self._greedy else ""
 
 
 class Recompute(Greedy):

@@ -20,7 +20,7 @@ def test_the_share_of_copied_ngrams() -> None:
 def test_lookup_changes_nothing_under_the_exact_rule_and_copies_no_more_under_rejection(builtin_model: Model) -> None:
     asked = list(islice(prompts(builtin_model), 2000 if FULL else 40))
     hot = Sampling(2.0)
-    plain = sample(builtin_model, asked, "sample", "exact", hot, TOKENS, N)
+    plain = sample(builtin_model, asked, "greedy", "exact", hot, TOKENS, N)
     exact = sample(builtin_model, asked, "lookup", "exact", hot, TOKENS, N)
     assert exact.texts == plain.texts
     assert exact.drafted > 0.2, "there was something to copy, and drafts of it were accepted"

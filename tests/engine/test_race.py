@@ -84,12 +84,12 @@ def test_marks_agree_with_the_saved_tokens(dialogue: Dialogue, tmp_path: Path) -
 def test_marks_of_lanes_that_draw_or_bend_the_rule(sampled: Dialogue, tmp_path: Path) -> None:
     marks: list[tuple[str, str, int | None]] = []
     for prompt in mixed_prompts(PROMPTS):
-        marks += compare(finished(begin(sampled, prompt, [Entry("sample"), Entry("lookup"), Entry("fusion")])), tmp_path)
+        marks += compare(finished(begin(sampled, prompt, [Entry("greedy"), Entry("lookup"), Entry("fusion")])), tmp_path)
     assert {mark for _, mark, _ in marks} <= {"identical", "near tie"}
     sampled.accept = "soft"
     bent: list[tuple[str, str, int | None]] = []
     for prompt in mixed_prompts(PROMPTS):
-        bent += compare(finished(begin(sampled, prompt, [Entry("sample"), Entry("lookup"), Entry("fusion")])), tmp_path)
+        bent += compare(finished(begin(sampled, prompt, [Entry("greedy"), Entry("lookup"), Entry("fusion")])), tmp_path)
     assert len(bent) == 2 * PROMPTS
 
 

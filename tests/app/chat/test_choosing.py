@@ -17,7 +17,7 @@ NO_DRAFT = {"draft": "it needs a draft model.", "tree": "it needs a draft model.
 def test_every_method_stands_with_its_group() -> None:
     groups = [method.group for method in METHODS.values()]
     assert groups == sorted(groups, key=list(GROUPS).index)
-    assert {name for name, method in METHODS.items() if method.group == "plain"} == {"greedy", "sample", "recompute", "beam"}
+    assert {name for name, method in METHODS.items() if method.group == "plain"} == {"greedy", "recompute", "beam"}
     assert {name for name, method in METHODS.items() if method.group == "draft model"} == {"draft", "tree"}
 
 
@@ -34,7 +34,7 @@ def test_the_short_list_has_nothing_lossy_slow_or_twice(model: str) -> None:
     names = shortlist(METHODS, (), model)
     assert len(set(names)) == len(names)
     assert all(METHODS[name].label == "identical" for name in names)
-    assert not {"sample", "recompute", "beam"} & set(names)
+    assert not {"recompute", "beam"} & set(names)
 
 
 def test_a_trained_drafter_promises_most_but_on_the_built_in_model() -> None:

@@ -163,7 +163,7 @@ def test_switching_when_idle_skips_what_cannot_run(engine: Any, dialogue: Dialog
     assert passed == ["early-exit", "fusion", "auto", "greedy", "lookup", "early-exit"]
     assert dialogue.method == "early-exit"
     assert not any(isinstance(command, Switch) for command in engine.sent)
-    dialogue.switch("sample")
+    dialogue.switch("recompute")
     assert dialogue.next_method() == "greedy"
     dialogue.unavailable = {name: "This model verifies no drafts." for name in known_methods() if name != "greedy"}
     assert dialogue.next_method() is None

@@ -396,7 +396,7 @@ def test_who_might_race(dialogue: Dialogue) -> None:
     assert suggested(dialogue) == ["greedy", "lookup", "draft"]
     dialogue.method = "tree"
     assert suggested(dialogue) == ["greedy", "tree", "draft"]
-    dialogue.method = "sample"
+    dialogue.method = "recompute"
     assert suggested(dialogue) == ["greedy", "draft", "lookup"]
 
 

@@ -167,7 +167,7 @@ def test_every_method_that_can_run_is_tried_and_what_was_given_is_left_alone() -
     without = {"draft", "tree", "eagle", "medusa", "dflash", "mtp", "pard"}
     labels = [spec.label for spec in candidates(TuneRequest(None, Settings()), {"layers": 6}, dict.fromkeys(without, "no"))]
     names = {label.partition(":")[0] for label in labels}
-    assert names == set(BUILT_IN) - {"greedy", "sample", "recompute", "beam"} - without
+    assert names == set(BUILT_IN) - {"greedy", "recompute", "beam"} - without
     request = TuneRequest(None, Settings(), methods="lookup:nodes=5,jacobi")
     assert [spec.label for spec in candidates(request, {}, {})] == ["lookup:nodes=5", "jacobi"]
 

@@ -72,7 +72,7 @@ async def test_the_cursor_passes_over_headings_and_keys_pick(make_chat: Make, en
         assert about(app.screen).startswith(known_methods()["lookup"].summary)
         await pilot.press("down", "up", "enter")
         assert app.dialogue.method == "lookup"
-        await pilot.press("f2", "b")
+        await pilot.press("f2", "a")
         assert app.dialogue.method == "draft"
 
 
