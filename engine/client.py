@@ -34,8 +34,6 @@ from .messages import (
     LoadedBeside,
     Quit,
     Switch,
-    Unload,
-    Unloaded,
     Work,
     Worked,
     dump,
@@ -162,12 +160,6 @@ class EngineClient:
         """Send a CloseLane."""
         self.send(CloseLane(lane))
 
-    def unload(self) -> int:
-        """Send an Unload. Returns its id."""
-        command = Unload(self.next_id())
-        self.send(command)
-        return command.id
-
     # Events
 
     def drain(self) -> list[Event]:
@@ -233,9 +225,6 @@ class EngineClient:
     def _send_now(self, command: Command) -> None:
         process = self._register(command)
         if process is None:
-            if isinstance(command, Unload):
-                self._model = None
-                self._deliver(Unloaded(command.id))
             if not isinstance(command, Load | LoadBeside | Generate | Work):
                 return
             if self._started_once and not self._auto_restart:
@@ -252,7 +241,7 @@ class EngineClient:
     def _register(self, command: Command) -> subprocess.Popen[bytes] | None:
         """The process to write the command to. From here on the command ends with the process, if that ends first."""
         with self._changed:
-            if self._process is not None and isinstance(command, Load | LoadBeside | Generate | Unload | Work):
+            if self._process is not None and isinstance(command, Load | LoadBeside | Generate | Work):
                 self._running[command.id] = command
             return self._process
 
@@ -350,8 +339,6 @@ class EngineClient:
                 match event, self._running.pop(getattr(event, "id", 0), None):
                     case Loaded(), Load() as command:
                         self._model = command
-                    case Unloaded(), Unload():
-                        self._model = None
             was_empty = self._append(event)
         self._rouse(was_empty)
 
@@ -371,6 +358,4 @@ class EngineClient:
 
 def ends(event: Event) -> bool:
     """Whether nothing more comes for the event's id."""
-    return isinstance(event, Loaded | LoadedBeside | Finished | Unloaded | Worked) or (
-        isinstance(event, Failed) and event.ended
-    )
+    return isinstance(event, Loaded | LoadedBeside | Finished | Worked) or (isinstance(event, Failed) and event.ended)

@@ -22,7 +22,7 @@ class Load:
     """Load a model in place of the loaded one. Answered by Loading…, then Loaded or Failed.
 
     Running answers are cancelled first. The old model stays until the new one's weights are about to be read (two never sit
-    in memory together, and a wrong name costs nothing); when it goes, Unloaded is sent with id 0.
+    in memory together, and a wrong name costs nothing); when it goes, Unloaded is sent.
 
     The fields after `draft_threads` are those of `backends.loading.LoadOptions`.
     """
@@ -220,13 +220,6 @@ class CloseLane:
     """Free a lane's KV cache; an answer that runs in it is cancelled."""
 
     lane: str
-
-
-@dataclass(slots=True)
-class Unload:
-    """Cancel every answer and free the model. Answered by Unloaded."""
-
-    id: int = 0
 
 
 @dataclass(slots=True)
@@ -438,9 +431,7 @@ class Worked:
 
 @dataclass(slots=True)
 class Unloaded:
-    """The model is gone, its memory with it. `id` is that of the Unload; 0 if a Load takes its place."""
-
-    id: int = 0
+    """The model is gone, its memory with it: a Load takes its place."""
 
 
 @dataclass(slots=True)
@@ -481,7 +472,6 @@ Command = (
     | Count
     | Judge
     | CloseLane
-    | Unload
     | Work
     | Quit
 )

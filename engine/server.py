@@ -36,7 +36,6 @@ from .messages import (
     Ready,
     Remember,
     Switch,
-    Unload,
     UnloadBeside,
     Unloaded,
     Watch,
@@ -163,8 +162,6 @@ class Server:
                     self._answers.close_lane(command.lane)
             case Work():
                 self._work(command, lanes)
-            case Unload():
-                self._free(command.id, lanes, always=True)
             case _:
                 log(f"ignored a message that is no command: {command!r}")
 
@@ -229,7 +226,7 @@ class Server:
         except BaseException as error:  # see `failure`
             self._outbox.post(failure(command.id, error, loading=command.model))
             return
-        self._free(0, lanes)
+        self._free(lanes)
         self._remote = remote
         info = info_of(remote)
         info["load_seconds"] = time.perf_counter() - start
@@ -274,7 +271,7 @@ class Server:
 
         def progress(stage: str, done: int, total: int) -> None:
             if stage == "weights":
-                self._free(0, lanes)
+                self._free(lanes)
             self._outbox.post(Loading(command.id, stage, done, total))
 
         def draft_progress(stage: str, done: int, total: int) -> None:
@@ -291,7 +288,7 @@ class Server:
         try:
             drafts = Drafts(command, draft_progress, cancelled)
             model = load_model(command.model, drafts.target_options, progress=progress, cancelled=cancelled)
-            self._free(0, lanes)
+            self._free(lanes)
             drafts.join(model)
         except BaseException as error:  # see `failure`
             if model is not None:
@@ -317,8 +314,8 @@ class Server:
         """Whether there is a model, here or on a server."""
         return self._model is not None or self._remote is not None
 
-    def _free(self, id: int, lanes: Lanes, always: bool = False) -> None:
-        """Free the loaded model and its lanes, and say so; nothing to do (or say, unless `always`) without one."""
+    def _free(self, lanes: Lanes) -> None:
+        """Free the loaded model and its lanes, and say so; nothing to do or say without one."""
         self._free_guests()
         self._beside.free(lanes)
         lanes.clear()
@@ -334,13 +331,13 @@ class Server:
                 except BaseException as error:  # see `failure`
                     from .failures import failure
 
-                    self._outbox.post(Failed(0, "bug", failure(id, error).sentence))
+                    self._outbox.post(Failed(0, "bug", failure(0, error).sentence))
             self._past.close()
             self._model = self._drafts = None
             gc.unfreeze()
             gc.collect()
-        if loaded or always:
-            self._outbox.post(Unloaded(id))
+        if loaded:
+            self._outbox.post(Unloaded())
 
 
 def die_with_parent() -> None:

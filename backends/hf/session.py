@@ -167,7 +167,6 @@ class TransformersSession(Session):
                 f"There is not enough memory on {runner.device} for a KV cache. Close other chats, or load a smaller model or "
                 "a smaller dtype."
             ) from None
-        self._reach_of = [self._plan.reaches[t] for t in self._plan.layer_types]
         self._bounded = not self._plan.full
         self._cuda = runner.device.type == "cuda"
         # The LM head may be on another GPU than the embedding; an index on the CPU suits them all.

@@ -192,11 +192,6 @@ class SlotCache(Cache):
         for arena in self.arenas:
             arena.move(index, start)
 
-    @property
-    def bytes_per_slot(self) -> int:
-        """Bytes of one token in all layers."""
-        return sum(arena.spec.slot_bytes * arena.layers for arena in self.arenas)
-
     # What models and transformers' mask functions ask at every pass, without the general case's loops over the layers.
 
     def update(

@@ -24,7 +24,6 @@ from specchat.engine.messages import (
     Ready,
     Started,
     Switched,
-    Unloaded,
 )
 
 from ..fakes.engines import (
@@ -214,7 +213,7 @@ def test_a_kill_at_once_is_tried_again_by_the_next_prompt(tmp_path: Path, log: P
     client.close()
 
 
-def test_unload_and_restart(client: EngineClient, tmp_path: Path) -> None:
+def test_a_restart_loads_the_model_again(client: EngineClient, tmp_path: Path) -> None:
     answer(client, client.load(recorded(tmp_path)))
     pid = client.pid
     client.restart()
@@ -223,11 +222,6 @@ def test_unload_and_restart(client: EngineClient, tmp_path: Path) -> None:
     assert not failures(events)
     assert text_of(events, id) == SHORT
     assert client.pid != pid
-    id = client.unload()
-    assert answer(client, id) == [Unloaded(id)]
-    client.restart()
-    (failed,) = failures(answer(client, client.generate("short")))
-    assert "No model is loaded" in failed.sentence
 
 
 def test_without_restarts(tmp_path: Path, log: Path) -> None:

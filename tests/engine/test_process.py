@@ -29,7 +29,6 @@ from specchat.engine.messages import (
     Started,
     Steps,
     Switched,
-    Unload,
     Unloaded,
     dump,
 )
@@ -44,7 +43,7 @@ def engine(log: Path) -> Iterator[BareEngine]:
     engine.close()
 
 
-def test_loads_answers_and_unloads(engine: BareEngine, tmp_path: Path) -> None:
+def test_loads_and_answers(engine: BareEngine, tmp_path: Path) -> None:
     engine.send(Load(1, recorded(tmp_path)), Generate(2, prompt="hello"))
     ready, *events = engine.until(2, Finished)
     assert isinstance(ready, Ready)
@@ -54,10 +53,6 @@ def test_loads_answers_and_unloads(engine: BareEngine, tmp_path: Path) -> None:
     assert loaded.info["load_seconds"] > 0
     assert "greedy" not in loaded.unavailable
     assert text_of(events, 2) == ANSWER
-    engine.send(Unload(3), Generate(4, prompt="hello"))
-    unloaded, failed = engine.until(4, Failed)
-    assert unloaded == Unloaded(3)
-    assert failed == Failed(4, "user", "No model is loaded. Load one first.")
 
 
 def test_garbage_is_ignored_and_logged(engine: BareEngine, tmp_path: Path, log: Path) -> None:
@@ -99,7 +94,7 @@ def test_a_draft_model_is_loaded_beside_the_target(engine: BareEngine, tmp_path:
     refused = next(event for event in events if isinstance(event, Failed))
     assert (refused.id, refused.cause) == (3, "user")
     assert refused.sentence.startswith(f"The draft model {tmp_path}/none.gguf cannot be used: There is no file")
-    assert Unloaded(0) not in events
+    assert Unloaded() not in events
     engine.send(Load(5, model, draft_model=model))
     engine.send(Generate(6, lane="one", prompt="hello", method="draft"))
     engine.send(Generate(7, lane="two", prompt="short", method="draft", max_tokens=3))
@@ -117,7 +112,7 @@ def test_a_load_takes_the_place_of_the_model_and_ends_its_answers(engine: BareEn
     engine.send(Load(3, recorded(tmp_path)))
     events = engine.until(3, Loaded)
     assert [event.reason for event in events if isinstance(event, Finished)] == ["cancelled"]
-    assert Unloaded(0) in events
+    assert Unloaded() in events
 
 
 NO_ROOM = """
@@ -141,7 +136,7 @@ def test_the_old_model_makes_room_for_the_new_ones_weights(log: Path, tmp_path: 
     engine = BareEngine(log, NO_ROOM)
     engine.send(Load(1, recorded(tmp_path)), Load(2, "large"), Generate(3, prompt="hello"))
     *_, unloaded, loading, failed, refused = engine.until(3, Failed)
-    assert (unloaded, loading) == (Unloaded(0), Loading(2, "weights", 0, 9))
+    assert (unloaded, loading) == (Unloaded(), Loading(2, "weights", 0, 9))
     assert isinstance(failed, Failed)
     assert (failed.id, failed.cause) == (2, "memory")
     assert "smaller model" in failed.sentence

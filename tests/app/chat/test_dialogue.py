@@ -196,7 +196,7 @@ def test_the_engine_dies(dialogue: Dialogue, engine: Any, make_steps: Make) -> N
 def test_a_load_that_fails(engine: Any, dialogue: Dialogue) -> None:
     dialogue.load_model("nowhere/model")
     assert isinstance(engine.sent[-1], Load)
-    engine.events = [Unloaded(0), Failed(engine.ids, "user", "There is no model nowhere/model.")]
+    engine.events = [Unloaded(), Failed(engine.ids, "user", "There is no model nowhere/model.")]
     dialogue.drain()
     assert phase(dialogue) == "unloaded"
     assert dialogue.submit("Hello")  # tries again, and the prompt waits for it
@@ -309,7 +309,7 @@ def test_a_model_that_cannot_be_loaded_leaves_the_one_before(dialogue: Dialogue,
 def test_a_model_that_fails_after_the_one_before_was_freed_leaves_none(dialogue: Dialogue, engine: Any) -> None:
     dialogue.load_model("broken")
     engine.events += [
-        Unloaded(0),
+        Unloaded(),
         Failed(engine.ids, "memory", "It does not fit. The previous model is no longer loaded. Load one again."),
     ]
     dialogue.drain()

@@ -188,9 +188,8 @@ def test_cache_memory_follows_what_is_in_it(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_layers_share_few_tensors_within_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert len(opened()._cache.arenas) == 1
-    session = opened()
-    a_layer = session._cache.bytes_per_slot // 3 * CONTEXT
+    (arena,) = opened()._cache.arenas
+    a_layer = arena.spec.slot_bytes * CONTEXT
     monkeypatch.setattr("specchat.backends.hf.slot_cache.ARENA_BYTES", 2 * a_layer)
     session = opened()
     assert [arena.layers for arena in session._cache.arenas] == [2, 1]
