@@ -42,9 +42,9 @@ def flops_of_model(module: Any, config: Any, path: Sequence[str], windows: Seque
     row = 2.0 * next((weight.size for weight in weights_of(head, config)), 0)
     weights = weights_of(module, config, inside, head)
     kinds = getattr(config, "layer_types", None) or [""] * len(layers)
-    heads, widths = _heads(config)
+    told = config.per_layer_config if getattr(config, "is_heterogeneous", False) else [config] * len(layers)
     keys = {
-        at: LayerFlops(0, 0, 2.0 * heads * widths, window, _expanding(layers[at], caches[at : at + 1], config))
+        at: LayerFlops(0, 0, _of_a_key(told[at]), window, _expanding(layers[at], caches[at : at + 1], config))
         for at, (kind, window) in enumerate(zip(kinds, windows, strict=False))
         if kind not in ATTENTIONLESS
     }
@@ -53,19 +53,17 @@ def flops_of_model(module: Any, config: Any, path: Sequence[str], windows: Seque
 
 def flops_of_layer(block: nn.Module, config: Any, cache: int, *, row: float, node: float) -> Flops:
     """The same of a single decoder layer, which keeps `cache` numbers in place of a key; `row` and `node` as in `Flops`."""
-    heads, widths = _heads(config)
     weights = [weight._replace(layer=0) for weight in weights_of(block, config)]
-    keys = LayerFlops(0, 0, 2.0 * heads * widths, cached=_expanding(block, [cache], config))
+    keys = LayerFlops(0, 0, _of_a_key(config), cached=_expanding(block, [cache], config))
     found = flops_of(weights, 1, active=active(config), row=row, keys={0: keys})
     return Flops(found.layers, row, node)
 
 
 def flops_of_tensors(weights: Mapping[str, Tensor], config: Any, layers: int, *, row: float, node: float = 0.0) -> Flops:
     """The same of layers that are tensors named `layers.N.…`; what else there is counts as `node` and `row` say."""
-    heads, widths = _heads(config)
     found = (_LAYER.match(name) for name in weights)
     inside = (Weight(int(m[1]), "attn" in m[2], weights[m[0]].numel()) for m in found if m and weights[m[0]].ndim > 1)
-    whole = flops_of(inside, layers, row=row, keys=dict.fromkeys(range(layers), LayerFlops(0, 0, 2.0 * heads * widths)))
+    whole = flops_of(inside, layers, row=row, keys=dict.fromkeys(range(layers), LayerFlops(0, 0, _of_a_key(config))))
     return Flops(whole.layers, row, node)
 
 
@@ -109,13 +107,14 @@ def _expanding(layer: nn.Module, cached: Sequence[int], config: Any) -> float:
     return sum(2.0 * weight.numel() for name, weight in layer.named_parameters() if name.endswith("kv_b_proj.weight"))
 
 
-def _heads(config: Any) -> tuple[int, int]:
-    """Attention heads, and the width of a key and a value together."""
+def _of_a_key(config: Any) -> float:
+    """FLOPs of attention with one key: twice its heads times the width of a key and a value together."""
     heads = getattr(config, "num_attention_heads", None)
     if not isinstance(heads, int):  # a recurrent model, or one with as many as each layer likes
-        return 0, 0
+        return 0.0
     width = getattr(config, "head_dim", None) or int(config.hidden_size) // heads
     latent: Mapping[str, Any] = vars(config)
     if latent.get("qk_nope_head_dim") and latent.get("v_head_dim"):
-        return heads, int(latent["qk_nope_head_dim"]) + int(latent.get("qk_rope_head_dim") or 0) + int(latent["v_head_dim"])
-    return heads, 2 * int(width)
+        both = int(latent["qk_nope_head_dim"]) + int(latent.get("qk_rope_head_dim") or 0) + int(latent["v_head_dim"])
+        return 2.0 * heads * both
+    return 4.0 * heads * int(width)
