@@ -1,0 +1,126 @@
+"""Tiny models on disk, with weights that write varied text, and what transformers itself writes with them."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from specchat.backends.loading import builtin_path
+
+from .architectures import CONTEXT, VARIANTS, VOCAB, NotCovered, configuration, line
+
+MOST_PARAMETERS = 5_000_000
+"""More, and some size of its configuration has another name than we know."""
+
+SPREADS = (0.25, 0.5, 1.0)
+"""Standard deviations of weights, the first that will do. Layers that norm what they add need larger ones."""
+VARIED = 20
+"""Of the first TRIAL tokens of an answer, this many must differ."""
+TRIAL = 40
+
+KEPT = ("A_log", "conv", "rg_lru", "altup", "router", "e_score")
+"""Weights that are left as transformers made them: states and scores run away from others."""
+
+ROOM = 80
+"""Tokens of the context that a prompt leaves at least: for its answer, and for the next turn."""
+
+RESERVED = 8
+"""Ids below are special tokens of the tokenizer."""
+
+
+class Tiny:
+    """One architecture's tiny model as transformers has it.
+
+    Args:
+        name: a kind of transformers' or one of VARIANTS.
+
+    Raises:
+        NotCovered: transformers cannot build it, or cannot write with it.
+    """
+
+    def __init__(self, name: str) -> None:
+        import transformers
+        from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+
+        self.name = name
+        self.config = configuration(name)
+        of: Any = getattr(transformers, str(MODEL_FOR_CAUSAL_LM_MAPPING_NAMES[VARIANTS.get(name, (name,))[0]]))
+        try:
+            with torch.device("meta"):
+                size = sum(weight.numel() for weight in of(self.config).parameters())
+            if size > MOST_PARAMETERS:
+                raise NotCovered(f"it would have {size:,} parameters: some of its sizes have names that SMALL lacks")
+            torch.manual_seed(0)
+            self.network: Any = of(self.config).eval()
+            # Without what a family's configuration forces at an answer's end or forbids at its beginning.
+            self.network.generation_config = transformers.GenerationConfig()  # type: ignore[no-untyped-call]
+            self._liven()
+        except NotCovered:
+            raise
+        except Exception as error:
+            raise NotCovered(f"transformers fails: {line(error)}") from error
+
+    def _liven(self) -> None:
+        """Random weights with which greedy answers do not loop."""
+        best: tuple[int, float] = (0, 0.0)
+        prompt = tokens(14, seed=1)
+        for spread in (*SPREADS, None):
+            spread = best[1] if spread is None else spread
+            generator = torch.Generator().manual_seed(3)
+            with torch.no_grad():
+                for name, weight in self.network.named_parameters():
+                    if weight.ndim > 1 and not any(word in name for word in KEPT):
+                        weight.normal_(0, spread, generator=generator)
+            found = len(set(self.writes(prompt, TRIAL)))
+            if found >= VARIED or spread == best[1]:
+                return
+            best = max(best, (found, spread))
+
+    def writes(self, prompt: Sequence[int], count: int) -> list[int]:
+        """What transformers' `generate` answers to a prompt, greedily, past EOS."""
+        ids = torch.tensor([prompt])
+        with torch.inference_mode():
+            # RecurrentGemma keeps its state in itself, and begins a prompt of one token with what is left there.
+            self.network(input_ids=ids[:, :1], use_cache=False)
+            out = self.network.generate(
+                ids,
+                attention_mask=torch.ones_like(ids),
+                max_new_tokens=count,
+                do_sample=False,
+                pad_token_id=0,
+            )
+        return out[0, len(prompt) :].tolist()  # type: ignore[no-any-return]
+
+    def gap(self, text: Sequence[int], one: int, other: int) -> float:
+        """How far apart two tokens' logits are after a text, by transformers, without a cache."""
+        with torch.inference_mode():
+            logits = self.network(input_ids=torch.tensor([text]), use_cache=False).logits[0, -1].float()
+        return abs(float(logits[one] - logits[other]))
+
+    def save(self, folder: Path) -> Path:
+        """Write it with the built-in tokenizer."""
+        self.network.save_pretrained(folder)
+        for file in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja"):
+            shutil.copy(builtin_path() / file, folder / file)
+        return folder
+
+
+def prompts_around(lengths: Iterable[int], limit: int) -> dict[str, list[int]]:
+    """Prompts by name: of one token, shortly before some lengths (the answer crosses them), at them and far beyond, and one at
+    the context's end."""
+    counts = {14, *(count for length in lengths for count in (length - 5, length, 3 * length))}
+    counts = {count for count in counts if 1 < count <= limit - ROOM}
+    if limit <= CONTEXT:
+        counts.add(limit - 10)
+    return {f"{count} tokens": tokens(count, seed=count) for count in (*sorted(counts), 1)}
+
+
+def tokens(count: int, seed: int) -> list[int]:
+    """Random token ids, the second half like the first with a few changed: methods that copy find something."""
+    generator = torch.Generator().manual_seed(seed)
+    half = torch.randint(RESERVED, VOCAB, (count - count // 2,), generator=generator).tolist()
+    return (half + half)[:count]

@@ -1,0 +1,310 @@
+"""Tiny GGUF models with random weights in the architectures of llama.cpp.
+
+Which tensors an architecture has, and of what shape, is asked of llama.cpp itself: it takes metadata alone and calls back for
+each tensor that it would load. So an architecture needs its keys only, and most share theirs.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from specchat.backends.llama.library import last_error, library
+from specchat.backends.loading import builtin_path
+from specchat.builtin.gguf_export import add_tokenizer
+
+from .architectures import CONTEXT, ORIGINAL, VOCAB, WINDOW, NotCovered
+
+WIDTH, HIDDEN, LAYERS, HEADS, HEAD = 128, 192, 4, 4, 32
+
+Keys = dict[str, Any]
+
+EVERY: Keys = {
+    "vocab_size": VOCAB,
+    "context_length": CONTEXT,
+    "embedding_length": WIDTH,
+    "block_count": LAYERS,
+    "feed_forward_length": HIDDEN,
+    "attention.layer_norm_rms_epsilon": 1e-5,
+    "attention.layer_norm_epsilon": 1e-5,
+    "attention.head_count": HEADS,
+    "attention.head_count_kv": HEADS,
+    "attention.key_length": HEAD,
+    "attention.value_length": HEAD,
+    "rope.dimension_count": HEAD,
+    "rope.freq_base": 10_000.0,
+    # Those with a window or a scale of their own read these; others do not know them.
+    "attention.sliding_window": WINDOW,
+    "attention.sliding_window_pattern": [True, True, True, False],
+    "attention.clamp_kqv": 8.0,
+    "use_parallel_residual": True,
+    "interleave_moe_layer_step": 2,
+    "expert_group_scale": 0.5,
+    "experts_per_group": 2,
+    "embedding_length_per_layer_input": 64,
+    "attention.shared_kv_layers": 0,
+    "attention.key_length_swa": HEAD,
+    "attention.value_length_swa": HEAD,
+    "rope.freq_base_swa": 10_000.0,
+    "rope.dimension_count_swa": HEAD,
+    "attention.indexer.head_count": 4,
+    "attention.indexer.key_length": 128,
+    "attention.indexer.top_k": 8,
+    "logit_scale": 1.0,
+    "embedding_scale": 1.0,
+    "residual_scale": 1.0,
+    "attention.scale": HEAD**-0.5,
+}
+EXPERTS: Keys = {
+    "expert_count": 4,
+    "expert_used_count": 2,
+    "expert_feed_forward_length": 64,
+    "expert_shared_count": 1,
+    "expert_shared_feed_forward_length": 64,
+    "expert_weights_scale": 1.0,
+    "expert_weights_norm": True,
+    "leading_dense_block_count": 1,
+    "expert_gating_func": 2,
+}
+LATENT: Keys = {
+    "attention.head_count": 2,
+    "attention.head_count_kv": 1,
+    "attention.key_length": 512 + 64,
+    "attention.value_length": 512,
+    "attention.key_length_mla": 128 + 64,
+    "attention.value_length_mla": 128,
+    "attention.kv_lora_rank": 512,
+    "attention.q_lora_rank": 64,
+    "rope.dimension_count": 64,
+}
+SECOND = [0, HEADS, 0, HEADS]
+"""Heads of K and V in each layer of most hybrids: 0 says recurrent."""
+MAMBA: Keys = {"ssm.conv_kernel": 4, "ssm.inner_size": 256, "ssm.state_size": 16, "ssm.time_step_rank": 8}
+MAMBA2: Keys = {**MAMBA, "ssm.group_count": 2}
+DELTA: Keys = {
+    "ssm.conv_kernel": 4,
+    "ssm.inner_size": 128,
+    "ssm.state_size": 32,
+    "ssm.time_step_rank": 4,
+    "ssm.group_count": 2,
+    "full_attention_interval": 2,
+}
+INDEXER: Keys = {f"attention.indexer.{name}": value for name, value in (("head_count", 2), ("key_length", 128), ("top_k", 8))}
+HEADS_OF_32: Keys = {
+    "attention.head_count": HEADS,
+    "attention.head_count_kv": HEADS,
+    "attention.key_length": 32,
+    "attention.value_length": 32,
+}
+SECTIONS: Keys = {"rope.dimension_sections": [6, 5, 5, 0]}
+HYBRID: Keys = {"attention.head_count_kv": SECOND}
+NEMOTRON: Keys = {
+    **MAMBA2,
+    "block_count": 6,
+    "attention.head_count_kv": [0, 4, 0, 0, 4, 0],
+    "feed_forward_length": [0, 0, 192, 0, 0, 192],
+}
+RWKV: Keys = {
+    "wkv.head_size": 32,
+    "attention.decay_lora_rank": 16,
+    "attention.iclr_lora_rank": 16,
+    "attention.value_residual_mix_lora_rank": 16,
+    "attention.gate_lora_rank": 16,
+    "token_shift_count": 2,
+    "time_mix_extra_dim": 16,
+    "time_decay_extra_dim": 16,
+    "rescale_every_n_layers": 0,
+}
+
+OWN: dict[str, Keys] = {
+    "arwkv7": RWKV,
+    "apertus": {f"xielu.{name}": [0.8] * LAYERS for name in ("alpha_n", "alpha_p", "beta", "eps")},
+    "dbrx": {"attention.clamp_kqv": 8.0},
+    "ernie4_5-moe": {"interleave_moe_layer_step": 1},
+    "gemma4": {"embedding_length_per_layer_input": 32, "attention.shared_kv_layers": 0},
+    "glm-dsa": INDEXER,
+    "gptneox": {"use_parallel_residual": True},
+    "grovemoe": {"expert_group_scale": 0.05, "experts_per_group": 2, "expert_chunk_feed_forward_length": 64},
+    "llama4": {"interleave_moe_layer_step": 1},
+    "minicpm3": {"attention.kv_lora_rank": 32, "attention.q_lora_rank": 32, "rope.dimension_count": 16, **HEADS_OF_32},
+    "plm": {"attention.kv_lora_rank": 32, "rope.dimension_count": 16, **HEADS_OF_32},
+    "paddleocr": SECTIONS,
+    "rwkv6qwen2": RWKV,
+    "falcon-h1": MAMBA2,
+    "granitehybrid": HYBRID | MAMBA2,
+    "hunyuan_vl": SECTIONS,
+    "jamba": HYBRID | MAMBA,
+    "kimi-linear": LATENT | {"attention.head_count_kv": [0, 1, 0, 1], "kda.head_dim": 128, "ssm.conv_kernel": 4},
+    "lfm2": HYBRID | {"shortconv.l_cache": 3},
+    "lfm2moe": HYBRID | {"shortconv.l_cache": 3},
+    "mamba": MAMBA,
+    "mamba2": MAMBA2,
+    "nemotron_h": NEMOTRON,
+    "nemotron_h_moe": NEMOTRON,
+    "plamo2": HYBRID | MAMBA2 | {"ssm.group_count": 0},
+    "qwen2vl": SECTIONS,
+    "qwen35": DELTA | SECTIONS,
+    "qwen35moe": DELTA | SECTIONS,
+    "qwen3next": DELTA,
+    "qwen3vl": SECTIONS,
+    "qwen3vlmoe": SECTIONS,
+    "rwkv6": RWKV,
+    "rwkv7": RWKV,
+}
+"""What some architectures need beyond `EVERY`."""
+
+LONGROPE: Keys = {"rope.scaling.type": "longrope", "rope.scaling.original_context_length": ORIGINAL}
+DENSE: Keys = dict.fromkeys(EXPERTS)
+
+VARIANTS: dict[str, tuple[str, Keys]] = {
+    "llama-dense": ("llama", DENSE),
+    "llama-longrope": ("llama", DENSE | LONGROPE),
+    "phi3-longrope": ("phi3", LONGROPE),
+    "llama-yarn": (
+        "llama",
+        DENSE | {"rope.scaling.type": "yarn", "rope.scaling.factor": 4.0, "rope.scaling.original_context_length": ORIGINAL},
+    ),
+}
+"""Other forms of an architecture: name → its own name, and what differs (None: a key less)."""
+
+
+TIED = 0.05
+"""Spread of embeddings that are the output matrix too."""
+
+
+def names() -> list[str]:
+    """Every architecture that the package gguf names, and the variants."""
+    gguf: Any = importlib.import_module("gguf")
+    return [*gguf.MODEL_ARCH_NAMES.values(), *VARIANTS]
+
+
+def write(name: str, file: Path, seed: int = 1, noise: float = 0.0) -> Path:
+    """Write a tiny model.
+
+    Args:
+        name: of `names`.
+        file: to be made.
+        seed: of its weights.
+        noise: what else each weight gets at random, in units of its spread: as a draft model.
+
+    Raises:
+        NotCovered: llama.cpp does not take our keys.
+    """
+    own, more = VARIANTS.get(name, (name, {}))
+    keys = {key: value for key, value in (_keys(own) | more).items() if value is not None}
+    wanted = _shapes(_written(file, own, keys, {"unused": np.zeros(4, np.float32)}))
+    random, other = np.random.default_rng(seed), np.random.default_rng(seed + 1)
+    tied = "output.weight" not in wanted
+    tensors = {}
+    for tensor, shape in wanted.items():
+        # Scales belong to weights of four bits.
+        if tensor.endswith("scale") and "layer_output" not in tensor:
+            continue
+        tensors[tensor] = _numbers(tensor, shape, random, tied=tied)
+        if tensor == "token_embd.weight" and "output.weight" not in wanted:
+            tensors[tensor] *= np.float32(TIED)  # else every token predicts itself
+        if noise and len(shape) > 1:
+            tensors[tensor] += noise * tensors[tensor].std() * other.standard_normal(shape).astype(np.float32)
+    return _written(file, own, keys, tensors)
+
+
+def _keys(own: str) -> Keys:
+    """What an architecture is told: what its tensors ask for, and its own."""
+    gguf: Any = importlib.import_module("gguf")
+    kind = next(kind for kind, known in gguf.MODEL_ARCH_NAMES.items() if known == own)
+    tensors = {tensor.name for tensor in gguf.MODEL_TENSORS[kind]}
+    keys = dict(EVERY)
+    if any("EXP" in tensor for tensor in tensors):
+        keys |= EXPERTS
+    if "ATTN_KV_A_MQA" in tensors:
+        keys |= LATENT
+    return keys | OWN.get(own, {})
+
+
+def _written(file: Path, own: str, keys: Keys, tensors: dict[str, NDArray[np.float32]]) -> Path:
+    """A file with this metadata, the built-in tokenizer and these tensors."""
+    gguf: Any = importlib.import_module("gguf")
+    writer = gguf.GGUFWriter(file, own)
+    writer.add_name("tiny")  # it takes the tokens of models named phi-3 for theirs
+    writer.add_file_type(gguf.LlamaFileType.ALL_F32)
+    add: dict[type, Any] = {
+        list: writer.add_array,
+        bool: writer.add_bool,
+        float: writer.add_float32,
+        int: writer.add_uint32,
+        str: writer.add_string,
+    }
+    for key, value in keys.items():
+        add[type(value)](f"{own}.{key}", value)
+    config = json.loads((builtin_path() / "config.json").read_text(encoding="utf-8"))
+    add_tokenizer(writer, builtin_path(), config)
+    for name, tensor in tensors.items():
+        writer.add_tensor(name, tensor)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return file
+
+
+class _NoWeights(ctypes.Structure):
+    """gguf_init_params."""
+
+    _fields_ = (("no_alloc", ctypes.c_bool), ("ctx", ctypes.c_void_p))
+
+
+def _shapes(file: Path) -> dict[str, tuple[int, ...]]:
+    """Name and shape of the tensors that llama.cpp wants for a file's metadata, as NumPy has shapes: rows first."""
+    lib = library()
+    base = ctypes.CDLL(str(next(Path(lib._lib._name).parent.glob("libggml-base.*"))))
+    base.gguf_init_from_file.restype = ctypes.c_void_p
+    base.gguf_init_from_file.argtypes = [ctypes.c_char_p, _NoWeights]
+    base.ggml_get_name.restype = ctypes.c_char_p
+    base.ggml_get_name.argtypes = [ctypes.c_void_p]
+    found: dict[str, tuple[int, ...]] = {}
+
+    def told(tensor: int, _data: Any) -> None:
+        # A ggml_tensor begins with its type and its buffer, in 16 bytes; four sizes follow.
+        sizes = list((ctypes.c_int64 * 4).from_address(tensor + 16))
+        while len(sizes) > 1 and sizes[-1] == 1:
+            sizes.pop()
+        found[base.ggml_get_name(tensor).decode()] = tuple(reversed(sizes))
+
+    params = lib.llama_model_default_params()
+    params.n_gpu_layers = 0
+    metadata = base.gguf_init_from_file(str(file).encode(), _NoWeights(True, None))
+    model = lib.llama_model_init_from_user(metadata, lib.llama_model_set_tensor_data_t(told), None, params)
+    if not model:
+        raise NotCovered(f"llama.cpp takes no such metadata: {last_error()}")
+    lib.llama_model_free(model)
+    return found
+
+
+def _numbers(name: str, shape: tuple[int, ...], random: np.random.Generator, *, tied: bool) -> NDArray[np.float32]:
+    """Random weights that leave states finite and logits lively."""
+    noise = random.standard_normal(shape).astype(np.float32)
+    match name.removesuffix(".weight").removesuffix(".bias").rpartition(".")[2]:
+        case "rope_freqs" | "rope_factors_short":
+            return np.ones(shape, np.float32)
+        case "rope_factors_long":
+            return np.linspace(1, 3 * shape[0], shape[0], dtype=np.float32)
+        case "ssm_a":
+            return np.float32(-0.3) * np.abs(noise) - np.float32(0.02)
+        case "ssm_d":
+            return noise
+        case "token_embd":
+            # Tied to the LM head, large ones make every token predict itself.
+            return noise * np.float32(0.03 if tied else 1)
+        case tensor if (name.endswith("weight") and "norm" in tensor) or tensor == "layer_output_scale":
+            return 1 + np.float32(0.1) * noise
+        case _ if name.endswith("bias") or len(shape) == 1:
+            return np.float32(0.1) * noise
+        case tensor:
+            scale = {"ssm_out": 3.0, "shortconv": 0.7, "ffn_down": 0.5}.get(tensor, 1.2)
+            return noise * np.float32(scale * shape[-1] ** -0.5)

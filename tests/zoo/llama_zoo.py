@@ -1,0 +1,148 @@
+"""The zoo of llama.cpp: each architecture as specchat runs it, against one token at a time in a context of llama.cpp's own."""
+
+from __future__ import annotations
+
+import multiprocessing
+import tempfile
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from specchat.backends.llama.library import library
+from specchat.backends.llama.model import load_llama
+from specchat.backends.options import LoadOptions
+from specchat.errors import UserError
+
+from .architectures import CONTEXT, ORIGINAL, VOCAB, WINDOW, NotCovered, line
+from .build import prompts_around, tokens
+from .compare import SEEDS, Outcome, Reference, compare
+from .gguf_files import VARIANTS, write
+from .gguf_files import names as names_in_files
+
+NOISE = 0.05
+SUFFIX = ".gguf"
+"""Of a name here: llama is transformers', llama.gguf llama.cpp's."""
+
+MODEL, NOISY = "model.gguf", "noisy.gguf"
+
+FLOAT32 = LoadOptions(device="cpu", dtype="float32", threads=1)
+
+
+def names() -> list[str]:
+    """Every architecture, and the variants."""
+    return [f"{name}{SUFFIX}" for name in names_in_files()]
+
+
+class Plain:
+    """llama.cpp's own greedy completion, one token a pass, each in a fresh context.
+
+    Args:
+        file: the model.
+        context: how many tokens its contexts hold.
+    """
+
+    def __init__(self, file: Path, context: int) -> None:
+        self._lib: Any = library()
+        params = self._lib.llama_model_default_params()
+        params.n_gpu_layers = 0
+        self._model = self._lib.llama_model_load_from_file(str(file).encode(), params)
+        self._context = context
+
+    def _logits(self, text: Sequence[int], count: int) -> tuple[list[int], Any]:
+        """Read a text and write `count` tokens after it; these, and the last logits."""
+        lib = self._lib
+        params = lib.llama_context_default_params()
+        params.n_ctx, params.n_batch, params.n_ubatch, params.n_seq_max = self._context, 1, 1, 1
+        params.n_threads = params.n_threads_batch = 1
+        params.type_k = params.type_v = 0  # GGML_TYPE_F32
+        params.flash_attn_type = 0
+        context = lib.llama_init_from_model(self._model, params)
+        text, batch = list(text), lib.llama_batch_init(1, 0, 1)
+        begin = len(text)
+        at = 0
+        while True:
+            batch.n_tokens, batch.token[0], batch.pos[0], batch.n_seq_id[0], batch.seq_id[0][0] = 1, text[at], at, 1, 0
+            batch.logits[0] = at >= begin - 1
+            if lib.llama_decode(context, batch):
+                raise RuntimeError(f"llama_decode failed at {at}")
+            at += 1
+            if at < len(text):
+                continue
+            logits = np.ctypeslib.as_array(lib.llama_get_logits_ith(context, 0), (VOCAB,)).copy()
+            if len(text) == begin + count:
+                break
+            text.append(int(logits.argmax()))
+            if len(text) == begin + count:
+                break
+        lib.llama_batch_free(batch)
+        lib.llama_free(context)
+        return text[begin:], logits
+
+    def finite(self, text: Sequence[int]) -> bool:
+        """Whether it gives logits that differ from each other."""
+        logits = self._logits(text, 0)[1]
+        return bool(np.isfinite(logits).all() and logits.std() > 0)
+
+    def writes(self, prompt: Sequence[int], count: int) -> list[int]:
+        """Its greedy answer."""
+        return self._logits(prompt, count)[0]
+
+    def gap(self, text: Sequence[int], one: int, other: int) -> float:
+        """How far apart two tokens' logits are after a text."""
+        logits = self._logits(text, 0)[1]
+        return abs(float(logits[one] - logits[other]))
+
+
+def outcomes(
+    name: str, only: Sequence[str] | None = None, counts: Sequence[int] | None = None, seeds: Sequence[int] = SEEDS
+) -> list[Outcome]:
+    """What comes of one architecture (see `transformers_zoo.outcomes`), in a process of its own: where something is wrong,
+    llama.cpp may end it."""
+    with (
+        tempfile.TemporaryDirectory(prefix="specchat-zoo-") as folder,
+        ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool,
+    ):
+        part = "build"
+        try:
+            pool.submit(_build, name, Path(folder)).result()
+            part = "load"
+            return pool.submit(_outcomes, name, Path(folder), only, counts, seeds).result()
+        except NotCovered as reason:
+            return [Outcome(name, part, "", "not covered", str(reason))]
+        except BrokenProcessPool:
+            if part == "build":
+                return [Outcome(name, part, "", "not covered", "llama.cpp takes our metadata, then ends the process")]
+            return [Outcome(name, part, "", "crashed", "llama.cpp ended the process")]
+
+
+def _build(name: str, folder: Path) -> None:
+    """Write the model and its draft model, and see that llama.cpp writes with it."""
+    file = write(name.removesuffix(SUFFIX), folder / MODEL)
+    write(name.removesuffix(SUFFIX), folder / NOISY, noise=NOISE)
+    try:
+        finite = Plain(file, CONTEXT).finite(tokens(14, seed=1))
+    except (RuntimeError, ValueError) as error:
+        raise NotCovered(f"llama.cpp does not decode with it: {error}") from error
+    if not finite:
+        raise NotCovered("it gives no logits, or none that are finite")
+
+
+def _outcomes(
+    name: str, folder: Path, only: Sequence[str] | None, counts: Sequence[int] | None, seeds: Sequence[int]
+) -> list[Outcome]:
+    """What comes of one architecture that is built."""
+    file = folder / MODEL
+    try:
+        model, draft = load_llama(file, name, FLOAT32), load_llama(folder / NOISY, f"{name}-noisy", FLOAT32)
+    except UserError as error:
+        return [Outcome(name, "load", "", "refused", str(error))]
+    except Exception as error:
+        return [Outcome(name, "load", "", "crashed", line(error))]
+    plain = Plain(file, CONTEXT)
+    around = (WINDOW, ORIGINAL) if name.removesuffix(SUFFIX) in VARIANTS else (WINDOW,)
+    chosen = {at: prompt for at, prompt in prompts_around(around, CONTEXT).items() if counts is None or len(prompt) in counts}
+    return list(compare(Reference(name, plain.writes, plain.gap), model, draft, chosen, only=only, seeds=seeds))

@@ -1,0 +1,35 @@
+"""Identical methods write the model's own text on every architecture that its library can build."""
+
+from __future__ import annotations
+
+import pytest
+
+from specchat.tests.cases import FULL
+from specchat.tests.zoo.compare import SWITCHING, WRONG, totals
+from specchat.tests.zoo.either import everything, outcomes
+
+FEW = {
+    "gpt_neo": [19],
+    "gemma4_text": [19],
+    "phi3-longrope": [59],
+    "bamba": [11],
+    "recurrent_gemma": [14, 1],
+    "bloom": [14],
+    "llama-longrope.gguf": [59],
+}
+"""A sample: one architecture of each kind of attention, cache or position, and the lengths of the prompts to try."""
+
+DIFFERENT = dict.fromkeys(("cpmant", "prophetnet"), "a token's logits depend on the tokens after it where there is no cache")
+"""Architectures that transformers reads otherwise with a cache than without."""
+
+
+@pytest.mark.parametrize("name", everything() if FULL else FEW)
+def test_writes_what_its_own_library_writes(name: str) -> None:
+    few = ("greedy", "draft", "tree", SWITCHING)
+    found = outcomes(name) if FULL else outcomes(name, few, FEW[name], seeds=(1,))
+    wrong = [str(outcome) for outcome in found if outcome.verdict in WRONG]
+    if name in DIFFERENT:
+        pytest.xfail(DIFFERENT[name])
+    assert not wrong, "\n".join(wrong)
+    if not FULL:
+        assert any(outcome.verdict == "equal" for outcome in found), totals(found)
