@@ -80,7 +80,7 @@ def plans_for(config: Any) -> list[MaskPlan]:
     layers = int(config.num_hidden_layers)
     window = getattr(config, "sliding_window", None)
     group = 1
-    if name == ATTENTION:
+    if name == ATTENTION and not config.is_heterogeneous:  # as Gemma 4, whose layers differ: attention repeats masks itself
         group = config.num_attention_heads // (getattr(config, "num_key_value_heads", None) or config.num_attention_heads)
     plans = []
     types = getattr(config, "layer_types", None)
