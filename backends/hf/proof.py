@@ -62,6 +62,10 @@ NEITHER = "Neither trees nor chains gave this model the same logits as one token
 NO_CACHE = (
     "This model's own KV cache does not give the logits that it computes without one, so each token reads the whole text again."
 )
+NOT_CAUSAL = (
+    "In this model a token's logits change with the tokens after it, or passes fail, so it cannot write one token at a time. "
+    "Load a causal language model."
+)
 FEEDINGS: tuple[Feeding, ...] = ("several", "single", "whole")
 
 UNREADABLE = "specchat cannot read this model's hidden states, so drafters trained on them cannot draft for it."
@@ -268,13 +272,14 @@ class Proof:
         return proof if attempt(build) else None
 
     def plain_works(self, feeding: Feeding) -> bool:
-        """Whether tokens that go into transformers' own cache in this way have the linear logits."""
-        path = PATHS[0]
+        """Whether tokens that go in in this way have the linear logits."""
+        # Where the whole text goes in, the node is its last token: alone it shows whether a token sees those after it.
+        path = PATHS[0][:1] if feeding == "whole" else PATHS[0]
         with narrowed(self.config):
             session = PlainSession(self.runner, PREFIX + 16, feeding)
             session.prefill(self.prefix[:2])
             session.prefill(self.prefix[2:])
-            found = session.evaluate([self.tree[node] for node in path], (ROOT, 0, 1)).logits
+            found = session.evaluate([self.tree[node] for node in path], (ROOT, 0, 1)[: len(path)]).logits
             self.tick()
         return not differs(found, self.rows(path), self.runner.dtype)
 
@@ -374,6 +379,9 @@ def prove(
         context: most tokens of a text.
         exact: as `LoadOptions.exact`.
         refused: why nothing may be drafted, though short texts would not show it; empty if it may.
+
+    Raises:
+        UserError: it is no causal language model.
     """
     runner = replace(runner, rope=find_rope(runner.module, context))
     found = _proven(runner, config, vocabulary, tick, context, exact, refused)
@@ -423,6 +431,8 @@ def _proven(runner: Runner, config: Any, vocabulary: int, tick: Tick, context: i
     works = (way for way in FEEDINGS if all(attempt(partial(each.plain_works, way)) for each in proofs))
     feeding: Feeding = next(works, "whole")
     if feeding == "whole":
+        if plainly != NOT_NUMBERS and not attempt(partial(proof.plain_works, "whole")):
+            raise UserError(NOT_CAUSAL)
         reasons["cache"] = NO_CACHE
     return Proven(replace(runner, layers=None), Capabilities(tree=False, chain=False, reasons=reasons), feeding)
 
