@@ -18,7 +18,7 @@ from pathlib import Path
 
 from ...errors import UserError, counted
 from ...plain_file import cache_folder
-from ..files.gguf_file import ARRAY, MAGIC, SCALARS, Layout, Tensor, read_layout
+from ..files.gguf_file import ARRAY, MAGIC, SCALARS, Layout, Tensor, read_header, read_layout
 
 ASK_ABOVE = 200_000_000
 """Bytes: a larger file is only written when the user says so."""
@@ -31,6 +31,10 @@ STALE_SECONDS = 24 * 3600
 
 NOT_BY_LAYER = ("rope.dimension_sections",)
 """Arrays of the architecture's own that may be as long as there are layers, and yet have no entry per layer."""
+
+LEAST = {"llama4": 4}
+"""Architecture → fewest layers that llama.cpp can run alone: it ends the process where none reads the positions that it sets.
+Of Llama 4's layers, every fourth does."""
 
 _BLOCK = re.compile(r"blk\.(\d+)\.")
 
@@ -47,6 +51,9 @@ def first_layers(file: Path, layers: int, name: str, *, write: bool = False) -> 
     Raises:
         UserError: it may not or cannot be written; says how large it is and what to do.
     """
+    least = LEAST.get(read_header(file).architecture, 1)
+    if layers < least:
+        raise UserError(f"llama.cpp cannot run fewer than {least} layers of {name}. Draft with more of them.")
     folder = cache_folder() / "layers"
     status = file.stat()
     whose = hashlib.sha256(str(file.resolve()).encode()).hexdigest()[:12]

@@ -314,8 +314,9 @@ def _capabilities(
 
     def found(runtime: Runtime, alike: bool) -> Capabilities:
         nonlocal taken
-        context = open_context(weights, header, runtime, SIZE, name)
-        session = LlamaSession(context, SIZE, alike)
+        # Beyond its table of positions llama.cpp ends the process.
+        room = min(SIZE, header.number("context_length") or SIZE)
+        session = LlamaSession(open_context(weights, header, runtime, room, name), room, alike)
         proven = prove(session, weights.vocabulary, tick)
         if not (runtime.type_k == runtime.type_v == CACHE_TYPES["f32"] and file_type(weights) == "all F32"):
             proven = rounded(session, proven, weights.vocabulary, tick, parameters=parameters, cpu=cpu, alike=alike)

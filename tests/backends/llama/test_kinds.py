@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +17,14 @@ from specchat.backends import ROOT, Model, UserError
 from specchat.backends.files.verdicts import Tried
 from specchat.backends.llama.model import load_llama
 from specchat.backends.llama.plain import LlamaPlainSession
+from specchat.backends.rounding import TOKENS
 from specchat.decoders import Conversation, Generation
 from specchat.decoders.registry import methods, unavailable
 from specchat.engine.tasks.proving import prove_lengths
 from specchat.engine.tasks.work import Job
 
 from ...fakes.models.llama_tiny import FLOAT32, VOCAB, needs_llama, tiny_folder
+from ...zoo import gguf_files as zoo
 
 pytestmark = needs_llama
 
@@ -199,4 +202,12 @@ def test_hybrids_say_that_they_decode_plainly(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="plain decoding only"):
         Generation(Conversation(model), IDS, "lookup")
     assert answer(model, "greedy", 20) == answer(model, "recompute", 20)
+    model.close()
+
+
+def test_a_table_of_positions_that_is_shorter_than_the_proof(tmp_path: Path) -> None:
+    # Its cache is not float32, so the load measures how passes round, in texts of up to 275 tokens.
+    model = load_llama(zoo.write("gpt2", tmp_path / "gpt2.gguf"), "gpt2", replace(FLOAT32, dtype="float16"))
+    assert model.info.context < TOKENS
+    assert model.info.capabilities.tree
     model.close()

@@ -23,6 +23,7 @@ from specchat.backends.loading import builtin_path
 from specchat.decoders import Conversation, Generation, encode_prompt
 
 from ...fakes.models.llama_tiny import FLOAT32, gguf_of, needs_llama, tiny_folder
+from ...zoo.gguf_files import write
 
 pytestmark = needs_llama
 
@@ -227,6 +228,14 @@ def test_layers_that_cannot_run_alone_are_told(tiny: LlamaModel, cache: Path, mo
         tiny.truncated(1)
     assert "\n" not in str(caught.value)
     assert list(cache.iterdir()) == []
+
+
+def test_layers_that_would_end_the_process_are_refused(tmp_path: Path, cache: Path) -> None:
+    model = load_llama(write("llama4", tmp_path / "llama4.gguf"), "Scout", FLOAT32)
+    with pytest.raises(UserError, match="cannot run fewer than 4 layers of Scout"):
+        model.truncated(3)
+    assert not cache.exists()
+    model.close()
 
 
 def test_layers_that_need_more_memory_stay(tiny: LlamaModel, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
