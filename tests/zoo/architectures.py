@@ -94,7 +94,8 @@ EXCEPTIONS: dict[str, dict[str, Any]] = {
     "longcat_flash": {"num_layers": 2, "head_dim": 8, "zero_expert_num": 2},
     "mamba2": {"num_heads": 8},
     "mellum": SLIDING,
-    "minimax": {"layer_types": ["linear_attention", "full_attention"] * 2},
+    # With a window, which no MiniMax has, transformers gives other logits with a cache than without.
+    "minimax": {"layer_types": ["linear_attention", "full_attention"] * 2, "sliding_window": None},
     "minimax_m3_vl_text": {"layer_types": ["full_attention", "minimax_m3_sparse"] * 2, "index_topk_blocks": 2},
     "ministral": SLIDING,
     "qwen4_exp_text": {
