@@ -44,7 +44,7 @@ def flops_of_model(module: Any, config: Any, path: Sequence[str], windows: Seque
     kinds = getattr(config, "layer_types", None) or [""] * len(layers)
     told = config.per_layer_config if getattr(config, "is_heterogeneous", False) else [config] * len(layers)
     keys = {
-        at: LayerFlops(0, 0, _of_a_key(told[at]), window, _expanding(layers[at], caches[at : at + 1], config))
+        at: LayerFlops(0, 0, _of_a_key(told[at]), window, _expanding(layers[at], caches[at : at + 1], told[at]))
         for at, (kind, window) in enumerate(zip(kinds, windows, strict=False))
         if kind not in ATTENTIONLESS
     }

@@ -289,7 +289,7 @@ def _flops(module: Any, config: Any, runner: Runner) -> Flops:
     caches = [spec.key[0] * spec.key[1] if spec else 0 for spec in runner.specs]
     try:
         return flops_of_model(module, config, where.path if where else (), runner.plan.windows, caches)
-    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
+    except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError):
         return NOTHING
 
 

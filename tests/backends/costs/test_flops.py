@@ -15,6 +15,7 @@ from torch.utils.flop_counter import FlopCounterMode, sdpa_flop
 from specchat.backends import LoadOptions, load_model
 from specchat.backends.base import ROOT, Block, Model, Session
 from specchat.backends.costs.flops import NOTHING, Flops, LayerFlops, Weight, computed, flops_of, spend
+from specchat.backends.costs.modules import flops_of_model
 from specchat.backends.heads.mtp.load import load_mtp
 from specchat.backends.hf import model as hf_model
 
@@ -23,6 +24,7 @@ from ...fakes.models.heads import random_medusa
 from ...fakes.models.llama_tiny import VOCAB, needs_llama
 from ...fakes.models.mtp_files import mtp_target
 from ...fakes.models.tiny import tiny_model
+from ...zoo.build import Tiny
 
 PREFIX = 100
 TREE = (ROOT, 0, 0, 1, 1, 2, 3, 3, 4, 5, 6, 9)
@@ -182,6 +184,14 @@ def test_trained_drafters_against_torch(tmp_path: Path) -> None:
     state = torch.randn(1, len(medusa.info.taps) * 32)
     ours, theirs = counted(lambda: medusa.guess(state, 3, 2))
     assert ours == theirs
+
+
+def test_layers_of_many_sizes_make_keys_of_their_own_latents() -> None:
+    tiny = Tiny("dots3_note_text")
+    ranks = [layer.kv_lora_rank for layer in tiny.config.per_layer_config]
+    assert len(set(ranks)) > 1
+    found = flops_of_model(tiny.network, tiny.config, ("model", "layers"), [0] * len(ranks), ranks)
+    assert all(layer.cached > 0 for layer in found.layers)
 
 
 def test_threads_lose_nothing() -> None:
