@@ -251,10 +251,14 @@ def _proven(
             capabilities = replace(capabilities, guard=options.guard == "on")
             runner, taken = _timed(runner, capabilities, parameters, limit, options, tick)
             runner = replace(runner, flops=_flops(module, config, runner))
+    except (Cancelled, UserError):
+        raise
     except Exception as error:
-        if not out_of_memory(error):
-            raise
-        raise UserError(f"{name} fits in memory, but leaves no room to run it. Use a smaller model or dtype.") from None
+        if out_of_memory(error):
+            raise UserError(f"{name} fits in memory, but leaves no room to run it. Use a smaller model or dtype.") from None
+        raise UserError(
+            f"{name} cannot be run: transformers fails in its own pass over a short text: {_first_line(error)}"
+        ) from None
     if progress is not None:
         progress("check", PASSES, PASSES)
     notes = dict.fromkeys(why for what, why in capabilities.reasons.items() if what not in ("layers", "states"))
