@@ -71,7 +71,8 @@ class PlainSession(ChainSession):
         self._forget()
         # Where there is no cache yet, the model makes one of the kind that it needs.
         kwargs: dict[str, Any] = {"use_cache": False} if name is None else {name: cache, "use_cache": True}
-        if run.takes_positions:  # some models count from 0 if they are not told
+        # With a cache some models count from 0 if they are not told; without one Reformer pads the text and not its positions.
+        if run.takes_positions and name is not None:
             kwargs["position_ids"] = torch.arange(fed.start, fed.stop, device=run.device)[None]
         if run.rope is not None:
             run.rope.prompt = self._prompt

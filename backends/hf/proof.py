@@ -66,6 +66,10 @@ NOT_CAUSAL = (
     "In this model a token's logits change with the tokens after it, or passes fail, so it cannot write one token at a time. "
     "Load a causal language model."
 )
+MASKED = (
+    "transformers writes with this model by putting a token of its own behind the text and having that one guessed, which "
+    "specchat does not do. Load a causal language model."
+)
 FEEDINGS: tuple[Feeding, ...] = ("several", "single", "whole")
 
 UNREADABLE = "specchat cannot read this model's hidden states, so drafters trained on them cannot draft for it."
@@ -133,19 +137,30 @@ class Proof:
         tokens = proof_tokens(vocabulary)
         self.prefix, self.tree = tokens[:PREFIX], tokens[PREFIX:]
         paths = [self.prefix + [self.tree[node] for node in path] for path in PATHS]
-        places = range(len(paths[0]))
-        self.far = max(0, context - len(places)) if runner.takes_positions else 0
+        self.far = max(0, context - len(paths[0])) if runner.takes_positions else 0
         """Where in a long text the tree stands, as far as positions tell; the other passes are at its start."""
-        told: dict[str, Any] = {}
-        if runner.takes_positions:
-            starts = (0, 0, self.far, self.far)
-            told["position_ids"] = torch.tensor([[start + i for i in places] for start in starts], device=runner.device)
-            paths += paths
+        self.wanted: Tensor
+        """Linear logits [2 paths, at the start and then perhaps far behind; PREFIX + 3; vocab]."""
         with torch.inference_mode(), narrowed(config), overheard(runner.module, self.layers) as self.states:
-            ids = torch.tensor(paths, device=runner.device)
-            # [2 paths, at the start and then perhaps far behind; PREFIX + 3; vocab]
-            self.wanted: Tensor = runner.module(input_ids=ids, use_cache=False, **told).logits
+            try:
+                self.wanted = self._linear(paths)
+            except (LookupError, RuntimeError) as error:
+                if not self.far or out_of_memory(error):
+                    raise
+                self.far = 0  # it counts its keys by their positions, as MiniMax M3 does
+                self.wanted = self._linear(paths)
         tick()
+
+    def _linear(self, paths: list[list[int]]) -> Tensor:
+        """The model's own logits of whole paths, at the text's start and, where they stand there as well, far behind."""
+        run = self.runner
+        starts = [0] * len(paths) + [self.far] * len(paths) * bool(self.far)
+        told: dict[str, Any] = {}
+        if run.takes_positions:
+            places = [[start + i for i in range(len(paths[0]))] for start in starts]
+            told["position_ids"] = torch.tensor(places, device=run.device)
+        ids = torch.tensor(paths * (len(starts) // len(paths)), device=run.device)
+        return run.module(input_ids=ids, use_cache=False, **told).logits  # type: ignore[no-any-return]
 
     def rows(self, nodes: tuple[int, ...], *, far: bool = False) -> Tensor:
         """The linear logits at some nodes [nodes, vocab], of the text's start or of its far end."""
@@ -383,6 +398,8 @@ def prove(
     Raises:
         UserError: it is no causal language model.
     """
+    if guesses_a_mask(runner.module):
+        raise UserError(MASKED)
     runner = replace(runner, rope=find_rope(runner.module, context))
     found = _proven(runner, config, vocabulary, tick, context, exact, refused)
     if found.capabilities.chain or recurrent(runner.module, config) or refused:
@@ -429,10 +446,10 @@ def _proven(runner: Runner, config: Any, vocabulary: int, tick: Tick, context: i
     reasons = dict.fromkeys(("tree", "chain", "layers", "states"), plainly)
     proofs = [proof] if twin is None else [proof, twin]
     works = (way for way in FEEDINGS if all(attempt(partial(each.plain_works, way)) for each in proofs))
-    feeding: Feeding = next(works, "whole")
+    feeding: Feeding | None = next(works, "whole" if plainly == NOT_NUMBERS else None)
+    if feeding is None:
+        raise UserError(NOT_CAUSAL)
     if feeding == "whole":
-        if plainly != NOT_NUMBERS and not attempt(partial(proof.plain_works, "whole")):
-            raise UserError(NOT_CAUSAL)
         reasons["cache"] = NO_CACHE
     return Proven(replace(runner, layers=None), Capabilities(tree=False, chain=False, reasons=reasons), feeding)
 
@@ -541,6 +558,16 @@ def switched(model: Any, name: str) -> bool:
     """Tell the model to use an attention function; whether it does."""
     model.set_attn_implementation(name)
     return bool(model.config.get_text_config(decoder=True)._attn_implementation == name)
+
+
+def guesses_a_mask(model: Any) -> bool:
+    """Whether transformers' `generate` gives the model more tokens than the text has, as to XLM and XLNet."""
+    text = torch.ones((1, 2), dtype=torch.long, device=model.device)
+    try:
+        inputs = model.prepare_inputs_for_generation(text, attention_mask=torch.ones_like(text), use_cache=False)
+    except (AttributeError, LookupError, RuntimeError, TypeError, ValueError):
+        return False
+    return isinstance(given := inputs.get("input_ids"), Tensor) and given.shape[1] > text.shape[1]
 
 
 def recurrent(model: Any, config: Any) -> bool:

@@ -96,7 +96,11 @@ EXCEPTIONS: dict[str, dict[str, Any]] = {
     "mellum": SLIDING,
     # With a window, which no MiniMax has, transformers gives other logits with a cache than without.
     "minimax": {"layer_types": ["linear_attention", "full_attention"] * 2, "sliding_window": None},
-    "minimax_m3_vl_text": {"layer_types": ["full_attention", "minimax_m3_sparse"] * 2, "index_topk_blocks": 2},
+    "minimax_m3_vl_text": {
+        "index_n_heads": 4,
+        "layer_types": ["full_attention", "minimax_m3_sparse"] * 2,
+        "index_topk_blocks": 2,
+    },
     "ministral": SLIDING,
     "qwen4_exp_text": {
         "indexer_kv_heads": 1,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from specchat.backends.hf.proof import NOT_CAUSAL
+from specchat.backends.hf.proof import MASKED, NOT_CAUSAL
 from specchat.tests.cases import FULL
 from specchat.tests.zoo.compare import SWITCHING, WRONG, totals
 from specchat.tests.zoo.either import everything, outcomes
@@ -16,6 +16,7 @@ FEW = {
     "bamba": [11],
     "recurrent_gemma": [14, 1],
     "bloom": [14],
+    "minimax_m3_vl_text": [14],
     "llama-longrope.gguf": [59],
 }
 """A sample: one architecture of each kind of attention, cache or position, and the lengths of the prompts to try."""
@@ -31,6 +32,7 @@ def test_writes_what_its_own_library_writes(name: str) -> None:
         assert any(outcome.verdict == "equal" for outcome in found), totals(found)
 
 
-def test_what_reads_the_tokens_after_is_refused() -> None:
-    (found,) = outcomes("cpmant")
-    assert (found.verdict, found.detail) == ("refused", NOT_CAUSAL)
+@pytest.mark.parametrize(("name", "why"), [("cpmant", NOT_CAUSAL), ("xlnet", MASKED)])
+def test_what_does_not_write_token_after_token_is_refused(name: str, why: str) -> None:
+    (found,) = outcomes(name)
+    assert (found.verdict, found.detail) == ("refused", why)
