@@ -65,7 +65,8 @@ def test_a_layer_that_is_right_is_accepted_to_the_depth_of_its_draft(family: Fam
         for settings, depth in ((CHAIN, 4), (TREE, 3)):
             generation, steps = run(model, head, [0, 2, 70, 71], "mtp", settings=settings, sampling=sampling)
             assert generation.answer == run(model, None, [0, 2, 70, 71], "greedy", sampling=sampling)[0].answer
-            assert {len(step.tokens) for step in steps[1:-2]} == {depth + 1}
+            # A near tie is decided in a pass of its own, which ends the run of a chain.
+            assert {len(step.tokens) for step in steps[1:-2] if not step.checked} == {depth + 1}
 
 
 @pytest.mark.parametrize(("family", "layers"), KINDS)
