@@ -367,7 +367,7 @@ def _unloadable(file: Path, header: Header, said: str) -> UserError:
         )
     if "unable to allocate" in said or "failed to allocate" in said:
         return UserError(f"{file} needs {header.weight_bytes / 1e9:.1f} GB ({said}). Use a smaller model or fewer GPU layers.")
-    if "token_embd.weight' has wrong shape" in said:
+    if "'token_embd.weight' has wrong shape" in said:
         return Refused(
             f"{file} names {header.vocabulary:,} tokens, and its table of embeddings has another number of rows: it holds the "
             "tokenizer of one model and the weights of another. Use another file."

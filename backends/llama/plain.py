@@ -39,10 +39,10 @@ class LlamaPlainSession(ChainSession):
         rows = dict.fromkeys(wanted, torch.empty(0))
         while len(self._held) < len(text):
             begin = len(self._held)
-            end = min(len(text), begin + PREFILL_CHUNK)
-            flagged = [i for i in range(begin, end) if i in rows]
-            if len(flagged) > run.rows:
-                end, flagged = flagged[run.rows], flagged[: run.rows]
+            # What is wanted goes in alone, as in plain decoding: from a pass of several, CogVLM's rows are of other tokens.
+            flagged = [begin] if begin in rows else []
+            most = min(len(text), begin + (1 if flagged else PREFILL_CHUNK))
+            end = next((i for i in range(begin + 1, most) if i in rows), most)
             code = run.decode(text[begin:end], range(begin, end), [1] * (end - begin), [i - begin for i in flagged])
             if code:
                 self._forget()

@@ -95,7 +95,7 @@ DELTA: Keys = {
     "ssm.group_count": 2,
     "full_attention_interval": 2,
 }
-INDEXER: Keys = {f"attention.indexer.{name}": value for name, value in (("head_count", 2), ("key_length", 128), ("top_k", 8))}
+INDEXER: Keys = {f"attention.indexer.{name}": value for name, value in (("head_count", 32), ("key_length", 128), ("top_k", 8))}
 HEADS_OF_32: Keys = {
     "attention.head_count": HEADS,
     "attention.head_count_kv": HEADS,

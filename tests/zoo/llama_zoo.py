@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import tempfile
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -136,6 +137,7 @@ def _outcomes(
 ) -> list[Outcome]:
     """What comes of one architecture that is built."""
     file = folder / MODEL
+    os.environ["SPECCHAT_CACHE"] = str(folder)  # of this process: first layers are written there
     try:
         model, draft = load_llama(file, name, FLOAT32), load_llama(folder / NOISY, f"{name}-noisy", FLOAT32)
     except UserError as error:

@@ -25,6 +25,7 @@ from specchat.engine.tasks.work import Job
 
 from ...fakes.models.llama_tiny import FLOAT32, VOCAB, needs_llama, tiny_folder
 from ...zoo import gguf_files as zoo
+from ...zoo.llama_zoo import Plain
 
 pytestmark = needs_llama
 
@@ -210,4 +211,14 @@ def test_a_table_of_positions_that_is_shorter_than_the_proof(tmp_path: Path) -> 
     model = load_llama(zoo.write("gpt2", tmp_path / "gpt2.gguf"), "gpt2", replace(FLOAT32, dtype="float16"))
     assert model.info.context < TOKENS
     assert model.info.capabilities.tree
+    model.close()
+
+
+def test_logits_of_a_token_that_is_decoded_alone(tmp_path: Path) -> None:
+    # CogVLM's graph does not pick the rows that are asked for, so a pass of several gives those of its first tokens.
+    file = zoo.write("cogvlm", tmp_path / "cogvlm.gguf")
+    model = load_llama(file, "cogvlm", FLOAT32)
+    model.info = replace(model.info, eos_ids=())
+    generation = Generation(Conversation(model), IDS[:14], max_tokens=8)
+    assert [token for step in generation for token in step.tokens] == Plain(file, 64).writes(IDS[:14], 8)
     model.close()

@@ -238,6 +238,13 @@ def test_layers_that_would_end_the_process_are_refused(tmp_path: Path, cache: Pa
     model.close()
 
 
+def test_a_table_for_all_layers_is_not_taken_for_that_of_embeddings(tmp_path: Path) -> None:
+    model = load_llama(write("gemma3n", tmp_path / "gemma3n.gguf"), "gemma3n", FLOAT32)
+    with pytest.raises(UserError, match=r"'per_layer_token_embd\.weight' has wrong"):
+        model.truncated(2)
+    model.close()
+
+
 def test_layers_that_need_more_memory_stay(tiny: LlamaModel, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def load(*_: object) -> LlamaModel:
         raise UserError("It needs 9 GB.")
