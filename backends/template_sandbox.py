@@ -30,7 +30,7 @@ from jinja2.utils import Namespace
 from ..errors import Cancelled
 
 MOST_SECONDS = 10.0
-"""Of computing. A template usually takes a millisecond; one that takes longer than this is stopped."""
+"""CPU seconds that a template may take. Most need a millisecond."""
 
 GRACE_SECONDS = 5
 """So much later the system ends the whole process: an operation in C, such as to compare lists that hold each other a billion

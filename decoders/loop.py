@@ -131,7 +131,7 @@ class Generation(Iterator[Step]):
         self._branching = model.info.capabilities.tree
         self._cancelled = False
         self._note = ""
-        """Of the next step, unless its drafter has one of its own."""
+        """The note for the next step, unless its drafter has one of its own."""
         self._leaving: Drafter | None = None
         """A method with a loop of its own that has yet to settle before the next one's first step."""
         self.drafter.prepare(self._context())

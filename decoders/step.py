@@ -63,7 +63,7 @@ class StepRecord:
     draft_flops: float = 0.0
     """Drafting's part of `flops`."""
     drafters: Sequence[str] = field(default_factory=list)
-    """Who drafted the tree together; empty where it is all the method's own."""
+    """Names of the drafters that grew the tree together; empty if the method drafted alone."""
     sources: Sequence[int] = field(default_factory=list)
     """By tree node, where there are `drafters`: bit i is set if `drafters[i]` guessed it."""
     shares: Sequence[float] = field(default_factory=list)
@@ -71,7 +71,7 @@ class StepRecord:
 
     @property
     def seconds(self) -> float:
-        """Of drafting, of the model's pass, and of the rest."""
+        """Seconds that the whole step took."""
         return self.draft_seconds + self.forward_seconds + self.other_seconds
 
 

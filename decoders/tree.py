@@ -42,7 +42,7 @@ class Tree:
     via: str = ""
     """The method that drafted it, if the current one delegates to others (`auto`)."""
     drafters: tuple[str, ...] = ()
-    """Who drafted it together; empty where it is all the method's own."""
+    """Names of the drafters that grew it together; empty if the method drafted alone."""
     sources: list[int] = field(default_factory=list)
     """By node, where there are `drafters`: bit i is set if `drafters[i]` guessed it; 0 for node 0."""
     shares: tuple[float, ...] = ()

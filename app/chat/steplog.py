@@ -12,19 +12,19 @@ USUAL = {
     **dict.fromkeys(("drafted", "accepted", "nodes", "carried"), "I"),
     **dict.fromkeys(("draft_seconds", "forward_seconds", "other_seconds", "flops", "draft_flops"), "f"),
 }
-"""What nearly every step has, with its type in an array."""
+"""Fields that nearly every step fills, with their array types."""
 LISTS = {
     **dict.fromkeys(("tokens", "tree_tokens", "tree_parents", "path"), "i"),
     **dict.fromkeys(("probs", "shares"), "f"),
     "sources": "I",
 }
-"""The same of what there are several of in a step."""
+"""Fields that hold several values a step, with their array types."""
 SHOWN = ("text", "held", "tentative")
-"""What the answer's runs have."""
+"""Fields that are not kept here, as the answer's runs have them."""
 NAMES = ("method", "drafters")
-"""What one step after the other has in common."""
+"""Fields whose values most steps share with the step before."""
 RARE = {name: nothing for name, nothing in FIELDS.items() if name not in {*USUAL, *LISTS, *SHOWN, *NAMES}}
-"""What few steps have, with what the others have."""
+"""Fields that few steps fill, with the value that stands for nothing."""
 
 
 class StepLog:

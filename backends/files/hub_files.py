@@ -65,7 +65,7 @@ class Listed:
 
     size: int = 0
     sha256: str = ""
-    """Of a file in large file storage, which is its name in the cache; empty of others."""
+    """Checksum of a file in large file storage (LFS), which is also its name in the cache; empty for other files."""
 
     def there(self, folder: Path, commit: str, name: str) -> int:
         """Bytes of it that are in the cache."""

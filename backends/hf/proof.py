@@ -416,9 +416,21 @@ def _proven(runner: Runner, config: Any, vocabulary: int, tick: Tick, context: i
     lengths = unknown_lengths(config)
     twin = proof.of_twin(lengths)
     hybrid = replace(runner, hybrid=True, tapped=proof.layers)
+
+    def beyond(check: Check, candidate: Runner) -> bool:
+        """Whether what holds in a short text holds beyond every length of the configuration as well."""
+        return not lengths or (twin is not None and attempt(partial(twin.agrees, check, candidate)))
+
+    def bounded(found: Capabilities) -> Capabilities:
+        """The same up to the shortest of these lengths."""
+        reasons = {**found.reasons, "reach": UPTO.format(shortest(lengths))}
+        return replace(found, reach=min(lengths.values()), reasons=reasons)
+
     mixed = set(getattr(config, "layer_types", None) or ()) == HYBRID
     if mixed and not refused and attempt(partial(proof.chain_works, hybrid)):
-        return _hybrid(hybrid, proof)
+        found = _hybrid(hybrid, proof)
+        proven = beyond(Proof.chain_works, hybrid)
+        return found if proven else found._replace(capabilities=bounded(found.capabilities))
     if refused:
         plainly = refused
     elif recurrent(runner.module, config):
@@ -431,7 +443,7 @@ def _proven(runner: Runner, config: Any, vocabulary: int, tick: Tick, context: i
             if not attempt(partial(check, proof, candidate)):
                 continue
             tree = candidate.plan.style != "native"
-            if not lengths or (twin is not None and attempt(partial(twin.agrees, check, candidate))):
+            if beyond(check, candidate):
                 why = {} if tree else {"tree": CHAINS if short is None else CHAINS_BEYOND.format(shortest(lengths))}
                 return able(candidate, proof, Capabilities(tree=tree, reasons=why))
             short = short or (candidate, config._attn_implementation)
@@ -439,9 +451,7 @@ def _proven(runner: Runner, config: Any, vocabulary: int, tick: Tick, context: i
             candidate, attention_name = short
             switched(candidate.module, attention_name)
             proof.chain_works(candidate)
-            why = {"reach": UPTO.format(shortest(lengths))}
-            tree = candidate.plan.style != "native"
-            return able(candidate, proof, Capabilities(tree=tree, reach=min(lengths.values()), reasons=why))
+            return able(candidate, proof, bounded(Capabilities(tree=candidate.plan.style != "native")))
         plainly = NEITHER
     reasons = dict.fromkeys(("tree", "chain", "layers", "states"), plainly)
     proofs = [proof] if twin is None else [proof, twin]

@@ -156,7 +156,7 @@ def backends() -> list[str]:
 
 
 def version() -> str:
-    """Of llama-cpp-python."""
+    """The installed version of llama-cpp-python."""
     return str(importlib.import_module("llama_cpp").__version__)
 
 

@@ -37,10 +37,10 @@ class Proposer(ABC):
         """`number`: among several that grow one tree together."""
         self._number = number
         self.seconds: list[float] = []
-        """Of each pass of this round."""
+        """Seconds that each pass of this round took."""
         self._path: list[list[int]] = []
         self._parents: list[int] = []
-        """Of each node [evaluated]."""
+        """The parent of each node that has been evaluated [n]."""
         self._context: Context | None = None
         self._scores: list[tuple[Scores, int]] = []
         self._spent = 0.0

@@ -406,6 +406,14 @@ def kept_tried(folder: Path) -> dict[str, Any]:
     return json.loads(file.read_text())  # type: ignore[no-any-return]
 
 
+def test_a_hybrid_whose_lengths_could_not_be_tried_is_bounded_as_well(room: Path, no_twin: Path) -> None:
+    model = load("bamba", room)
+    able = model.info.capabilities
+    assert (able.tree, able.chain, able.reach) == (False, True, model.module.config.mamba_chunk_size)
+    assert "nothing is drafted beyond" in able.reasons["reach"]
+    model.close()
+
+
 def test_one_token_at_a_time_has_its_position(room: Path) -> None:
     model = loaded(folder_of("bamba", room))
     text = prompt_of(20)
@@ -418,6 +426,7 @@ def test_one_token_at_a_time_has_its_position(room: Path) -> None:
             session.commit((0,))
             torch.testing.assert_close(found.logits[0], wanted[at], atol=1e-4, rtol=1e-4)
     assert isinstance(model.open_session(), HybridSession)
+    assert model.info.capabilities.reach is None  # the twin held, in which chunks are short
 
 
 def test_a_cache_of_a_models_own_kind(room: Path) -> None:
