@@ -26,7 +26,7 @@ class Key(NamedTuple):
 CHAT = tuple(Key(row.id, row.keys, f"app.do('{row.id}')", row.what, row.short) for row in ACTIONS if row.keys)
 """Keys of the chat screen. They come before the input box's own, so they work while it has the focus."""
 
-LEADER = tuple(Key(f"leader_{row.id}", row.letter, f"do('{row.id}')", row.what, row.short) for row in ACTIONS if row.letter)
+LEADER = tuple(Key(f"leader_{row.id}", row.letters, f"do('{row.id}')", row.what, row.short) for row in ACTIONS if row.letters)
 """Keys after the leader key."""
 
 INPUT = (

@@ -19,6 +19,7 @@ from ..chat.dialogue import Busy, Dialogue, Engine
 from ..chat.methods import Method, known_methods
 from ..chat.transcript import Transcript
 from ..race.record import RaceRecord
+from ..settings import actions
 from ..settings.fields import Settings
 from ..settings.keymap import ALL, conflicts, shown_keys
 from ..settings.locations import config_folder
@@ -29,6 +30,7 @@ from .actions.export import Saving
 from .actions.history import Keeping
 from .actions.models import Models
 from .actions.race import Racing
+from .actions.registry import runs
 from .actions.rewrite import Rewriting
 from .actions.settings import Prompting
 from .actions.switch import Switching
@@ -101,7 +103,7 @@ class SpecchatApp(TerminalApp):
         self.prompting = Prompting(self)
         self.switching = Switching(self)
         self.touring = Touring(self, self.racing, self.keeping)
-        self.actions = Actions(self, self)
+        self.actions = Actions(self, self._parts)
         self.notifying = Notifying(self.dialogue, lambda: self.racing.running, self._say)
         self.frames = Frames(self, self.take_events)
         self.piped = ""
@@ -125,6 +127,12 @@ class SpecchatApp(TerminalApp):
     def get_default_screen(self) -> ChatScreen:
         """The chat."""
         return ChatScreen(self, self.actions, self.rewriting, self.copying, self.keeping.keep, self.piped, self.tour)
+
+    def _parts(self) -> tuple[object, ...]:
+        """Everything that has methods for actions."""
+        screen, races = self.chat_screen, (self.racing, self.racing.kept)
+        chat = (self.keeping, self.saving, self.copying, self.rewriting, self.varying, self.editing, screen.recalling)
+        return self, screen, *chat, *races, self.models, self.prompting, self.switching, self.touring
 
     @property
     def chat_screen(self) -> ChatScreen:
@@ -260,6 +268,7 @@ class SpecchatApp(TerminalApp):
         if id != "cancel" or not self.touring.leave():
             self.actions.do(id, *words)
 
+    @runs(actions.HELP)
     def show_help(self) -> None:
         """Open the help for where one is, or close it."""
         from .keys.entries import entries
@@ -289,6 +298,7 @@ class SpecchatApp(TerminalApp):
         free = lambda: not dialogue.busy and dialogue.queued is None  # noqa: E731
         self.tell(str(error), "warning", free if isinstance(error, Busy) else None)
 
+    @runs(actions.LEADER)
     def show_leader(self) -> None:
         """Wait for the letter behind the leader key."""
         from .keys.leader import LeaderScreen
@@ -299,6 +309,7 @@ class SpecchatApp(TerminalApp):
         """The terminal is in front again: another one may have sent something meanwhile."""
         self.chat_screen.recalling.refresh()
 
+    @runs(actions.NEW_CHAT)
     def new_chat(self) -> None:
         """Start a new chat; the one before stays in the list of chats."""
         dialogue = self.dialogue

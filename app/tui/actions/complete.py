@@ -11,6 +11,7 @@ from ...attach.files import score
 from ...attach.names import Offer, folder_of, offers
 from ...chat.methods import Method
 from ...race.entry import RUNTIMES, split_prompt
+from ...settings import actions
 from ...settings.actions import Action
 from ..host import Host
 from .settings import set_now
@@ -160,8 +161,8 @@ def completions(typed: Line, known: Known, most: int = 40) -> list[Offer]:
 def offered(row: Action, typed: Line, known: Known) -> list[Offer]:
     """All that may come where a command is being typed."""
     words = [Offer(word, what) for word, what in row.words.items()] if not typed.words else []
-    complete: Completer | None = globals().get(row.complete)
-    return words + (complete(typed, known) if complete is not None else [])
+    completer = COMPLETERS.get(row.id)
+    return words + (completer(typed, known) if completer is not None else [])
 
 
 def _ranked(query: str, found: Iterable[Offer]) -> list[Offer]:
@@ -176,16 +177,30 @@ def _ranked(query: str, found: Iterable[Offer]) -> list[Offer]:
     ]
 
 
-# What `complete` names in a row of the table. Each gives what may come, whatever is typed of it.
-
 Completer = Callable[[Line, Known], list[Offer]]
+"""Gives what may come behind a command, whatever is typed of it."""
+
+COMPLETERS: dict[str, Completer] = {}
+"""By the ids of the commands."""
 
 
+def completes(*rows: Action) -> Callable[[Completer], Completer]:
+    """Register a function as what completes these commands."""
+
+    def register(completer: Completer) -> Completer:
+        COMPLETERS.update({row.id: completer for row in rows})
+        return completer
+
+    return register
+
+
+@completes(actions.METHOD_MENU, actions.RETRY)
 def method(typed: Line, known: Known) -> list[Offer]:
     """A method, then its settings."""
     return _methods(known) if not typed.words else _params(known.methods.get(typed.words[0]), typed)
 
 
+@completes(actions.RACE)
 def race(typed: Line, known: Known) -> list[Offer]:
     """Methods, each with its settings or `@` a model."""
     method, at, _ = typed.word.partition("@")
@@ -197,6 +212,7 @@ def race(typed: Line, known: Known) -> list[Offer]:
     return _methods(known, names) + (_params(last, typed) if typed.word else [])
 
 
+@completes(actions.SET)
 def sampling(typed: Line, known: Known) -> list[Offer]:
     """What /set takes."""
     if typed.word.startswith("accept="):
@@ -209,21 +225,25 @@ def sampling(typed: Line, known: Known) -> list[Offer]:
     return [Offer(f"{name}=", f"now {value}" if value else "") for name, value in known.settings.items() if name not in given]
 
 
+@completes(actions.THEME_MENU)
 def theme(typed: Line, known: Known) -> list[Offer]:
     """A theme."""
     return [] if typed.words else [Offer(name, what) for name, what in known.themes.items()]
 
 
+@completes(actions.MODEL, actions.MODELS)
 def model(typed: Line, known: Known) -> list[Offer]:
     """A model that is here."""
     return [] if typed.words else known.all("models")
 
 
+@completes(actions.CHATS)
 def chat(typed: Line, known: Known) -> list[Offer]:
     """A chat of the history."""
     return [] if typed.words else known.all("chats")
 
 
+@completes(actions.PRESETS)
 def preset(typed: Line, known: Known) -> list[Offer]:
     """A preset, or what may be done with one and its name."""
     if not typed.words:
@@ -231,11 +251,13 @@ def preset(typed: Line, known: Known) -> list[Offer]:
     return known.all("presets") if len(typed.words) == 1 and typed.words[0] in NAMED else []
 
 
+@completes(actions.OPEN)
 def saved(typed: Line, known: Known) -> list[Offer]:
     """A chat or a race saved as JSON."""
     return [] if typed.words else _files(typed, known, [".json"])
 
 
+@completes(actions.EXPORT)
 def export(typed: Line, known: Known) -> list[Offer]:
     """A file to write over, of the format that was named if one was."""
     if typed.words:

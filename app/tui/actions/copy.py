@@ -7,10 +7,12 @@ from threading import Lock
 
 from ....errors import UserError, counted
 from ...chat.entries import Answer, Notice, Prompt
+from ...settings import actions
 from ...terminal import clipboard
 from ...text.cells import fit, one_line, sanitise
 from ...text.code_blocks import CodeBlock, code_blocks
 from ..host import Host
+from .registry import runs
 
 LOOK_BACK = 200_000
 """Characters of answers that are looked through for code, last answer first (some 0.2 s)."""
@@ -29,6 +31,7 @@ class Copying:
         self.host, self._keep = host, keep
         self._turn = Lock()
 
+    @runs(actions.COPY_ANSWER)
     def command(self, *words: str) -> None:
         """Copy what is named; alone, what is looked into, what is marked, or the last answer.
 
@@ -99,6 +102,7 @@ class Copying:
             raise UserError("There is nothing to copy yet. Ask something first.")
         self.text("".join(chat_markdown(capture(self.host.dialogue))), "the chat")
 
+    @runs(actions.COPY_CODE)
     def code(self, number: int | None = None) -> None:
         """Copy a block of code of the marked answer, else of the last answer that has one; choose where there are several.
 

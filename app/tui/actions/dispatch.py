@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from functools import partial
-from operator import attrgetter
-from typing import Any
-
-from textual.actions import parse as parse_call
+from collections.abc import Callable, Iterable, Iterator
+from functools import cached_property
 
 from ....errors import UserError
 from ...attach.names import Offer
 from ...settings.actions import ACTIONS, Action
 from ..host import Host
 from .complete import Known, Line, offered
+from .registry import methods_of
 from .table import parse
 
 _ROWS = {row.id: row for row in ACTIONS}
@@ -24,16 +21,16 @@ class Actions:
 
     Args:
         host: the app, as it is told what is in the way.
-        parts: the app, as it holds the functions that rows name.
+        parts: gives the objects whose methods are registered, once all of them are there.
     """
 
-    def __init__(self, host: Host, parts: object) -> None:
+    def __init__(self, host: Host, parts: Callable[[], Iterable[object]]) -> None:
         self.host, self._parts = host, parts
 
-    def function(self, row: Action) -> Callable[..., Any]:
-        """What a row runs."""
-        place, name, arguments = parse_call(row.run)
-        return partial(attrgetter(f"{place}.{name}" if place else name)(self._parts), *arguments)
+    @cached_property
+    def methods(self) -> dict[str, Callable[..., object]]:
+        """What each action runs, by its id."""
+        return methods_of(self._parts())
 
     def run(self, row: Action, *words: str) -> None:
         """Run an action.
@@ -41,7 +38,7 @@ class Actions:
         Raises:
             UserError: it cannot be done; nothing has changed.
         """
-        self.function(row)(*(words if row.arguments else ()))
+        self.methods[row.id](*(words if row.arguments else ()))
 
     def do(self, id: str, *words: str) -> None:
         """Run an action for a key or the help; what is in the way is told."""

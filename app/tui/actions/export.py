@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 
 from ....errors import UserError
 from ....plain_file import user_path
+from ...settings import actions
 from ...text.amounts import short_path
 from ...text.cells import one_line
 from ..host import Host
+from .registry import runs
 
 if TYPE_CHECKING:
     from ...chat.transcript import Transcript
@@ -37,6 +39,7 @@ class Saving:
 
         return Look(self.host.themes.palette, self.host.view.colouring)
 
+    @runs(actions.EXPORT)
     def command(self, *arguments: str) -> None:
         """What /export does: `FORMAT`, `FILE` or `FORMAT FILE`, with `!` to overwrite; alone, it asks for the format.
 
@@ -129,6 +132,7 @@ class Saving:
 
         self.host.beside(work, done, f"Writing {one_line(path.name)} …")
 
+    @runs(actions.OPEN)
     def open(self, *words: str) -> None:
         """Open a chat that was saved as JSON, in place of the one on the screen, or a race; alone, go back to the chat before.
 

@@ -9,8 +9,10 @@ from ...chat.about import LOADED_WITH
 from ...chat.entries import Prompt
 from ...chat.transcript import Transcript
 from ...history.resume import continued, own_model, welcome
+from ...settings import actions
 from ...settings.fields import Settings
 from ..host import Host
+from .registry import runs
 
 if TYPE_CHECKING:
     from ....engine.messages import Event
@@ -121,6 +123,7 @@ class Keeping:
         if transcript.track is None:
             transcript.track = Track(quiet=len(transcript.entries))
 
+    @runs(actions.CHATS)
     def browse(self, *words: str) -> None:
         """Show the list of chats; with words, those that have them."""
         query = " ".join(words)
@@ -147,6 +150,7 @@ class Keeping:
         self.host.changed()
         self.host.tell(welcome(opened, "" if self.host.dialogue.info else self.host.dialogue.model))
 
+    @runs(actions.RENAME)
     def rename(self, *words: str) -> None:
         """Give the chat on the screen a title.
 
@@ -160,6 +164,7 @@ class Keeping:
         recorder.rename(self.host.dialogue, title)
         self.host.tell(f"This chat is now called {title}.")
 
+    @runs(actions.BRANCH)
     def branch(self, *words: str) -> None:
         """Go on in a chat of its own that shares all of this one so far; this one stays in the list as it is.
 

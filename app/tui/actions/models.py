@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING
 from ....engine.options import SHIPPED, draft_names
 from ....errors import UserError
 from ....plain_file import user_path
+from ...settings import actions
 from ...text.amounts import size_of
 from ..host import Host
+from .registry import runs
 
 if TYPE_CHECKING:
     from ...models.downloads import Downloads
@@ -52,6 +54,7 @@ class Models:
             self._downloads = Downloads()
         return self._downloads
 
+    @runs(actions.MODEL)
     def command(self, *words: str) -> None:
         """Load the model of this name.
 
@@ -62,6 +65,7 @@ class Models:
             raise UserError("/model takes one name: builtin, a folder, owner/name on the Hub, or a server's address.")
         self.load(words[0], backend=self.backend_for(words[0]))
 
+    @runs(actions.MODELS)
     def browse(self, *words: str) -> None:
         """Show the picker; with words, what has them; `owner/name` is looked up on the Hub."""
         from ...models.search import Looking

@@ -17,10 +17,12 @@ from ...race.kept import NAMED, KeptRace, entries_of, sentence
 from ...race.race import FEWEST, MOST, Race
 from ...race.subject import last_message, suggested, talk, warning
 from ...saved.race_json import pack, unpack
+from ...settings import actions
 from ...text.cells import fit
 from ..host import Host
 from .export import Saving
 from .models import Models
+from .registry import runs
 from .switch import method_items, method_settings
 from .table import is_command, pairs
 
@@ -100,6 +102,7 @@ class Racing:
         others = partial(look, dialogue, self._models.library, self.host.live.settings.model_folders)
         self.host.push_screen(RaceModel(title, taken, note, own_choice(dialogue), others, self.host.live.keymap), then)
 
+    @runs(actions.RACE)
     def command(self, *arguments: str) -> None:
         """What /race does: `METHOD key=value … METHOD@MODEL … : PROMPT`, all of it optional.
 
@@ -247,6 +250,7 @@ class KeptRaces:
         """The lines about races, oldest first."""
         return [entry for entry in transcript.entries if isinstance(entry, Notice) and entry.race]
 
+    @runs(actions.RACES)
     def command(self, *arguments: str) -> None:
         """What /races does: open race number N, or choose.
 

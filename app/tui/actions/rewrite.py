@@ -8,9 +8,11 @@ from ....errors import UserError, counted
 from ...attach.attachments import Attachment, escaped, parted
 from ...chat.entries import Prompt
 from ...chat.transcript import Transcript
+from ...settings import actions
 from ...text.amounts import size_of
 from ...text.cells import one_line
 from ..host import Host
+from .registry import runs
 from .table import is_command
 
 
@@ -52,6 +54,7 @@ class Rewriting:
             self._base = Transcript(entries, transcript.system, transcript.start if transcript.start <= len(entries) else 0)
         return self._base
 
+    @runs(actions.EDIT)
     def command(self, *words: str) -> None:
         """Put a message back into the input box: number N, the marked one or the last.
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ....errors import UserError, did_you_mean
+from ...settings import actions
 from ...settings.fields import Settings
 from ...settings.file import from_text
 from ...text.cells import fit, one_line
 from ..host import Host
+from .registry import runs
 from .table import pairs, typed
 
 SAMPLING = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty", "seed")
@@ -33,6 +35,7 @@ class Prompting:
     def __init__(self, host: Host) -> None:
         self.host = host
 
+    @runs(actions.SETTINGS)
     def settings(self, *words: str) -> None:
         """Show every setting; with words, those that have them."""
         from ..pickers.settings import SettingsScreen
@@ -40,6 +43,7 @@ class Prompting:
         live, dialogue = self.host.live, self.host.dialogue
         self.host.push_screen(SettingsScreen(live, dialogue, self.host.changed, " ".join(words)), lambda _: None)
 
+    @runs(actions.SET)
     def set(self, *words: str) -> None:
         """Change sampling or limits, `key=value …`, from the next answer on; alone, tell them.
 
@@ -61,6 +65,7 @@ class Prompting:
 
     # System prompts
 
+    @runs(actions.SYSTEM)
     def system(self, *words: str) -> None:
         """Show and write the system prompt in a screen, or set it to a text; `""` empties it."""
         if not words:
@@ -90,6 +95,7 @@ class Prompting:
 
     # Presets
 
+    @runs(actions.PRESETS)
     def preset(self, *words: str) -> None:
         """Run /preset.
 

@@ -12,10 +12,12 @@ from ...chat.dialogue import Dialogue
 from ...chat.entries import Answer, Prompt
 from ...chat.methods import GROUPS, SERVERS, reach_of
 from ...race.guests import Guest, short_name
+from ...settings import actions
 from ...settings.keymap import shown_keys
 from ...text.cells import fit, one_line
 from ...theming.colouring import LABEL_STYLES, WAYS, following
 from ..host import Host
+from .registry import runs
 from .table import pairs
 
 if TYPE_CHECKING:
@@ -131,6 +133,7 @@ class Switching:
     def __init__(self, host: Host) -> None:
         self.host = host
 
+    @runs(actions.METHOD_MENU)
     def method(self, *words: str) -> None:
         """To the method `NAME key=value …`; alone, choose.
 
@@ -160,6 +163,7 @@ class Switching:
         current, known = dialogue.switching or dialogue.method, group_hints(dialogue, keymap)
         self.host.push_screen(MethodMenu("Decoding method", items, current, known, keymap), chosen)
 
+    @runs(actions.NEXT_METHOD)
     def next_method(self) -> None:
         """To the next of the methods worth a try on this model."""
         if self.host.dialogue.next_method() is None:
@@ -168,6 +172,7 @@ class Switching:
             self.host.tell(only or "This model has only one method.")
         self.host.changed()
 
+    @runs(actions.THEME_MENU)
     def theme(self, *words: str) -> None:
         """To another theme, for later chats too; alone, choose. A doubt about it is told.
 
@@ -201,6 +206,7 @@ class Switching:
         ]
         self.host.push_screen(Menu("Theme", items, before, self.host.live.keymap, themes.wear), chosen)
 
+    @runs(actions.COLOURS)
     def colours(self, *words: str) -> None:
         """To another way of telling runs apart, everywhere at once and in later chats too; alone, to the next.
 

@@ -12,8 +12,10 @@ from ....engine.options import Sampling
 from ....errors import UserError
 from ...chat.compare import name_of
 from ...chat.entries import Answer, Prompt
+from ...settings import actions
 from ...settings.keymap import shown_keys
 from ..host import Host
+from .registry import runs
 from .rewrite import Rewriting, index_of, lay_aside, marked_prompt, prompts_of
 from .switch import method_settings
 from .table import pairs
@@ -35,6 +37,7 @@ class Varying:
 
     # Answers once more
 
+    @runs(actions.RETRY)
     def retry(self, *arguments: str) -> None:
         """Answer the last (or the marked) message with another method.
 
@@ -66,6 +69,7 @@ class Varying:
             raise UserError("This model has only one method, so there is no other to retry with.")
         return next((name for name in order if name not in tried), order[0])
 
+    @runs(actions.REGENERATE)
     def regenerate(self, *arguments: str) -> None:
         """Answer the last (or the marked) message with the same method, settings and seed; with a new seed if that is asked.
 
@@ -141,6 +145,7 @@ class Varying:
 
     # From variant to variant
 
+    @runs(actions.UNDO)
     def undo(self) -> None:
         """Take back the last message and its answer.
 
@@ -158,6 +163,8 @@ class Varying:
             f"Removed your last message and its answer. {shown_keys('variant_before', self.host.live.keymap)} restores them."
         )
 
+    @runs(actions.VARIANT_BEFORE, -1)
+    @runs(actions.VARIANT_AFTER, 1)
     def turn(self, step: int, index: int | None = None) -> None:
         """Show another variant of the marked entry, else of the last one in sight that has any.
 

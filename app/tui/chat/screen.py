@@ -17,10 +17,12 @@ from textual.widgets import Static
 from ....errors import UserError
 from ...chat.draft_length import lengthen
 from ...render.inspection_rows import strip_rows
+from ...settings import actions
 from ...settings.keymap import CHAT, shown_keys
 from ...theming.colouring import Way, effective, legend_line, way_named
 from ..actions.copy import Copying
 from ..actions.dispatch import Actions
+from ..actions.registry import runs
 from ..actions.rewrite import Rewriting
 from ..actions.switch import known
 from ..actions.table import is_command, matching
@@ -366,6 +368,7 @@ class ChatScreen(Screen[None]):
 
     # Keys
 
+    @runs(actions.CANCEL)
     def action_cancel(self) -> None:
         """Stop the answer, or take back a message that waits."""
         if self.attaching.close() or self.gathering.give_up():
@@ -386,6 +389,7 @@ class ChatScreen(Screen[None]):
             self.host.stir()
         self.refresh_dialogue()
 
+    @runs(actions.INTERRUPT)
     def action_interrupt(self) -> None:
         """Ctrl+C: copy a selection, else stop the answer, else quit at the second press."""
         selected = self.input.selected_text or self.get_selected_text()
@@ -403,6 +407,7 @@ class ChatScreen(Screen[None]):
     def _disarm(self) -> None:
         self._quit_armed = False
 
+    @runs(actions.MARKDOWN)
     def action_markdown(self) -> None:
         """Finished answers as Markdown, or their runs."""
         view = self.view
@@ -414,6 +419,7 @@ class ChatScreen(Screen[None]):
         line = Content.assemble((what, "$foreground"), "   ", (keys, "bold"), (" changes it", "$quiet"))
         self.query_one(StatusLine).flash(line)
 
+    @runs(actions.INSPECT)
     def action_inspect(self) -> None:
         """Look into the runs one by one, or go back to the input box. Markdown gives way to the runs."""
         cursor = self.view.cursor
@@ -433,6 +439,7 @@ class ChatScreen(Screen[None]):
                 )
             )
 
+    @runs(actions.PANELS)
     def action_panel(self, *words: str) -> None:
         """A page of the side panel, or `off`; alone, the next one, or none.
 
@@ -445,6 +452,7 @@ class ChatScreen(Screen[None]):
         page = known("panel", words[0], (*PAGES, "off"))
         self.panel.open("" if page == "off" else page)
 
+    @runs(actions.PAUSE)
     def action_pause(self) -> None:
         """Hold the answer, or let it go on."""
         dialogue = self.dialogue
@@ -458,6 +466,7 @@ class ChatScreen(Screen[None]):
         self.host.stir()
         self.refresh_dialogue()
 
+    @runs(actions.STEP)
     def action_step(self, *words: str) -> None:
         """Let the answer take a step, or N; it is paused after them.
 
@@ -475,12 +484,16 @@ class ChatScreen(Screen[None]):
             told = f"There is no answer to step through. Press {pause}, then ask something."
             self.host.tell(told, until=lambda: self.dialogue.busy or self.dialogue.paused)
 
+    @runs(actions.DRAFT_SHORTER, -1)
+    @runs(actions.DRAFT_LONGER, 1)
     def action_draft_length(self, direction: int) -> None:
         """Shorter (−1) or longer (1) drafts."""
         self.query_one(StatusLine).flash(Content.styled(lengthen(self.dialogue, direction), "bold $accent"))
         self.refresh_dialogue()
         self.panel.update(now=True)
 
+    @runs(actions.MESSAGE_BEFORE, -1)
+    @runs(actions.MESSAGE_AFTER, 1)
     def action_jump(self, step: int) -> None:
         """Mark the message before (−1) or after (1)."""
         place = self.view.mark.move(step)
@@ -490,16 +503,30 @@ class ChatScreen(Screen[None]):
             return
         self.query_one(StatusLine).flash(self.view.mark.told(place, self._keymap))
 
+    @runs(actions.SCROLL_UP, -1)
+    @runs(actions.SCROLL_DOWN, 1)
     def action_scroll_page(self, direction: int) -> None:
         """Scroll the transcript, or the side panel if it has the focus, by a page less two rows, so that the eye finds its
         place."""
         view = self.focused if isinstance(self.focused, LineView) else self.view
         view.scroll_relative(y=direction * max(1, view.size.height - 2), animate=False)
 
+    @runs(actions.SCROLL_TOP)
     def action_scroll_top(self) -> None:
         """To the beginning."""
         self.view.scroll_home(animate=False)
 
+    @runs(actions.SCROLL_END)
     def action_scroll_end(self) -> None:
         """To the end, and follow it."""
         self.view.follow()
+
+    @runs(actions.REDO)
+    def action_redo(self) -> None:
+        """Redo in the input box, wherever the focus is."""
+        self.input.action_redo()
+
+    @runs(actions.QUIT)
+    def action_quit(self) -> None:
+        """Leave the chat."""
+        self.app.exit()

@@ -18,8 +18,10 @@ from typing import Any
 from textual.app import App, SuspendNotSupported
 
 from ....errors import UserError
+from ...settings import actions
 from ...terminal.editor import editor_command
 from ...text.cells import one_line
+from ..actions.registry import runs
 from ..host import Host
 
 MOST_BYTES = 2_000_000
@@ -41,6 +43,7 @@ class Editing:
         """An editor has the terminal."""
         self._process: subprocess.Popen[bytes] | None = None
 
+    @runs(actions.EDITOR)
     def start(self) -> None:
         """Open the editor; when it ends its text is the draft. What is in the way is told, and the draft stays."""
         if not self.open:

@@ -9,8 +9,10 @@ from textual.css.query import NoMatches
 
 from ....errors import UserError
 from ...history.prompts import PromptHistory, Typed
+from ...settings import actions
 from ...text.amounts import short_path
 from ...text.cells import sanitise
+from ..actions.registry import runs
 from ..host import Host
 
 
@@ -101,6 +103,7 @@ class Recalling:
                 why = f"{error.strerror or type(error).__name__}; move {short_path(self._history.path)} out of the way."
             self._host.tell(f"{what}: {why}", "warning")
 
+    @runs(actions.PROMPT_SEARCH)
     def search(self) -> None:
         """Choose among all that was sent."""
         from ..pickers.prompts import PromptSearch

@@ -81,9 +81,8 @@ class LeaderScreen(ModalScreen[None]):
         """Run an action; one that repeats waits for the next."""
         row = _ROWS[id]
         if row.repeat:
-            # Its counterpart runs the same function: shorter and longer, before and after.
-            name = row.run.partition("(")[0]
-            self._again = tuple(key for key in LEADER if _ROWS[key.id.removeprefix("leader_")].run.partition("(")[0] == name)
+            # With its counterpart: shorter and longer, before and after.
+            self._again = tuple(key for key in LEADER if _ROWS[key.id.removeprefix("leader_")].repeat == row.repeat)
             self._letters.set_class(True, "-again")
             self.on_resize()
         else:

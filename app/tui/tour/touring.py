@@ -7,8 +7,10 @@ from typing import Literal
 from textual.worker import Worker
 
 from ....errors import UserError
+from ...settings import actions
 from ..actions.history import Keeping
 from ..actions.race import Racing
+from ..actions.registry import runs
 from ..host import Host
 
 Start = Literal["begin", "offer", ""]
@@ -28,6 +30,7 @@ class Touring:
         self.host, self._racing, self._keeping = host, racing, keeping
         self._worker: Worker[None] | None = None
 
+    @runs(actions.TOUR)
     def start(self) -> None:
         """Begin, in a chat of its own.
 

@@ -1,0 +1,40 @@
+"""Which method runs an action. Each is registered where it stands, by `@runs(ROW)`, so that a row leads to it and back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import TypeVar
+
+from ...settings.actions import Action
+
+Method = TypeVar("Method", bound=Callable[..., object])
+
+
+def runs(row: Action, *arguments: int) -> Callable[[Method], Method]:
+    """Register a method as what an action runs; behind a slash command it is called with the command's words.
+
+    Args:
+        row: the action.
+        arguments: for the method, where several actions share it.
+    """
+
+    def register(method: Method) -> Method:
+        vars(method).setdefault("runs", []).append((row.id, arguments))
+        return method
+
+    return register
+
+
+def methods_of(parts: Iterable[object]) -> dict[str, Callable[..., object]]:
+    """What each action runs, by its id.
+
+    Args:
+        parts: the objects whose classes have registered methods.
+    """
+    return {
+        id: partial(method, part, *arguments)
+        for part in parts
+        for method in vars(type(part)).values()
+        for id, arguments in getattr(method, "runs", ())
+    }
