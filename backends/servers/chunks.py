@@ -8,9 +8,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from .connection import count, number
+from .refusals import error_in
 
 NO_ID = -1
 """In place of a token's id where the server does not send it."""
+
+THOUGHTS = ("reasoning_content", "reasoning", "thinking", "thought", "reasoning_text", "reasoning_details")
+"""What engines call the thinking; some send it under two names at once."""
+PARTS = ("text", "content", "value", "thinking", "reasoning", "refusal", "summary", "parts", "transcript")
+"""What holds the text of a part of a content."""
+GOES_ON = ("", "null", "none", "unspecified", "finish_reason_unspecified", "in_progress")
+"""Words in place of a finish reason while there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +45,12 @@ class Chunk:
     text: str = ""
     thought: str = ""
     """Text that the server's parser took for thinking."""
+    whole: bool = False
+    """The text is that of the whole answer, not what follows."""
+    called: str = ""
+    """The tool that the model begins to call."""
+    index: int = 0
+    """Which of several answers it is of."""
     ids: tuple[int, ...] | None = None
     timings: Timings | None = None
     tokens: int | None = None
@@ -48,6 +62,8 @@ class Chunk:
     finish: str = ""
     stopped: bool = False
     """A stop text ended it."""
+    truncated: bool = False
+    """llama-server's context ended it."""
     speculation: Mapping[str, Any] | None = None
     """The server's own account of the answer's speculation."""
     progress: tuple[int, int, int] | None = None
@@ -55,39 +71,46 @@ class Chunk:
     error: Any = None
 
 
-def parse(data: str) -> Chunk:
-    """The chunk in an event's data.
+def parse(body: Any, event: str = "") -> Chunk:
+    """The chunk in an event.
+
+    Args:
+        body: its JSON.
+        event: its name.
 
     Raises:
         ValueError: it is no JSON object.
     """
-    try:
-        body = json.loads(data)
-    except RecursionError:
-        raise ValueError("nested too deeply") from None
     if not isinstance(body, dict):
         raise ValueError("not an object")
-    if body.get("error"):
-        return Chunk(error=body)
-    choice = _first(body.get("choices"))
-    delta = _table(choice.get("delta"))
+    choice = _choice(body)
+    try:
+        text, thought, called = _written(choice)
+        error = error_in(body, choice, event)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
     usage, verbose = _table(body.get("usage")), _table(body.get("__verbose"))
     details = _table(usage.get("prompt_tokens_details"))
     prompt_ids = _ids(body.get("prompt_token_ids", choice.get("prompt_token_ids"))) or ()
-    finish = choice.get("finish_reason")
+    finish = _finish(choice)
     return Chunk(
-        text=_said(delta.get("content")) or _said(choice.get("text")),
-        thought=_said(delta.get("reasoning_content")) or _said(delta.get("reasoning")),
+        text=text,
+        thought=thought,
+        whole=bool(not choice.get("delta") and choice.get("message") and (finish or body.get("object") == "chat.completion")),
+        called=called,
+        index=count(choice.get("index")) or 0,
         ids=_ids(choice.get("token_ids", verbose.get("tokens") if "text" in choice else None)),
         timings=_timings(body.get("timings", verbose.get("timings"))),
-        tokens=count(usage.get("completion_tokens")),
-        prompt=count(usage.get("prompt_tokens")) or len(prompt_ids) or None,
+        tokens=count(usage.get("completion_tokens", usage.get("output_tokens"))),
+        prompt=count(usage.get("prompt_tokens", usage.get("input_tokens"))) or len(prompt_ids) or None,
         prompt_ids=prompt_ids,
         cached=count(details.get("cached_tokens")),
-        finish=finish if isinstance(finish, str) else "",
+        finish=finish,
         stopped=isinstance(choice.get("stop_reason"), str) or verbose.get("stop_type") == "word",
+        truncated=verbose.get("truncated") is True,
         speculation=_speculation(body, choice),
         progress=_progress(body.get("prompt_progress")),
+        error=error,
     )
 
 
@@ -95,15 +118,68 @@ def _table(value: object) -> Mapping[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _first(value: object) -> Mapping[str, Any]:
-    return _table(value[0]) if isinstance(value, list) and value else {}
+def _choice(body: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The part of a body with the answer: the first of its choices, or itself."""
+    choices = body.get("choices")
+    if isinstance(choices, dict):
+        return choices
+    rows = [each for each in choices if isinstance(each, dict)] if isinstance(choices, list) else []
+    if rows:
+        return min(rows, key=lambda row: count(row.get("index")) or 0)
+    return {} if "choices" in body else body
 
 
-def _said(value: object) -> str:
+def _written(choice: Mapping[str, Any]) -> tuple[str, str, str]:
+    """Text, thinking, and the tool that begins to be called."""
+    part = choice.get("delta") or choice.get("message") or choice
+    if not isinstance(part, dict):
+        return said(part) if part is not choice.get("message") else "", "", ""
+    text, thought = parts_of(part.get("content"))
+    text += said(part.get("refusal")) + said(_table(part.get("audio")).get("transcript"))
+    text = text or said(choice.get("text")) or said(choice.get("response"))
+    if not thought and (named := next((name for name in THOUGHTS if part.get(name)), "")):
+        thought = "".join(parts_of(part[named]))
+    called, calls = "", part.get("tool_calls") or part.get("function_call") or []
+    for call in calls if isinstance(calls, list) else [calls]:
+        function = _table(_table(call).get("function")) or _table(call)
+        if name := said(function.get("name")):
+            called = name
+            text += f"{name} "
+        arguments = function.get("arguments")
+        text += json.dumps(arguments, ensure_ascii=False) if isinstance(arguments, dict) else said(arguments)
+    return text, thought, called
+
+
+def parts_of(value: object) -> tuple[str, str]:
+    """Text and thinking of a content: a text, a part of one, or a list of parts."""
+    if isinstance(value, str):
+        return said(value), ""
+    if isinstance(value, list):
+        pairs = [parts_of(each) for each in value]
+        return "".join(text for text, _ in pairs), "".join(thought for _, thought in pairs)
+    if not isinstance(value, dict):
+        return "", ""
+    text, thought = parts_of(next((found for name in PARTS if (found := value.get(name))), ""))
+    kind = value.get("type")
+    thinks = isinstance(kind, str) and ("think" in kind or "reason" in kind)
+    return ("", text + thought) if thinks else (text, thought)
+
+
+def said(value: object) -> str:
     """Text; halves of characters that JSON can name become U+FFFD."""
     if not isinstance(value, str):
         return ""
     return value if value.isascii() else value.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
+
+
+def _finish(choice: Mapping[str, Any]) -> str:
+    """Why the answer ended, in the server's word; empty while it has not."""
+    for name in ("finish_reason", "finish_details", "done_reason", "stop_type", "native_finish_reason"):
+        value = choice.get(name)
+        value = _table(value).get("type", value)
+        if isinstance(value, str) and value.strip().lower() not in GOES_ON:
+            return value.strip()
+    return "stop" if choice.get("done") is True else ""
 
 
 def _ids(value: object) -> tuple[int, ...] | None:

@@ -15,6 +15,7 @@ import httpx2
 from ... import __version__
 from ...errors import ContextFull, UserError, counted
 from .address import Address, where
+from .refusals import is_full, numbers_of, words_of
 
 CONNECT_SECONDS = 10.0
 """Until a connection stands."""
@@ -115,12 +116,16 @@ class Connection:
             return await self.http.send(request, stream=True)
 
     async def body(self, response: httpx2.Response) -> bytes:
-        """The first MOST_BODY bytes of a body."""
+        """What comes of a body in time, MOST_BODY bytes at the most."""
         data = bytearray()
-        async for chunk in response.aiter_raw():
-            data += chunk
-            if len(data) > MOST_BODY:
-                break
+        with contextlib.suppress(
+            TimeoutError, httpx2.HTTPError
+        ):  # a server that fails may stall or hang up in its last sentence
+            async with asyncio.timeout(ASK_SECONDS):
+                async for chunk in response.aiter_raw():
+                    data += chunk
+                    if len(data) > MOST_BODY:
+                        break
         return bytes(data[:MOST_BODY])
 
     @contextlib.asynccontextmanager
@@ -134,9 +139,8 @@ class Connection:
         response = await self._send(self.http.build_request("POST", self.address.root + path, json=body))
         try:
             self.refuse_redirect(response)
-            if response.status_code != 200:
-                async with asyncio.timeout(ASK_SECONDS):
-                    said = _parsed(await self.body(response))
+            if not response.is_success:
+                said = _parsed(await self.body(response))
                 raise self.refusal(response.status_code, said, response.headers.get("Retry-After", ""))
             if response.headers.get("Content-Encoding", "identity").lower() not in ("", "identity"):
                 raise UserError(f"{self.address.host} sent compressed data that was not asked for. Check the address.")
@@ -199,14 +203,10 @@ class Connection:
             body: what came with it.
             retry: of the Retry-After header.
         """
-        host, (kind, message) = self.address.host, _error_of(body)
+        host, message = self.address.host, words_of(body)
         said = f": {self.said(message)}" if message else ""
-        lower = f"{kind} {message}".lower()
-        if "exceed_context_size" in lower or "maximum context length" in lower or "context length" in lower:
-            error = body.get("error") if isinstance(body, dict) else None
-            asked, holds = (
-                count(error.get(name)) if isinstance(error, dict) else None for name in ("n_prompt_tokens", "n_ctx")
-            )
+        if status not in (401, 403, 429) and is_full(body):
+            asked, holds = numbers_of(body)
             sizes = f" ({counted(asked, 'token')} of {holds:,})" if asked and holds else said
             return ContextFull(f"The chat no longer fits in the context of {host}{sizes}. Start a new chat or shorten it.")
         match status:
@@ -256,17 +256,6 @@ def _parsed(data: bytes) -> Any:
         return json.loads(text)
     except (ValueError, RecursionError):
         return text
-
-
-def _error_of(body: Any) -> tuple[str, str]:
-    """Kind and words of an error: engines put them into `error`, `detail`, `message`, as a table or as a text."""
-    if isinstance(body, dict):
-        found = body.get("error", body.get("detail", body.get("message", "")))
-        if isinstance(found, dict):
-            return str(found.get("type", "")), str(found.get("message", ""))
-        return "", str(found)
-    text = body if isinstance(body, str) else ""
-    return "", "" if text.lstrip()[:1] == "<" else text  # a web page says nothing
 
 
 def _seconds(retry: str) -> float:

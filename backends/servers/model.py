@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -15,7 +16,9 @@ from .address import Address
 from .bodies import Wish, request
 from .chunks import Chunk, parse
 from .connection import Connection
+from .events import DONE, Event, Reader, events
 from .identify import SGLANG, TRANSFORMERS, Served, identify
+from .refusals import status_of, words_of
 from .runs import Certainty, Cutter, Run, cutter_for
 from .seam import THINK, Trail
 
@@ -28,8 +31,28 @@ TELLING_SECONDS = 0.05
 HANG_UP_SECONDS = 0.2
 """For a server to end a stream after its last word."""
 
-_ENDS = {"stop": "eos", "length": "length", "tool_calls": "eos", "function_call": "eos", "eos": "eos", "content_filter": "stop"}
-"""How servers say why an answer ended → our reasons."""
+_ENDS = {
+    "eos": "stop eos eos_token eosfound eot end end_turn stop_token complete completed finished done success"
+    " tool_calls tool_call tool_use function_call",
+    "stop": "stop_sequence stop_string stop_str stopstringfound word",
+    "length": "length limit token_limit max_tokens max_length max_new_tokens max_output_tokens max_completion_tokens"
+    " maxpredictedtokensreached model_length",
+    "context": "model_context_window_exceeded context_length context_length_exceeded context_window contextlengthreached",
+}
+"""Our reasons → how servers say why an answer ended, in small letters."""
+
+LIVES = ("ping", "heartbeat", "keepalive", "keep-alive", "keep_alive")
+"""Names of events that only say that the server lives."""
+
+_FILTERED = re.compile("filter|safety|recitation|blocklist|prohibit|spii|sensitive|guardrail|toxic|refus|moderat|violat")
+"""Reasons of answers that a filter stopped."""
+_CUT_OFF = re.compile(
+    "abort|error|fail|cancel|insufficient|timeout|timed_out|disconnect|overload|interrupt|unload|reject|block|malformed|kill"
+)
+"""Reasons of answers that were not brought to their end."""
+
+LONGEST_DRAFT = 64
+"""Tokens that a pass may give at the most before the context is full; then it ends that much earlier."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +163,9 @@ class ServerModel:
             await stream.follow(path, body)
         finally:
             stream.end()
-        if outcome.reason == "length" and (wish.max_tokens is None or (outcome.tokens or wish.max_tokens) < wish.max_tokens):
+        told, context = (outcome.prompt_tokens or 0) + (outcome.tokens or 0), self.served.context
+        ours = wish.max_tokens is not None and (outcome.tokens or wish.max_tokens) >= wish.max_tokens
+        if outcome.reason == "length" and not ours and (stream.truncated or told >= context - LONGEST_DRAFT > 0):
             outcome.reason = "context"
 
 
@@ -179,57 +204,110 @@ class _Stream:
         self._asked = self._loop.time()
         self._first = self._latest = 0.0
         self._thinking = False
-        self._over = False
+        self._over = self._hung_up = False
+        """Whether the answer is complete; whether the last word has just come."""
+        self._ended = ""
+        """Why, in the server's word."""
+        self._stopped = self.truncated = False
+        """Whether a stop text ended it, or the context."""
+        self._index: int | None = None
+        """Which of several answers is read."""
 
     async def follow(self, path: str, body: dict[str, Any]) -> None:
         """Read the stream to its end."""
         connection, patience = self._model.connection, self._model.patience
-        host = connection.address.host
+        host, reader = connection.address.host, Reader()
         try:
             async with asyncio.timeout(patience.first) as limit, connection.stream(path, body) as response:
-                async for event in httpx2.EventSource(response):
-                    if event.data == "[DONE]":
+                async for event in events(response, reader):
+                    if event is not None:
+                        self._read(event)
+                    if self._hung_up:
                         # Read to its very end, a connection can be used again.
-                        self._over = True
                         limit.reschedule(self._loop.time() + HANG_UP_SECONDS)
-                        continue
-                    if not event.data:
-                        continue
-                    self._take(parse(event.data))
-                    if self._over:
+                        self._hung_up = False
+                    elif not self._over:  # a comment is a sign of life too
+                        limit.reschedule(self._loop.time() + (patience.next if self._first else patience.first))
+                    elif event is not None:
                         limit.reschedule(self._loop.time() + patience.end)
-                    elif self._first:
-                        limit.reschedule(self._loop.time() + patience.next)
         except TimeoutError:
-            if self._over:
-                return
-            if self._first:
+            if not self._over and self._first:
                 raise UserError(
                     f"{host} sent nothing for {patience.next:,.0f} s in the middle of the answer, so the stream was closed. "
                     "What came is kept; send the message again."
                 ) from None
-            raise UserError(
-                f"{host} has not begun to answer after {patience.first:,.0f} s, so the stream was closed. It may be busy; send "
-                "the message again later."
-            ) from None
-        except httpx2.SSEError as error:
-            raise UserError(
-                f"{host} sent something that is no stream of an answer ({connection.said(error)}). Check the address."
-            ) from None
+            if not self._over:
+                raise UserError(
+                    f"{host} has not begun to answer after {patience.first:,.0f} s, so the stream was closed. It may be busy; "
+                    "send the message again later."
+                ) from None
         except (httpx2.HTTPError, OSError) as error:
-            if self._over:
-                return
-            raise connection.broken(error, begun=bool(self._first)) from None
+            if not self._over:
+                raise connection.broken(error, begun=bool(self._first)) from None
         except ValueError as error:
+            advice = self._kept("send the message again.") if self._first else "Check the address."
             raise UserError(
-                f"{host} sent something in the stream that cannot be read ({connection.said(error)}). What came is kept; send "
-                "the message again."
+                f"{host} sent something in the stream that cannot be read ({connection.said(error)}). {advice}"
             ) from None
-        if not self._over and not self._outcome.reason:
-            raise UserError(
-                f"{host} ended the stream before the answer was complete. What came is kept; check whether the server still "
-                "runs, then send the message again."
-            )
+        self._judge(reader.odd)
+
+    def _read(self, event: Event) -> None:
+        """Take in an event, whatever it is.
+
+        Raises:
+            UserError: it is an error.
+            ValueError: it cannot be read.
+        """
+        body = event.body
+        if isinstance(body, str) and body.strip() == DONE:
+            self._over = self._hung_up = True
+        elif isinstance(body, str) and event.name == "error":
+            self._take(Chunk(error=body))
+        elif isinstance(body, str) and event.name not in LIVES:
+            raise ValueError(body)
+        elif isinstance(body, list):  # Gemini's
+            for each in body:
+                self._take(parse(each, event.name))
+        elif isinstance(body, dict):
+            self._take(parse(body, event.name))
+
+    def _judge(self, odd: str) -> None:
+        """Whether what came is an answer that was brought to its end.
+
+        Args:
+            odd: what came beside the events.
+
+        Raises:
+            UserError: it is not.
+        """
+        connection, outcome = self._model.connection, self._outcome
+        host, word = connection.address.host, connection.said(self._ended)
+        reason = self._ended.lower().removeprefix("finish_reason_").replace("-", "_")
+        if not self._over:
+            beside = f" ({'a web page' if odd.startswith('<') else connection.said(odd)})" if odd else ""
+            if odd and not self._first:
+                raise UserError(f"{host} sent something that is no stream of an answer{beside}. Check the address.")
+            advice = self._kept("check whether the server still runs, then send the message again.")
+            raise UserError(f"{host} ended the stream before the answer was complete{beside}. {advice}")
+        ours = next((ours for ours, words in _ENDS.items() if reason in words.split()), "")
+        if not ours and _FILTERED.search(reason):
+            raise UserError(f"A filter of {host} stopped the answer ({word}). {self._kept('ask in other words.')}")
+        if not ours and _CUT_OFF.search(reason):
+            raise UserError(f"{host} broke the answer off ({word}). {self._kept('send the message again.')}")
+        if not self._taker.trail.raw:
+            if ours in ("length", "context"):
+                raise UserError(f"{host} came to its limit of tokens before it sent any text. Raise max_tokens.")
+            raise UserError(f"{host} ended the answer without any text. Send the message again, or ask another model.")
+        if reason and not ours:
+            self._doubt(f"{host} gives a reason for the end that specchat does not know: {word}.")
+        outcome.reason = ("stop" if self._stopped and ours == "eos" else ours) or word
+
+    def _kept(self, advice: str) -> str:
+        return f"What came is kept; {advice}" if self._taker.trail.raw else f"{advice[0].upper()}{advice[1:]}"
+
+    def _doubt(self, sentence: str) -> None:
+        if sentence not in self._outcome.doubt:
+            self._outcome.doubt = f"{self._outcome.doubt} {sentence}".lstrip()
 
     def end(self) -> None:
         """Hand out what is left, and say how it went."""
@@ -249,17 +327,24 @@ class _Stream:
         if cutter is None:
             return
         self._hand_out(cutter.finish(self._last or (Chunk() if self._over else None)))
-        outcome.certainty, outcome.doubt = cutter.certainty, cutter.doubt
+        outcome.certainty = cutter.certainty
+        self._doubt(cutter.doubt)
         told, engine = cutter.told, self._model.served.engine
         # transformers serve counts chunks there.
         outcome.tokens = told.tokens if engine != TRANSFORMERS else None
         outcome.steps, outcome.drafted, outcome.accepted = told.steps, told.drafted, told.accepted
-        outcome.reason = outcome.reason or ("eos" if self._over else "")
+        if self._over and not self._ended:
+            outcome.reason = outcome.reason or "eos"
 
     def _take(self, chunk: Chunk) -> None:
-        connection, outcome = self._model.connection, self._outcome
-        if chunk.error is not None:
-            raise connection.refusal(_status(chunk.error), chunk.error)
+        outcome, trail = self._outcome, self._taker.trail
+        if self._index is None and (chunk.text or chunk.thought):
+            self._index = chunk.index
+        if self._index not in (None, chunk.index):  # of another answer to the same prompt
+            chunk = replace(chunk, text="", thought="", ids=None, finish="")
+        if chunk.whole and trail.raw and (chunk.thought + chunk.text).startswith(trail.raw):
+            # The whole answer once more, after its pieces.
+            chunk = replace(chunk, text=(chunk.thought + chunk.text)[len(trail.raw) :], thought="")
         if chunk.progress is not None:
             self._taker.prefilling(*chunk.progress[:2], self._loop.time() - self._asked)
         if chunk.prompt is not None:
@@ -273,23 +358,40 @@ class _Stream:
             outcome.reused = chunk.timings.cached
             outcome.prefill_seconds = chunk.timings.prompt_milliseconds / 1000
             outcome.decode_seconds = chunk.timings.milliseconds / 1000
-        self._taker.trail.take(chunk)
+        trail.take(chunk)
         if chunk.text or chunk.thought or chunk.ids:
             self._push(self._spoken(chunk))
         elif chunk.timings is not None and self._cutter is not None and not chunk.finish and chunk.tokens is None:
             self._push(chunk)
+        if chunk.called:
+            self._doubt(f"The model calls a tool, {self._model.connection.said(chunk.called)}, and specchat has none.")
         if chunk.finish:
-            outcome.reason = "stop" if chunk.stopped else _ENDS.get(chunk.finish, "eos")
-            self._over = True
+            self._ended, self._over = chunk.finish, True
+        self._stopped, self.truncated = self._stopped or chunk.stopped, self.truncated or chunk.truncated
         if self._over or chunk.timings is not None:
             self._last = _joined(self._last, chunk)
+        if chunk.error is not None:
+            self._fail(chunk.error)
+
+    def _fail(self, error: Any) -> None:
+        """Tell an error: it ends the answer, unless the answer was complete before.
+
+        Raises:
+            UserError: it was not.
+        """
+        connection, reason = self._model.connection, self._ended.lower()
+        if self._taker.trail.raw and (reason in _ENDS["eos"].split() or reason in _ENDS["length"].split()):
+            said = connection.said(words_of(error) or "nothing more")
+            self._doubt(f"After the answer, {connection.address.host} told an error: {said}.")
+            return
+        raise connection.refusal(status_of(error), error)
 
     def _spoken(self, chunk: Chunk) -> Chunk:
         """A chunk whose thinking is a part of its text, between tags as the model itself writes them."""
         if not chunk.thought and not self._thinking:
             return chunk
         text = chunk.thought if self._thinking or not chunk.thought else f"{THINK}{chunk.thought}"
-        if self._thinking and chunk.text:
+        if chunk.text:
             text += "\n</think>\n\n"
         if chunk.thought or chunk.text:
             self._thinking = bool(chunk.thought) and not chunk.text
@@ -333,10 +435,3 @@ def _joined(before: Chunk | None, chunk: Chunk) -> Chunk:
         tokens=chunk.tokens if chunk.tokens is not None else before.tokens,
         speculation=chunk.speculation or before.speculation,
     )
-
-
-def _status(body: Any) -> int:
-    """The code of an error in a stream; a server's own failure if it has none."""
-    error = body.get("error")
-    code = error.get("code") if isinstance(error, dict) else None
-    return code if isinstance(code, int) and 400 <= code < 600 else 500

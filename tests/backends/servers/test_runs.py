@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 
 from hypothesis import given
@@ -39,7 +40,7 @@ def cut(stream: Iterable[bytes], drafts: bool | None = True, per_chunk: bool = F
         body = data.decode().removeprefix("data: ").strip()
         if body == "[DONE]":
             break
-        chunk = parse(body)
+        chunk = parse(json.loads(body))
         if chunk.text or chunk.ids:
             cutter = cutter or cutter_for(chunk, drafts, per_chunk)
             runs += cutter.push(chunk, number * 0.02)
