@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from specchat.app.chat.choosing import PLAIN, Speeds, first_method
 from specchat.app.chat.dialogue import Dialogue
 from specchat.app.chat.methods import known_methods
-from specchat.app.race.entry import Entry
+from specchat.app.race.entry import RaceEntry
 from specchat.app.race.race import Race
 from specchat.app.race.subject import suggested, talk
 from specchat.app.tui.chat.welcome import STARTERS
@@ -83,7 +83,7 @@ def race(dialogue: Dialogue, prompt: str) -> tuple[str, str]:
     found = talk(dialogue, prompt)
     assert found is not None
     dialogue.speeds = Speeds()  # each suggestion is a first one
-    run = Race(dialogue, *found, [Entry(name) for name in suggested(dialogue)])
+    run = Race(dialogue, *found, [RaceEntry(name) for name in suggested(dialogue)])
     dialogue.listener = run.handle
     run.start()
     until(dialogue, lambda: not run.running)

@@ -30,7 +30,7 @@ from specchat.app.chat.transcript import Transcript
 from specchat.app.history.chats import Chats
 from specchat.app.history.schema import loaded, searchable
 from specchat.app.history.store import NAME, Store
-from specchat.app.history.writing import Track, moment, write
+from specchat.app.history.writing import ChatTrack, snapshot, write
 from specchat.engine.messages import StepRecord
 
 VOCABULARY = 20_000
@@ -105,12 +105,12 @@ def fill(store: Store, chats: int, tokens: int) -> None:
     for first in range(0, chats, 100):
         with store.transaction() as db:
             for chat in range(first, min(first + 100, chats)):
-                transcript = Transcript(track=Track())
+                transcript = Transcript(track=ChatTrack())
                 for half in range(2):
                     transcript.entries.append(Prompt(" ".join(vocabulary[token()] for _ in range(20))))
                     count = tokens // 2 * (40 if chat == chats - 1 else 1)
                     transcript.entries.append(answer(count, chat in needles and half == 0))
-                write(db, moment(transcript, dialogue.about()), store.identity)
+                write(db, snapshot(transcript, dialogue.about()), store.identity)
 
 
 def timed(work: Callable[[], Any], times: int = 21) -> dict[str, float]:
@@ -184,7 +184,7 @@ async def on_screen(path: Path) -> dict[str, float]:
     async with app.run_test(size=(100, 30)) as pilot:
         await pilot.pause()
         begun = perf_counter()
-        app.keeping.browse()
+        app.chat_history.browse()
         while not (isinstance(app.screen, chats_screen.ChatsScreen) and app.screen.listed.items):
             await asyncio.sleep(0.001)
         note("first rows")

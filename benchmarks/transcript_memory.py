@@ -16,7 +16,7 @@ import tracemalloc
 from collections.abc import Iterator
 
 from specchat.app.chat.entries import Answer
-from specchat.app.render.blocks import Block
+from specchat.app.render.blocks import EntryBlock
 from specchat.engine.messages import StepRecord
 
 WORDS = "the lamp on a northern rock was lit each evening by Ana who wrote down what the weather had been like that day".split()
@@ -69,7 +69,7 @@ def measure(tokens: int, nodes: int, width: int, *, probs: bool) -> dict[str, fl
     tracemalloc.start()
     before = held()
     answer = Answer("fusion", "identical")
-    block = Block(answer, width)
+    block = EntryBlock(answer, width)
     for number, step in enumerate(steps(tokens, nodes, probs=probs)):
         answer.add(step)
         if number % WRAP_EVERY == 0:

@@ -56,7 +56,7 @@ class Film:
 async def race(app: SpecchatApp, pilot: Pilot[Any], film: Film) -> None:
     """Three methods on a copy: from the start to the photo finish."""
     await race_scene(app, pilot)
-    screen = app.racing.screen
+    screen = app.races.screen
     assert screen is not None
     clock = 0.0
     await pilot.press("w")

@@ -138,7 +138,7 @@ async def raced(app: SpecchatApp, pilot: Pilot[Any], command: str) -> None:
     await until(pilot, lambda: app.dialogue.phase == "ready")
     app.actions.command(command)
     for again in (True, False):
-        screen = app.racing.screen
+        screen = app.races.screen
         assert screen is not None
         await until(pilot, lambda: not screen.race.running and screen._finish.has_class("-shown"))  # noqa: B023
         if again:
@@ -159,7 +159,7 @@ async def trained(app: SpecchatApp, pilot: Pilot[Any]) -> None:
 async def replay(app: SpecchatApp, pilot: Pilot[Any]) -> None:
     """The same race once more, when the first is about to come in."""
     await race(app, pilot)
-    screen = app.racing.screen
+    screen = app.races.screen
     assert screen is not None
     clock = 0.0
     await pilot.press("w")

@@ -22,7 +22,7 @@ Glob = re.Pattern[str]
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class IgnoreRule:
     """One line."""
 
     parts: tuple[Glob | None, ...]
@@ -60,7 +60,7 @@ class Rule:
         return True
 
 
-Rules = tuple[Path, tuple[Rule, ...]]
+Rules = tuple[Path, tuple[IgnoreRule, ...]]
 """Of a folder's own .gitignore."""
 
 
@@ -96,12 +96,12 @@ def ignored(path: Path, folder: bool, rules: Sequence[Rules]) -> bool:
 
 
 @lru_cache(256)
-def _parsed(path: Path, changed: int) -> tuple[Rule, ...]:
+def _parsed(path: Path, changed: int) -> tuple[IgnoreRule, ...]:
     lines = plain_file.read_text(path, MOST_BYTES).removeprefix("\ufeff").split("\n")
     return tuple(found for line in lines if (found := rule(line.removesuffix("\r"))) is not None)
 
 
-def rule(line: str) -> Rule | None:
+def rule(line: str) -> IgnoreRule | None:
     """One line's rule; None for a comment, an empty line, or one that cannot match."""
     if not line or line.startswith("#") or len(line) > LONGEST:
         return None
@@ -126,7 +126,7 @@ def rule(line: str) -> Rule | None:
             parts.append(glob)
         else:
             return None
-    return Rule(tuple(parts), folders, ignores)
+    return IgnoreRule(tuple(parts), folders, ignores)
 
 
 _PIECE = re.compile(

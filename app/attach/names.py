@@ -20,7 +20,7 @@ LOOK_SECONDS = 3.0
 """For the files below a folder; what was found until then is offered."""
 
 
-class Offer(NamedTuple):
+class Suggestion(NamedTuple):
     """Something that a word may become."""
 
     name: str

@@ -54,7 +54,7 @@ def asking(wish: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in wish.items() if name != "model"}
 
 
-class Chat(Protocol):
+class SavableChat(Protocol):
     """A chat that can be saved: what was said, and with what."""
 
     @property

@@ -33,7 +33,7 @@ WHO, ALIKE = 24, 14
 """Cells that the first and the last column want before figures are left out."""
 
 
-class Part(NamedTuple):
+class StyledPart(NamedTuple):
     """Text of a line, and the name of its style: quiet, badge, chosen, good or doubt."""
 
     text: str
@@ -100,7 +100,7 @@ def _token(answer: Answer, first: Answer) -> int | None:
     return common if common < max(len(one), len(other)) else None
 
 
-def table(answers: Sequence[Answer], shown: Answer, cells: int) -> list[list[Part]]:
+def table(answers: Sequence[Answer], shown: Answer, cells: int) -> list[list[StyledPart]]:
     """The lines of a comparison: a heading, then an answer to a line.
 
     Args:
@@ -140,10 +140,10 @@ def table(answers: Sequence[Answer], shown: Answer, cells: int) -> list[list[Par
         style = "chosen" if number - 1 == at else "quiet"
         who = fit(row[0], wide[0])
         figures_of = "".join(" " * GAP + row[column].rjust(wide[column]) for column in columns[1:-1])
-        parts = [Part(who, style if number else "badge"), Part(" " * (wide[0] - width(who)) + figures_of, style)]
+        parts = [StyledPart(who, style if number else "badge"), StyledPart(" " * (wide[0] - width(who)) + figures_of, style)]
         if number:
             like_style = {"identical": "good", "lossy": "doubt"}.get(alike[number - 1].mark, style)
-            parts.append(Part(" " * GAP + fit(row[5], wide[5]), like_style))
+            parts.append(StyledPart(" " * GAP + fit(row[5], wide[5]), like_style))
         out.append(parts)
     return out
 

@@ -18,7 +18,7 @@ BUDGETS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 """Sizes of a tree in nodes."""
 
 
-class Length(NamedTuple):
+class DraftLength(NamedTuple):
     """How long a method's drafts may get."""
 
     setting: str
@@ -34,7 +34,7 @@ class Length(NamedTuple):
         return max(self.low, next((size for size in reversed(sizes) if size < self.value), self.low))
 
 
-def length_of(method: Method, settings: Mapping[str, Any]) -> Length | None:
+def length_of(method: Method, settings: Mapping[str, Any]) -> DraftLength | None:
     """The draft length of a method with these settings; None if it has none."""
     if method.undrafted:
         return None
@@ -52,7 +52,7 @@ def length_of(method: Method, settings: Mapping[str, Any]) -> Length | None:
         return None
     param = params[name]
     low, high = param.get("low"), param.get("high")
-    return Length(
+    return DraftLength(
         name, int(settings.get(name, param["default"])), 1 if low is None else int(low), 256 if high is None else int(high)
     )
 

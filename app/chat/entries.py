@@ -463,4 +463,4 @@ def _what_if(totals: Totals, plain: float) -> dict[str, Any]:
     }
 
 
-Entry = Prompt | Answer | Notice
+ChatEntry = Prompt | Answer | Notice

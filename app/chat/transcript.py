@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from .entries import Answer, Entry, Notice, Prompt
+from .entries import Answer, ChatEntry, Notice, Prompt
 from .variants import Variants
 
 
@@ -13,7 +13,7 @@ from .variants import Variants
 class Transcript:
     """A chat, oldest entry first."""
 
-    entries: list[Entry] = field(default_factory=list)
+    entries: list[ChatEntry] = field(default_factory=list)
     system: str | None = None
     start: int = 0
     """The first entry that the model is told of."""

@@ -9,16 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from .entries import Answer, Entry, Notice
+from .entries import Answer, ChatEntry, Notice
 
 
 @dataclass(slots=True, eq=False)
 class Fork:
     """A place where the chat went on in several ways."""
 
-    after: Entry | None
+    after: ChatEntry | None
     """The entry before it; None: the chat's beginning."""
-    ends: list[list[Entry]] = field(default_factory=list)
+    ends: list[list[ChatEntry]] = field(default_factory=list)
     """What follows, in the order in which it was written; the one on the screen is out of date here."""
     at: int = 0
     """Number of the one on the screen."""
@@ -42,11 +42,11 @@ class Variants:
         """Add a fork that is known from elsewhere."""
         self._forks[_key(fork.after)] = fork
 
-    def at(self, entries: list[Entry], index: int) -> Fork | None:
+    def at(self, entries: list[ChatEntry], index: int) -> Fork | None:
         """The fork right before an entry, or where one more would go."""
         return self._forks.get(_key(entries[index - 1] if index else None)) if self._forks else None
 
-    def place(self, entries: list[Entry], index: int) -> int:
+    def place(self, entries: list[ChatEntry], index: int) -> int:
         """Where the fork is that an entry is a variant at: before it, or before the notices above it. `index` itself where
         there is none."""
         place = index
@@ -57,13 +57,13 @@ class Variants:
                 return index
             place -= 1
 
-    def of(self, entries: list[Entry], index: int) -> Fork | None:
+    def of(self, entries: list[ChatEntry], index: int) -> Fork | None:
         """The fork that the message or the answer at `index` is a variant at."""
         if not self._forks or (index < len(entries) and isinstance(entries[index], Notice)):
             return None
         return self.at(entries, self.place(entries, index))
 
-    def begin(self, entries: list[Entry], index: int) -> int:
+    def begin(self, entries: list[ChatEntry], index: int) -> int:
         """Go on anew from before the entry at `index`: what follows is laid aside.
 
         Returns:
@@ -80,7 +80,7 @@ class Variants:
         self.revision += 1
         return place
 
-    def turn(self, entries: list[Entry], place: int, to: int) -> None:
+    def turn(self, entries: list[ChatEntry], place: int, to: int) -> None:
         """Show another end of the fork at `place`; `to` is its number."""
         fork = self.at(entries, place)
         assert fork is not None
@@ -92,7 +92,7 @@ class Variants:
         entries += end
         self.revision += 1
 
-    def _lay_aside(self, entries: list[Entry], place: int, fork: Fork) -> None:
+    def _lay_aside(self, entries: list[ChatEntry], place: int, fork: Fork) -> None:
         """Take the end on the screen off it; one in which nothing was said is forgotten."""
         end = entries[place:]
         if all(isinstance(entry, Notice) for entry in end):
@@ -101,7 +101,7 @@ class Variants:
             fork.ends[fork.at] = end
         del entries[place:]
 
-    def answers(self, entries: list[Entry], index: int) -> list[Answer]:
+    def answers(self, entries: list[ChatEntry], index: int) -> list[Answer]:
         """The answers that the one at `index` is a variant of, itself among them; none where there is no other."""
         fork = self.of(entries, index)
         if fork is None:
@@ -112,5 +112,5 @@ class Variants:
         return [answer for answer in found if answer is not None]
 
 
-def _key(entry: Entry | None) -> int:
+def _key(entry: ChatEntry | None) -> int:
     return 0 if entry is None else id(entry)

@@ -18,9 +18,9 @@ from .options import AsJson, flag, option
 
 if TYPE_CHECKING:
     from ..models.hub import Offer, Repository
-    from ..models.library import Found
-    from ..models.memory import Room
-    from ..models.rows import Row
+    from ..models.library import FoundModel
+    from ..models.memory import FreeMemory
+    from ..models.rows import ModelRow
     from ..settings.fields import Settings
 
 NARROWEST, WIDEST = 60, 120
@@ -95,7 +95,7 @@ def _print_server(name: str, settings: Settings, as_json: bool) -> None:
         typer.echo(f"  {one_line(model)}: specchat --model {shlex.quote(found.spec(model))}")
 
 
-def _all(settings: Settings) -> tuple[Any, list[Found]]:
+def _all(settings: Settings) -> tuple[Any, list[FoundModel]]:
     from ..models.library import Library, in_order
     from ..models.recent import recent
 
@@ -103,7 +103,7 @@ def _all(settings: Settings) -> tuple[Any, list[Found]]:
     return library, in_order(list(library.look(recent(), settings.model_folders)))
 
 
-def _print_models(text: str, settings: Settings, free: Room, as_json: bool) -> None:
+def _print_models(text: str, settings: Settings, free: FreeMemory, as_json: bool) -> None:
     from ..models.rows import all_rows, fit_of, matches
 
     _, found = _all(settings)
@@ -145,7 +145,7 @@ def _print_drafts(target: str, text: str, settings: Settings, as_json: bool) -> 
         _nothing(as_json, "No model here can draft for it.")
 
 
-def _print_offers(repository: Repository, offers: Sequence[Offer], settings: Settings, free: Room, as_json: bool) -> None:
+def _print_offers(repository: Repository, offers: Sequence[Offer], settings: Settings, free: FreeMemory, as_json: bool) -> None:
     from dataclasses import replace
 
     from ..models.memory import judge
@@ -194,7 +194,7 @@ def _fetch(spec: str, as_json: bool) -> None:
         typer.echo(f"{offer.spec} is ready ({size_of(offer.size)}). Chat with it: specchat --model {offer.spec}")
 
 
-def _told(found: Found) -> dict[str, Any]:
+def _told(found: FoundModel) -> dict[str, Any]:
     """A model as plain data."""
     spot, card = found.spot, found.card
     return {
@@ -214,7 +214,7 @@ def _told(found: Found) -> dict[str, Any]:
     }
 
 
-def _print_rows(rows: Sequence[Row], notes: bool = False) -> None:
+def _print_rows(rows: Sequence[ModelRow], notes: bool = False) -> None:
     from ..models.rows import drawn
     from ..text.cells import fit
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from ..race.record import RaceRecord
 from ..saved.capture import SavedChat, capture
 from ..saved.chat_json import chat_json
-from ..theming.colouring import Way
+from ..theming.colouring import Colouring
 from ..theming.themes import Palette
 from .files import FORMATS, format_of, target, write
 from .look import Look
@@ -36,7 +36,7 @@ def export_chat(chat: SavedChat, path: Path, look: Look, overwrite: bool = False
     return write(path, chat_chunks(chat, format_of(path), look), overwrite)
 
 
-def export_race(record: RaceRecord, path: Path, palette: Palette, way: Way = "length", overwrite: bool = False) -> Path:
+def export_race(record: RaceRecord, path: Path, palette: Palette, way: Colouring = "length", overwrite: bool = False) -> Path:
     """Write a race in the format that the file's suffix names; returns where it is (`name-2.html` if there was a `name.html`).
 
     Raises:

@@ -7,7 +7,7 @@ import re
 from ...errors import counted
 from ..chat.entries import Answer, Run
 from ..text.cells import sanitise
-from ..theming.colouring import INKS, Way, ink_name, inks_of, legend
+from ..theming.colouring import INKS, Colouring, ink_name, inks_of, legend
 from ..theming.themes import Palette
 
 _NO_CHARACTER = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]")
@@ -22,7 +22,7 @@ def visible(raw: str) -> str:
 class Look:
     """A theme and a way of colouring."""
 
-    def __init__(self, palette: Palette, way: Way = "length") -> None:
+    def __init__(self, palette: Palette, way: Colouring = "length") -> None:
         self.palette = palette
         self.way = way
         self._variables = {**palette.variables(), **palette.colours}

@@ -7,8 +7,8 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Any
 
-from ..chat.entries import Answer, Entry, Notice
-from ..render.blocks import MARK, Block, Row
+from ..chat.entries import Answer, ChatEntry, Notice
+from ..render.blocks import MARK, EntryBlock, TextRow
 from ..saved.capture import SavedChat
 from ..text.cells import fit, one_line, width
 from .canvas import Canvas
@@ -44,9 +44,9 @@ def chat_svg(chat: SavedChat, look: Look) -> Iterator[str]:
     yield canvas.close()
 
 
-def wrapped(entry: Entry, cells: int, model: str = "", *, speeds: bool = True) -> Block:
+def wrapped(entry: ChatEntry, cells: int, model: str = "", *, speeds: bool = True) -> EntryBlock:
     """An entry in rows of so many cells; `model`: the name of an answer's model, where its figures are to tell it."""
-    block = Block(entry, cells, model=model, speeds=speeds)
+    block = EntryBlock(entry, cells, model=model, speeds=speeds)
     block.update()
     return block
 
@@ -64,7 +64,7 @@ def draw_head(canvas: Canvas, cells: int, model: Mapping[str, Any], saved: str) 
     return canvas.words(0, -0.35, parts) + right + canvas.box(0, 0.95, cells, "line", 0.05)
 
 
-def draw_row(canvas: Canvas, left: float, cells: int, y: float, block: Block, row: Row) -> str:
+def draw_row(canvas: Canvas, left: float, cells: int, y: float, block: EntryBlock, row: TextRow) -> str:
     """One row of an entry; bars and glyphs are left of its text."""
     match row.kind:
         case "blank":

@@ -14,7 +14,7 @@ from time import time
 from typing import Any
 
 from ...errors import UserError
-from ..chat.entries import Entry, Notice
+from ..chat.entries import ChatEntry, Notice
 from ..chat.transcript import Transcript
 from ..chat.variants import Fork
 from ..saved.capture import SavedChat
@@ -22,7 +22,7 @@ from ..text.cells import fit, one_line, sanitise
 from .entries import ROW, parts_of, read_entry
 from .schema import loaded, stored
 from .store import Store, trouble
-from .writing import TITLE_CELLS, Rows, Saved, Track, rows_of
+from .writing import TITLE_CELLS, ChatTrack, Rows, SavedEntry, rows_of
 
 BEFORE, AFTER = 40, 160
 """Characters of an excerpt before what was found, and from there on."""
@@ -57,7 +57,7 @@ class ChatRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class ChatHit:
     """A chat that was searched for, and an excerpt: what stands before, what was found, what stands after."""
 
     chat: ChatRow
@@ -108,7 +108,7 @@ class Chats:
             raise UserError(f"There is no chat {id} in the history. `specchat chats list` shows them all.")
         return _row(row)
 
-    def search(self, text: str, limit: int = 50) -> list[Found]:
+    def search(self, text: str, limit: int = 50) -> list[ChatHit]:
         """Chats that have all the words of `text` in one prompt, answer or title, newest first. Upper and lower case are the
         same, a part of a word is enough, and words in double quotes belong together."""
         text = text.replace("\0", " ").encode("utf-8", "replace").decode()
@@ -116,14 +116,14 @@ class Chats:
         if not words:
             return []
         patterns = [re.compile(re.escape(word), re.IGNORECASE) for word in words]
-        found: dict[int, Found] = {}
+        found: dict[int, ChatHit] = {}
         with self.store.lock:
             for row in self.store.db.execute(
                 f"SELECT {_COLUMNS} FROM chats WHERE deleted_at IS NULL AND named ORDER BY changed DESC, id DESC"
             ):
                 title = loaded(row[1])
                 if len(found) < limit and all(pattern.search(title) for pattern in patterns):
-                    found[row[0]] = Found(_row(row), _excerpt(title, patterns[0]))
+                    found[row[0]] = ChatHit(_row(row), _excerpt(title, patterns[0]))
             for (entry,) in self._candidates(words):
                 if len(found) >= limit:
                     break
@@ -137,7 +137,7 @@ class Chats:
                     (entry,),
                 ):
                     if row[0] not in found and len(found) < limit:
-                        found[row[0]] = Found(_row(row), _excerpt(said, patterns[0]))
+                        found[row[0]] = ChatHit(_row(row), _excerpt(said, patterns[0]))
         return list(found.values())
 
     def _candidates(self, words: list[str]) -> sqlite3.Cursor:
@@ -173,7 +173,7 @@ class Chats:
                 ).fetchone()
                 transcript = Transcript(system=loaded(system) if system is not None else None)
                 rows = rows_of(db, id)
-                saved: dict[int, Saved] = {}
+                saved: dict[int, SavedEntry] = {}
                 damaged = 0
                 for entry_id in (*rows.path, *(end[-1] for end in rows.ends)):
                     row = db.execute(f"SELECT {ROW} FROM entries WHERE id = ?", (entry_id,)).fetchone()
@@ -185,7 +185,7 @@ class Chats:
                     if isinstance(entry, Notice):
                         race = db.execute("SELECT data FROM races WHERE entry = ?", (entry_id,)).fetchone()
                         entry.race = race[0] if race and isinstance(race[0], bytes) else None
-                    saved[entry_id] = Saved(entry, entry_id)
+                    saved[entry_id] = SavedEntry(entry, entry_id)
             finally:
                 db.execute("COMMIT")
         transcript.entries += [saved[entry_id].entry for entry_id in rows.path if entry_id in saved]
@@ -193,7 +193,9 @@ class Chats:
             transcript.variants.put(fork)
         given = loaded(title) if named else ""
         quiet = len(transcript.entries)
-        transcript.track = Track(id, given, given, quiet, saved=list(saved.values()), rows=rows, identity=self.store.identity)
+        transcript.track = ChatTrack(
+            id, given, given, quiet, saved=list(saved.values()), rows=rows, identity=self.store.identity
+        )
         told = _about(about)
         return OpenedChat(
             transcript,
@@ -328,12 +330,12 @@ def clean_title(title: str) -> str:
     return short
 
 
-def _forks(rows: Rows, entries: Mapping[int, Entry]) -> Iterator[Fork]:
+def _forks(rows: Rows, entries: Mapping[int, ChatEntry]) -> Iterator[Fork]:
     """The places where a chat went on in several ways."""
     for after, shown in rows.forks:
         if not isinstance(shown, int):  # somebody wrote it
             continue
-        ends: dict[int, list[Entry]] = {shown: []}
+        ends: dict[int, list[ChatEntry]] = {shown: []}
         for before, number, _, entry in rows.ends:
             if before == after and isinstance(number, int) and entry in entries:
                 ends.setdefault(number, []).append(entries[entry])

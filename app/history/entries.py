@@ -10,10 +10,10 @@ from threading import current_thread, main_thread
 from time import sleep
 from typing import Any
 
-from ..chat.entries import SEVERITIES, Answer, Entry, Notice, Prompt
+from ..chat.entries import SEVERITIES, Answer, ChatEntry, Notice, Prompt
 from ..chat.pieces import Pieces
 from ..saved.chat_json import asked_of, dump, pieces_body, read_answer, run_body
-from ..saved.reading import Table, Wrong
+from ..saved.reading import BadFile, Table
 from ..text.cells import one_line
 from .schema import loaded
 
@@ -60,7 +60,7 @@ def unpack(parts: Iterable[bytes]) -> dict[str, Any]:
             pieces.update(body["pieces"])
             tail += body["tail"]
     except (zlib.error, ValueError, KeyError, TypeError, RecursionError):
-        raise Wrong("a part is damaged") from None
+        raise BadFile("a part is damaged") from None
     return {"runs": runs, "tail": tail, "pieces": pieces}
 
 
@@ -69,11 +69,11 @@ def text_of(parts: Iterable[bytes]) -> str:
     try:
         body = unpack(parts)
         return "".join(str(run["text"]) for run in body["runs"]) + str(body["tail"])
-    except (Wrong, KeyError, TypeError):
+    except (BadFile, KeyError, TypeError):
         return ""
 
 
-def read_entry(row: tuple[Any, ...], parts: Iterable[bytes]) -> tuple[Entry, bool]:
+def read_entry(row: tuple[Any, ...], parts: Iterable[bytes]) -> tuple[ChatEntry, bool]:
     """The entry in a row (the columns of ROW) and its parts; and whether it is whole. Of an answer whose steps are damaged the
     text is left."""
     kind, text, severity, method, label, reason, figures, asked = row
@@ -87,7 +87,7 @@ def read_entry(row: tuple[Any, ...], parts: Iterable[bytes]) -> tuple[Entry, boo
         answer = read_answer(Table({**body, "figures": json.loads(figures), **unpack(parts)}))
         answer.asked = _asked(asked)
         return answer, True
-    except (Wrong, ValueError, TypeError, RecursionError):
+    except (BadFile, ValueError, TypeError, RecursionError):
         answer = Answer(method, label, asked=_asked(asked))
         answer.finish(one_line(loaded(reason)) or "unfinished", loaded(text))
         return answer, False

@@ -90,7 +90,7 @@ def wanted(db: sqlite3.Connection) -> tuple[dict[int, int], set[int]]:
     return out, older
 
 
-class Remembering:
+class PastSync:
     """Looks at the history whenever it has changed, on a thread, and tells the engine what to add and what to forget.
 
     Args:

@@ -10,11 +10,11 @@ from time import monotonic
 from typing import Any
 
 from ...errors import UserError
-from ..chat.about import Chat
+from ..chat.about import SavableChat
 from ..chat.entries import Answer, Notice
 from ..chat.transcript import Transcript
 from .store import Store, damaged, purge, trouble
-from .writing import Moment, Track, catch_up, moment, write
+from .writing import ChatSnapshot, ChatTrack, catch_up, snapshot, write
 
 FLUSH_SECONDS = 0.4
 """Between two moments of an answer. With the interface's own rhythm (0.25 s) and the write it stays below a second."""
@@ -33,7 +33,7 @@ class Recorder:
     def __init__(self, path: Path | None = None) -> None:
         self._path = path
         self._changed = threading.Condition()
-        self._waiting: dict[int, Moment] = {}  # by track: the newest moment holds all that the ones before had
+        self._waiting: dict[int, ChatSnapshot] = {}  # by track: the newest moment holds all that the ones before had
         self._writing = False
         self._closing = False
         self._sentences: deque[tuple[str, bool]] = deque()
@@ -47,7 +47,7 @@ class Recorder:
         self._thread = threading.Thread(target=self._run, name="history", daemon=True)
         self._thread.start()
 
-    def note(self, chat: Chat) -> None:
+    def note(self, chat: SavableChat) -> None:
         """Take note of what changed, if anything did; call it at every change and a few times a second."""
         transcript = chat.transcript
         if self._transcript is not None and transcript is not self._transcript:
@@ -68,26 +68,26 @@ class Recorder:
         self._last, self._due = (state, written), now + FLUSH_SECONDS
         self._hand_over(chat, transcript)
 
-    def rename(self, chat: Chat, title: str) -> None:
+    def rename(self, chat: SavableChat, title: str) -> None:
         """Give the chat on the screen a title; an empty one for the automatic one."""
         track = self.track(chat.transcript)
         track.title = title
         self.note(chat)
 
-    def branch(self, chat: Chat, title: str) -> Transcript:
+    def branch(self, chat: SavableChat, title: str) -> Transcript:
         """A chat that shares all that this one has so far. It is saved at once; show it in the place of this one."""
         self.note(chat)
         before = chat.transcript
         after = Transcript(list(before.entries), before.system)
-        after.track = Track(title=title, origin=self.track(before))
+        after.track = ChatTrack(title=title, origin=self.track(before))
         return after
 
-    def track(self, transcript: Transcript) -> Track:
+    def track(self, transcript: Transcript) -> ChatTrack:
         """What the history knows of a chat."""
         if transcript.track is None:
-            transcript.track = Track()
+            transcript.track = ChatTrack()
         found = transcript.track
-        assert isinstance(found, Track)
+        assert isinstance(found, ChatTrack)
         return found
 
     def sentences(self) -> list[tuple[str, bool]]:
@@ -99,7 +99,7 @@ class Recorder:
         with self._changed:
             return self._changed.wait_for(lambda: self.off or not (self._waiting or self._writing), seconds)
 
-    def close(self, chat: Chat | None = None, seconds: float = 5.0) -> None:
+    def close(self, chat: SavableChat | None = None, seconds: float = 5.0) -> None:
         """Write down the last moment and end.
 
         Args:
@@ -130,10 +130,10 @@ class Recorder:
         branched = track.chat is None and track.origin is not None
         return len(entries) < first or track.title != track.known_title or branched
 
-    def _hand_over(self, chat: Chat, transcript: Transcript) -> None:
+    def _hand_over(self, chat: SavableChat, transcript: Transcript) -> None:
         if self.off or not self._worth(transcript):
             return
-        now = moment(transcript, chat.about())
+        now = snapshot(transcript, chat.about())
         with self._changed:
             self._waiting[id(now.track)] = now
             self._changed.notify_all()
@@ -214,7 +214,7 @@ class Recorder:
                 self._tell(store)
         return store
 
-    def _write(self, store: Store, now: Moment) -> None:
+    def _write(self, store: Store, now: ChatSnapshot) -> None:
         with store.transaction() as db:
             written = write(db, now, store.identity)
         track = now.track

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from ..attach.attachments import folded, parted
 from ..chat.about import LOADED_WITH, About
-from ..chat.entries import Answer, Entry, Figures, Notice, Prompt
+from ..chat.entries import Answer, ChatEntry, Figures, Notice, Prompt
 from ..chat.pieces import Pieces
 from ..chat.transcript import Transcript
 from ..chat.variants import Fork
@@ -26,10 +26,10 @@ TITLE_CELLS = 80
 
 
 @dataclass(slots=True, eq=False)
-class Saved:
+class SavedEntry:
     """An entry that the database has."""
 
-    entry: Entry
+    entry: ChatEntry
     id: int
     runs: int = 0
     """How many runs of an answer it has."""
@@ -49,7 +49,7 @@ class Rows(NamedTuple):
 
 
 @dataclass(slots=True, eq=False)
-class Track:
+class ChatTrack:
     """What the history knows of a chat on the screen; the writing thread's business but for `title`, `quiet` and `origin`."""
 
     chat: int | None = None
@@ -59,9 +59,9 @@ class Track:
     """The one that it was given as far as the database knows."""
     quiet: int = 0
     """Entries that are no reason to write: those that the database has, or those of a file that was opened."""
-    origin: Track | None = None
+    origin: ChatTrack | None = None
     """Of the chat that this one branched from."""
-    saved: list[Saved] = field(default_factory=list)
+    saved: list[SavedEntry] = field(default_factory=list)
     """Every entry that the database has, those that lie aside among them."""
     rows: Rows = field(default_factory=Rows)
     identity: Any = None
@@ -69,7 +69,7 @@ class Track:
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class AnswerMark:
     """How far an answer is. What comes later is not looked at, so it may grow while it is written down."""
 
     runs: int
@@ -79,13 +79,13 @@ class Mark:
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
+class ChatSnapshot:
     """A chat at one moment."""
 
-    track: Track
-    entries: Sequence[Entry]
+    track: ChatTrack
+    entries: Sequence[ChatEntry]
     forks: Sequence[Fork]
-    marks: Mapping[int, Mark]
+    marks: Mapping[int, AnswerMark]
     """How far each answer is, by its `id`."""
     title: str
     model: str
@@ -94,14 +94,14 @@ class Moment:
     pieces: Pieces
 
 
-def moment(transcript: Transcript, about: About) -> Moment:
+def snapshot(transcript: Transcript, about: About) -> ChatSnapshot:
     """A chat as it is now: a few microseconds and no copy of any text."""
     from ... import __version__
 
     entries, variants = list(transcript.entries), transcript.variants
     forks = [Fork(fork.after, [list(end) for end in fork.ends], fork.at) for fork in variants]
     model = model_body(about)
-    return Moment(
+    return ChatSnapshot(
         transcript.track,
         entries,
         forks,
@@ -119,7 +119,7 @@ def _load_body(about: About) -> dict[str, Any]:
     return {name: value for name in LOADED_WITH if (value := about.load.get(name)) is not None}
 
 
-def _every(entries: Sequence[Entry], forks: Sequence[Fork]) -> Iterator[Entry]:
+def _every(entries: Sequence[ChatEntry], forks: Sequence[Fork]) -> Iterator[ChatEntry]:
     """All entries: those on the screen, then those that lie aside."""
     yield from entries
     for fork in forks:
@@ -128,13 +128,13 @@ def _every(entries: Sequence[Entry], forks: Sequence[Fork]) -> Iterator[Entry]:
                 yield from end
 
 
-def _mark(answer: Answer) -> Mark:
+def _mark(answer: Answer) -> AnswerMark:
     runs = len(answer.runs)
     figures = answer.figures if answer.done else replace(answer.figures)
-    return Mark(runs, min(runs, len(answer.log)), answer.reason, figures)
+    return AnswerMark(runs, min(runs, len(answer.log)), answer.reason, figures)
 
 
-def automatic_title(entries: Sequence[Entry]) -> str:
+def automatic_title(entries: Sequence[ChatEntry]) -> str:
     """The first prompt on a line; without what is attached to it, unless that is all of it."""
     first = next((entry.text for entry in entries if isinstance(entry, Prompt)), "")
     if first.startswith("Attached "):
@@ -146,11 +146,11 @@ class Written(NamedTuple):
     """What a track must know once a transaction has come to its end."""
 
     chat: int
-    saved: list[Saved]
+    saved: list[SavedEntry]
     rows: Rows
 
 
-def write(db: sqlite3.Connection, now: Moment, identity: Any) -> Written:
+def write(db: sqlite3.Connection, now: ChatSnapshot, identity: Any) -> Written:
     """Bring a chat up to date, in a transaction.
 
     Args:
@@ -177,11 +177,11 @@ def write(db: sqlite3.Connection, now: Moment, identity: Any) -> Written:
         if now.title != now.track.known_title:
             db.execute("UPDATE chats SET title = ?, named = ? WHERE id = ?", (title, bool(now.title), chat))
     grown = False
-    saved: dict[int, Saved] = {}
+    saved: dict[int, SavedEntry] = {}
     for entry in _every(now.entries, now.forks):
         mark, item = now.marks.get(id(entry)), known.get(id(entry))
         if item is None:
-            item = Saved(entry, _insert(db, entry, at), done=mark is None)
+            item = SavedEntry(entry, _insert(db, entry, at), done=mark is None)
             grown = True
         if isinstance(entry, Answer) and mark is not None and not item.done:
             item = _write_answer(db, entry, mark, item, now.pieces)
@@ -206,7 +206,7 @@ def rows_of(db: sqlite3.Connection, chat: int) -> Rows:
     )
 
 
-def _rows(now: Moment, ids: Mapping[int, int]) -> Rows:
+def _rows(now: ChatSnapshot, ids: Mapping[int, int]) -> Rows:
     """What the database is to have."""
     forks, ends = [], []
     for fork in now.forks:
@@ -234,7 +234,7 @@ def _write_rows(db: sqlite3.Connection, chat: int, before: Rows, now: Rows) -> N
         db.executemany("INSERT INTO ends VALUES (?, ?, ?, ?, ?)", [(chat, *end) for end in now.ends])
 
 
-def _place(db: sqlite3.Connection, now: Moment, identity: Any) -> tuple[int | None, dict[int, Saved], int | None]:
+def _place(db: sqlite3.Connection, now: ChatSnapshot, identity: Any) -> tuple[int | None, dict[int, SavedEntry], int | None]:
     """Where a chat goes: its id (None for a new one), what the database has of it by the `id` of the entry, and what the new
     one branches from."""
     branching = now.track.chat is None and now.track.origin is not None
@@ -254,7 +254,7 @@ def _place(db: sqlite3.Connection, now: Moment, identity: Any) -> tuple[int | No
     return None, known, chat
 
 
-def _insert(db: sqlite3.Connection, entry: Entry, at: float) -> int:
+def _insert(db: sqlite3.Connection, entry: ChatEntry, at: float) -> int:
     match entry:
         case Prompt(text):
             values: tuple[Any, ...] = ("prompt", at, stored(text), None, None, None, None)
@@ -274,7 +274,7 @@ def _insert(db: sqlite3.Connection, entry: Entry, at: float) -> int:
     return id
 
 
-def _write_answer(db: sqlite3.Connection, answer: Answer, mark: Mark, item: Saved, pieces: Pieces) -> Saved:
+def _write_answer(db: sqlite3.Connection, answer: Answer, mark: AnswerMark, item: SavedEntry, pieces: Pieces) -> SavedEntry:
     """Add what an answer has gained."""
     done = mark.reason is not None
     tail = "".join(run.text for run in answer.runs[mark.steps : mark.runs]) if done else ""
@@ -290,7 +290,7 @@ def _write_answer(db: sqlite3.Connection, answer: Answer, mark: Mark, item: Save
     if done:
         text = "".join(run.text for run in answer.runs[: mark.runs])
         _write_text(db, item.id, text)
-    return Saved(answer, item.id, runs, parts, done)
+    return SavedEntry(answer, item.id, runs, parts, done)
 
 
 def _write_text(db: sqlite3.Connection, entry: int, text: str) -> None:

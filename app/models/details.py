@@ -11,8 +11,8 @@ from ..text.amounts import short_path, size_of
 from ..text.cells import fit, one_line
 from .downloads import Download
 from .hub import Offer, Repository
-from .library import Found
-from .memory import Fit, Room, judge
+from .library import FoundModel
+from .memory import FreeMemory, MemoryFit, judge
 from .pairing import Pairing
 from .rows import about, fit_of, needs_of_offer, title_of
 
@@ -22,7 +22,7 @@ Sentence = tuple[str, str, int]
 _STYLES = {"fits": "$success", "short": "$warning", "too large": "$error"}
 
 
-def of_model(found: Found, room: Room | None, options: Mapping[str, Any]) -> list[Sentence]:
+def of_model(found: FoundModel, room: FreeMemory | None, options: Mapping[str, Any]) -> list[Sentence]:
     """A model here: what it is, whether it fits, where it lies."""
     out: list[Sentence] = [(about(found.card), "$foreground", 1)]
     if found.problem:
@@ -34,7 +34,7 @@ def of_model(found: Found, room: Room | None, options: Mapping[str, Any]) -> lis
     return [*out, (short_path(found.spot.path), "$quiet", 1)]
 
 
-def of_draft(target: Found, found: Found, pairing: Pairing | None) -> list[Sentence]:
+def of_draft(target: FoundModel, found: FoundModel, pairing: Pairing | None) -> list[Sentence]:
     """A model that might draft for a target."""
     out: list[Sentence] = [(about(found.card), "$foreground", 1)]
     if pairing is not None:
@@ -44,7 +44,7 @@ def of_draft(target: Found, found: Found, pairing: Pairing | None) -> list[Sente
     return [*out, (short_path(found.spot.path), "$quiet", 1)]
 
 
-def of_target_alone(target: Found) -> list[Sentence]:
+def of_target_alone(target: FoundModel) -> list[Sentence]:
     """The row that names no draft model."""
     if target.spot.spec == BUILTIN:
         return [(f"{BUILTIN_DRAFT} and {BUILTIN_EAGLE}, each loaded when a method first needs it.", "$foreground", 2)]
@@ -61,7 +61,7 @@ def of_download(download: Download) -> list[Sentence]:
     return [(amount, "$foreground", 1), (told.get(download.state, "Continues when you close this list."), "$quiet", 1)]
 
 
-def of_offer(repository: Repository, offer: Offer, room: Room | None, options: Mapping[str, Any]) -> list[Sentence]:
+def of_offer(repository: Repository, offer: Offer, room: FreeMemory | None, options: Mapping[str, Any]) -> list[Sentence]:
     """What the Hub offers."""
     parts = [one_line(repository.name), one_line(offer.quantization)]
     parts.append("GGUF on llama.cpp" if offer.kind == "gguf" else "safetensors on transformers")
@@ -76,7 +76,7 @@ def of_offer(repository: Repository, offer: Offer, room: Room | None, options: M
     return out
 
 
-def _fit(judged: Fit) -> list[Sentence]:
+def _fit(judged: MemoryFit) -> list[Sentence]:
     return [(judged.told, _STYLES.get(judged.verdict, "$quiet"), 3)]
 
 

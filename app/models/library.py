@@ -19,14 +19,14 @@ from ...backends.files.vocabulary import folder_source, folder_vocabulary, gguf_
 from ...backends.options import SHIPPED, pip_command
 from ...errors import UserError
 from ...plain_file import user_path
-from .places import PLACES, Spot, spots
+from .places import PLACES, ModelSpot, spots
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundModel:
     """A model on this machine: where it lies and what its files say."""
 
-    spot: Spot
+    spot: ModelSpot
     card: Card
 
     @property
@@ -62,8 +62,8 @@ class Library:
 
     def __init__(self) -> None:
         self._cards: dict[Path, tuple[tuple[int, int], Card]] = {}
-        self._words: dict[Path, tuple[tuple[int, int], Words | str]] = {}
-        self._shared: dict[bytes, Words] = {}
+        self._words: dict[Path, tuple[tuple[int, int], VocabularyTexts | str]] = {}
+        self._shared: dict[bytes, VocabularyTexts] = {}
         """By the checksum of what they were read from: the models of a family share one."""
         self._lock = threading.Lock()
 
@@ -73,7 +73,7 @@ class Library:
         named: Sequence[str] = (),
         here: Path | None = None,
         stopped: Callable[[], bool] = lambda: False,
-    ) -> Iterator[Found]:
+    ) -> Iterator[FoundModel]:
         """Every model in the known places, as it is found. Blocks while it reads.
 
         Args:
@@ -83,9 +83,9 @@ class Library:
         for spot in spots(recent, named, here):
             if stopped():
                 return
-            yield Found(spot, Card(spot.path, "llama.cpp") if spot.remark else self.card(spot.path))
+            yield FoundModel(spot, Card(spot.path, "llama.cpp") if spot.remark else self.card(spot.path))
 
-    def named(self, spec: str, folders: Sequence[str] = ()) -> Found | None:
+    def named(self, spec: str, folders: Sequence[str] = ()) -> FoundModel | None:
         """The model on this machine that a name loads; None if it is not here.
 
         Args:
@@ -93,9 +93,9 @@ class Library:
         """
         path = user_path(spec)
         if spec not in SHIPPED and os.path.exists(path):
-            return Found(Spot(PLACES[2], spec, path, path.name), self.card(path))
+            return FoundModel(ModelSpot(PLACES[2], spec, path, path.name), self.card(path))
         spot = next((spot for spot in spots(named=folders) if spot.spec == spec), None)
-        return Found(spot, self.card(spot.path)) if spot is not None else None
+        return FoundModel(spot, self.card(spot.path)) if spot is not None else None
 
     def card(self, path: Path) -> Card:
         """The card of a folder or file, read anew where it has changed."""
@@ -109,7 +109,7 @@ class Library:
             self._cards[path] = state, card
         return card
 
-    def vocabulary(self, path: Path) -> Words:
+    def vocabulary(self, path: Path) -> VocabularyTexts:
         """The text of each token of a model, by id.
 
         Raises:
@@ -120,7 +120,7 @@ class Library:
             known = self._words.get(path)
         if known is None or known[0] != state:
             try:
-                words: Words | str = self._read_words(path)
+                words: VocabularyTexts | str = self._read_words(path)
             except UserError as error:
                 words = str(error)
             except Exception as error:  # others' files: nothing in them may end the list
@@ -132,17 +132,17 @@ class Library:
             raise UserError(known[1])
         return known[1]
 
-    def _read_words(self, path: Path) -> Words:
+    def _read_words(self, path: Path) -> VocabularyTexts:
         layout = read_layout(path)[0] if path.is_file() else None
         source = gguf_source(layout) if layout is not None else folder_source(path)
         digest = hashlib.blake2b(source).digest()
         if (known := self._shared.get(digest)) is None:
-            known = Words(gguf_vocabulary(layout) if layout is not None else folder_vocabulary(path))
+            known = VocabularyTexts(gguf_vocabulary(layout) if layout is not None else folder_vocabulary(path))
             self._shared[digest] = known
         return known
 
 
-class Words(Collection[str]):
+class VocabularyTexts(Collection[str]):
     """The texts of a vocabulary in one piece: 150,000 of them take 2 MB so, as a list 12 MB."""
 
     def __init__(self, texts: Sequence[str]) -> None:
@@ -178,6 +178,6 @@ def _state(path: Path) -> tuple[int, int]:
         return 0, 0
 
 
-def in_order(found: Sequence[Found]) -> list[Found]:
+def in_order(found: Sequence[FoundModel]) -> list[FoundModel]:
     """As they are listed: by place, then by name."""
     return sorted(found, key=lambda each: (PLACES.index(each.spot.place), each.spot.title.lower(), each.spot.backend))

@@ -20,7 +20,7 @@ PROBE_SECONDS = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
+class FreeMemory:
     """What is free where models are loaded."""
 
     free: int
@@ -31,7 +31,7 @@ class Room:
 
 
 @dataclass(frozen=True, slots=True)
-class Fit:
+class MemoryFit:
     """What a model needs, and whether it is there."""
 
     verdict: Literal["fits", "short", "too large", "unknown"]
@@ -43,7 +43,7 @@ class Fit:
     """How it was judged, as a sentence."""
 
 
-def room(device: str = "auto", gpu_layers: int | None = None, ours: int = 0) -> Room:
+def room(device: str = "auto", gpu_layers: int | None = None, ours: int = 0) -> FreeMemory:
     """What is free.
 
     Args:
@@ -54,8 +54,8 @@ def room(device: str = "auto", gpu_layers: int | None = None, ours: int = 0) -> 
     import psutil
 
     if device != "cpu" and not device.startswith("mps") and gpu_layers != 0 and (free := gpu_free()):
-        return Room(free + ours, "on the GPU", gpu=True)
-    return Room(int(psutil.virtual_memory().available) + ours, "in memory")
+        return FreeMemory(free + ours, "on the GPU", gpu=True)
+    return FreeMemory(int(psutil.virtual_memory().available) + ours, "in memory")
 
 
 @lru_cache(1)
@@ -72,7 +72,7 @@ def gpu_free() -> int:
         return 0
 
 
-def judge(needs: Needs, free: Room, options: Mapping[str, Any]) -> Fit:
+def judge(needs: Needs, free: FreeMemory, options: Mapping[str, Any]) -> MemoryFit:
     """Whether a model fits.
 
     Args:
@@ -82,7 +82,7 @@ def judge(needs: Needs, free: Room, options: Mapping[str, Any]) -> Fit:
     """
     model = needs.footprint(gpu=free.gpu, dtype=options.get("dtype") or "auto", kv_type=options.get("kv_type") or "auto")
     if not model.weights:
-        return Fit("unknown", told="Its memory use is unknown.")
+        return MemoryFit("unknown", told="Its memory use is unknown.")
     asked = options.get("context")
     tokens = min(asked or USUAL, needs.context or asked or USUAL)
     cache = model.cache(tokens)
@@ -91,11 +91,11 @@ def judge(needs: Needs, free: Room, options: Mapping[str, Any]) -> Fit:
     parts += f" and {size_of(cache)} of KV cache for {tokens:,} tokens" if cache else ", KV cache not counted"
     there = f"{size_of(free.free)} free {free.where}"
     if needed <= free.free:
-        return Fit("fits", needed, tokens, f"Fits: {parts}; {there}.")
+        return MemoryFit("fits", needed, tokens, f"Fits: {parts}; {there}.")
     left = free.free - model.base
     shorter = int(left / model.token) // 256 * 256 if model.token and left > 0 else 0
     if shorter >= LEAST:
-        return Fit(
+        return MemoryFit(
             "short", needed, shorter, f"Fits with {shorter:,} tokens of context (--context {shorter}): {parts}; {there}."
         )
-    return Fit("too large", needed, tokens, f"Too large: {parts}; {there}.")
+    return MemoryFit("too large", needed, tokens, f"Too large: {parts}; {there}.")

@@ -11,7 +11,7 @@ from ...backends.loading import builtin_gguf, builtin_path
 from ...backends.options import BUILTIN, BUILTIN_EAGLE
 from ...errors import UserError
 from ..text.cells import fit, one_line
-from .library import Found, Library
+from .library import FoundModel, Library
 
 MOST_SHARE = 0.7
 """Of the target's parameters: a draft model with more of them cannot be fast enough to pay."""
@@ -26,7 +26,7 @@ class Pairing:
     """A sentence: why not, or what is in doubt."""
 
 
-def pair(library: Library, target: Found, draft: Found) -> Pairing:
+def pair(library: Library, target: FoundModel, draft: FoundModel) -> Pairing:
     """Whether a model can draft for a target. Reads both vocabularies, so it blocks."""
     if (head := draft.card.head) is not None:
         if draft.spot.spec == BUILTIN_EAGLE:  # it comes for both runtimes, and loads as its target's has it
@@ -53,7 +53,7 @@ def pair(library: Library, target: Found, draft: Found) -> Pairing:
     return Pairing(False, f"Its vocabulary is different{sizes}: token {i} is {ours_is} for the target, {theirs_is} for it.")
 
 
-def _fits(library: Library, target: Found, draft: Found, head: Format) -> Pairing:
+def _fits(library: Library, target: FoundModel, draft: FoundModel, head: Format) -> Pairing:
     """Whether a trained drafter fits a target, by the shapes of its tensors."""
     # The built-in model is loaded on the runtime that its drafter needs.
     gguf = head.runtime == "llama.cpp"
@@ -78,7 +78,7 @@ def _fits(library: Library, target: Found, draft: Found, head: Format) -> Pairin
     return Pairing(True)
 
 
-def same(one: Found, other: Found) -> bool:
+def same(one: FoundModel, other: FoundModel) -> bool:
     """Whether two entries are one model; the built-in one is, on either runtime."""
     if one.spot.path == other.spot.path:
         return True

@@ -25,7 +25,7 @@ PLACES = ("Built in", "Recently used", "This folder", "Your folders", "Hugging F
 
 
 @dataclass(frozen=True, slots=True)
-class Spot:
+class ModelSpot:
     """A model that lies somewhere, not looked into yet."""
 
     place: str
@@ -42,7 +42,7 @@ class Spot:
     """Why there is nothing more to tell (a place that may not be read); `path` is not looked into then."""
 
 
-def spots(recent: Sequence[str] = (), named: Sequence[str] = (), here: Path | None = None) -> Iterator[Spot]:
+def spots(recent: Sequence[str] = (), named: Sequence[str] = (), here: Path | None = None) -> Iterator[ModelSpot]:
     """Every model in a known place, each file once, in the order of PLACES.
 
     Args:
@@ -75,20 +75,20 @@ def _real(path: Path) -> Path:
         return path
 
 
-def _built_in() -> Iterator[Spot]:
+def _built_in() -> Iterator[ModelSpot]:
     for name in SHIPPED:
         if builtin_gguf(name).is_file():
-            yield Spot("Built in", name, builtin_gguf(name), name, "llama.cpp")
+            yield ModelSpot("Built in", name, builtin_gguf(name), name, "llama.cpp")
         if (name == BUILTIN or not builtin_gguf(name).is_file()) and builtin_path(name).is_dir():
-            yield Spot("Built in", name, builtin_path(name), name, "transformers")
+            yield ModelSpot("Built in", name, builtin_path(name), name, "transformers")
 
 
-def _recent(specs: Sequence[str]) -> Iterator[Spot]:
+def _recent(specs: Sequence[str]) -> Iterator[ModelSpot]:
     for spec in specs:
         path = user_path(spec)
         try:
             if path.is_absolute() and path.exists():
-                yield Spot("Recently used", spec, path, path.name)
+                yield ModelSpot("Recently used", spec, path, path.name)
         except (OSError, ValueError):
             continue
 
@@ -101,7 +101,7 @@ def is_first_part(name: str) -> bool:
     return part is None or part[0].startswith("-00001-")
 
 
-def _below(place: str, top: Path, depth: int = DEPTH) -> Iterator[Spot]:
+def _below(place: str, top: Path, depth: int = DEPTH) -> Iterator[ModelSpot]:
     """Models in a folder and below it; links are followed, hidden folders are not looked into."""
     waiting, looked = [(top, 0)], set[Path]()
     while waiting and len(looked) < MOST_FOLDERS:
@@ -113,10 +113,10 @@ def _below(place: str, top: Path, depth: int = DEPTH) -> Iterator[Spot]:
         try:
             entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
             if is_model(folder):
-                yield Spot(place, str(folder), folder, _title(folder, top))
+                yield ModelSpot(place, str(folder), folder, _title(folder, top))
         except PermissionError:
             if level == 0:
-                yield Spot(place, "", folder, str(folder), remark=f"You do not have permission to read {folder}.")
+                yield ModelSpot(place, "", folder, str(folder), remark=f"You do not have permission to read {folder}.")
             continue
         except OSError:
             continue
@@ -126,7 +126,7 @@ def _below(place: str, top: Path, depth: int = DEPTH) -> Iterator[Spot]:
                     if level < depth and not entry.name.startswith(".") and entry.name not in ("node_modules", "__pycache__"):
                         waiting.append((Path(entry.path), level + 1))
                 elif is_first_part(entry.name):
-                    yield Spot(place, entry.path, Path(entry.path), _title(Path(entry.path), top))
+                    yield ModelSpot(place, entry.path, Path(entry.path), _title(Path(entry.path), top))
             except OSError:
                 continue
 
@@ -137,12 +137,12 @@ def _title(path: Path, top: Path) -> str:
     return inner.removesuffix(".gguf")
 
 
-def _hub(cache: Path) -> Iterator[Spot]:
+def _hub(cache: Path) -> Iterator[ModelSpot]:
     """The models in huggingface_hub's cache, each at the commit that its name loads without the Hub."""
     try:
         folders = sorted(entry for entry in cache.iterdir() if entry.name.startswith("models--"))
     except PermissionError:
-        yield Spot("Hugging Face cache", "", cache, str(cache), remark=f"You do not have permission to read {cache}.")
+        yield ModelSpot("Hugging Face cache", "", cache, str(cache), remark=f"You do not have permission to read {cache}.")
         return
     except OSError:
         return
@@ -151,7 +151,7 @@ def _hub(cache: Path) -> Iterator[Spot]:
         try:
             commits, seen = snapshots(folder), set[str]()
             if model := next(filter(is_model, commits), None):
-                yield Spot("Hugging Face cache", name, model, name, revision=model.name)
+                yield ModelSpot("Hugging Face cache", name, model, name, revision=model.name)
             for snapshot in commits:
                 files = ggufs(snapshot)
                 for file in filter(is_first_part, files):
@@ -159,8 +159,8 @@ def _hub(cache: Path) -> Iterator[Spot]:
                     if (spec or file) in seen:
                         continue
                     seen.add(spec or file)
-                    spot = Spot("Hugging Face cache", spec, snapshot / file, spec, revision=snapshot.name)
-                    yield spot if spec else Spot(spot.place, str(spot.path), spot.path, f"{name} · {Path(file).stem}")
+                    spot = ModelSpot("Hugging Face cache", spec, snapshot / file, spec, revision=snapshot.name)
+                    yield spot if spec else ModelSpot(spot.place, str(spot.path), spot.path, f"{name} · {Path(file).stem}")
         except OSError:
             continue
 
@@ -186,14 +186,14 @@ def _lm_studio() -> Iterator[Path]:
             yield models
 
 
-def _ollama() -> Iterator[Spot]:
+def _ollama() -> Iterator[ModelSpot]:
     for folder in ollama.folders():
         try:
             for name, file in ollama.listed(folder):
                 if os.access(file, os.R_OK):
-                    yield Spot("Ollama", name, file, name.removeprefix(ollama.PREFIX))
+                    yield ModelSpot("Ollama", name, file, name.removeprefix(ollama.PREFIX))
                 else:
-                    yield Spot(
+                    yield ModelSpot(
                         "Ollama",
                         "",
                         file,
@@ -201,6 +201,6 @@ def _ollama() -> Iterator[Spot]:
                         remark=f"You do not have permission to read {file}.",
                     )
         except PermissionError:
-            yield Spot("Ollama", "", folder, str(folder), remark=f"You do not have permission to read {folder}.")
+            yield ModelSpot("Ollama", "", folder, str(folder), remark=f"You do not have permission to read {folder}.")
         except OSError:
             continue

@@ -11,11 +11,11 @@ from ...backends.files.model_card import Card
 from ...backends.options import BUILTIN
 from ..text.amounts import count_of, size_of, time_of
 from ..text.cells import fit, one_line, width
-from ..text.lines import Line, cut, length, line
+from ..text.lines import StyledLine, cut, length, line
 from .downloads import Download
 from .hub import Offer, Repository
-from .library import Found
-from .memory import Fit, Room, judge
+from .library import FoundModel
+from .memory import FreeMemory, MemoryFit, judge
 from .pairing import Pairing
 from .places import PLACES
 
@@ -50,10 +50,10 @@ def needs_of_offer(repository: Repository, offer: Offer) -> Needs:
     return Needs("transformers", offer.weights, max(held, offer.weights), repository.context, repository.cache_numbers)
 
 
-def fit_of(found: Found, room: Room | None, options: Mapping[str, Any]) -> Fit:
+def fit_of(found: FoundModel, room: FreeMemory | None, options: Mapping[str, Any]) -> MemoryFit:
     """Whether a model on the disk fits; unknown as long as the room is."""
     if room is None or found.problem:
-        return Fit("unknown")
+        return MemoryFit("unknown")
     return judge(needs_of(found.card), room, options)
 
 
@@ -62,7 +62,7 @@ def runtime_and_size(card: Card) -> str:
     return " · ".join(filter(None, (card.backend, one_line(card.quantization), size_of(card.size) if card.size else "")))
 
 
-def matches(found: Found, text: str) -> bool:
+def matches(found: FoundModel, text: str) -> bool:
     """Whether all words of a search are in what is shown of a model."""
     card, spot = found.card, found.spot
     runtime = "gguf llama.cpp" if card.backend == "llama.cpp" else "safetensors transformers"
@@ -70,19 +70,19 @@ def matches(found: Found, text: str) -> bool:
     return all(word in shown for word in text.lower().split())
 
 
-def title_of(found: Found) -> str:
+def title_of(found: FoundModel) -> str:
     """What a model is called."""
     spot = found.spot
     both = spot.place == "Built in" and spot.spec == "builtin"
     return one_line(spot.title) + (f" · {spot.backend}" if both else "")
 
 
-def model_row(found: Found, fit: Fit, mark: tuple[str, str] = ("", "")) -> Row:
+def model_row(found: FoundModel, fit: MemoryFit, mark: tuple[str, str] = ("", "")) -> ModelRow:
     """A model among all."""
     card = found.card
     problem = bool(found.problem)
     verdict = ("✗", "unusable", "$error") if problem else VERDICTS[fit.verdict]
-    return Row(
+    return ModelRow(
         found.key,
         title_of(found) + (" · MTP" if card.mtp is not None and not card.mtp.problem else ""),
         mark,
@@ -96,33 +96,33 @@ def model_row(found: Found, fit: Fit, mark: tuple[str, str] = ("", "")) -> Row:
 
 
 def all_rows(
-    found: Sequence[Found], room: Room | None, options: Mapping[str, Any], marks: Mapping[object, tuple[str, str]]
-) -> list[Row]:
+    found: Sequence[FoundModel], room: FreeMemory | None, options: Mapping[str, Any], marks: Mapping[object, tuple[str, str]]
+) -> list[ModelRow]:
     """Every model, under the name of its place."""
-    out: list[Row] = []
+    out: list[ModelRow] = []
     for place in PLACES:
         here = [each for each in found if each.spot.place == place]
         if here:
-            out.append(Row(None, place))
+            out.append(ModelRow(None, place))
             out += [model_row(each, fit_of(each, room, options), marks.get(each.key, ("", ""))) for each in here]
     return out
 
 
-def spaced(rows: Sequence[Row], height: int) -> list[Row]:
+def spaced(rows: Sequence[ModelRow], height: int) -> list[ModelRow]:
     """Rows with a blank one before each heading but the first, where all of that can be seen at once."""
     gaps = sum(row.heading for row in rows[1:])
     if len(rows) + gaps > height:
         return list(rows)
-    return [each for i, row in enumerate(rows) for each in ((Row(None, ""), row) if i and row.heading else (row,))]
+    return [each for i, row in enumerate(rows) for each in ((ModelRow(None, ""), row) if i and row.heading else (row,))]
 
 
-def download_rows(downloads: Iterable[Download]) -> list[Row]:
+def download_rows(downloads: Iterable[Download]) -> list[ModelRow]:
     """Downloads that are not over."""
     rows = [_download_row(download) for download in downloads if download.state != "done"]
-    return [Row(None, "Downloads"), *rows] if rows else []
+    return [ModelRow(None, "Downloads"), *rows] if rows else []
 
 
-def _download_row(download: Download) -> Row:
+def _download_row(download: Download) -> ModelRow:
     share = download.done / download.total if download.total else 0.0
     full = min(BAR_CELLS, int(share * BAR_CELLS))
     bar = "━" * full + "╌" * (BAR_CELLS - full)
@@ -132,7 +132,7 @@ def _download_row(download: Download) -> Row:
         left = download.seconds_left
         parts += [f"{size_of(download.rate)}/s", *([f"{time_of(left)} left"] if left is not None else [])]
     colour = {"paused": "$warning", "failed": "$error"}.get(download.state, "$primary")
-    return Row(
+    return ModelRow(
         ("download", download.spec),
         one_line(download.spec),
         ("↓", colour),
@@ -143,28 +143,28 @@ def _download_row(download: Download) -> Row:
 
 
 def draft_rows(
-    target: Found, found: Sequence[Found], pairings: Mapping[object, Pairing], marks: Mapping[object, tuple[str, str]]
-) -> list[Row]:
+    target: FoundModel, found: Sequence[FoundModel], pairings: Mapping[object, Pairing], marks: Mapping[object, tuple[str, str]]
+) -> list[ModelRow]:
     """Every model as a draft model for one: those that can, those that nobody has looked at yet, those that cannot, and why."""
     own = target.spot.spec == BUILTIN
-    alone = Row(
+    alone = ModelRow(
         NO_DRAFT,
         "Its own drafters" if own else "No draft model",
         note="loaded when a method needs them" if own else target.card.mtp.told if target.card.mtp else "load the model alone",
     )
-    out = [Row(None, f"Draft models for {title_of(target)}"), alone]
+    out = [ModelRow(None, f"Draft models for {title_of(target)}"), alone]
     able = [each for each in found if (p := pairings.get(each.key)) is not None and p.able]
     waiting = [each for each in found if each.key not in pairings]
     unable = [each for each in found if (p := pairings.get(each.key)) is not None and not p.able]
     out += [_draft_row(each, pairings[each.key], marks) for each in able]
     out += [_draft_row(each, None, marks) for each in waiting]
     if unable:
-        out.append(Row(None, "Cannot draft for it"))
+        out.append(ModelRow(None, "Cannot draft for it"))
         out += [_draft_row(each, pairings[each.key], marks) for each in unable]
     return out
 
 
-def _draft_row(found: Found, pairing: Pairing | None, marks: Mapping[object, tuple[str, str]]) -> Row:
+def _draft_row(found: FoundModel, pairing: Pairing | None, marks: Mapping[object, tuple[str, str]]) -> ModelRow:
     card = found.card
     if pairing is None:
         note, style = "checking …", "$quiet"
@@ -174,7 +174,7 @@ def _draft_row(found: Found, pairing: Pairing | None, marks: Mapping[object, tup
         style = "$warning" if pairing.reason else "$success"
     else:
         note, style = one_line(pairing.reason), "$quiet"
-    return Row(
+    return ModelRow(
         found.key,
         title_of(found),
         marks.get(found.key, ("", "")),
@@ -187,25 +187,25 @@ def _draft_row(found: Found, pairing: Pairing | None, marks: Mapping[object, tup
 
 
 def offer_rows(
-    repository: Repository, room: Room | None, options: Mapping[str, Any], downloads: Mapping[str, Download]
-) -> list[Row]:
+    repository: Repository, room: FreeMemory | None, options: Mapping[str, Any], downloads: Mapping[str, Download]
+) -> list[ModelRow]:
     """What a repository on the Hub offers."""
     about = [one_line(repository.name), one_line(repository.architecture)]
     about += [f"{count_of(repository.parameters)} parameters"] if repository.parameters else []
-    out = [Row(None, " · ".join(filter(None, (*about, "on the Hub"))))]
+    out = [ModelRow(None, " · ".join(filter(None, (*about, "on the Hub"))))]
     if not repository.offers:
-        return [*out, Row(None, one_line(repository.remark))]
+        return [*out, ModelRow(None, one_line(repository.remark))]
     for offer in repository.offers:
         download = downloads.get(offer.spec)
         if download is not None and download.state != "done":
             out.append(_download_row(download))
             continue
-        fit = judge(needs_of_offer(repository, offer), room, options) if room is not None else Fit("unknown")
+        fit = judge(needs_of_offer(repository, offer), room, options) if room is not None else MemoryFit("unknown")
         here = offer.here or download is not None
         title = "safetensors" if offer.kind == "safetensors" else offer.spec.partition(":")[2]
         files = f" · {len(offer.files)} files" if len(offer.files) > 1 else ""
         out.append(
-            Row(
+            ModelRow(
                 ("offer", offer.spec),
                 one_line(title + files),
                 ("●", "$success") if here else ("", ""),
@@ -234,7 +234,7 @@ def about(card: Card) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class ModelRow:
     """One row. Its texts are safe to draw already."""
 
     key: object
@@ -258,7 +258,7 @@ class Row:
         return self.key is None
 
 
-def drawn(row: Row, cells: int) -> Line:
+def drawn(row: ModelRow, cells: int) -> StyledLine:
     """A row in some cells."""
     if row.heading:
         return ((fit(row.title, cells), "$quiet"),)

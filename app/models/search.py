@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING
 from ...errors import Cancelled, UserError
 from ..text.cells import one_line
 from .hub import Repository, look_up
-from .library import Found, Library, in_order
-from .memory import Room
+from .library import FoundModel, Library, in_order
+from .memory import FreeMemory
 from .pairing import Pairing, pair
 from .recent import recent
 
 if TYPE_CHECKING:
-    from .servers import Serving
+    from .servers import FoundServer
 
 
-class Looking:
+class ModelSearch:
     """Looks for models for one opening of the list.
 
     Args:
@@ -36,16 +36,16 @@ class Looking:
         self,
         library: Library,
         folders: Sequence[str],
-        measure: Callable[[], Room],
+        measure: Callable[[], FreeMemory],
         servers: Mapping[str, Mapping[str, str]] | None = None,
     ) -> None:
         self._library, self._folders, self._measure = library, folders, measure
         self._servers = servers or {}
-        self.served: list[Serving] = []
+        self.served: list[FoundServer] = []
         """What the servers of the settings answer."""
-        self.room: Room | None = None
+        self.room: FreeMemory | None = None
         """None until it is known."""
-        self.found: dict[object, Found] = {}
+        self.found: dict[object, FoundModel] = {}
         """By key."""
         self.scanning = False
         self.repository: Repository | None = None
@@ -71,11 +71,11 @@ class Looking:
                 return changed
             changed = True
 
-    def models(self) -> list[Found]:
+    def models(self) -> list[FoundModel]:
         """Those found so far, in the order of the list."""
         return in_order([*self.found.values()])
 
-    def pairings(self, target: Found) -> dict[object, Pairing]:
+    def pairings(self, target: FoundModel) -> dict[object, Pairing]:
         """Who can draft for a target, as far as it has been judged."""
         return self._pairings.setdefault(target.key, {})
 
@@ -94,7 +94,7 @@ class Looking:
         put(lambda: setattr(self, "room", room))
         seen: set[object] = set()
 
-        def take(found: Found) -> Callable[[], None]:
+        def take(found: FoundModel) -> Callable[[], None]:
             return lambda: self.found.update({found.key: found})
 
         for found in self._library.look(recent(), self._folders, stopped=self._gone.is_set):
@@ -115,7 +115,7 @@ class Looking:
         served = ask(self._servers, self._servers)
         self._inbox.put(lambda: setattr(self, "served", served))
 
-    def judge(self, target: Found) -> None:
+    def judge(self, target: FoundModel) -> None:
         """Look at the vocabularies of those that have not been judged beside this target."""
         known = self.pairings(target)
         waiting = [each for each in self.models() if (target.key, each.key) not in self._judged]

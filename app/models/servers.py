@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from ...backends.servers.address import find_server
 from ...errors import UserError
 from ..text.cells import one_line
-from .rows import Row
+from .rows import ModelRow
 
 MOST_MODELS = 100
 """Of one server, in the list: a large provider has thousands."""
 
 
 @dataclass(frozen=True, slots=True)
-class Serving:
+class FoundServer:
     """A server, as far as it answers."""
 
     name: str
@@ -37,7 +37,7 @@ class Serving:
         return f"{self.name}#{model}" if len(self.models) > 1 else self.name
 
 
-def ask(names: Iterable[str], servers: Mapping[str, Mapping[str, str]]) -> list[Serving]:
+def ask(names: Iterable[str], servers: Mapping[str, Mapping[str, str]]) -> list[FoundServer]:
     """Ask servers, all at once; takes as long as the slowest, at most some ten seconds.
 
     Args:
@@ -45,13 +45,13 @@ def ask(names: Iterable[str], servers: Mapping[str, Mapping[str, str]]) -> list[
         servers: those of the settings.
     """
 
-    async def everyone() -> list[Serving]:
+    async def everyone() -> list[FoundServer]:
         return list(await asyncio.gather(*(_asked(name, servers) for name in names)))
 
     return asyncio.run(everyone())
 
 
-async def _asked(name: str, servers: Mapping[str, Mapping[str, str]]) -> Serving:
+async def _asked(name: str, servers: Mapping[str, Mapping[str, str]]) -> FoundServer:
     # Deferred: httpx takes 100 ms, and few have servers.
     from ...backends.servers.remote import connect_all
 
@@ -61,17 +61,17 @@ async def _asked(name: str, servers: Mapping[str, Mapping[str, str]]) -> Serving
             raise UserError(f"{name} is no server: give its address, like http://localhost:8080, or a name of [servers.NAME].")
         remote = await connect_all(address)
     except UserError as error:
-        return Serving(name, problem=one_line(str(error)))
+        return FoundServer(name, problem=one_line(str(error)))
     served = remote.methods[remote.method].served
     listed = [each.served.models or (each.served.model,) for each in remote.methods.values()]
     await remote.close()
     models = tuple(model for model in listed[-1] if model and all(model in other for other in listed))
     models = models or tuple(filter(None, (served.model,)))  # a pair's may have other names there
     how = " or ".join(remote.methods)
-    return Serving(name, served.engine, served.version, how, served.certainty, served.context, models)
+    return FoundServer(name, served.engine, served.version, how, served.certainty, served.context, models)
 
 
-def server_rows(found: Sequence[Serving], text: str, loaded: str) -> list[Row]:
+def server_rows(found: Sequence[FoundServer], text: str, loaded: str) -> list[ModelRow]:
     """The servers' models for the list.
 
     Args:
@@ -85,9 +85,9 @@ def server_rows(found: Sequence[Serving], text: str, loaded: str) -> list[Row]:
         for model in server.models[:MOST_MODELS]:
             spec = server.spec(model)
             mark = ("●", "$primary") if spec == loaded else ("", "")
-            rows.append(Row(("server", spec), one_line(f"{server.name} · {model}"), mark, note=one_line(told)))
+            rows.append(ModelRow(("server", spec), one_line(f"{server.name} · {model}"), mark, note=one_line(told)))
         if server.problem:
-            rows.append(Row(("server", server.name), one_line(server.name), note=server.problem, faint=True))
+            rows.append(ModelRow(("server", server.name), one_line(server.name), note=server.problem, faint=True))
     words = text.lower().split()
     rows = [row for row in rows if all(word in f"{row.title} {row.note}".lower() for word in words)]
-    return [Row(None, "Servers"), *rows] if rows else []
+    return [ModelRow(None, "Servers"), *rows] if rows else []

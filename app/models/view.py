@@ -13,9 +13,9 @@ from ..text.cells import one_line
 from . import details as telling
 from .downloads import Download, Downloads
 from .hub import Offer
-from .library import Found
-from .rows import Row, all_rows, download_rows, draft_rows, matches, offer_rows
-from .search import Looking
+from .library import FoundModel
+from .rows import ModelRow, all_rows, download_rows, draft_rows, matches, offer_rows
+from .search import ModelSearch
 from .servers import server_rows
 
 REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+(:[\w.-]*)?", re.ASCII)
@@ -23,17 +23,17 @@ REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+(:[\w.-]*)?", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class ModelsScope:
     """Which view: all models (neither), those that may draft for one, or a repository on the Hub."""
 
-    target: Found | None = None
+    target: FoundModel | None = None
     repository: str = ""
 
 
-EVERYTHING = Look()
+EVERYTHING = ModelsScope()
 
 
-class View:
+class ModelsView:
     """Reads what was found out, for drawing.
 
     Args:
@@ -43,12 +43,12 @@ class View:
         options: what a model would be loaded with.
     """
 
-    def __init__(self, looking: Looking, downloads: Downloads, dialogue: Dialogue, options: Mapping[str, Any]) -> None:
+    def __init__(self, looking: ModelSearch, downloads: Downloads, dialogue: Dialogue, options: Mapping[str, Any]) -> None:
         self.looking, self.downloads, self.options = looking, downloads, options
         self._dialogue = dialogue
         self.look = EVERYTHING
 
-    def rows(self, text: str) -> list[Row]:
+    def rows(self, text: str) -> list[ModelRow]:
         """The rows, narrowed by what is searched for."""
         looking, look, downloads = self.looking, self.look, self.downloads.all
         if look.repository:
@@ -61,7 +61,7 @@ class View:
         rows += server_rows(looking.served, text, self._dialogue.model)
         if REPOSITORY.fullmatch(text):
             name = one_line(text.partition(":")[0])
-            rows.append(Row(("look", name), f"Look up {name} on the Hub", ("↵", "$accent")))
+            rows.append(ModelRow(("look", name), f"Look up {name} on the Hub", ("↵", "$accent")))
         return rows
 
     def marks(self) -> dict[object, tuple[str, str]]:
@@ -75,7 +75,7 @@ class View:
                 marks[key] = ("◇", "$accent")
         return marks
 
-    def is_loaded(self, found: Found) -> bool:
+    def is_loaded(self, found: FoundModel) -> bool:
         """Whether this is the model in the engine, or the one that is being loaded."""
         dialogue = self._dialogue
         if found.spot.spec != dialogue.model:
@@ -96,11 +96,11 @@ class View:
         here = (found for found in self.looking.models() if found.spot.place == "Hugging Face cache")
         return next((found.key for found in here if found.spot.spec == spec), None)
 
-    def found(self, row: Row | None) -> Found | None:
+    def found(self, row: ModelRow | None) -> FoundModel | None:
         """The model here that a row shows."""
         return self.looking.found.get(row.key) if row is not None else None
 
-    def offer(self, row: Row | None) -> Offer | None:
+    def offer(self, row: ModelRow | None) -> Offer | None:
         """What the Hub offers in a row."""
         repository = self.looking.repository
         match row.key if row is not None else None:
@@ -108,7 +108,7 @@ class View:
                 return next((offer for offer in repository.offers if offer.spec == spec), None)
         return None
 
-    def download(self, row: Row | None) -> Download | None:
+    def download(self, row: ModelRow | None) -> Download | None:
         """The download that is not over in a row."""
         match row.key if row is not None else None:
             case ("download" | "offer", spec):
@@ -121,7 +121,7 @@ class View:
         download = self.downloads.all.get(offer.spec)
         return offer.here or (download is not None and download.state == "done")
 
-    def verb(self, row: Row | None) -> str:
+    def verb(self, row: ModelRow | None) -> str:
         """What enter does on a row; empty if nothing."""
         if row is None:
             return ""
@@ -137,7 +137,7 @@ class View:
         useless = found is not None and found.problem and self.look == EVERYTHING  # a trained drafter is of use elsewhere
         return "" if row.faint or useless else "load"
 
-    def about(self, row: Row | None) -> list[telling.Sentence]:
+    def about(self, row: ModelRow | None) -> list[telling.Sentence]:
         """What is told about a row."""
         if row is None:
             return []

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class ModelChoice:
     """A model for a lane; model and runtime are empty for the chat's own."""
 
     model: str = ""
@@ -35,16 +35,16 @@ class Choice:
         return f"{self.model} on {self.backend}" if self.backend else self.model
 
 
-def own_choice(dialogue: Dialogue) -> Choice:
+def own_choice(dialogue: Dialogue) -> ModelChoice:
     """The chat's model as it is loaded."""
     info = dialogue.info
     what = [str(info.get("backend", "")), str(info.get("dtype", ""))]
     if info.get("parameters"):
         what.append(count_of(info["parameters"]))
-    return Choice("", "", short_name(dialogue.model), " · ".join(filter(None, map(one_line, what))), "this chat")
+    return ModelChoice("", "", short_name(dialogue.model), " · ".join(filter(None, map(one_line, what))), "this chat")
 
 
-def look(dialogue: Dialogue, library: Library, folders: Sequence[str], stopped: Callable[[], bool]) -> Iterator[Choice]:
+def look(dialogue: Dialogue, library: Library, folders: Sequence[str], stopped: Callable[[], bool]) -> Iterator[ModelChoice]:
     """Every other model on this machine, as it is found. Reads files, so call it in a thread.
 
     Args:
@@ -61,18 +61,18 @@ def look(dialogue: Dialogue, library: Library, folders: Sequence[str], stopped: 
     named = {builtin_gguf(name) for name in SHIPPED}
     for file in sorted(set(builtin_path().parent.glob("*.gguf")) - named):
         title = file.stem.replace("target", BUILTIN).replace("draft", BUILTIN_DRAFT)
-        yield Choice(str(file), "", title, runtime_and_size(library.card(file)), "Built in")
+        yield ModelChoice(str(file), "", title, runtime_and_size(library.card(file)), "Built in")
     for found in library.look(recent(), folders, stopped=stopped):
         spot = found.spot
         backend = spot.backend if spot.path in shipped else ""
         if backend == "auto":  # a file of the built-in model once more, as one of this folder
             continue
         if not spot.remark and (spot.spec != dialogue.model or backend not in ("", dialogue.info.get("backend"))):
-            yield Choice(spot.spec, backend, one_line(spot.title), runtime_and_size(found.card), spot.place, found.problem)
+            yield ModelChoice(spot.spec, backend, one_line(spot.title), runtime_and_size(found.card), spot.place, found.problem)
     yield from _served(dialogue, stopped)
 
 
-def _served(dialogue: Dialogue, stopped: Callable[[], bool]) -> Iterator[Choice]:
+def _served(dialogue: Dialogue, stopped: Callable[[], bool]) -> Iterator[ModelChoice]:
     """What the servers of the settings serve."""
     from ..models.servers import MOST_MODELS, ask
 
@@ -80,4 +80,6 @@ def _served(dialogue: Dialogue, stopped: Callable[[], bool]) -> Iterator[Choice]
     for found in ask(servers, servers) if servers and not stopped() else ():
         what = one_line(" · ".join(filter(None, (found.engine, found.method))))
         specs = [found.spec(model) for model in found.models[:MOST_MODELS]] or [found.name]
-        yield from (Choice(spec, "", one_line(spec), what, "Server", found.problem) for spec in specs if spec != dialogue.model)
+        yield from (
+            ModelChoice(spec, "", one_line(spec), what, "Server", found.problem) for spec in specs if spec != dialogue.model
+        )

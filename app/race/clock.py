@@ -16,7 +16,7 @@ SHORT: dict[Unit, str] = {"tokens": "tokens", "characters": "chars"}
 """Of a unit, where there is little room."""
 
 
-class Track:
+class LaneTrack:
     """An answer's progress, run by run. Cheap to add to: 16 bytes a run."""
 
     def __init__(self) -> None:
@@ -25,7 +25,7 @@ class Track:
         """Of decoding, at the end of each run."""
 
     @classmethod
-    def of(cls, answer: Answer) -> Track:
+    def of(cls, answer: Answer) -> LaneTrack:
         """Of a whole answer."""
         track = cls()
         track.follow(answer.runs)
@@ -83,7 +83,7 @@ def bars(*figures: Sequence[float]) -> list[float]:
     return [length / top if top else 0.0 for length in lengths]
 
 
-class Timed(Protocol):
+class TimedLane(Protocol):
     """A lane, as far as places are reckoned."""
 
     @property
@@ -91,7 +91,7 @@ class Timed(Protocol):
         """What it has written."""
 
     @property
-    def track(self) -> Track:
+    def track(self) -> LaneTrack:
         """How far it was when."""
 
 
@@ -101,12 +101,12 @@ def common(amounts: Iterable[int]) -> int:
     return min(amounts, default=0)
 
 
-def finish_line(lanes: Iterable[Timed], unit: Unit) -> int:
+def finish_line(lanes: Iterable[TimedLane], unit: Unit) -> int:
     """The length at which places are given: that of the shortest answer that is through; 0 while there is none."""
     return common(amount for lane in lanes if lane.answer.through and (amount := lane.track.amount(unit)))
 
 
-def speedup(first: Timed, other: Timed, unit: Unit, line: int) -> float:
+def speedup(first: TimedLane, other: TimedLane, unit: Unit, line: int) -> float:
     """How many times sooner than the first lane another one had written what both have, by their clocks. 0 where there is
     nothing to compare.
 

@@ -15,7 +15,7 @@ RUNTIMES = tuple(name for name in BACKENDS if name != "auto")
 
 
 @dataclass(frozen=True)
-class Entry:
+class RaceEntry:
     """A method that takes part, with its settings."""
 
     method: str

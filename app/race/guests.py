@@ -12,7 +12,7 @@ from ...engine.options import is_url
 from ..chat.dialogue import Dialogue
 from ..chat.pieces import Pieces
 from ..text.cells import one_line
-from .entry import Entry
+from .entry import RaceEntry
 
 NOT_SHARED = ("draft_model", "revision", "backend")
 """Options of the chat's model that say nothing about another one."""
@@ -47,7 +47,7 @@ class RaceModels:
         self.ids: set[int] = set()
         """Of every command that was ever sent from here."""
 
-    def want(self, entries: Sequence[Entry]) -> None:
+    def want(self, entries: Sequence[RaceEntry]) -> None:
         """Let the engine hold the models of these, and no others. One that could not be loaded is tried again."""
         wanted = {entry.key: entry for entry in entries if entry.key}
         for key in [key for key in self._guests if key not in wanted]:
@@ -57,7 +57,7 @@ class RaceModels:
             if guest is None or guest.state in ("failed", "cancelled"):
                 self._load(entry, sum(other.key == key for other in entries))
 
-    def _load(self, entry: Entry, lanes: int) -> None:
+    def _load(self, entry: RaceEntry, lanes: int) -> None:
         engine = self._dialogue.engine
         options = {name: value for name, value in self._dialogue.load.items() if name not in NOT_SHARED}
         if entry.backend:
@@ -153,7 +153,7 @@ class RaceModels:
         }
         return len(known - {""}) < 2
 
-    def names(self, entries: Sequence[Entry]) -> list[str]:
+    def names(self, entries: Sequence[RaceEntry]) -> list[str]:
         """What each entry's model is called in a race: as short as tells them apart. Empty for all where it is the chat's."""
         if not any(entry.key for entry in entries):
             return [""] * len(entries)

@@ -7,8 +7,8 @@ from collections.abc import Collection
 from ..chat.compare import SIGNS, Mark
 from ..chat.dialogue import Dialogue
 from ..text.cells import fit, one_line
-from .clock import Track, Unit
-from .entry import Entry
+from .clock import LaneTrack, Unit
+from .entry import RaceEntry
 from .lane import Racer
 from .race import Race
 from .record import RaceRecord
@@ -33,7 +33,7 @@ class KeptRace(Race):
         dialogue: Dialogue,
         record: RaceRecord,
         messages: list[dict[str, str]],
-        entries: list[Entry],
+        entries: list[RaceEntry],
         heard: Collection[int] = (),
     ) -> None:
         super().__init__(dialogue, record.prompt, messages, entries, heard)
@@ -42,7 +42,7 @@ class KeptRace(Race):
         self.slowed = record.slowed
         for racer, lane in zip(self.racers, record.lanes, strict=True):
             racer.answer, racer.position, racer.gap = lane.answer, lane.position, lane.gap
-            racer.track = Track.of(lane.answer)
+            racer.track = LaneTrack.of(lane.answer)
             racer.compared = len(racer.tokens) if lane.position is None else lane.position
 
     def _want(self) -> None:
@@ -68,10 +68,10 @@ class KeptRace(Race):
         return super().record() if self.kept is None else self.kept
 
 
-def entries_of(record: RaceRecord) -> list[Entry]:
+def entries_of(record: RaceRecord) -> list[RaceEntry]:
     """Who takes part where a race out of a file is run again, as far as their models are known by name."""
     lanes = ((lane, *lane.model.partition(" · ")) for lane in record.lanes)
-    return [Entry(lane.method, lane.settings, model, runtime) for lane, model, _, runtime in lanes]
+    return [RaceEntry(lane.method, lane.settings, model, runtime) for lane, model, _, runtime in lanes]
 
 
 def sentence(record: RaceRecord) -> str:

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 
 from ...engine.messages import Event, Failed, Finished, Started
 from ..chat.entries import TEXT_END, Answer
-from .clock import Track, Unit
-from .entry import Entry
+from .clock import LaneTrack, Unit
+from .entry import RaceEntry
 
 NO_ID = -1
 """In place of a token's id where a server does not send it."""
@@ -22,7 +22,7 @@ class Racer:
 
     lane: str
     """Its name in the engine."""
-    entry: Entry
+    entry: RaceEntry
     answer: Answer
     id: int = 0
     """Of its answer."""
@@ -35,7 +35,7 @@ class Racer:
     gap: float | None = None
     judging: int = 0
     """Id of the question how near a tie it was; 0 if none is open."""
-    track: Track = field(default_factory=Track)
+    track: LaneTrack = field(default_factory=LaneTrack)
     """How far it was when."""
     against: Racer | None = None
     """Whom it has been compared with."""

@@ -29,7 +29,7 @@ from ..chat.compare import Mark
 from ..chat.dialogue import Dialogue
 from ..chat.entries import Answer
 from .clock import Unit, finish_line, speedup
-from .entry import Entry
+from .entry import RaceEntry
 from .guests import Guest, RaceModels
 from .lane import Racer
 from .record import RaceLane, RaceRecord
@@ -57,7 +57,7 @@ class Race:
         dialogue: Dialogue,
         prompt: str,
         messages: list[dict[str, str]],
-        entries: Sequence[Entry],
+        entries: Sequence[RaceEntry],
         heard: Collection[int] = (),
     ) -> None:
         assert FEWEST <= len(entries) <= MOST, "a race has two to four lanes"
@@ -79,7 +79,7 @@ class Race:
         """Every id that the race ever had."""
         return self._own | self.models.ids
 
-    def _racer(self, entry: Entry, lane: str) -> Racer:
+    def _racer(self, entry: RaceEntry, lane: str) -> Racer:
         return Racer(lane, entry, Answer(entry.method, self.dialogue.label_of(entry.method)))
 
     # What the person does
@@ -95,7 +95,7 @@ class Race:
         for racer in self.racers:
             self._run(racer)
 
-    def swap(self, index: int, entry: Entry) -> None:
+    def swap(self, index: int, entry: RaceEntry) -> None:
         """Let another method or model run in a lane; the others stay as they are."""
         self._close(self.racers[index])
         self.racers[index] = racer = self._racer(entry, self.racers[index].lane)
@@ -103,7 +103,7 @@ class Race:
         self._run(racer)
         self._compare()
 
-    def add(self, entry: Entry) -> None:
+    def add(self, entry: RaceEntry) -> None:
         """One lane more."""
         used = {racer.lane for racer in self.racers}
         lane = next(name for n in range(1, MOST + 1) if (name := f"race-{n}") not in used)

@@ -9,7 +9,7 @@ from ..chat.compare import Mark
 from ..chat.entries import Answer
 from ..chat.pieces import Pieces
 from ..text.cells import one_line
-from .clock import Track, Unit, finish_line, speedup
+from .clock import LaneTrack, Unit, finish_line, speedup
 from .guests import short_name
 
 
@@ -38,9 +38,9 @@ class RaceLane:
         return " ".join(part for part in (self.method, given, self.model and f"on {self.model}") if part)
 
     @property
-    def track(self) -> Track:
+    def track(self) -> LaneTrack:
         """How far it was when."""
-        return Track.of(self.answer)
+        return LaneTrack.of(self.answer)
 
     @property
     def seconds(self) -> float:

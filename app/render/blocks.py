@@ -6,18 +6,18 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from ..attach.attachments import folded
-from ..chat.compare import Part, badge, table
-from ..chat.entries import Answer, Entry, Notice, Prompt
+from ..chat.compare import StyledPart, badge, table
+from ..chat.entries import Answer, ChatEntry, Notice, Prompt
 from ..chat.transcript import Transcript
 from ..text.cells import expand_tabs, fit, sanitise, width
-from ..text.lines import Line, length
+from ..text.lines import StyledLine, length
 from ..text.wrap import Flow
 from .verdict import verdict_lines
 
 if TYPE_CHECKING:
     from rich.segment import Segment
 
-Kind = Literal["blank", "prompt", "answer", "markdown", "figures", "variants", "information", "warning", "error"]
+RowKind = Literal["blank", "prompt", "answer", "markdown", "figures", "variants", "information", "warning", "error"]
 
 MARK = -1
 """Owner of a flow's segment that is no run: the mark where the method changed."""
@@ -33,10 +33,10 @@ class Piece(NamedTuple):
     run: int
 
 
-class Row(NamedTuple):
+class TextRow(NamedTuple):
     """One row of the transcript."""
 
-    kind: Kind
+    kind: RowKind
     pieces: tuple[Piece, ...] = ()
     first: bool = False
     """First row of its entry (bears the glyph in the margin)."""
@@ -56,7 +56,7 @@ class Row(NamedTuple):
         return "".join(piece.text for piece in self.pieces)
 
 
-class Block:
+class EntryBlock:
     """One entry, wrapped.
 
     Args:
@@ -70,7 +70,7 @@ class Block:
 
     def __init__(
         self,
-        entry: Entry,
+        entry: ChatEntry,
         cells: int,
         badge: str = "",
         answers: Sequence[Answer] = (),
@@ -81,13 +81,13 @@ class Block:
         self.entry = entry
         self.cells = cells
         self.badge, self._answers, self._model, self._speeds = badge, answers, model, speeds
-        self._table: list[list[Part]] = []
+        self._table: list[list[StyledPart]] = []
         self.flow = Flow(cells)
         self.closed = False
         """Its rows will not change any more."""
         self._runs = 0  # runs taken in
         self._method = ""
-        self._verdict: list[Line] = []
+        self._verdict: list[StyledLine] = []
         self.rendered: list[list[Segment]] | None = None
         """Rows of Markdown, shown in place of the runs of a finished answer; None shows the runs."""
         self.worn = ""
@@ -141,7 +141,7 @@ class Block:
             return min(first, max(0, before - 1))
         return min(first, max(0, before - 1)) if grown else None
 
-    def row(self, index: int) -> Row:
+    def row(self, index: int) -> TextRow:
         """The row at an index below `height`."""
         lines = self.flow.lines
         match self.entry:
@@ -150,11 +150,11 @@ class Block:
                 if self.rendered is not None and index < shown:
                     segments = tuple(self.rendered[index])
                     text = "".join(segment.text for segment in segments)
-                    return Row("markdown", (Piece(text.rstrip(), MARK),), index == 0, segments=segments)
+                    return TextRow("markdown", (Piece(text.rstrip(), MARK),), index == 0, segments=segments)
                 if index < shown:
                     writing = not answer.done and index == shown - 1
                     pieces = tuple(self._pieces(index)) if lines else ()
-                    return Row("answer", pieces, index == 0, writing, self._continued(index))
+                    return TextRow("answer", pieces, index == 0, writing, self._continued(index))
                 figure = index - shown - bool(shown)
                 if answer.done and 0 <= figure < len(self._verdict):
                     line = self._verdict[figure]
@@ -162,21 +162,21 @@ class Block:
                         told = (*line, (" · Markdown", "quiet"))
                         line = told if length(told) <= self.cells else line
                     pieces = tuple(Piece(text, MARK) for text, _ in line)
-                    return Row("figures", pieces, figure == 0, styles=tuple(style for _, style in line))
+                    return TextRow("figures", pieces, figure == 0, styles=tuple(style for _, style in line))
                 compared = figure - len(self._verdict) - 1
                 if answer.done and 0 <= compared < len(self._table):
                     parts = self._table[compared]
                     pieces = tuple(Piece(part.text, MARK) for part in parts)
-                    return Row("variants", pieces, compared == 0, styles=tuple(part.style for part in parts))
-                return Row("blank")
+                    return TextRow("variants", pieces, compared == 0, styles=tuple(part.style for part in parts))
+                return TextRow("blank")
             case Prompt() | Notice() as entry:
                 if index >= len(lines) + self._badge_row:
-                    return Row("blank")
+                    return TextRow("blank")
                 if index == len(lines):
-                    return Row("prompt", badge=self.badge)
-                kind: Kind = "prompt" if isinstance(entry, Prompt) else entry.severity
+                    return TextRow("prompt", badge=self.badge)
+                kind: RowKind = "prompt" if isinstance(entry, Prompt) else entry.severity
                 badge = self.badge if index == len(lines) - 1 and not self._badge_row else ""
-                return Row(kind, tuple(self._pieces(index)), index == 0, continued=self._continued(index), badge=badge)
+                return TextRow(kind, tuple(self._pieces(index)), index == 0, continued=self._continued(index), badge=badge)
 
     def _shown(self, answer: Answer) -> int:
         """Rows of text."""
@@ -207,18 +207,18 @@ class Block:
                 yield Piece(shown, self.flow.owners[segment])
 
 
-def block_of(transcript: Transcript, index: int, cells: int) -> Block:
+def block_of(transcript: Transcript, index: int, cells: int) -> EntryBlock:
     """The entry at `index`, wrapped at `cells`, with what tells of its variants."""
     entries, variants = transcript.entries, transcript.variants
     fork = variants.of(entries, index) if variants else None
     if fork is None or len(fork.ends) < 2:
-        return Block(entries[index], cells)
+        return EntryBlock(entries[index], cells)
     if isinstance(entries[index], Answer):
-        return Block(entries[index], cells, answers=variants.answers(entries, index))
-    return Block(entries[index], cells, badge(fork.at, len(fork.ends)))
+        return EntryBlock(entries[index], cells, answers=variants.answers(entries, index))
+    return EntryBlock(entries[index], cells, badge(fork.at, len(fork.ends)))
 
 
-def step_at(block: Block, row: int, cell: int) -> int:
+def step_at(block: EntryBlock, row: int, cell: int) -> int:
     """Where a click on a row of a block leads: −1 on the left half of the sign, 1 on the right one, 0 beside it."""
     found = block.row(row)
     if found.kind == "variants" and found.first:

@@ -31,17 +31,17 @@ BRANCHES = 3
 """Most refused branches quoted at one place."""
 
 
-class Part(NamedTuple):
+class RolePart(NamedTuple):
     """Text of one role. Labels may be broken at blanks, the others are kept together."""
 
     text: str
     role: Role
 
 
-Parts = tuple[Part, ...]
+Parts = tuple[RolePart, ...]
 
 
-class Refused(NamedTuple):
+class RefusedBranch(NamedTuple):
     """A branch of the draft that was not taken."""
 
     text: str
@@ -50,12 +50,12 @@ class Refused(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Fork:
+class DraftFork:
     """A place where the draft and the model parted, or where one of several guesses was taken."""
 
     after: str
     """The end of the text before; empty at the beginning of an answer."""
-    refused: tuple[Refused, ...]
+    refused: tuple[RefusedBranch, ...]
     taken: str
     prob: float | None
     """The model's probability of what was taken."""
@@ -90,7 +90,7 @@ class Inspection:
     """Tokens at the end that the model added itself, rather than accept them: 1, or 0 where the answer was cut."""
     prob: float | None = None
     """The model's probability of its own token."""
-    forks: tuple[Fork, ...] = ()
+    forks: tuple[DraftFork, ...] = ()
     """The last one first: it says why the run ended."""
     traced: bool = True
     """Whether it is known what was drafted."""
@@ -153,7 +153,7 @@ def _before(answer: Answer, index: int, count: int = 12) -> list[int]:
     return out[-count:]
 
 
-def _forks(tree: StepTree, before: Sequence[int], piece: Callable[[int], str]) -> tuple[Fork, ...]:
+def _forks(tree: StepTree, before: Sequence[int], piece: Callable[[int], str]) -> tuple[DraftFork, ...]:
     """Every node of the path at which something was refused, the last one first."""
     children: list[list[int]] = [[] for _ in tree.tokens]
     for node in range(1, min(tree.guesses, len(tree.tokens))):
@@ -170,8 +170,8 @@ def _forks(tree: StepTree, before: Sequence[int], piece: Callable[[int], str]) -
         assert token is not None
         prob = (tree.probs[-1] if tree.probs else None) if following is None else tree.prob(following)
         context = [*before[:-1], *(tree.tokens[passed] for passed in tree.path[: place + 1])]
-        branches = tuple(Refused(_branch(tree, children, child, piece), tree.prob(child)) for child in refused)
-        out.append(Fork(_word(context, piece) if before or place else "", branches, piece(token), prob, last))
+        branches = tuple(RefusedBranch(_branch(tree, children, child, piece), tree.prob(child)) for child in refused)
+        out.append(DraftFork(_word(context, piece) if before or place else "", branches, piece(token), prob, last))
     return tuple(reversed(out))
 
 
@@ -201,29 +201,33 @@ def _word(tokens: Sequence[int], piece: Callable[[int], str]) -> str:
 
 def figures(run: Inspection, *, brief: bool = False) -> Parts:
     """Which step, and what it counts."""
-    out = [Part(run.method, "method")]
+    out = [RolePart(run.method, "method")]
     if not run.step:
-        return (*out, Part("  all of the answer", "label"))
+        return (*out, RolePart("  all of the answer", "label"))
     of = f" of {run.steps:,}" if run.steps else ""
-    out += [Part("  step ", "label"), Part(f"{run.step:,}", "value"), Part("" if brief else of, "label")]
+    out += [RolePart("  step ", "label"), RolePart(f"{run.step:,}", "value"), RolePart("" if brief else of, "label")]
     counts = ((f"{run.drafted:,}", "drafted "), (f"{run.accepted:,}", "accepted "), (f"{run.guessed:,}", "from the window "))
     for value, name in (counts if run.guessed else counts[:2]) if run.drafted else ():
-        out += [Part(" · " + name, "label"), Part(value, "value")]
-    out += [Part(" · ", "label"), Part(f"{run.count:,}", "value"), Part(" token" if run.count == 1 else " tokens", "label")]
+        out += [RolePart(" · " + name, "label"), RolePart(value, "value")]
+    out += [
+        RolePart(" · ", "label"),
+        RolePart(f"{run.count:,}", "value"),
+        RolePart(" token" if run.count == 1 else " tokens", "label"),
+    ]
     return tuple(part for part in out if part.text)
 
 
 def costs(run: Inspection, *, brief: bool = False) -> Parts:
     """Milliseconds and nodes."""
     total = sum(run.seconds)
-    out = [Part(milliseconds(total), "value"), Part(" ms", "label")] if total else []
+    out = [RolePart(milliseconds(total), "value"), RolePart(" ms", "label")] if total else []
     if run.nodes and not brief and total:
         names = zip(("draft", "pass", "rest"), run.seconds, strict=True)
         shares = " + ".join(f"{name} {milliseconds(seconds)}" for name, seconds in names)
-        out.append(Part(f" = {shares}", "label"))
+        out.append(RolePart(f" = {shares}", "label"))
     if run.nodes:
-        out += [Part(" · " if out else "", "label"), Part(f"{run.nodes:,}", "value")]
-        out.append(Part(" node" if run.nodes == 1 else " nodes", "label"))
+        out += [RolePart(" · " if out else "", "label"), RolePart(f"{run.nodes:,}", "value")]
+        out.append(RolePart(" node" if run.nodes == 1 else " nodes", "label"))
     return tuple(part for part in out if part.text)
 
 
@@ -257,7 +261,7 @@ def tokens(run: Inspection, cells: int) -> Parts:
 
 def _listed(texts: Sequence[str], role: Role, name: str, cells: int) -> Parts:
     """A name and tokens, as many as fit, and how many more there are."""
-    out = [Part(name, "label")] if name else []
+    out = [RolePart(name, "label")] if name else []
     used = width(name)
     for i, text in enumerate(texts):
         rest = len(texts) - i - 1
@@ -265,11 +269,11 @@ def _listed(texts: Sequence[str], role: Role, name: str, cells: int) -> Parts:
         gap = 1 if i else 0
         if i and used + gap + width(text) + width(more) > cells:
             more = f" … {rest + 1} more"
-            out.append(Part(more if used + width(more) <= cells else f" +{rest + 1}", "label"))
+            out.append(RolePart(more if used + width(more) <= cells else f" +{rest + 1}", "label"))
             break
         if i:
-            out.append(Part(" ", "label"))
-        out.append(Part(fit(text, max(2, cells - used - gap)), role))
+            out.append(RolePart(" ", "label"))
+        out.append(RolePart(fit(text, max(2, cells - used - gap)), role))
         used += gap + width(text)
     return tuple(out)
 
@@ -278,17 +282,17 @@ def verdict(run: Inspection, detail: Detail = "full") -> list[Parts]:
     """Sentences on what became of the draft, the most important first."""
     brief = detail == "brief"
     if not run.step:
-        return [(Part("How this answer was decoded is not known: it came without its steps.", "label"),)]
+        return [(RolePart("How this answer was decoded is not known: it came without its steps.", "label"),)]
     if run.earlier or not run.count:
-        return [(Part(gathered(run, brief=brief), "label"),)]
+        return [(RolePart(gathered(run, brief=brief), "label"),)]
     if not run.drafted:
         return [_plain(run, brief=brief)]
     if not run.traced:
         refused = run.drafted - run.accepted
         if not refused:
-            return [(Part("Every draft token was accepted.", "label"),)]
+            return [(RolePart("Every draft token was accepted.", "label"),)]
         what = f"{refused:,} of {counted(run.drafted, 'draft token')} {'were' if refused > 1 else 'was'} rejected"
-        return [(Part(f"{what}." if brief else f"{what}. Which ones was not recorded.", "label"),)]
+        return [(RolePart(f"{what}." if brief else f"{what}. Which ones was not recorded.", "label"),)]
     out = [_fork(fork, detail) for fork in run.forks]
     if not (run.forks and run.forks[0].last):
         out.insert(0, _end(run, brief=brief))
@@ -298,12 +302,12 @@ def verdict(run: Inspection, detail: Detail = "full") -> list[Parts]:
 def _plain(run: Inspection, *, brief: bool) -> Parts:
     """Of a step without a draft."""
     if run.guessed:
-        return (Part(_window(run, brief=brief), "label"),)
+        return (RolePart(_window(run, brief=brief), "label"),)
     gave, sure = ("one token", run.prob) if run.count == 1 else (f"{run.count:,} tokens", None)
     if brief:
-        return (Part(f"No draft: one pass, {gave}{_chance(sure)}.", "label"),)
+        return (RolePart(f"No draft: one pass, {gave}{_chance(sure)}.", "label"),)
     others = one_line(method_named(run.method).other_nodes) if run.nodes > 1 else ""
-    return (Part(f"Nothing was drafted: one pass gave {gave}{_chance(sure, ' likely')}. {others}".rstrip(), "label"),)
+    return (RolePart(f"Nothing was drafted: one pass gave {gave}{_chance(sure, ' likely')}. {others}".rstrip(), "label"),)
 
 
 def gathered(run: Inspection, *, brief: bool = False) -> str:
@@ -331,45 +335,47 @@ def _window(run: Inspection, *, brief: bool) -> str:
 def _end(run: Inspection, *, brief: bool) -> Parts:
     """Of a draft that was not refused where the run ended."""
     if run.guessed:
-        return (Part(_window(run, brief=brief), "label"),)
+        return (RolePart(_window(run, brief=brief), "label"),)
     if not run.own:
         rest = ", so the rest of the draft was not needed" if run.count < run.drafted else ""
-        return (Part(f"The answer ended here{rest}.", "label"),)
+        return (RolePart(f"The answer ended here{rest}.", "label"),)
     own = quoted(run.tokens[-1].replace("␣", " "), SHORT_PHRASE if brief else PHRASE) if run.tokens else ""
     if run.accepted < run.drafted:
         said = "The draft went no further; the model added "
     else:
         which = "the one draft token" if run.drafted == 1 else f"all {run.drafted:,} draft tokens"
         said = f"Accepted {which}, then " if brief else f"Accepted {which}, and the same pass gave one more: "
-    return Part(said, "label"), Part(own, "chosen"), Part(f"{_chance(run.prob)}.", "label")
+    return RolePart(said, "label"), RolePart(own, "chosen"), RolePart(f"{_chance(run.prob)}.", "label")
 
 
-def _fork(fork: Fork, detail: Detail) -> Parts:
+def _fork(fork: DraftFork, detail: Detail) -> Parts:
     """Of a place where something was refused."""
     brief = detail == "brief"
     cells = SHORT_PHRASE if brief else PHRASE
     texts = [branch.text for branch in fork.refused]
     marked = len({text.strip(" ") for text in (*texts, fork.taken)}) <= len(texts)  # they differ in blanks alone
-    place = (Part("After ", "label"), Part(quoted(fork.after, min(cells, 18), end=True), "context")) if fork.after else ()
-    out: list[Part] = list(place) or [Part("At the start", "label")]
+    place = (
+        (RolePart("After ", "label"), RolePart(quoted(fork.after, min(cells, 18), end=True), "context")) if fork.after else ()
+    )
+    out: list[RolePart] = list(place) or [RolePart("At the start", "label")]
     if brief:
-        out.append(Part(": draft ", "label"))
+        out.append(RolePart(": draft ", "label"))
     else:
-        out.append(Part(" the draft said " if fork.last else " the draft also said ", "label"))
+        out.append(RolePart(" the draft said " if fork.last else " the draft also said ", "label"))
     most = 1 if brief else BRANCHES
     for i, branch in enumerate(fork.refused[:most]):
         if i:
             final = i == len(fork.refused) - 1
-            out.append(Part(" or " if final else ", ", "label"))
+            out.append(RolePart(" or " if final else ", ", "label"))
         chance = _chance(branch.prob, " likely" if detail == "full" and not i else "")
-        out += [Part(quoted(branch.text, cells, marked=marked), "refused"), Part(chance, "label")]
+        out += [RolePart(quoted(branch.text, cells, marked=marked), "refused"), RolePart(chance, "label")]
     if (rest := len(fork.refused) - most) > 0:
-        out.append(Part(f" +{rest}" if brief else f" or {rest} more", "label"))
+        out.append(RolePart(f" +{rest}" if brief else f" or {rest} more", "label"))
     if brief:
-        out.append(Part(", model ", "label"))
+        out.append(RolePart(", model ", "label"))
     else:
-        out.append(Part(", the model chose " if fork.last else ", the model went with ", "label"))
-    return (*out, Part(quoted(fork.taken, cells, marked=marked), "chosen"), Part(_chance(fork.prob), "label"))
+        out.append(RolePart(", the model chose " if fork.last else ", the model went with ", "label"))
+    return (*out, RolePart(quoted(fork.taken, cells, marked=marked), "chosen"), RolePart(_chance(fork.prob), "label"))
 
 
 def _chance(prob: float | None, unit: str = "") -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..text.cells import fit, width
-from .inspection import DETAILS, Inspection, Part, Parts, costs, figures, length, milliseconds, tokens, verdict
+from .inspection import DETAILS, Inspection, Parts, RolePart, costs, figures, length, milliseconds, tokens, verdict
 
 
 def strip_rows(height: int) -> int:
@@ -38,7 +38,7 @@ def inspection_rows(run: Inspection, cells: int, rows: int, keys: str = "") -> l
     said = _sentences(run, cells, room)
     out += said
     if keys and len(out) <= rows:
-        out = _with_keys(out, (Part(keys, "label"),), cells, rows)
+        out = _with_keys(out, (RolePart(keys, "label"),), cells, rows)
     return out[:rows]
 
 
@@ -46,14 +46,14 @@ def _shares(run: Inspection) -> Parts:
     if not run.nodes or not sum(run.seconds):
         return ()
     names = zip(("draft", "pass", "rest"), run.seconds, strict=True)
-    return (Part(" + ".join(f"{name} {milliseconds(seconds)}" for name, seconds in names) + " ms", "label"),)
+    return (RolePart(" + ".join(f"{name} {milliseconds(seconds)}" for name, seconds in names) + " ms", "label"),)
 
 
 def _sentences(run: Inspection, cells: int, room: int) -> list[Parts]:
     """The verdict and the note in the rows that are left."""
     said = [list(ways) for ways in zip(*(verdict(run, detail) for detail in DETAILS), strict=True)]
     if run.note:
-        said.append([(Part(run.note, "note"),)])
+        said.append([(RolePart(run.note, "note"),)])
     out: list[Parts] = []
     for ways in said:
         left = room - len(out)
@@ -78,17 +78,17 @@ def spread(left: Parts, right: Parts, cells: int) -> Parts:
     """One at each end; the left alone, cut, where both do not fit."""
     gap = cells - length(left) - length(right)
     if right and gap >= 1:
-        return (*left, Part(" " * gap, "label"), *right)
+        return (*left, RolePart(" " * gap, "label"), *right)
     return cut(left, cells)
 
 
 def cut(parts: Parts, cells: int) -> Parts:
     """Parts cut to some cells."""
-    out: list[Part] = []
+    out: list[RolePart] = []
     for part in parts:
         if width(part.text) > cells:
             if cells > 0:
-                out.append(Part(fit(part.text, cells), part.role))
+                out.append(RolePart(fit(part.text, cells), part.role))
             break
         out.append(part)
         cells -= width(part.text)
@@ -99,13 +99,13 @@ def wrapped(parts: Parts, cells: int, most: int) -> list[Parts]:
     """Parts on at most `most` rows, broken at blanks; what does not fit is cut with an ellipsis."""
     if most < 1:
         return []
-    words: list[Part] = []  # each with the blanks before it
+    words: list[RolePart] = []  # each with the blanks before it
     for part in parts:
         if part.role not in ("label", "note"):
             words.append(part)
             continue
-        words += [Part(word, part.role) for word in _words(part.text)]
-    out: list[list[Part]] = [[]]
+        words += [RolePart(word, part.role) for word in _words(part.text)]
+    out: list[list[RolePart]] = [[]]
     used = 0
     for i, word in enumerate(words):
         text = word.text if used else word.text.lstrip(" ")
@@ -118,7 +118,7 @@ def wrapped(parts: Parts, cells: int, most: int) -> list[Parts]:
             out.append([])
             used = 0
             text = word.text.lstrip(" ")
-        out[-1].append(Part(text, word.role))
+        out[-1].append(RolePart(text, word.role))
         used += width(text)
     return [cut(_joined(row), cells) for row in out]
 
@@ -135,12 +135,12 @@ def _words(text: str) -> list[str]:
     return [*out, word] if word else out
 
 
-def _joined(parts: Sequence[Part]) -> Parts:
+def _joined(parts: Sequence[RolePart]) -> Parts:
     """Neighbours of one role as one part."""
-    out: list[Part] = []
+    out: list[RolePart] = []
     for part in parts:
         if out and out[-1].role == part.role:
-            out[-1] = Part(out[-1].text + part.text, part.role)
+            out[-1] = RolePart(out[-1].text + part.text, part.role)
         elif part.text:
             out.append(part)
     return tuple(out)

@@ -10,7 +10,7 @@ from ..chat.draft_length import length_of, why_none
 from ..chat.methods import LABELS, Method
 from ..text.cells import one_line
 from ..text.charts import percent
-from ..text.lines import Line, cut, ends, figures_rows, line, paragraph
+from ..text.lines import StyledLine, cut, ends, figures_rows, line, paragraph
 from ..text.lines import length as size
 from ..theming.colouring import LABEL_STYLES
 
@@ -27,7 +27,7 @@ def method_lines(
     unavailable: str = "",
     models: Mapping[str, str] = NONE,
     keys: tuple[str, str] = ("", ""),
-) -> list[Line]:
+) -> list[StyledLine]:
     """The page.
 
     Args:
@@ -69,7 +69,7 @@ def method_lines(
     return out
 
 
-def _figures(totals: Totals, cells: int) -> list[Line]:
+def _figures(totals: Totals, cells: int) -> list[StyledLine]:
     """What it did, in as many lines as that takes."""
     figures = [
         (f"{totals.tokens_per_step:.2f}", "tokens a pass"),
@@ -80,9 +80,9 @@ def _figures(totals: Totals, cells: int) -> list[Line]:
     return figures_rows(figures, cells)
 
 
-def _parts(totals: Totals, models: Mapping[str, str], cells: int) -> list[Line]:
+def _parts(totals: Totals, models: Mapping[str, str], cells: int) -> list[StyledLine]:
     """Of a tree that several drafters grow: the share of each draft model, and what became of everybody's guesses."""
-    out: list[Line] = [(), line(("Who drafts", "bold $primary"))]
+    out: list[StyledLine] = [(), line(("Who drafts", "bold $primary"))]
     for name, part in totals.parts.items():
         share = line((percent(part.share), "bold $accent"), (" of the nodes", "$quiet")) if part.share else ()
         out.append(ends(line((one_line(name), "bold $foreground")), share, cells))
@@ -92,9 +92,9 @@ def _parts(totals: Totals, models: Mapping[str, str], cells: int) -> list[Line]:
     return [*out, ()]
 
 
-def _settings(method: Method, settings: Mapping[str, Any], cells: int) -> list[Line]:
+def _settings(method: Method, settings: Mapping[str, Any], cells: int) -> list[StyledLine]:
     """Each setting with its value and what it means; those that are not the default stand out."""
-    out: list[Line] = []
+    out: list[StyledLine] = []
     if not method.params:
         return paragraph("It has none.", cells, "$quiet")
     for param in method.params:

@@ -12,7 +12,7 @@ from ..chat.methods import method_named
 from ..text.amounts import flops_of, milliseconds
 from ..text.cells import fit, one_line, width
 from ..text.charts import Trend, bar, columns, percent, portions, resampled
-from ..text.lines import Line, cut, ends, figures_rows, flowed, line, paragraph, track
+from ..text.lines import StyledLine, cut, ends, figures_rows, flowed, line, paragraph, track
 from ..theming.colouring import bar_name
 from .verdict import verdict
 
@@ -46,7 +46,7 @@ SHARES = (("draft", "▒"), ("pass", "█"), ("rest", "░"))
 """Parts of the time, with what draws them."""
 
 
-def numbers_lines(answer: Answer | None, method: str, curve: Curve, cells: int) -> list[Line]:
+def numbers_lines(answer: Answer | None, method: str, curve: Curve, cells: int) -> list[StyledLine]:
     """The page.
 
     Args:
@@ -81,7 +81,7 @@ def numbers_lines(answer: Answer | None, method: str, curve: Curve, cells: int) 
     return [cut(row, cells) for row in out]
 
 
-def _served(answer: Answer, part: Totals, curve: Curve, method: str, cells: int) -> list[Line]:
+def _served(answer: Answer, part: Totals, curve: Curve, method: str, cells: int) -> list[StyledLine]:
     """The page of a server's answer: only what is known of it."""
     figures, certainty = answer.figures, one_line(answer.figures.certainty)
     known = certainty != "unknown"
@@ -117,18 +117,18 @@ class Curve:
         return self._trend
 
 
-def heading(text: str, note: str, cells: int) -> Line:
+def heading(text: str, note: str, cells: int) -> StyledLine:
     """A section's title, and at the right what it amounts to."""
     return ends(line((text, "bold $primary")), line((note, "$quiet")), cells)
 
 
-def _verdict(answer: Answer, cells: int) -> list[Line]:
+def _verdict(answer: Answer, cells: int) -> list[StyledLine]:
     """The sentence that stands below the answer, too."""
     told = tuple((text, f"${style}" if style == "quiet" else f"bold ${style}") for text, style in verdict(answer))
     return [*flowed(told, cells), ()]
 
 
-def _speed(totals: Totals, cells: int) -> list[Line]:
+def _speed(totals: Totals, cells: int) -> list[StyledLine]:
     """The figures of an answer by one method."""
     figures = [
         (f"{totals.tokens_per_step:.2f}", "tokens a pass"),
@@ -138,7 +138,7 @@ def _speed(totals: Totals, cells: int) -> list[Line]:
     return figures_rows(figures, cells)
 
 
-def _by_method(answer: Answer, plain: float, cells: int) -> list[Line]:
+def _by_method(answer: Answer, plain: float, cells: int) -> list[StyledLine]:
     """One row for each method that wrote a part."""
     rows = [(name, totals) for name, totals in answer.by_method.items()]
     name_cells = min(12, max(width(one_line(name)) for name, _ in rows))
@@ -156,7 +156,7 @@ def _by_method(answer: Answer, plain: float, cells: int) -> list[Line]:
     return out
 
 
-def _trend(trend: Trend, cells: int) -> list[Line]:
+def _trend(trend: Trend, cells: int) -> list[StyledLine]:
     """Tokens of each pass over the answer."""
     values = resampled(trend.means(), cells)
     each = trend.count / max(1, len(values))
@@ -170,7 +170,7 @@ def _trend(trend: Trend, cells: int) -> list[Line]:
     ]
 
 
-def _acceptance(totals: Totals, method: str, cells: int) -> list[Line]:
+def _acceptance(totals: Totals, method: str, cells: int) -> list[StyledLine]:
     """How often guesses were right by their position in the draft, beside the lengths of the runs, and α."""
     if not totals.drafted:
         return [heading("Acceptance", "", cells), *paragraph(_undrafted(totals, method), cells, "$quiet")]
@@ -197,13 +197,13 @@ def _ahead(totals: Totals) -> str:
     return f"Drafted on while the model verified: {counted(totals.ahead, 'token')}, {totals.wasted:,} of them for nothing."
 
 
-def _bin(label: str, share: float, cells: int, style: str) -> Line:
+def _bin(label: str, share: float, cells: int, style: str) -> StyledLine:
     """Label, bar, percentage."""
     room = max(1, cells - 8)
     return line((f"{label:>2} ", "$quiet"), *track(bar(share, room), room, style), (f"{percent(share):>5}", "$foreground"))
 
 
-def _time(totals: Totals, cells: int) -> list[Line]:
+def _time(totals: Totals, cells: int) -> list[StyledLine]:
     """Where the time went, as one stacked bar."""
     parts = (totals.draft_seconds, totals.forward_seconds, totals.other_seconds)
     if not sum(parts):
@@ -219,7 +219,7 @@ def _time(totals: Totals, cells: int) -> list[Line]:
     ]
 
 
-def _cost(totals: Totals, cells: int) -> list[Line]:
+def _cost(totals: Totals, cells: int) -> list[StyledLine]:
     """What a token took besides time: nodes and arithmetic."""
     rows = [(f"{totals.nodes_per_token:.1f}", "tokens computed")]
     if flops := totals.flops_per_token:
@@ -240,7 +240,7 @@ def _undrafted(totals: Totals, method: str) -> str:
     return f"{said} {one_line(method_named(method).other_nodes)}".rstrip()
 
 
-def _lengths(totals: Totals, plain: float, cells: int) -> list[Line]:
+def _lengths(totals: Totals, plain: float, cells: int) -> list[StyledLine]:
     """The speedup of chains of K draft tokens, each accepted with probability α."""
     if not totals.drafted or not plain:
         return []
@@ -256,7 +256,7 @@ def _lengths(totals: Totals, plain: float, cells: int) -> list[Line]:
     ]
 
 
-def _drafters(totals: Totals, plain: float, cells: int) -> list[Line]:
+def _drafters(totals: Totals, plain: float, cells: int) -> list[StyledLine]:
     """The same at this answer's α, if a draft token took another share of a plain pass."""
     if not totals.drafted or not plain:
         return []
@@ -275,7 +275,7 @@ def _drafters(totals: Totals, plain: float, cells: int) -> list[Line]:
     ]
 
 
-def _grid(corner: str, known: Sequence[str], own: str, table: Sequence[Sequence[float]], cells: int) -> list[Line]:
+def _grid(corner: str, known: Sequence[str], own: str, table: Sequence[Sequence[float]], cells: int) -> list[StyledLine]:
     """Speedups by draft length, the last column the answer's own, with its best row marked."""
     size = max(5, min(7, (cells - 4) // (len(known) + 1)))
     most = max(row[-1] for row in table)

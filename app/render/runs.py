@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 from ..chat.entries import Answer
 from ..text.cells import width
-from .blocks import Block, Row
+from .blocks import EntryBlock, TextRow
 
 
-class Spot(NamedTuple):
+class RunSpot(NamedTuple):
     """A run: the number of its block, and its index in the answer's runs."""
 
     block: int
@@ -29,7 +29,7 @@ class Place(NamedTuple):
     seen: bool = True
 
 
-def spans(row: Row) -> Iterator[tuple[int, int, int]]:
+def spans(row: TextRow) -> Iterator[tuple[int, int, int]]:
     """Begin, end and run of each of an answer row's pieces, in cells; marks left out."""
     cell = 0
     for text, run in row.pieces:
@@ -39,7 +39,7 @@ def spans(row: Row) -> Iterator[tuple[int, int, int]]:
         cell = end
 
 
-def run_at(block: Block, row: int, cell: int) -> int | None:
+def run_at(block: EntryBlock, row: int, cell: int) -> int | None:
     """The run that a cell of a row shows."""
     shown = block.row(row)
     if shown.kind != "answer":
@@ -47,7 +47,7 @@ def run_at(block: Block, row: int, cell: int) -> int | None:
     return next((run for start, end, run in spans(shown) if start <= cell < end), None)
 
 
-def place_of(block: Block, run: int) -> Place | None:
+def place_of(block: EntryBlock, run: int) -> Place | None:
     """Where a block shows a run; None if the block has no rows of text."""
     count = text_rows(block)
     if not count:
@@ -77,7 +77,7 @@ def place_of(block: Block, run: int) -> Place | None:
 class _FirstRuns(Sequence[int]):
     """For each row of text its first run, as a sequence to bisect; rows without one count as those below."""
 
-    def __init__(self, block: Block, count: int) -> None:
+    def __init__(self, block: EntryBlock, count: int) -> None:
         self._block, self._count = block, count
 
     def __len__(self) -> int:
@@ -91,7 +91,7 @@ class _FirstRuns(Sequence[int]):
         return len(self._block.entry.runs)
 
 
-def text_rows(block: Block) -> int:
+def text_rows(block: EntryBlock) -> int:
     """Rows of an answer's text: they are the block's first."""
     if not isinstance(block.entry, Answer):
         return 0
@@ -110,7 +110,7 @@ def has_text(answer: Answer, run: int) -> bool:
     return bool(answer.own_text(run))
 
 
-def beside(blocks: Sequence[Block], spot: Spot, step: int) -> Spot | None:
+def beside(blocks: Sequence[EntryBlock], spot: RunSpot, step: int) -> RunSpot | None:
     """The next (1) or previous (−1) run with text, in the same answer or another; None at the end."""
     index, run = spot.block, spot.run + step
     while 0 <= index < len(blocks):
@@ -118,7 +118,7 @@ def beside(blocks: Sequence[Block], spot: Spot, step: int) -> Spot | None:
         if isinstance(entry, Answer):
             while 0 <= run < len(entry.runs):
                 if has_text(entry, run):
-                    return Spot(index, run)
+                    return RunSpot(index, run)
                 run += step
         index += step
         if step < 0 and index >= 0:
@@ -129,17 +129,17 @@ def beside(blocks: Sequence[Block], spot: Spot, step: int) -> Spot | None:
     return None
 
 
-def outermost(blocks: Sequence[Block], step: int) -> Spot | None:
+def outermost(blocks: Sequence[EntryBlock], step: int) -> RunSpot | None:
     """The first (−1) or last (1) run of all."""
     if not blocks:
         return None
     if step < 0:
-        return beside(blocks, Spot(0, -1), 1)
+        return beside(blocks, RunSpot(0, -1), 1)
     entry = blocks[-1].entry
-    return beside(blocks, Spot(len(blocks) - 1, len(entry.runs) if isinstance(entry, Answer) else 0), -1)
+    return beside(blocks, RunSpot(len(blocks) - 1, len(entry.runs) if isinstance(entry, Answer) else 0), -1)
 
 
-def above(blocks: Sequence[Block], spot: Spot, step: int, cell: int) -> Spot | None:
+def above(blocks: Sequence[EntryBlock], spot: RunSpot, step: int, cell: int) -> RunSpot | None:
     """The run above (−1) or below (1) one, at a cell or the nearest to it; None at the end."""
     place = place_of(blocks[spot.block], spot.run)
     if place is None:
@@ -154,7 +154,7 @@ def above(blocks: Sequence[Block], spot: Spot, step: int, cell: int) -> Spot | N
             near = [(max(start - cell, cell - end + 1, 0), run) for start, end, run in spans(block.row(row))]
             near = [(far, run) for far, run in near if (index, run) != spot]
             if near:
-                return Spot(index, min(near)[1])
+                return RunSpot(index, min(near)[1])
             row += step
         index += step
         row = 0 if step > 0 else 1 << 40

@@ -10,8 +10,8 @@ from ..chat.pieces import Pieces
 from ..text.amounts import milliseconds
 from ..text.cells import fit, one_line
 from ..text.charts import bar, percent
-from ..text.lines import Line, ends, length, line, paragraph, track
-from ..theming.colouring import INKS, Way, ink_name
+from ..text.lines import StyledLine, ends, length, line, paragraph, track
+from ..theming.colouring import INKS, Colouring, ink_name
 from .inspection import gathered, inspect
 from .tree_rows import SIGNS, Role, StepTree, TreeRow, tree_rows
 
@@ -57,11 +57,11 @@ def tree_lines(
     cells: int,
     height: int,
     *,
-    way: Way = "length",
+    way: Colouring = "length",
     paused: bool = False,
     keys: str = "",
     weighing: bool = False,
-) -> list[Line]:
+) -> list[StyledLine]:
     """The page.
 
     Args:
@@ -125,7 +125,7 @@ def _colours(name: str) -> tuple[str, str]:
     return ink.style, f"${ink.colour}" if ink.behind else "$primary"
 
 
-def _nothing(answer: Answer | None, cells: int, *, paused: bool, keys: str) -> list[Line]:
+def _nothing(answer: Answer | None, cells: int, *, paused: bool, keys: str) -> list[StyledLine]:
     """Where there is no step."""
     if paused and answer is not None and not answer.done:
         return paragraph(f"Paused before the first step: {keys}.", cells, "$accent")
@@ -144,11 +144,11 @@ def _piece(pieces: Pieces) -> Callable[[int], str]:
     return lambda token: PROMPT if token < 0 else pieces.text(token)
 
 
-def _head(answer: Answer, step: int, cells: int, *, selected: bool, paused: bool, keys: str) -> list[Line]:
+def _head(answer: Answer, step: int, cells: int, *, selected: bool, paused: bool, keys: str) -> list[StyledLine]:
     """Which step, and its figures."""
     record = answer.log.record(step)
     where = f" step {step + 1:,} of {len(answer.log):,}"
-    state: Line = ()
+    state: StyledLine = ()
     if selected:
         state = (("selected", "$accent"),)
     elif paused:
@@ -170,7 +170,7 @@ def _head(answer: Answer, step: int, cells: int, *, selected: bool, paused: bool
             break
         parts = more
     shares = (("draft", record.draft_seconds), ("pass", record.forward_seconds), ("rest", record.other_seconds))
-    times: Line = tuple((f"{name} {milliseconds(seconds)}  ", "$quiet") for name, seconds in shares)
+    times: StyledLine = tuple((f"{name} {milliseconds(seconds)}  ", "$quiet") for name, seconds in shares)
     if length(tuple(parts)) + 2 + length(times) <= cells:
         return [first, (*parts, ("  ", ""), *times)]
     return [first, tuple(parts)]
@@ -183,7 +183,7 @@ def _side(tree: StepTree, cells: int) -> int:
     return 5 + (BAR_CELLS + 1 if cells >= BAR_FROM else 0)
 
 
-def _row(row: TreeRow, cells: int, side: int, lit: str, trunk: str) -> Line:
+def _row(row: TreeRow, cells: int, side: int, lit: str, trunk: str) -> StyledLine:
     """One row of the tree, with its probability at the right."""
     styles = {**ROLES, "trunk": f"bold {trunk}", "path": f"bold {lit}", "choice": f"bold {lit}"}
     left = tuple((span.text, styles[span.role]) for span in row.spans)
@@ -201,9 +201,9 @@ def _row(row: TreeRow, cells: int, side: int, lit: str, trunk: str) -> Line:
     )
 
 
-def _foot(tree: StepTree, record: StepRecord, cells: int) -> list[Line]:
+def _foot(tree: StepTree, record: StepRecord, cells: int) -> list[StyledLine]:
     """What the signs and the percentages mean."""
-    out: list[Line] = [()]
+    out: list[StyledLine] = [()]
     shares = [*(f" {percent(share)}" for share in record.shares), *[""] * len(record.drafters)]
     who = zip(SIGNS, record.drafters, shares, strict=False) if tree.sources else ()
     drafters = ((sign, "$foreground", one_line(name) + share) for sign, name, share in who)

@@ -6,7 +6,7 @@ from ...errors import counted
 from ..chat.entries import Answer, Severity
 from ..chat.methods import method_named
 from ..text.cells import one_line
-from ..text.lines import Line, flowed, length
+from ..text.lines import StyledLine, flowed, length
 
 ENDS: dict[Severity, str] = {"information": "quiet", "warning": "warning", "error": "error"}
 """How bad an answer's end is → the style in which it is told."""
@@ -15,7 +15,7 @@ SIGN = " · "
 """Before the methods that wrote an answer."""
 
 
-def verdict(answer: Answer, *, speeds: bool = True) -> Line:
+def verdict(answer: Answer, *, speeds: bool = True) -> StyledLine:
     """The sentence about a finished answer, as "2.9× faster than plain: 83 of 120 guesses were right.", with the names of its
     styles: quiet, success, warning, error.
 
@@ -26,23 +26,23 @@ def verdict(answer: Answer, *, speeds: bool = True) -> Line:
     figures, ending = answer.figures, f"{answer.ending.capitalize()}."
     if not figures.tokens:
         return ((ending, ENDS[answer.severity]),)
-    ended: Line = () if answer.reason == "eos" else ((f"{ending} ", ENDS[answer.severity]),)
+    ended: StyledLine = () if answer.reason == "eos" else ((f"{ending} ", ENDS[answer.severity]),)
     ratio = figures.speedup if speeds else 0.0
     lead, style = against(ratio) if ratio else (_unmeasured(answer) if speeds else "", "quiet")
     fact = _fact(answer)
     if style == "quiet" and not figures.drafted and ratio:  # what is worth saying is why it was no faster
         lead, fact = fact, lead
     first, rest = (lead, f": {fact}.") if lead else (fact, ".")
-    doubt: Line = ((f" {one_line(figures.doubt)}", "warning"),) if figures.doubt else ()
+    doubt: StyledLine = ((f" {one_line(figures.doubt)}", "warning"),) if figures.doubt else ()
     return (*ended, (first[:1].upper() + first[1:], style), (rest, "quiet"), *doubt)
 
 
-def signed(answer: Answer, model: str = "", *, speeds: bool = True) -> Line:
+def signed(answer: Answer, model: str = "", *, speeds: bool = True) -> StyledLine:
     """The same, with the methods that wrote the answer, and the model's name where it is given."""
     return (*verdict(answer, speeds=speeds), *_signature(answer, model))
 
 
-def verdict_lines(answer: Answer, cells: int, model: str = "", *, speeds: bool = True) -> list[Line]:
+def verdict_lines(answer: Answer, cells: int, model: str = "", *, speeds: bool = True) -> list[StyledLine]:
     """The signed sentence on as many rows as it takes; the methods go to a row of their own rather than to be torn."""
     rows, signature = flowed(verdict(answer, speeds=speeds), cells), _signature(answer, model)
     if length(rows[-1]) + length(signature) <= cells:
@@ -64,7 +64,7 @@ def against(ratio: float, other: str = "plain") -> tuple[str, str]:
     return (f"as fast as {other}", "quiet") if near == 1 else (f"slower than {other} ({near:g}×)", "warning")
 
 
-def _signature(answer: Answer, model: str) -> Line:
+def _signature(answer: Answer, model: str) -> StyledLine:
     methods = one_line(" → ".join(answer.methods)).strip()
     writer = " on ".join(filter(None, (methods, one_line(model))))
     runs = f"runs {one_line(certainty)}" if (certainty := answer.figures.certainty) else ""

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
-from ..chat.about import About, Chat, public
+from ..chat.about import About, SavableChat, public
 from ..chat.entries import Answer
 from ..chat.pieces import Pieces
 from ..chat.transcript import Transcript
@@ -50,7 +50,7 @@ class SavedChat:
         return answer.pieces if len(answer.pieces) else self.pieces
 
 
-def capture(chat: Chat) -> SavedChat:
+def capture(chat: SavableChat) -> SavedChat:
     """The chat as it is now; writing it may take as long as it likes while the chat goes on."""
     from ... import __version__
 

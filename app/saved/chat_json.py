@@ -15,7 +15,7 @@ from ..chat.pieces import Pieces, SomePieces
 from ..chat.transcript import Transcript
 from ..text.cells import one_line
 from .capture import SavedChat
-from .reading import Table, Wrong, read
+from .reading import BadFile, Table, read
 
 FORMAT = "specchat chat"
 VERSION = 1
@@ -130,7 +130,7 @@ def read_chat(path: Path) -> SavedChat:
     table = read(path, FORMAT, VERSION)
     try:
         return chat_of(table)
-    except Wrong as error:
+    except BadFile as error:
         raise UserError(f"{one_line(path.name)} cannot be opened: {one_line(str(error))}.") from None
 
 
@@ -148,12 +148,12 @@ def chat_of(table: Table) -> SavedChat:
             case "notice":
                 severity = entry.text("severity", "information")
                 if severity not in SEVERITIES:
-                    raise Wrong(f"{entry.place}.severity is none of {', '.join(SEVERITIES)}")
+                    raise BadFile(f"{entry.place}.severity is none of {', '.join(SEVERITIES)}")
                 transcript.entries.append(Notice(entry.text("text"), severity))
             case "answer":
                 transcript.entries.append(read_answer(entry))
             case _:
-                raise Wrong(f"{entry.place}.kind is {kind!r}, which is none of prompt, answer, notice")
+                raise BadFile(f"{entry.place}.kind is {kind!r}, which is none of prompt, answer, notice")
     return SavedChat(
         transcript,
         table.table("model", {}).data,
@@ -187,7 +187,7 @@ def read_answer(entry: Table) -> Answer:
     known = {}
     for key in pieces.data:
         if not (key.isascii() and key.isdigit() and len(key) < 11):
-            raise Wrong(f"{pieces.place} has {key!r}, which is no token's number")
+            raise BadFile(f"{pieces.place} has {key!r}, which is no token's number")
         known[int(key)] = pieces.text(key)
     answer.pieces = SomePieces(known)
     answer.asked = asked_of(entry.data.get("asked"))
@@ -209,7 +209,7 @@ def _step(run: Table) -> StepRecord:
     drafted, accepted = run.count("drafted", 0), run.count("accepted", 0)
     more = {name: _more(run, name, default) for name, default in _MORE.items()}
     if max(*seconds, *(value for value in more.values() if isinstance(value, float))) > _LARGEST:
-        raise Wrong(f"{run.place} took too long to be true")
+        raise BadFile(f"{run.place} took too long to be true")
     tree_tokens: list[int] = []
     parents: list[int] = []
     drafters: list[str] = []
@@ -223,16 +223,16 @@ def _step(run: Table) -> StepRecord:
         tree_tokens, parents = tree.counts("tokens"), tree.counts("parents", least=-1)
         right = len(parents) == len(tree_tokens) and parents[:1] == [-1]
         if not right or not all(0 <= parent < node for node, parent in enumerate(parents[1:], 1)):
-            raise Wrong(f"{tree.place}.parents do not make a tree of its tokens")
+            raise BadFile(f"{tree.place}.parents do not make a tree of its tokens")
         if len(sources) != (len(tree_tokens) if drafters else 0) or any(source >> len(drafters) for source in sources):
-            raise Wrong(f"{tree.place}.sources do not say which drafters guessed its tokens")
+            raise BadFile(f"{tree.place}.sources do not say which drafters guessed its tokens")
         if any(node >= len(parents) for node in path) or path[:1] not in ([], [0]):
-            raise Wrong(f"{run.place}.path leaves the tree")
+            raise BadFile(f"{run.place}.path leaves the tree")
         if any(parents[node] != before for before, node in pairwise(path)):
-            raise Wrong(f"{run.place}.path is no path of the tree")
+            raise BadFile(f"{run.place}.path is no path of the tree")
     carried = run.count("carried", 0)
     if carried > len(text):
-        raise Wrong(f"{run.place}.carried is more than its text has")
+        raise BadFile(f"{run.place}.carried is more than its text has")
     return StepRecord(
         one_line(run.text("method")),
         tokens,

@@ -13,13 +13,13 @@ from ...errors import UserError, counted
 from ..chat.compare import Mark
 from ..chat.entries import Answer
 from ..race.clock import Unit
-from ..race.entry import Entry
+from ..race.entry import RaceEntry
 from ..race.race import FEWEST, MOST
 from ..race.record import RaceLane, RaceRecord
 from ..text.cells import one_line
 from .capture import SavedChat, frozen
 from .chat_json import answer_json, dump, read_answer, read_chat
-from .reading import OtherFormat, Table, Wrong, read
+from .reading import BadFile, OtherFormat, Table, read
 
 FORMAT = "specchat race"
 VERSION = 2
@@ -27,7 +27,7 @@ VERSION = 2
 UNITS: tuple[Unit, ...] = get_args(Unit)
 
 
-def pack(record: RaceRecord, messages: list[dict[str, str]], entries: list[Entry]) -> bytes:
+def pack(record: RaceRecord, messages: list[dict[str, str]], entries: list[RaceEntry]) -> bytes:
     """A race for the database: zlib of JSON with `race` (as docs/files.md describes it), `messages` and `entries`."""
 
     body = {
@@ -38,7 +38,7 @@ def pack(record: RaceRecord, messages: list[dict[str, str]], entries: list[Entry
     return zlib.compress(json.dumps(body).encode())
 
 
-def unpack(data: bytes) -> tuple[RaceRecord, list[dict[str, str]], list[Entry]]:
+def unpack(data: bytes) -> tuple[RaceRecord, list[dict[str, str]], list[RaceEntry]]:
     """What `pack` was given.
 
     Raises:
@@ -49,8 +49,8 @@ def unpack(data: bytes) -> tuple[RaceRecord, list[dict[str, str]], list[Entry]]:
         table = Table(body)
         record = race_of(table.table("race"))
         messages = [{key: message.text(key) for key in ("role", "content")} for message in table.tables("messages")]
-        entries = [Entry(str(method), dict(given), str(model), str(on)) for method, given, model, on in body["entries"]]
-    except (zlib.error, ValueError, KeyError, TypeError, RecursionError, Wrong):
+        entries = [RaceEntry(str(method), dict(given), str(model), str(on)) for method, given, model, on in body["entries"]]
+    except (zlib.error, ValueError, KeyError, TypeError, RecursionError, BadFile):
         raise UserError("This race cannot be opened: it is damaged in the history.") from None
     if len(entries) != len(record.lanes):
         raise UserError("This race cannot be opened: it is damaged in the history.")
@@ -115,7 +115,7 @@ def read_race(path: Path) -> RaceRecord:
     table = read(path, FORMAT, VERSION)
     try:
         return race_of(table)
-    except Wrong as error:
+    except BadFile as error:
         raise UserError(f"{one_line(path.name)} cannot be opened: {one_line(str(error))}.") from None
 
 
@@ -127,7 +127,7 @@ def race_of(table: Table) -> RaceRecord:
     """
     lanes = [_read_lane(lane) for lane in table.tables("lanes")]
     if not FEWEST <= len(lanes) <= MOST:
-        raise Wrong(f"it has {counted(len(lanes), 'lane')}, not {FEWEST} to {MOST}")
+        raise BadFile(f"it has {counted(len(lanes), 'lane')}, not {FEWEST} to {MOST}")
     return RaceRecord(
         table.text("prompt"),
         table.text("model", ""),
@@ -145,7 +145,7 @@ def _unit(table: Table) -> Unit:
     unit = table.text("unit", "tokens")
     found = next((each for each in UNITS if each == unit), None)
     if found is None:
-        raise Wrong(f"unit is none of {', '.join(UNITS)}")
+        raise BadFile(f"unit is none of {', '.join(UNITS)}")
     return found
 
 
@@ -154,7 +154,7 @@ def _read_lane(table: Table) -> RaceLane:
     known: tuple[Mark, ...] = get_args(Mark)
     found = next((each for each in known if each == mark), None)
     if found is None:
-        raise Wrong(f"{table.place}.mark is none of {', '.join(known)}")
+        raise BadFile(f"{table.place}.mark is none of {', '.join(known)}")
     answer: Answer = read_answer(table)
     return RaceLane(
         one_line(table.text("lane")),

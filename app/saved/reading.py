@@ -21,7 +21,7 @@ INT32 = 2**31 - 1
 _REQUIRED = object()
 
 
-class Wrong(Exception):
+class BadFile(Exception):
     """Something is not as it must be; says what and where."""
 
 
@@ -40,19 +40,19 @@ class Table:
     def __init__(self, data: Any, place: str = "") -> None:
         self.place = place
         if not isinstance(data, dict):
-            raise Wrong(f"{place or 'it'} is not an object")
+            raise BadFile(f"{place or 'it'} is not an object")
         self.data: dict[str, Any] = data
 
     def _get(self, key: str, default: Any) -> tuple[Any, str]:
         place = f"{self.place}.{key}" if self.place else key
         if key not in self.data and default is _REQUIRED:
-            raise Wrong(f"{place} is missing")
+            raise BadFile(f"{place} is missing")
         return self.data.get(key, default), place
 
     def text(self, key: str, default: Any = _REQUIRED) -> str:
         value, place = self._get(key, default)
         if not isinstance(value, str):
-            raise Wrong(f"{place} is not a text")
+            raise BadFile(f"{place} is not a text")
         return value
 
     def optional_text(self, key: str) -> str | None:
@@ -70,19 +70,19 @@ class Table:
     def counts(self, key: str, default: Any = _REQUIRED, least: int = 0) -> list[int]:
         value, place = self._get(key, default)
         if not isinstance(value, list):
-            raise Wrong(f"{place} is not a list")
+            raise BadFile(f"{place} is not a list")
         return [_whole(item, f"{place}[{i}]", least, INT32) for i, item in enumerate(value)]
 
     def numbers(self, key: str, default: Any = _REQUIRED) -> list[float]:
         value, place = self._get(key, default)
         if not isinstance(value, list):
-            raise Wrong(f"{place} is not a list")
+            raise BadFile(f"{place} is not a list")
         return [_finite(item, f"{place}[{i}]") for i, item in enumerate(value)]
 
     def texts(self, key: str, default: Any = _REQUIRED) -> list[str]:
         value, place = self._get(key, default)
         if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-            raise Wrong(f"{place} is not a list of texts")
+            raise BadFile(f"{place} is not a list of texts")
         return list(value)
 
     def table(self, key: str, default: Any = _REQUIRED) -> Table:
@@ -92,7 +92,7 @@ class Table:
     def tables(self, key: str) -> Iterator[Table]:
         value, place = self._get(key, _REQUIRED)
         if not isinstance(value, list):
-            raise Wrong(f"{place} is not a list")
+            raise BadFile(f"{place} is not a list")
         return (Table(item, f"{place}[{i}]") for i, item in enumerate(value))
 
 
@@ -130,7 +130,7 @@ def read(path: Path, kind: str, version: int) -> Table:
     table = Table(data)
     try:
         given = table.count("version", least=1)
-    except Wrong as error:
+    except BadFile as error:
         raise UserError(f"{name} cannot be opened: {error}.") from None
     if given > version:
         raise UserError(f"{name} has format version {given}, but this specchat reads {version}. Update specchat.")
@@ -139,17 +139,17 @@ def read(path: Path, kind: str, version: int) -> Table:
 
 def _whole(value: Any, place: str, least: int, most: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-        raise Wrong(f"{place} is not a whole number from {least} to {most}")
+        raise BadFile(f"{place} is not a whole number from {least} to {most}")
     return value
 
 
 def _finite(value: Any, place: str) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise Wrong(f"{place} is not a number")
+        raise BadFile(f"{place} is not a number")
     try:
         number = float(value)
     except OverflowError:
         number = math.inf
     if not 0 <= number < math.inf:
-        raise Wrong(f"{place} is not a number of 0 or more")
+        raise BadFile(f"{place} is not a number of 0 or more")
     return number

@@ -16,7 +16,7 @@ NO = "–"
 """What stands before the reason why a key does not arrive."""
 
 
-class Kind(NamedTuple):
+class KeyKind(NamedTuple):
     """Keys that arrive in the same way."""
 
     keys: str
@@ -34,19 +34,19 @@ def _same(sent: str) -> tuple[str, ...]:
 _ALT = (f"{NO} types another letter; `^[m` with metaSendsEscape", "`^[m`, if the terminal sends it", "`^[m`", "`^[m`")
 
 KINDS = (
-    Kind(
+    KeyKind(
         "letters, digits, signs, space", r"[a-z0-9]|space|plus|minus|equals_sign|question_mark|comma|full_stop", _same("itself")
     ),
-    Kind("enter, tab, esc", r"enter|tab|escape", _same("`^M`, `^I`, `^[`")),
-    Kind("ctrl and a letter", r"ctrl\+[a-z]", _same("`^A` to `^Z`")),
-    Kind("↑ ↓ ← →", r"up|down|left|right", _same("`^[[A` to `^[[D`")),
-    Kind(
+    KeyKind("enter, tab, esc", r"enter|tab|escape", _same("`^M`, `^I`, `^[`")),
+    KeyKind("ctrl and a letter", r"ctrl\+[a-z]", _same("`^A` to `^Z`")),
+    KeyKind("↑ ↓ ← →", r"up|down|left|right", _same("`^[[A` to `^[[D`")),
+    KeyKind(
         "home, end",
         r"home|end",
         ("`^[[H` `^[[F`", "`^[[1~` `^[[4~`", "`^[[1~` `^[[4~`", "`^[[H` `^[[F`", f"{NO} scrolls the window"),
     ),
-    Kind("pgup, pgdn", r"pageup|pagedown", (*_same("`^[[5~` `^[[6~`")[1:], f"{NO} scrolls the window")),
-    Kind(
+    KeyKind("pgup, pgdn", r"pageup|pagedown", (*_same("`^[[5~` `^[[6~`")[1:], f"{NO} scrolls the window")),
+    KeyKind(
         "ctrl+home, ctrl+end",
         r"ctrl\+(home|end)",
         (
@@ -57,7 +57,7 @@ KINDS = (
             f"{NO} scrolls the window",
         ),
     ),
-    Kind(
+    KeyKind(
         "ctrl+up, ctrl+down",
         r"ctrl\+(up|down)",
         (
@@ -68,34 +68,34 @@ KINDS = (
             f"{NO} Mission Control has them",
         ),
     ),
-    Kind(
+    KeyKind(
         "F1 to F4",
         r"f[1-4]",
         ("`^[OP` to `^[OS`", "`^[OP` to `^[OS`", "`^[[[A` to `^[[[D`", "`^[OP` to `^[OS`", "`^[OP` to `^[OS`, with fn"),
     ),
-    Kind("F5", r"f5", ("`^[[15~`", "`^[[15~`", "`^[[[E`", "`^[[15~`", "`^[[15~`, with fn")),
-    Kind("F6 to F9", r"f[6-9]", (*_same("`^[[17~` to `^[[20~`")[1:], "`^[[17~` to `^[[20~`, with fn")),
-    Kind(
+    KeyKind("F5", r"f5", ("`^[[15~`", "`^[[15~`", "`^[[[E`", "`^[[15~`", "`^[[15~`, with fn")),
+    KeyKind("F6 to F9", r"f[6-9]", (*_same("`^[[17~` to `^[[20~`")[1:], "`^[[17~` to `^[[20~`, with fn")),
+    KeyKind(
         "shift+enter",
         r"shift\+enter",
         (f"{NO} as enter", f"{NO} as enter, but for `extended-keys on`", f"{NO} as enter", f"{NO} as enter", f"{NO} as enter"),
     ),
-    Kind(
+    KeyKind(
         "alt+enter",
         r"alt\+enter",
         (f"{NO} full screen", "`^[^M`, if the terminal sends it", "`^[^M`", f"{NO} full screen", f"{NO} as enter"),
     ),
-    Kind(
+    KeyKind(
         "alt and a letter or sign",
         r"alt\+([a-z]|minus|equals_sign|comma|full_stop)",
         (*_ALT, f"{NO} types another letter; `^[m` with *Use Option as Meta key*"),
     ),
-    Kind(
+    KeyKind(
         "alt+up, alt+down",
         r"alt\+(up|down)",
         ("`^[[1;3A` `^[[1;3B`", "`^[[1;3A` `^[[1;3B`", f"{NO} as ↑ and ↓", f"{NO} goes to another pane", f"{NO} as ↑ and ↓"),
     ),
-    Kind(
+    KeyKind(
         "alt+left, alt+right",
         r"alt\+(left|right)",
         (
@@ -110,7 +110,7 @@ KINDS = (
 """Every kind of key that specchat has by default."""
 
 
-def kind_of(key: str) -> Kind | None:
+def kind_of(key: str) -> KeyKind | None:
     """The kind of a key, by its name; None for one that specchat has not by default."""
     return next((kind for kind in KINDS if re.fullmatch(kind.names, key)), None)
 

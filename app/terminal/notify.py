@@ -12,12 +12,12 @@ _OSC9 = ("iTerm.app", "WezTerm", "ghostty", "rio")
 """TERM_PROGRAM of terminals that show OSC 9 as a notification."""
 
 
-Way = Literal["osc9", "osc777", "bell", "off"]
+NotifyWay = Literal["osc9", "osc777", "bell", "off"]
 LONGEST = 120
 """Characters of a notification."""
 
 
-def way_here(setting: str, environment: Mapping[str, str] | None = None) -> Way:
+def way_here(setting: str, environment: Mapping[str, str] | None = None) -> NotifyWay:
     """How to notify.
 
     Args:
@@ -38,7 +38,7 @@ def way_here(setting: str, environment: Mapping[str, str] | None = None) -> Way:
     return "bell"
 
 
-def sequence(way: Way, text: str) -> str:
+def sequence(way: NotifyWay, text: str) -> str:
     """What makes the terminal notify; empty where it is to get nothing."""
     shown = fit(one_line(text), LONGEST)
     match way:

@@ -8,34 +8,34 @@ from textwrap import wrap
 from .cells import fit, width
 from .charts import WHOLE
 
-Line = tuple[tuple[str, str], ...]
+StyledLine = tuple[tuple[str, str], ...]
 """One row: texts, each with its style ("bold $primary")."""
 PAD = 1
 """Blank cells on the left; on the right there is one more, which a scrollbar may take."""
 
 
-def track(drawn: str, cells: int, style: str) -> Line:
+def track(drawn: str, cells: int, style: str) -> StyledLine:
     """A bar on its track."""
     return (drawn, style), (WHOLE * (cells - len(drawn)), "$line")
 
 
-def line(*parts: tuple[str, str] | str) -> Line:
+def line(*parts: tuple[str, str] | str) -> StyledLine:
     """A line out of texts and (text, style) pairs."""
     return tuple((part, "") if isinstance(part, str) else part for part in parts)
 
 
-def length(row: Line) -> int:
+def length(row: StyledLine) -> int:
     """Cells of a line."""
     return sum(width(text) for text, _ in row)
 
 
-def ends(left: Line, right: Line, cells: int) -> Line:
+def ends(left: StyledLine, right: StyledLine, cells: int) -> StyledLine:
     """A line with something at each end; where both do not fit, the left alone, cut."""
     gap = cells - length(left) - length(right)
     return (*left, (" " * gap, ""), *right) if gap >= 1 else cut(left, cells)
 
 
-def cut(row: Line, cells: int) -> Line:
+def cut(row: StyledLine, cells: int) -> StyledLine:
     """A line cut to some cells."""
     out: list[tuple[str, str]] = []
     for text, style in row:
@@ -47,9 +47,9 @@ def cut(row: Line, cells: int) -> Line:
     return tuple(out)
 
 
-def flowed(row: Line, cells: int) -> list[Line]:
+def flowed(row: StyledLine, cells: int) -> list[StyledLine]:
     """A line on as many rows as it takes, broken at blanks."""
-    text, out, end = "".join(part for part, _ in row), list[Line](), 0
+    text, out, end = "".join(part for part, _ in row), list[StyledLine](), 0
     for words in wrap(text, max(8, cells), break_on_hyphens=False):
         start = text.index(words, end)
         end = start + len(words)
@@ -57,7 +57,7 @@ def flowed(row: Line, cells: int) -> list[Line]:
     return out
 
 
-def _between(row: Line, start: int, end: int) -> Line:
+def _between(row: StyledLine, start: int, end: int) -> StyledLine:
     """The characters from `start` to `end` of a line."""
     out, at = [], 0
     for part, style in row:
@@ -67,7 +67,7 @@ def _between(row: Line, start: int, end: int) -> Line:
     return tuple(out)
 
 
-def figures_rows(figures: Sequence[tuple[str, str]], cells: int) -> list[Line]:
+def figures_rows(figures: Sequence[tuple[str, str]], cells: int) -> list[StyledLine]:
     """Values, each with its unit, in as many rows as that takes."""
     rows = [line()]
     for value, unit in figures:
@@ -78,7 +78,7 @@ def figures_rows(figures: Sequence[tuple[str, str]], cells: int) -> list[Line]:
     return rows
 
 
-def paragraph(text: str, cells: int, style: str = "", *, first: str = "", indent: str = "") -> list[Line]:
+def paragraph(text: str, cells: int, style: str = "", *, first: str = "", indent: str = "") -> list[StyledLine]:
     """Text on as many lines as it takes; `first` stands before the first of them, `indent` before the others."""
     lines = wrap(text, max(8, cells), initial_indent=first, subsequent_indent=indent) or [first]
     return [((fit(part, cells), style),) for part in lines]

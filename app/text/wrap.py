@@ -22,7 +22,7 @@ _NO_END = frozenset("（「『【〈《〔［｛([{")
 """Must not end a line."""
 
 
-class Line(NamedTuple):
+class WrappedLine(NamedTuple):
     """One wrapped line. `segment` is the segment that it begins in; `cuts` are offsets in `text` where each next one begins."""
 
     text: str
@@ -52,7 +52,7 @@ class Flow:
         self.width = max(2, width)
         self.owners = array("q")
         """Owner of each segment, as given to `append`."""
-        self.lines: list[Line] = []
+        self.lines: list[WrappedLine] = []
         self.revision = 0
         """Counts changes of the lines from `settled` on."""
         self.settled = 0
@@ -104,7 +104,7 @@ class Flow:
         for end in line_ends(text, self.width):
             lo, hi = bisect_right(places, start), bisect_right(places, end - 1)
             cuts = tuple(cut - start for cut in places[lo:hi])
-            self.lines.append(Line(text[start:end], self._segment + lo, cuts))
+            self.lines.append(WrappedLine(text[start:end], self._segment + lo, cuts))
             start = end
         for old, new in zip(before, self.lines[first:], strict=False):
             if old != new:

@@ -18,10 +18,10 @@ LABEL_STYLES = {
 """Colour of a method's label: how far its text may be from the plain method's."""
 
 
-Way = Literal["length", "cycle", "underline", "off"]
+Colouring = Literal["length", "cycle", "underline", "off"]
 """length: by tokens per pass; cycle: hues in turn; underline: lines and weight instead of colours; off: plain."""
 
-WAYS: tuple[Way, ...] = get_args(Way)
+WAYS: tuple[Colouring, ...] = get_args(Colouring)
 
 
 class Ink(NamedTuple):
@@ -55,22 +55,22 @@ INKS: Mapping[str, Ink] = {
 """Every ink by its name, as `ink_name` gives it."""
 
 
-def way_named(colours: str) -> Way:
+def way_named(colours: str) -> Colouring:
     """The way that a setting names, which is checked already."""
     return next(way for way in WAYS if way == colours)
 
 
-def following(way: Way) -> Way:
+def following(way: Colouring) -> Colouring:
     """The way after this one."""
     return WAYS[(WAYS.index(way) + 1) % len(WAYS)]
 
 
-def effective(way: Way, colourless: bool) -> Way:
+def effective(way: Colouring, colourless: bool) -> Colouring:
     """The way that can be seen: without colours there are only lines and weight."""
     return "underline" if colourless and way in ("length", "cycle") else way
 
 
-def ink_name(way: Way, shade: int, tokens: int) -> str:
+def ink_name(way: Colouring, shade: int, tokens: int) -> str:
     """Name of a run's ink.
 
     Args:
@@ -92,7 +92,7 @@ def ink_name(way: Way, shade: int, tokens: int) -> str:
             return "plain"
 
 
-def inks_of(way: Way) -> list[str]:
+def inks_of(way: Colouring) -> list[str]:
     """Names of the inks that runs can have."""
     found = {ink_name(way, shade, tokens) for shade in range(-2, SHADES) for tokens in range(1, LONGEST + 1)}
     return [name for name in INKS if name in found]
@@ -110,7 +110,7 @@ def bared(text: str) -> tuple[str, str, str]:
     return text[: len(text) - len(rest)], core, rest[len(core) :]
 
 
-def legend(way: Way) -> list[tuple[str, str]]:
+def legend(way: Colouring) -> list[tuple[str, str]]:
     """What the colours mean: samples, each with the name of its ink, then words in no ink (an empty name)."""
     match way:
         case "length":
@@ -124,6 +124,6 @@ def legend(way: Way) -> list[tuple[str, str]]:
             return []
 
 
-def legend_line(way: Way) -> list[tuple[str, str]]:
+def legend_line(way: Colouring) -> list[tuple[str, str]]:
     """The legend in the styles of Textual's content."""
     return [(text, INKS[name].style if name else "$quiet") for text, name in legend(way)]

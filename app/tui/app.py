@@ -24,29 +24,29 @@ from ..settings.fields import Settings
 from ..settings.keymap import ALL, conflicts, shown_keys
 from ..settings.locations import config_folder
 from ..theming.colouring import effective, way_named
-from .actions.copy import Copying
+from .actions.copy import Copier
 from .actions.dispatch import Actions
-from .actions.export import Saving
-from .actions.history import Keeping
+from .actions.export import Exports
+from .actions.history import ChatHistory
 from .actions.models import Models
-from .actions.race import Racing
+from .actions.race import Races
 from .actions.registry import runs
-from .actions.rewrite import Rewriting
-from .actions.settings import Prompting
-from .actions.switch import Switching
-from .actions.variants import Varying
+from .actions.rewrite import MessageEdit
+from .actions.settings import SettingsCommands
+from .actions.switch import Switches
+from .actions.variants import Retries
 from .chat.screen import ChatScreen
 from .chat.status import StatusLine
 from .composer.box import PromptInput
-from .composer.editor import Editing
+from .composer.editor import ExternalEditor
 from .driver import Terminal
 from .frames import Frames
-from .keys.moment import Telling
+from .keys.context import HasKeyContext
 from .live_settings import LiveSettings
-from .notify import Notifying, notify
+from .notify import Notifier, notify
 from .terminal_app import TerminalApp
 from .themes import Themes
-from .tour.touring import Start, Touring
+from .tour.tours import Start, Tours
 from .transcript.view import TranscriptView
 
 IDLE_SECONDS = 0.25
@@ -92,19 +92,19 @@ class SpecchatApp(TerminalApp):
             chosen=settings.method is not None,
         )
         self.live = LiveSettings(settings, self.dialogue, self.beside, self._applied, self._settings_news)
-        self.keeping = Keeping(self, keep, settings.past)
-        self.saving = Saving(self)
+        self.chat_history = ChatHistory(self, keep, settings.past)
+        self.exports = Exports(self)
         self.models = Models(self, self._say)
-        self.racing = Racing(self, self.models, self.saving)
-        self.copying = Copying(self, self.keep_copied)
-        self.editing = Editing(self, self, self._leave_if_ended)
-        self.rewriting = Rewriting(self)
-        self.varying = Varying(self, self.rewriting)
-        self.prompting = Prompting(self)
-        self.switching = Switching(self)
-        self.touring = Touring(self, self.racing, self.keeping)
+        self.races = Races(self, self.models, self.exports)
+        self.copier = Copier(self, self.keep_copied)
+        self.editor = ExternalEditor(self, self, self._leave_if_ended)
+        self.message_edit = MessageEdit(self)
+        self.retries = Retries(self, self.message_edit)
+        self.settings_commands = SettingsCommands(self)
+        self.switches = Switches(self)
+        self.tours = Tours(self, self.races, self.chat_history)
         self.actions = Actions(self, self._parts)
-        self.notifying = Notifying(self.dialogue, lambda: self.racing.running, self._say)
+        self.notifier = Notifier(self.dialogue, lambda: self.races.running, self._say)
         self.frames = Frames(self, self.take_events)
         self.piped = ""
         """What was piped in, for the first message."""
@@ -126,13 +126,13 @@ class SpecchatApp(TerminalApp):
 
     def get_default_screen(self) -> ChatScreen:
         """The chat."""
-        return ChatScreen(self, self.actions, self.rewriting, self.copying, self.keeping.keep, self.piped, self.tour)
+        return ChatScreen(self, self.actions, self.message_edit, self.copier, self.chat_history.keep, self.piped, self.tour)
 
     def _parts(self) -> tuple[object, ...]:
         """Everything that has methods for actions."""
-        screen, races = self.chat_screen, (self.racing, self.racing.kept)
-        chat = (self.keeping, self.saving, self.copying, self.rewriting, self.varying, self.editing, screen.recalling)
-        return self, screen, *chat, *races, self.models, self.prompting, self.switching, self.touring
+        screen, races = self.chat_screen, (self.races, self.races.kept)
+        chat = (self.chat_history, self.exports, self.copier, self.message_edit, self.retries, self.editor, screen.recall)
+        return self, screen, *chat, *races, self.models, self.settings_commands, self.switches, self.tours
 
     @property
     def chat_screen(self) -> ChatScreen:
@@ -174,12 +174,12 @@ class SpecchatApp(TerminalApp):
         if self.ended_by:
             return
         self.ended_by = event.number
-        if not self.editing.end(event.number):
+        if not self.editor.end(event.number):
             self.leave()
 
     def leave(self) -> None:
         """End the chat as the signal asks. What was being typed is kept."""
-        self.last_words = self.chat_screen.recalling.leave()
+        self.last_words = self.chat_screen.recall.leave()
         self.exit(return_code=128 + self.ended_by)
 
     def _leave_if_ended(self) -> None:
@@ -190,7 +190,7 @@ class SpecchatApp(TerminalApp):
     def _turned(self, event: TranscriptView.Turned) -> None:
         """Another variant, by the mouse."""
         try:
-            self.varying.turn(event.step, event.index)
+            self.retries.turn(event.step, event.index)
         except UserError as error:
             self.refuse(error)
 
@@ -203,7 +203,7 @@ class SpecchatApp(TerminalApp):
         if self.dialogue.drain():
             self.changed()
             self.stir()
-        elif self.dialogue.phase in ("ready", "unloaded") and not self.racing.running:
+        elif self.dialogue.phase in ("ready", "unloaded") and not self.races.running:
             self.frames.rest()
 
     def _idle(self) -> None:
@@ -211,10 +211,10 @@ class SpecchatApp(TerminalApp):
             return
         self.untell()
         self.live.idle()
-        self.keeping.idle()
+        self.chat_history.idle()
         self.models.idle()
         dialogue = self.dialogue
-        self.sweeper.idle(dialogue.phase not in ("ready", "unloaded") or self.racing.running)
+        self.sweeper.idle(dialogue.phase not in ("ready", "unloaded") or self.races.running)
         if dialogue.phase in ("ready", "unloaded"):
             self.take_events()
         elif dialogue.phase != "writing":
@@ -224,13 +224,13 @@ class SpecchatApp(TerminalApp):
         """Show what changed in the dialogue, or in the race that is over it."""
         self.live.look()
         self.untell()
-        if self.racing.screen is not None:
-            self.racing.screen.refresh_race()
+        if self.races.screen is not None:
+            self.races.screen.refresh_race()
         else:
             self.chat_screen.refresh_dialogue()
-        self.keeping.note()
+        self.chat_history.note()
         self.models.note()
-        self.notifying.look()
+        self.notifier.look()
 
     def _applied(self, before: Settings, after: Settings) -> None:
         """Show settings that are in force from now on."""
@@ -239,8 +239,8 @@ class SpecchatApp(TerminalApp):
         if before.colours != after.colours:
             way = way_named(after.colours)
             self.chat_screen.colouring(way)
-            if self.racing.screen is not None:
-                self.racing.screen.colouring(way)
+            if self.races.screen is not None:
+                self.races.screen.colouring(way)
         if before.keymap != after.keymap:
             self.set_keymap(dict(after.keymap))
             for id in ("#keys", "#status", "#panel"):
@@ -260,12 +260,12 @@ class SpecchatApp(TerminalApp):
 
     def _say(self, text: str) -> None:
         """Tell somebody who looks elsewhere."""
-        if not self.editing.open:
+        if not self.editor.open:
             notify(self, self.settings.notify, text)
 
     def action_do(self, id: str, *words: str) -> None:
         """Run an action of the table; what stops an answer ends the tour first."""
-        if id != "cancel" or not self.touring.leave():
+        if id != "cancel" or not self.tours.leave():
             self.actions.do(id, *words)
 
     @runs(actions.HELP)
@@ -277,7 +277,7 @@ class SpecchatApp(TerminalApp):
         if isinstance(self.screen, HelpScreen):
             self.screen.dismiss(None)
             return
-        here = self.screen.moment if isinstance(self.screen, Telling) else self.chat_screen.moment
+        here = self.screen.key_context if isinstance(self.screen, HasKeyContext) else self.chat_screen.key_context
 
         def chosen(run: Callable[[], object] | None) -> None:
             if run is not None:
@@ -307,30 +307,30 @@ class SpecchatApp(TerminalApp):
 
     def on_app_focus(self) -> None:
         """The terminal is in front again: another one may have sent something meanwhile."""
-        self.chat_screen.recalling.refresh()
+        self.chat_screen.recall.refresh()
 
     @runs(actions.NEW_CHAT)
     def new_chat(self) -> None:
         """Start a new chat; the one before stays in the list of chats."""
         dialogue = self.dialogue
-        self.rewriting.leave()
+        self.message_edit.leave()
         if not dialogue.transcript.entries:
             return
         if dialogue.answer is not None:
             dialogue.answer.finish("cancelled")
-        self.saving.left = dialogue.transcript
+        self.exports.left = dialogue.transcript
         dialogue.clear()
         self.live.fresh()
         dialogue.transcript.system = self.settings.system or None
-        where = "is in your chats" if self.keeping.keep else "opens again with /open"
+        where = "is in your chats" if self.chat_history.keep else "opens again with /open"
         self.tell(f"New chat. The previous one {where}.", until=lambda: bool(dialogue.transcript.entries))
         self.chat_screen.view.show(dialogue.transcript)
         self.changed()
 
     def show_chat(self, transcript: Transcript) -> None:
         """Put a chat in the place of this one."""
-        self.rewriting.leave()
-        self.keeping.opened(transcript)
+        self.message_edit.leave()
+        self.chat_history.opened(transcript)
         self.dialogue.transcript = transcript
         self.chat_screen.view.show(transcript)
         self.changed()
@@ -374,19 +374,19 @@ def run_chat(
             )
     app = SpecchatApp(settings, client, notice, keep=settings.history)
     if transcript is not None:
-        app.keeping.opened(transcript)
+        app.chat_history.opened(transcript)
         transcript.entries += app.dialogue.transcript.entries  # what is wrong with the settings
         app.dialogue.transcript = transcript
     if browse is not None:
-        app.call_later(app.keeping.browse, browse)
+        app.call_later(app.chat_history.browse, browse)
     if race is not None:
-        app.call_later(app.racing.kept.show, race)
+        app.call_later(app.races.kept.show, race)
     app.piped, app.tour, app.dialogue.fallback = piped, tour, fallback
     try:
         app.run()
     finally:
         app.models.close()
         with suppress(OSError):  # of a terminal that has gone
-            for sentence in filter(None, (*app.keeping.close(), app.last_words)):
+            for sentence in filter(None, (*app.chat_history.close(), app.last_words)):
                 print(f"specchat: {sentence}", file=sys.stderr)
     return app.return_code or 0

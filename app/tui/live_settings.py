@@ -24,7 +24,7 @@ LOOK_SECONDS = 0.5
 Stamp = tuple[int, int, int] | None
 
 
-class Beside(Protocol):
+class InThread(Protocol):
     """Does work in a thread; a UserError of it is told."""
 
     def __call__(self, work: Callable[[], None], done: Callable[[None], None]) -> None:
@@ -46,7 +46,7 @@ class LiveSettings:
         self,
         settings: Settings,
         dialogue: Dialogue,
-        beside: Beside,
+        beside: InThread,
         applied: Callable[[Settings, Settings], None],
         news: Callable[[Sequence[str]], None],
     ) -> None:

@@ -19,7 +19,7 @@ LONG_SECONDS = 5.0
 """What ended sooner was hardly left alone for long."""
 
 
-class Notifying:
+class Notifier:
     """Watches what goes on and says its end, if nobody looks.
 
     Args:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from specchat.app.tui.keys.moment import KEYS
+from specchat.app.tui.keys.context import KEYS
 
 from ..fakes.terminal import Terminal
 

@@ -12,7 +12,7 @@ import pytest
 
 from specchat.app.chat.dialogue import Dialogue
 from specchat.app.export.formats import export_race
-from specchat.app.race.entry import Entry
+from specchat.app.race.entry import RaceEntry
 from specchat.app.race.record import RaceRecord
 from specchat.app.saved.race_json import read_race
 from specchat.app.theming.themes import load_themes
@@ -73,7 +73,7 @@ def compare(record: RaceRecord, tmp_path: Path) -> list[tuple[str, str, int | No
 def test_marks_agree_with_the_saved_tokens(dialogue: Dialogue, tmp_path: Path) -> None:
     marks: list[tuple[str, str, int | None]] = []
     for prompt in (FOX, STORY, *mixed_prompts(PROMPTS - 2)):
-        marks += compare(finished(begin(dialogue, prompt, [Entry(name) for name in METHODS])), tmp_path)
+        marks += compare(finished(begin(dialogue, prompt, [RaceEntry(name) for name in METHODS])), tmp_path)
     # Methods that promise the plain text keep it, but for near ties; beam search does not, at least somewhere.
     assert {mark for method, mark, _ in marks if method != "beam"} <= {"identical", "near tie"}
     assert any(mark == "lossy" for method, mark, _ in marks if method == "beam")
@@ -84,17 +84,21 @@ def test_marks_agree_with_the_saved_tokens(dialogue: Dialogue, tmp_path: Path) -
 def test_marks_of_lanes_that_draw_or_bend_the_rule(sampled: Dialogue, tmp_path: Path) -> None:
     marks: list[tuple[str, str, int | None]] = []
     for prompt in mixed_prompts(PROMPTS):
-        marks += compare(finished(begin(sampled, prompt, [Entry("greedy"), Entry("lookup"), Entry("fusion")])), tmp_path)
+        marks += compare(
+            finished(begin(sampled, prompt, [RaceEntry("greedy"), RaceEntry("lookup"), RaceEntry("fusion")])), tmp_path
+        )
     assert {mark for _, mark, _ in marks} <= {"identical", "near tie"}
     sampled.accept = "soft"
     bent: list[tuple[str, str, int | None]] = []
     for prompt in mixed_prompts(PROMPTS):
-        bent += compare(finished(begin(sampled, prompt, [Entry("greedy"), Entry("lookup"), Entry("fusion")])), tmp_path)
+        bent += compare(
+            finished(begin(sampled, prompt, [RaceEntry("greedy"), RaceEntry("lookup"), RaceEntry("fusion")])), tmp_path
+        )
     assert len(bent) == 2 * PROMPTS
 
 
 def test_a_method_that_cannot_run_costs_its_own_pane_alone(dialogue: Dialogue) -> None:
-    race = begin(dialogue, "Who are you?", [Entry("greedy"), Entry("lookup", {"nodes": -5})])
+    race = begin(dialogue, "Who are you?", [RaceEntry("greedy"), RaceEntry("lookup", {"nodes": -5})])
     record = finished(race)
     assert "nodes" in race.racers[1].error
     assert [lane.answer.reason == "error" for lane in record.lanes] == [False, True]
@@ -102,7 +106,7 @@ def test_a_method_that_cannot_run_costs_its_own_pane_alone(dialogue: Dialogue) -
 
 
 def test_a_prompt_that_fills_the_context_gives_each_pane_a_sentence(dialogue: Dialogue) -> None:
-    race = begin(dialogue, "word " * 3000, [Entry("greedy"), Entry("lookup")])
+    race = begin(dialogue, "word " * 3000, [RaceEntry("greedy"), RaceEntry("lookup")])
     finished(race)
     assert all("context" in racer.error for racer in race.racers)
     assert not dialogue.transcript.entries
@@ -110,7 +114,7 @@ def test_a_prompt_that_fills_the_context_gives_each_pane_a_sentence(dialogue: Di
 
 def test_stopping_takes_effect_and_what_is_there_stays(dialogue: Dialogue, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dialogue, "max_tokens", LONG)
-    race = begin(dialogue, FOX, [Entry("greedy"), Entry("recompute")])
+    race = begin(dialogue, FOX, [RaceEntry("greedy"), RaceEntry("recompute")])
     until(dialogue, lambda: len(race.racers[0].tokens) >= 3)
     race.cancel()
     record = finished(race)
@@ -123,7 +127,7 @@ def test_a_race_runs_again_after_the_engine_was_killed(dialogue: Dialogue, monke
     client: Any = dialogue.engine
     with monkeypatch.context() as patch:
         patch.setattr(dialogue, "max_tokens", LONG)
-        race = begin(dialogue, FOX, [Entry("greedy"), Entry("recompute")])
+        race = begin(dialogue, FOX, [RaceEntry("greedy"), RaceEntry("recompute")])
     until(dialogue, lambda: len(race.racers[0].tokens) >= 3)
     os.kill(client.pid, signal.SIGKILL)
     until(dialogue, lambda: not race.running)

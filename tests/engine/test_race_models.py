@@ -12,7 +12,7 @@ import pytest
 
 from specchat.app.chat.dialogue import Dialogue
 from specchat.app.export.formats import export_race
-from specchat.app.race.entry import Entry
+from specchat.app.race.entry import RaceEntry
 from specchat.app.saved.race_json import read_race
 from specchat.app.theming.themes import load_themes
 from specchat.backends.loading import builtin_gguf, builtin_path
@@ -33,10 +33,10 @@ def dialogue(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dialogue]:
 
 def test_panes_of_a_draft_model_race_beside_its_target(dialogue: Dialogue, tmp_path: Path) -> None:
     entries = [
-        Entry("greedy"),
-        Entry("greedy", model="builtin-draft"),
-        Entry("lookup", model="builtin-draft"),
-        Entry("lookup"),
+        RaceEntry("greedy"),
+        RaceEntry("greedy", model="builtin-draft"),
+        RaceEntry("lookup", model="builtin-draft"),
+        RaceEntry("lookup"),
     ]
     race = begin(dialogue, FOX, entries)
     record = finished(race)
@@ -65,10 +65,10 @@ def test_the_built_in_model_races_against_itself_on_another_runtime(dialogue: Di
         dialogue,
         "What is a token tree?",
         [
-            Entry("greedy"),
-            Entry("greedy", model="builtin", backend="llama.cpp"),
-            Entry("lookup", model="builtin", backend="llama.cpp"),
-            Entry("greedy", model=str(quantized)),
+            RaceEntry("greedy"),
+            RaceEntry("greedy", model="builtin", backend="llama.cpp"),
+            RaceEntry("lookup", model="builtin", backend="llama.cpp"),
+            RaceEntry("greedy", model=str(quantized)),
         ],
     )
     record = finished(race)
@@ -84,14 +84,14 @@ def test_the_built_in_model_races_against_itself_on_another_runtime(dialogue: Di
 
 
 def test_stopping_in_the_middle_of_a_load_leaves_the_chat_as_it_was(dialogue: Dialogue) -> None:
-    race = begin(dialogue, FOX, [Entry("greedy"), Entry("greedy", model="builtin-draft")])
+    race = begin(dialogue, FOX, [RaceEntry("greedy"), RaceEntry("greedy", model="builtin-draft")])
     race.cancel()
     finished(race)
     assert race.models.loading is None
     assert race.racers[1].answer.reason == "cancelled"
     assert not race.racers[1].error
     race.close()
-    again = begin(dialogue, "Who are you?", [Entry("greedy"), Entry("lookup")])
+    again = begin(dialogue, "Who are you?", [RaceEntry("greedy"), RaceEntry("lookup")])
     assert [lane.mark for lane in finished(again).lanes] == ["reference", "identical"]
     again.close()
 
@@ -99,7 +99,7 @@ def test_stopping_in_the_middle_of_a_load_leaves_the_chat_as_it_was(dialogue: Di
 @pytest.mark.skipif(not FULL, reason="test_race does so with one model")
 def test_a_race_of_models_runs_again_after_the_engine_was_killed(dialogue: Dialogue) -> None:
     client: Any = dialogue.engine
-    race = begin(dialogue, FOX, [Entry("recompute"), Entry("greedy", model="builtin-draft")])
+    race = begin(dialogue, FOX, [RaceEntry("recompute"), RaceEntry("greedy", model="builtin-draft")])
     until(dialogue, lambda: len(race.racers[0].tokens) >= 2)
     os.kill(client.pid, signal.SIGKILL)
     until(dialogue, lambda: not race.running)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from specchat.app.chat.dialogue import Dialogue
 from specchat.app.chat.methods import known_methods
-from specchat.app.race.entry import Entry
+from specchat.app.race.entry import RaceEntry
 from specchat.app.race.race import Race
 from specchat.app.race.record import RaceRecord
 from specchat.engine.client import EngineClient
@@ -31,7 +31,7 @@ def until(dialogue: Dialogue, enough: Callable[[], bool], seconds: float = 120) 
         time.sleep(0.002)
 
 
-def begin(dialogue: Dialogue, prompt: str, entries: Sequence[Entry]) -> Race:
+def begin(dialogue: Dialogue, prompt: str, entries: Sequence[RaceEntry]) -> Race:
     """A race under way."""
     race = Race(dialogue, prompt, [{"role": "user", "content": prompt}], entries)
     dialogue.listener = race.handle

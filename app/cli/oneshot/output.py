@@ -8,13 +8,13 @@ from typing import TextIO
 from ...chat.entries import Run
 from ...terminal.ansi import DIM, RESET, Depth, colour_depth, run_colour
 from ...text.cells import sanitise
-from ...theming.colouring import Way, ink_name, legend
+from ...theming.colouring import Colouring, ink_name, legend
 
 
 class Output:
     """The answer's text. On a terminal harmless, and coloured as in the chat; piped, the text as it is."""
 
-    def __init__(self, stream: TextIO, color: str, way: Way = "length") -> None:
+    def __init__(self, stream: TextIO, color: str, way: Colouring = "length") -> None:
         self._stream = stream
         self._way = way
         self.is_terminal = stream.isatty()

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from ...attach.files import score
-from ...attach.names import Offer, folder_of, offers
+from ...attach.names import Suggestion, folder_of, offers
 from ...chat.methods import Method
 from ...race.entry import RUNTIMES, split_prompt
 from ...settings import actions
@@ -18,15 +18,15 @@ from .settings import set_now
 from .table import COMMANDS, command_of, is_command
 
 RULES = (
-    Offer("accept=exact", "a draft token must be the model's own choice"),
-    Offer("accept=rejection", "rejection sampling: the same distribution"),
-    Offer("accept=soft:0.5", "lossy: nearly as probable as the model's choice"),
-    Offer("accept=typical:0.3,0.3", "lossy: typical acceptance"),
+    Suggestion("accept=exact", "a draft token must be the model's own choice"),
+    Suggestion("accept=rejection", "rejection sampling: the same distribution"),
+    Suggestion("accept=soft:0.5", "lossy: nearly as probable as the model's choice"),
+    Suggestion("accept=typical:0.3,0.3", "lossy: typical acceptance"),
 )
 
 LOOPS = (
-    Offer("stop_loops=on", "stop an answer that repeats itself endlessly"),
-    Offer("stop_loops=off", "let it go on"),
+    Suggestion("stop_loops=on", "stop an answer that repeats itself endlessly"),
+    Suggestion("stop_loops=off", "let it go on"),
 )
 
 PRESET_WORDS = {
@@ -40,7 +40,7 @@ NAMED = ("save", "edit", "delete")
 """Words behind which the name of a preset comes."""
 
 
-class Line(NamedTuple):
+class TypedCommand(NamedTuple):
     """A command as far as it is typed."""
 
     name: str
@@ -54,7 +54,7 @@ class Line(NamedTuple):
 
 
 @dataclass(slots=True)
-class Known:
+class KnownNames:
     """What there is to choose from."""
 
     methods: Mapping[str, Method] = field(default_factory=dict)
@@ -80,11 +80,11 @@ class Known:
         self.themes = {name: palette.summary for name, palette in host.themes.palettes.items()}
         self.settings = set_now(host.live.settings)
 
-    def all(self, what: Literal["models", "chats", "presets"]) -> list[Offer]:
+    def all(self, what: Literal["models", "chats", "presets"]) -> list[Suggestion]:
         """All there is of something."""
         self.want(what)
         table: Mapping[str, str] = getattr(self, what)
-        return [Offer(name, told) for name, told in table.items()]
+        return [Suggestion(name, told) for name, told in table.items()]
 
     def names(self, query: str) -> Sequence[str]:
         """Of the files that a name that is being typed may become."""
@@ -93,24 +93,24 @@ class Known:
         return self.files if folder is None else self.inside.get(folder, ())
 
 
-def line(before: str) -> Line | None:
+def line(before: str) -> TypedCommand | None:
     """A line up to the cursor as a command; None if it is none, or if what is typed is a prompt.
 
     Args:
         before: the text from the beginning of the message to the cursor.
     """
     if before == "/":
-        return Line("", (), "", 0)
+        return TypedCommand("", (), "", 0)
     if not is_command(before):
         return None
     name, space, rest = before[1:].partition(" ")
     if not space:
-        return Line("", (), name, 0)
+        return TypedCommand("", (), name, 0)
     command = command_of(name)
     if command is not None and command.takes == "prompt" and split_prompt(rest)[1]:
         return None
     words, word, start = _split(rest)
-    return Line(name, tuple(words), word, start + len(name) + 2)
+    return TypedCommand(name, tuple(words), word, start + len(name) + 2)
 
 
 def _split(rest: str) -> tuple[list[str], str, int]:
@@ -142,11 +142,11 @@ def quoted(name: str) -> str:
     return safe if safe == name else safe.removesuffix("'")
 
 
-def completions(typed: Line, known: Known, most: int = 40) -> list[Offer]:
+def completions(typed: TypedCommand, known: KnownNames, most: int = 40) -> list[Suggestion]:
     """What the word being typed may become, best first; none where it is complete already."""
     if not typed.name:
         found = [
-            Offer(f"/{row.command}", row.what, closes=bool(row.arguments))
+            Suggestion(f"/{row.command}", row.what, closes=bool(row.arguments))
             for row in COMMANDS
             if row.command.startswith(typed.word)
         ]
@@ -158,14 +158,14 @@ def completions(typed: Line, known: Known, most: int = 40) -> list[Offer]:
     return _ranked(typed.word, found)[:most]
 
 
-def offered(row: Action, typed: Line, known: Known) -> list[Offer]:
+def offered(row: Action, typed: TypedCommand, known: KnownNames) -> list[Suggestion]:
     """All that may come where a command is being typed."""
-    words = [Offer(word, what) for word, what in row.words.items()] if not typed.words else []
+    words = [Suggestion(word, what) for word, what in row.words.items()] if not typed.words else []
     completer = COMPLETERS.get(row.id)
     return words + (completer(typed, known) if completer is not None else [])
 
 
-def _ranked(query: str, found: Iterable[Offer]) -> list[Offer]:
+def _ranked(query: str, found: Iterable[Suggestion]) -> list[Suggestion]:
     """Those that have what was typed: what begins with it comes first, its letters one by one count where nothing else does."""
     if not query:
         return list(found)
@@ -177,7 +177,7 @@ def _ranked(query: str, found: Iterable[Offer]) -> list[Offer]:
     ]
 
 
-Completer = Callable[[Line, Known], list[Offer]]
+Completer = Callable[[TypedCommand, KnownNames], list[Suggestion]]
 """Gives what may come behind a command, whatever is typed of it."""
 
 COMPLETERS: dict[str, Completer] = {}
@@ -195,25 +195,25 @@ def completes(*rows: Action) -> Callable[[Completer], Completer]:
 
 
 @completes(actions.METHOD_MENU, actions.RETRY)
-def method(typed: Line, known: Known) -> list[Offer]:
+def method(typed: TypedCommand, known: KnownNames) -> list[Suggestion]:
     """A method, then its settings."""
     return _methods(known) if not typed.words else _params(known.methods.get(typed.words[0]), typed)
 
 
 @completes(actions.RACE)
-def race(typed: Line, known: Known) -> list[Offer]:
+def race(typed: TypedCommand, known: KnownNames) -> list[Suggestion]:
     """Methods, each with its settings or `@` a model."""
     method, at, _ = typed.word.partition("@")
     if at:
-        runtimes = [Offer(name, "this chat's model on that runtime") for name in RUNTIMES]
-        return [Offer(f"{method}@{offer.name}", offer.what) for offer in known.all("models") + runtimes]
+        runtimes = [Suggestion(name, "this chat's model on that runtime") for name in RUNTIMES]
+        return [Suggestion(f"{method}@{offer.name}", offer.what) for offer in known.all("models") + runtimes]
     names = [word for word in typed.words if word in known.methods]
     last = known.methods.get(names[-1]) if names else None
     return _methods(known, names) + (_params(last, typed) if typed.word else [])
 
 
 @completes(actions.SET)
-def sampling(typed: Line, known: Known) -> list[Offer]:
+def sampling(typed: TypedCommand, known: KnownNames) -> list[Suggestion]:
     """What /set takes."""
     if typed.word.startswith("accept="):
         return list(RULES)
@@ -222,58 +222,60 @@ def sampling(typed: Line, known: Known) -> list[Offer]:
     if "=" in typed.word:
         return []
     given = {word.partition("=")[0] for word in typed.words}
-    return [Offer(f"{name}=", f"now {value}" if value else "") for name, value in known.settings.items() if name not in given]
+    return [
+        Suggestion(f"{name}=", f"now {value}" if value else "") for name, value in known.settings.items() if name not in given
+    ]
 
 
 @completes(actions.THEME_MENU)
-def theme(typed: Line, known: Known) -> list[Offer]:
+def theme(typed: TypedCommand, known: KnownNames) -> list[Suggestion]:
     """A theme."""
-    return [] if typed.words else [Offer(name, what) for name, what in known.themes.items()]
+    return [] if typed.words else [Suggestion(name, what) for name, what in known.themes.items()]
 
 
 @completes(actions.MODEL, actions.MODELS)
-def model(typed: Line, known: Known) -> list[Offer]:
+def model(typed: TypedCommand, known: KnownNames) -> list[Suggestion]:
     """A model that is here."""
     return [] if typed.words else known.all("models")
 
 
 @completes(actions.CHATS)
-def chat(typed: Line, known: Known) -> list[Offer]:
+def chat(typed: TypedCommand, known: KnownNames) -> list[Suggestion]:
     """A chat of the history."""
     return [] if typed.words else known.all("chats")
 
 
 @completes(actions.PRESETS)
-def preset(typed: Line, known: Known) -> list[Offer]:
+def preset(typed: TypedCommand, known: KnownNames) -> list[Suggestion]:
     """A preset, or what may be done with one and its name."""
     if not typed.words:
-        return known.all("presets") + [Offer(name, what, closes=name in NAMED) for name, what in PRESET_WORDS.items()]
+        return known.all("presets") + [Suggestion(name, what, closes=name in NAMED) for name, what in PRESET_WORDS.items()]
     return known.all("presets") if len(typed.words) == 1 and typed.words[0] in NAMED else []
 
 
 @completes(actions.OPEN)
-def saved(typed: Line, known: Known) -> list[Offer]:
+def saved(typed: TypedCommand, known: KnownNames) -> list[Suggestion]:
     """A chat or a race saved as JSON."""
     return [] if typed.words else _files(typed, known, [".json"])
 
 
 @completes(actions.EXPORT)
-def export(typed: Line, known: Known) -> list[Offer]:
+def export(typed: TypedCommand, known: KnownNames) -> list[Suggestion]:
     """A file to write over, of the format that was named if one was."""
     if typed.words:
         return _files(typed, known, [f".{typed.words[0]}"]) if len(typed.words) == 1 else []
     return _files(typed, known, [".html", ".svg", ".md", ".json"]) if typed.word else []
 
 
-def _methods(known: Known, but: Iterable[str] = ()) -> list[Offer]:
+def _methods(known: KnownNames, but: Iterable[str] = ()) -> list[Suggestion]:
     return [
-        Offer(method.name, method.summary, closes=True)
+        Suggestion(method.name, method.summary, closes=True)
         for method in known.methods.values()
         if method.name not in known.unavailable and method.name not in but
     ]
 
 
-def _params(method: Method | None, typed: Line) -> list[Offer]:
+def _params(method: Method | None, typed: TypedCommand) -> list[Suggestion]:
     """The settings of a method that are not given yet; of one that takes a few words only, those."""
     if method is None:
         return []
@@ -285,12 +287,12 @@ def _params(method: Method | None, typed: Line) -> list[Offer]:
             continue
         choices = param.get("choices") or ()
         if equals and name == param["name"]:
-            found += [Offer(f"{name}={choice}", "the default" if choice == param["default"] else "") for choice in choices]
+            found += [Suggestion(f"{name}={choice}", "the default" if choice == param["default"] else "") for choice in choices]
         elif not equals:
-            found.append(Offer(f"{param['name']}=", f"{param['default']} · {param['doc']}"))
+            found.append(Suggestion(f"{param['name']}=", f"{param['default']} · {param['doc']}"))
     return found
 
 
-def _files(typed: Line, known: Known, suffixes: Sequence[str]) -> list[Offer]:
+def _files(typed: TypedCommand, known: KnownNames, suffixes: Sequence[str]) -> list[Suggestion]:
     names = [name for name in known.names(typed.word) if name.endswith(("/", *suffixes))]
-    return [Offer(name, "") for name in offers(typed.word, names, 40)]
+    return [Suggestion(name, "") for name in offers(typed.word, names, 40)]

@@ -18,7 +18,7 @@ LOOK_BACK = 200_000
 """Characters of answers that are looked through for code, last answer first (some 0.2 s)."""
 
 
-class Copying:
+class Copier:
     """Copies parts of the chat, and says truly what was done. Control characters are copied as they are shown, never as
     themselves: what is pasted into a shell could run there.
 
@@ -140,11 +140,11 @@ class Copying:
         raise UserError("No answer in this chat has a block of code.")
 
     def _choose(self, blocks: list[CodeBlock], where: str) -> None:
-        from ..pickers.menu import Item, Menu
+        from ..pickers.menu import Menu, MenuItem
 
         cells = max(20, min(76, self.host.view.screen.size.width * 94 // 100) - 16)
         items = [
-            Item(
+            MenuItem(
                 str(index),
                 block.language or "text",
                 counted(block.lines, "line"),

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 
 from ....errors import UserError
-from ...attach.names import Offer
+from ...attach.names import Suggestion
 from ...settings.actions import ACTIONS, Action
 from ..host import Host
-from .complete import Known, Line, offered
+from .complete import KnownNames, TypedCommand, offered
 from .registry import methods_of
 from .table import parse
 
@@ -56,12 +56,12 @@ class Actions:
         row, words = parse(text)
         self.run(row, *words)
 
-    def offers(self) -> Iterator[tuple[Action, Offer]]:
+    def offers(self) -> Iterator[tuple[Action, Suggestion]]:
         """What may come first behind the commands that the help lists one by one, each with its row."""
-        known = Known()
+        known = KnownNames()
         known.take(self.host)
         for row in ACTIONS:
-            for offer in offered(row, Line(row.command, (), "", 0), known) if row.each else ():
+            for offer in offered(row, TypedCommand(row.command, (), "", 0), known) if row.each else ():
                 yield row, offer
 
     def begin(self, row: Action) -> None:

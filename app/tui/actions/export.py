@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 USAGE = "/export takes html, svg, md or json and optionally a file, or a file that ends in one of these."
 
 
-class Saving:
+class Exports:
     """Exports chats and races, and opens those that were saved."""
 
     def __init__(self, host: Host) -> None:
@@ -88,9 +88,9 @@ class Saving:
 
     def _ask(self, title: str, details: Mapping[str, str], chosen: Callable[[str], None]) -> None:
         from ...export.formats import FORMATS
-        from ..pickers.menu import Item, Menu
+        from ..pickers.menu import Menu, MenuItem
 
-        items = [Item(format, format, what, detail=details[format]) for format, what in FORMATS.items()]
+        items = [MenuItem(format, format, what, detail=details[format]) for format, what in FORMATS.items()]
         menu = Menu(title, items, "", self.host.live.keymap)
         self.host.push_screen(menu, lambda format: chosen(format) if format is not None else None)
 

@@ -17,13 +17,13 @@ from .registry import runs
 if TYPE_CHECKING:
     from ....engine.messages import Event
     from ...history.chats import OpenedChat
-    from ...history.past import Remembering
+    from ...history.past import PastSync
     from ...history.recorder import Recorder
 
 OFF = "This chat is not being saved. Start specchat without --no-history, and with history = true in the settings."
 
 
-class Keeping:
+class ChatHistory:
     """Keeps a chat.
 
     Args:
@@ -34,7 +34,7 @@ class Keeping:
 
     def __init__(self, host: Host, keep: bool, past: bool = False) -> None:
         self.host, self.keep, self.past = host, keep, past
-        self._remembering: Remembering | None = None
+        self._remembering: PastSync | None = None
         self._loaded: object = None
         self.recorder: Recorder | None = None
         """Writes it down; there is none before the first frame, which need not wait for it (15 ms)."""
@@ -67,9 +67,9 @@ class Keeping:
         if not self.keep or not dialogue.info or dialogue.info.get("backend") == "server":
             return
         if self._remembering is None:
-            from ...history.past import Remembering, past_folder
+            from ...history.past import PastSync, past_folder
 
-            self._remembering = Remembering(dialogue.engine.send, dialogue.engine.next_id)
+            self._remembering = PastSync(dialogue.engine.send, dialogue.engine.next_id)
             dialogue.past, dialogue.heard = str(past_folder()), self.heard
         if self._loaded is not dialogue.info:
             self._loaded = dialogue.info
@@ -118,10 +118,10 @@ class Keeping:
 
     def opened(self, transcript: Transcript) -> None:
         """A chat that came from a file is kept once something is added to it."""
-        from ...history.writing import Track
+        from ...history.writing import ChatTrack
 
         if transcript.track is None:
-            transcript.track = Track(quiet=len(transcript.entries))
+            transcript.track = ChatTrack(quiet=len(transcript.entries))
 
     @runs(actions.CHATS)
     def browse(self, *words: str) -> None:

@@ -17,7 +17,7 @@ from .registry import runs
 if TYPE_CHECKING:
     from ...models.downloads import Downloads
     from ...models.library import Library
-    from ...models.memory import Room
+    from ...models.memory import FreeMemory
 
 
 class Models:
@@ -68,13 +68,13 @@ class Models:
     @runs(actions.MODELS)
     def browse(self, *words: str) -> None:
         """Show the picker; with words, what has them; `owner/name` is looked up on the Hub."""
-        from ...models.search import Looking
-        from ...models.view import View
+        from ...models.search import ModelSearch
+        from ...models.view import ModelsView
         from ..pickers.models import ModelsScreen
 
         dialogue, live = self.host.dialogue, self.host.live
-        looking = Looking(self.library, live.settings.model_folders, self.room, live.settings.servers)
-        view = View(looking, self.downloads, dialogue, live.settings.load_options())
+        looking = ModelSearch(self.library, live.settings.model_folders, self.room, live.settings.servers)
+        view = ModelsView(looking, self.downloads, dialogue, live.settings.load_options())
         self.host.push_screen(ModelsScreen(view, self.load, live.keymap, " ".join(words)), lambda _: None)
 
     def load(self, spec: str, *, backend: str = "auto", revision: str | None = None, draft: str | None = None) -> None:
@@ -107,7 +107,7 @@ class Models:
 
             threading.Thread(target=remember, args=(str(path.absolute()),), daemon=True).start()
 
-    def room(self) -> Room:
+    def room(self) -> FreeMemory:
         """What is free for another model, what the loaded one holds included. Reads the system, so call it in a thread."""
         from ...models.memory import room
 

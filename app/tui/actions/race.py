@@ -12,7 +12,7 @@ from ....engine.options import find_server
 from ....errors import UserError
 from ...chat.entries import Notice
 from ...chat.transcript import Transcript
-from ...race.entry import Entry, split_model
+from ...race.entry import RaceEntry, split_model
 from ...race.kept import NAMED, KeptRace, entries_of, sentence
 from ...race.race import FEWEST, MOST, Race
 from ...race.subject import last_message, suggested, talk, warning
@@ -20,17 +20,17 @@ from ...saved.race_json import pack, unpack
 from ...settings import actions
 from ...text.cells import fit
 from ..host import Host
-from .export import Saving
+from .export import Exports
 from .models import Models
 from .registry import runs
 from .switch import method_items, method_settings
 from .table import is_command, pairs
 
 if TYPE_CHECKING:
-    from ...race.choices import Choice
+    from ...race.choices import ModelChoice
     from ...race.record import RaceRecord
     from ..race.screen import RaceScreen
-    from ..race.setup import Pick
+    from ..race.setup import LanePick
 
 USAGE = (
     "/race takes methods, each with its settings or on another model, and optionally a prompt: /race greedy lookup "
@@ -38,7 +38,7 @@ USAGE = (
 )
 
 
-class Racing:
+class Races:
     """Opens races.
 
     Args:
@@ -47,24 +47,24 @@ class Racing:
         saving: exports a race.
     """
 
-    def __init__(self, host: Host, models: Models, saving: Saving) -> None:
-        self.host, self._models, self._saving = host, models, saving
+    def __init__(self, host: Host, models: Models, exports: Exports) -> None:
+        self.host, self._models, self._exports = host, models, exports
         self.screen: RaceScreen | None = None
         """The race on the screen."""
         self.heard: set[int] = set()
         """Ids of all races before."""
         self.kept = KeptRaces(self)
-        saving.show_race = self.kept.show
+        exports.show_race = self.kept.show
 
     @property
     def running(self) -> bool:
         """Whether the engine has something to say of a race."""
         return self.screen is not None and self.screen.race.running
 
-    def entry(self, method: str, choice: Choice | None = None) -> Entry:
+    def entry(self, method: str, choice: ModelChoice | None = None) -> RaceEntry:
         """A method as it is set in the chat, on a model."""
         settings = dict(self.host.dialogue.settings.get(method, {}))
-        return Entry(method, settings, choice.model, choice.backend) if choice is not None else Entry(method, settings)
+        return RaceEntry(method, settings, choice.model, choice.backend) if choice is not None else RaceEntry(method, settings)
 
     def ask(self, prompt: str = "") -> None:
         """Ask who races.
@@ -78,7 +78,7 @@ class Racing:
         text, messages, source = self._subject(prompt)
         dialogue = self.host.dialogue
 
-        def chosen(lanes: list[Pick] | None) -> None:
+        def chosen(lanes: list[LanePick] | None) -> None:
             if lanes:
                 self.open([self.entry(method, choice) for method, choice in lanes], text, messages)
 
@@ -86,7 +86,7 @@ class Racing:
         items, first, keymap = method_items(dialogue), suggested(dialogue), self.host.live.keymap
         self.host.push_screen(RaceSetup(items, first, text, source, self.ask_model, keymap), chosen)
 
-    def ask_model(self, title: str, taken: Collection[str], note: str, then: Callable[[Choice | None], None]) -> None:
+    def ask_model(self, title: str, taken: Collection[str], note: str, then: Callable[[ModelChoice | None], None]) -> None:
         """Ask for a model of this machine, or a name.
 
         Args:
@@ -121,7 +121,7 @@ class Racing:
         text, messages, _ = self._subject(prompt)
         self.open(entries, text, messages)
 
-    def _entries(self, words: Sequence[str]) -> list[Entry]:
+    def _entries(self, words: Sequence[str]) -> list[RaceEntry]:
         dialogue = self.host.dialogue
         given: list[tuple[str, list[str]]] = []
         for word in words:
@@ -140,21 +140,21 @@ class Racing:
             if word.endswith("@"):
                 raise UserError(f"{word} does not name a model. {USAGE}")
             if model and find_server(model, dialogue.load.get("servers", {})) is not None:
-                entries.append(Entry(name, {}, model))  # it decides how it decodes
+                entries.append(RaceEntry(name, {}, model))  # it decides how it decodes
                 continue
             own = method_settings(dialogue, name, pairs(settings, USAGE), elsewhere=bool(model or backend))
-            entries.append(Entry(name, own, model, backend))
+            entries.append(RaceEntry(name, own, model, backend))
         if len(entries) == 1:
             entries.insert(0, self._rival(entries[0]))
         if len(entries) > MOST:
             raise UserError(f"A race has {FEWEST} to {MOST} panes, not {len(entries)}. Leave some out.")
         return entries
 
-    def _rival(self, entry: Entry) -> Entry:
+    def _rival(self, entry: RaceEntry) -> RaceEntry:
         """Whom a single entry races: on another model the chat's own with the same method, else the plain method."""
         dialogue = self.host.dialogue
         if entry.key and entry.method not in dialogue.unavailable:
-            return Entry(entry.method, entry.settings)
+            return RaceEntry(entry.method, entry.settings)
         rival = next((name for name in suggested(dialogue) if name != entry.method or entry.key), None)
         if rival is None:
             raise UserError("This model has only one method. Add another model to race against, as in greedy@MODEL.")
@@ -186,7 +186,7 @@ class Racing:
         assert found is not None, "a prompt was given"
         return found[0], found[1], source
 
-    def open(self, entries: Sequence[Entry], prompt: str, messages: list[dict[str, str]]) -> None:
+    def open(self, entries: Sequence[RaceEntry], prompt: str, messages: list[dict[str, str]]) -> None:
         """Race, and show it."""
         self.begin(Race(self.host.dialogue, prompt, messages, entries, self.heard))
 
@@ -207,7 +207,7 @@ class Racing:
         from ..race.screen import RaceScreen
 
         host = self.host
-        screen = self.screen = RaceScreen(race, host, self.entry, self.ask_model, self._saving.choose_race, caption)
+        screen = self.screen = RaceScreen(race, host, self.entry, self.ask_model, self._exports.choose_race, caption)
 
         def left(_: None) -> None:
             self.screen = None
@@ -229,8 +229,8 @@ class KeptRaces:
         racing: shows a race.
     """
 
-    def __init__(self, racing: Racing) -> None:
-        self.host, self._racing = racing.host, racing
+    def __init__(self, races: Races) -> None:
+        self.host, self._races = races.host, races
 
     def left(self, race: Race) -> None:
         """A race is no longer on the screen: it becomes a line of the chat, if it is a new one and a lane came through."""
@@ -272,12 +272,12 @@ class KeptRaces:
                 raise UserError(f"/races takes a number from 1 to {len(races)}; alone it shows the list.")
 
     def _choose(self, races: list[Notice]) -> None:
-        from ..pickers.menu import Item, Menu
+        from ..pickers.menu import Menu, MenuItem
 
         items = []
         for number, race in enumerate(races):
             title, _, detail = race.text.removesuffix(" /races opens it again.").partition("”: ")
-            items.append(Item(str(number), fit(title.removeprefix("Race on “"), NAMED), detail=detail))
+            items.append(MenuItem(str(number), fit(title.removeprefix("Race on “"), NAMED), detail=detail))
 
         def chosen(number: str | None) -> None:
             if number is not None:
@@ -304,5 +304,5 @@ class KeptRaces:
         """Show a race out of a file as it ended; run again, it is a race on its prompt alone."""
         self._show(record, [{"role": "user", "content": record.prompt}], entries_of(record))
 
-    def _show(self, record: RaceRecord, messages: list[dict[str, str]], entries: list[Entry]) -> None:
-        self._racing.show(KeptRace(self.host.dialogue, record, messages, entries, self._racing.heard))
+    def _show(self, record: RaceRecord, messages: list[dict[str, str]], entries: list[RaceEntry]) -> None:
+        self._races.show(KeptRace(self.host.dialogue, record, messages, entries, self._races.heard))

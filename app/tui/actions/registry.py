@@ -8,10 +8,10 @@ from typing import TypeVar
 
 from ...settings.actions import Action
 
-Method = TypeVar("Method", bound=Callable[..., object])
+Registered = TypeVar("Registered", bound=Callable[..., object])
 
 
-def runs(row: Action, *arguments: int) -> Callable[[Method], Method]:
+def runs(row: Action, *arguments: int) -> Callable[[Registered], Registered]:
     """Register a method as what an action runs; behind a slash command it is called with the command's words.
 
     Args:
@@ -19,8 +19,8 @@ def runs(row: Action, *arguments: int) -> Callable[[Method], Method]:
         arguments: for the method, where several actions share it.
     """
 
-    def register(method: Method) -> Method:
-        vars(method).setdefault("runs", []).append((row.id, arguments))
+    def register(method: Registered) -> Registered:
+        method.__dict__.setdefault("runs", []).append((row.id, arguments))
         return method
 
     return register

@@ -16,7 +16,7 @@ from .registry import runs
 from .table import is_command
 
 
-class Rewriting:
+class MessageEdit:
     """Writes messages anew.
 
     Args:

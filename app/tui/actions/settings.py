@@ -25,7 +25,7 @@ PRESET_WORDS = ("save", "delete", "undo", "edit", "none")
 SYSTEM_ABOUT = "The system prompt of this chat: the model reads it before everything else. Empty it to do without."
 
 
-class Prompting:
+class SettingsCommands:
     """Runs the commands.
 
     Args:

@@ -21,7 +21,7 @@ from .registry import runs
 from .table import pairs
 
 if TYPE_CHECKING:
-    from ..pickers.menu import Item
+    from ..pickers.menu import MenuItem
 
 
 def method_settings(dialogue: Dialogue, name: str, given: Mapping[str, str], *, elsewhere: bool = False) -> dict[str, Any]:
@@ -48,15 +48,15 @@ def method_settings(dialogue: Dialogue, name: str, given: Mapping[str, str], *, 
     return settings
 
 
-def method_items(dialogue: Dialogue, guest: Guest | None = None) -> list[Item]:
+def method_items(dialogue: Dialogue, guest: Guest | None = None) -> list[MenuItem]:
     """The methods, for a menu; those that a model (None: the loaded one) cannot run say why."""
-    from ..pickers.menu import Item
+    from ..pickers.menu import MenuItem
 
     reasons = dialogue.unavailable if guest is None else guest.unavailable
     info = dialogue.info if guest is None else guest.info
     methods = dialogue.methods if guest is None else dialogue.methods_of(info)
     return [
-        Item(
+        MenuItem(
             method.name,
             method.name,
             label := dialogue.label_of(method.name),
@@ -123,7 +123,7 @@ def known(what: str, name: str, names: Sequence[str]) -> str:
     return name
 
 
-class Switching:
+class Switches:
     """Switches, also in the middle of an answer.
 
     Args:
@@ -190,7 +190,7 @@ class Switching:
 
     def _choose_theme(self) -> None:
         """The theme under the cursor shows at once."""
-        from ..pickers.menu import Item, Menu
+        from ..pickers.menu import Menu, MenuItem
 
         themes = self.host.themes
         before = themes.name
@@ -201,7 +201,7 @@ class Switching:
                 self.theme(name)
 
         items = [
-            Item(name, fit(one_line(name), 10).ljust(10), detail=palette.summary, sample=themes.shown(name).sample())
+            MenuItem(name, fit(one_line(name), 10).ljust(10), detail=palette.summary, sample=themes.shown(name).sample())
             for name, palette in themes.palettes.items()
         ]
         self.host.push_screen(Menu("Theme", items, before, self.host.live.keymap, themes.wear), chosen)

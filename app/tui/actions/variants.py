@@ -16,7 +16,7 @@ from ...settings import actions
 from ...settings.keymap import shown_keys
 from ..host import Host
 from .registry import runs
-from .rewrite import Rewriting, index_of, lay_aside, marked_prompt, prompts_of
+from .rewrite import MessageEdit, index_of, lay_aside, marked_prompt, prompts_of
 from .switch import method_settings
 from .table import pairs
 
@@ -24,7 +24,7 @@ SEEDS = 1_000_000
 """New seeds are below this: short enough to be read out and typed."""
 
 
-class Varying:
+class Retries:
     """Edits, retries, takes back and turns to other variants.
 
     Args:
@@ -32,8 +32,8 @@ class Varying:
         rewriting: puts a message back into the input box.
     """
 
-    def __init__(self, host: Host, rewriting: Rewriting) -> None:
-        self.host, self.rewriting = host, rewriting
+    def __init__(self, host: Host, message_edit: MessageEdit) -> None:
+        self.host, self.message_edit = host, message_edit
 
     # Answers once more
 
@@ -134,7 +134,7 @@ class Varying:
         return index, found if isinstance(found, Answer) else None
 
     def _again(self, index: int, wish: dict[str, Any]) -> None:
-        self.rewriting.leave()
+        self.message_edit.leave()
         transcript = self.host.dialogue.transcript
         if index < len(transcript.entries):
             lay_aside(self.host, index)
@@ -156,7 +156,7 @@ class Varying:
         prompts = prompts_of(self.host)
         if not prompts:
             raise UserError("There is nothing to undo: you have not sent a message in this chat.")
-        self.rewriting.leave()
+        self.message_edit.leave()
         lay_aside(self.host, index_of(self.host, prompts[-1]))
         self.host.changed()
         self.host.tell(
@@ -183,7 +183,7 @@ class Varying:
         fork = variants.of(entries, index) if index is not None else None
         if index is None or fork is None:
             raise UserError("There are no other variants here. Edit a message or retry an answer to make one.")
-        self.rewriting.leave()
+        self.message_edit.leave()
         place = variants.place(entries, index)
         empty = index >= len(entries)
         to = (len(fork.ends) - 2 if step < 0 else 0) if empty else (fork.at + step) % len(fork.ends)

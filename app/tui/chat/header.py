@@ -14,11 +14,11 @@ from ...text.cells import fit, one_line
 from ...theming.colouring import LABEL_STYLES
 
 
-class Header(Widget):
+class ChatHeader(Widget):
     """One line that never wraps: what does not fit is left out, the method last."""
 
     DEFAULT_CSS = """
-    Header { height: 1; padding: 0 1; background: $surface; color: $quiet; }
+    ChatHeader { height: 1; padding: 0 1; background: $surface; color: $quiet; }
     """
 
     def __init__(self, dialogue: Dialogue, *, id: str | None = None) -> None:

@@ -19,30 +19,30 @@ from ...chat.draft_length import lengthen
 from ...render.inspection_rows import strip_rows
 from ...settings import actions
 from ...settings.keymap import CHAT, shown_keys
-from ...theming.colouring import Way, effective, legend_line, way_named
-from ..actions.copy import Copying
+from ...theming.colouring import Colouring, effective, legend_line, way_named
+from ..actions.copy import Copier
 from ..actions.dispatch import Actions
 from ..actions.registry import runs
-from ..actions.rewrite import Rewriting
+from ..actions.rewrite import MessageEdit
 from ..actions.switch import known
 from ..actions.table import is_command, matching
 from ..bindings import bindings_of
 from ..composer.box import PromptInput
 from ..composer.completion import Completion
-from ..composer.context_ask import Fitting
-from ..composer.gathering import Gathering
-from ..composer.names import Attaching, put
-from ..composer.recalling import Recalling
+from ..composer.context_check import ContextCheck
+from ..composer.message_files import MessageFiles
+from ..composer.names import NameSuggestions, put
+from ..composer.recall import PromptRecall
 from ..host import Host
 from ..keys.bar import KeyBar
-from ..keys.moment import Moment
+from ..keys.context import KeyContext
 from ..tour.caption import Caption
-from ..tour.touring import Start
+from ..tour.tours import Start
 from ..transcript.inspector import Inspector
 from ..transcript.line_view import LineView
 from ..transcript.view import TranscriptView
-from .header import Header
-from .moments import chat_moment, tour_moment
+from .header import ChatHeader
+from .key_contexts import chat_keys, tour_keys
 from .side_panel import PAGES, SidePanel
 from .status import StatusLine
 from .welcome import TOUR, Welcome
@@ -69,25 +69,25 @@ class ChatScreen(Screen[None]):
         self,
         host: Host,
         actions: Actions,
-        rewriting: Rewriting,
-        copying: Copying,
+        message_edit: MessageEdit,
+        copier: Copier,
         keep: bool = False,
         piped: str = "",
         tour: Start = "",
     ) -> None:
         super().__init__()
         self.host, self.dialogue = host, host.dialogue
-        self._actions, self._rewriting, self._copying, self._piped = actions, rewriting, copying, piped
+        self._actions, self._message_edit, self._copier, self._piped = actions, message_edit, copier, piped
         self._tour, self._keymap = tour, host.live.keymap
         self._quit_armed = False
-        self.attaching = Attaching(host, lambda: self.query_one(Completion), rewriting.files)
-        self.gathering = Gathering(host, self.attaching.unfolded)
-        self.fitting = Fitting(host, rewriting, self.send)
-        self.recalling = Recalling(host, keep)
+        self.suggestions = NameSuggestions(host, lambda: self.query_one(Completion), message_edit.files)
+        self.message_files = MessageFiles(host, self.suggestions.unfolded)
+        self.context_check = ContextCheck(host, message_edit, self.send)
+        self.recall = PromptRecall(host, keep)
 
     def compose(self) -> ComposeResult:
         """From top to bottom."""
-        yield Header(self.dialogue, id="header")
+        yield ChatHeader(self.dialogue, id="header")
         with Vertical(id="body"):
             with Container(id="stage"):
                 welcome, view = (
@@ -111,7 +111,7 @@ class ChatScreen(Screen[None]):
 
     def on_mount(self) -> None:
         """Catch up with what came before there was a screen."""
-        self.input.offer, self.input.choose, self.input.complete = self._entered, self.attaching.names.move, self._complete
+        self.input.offer, self.input.choose, self.input.complete = self._entered, self.suggestions.names.move, self._complete
         settings = self.host.live.settings
         way = way_named(settings.colours)
         self.view.colouring = self.panel.colouring = way
@@ -120,13 +120,13 @@ class ChatScreen(Screen[None]):
         self.refresh_dialogue()
         if self._piped:
             put(self.input, self._piped)
-        self.call_after_refresh(self.recalling.begin)
+        self.call_after_refresh(self.recall.begin)
         if self._tour == "begin":
             self.call_after_refresh(self._actions.do, "tour")
 
     def on_unmount(self) -> None:
         """Nothing is read for a message any more."""
-        self.gathering.give_up()
+        self.message_files.give_up()
 
     @property
     def input(self) -> PromptInput:
@@ -168,28 +168,28 @@ class ChatScreen(Screen[None]):
             cursor.move("last")
         cursor.at_end = cursor.on_last
         self.show_inspection()
-        self.query_one("#header", Header).update()
+        self.query_one("#header", ChatHeader).update()
         self.query_one("#status", StatusLine).update()
         self.panel.update()
-        self.note_moment()
+        self.show_key_context()
 
     @property
-    def moment(self) -> Moment:
+    def key_context(self) -> KeyContext:
         """The keys that matter now."""
         welcome = self.query_one(Welcome)
         if welcome.has_focus_within:
-            return welcome.moment
+            return welcome.key_context
         if self.query_one(Caption).display:
-            return tour_moment(self.input)
+            return tour_keys(self.input)
         offer = self._tour == "offer" and bool(welcome.display)
-        return chat_moment(self.dialogue, self.input, self.view, editing=self._rewriting.active, offer=offer)
+        return chat_keys(self.dialogue, self.input, self.view, editing=self._message_edit.active, offer=offer)
 
-    def note_moment(self) -> None:
+    def show_key_context(self) -> None:
         """Show the keys that matter now."""
         with suppress(NoMatches):  # while the screen comes or goes not all of its parts are there
-            self.query_one(KeyBar).moment = self.moment
+            self.query_one(KeyBar).key_context = self.key_context
 
-    def colouring(self, way: Way) -> None:
+    def colouring(self, way: Colouring) -> None:
         """Tell runs apart in another way, and say how to read it."""
         self.view.colouring = self.panel.colouring = way
         self.panel.update(now=True)
@@ -206,7 +206,7 @@ class ChatScreen(Screen[None]):
     # The input box
 
     def _entered(self, text: str) -> None:
-        if self.attaching.entered():
+        if self.suggestions.entered():
             return
         if is_command(text):
             try:
@@ -223,17 +223,17 @@ class ChatScreen(Screen[None]):
         if self.query_one(Welcome).answers(text):
             self.input.take(text)
             return
-        self.gathering.gather(text, self._gathered)
+        self.message_files.gather(text, self._gathered)
 
     def _gathered(self, text: str, sent: str) -> None:
-        if self.fitting.check(text, sent):
+        if self.context_check.check(text, sent):
             self.send(text, sent)
         else:
             self.host.stir()
 
     def send(self, text: str, sent: str) -> None:
         """Send a message, and take its draft out of the input box."""
-        if not self._rewriting.submit(sent, text):
+        if not self._message_edit.submit(sent, text):
             waits = (
                 ("A message is already waiting. Press esc to take it back.")
                 if self.dialogue.queued
@@ -243,7 +243,7 @@ class ChatScreen(Screen[None]):
             self.host.tell(f"Not sent; your message stays in the input box. {waits}", "warning", free)
             return
         self.input.take(text)
-        self._rewriting.sent()
+        self._message_edit.sent()
         self.view.mark.clear()
         self.refresh_dialogue()
         self.view.follow()
@@ -252,8 +252,8 @@ class ChatScreen(Screen[None]):
     @on(PromptInput.Changed)
     def _typed(self, event: PromptInput.Changed) -> None:
         status = self.query_one(StatusLine)
-        self.attaching.offer()
-        self.note_moment()
+        self.suggestions.offer()
+        self.show_key_context()
         if self.input.chip():
             keys = Content.assemble(("tab", "bold"), (" shows the pasted text, ", "$quiet"), ("backspace", "bold"))
             status.hint(Content.assemble(keys, (" removes it", "$quiet")))
@@ -261,9 +261,9 @@ class ChatScreen(Screen[None]):
         found = matching(event.text_area.text)
         if len(found) != 1:
             status.hint(None)
-            if self.fitting.note is not None:
-                status.flash(self.fitting.note)
-                self.fitting.note = None
+            if self.context_check.note is not None:
+                status.flash(self.context_check.note)
+                self.context_check.note = None
             return
         only = found[0]
         usage = Content.assemble((f"/{only.command} ", "bold $primary"), (only.arguments, "$foreground"))
@@ -271,7 +271,7 @@ class ChatScreen(Screen[None]):
 
     @on(Completion.Taken)
     def _taken(self) -> None:
-        self.attaching.take()
+        self.suggestions.take()
 
     @on(PromptInput.Unused)
     def _unused(self, event: PromptInput.Unused) -> None:
@@ -295,7 +295,7 @@ class ChatScreen(Screen[None]):
     @on(events.DescendantFocus)
     @on(events.DescendantBlur)
     def _focus_moved(self) -> None:
-        self.note_moment()
+        self.show_key_context()
 
     @on(Welcome.Chosen)
     def _starter(self, event: Welcome.Chosen) -> None:
@@ -323,7 +323,7 @@ class ChatScreen(Screen[None]):
         """The strip tells about the run that is looked into, and the side panel shows its step."""
         self.show_inspection()
         self.panel.select(event.answer, event.index)
-        self.note_moment()
+        self.show_key_context()
 
     def show_inspection(self) -> None:
         """Tell about the run that is looked into, where the strip does not lie over it."""
@@ -361,7 +361,7 @@ class ChatScreen(Screen[None]):
 
     def _complete(self) -> None:
         """Complete what is being typed; where there is nothing to complete, go to the starters or the next widget."""
-        if self.attaching.take() or self.input.unfold() or self.input.text.startswith("/"):
+        if self.suggestions.take() or self.input.unfold() or self.input.text.startswith("/"):
             return
         if self.input.text or not self._to_starters():
             self.focus_next()
@@ -371,17 +371,17 @@ class ChatScreen(Screen[None]):
     @runs(actions.CANCEL)
     def action_cancel(self) -> None:
         """Stop the answer, or take back a message that waits."""
-        if self.attaching.close() or self.gathering.give_up():
+        if self.suggestions.close() or self.message_files.give_up():
             return
         if self.view.cursor.by_keys:
             self.action_inspect()
             return
         if self.focused is not self.input:
             self.input.focus()
-        if not self.dialogue.busy and self._rewriting.leave():
+        if not self.dialogue.busy and self._message_edit.leave():
             return
         if not self.dialogue.busy and self.view.mark.clear():
-            self.note_moment()
+            self.show_key_context()
             return
         if self.dialogue.queued is not None and not self.input.text:
             self.input.put(self.dialogue.take_queued())
@@ -394,7 +394,7 @@ class ChatScreen(Screen[None]):
         """Ctrl+C: copy a selection, else stop the answer, else quit at the second press."""
         selected = self.input.selected_text or self.get_selected_text()
         if selected:
-            self._copying.text(selected, "the selection")
+            self._copier.text(selected, "the selection")
         elif self.dialogue.cancel():
             self.refresh_dialogue()
         elif self._quit_armed:
@@ -497,7 +497,7 @@ class ChatScreen(Screen[None]):
     def action_jump(self, step: int) -> None:
         """Mark the message before (−1) or after (1)."""
         place = self.view.mark.move(step)
-        self.note_moment()
+        self.show_key_context()
         if place is None:
             self.host.tell("There are no more messages that way.") if step < 0 else self.view.mark.clear()
             return

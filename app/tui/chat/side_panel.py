@@ -20,8 +20,8 @@ from ...render.method_page import method_lines
 from ...render.numbers_page import Curve, numbers_lines
 from ...render.tree_page import step_shown, tree_lines
 from ...settings.keymap import shown_keys
-from ...text.lines import Line
-from ...theming.colouring import Way, effective
+from ...text.lines import StyledLine
+from ...theming.colouring import Colouring, effective
 from ..transcript.line_view import LineView
 
 PAGES = ("numbers", "tree", "method")
@@ -93,7 +93,7 @@ class SidePanel(Vertical):
         """The one that is open; empty if none is."""
         self.selected: tuple[Answer, int] | None = None
         """Answer and run that are inspected; None for the latest."""
-        self.colouring: Way = "length"
+        self.colouring: Colouring = "length"
         """How the transcript tells runs apart."""
         self._transcript = dialogue.transcript
         self._keymap = keymap
@@ -179,7 +179,7 @@ class SidePanel(Vertical):
         answers = [entry for entry in self.dialogue.transcript.entries if isinstance(entry, Answer)]
         return next((answer for answer in reversed(answers) if len(answer.log)), None)
 
-    def lines(self) -> list[Line]:
+    def lines(self) -> list[StyledLine]:
         """The open page."""
         dialogue, (cells, height) = self.dialogue, self._size_now()
         answer = self._shown()

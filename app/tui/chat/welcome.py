@@ -17,7 +17,7 @@ from textual.widgets.option_list import Option
 from ...settings.keymap import MENU
 from ...theming.colouring import INKS
 from ..bindings import bindings_of
-from ..keys.moment import Moment, hints
+from ..keys.context import KeyContext, hints
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,10 +168,10 @@ class Welcome(VerticalScroll, can_focus=False):
         return self.query_one(OptionList)
 
     @property
-    def moment(self) -> Moment:
+    def key_context(self) -> KeyContext:
         """The keys that matter while the starters have the focus."""
         keys = (("menu_above menu_below", "choose"), ("menu_choose", "ask"), ("cancel", "back"), ("help", ""), ("quit", ""))
-        return Moment("The starters: a digit asks at once", hints(*keys), self)
+        return KeyContext("The starters: a digit asks at once", hints(*keys), self)
 
     def action_choose(self) -> None:
         """Ask what is under the cursor."""

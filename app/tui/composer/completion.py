@@ -9,7 +9,7 @@ from textual.content import Content
 from textual.message import Message
 from textual.widget import Widget
 
-from ...attach.names import Offer
+from ...attach.names import Suggestion
 from ...text.cells import fit, one_line, width
 
 ROWS = 7
@@ -34,7 +34,7 @@ class Completion(Widget):
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
-        self.offers: list[Offer] = []
+        self.offers: list[Suggestion] = []
         self.at = 0
         self.moved = False
         """The arrows were used, so enter takes a name and does not send."""
@@ -44,7 +44,7 @@ class Completion(Widget):
         """What is offered."""
         return [offer.name for offer in self.offers]
 
-    def offer(self, offers: Sequence[Offer]) -> None:
+    def offer(self, offers: Sequence[Suggestion]) -> None:
         """Show these; none hides the list."""
         if list(offers) != self.offers:
             self.offers, self.at, self.moved = list(offers), 0, False

@@ -28,7 +28,7 @@ MOST_BYTES = 2_000_000
 """Of a draft: what a message may have in attachments too."""
 
 
-class Editing:
+class ExternalEditor:
     """Opens the draft in the editor.
 
     Args:

@@ -8,9 +8,9 @@ from time import monotonic
 from typing import TypeVar
 
 from ...attach.attachments import Attachment, with_pastes
-from ...attach.names import Offer, names_below, names_in, offers, spelled, typed
+from ...attach.names import Suggestion, names_below, names_in, offers, spelled, typed
 from ...terminal.piped import NAME
-from ..actions.complete import Known, Line, completions, line, quoted
+from ..actions.complete import KnownNames, TypedCommand, completions, line, quoted
 from ..host import Host
 from .box import PromptInput
 from .completion import Completion
@@ -21,7 +21,7 @@ FRESH_SECONDS = 10.0
 """How long a look at the working folder, at the models or at the chats holds."""
 
 
-class Attaching:
+class NameSuggestions:
     """What the chat screen does about names.
 
     Args:
@@ -32,7 +32,7 @@ class Attaching:
 
     def __init__(self, host: Host, names: Callable[[], Completion], folded: Mapping[str, Attachment]) -> None:
         self._host, self._names, self._folded = host, names, folded
-        self._known = Known(want=self._look_for)
+        self._known = KnownNames(want=self._look_for)
         self._looked: dict[str, float] = {}  # what was looked for → when
         self._looking: set[str] = set()
         self._closed = -1  # place of the word whose offers were sent away with esc
@@ -52,7 +52,7 @@ class Attaching:
         self.names.offer(found)
         self._host.box.offering = bool(found)
 
-    def _found(self) -> tuple[int, list[Offer]]:
+    def _found(self) -> tuple[int, list[Suggestion]]:
         """Where the word begins that names are offered for, and the names; −1 if there is none."""
         box = self._host.box
         if box.walking:  # up goes on to the message before, not through names for the end of this one
@@ -64,9 +64,9 @@ class Attaching:
         found = typed(box.before)
         if found is None:
             return -1, []
-        return found[0], [Offer(name) for name in offers(found[1], self._known.names(found[1]))]
+        return found[0], [Suggestion(name) for name in offers(found[1], self._known.names(found[1]))]
 
-    def _command(self) -> Line | None:
+    def _command(self) -> TypedCommand | None:
         """The command that is being typed, up to the cursor."""
         box = self._host.box
         return line(box.before) if box.document.line_count == 1 else None

@@ -8,8 +8,8 @@ from textual.content import Content
 from textual.reactive import reactive
 from textual.widget import Widget
 
-from ...theming.colouring import Way, legend_line
-from .moment import KEYS, Moment, shown
+from ...theming.colouring import Colouring, legend_line
+from .context import KEYS, KeyContext, shown
 
 GAP = 3
 """Cells between two keys."""
@@ -33,9 +33,9 @@ class KeyBar(Widget):
     }
     """
 
-    colouring: reactive[Way | None] = reactive[Way | None](None)
+    colouring: reactive[Colouring | None] = reactive[Colouring | None](None)
     """Whose legend to show at the end, where there is room."""
-    moment: reactive[Moment | None] = reactive[Moment | None](None)
+    key_context: reactive[KeyContext | None] = reactive[KeyContext | None](None)
     """Whose keys to show."""
 
     def __init__(self, keymap: Mapping[str, str], *, id: str | None = None) -> None:
@@ -47,7 +47,7 @@ class KeyBar(Widget):
         line = Content("")
         about = Content.assemble(*(legend_line(self.colouring) if self.colouring and self.size.width >= LEGEND_FROM else ()))
         room = self.size.width - (about.cell_length + GAP if about else 0)
-        for hint in self.moment.hints if self.moment is not None else ():
+        for hint in self.key_context.hints if self.key_context is not None else ():
             label = Content(f" {hint.label}")
             if len(hint.ids) == 1:
                 label = label.stylize(f"@click=press('{hint.ids[0]}')")
@@ -60,5 +60,5 @@ class KeyBar(Widget):
 
     async def action_press(self, id: str) -> None:
         """Do what a key does."""
-        if self.moment is not None:
-            await self.app.run_action(KEYS[id].action, self.moment.place)
+        if self.key_context is not None:
+            await self.app.run_action(KEYS[id].action, self.key_context.place)

@@ -21,7 +21,7 @@ from ...terminal.keys import lost, readable, terminals_here
 from ..driver import Terminal
 from ..terminal_app import TerminalApp
 from ..themes import Themes
-from .moment import KEYS
+from .context import KEYS
 
 TWICE_SECONDS = 1.0
 """Between two presses of a key that leaves."""

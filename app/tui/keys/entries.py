@@ -14,7 +14,7 @@ from ...settings.actions import ACTIONS, Action
 from ...settings.keymap import CHAT, GROUPS, LEADER, Key, after_leader, display, every_way
 from ...theming.colouring import LABEL_STYLES
 from ..actions.dispatch import Actions
-from .moment import KEYS, Hint, Moment, shown
+from .context import KEYS, Hint, KeyContext, shown
 
 COLOURS = (
     "The colour says how many tokens one pass of the model gave. Plain text came one token a pass. Several came at once where "
@@ -28,7 +28,7 @@ LABELS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class HelpRow:
     """A row of the help; without an id a heading, or blank."""
 
     title: str = ""
@@ -52,8 +52,8 @@ class Entry:
 
 
 def entries(
-    here: Moment, actions: Actions, keymap: Mapping[str, str], recent: Iterable[Notification] = (), *, in_chat: bool
-) -> list[Entry]:
+    here: KeyContext, actions: Actions, keymap: Mapping[str, str], recent: Iterable[Notification] = (), *, in_chat: bool
+) -> list[HelpRow]:
     """All rows, below headings.
 
     Args:
@@ -64,33 +64,35 @@ def entries(
         in_chat: whether the chat is what one looks at: only then is more than what is here done.
     """
     first = [hint for hint in here.hints if not hint.ids or hint.ids[0].rpartition("_")[2] != "help"]
-    rows = [Entry(here.name), *(_here(hint, here, actions, keymap) for hint in first)]
+    rows = [HelpRow(here.name), *(_here(hint, here, actions, keymap) for hint in first)]
     named = {id for hint in first for id in hint.ids}
     if notices := [_notice(note) for note in recent]:
-        rows += [Entry(), Entry("Recent notices"), *reversed(notices)]
+        rows += [HelpRow(), HelpRow("Recent notices"), *reversed(notices)]
     rest = [row for row in ACTIONS if row.id not in named | {"help"}]
-    rows += [Entry(), Entry("Keys and commands"), *(_action(row, actions, keymap, in_chat) for row in rest)]
+    rows += [HelpRow(), HelpRow("Keys and commands"), *(_action(row, actions, keymap, in_chat) for row in rest)]
     methods = actions.host.dialogue.methods.values()
-    rows += [Entry(), Entry("Decoding methods"), *(_method(method, actions, in_chat) for method in methods)]
+    rows += [HelpRow(), HelpRow("Decoding methods"), *(_method(method, actions, in_chat) for method in methods)]
     for place, keys in GROUPS.items():
         if keys not in (CHAT, LEADER) and (others := [key for key in keys if key.id not in named]):
-            rows += [Entry(), Entry(place), *(_key(key, keymap) for key in others)]
-    rows += [Entry(), Entry("What words mean"), *_words()]
+            rows += [HelpRow(), HelpRow(place), *(_key(key, keymap) for key in others)]
+    rows += [HelpRow(), HelpRow("What words mean"), *_words()]
     offers = [(row, offer) for row, offer in actions.offers() if row.id != "method_menu"] if in_chat else []
-    rows += [Entry(), Entry("Choices")] if offers else []
+    rows += [HelpRow(), HelpRow("Choices")] if offers else []
     return rows + [
-        Entry(f"{row.each} {offer.name}", f"{row.id} {offer.name}", tag=offer.what, run=partial(actions.do, row.id, offer.name))
+        HelpRow(
+            f"{row.each} {offer.name}", f"{row.id} {offer.name}", tag=offer.what, run=partial(actions.do, row.id, offer.name)
+        )
         for row, offer in offers
     ]
 
 
-def found(rows: Sequence[Entry], query: str) -> list[Entry]:
+def found(rows: Sequence[HelpRow], query: str) -> list[HelpRow]:
     """Rows that have all words of a search: first those that begin with it, then those that have it in what they do."""
     words = query.casefold().split()
     if not words:
         return list(rows)
 
-    def rank(entry: Entry) -> int:
+    def rank(entry: HelpRow) -> int:
         title = entry.title.casefold()
         names = (title, entry.keys.casefold(), entry.tag.casefold().removeprefix("/"))
         return 0 if any(name.startswith(words[0]) for name in names) else 1 if all(word in title for word in words) else 2
@@ -98,23 +100,23 @@ def found(rows: Sequence[Entry], query: str) -> list[Entry]:
     return sorted((row for row in rows if row.id and all(word in row.text for word in words)), key=rank)
 
 
-def _here(hint: Hint, here: Moment, actions: Actions, keymap: Mapping[str, str]) -> Entry:
+def _here(hint: Hint, here: KeyContext, actions: Actions, keymap: Mapping[str, str]) -> HelpRow:
     """What keys do now: in the words of the moment, where it has some."""
     label = hint.label[:1].upper() + hint.label[1:]
     if not hint.ids:
-        return Entry(label, f"keys {hint.keys}", hint.keys)
+        return HelpRow(label, f"keys {hint.keys}", hint.keys)
     key, *others = [KEYS[id] for id in hint.ids]
     if others:
         about = tuple((f"{every_way(each, keymap)}  {each.what}", "$foreground") for each in (key, *others))
-        return Entry(label, " ".join(hint.ids), shown(hint, keymap), about=about)
+        return HelpRow(label, " ".join(hint.ids), shown(hint, keymap), about=about)
     entry = _key(key, keymap, partial(actions.host.run_action, key.action, here.place))
     return entry if hint.label == key.short else replace(entry, title=label)
 
 
-def _key(key: Key, keymap: Mapping[str, str], run: Callable[[], object] | None = None) -> Entry:
+def _key(key: Key, keymap: Mapping[str, str], run: Callable[[], object] | None = None) -> HelpRow:
     row = next((row for row in ACTIONS if row.id == key.id), None)
     slash = f"/{row.command}" if row is not None and row.slash else ""
-    return Entry(key.what, key.id, _column(key, keymap), slash, about=_ways(key, keymap, row), run=run)
+    return HelpRow(key.what, key.id, _column(key, keymap), slash, about=_ways(key, keymap, row), run=run)
 
 
 def notice_id(note: Notification) -> str:
@@ -122,20 +124,20 @@ def notice_id(note: Notification) -> str:
     return f"notice {note.identity}"
 
 
-def _notice(note: Notification) -> Entry:
+def _notice(note: Notification) -> HelpRow:
     at, style = datetime.fromtimestamp(note.raised_at), "$quiet" if note.severity == "information" else f"${note.severity}"
     about = ((note.message, "$foreground" if note.severity == "information" else style),)
-    return Entry(note.message, notice_id(note), f"{at:%H:%M}", about=about, notice=True)
+    return HelpRow(note.message, notice_id(note), f"{at:%H:%M}", about=about, notice=True)
 
 
-def _action(row: Action, actions: Actions, keymap: Mapping[str, str], in_chat: bool) -> Entry:
+def _action(row: Action, actions: Actions, keymap: Mapping[str, str], in_chat: bool) -> HelpRow:
     key = KEYS.get(row.id)
     slash = f"/{row.command}" if row.slash else ""
     keys = _column(key, keymap) if key is not None else ""
     run = None
     if in_chat:
         run = partial(actions.do, row.id) if row.keys or not row.arguments else partial(actions.begin, row)
-    return Entry(row.what, row.id, keys, slash, about=_ways(key, keymap, row), run=run)
+    return HelpRow(row.what, row.id, keys, slash, about=_ways(key, keymap, row), run=run)
 
 
 def _column(key: Key, keymap: Mapping[str, str]) -> str:
@@ -151,7 +153,7 @@ def _ways(key: Key | None, keymap: Mapping[str, str], row: Action | None) -> tup
     return ((what, "$foreground"), ("   ".join(parts), "$quiet"), *(((f"[keymap] {id}", "$faint"),) if id else ()))
 
 
-def _method(method: Method, actions: Actions, in_chat: bool) -> Entry:
+def _method(method: Method, actions: Actions, in_chat: bool) -> HelpRow:
     reason = actions.host.dialogue.unavailable.get(method.name)
     lines = [(line, "$foreground" if n == 0 else "$quiet") for n, line in enumerate((method.summary, method.pays)) if line]
     lines += [(f"Not on this model: {reason}", "$warning")] if reason else []
@@ -159,10 +161,10 @@ def _method(method: Method, actions: Actions, in_chat: bool) -> Entry:
     lines += [(line, "$faint") for line in (settings, method.paper) if line]
     run = partial(actions.do, "method_menu", method.name) if in_chat and not reason else None
     style = LABEL_STYLES.get(method.label, "$quiet")
-    return Entry(method.summary, f"method {method.name}", method.name, method.label, style, tuple(lines), run)
+    return HelpRow(method.summary, f"method {method.name}", method.name, method.label, style, tuple(lines), run)
 
 
-def _words() -> Iterator[Entry]:
-    yield Entry("How many tokens one pass gave", "colours of runs", "colours", about=((COLOURS, "$foreground"),))
+def _words() -> Iterator[HelpRow]:
+    yield HelpRow("How many tokens one pass gave", "colours of runs", "colours", about=((COLOURS, "$foreground"),))
     for label, what in LABELS.items():
-        yield Entry(what, f"label {label}", label, about=((f"{label}: {what}.", LABEL_STYLES[label]),))
+        yield HelpRow(what, f"label {label}", label, about=((f"{label}: {what}.", LABEL_STYLES[label]),))

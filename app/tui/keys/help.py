@@ -8,12 +8,12 @@ from textwrap import wrap
 from textual.notifications import Notification
 
 from ...text.cells import fit, one_line, width
-from ...text.lines import Line, ends, line
-from ...theming.colouring import Way, legend_line
+from ...text.lines import StyledLine, ends, line
+from ...theming.colouring import Colouring, legend_line
 from ..pickers.pick_list import PickList
 from ..pickers.search_screen import SearchScreen
-from .entries import Entry, found, notice_id
-from .moment import Hint, hints
+from .context import Hint, hints
+from .entries import HelpRow, found, notice_id
 
 KEY_CELLS = 17
 """Of the keys before what they do: `alt+right  ^o →`."""
@@ -28,7 +28,7 @@ LIST_ROWS = 5
 """Rows that are left to the box and the list, however long a notice is."""
 
 
-class HelpScreen(SearchScreen[Callable[[], object], Entry]):
+class HelpScreen(SearchScreen[Callable[[], object], HelpRow]):
     """The help; answers with what is to be done.
 
     Args:
@@ -38,8 +38,10 @@ class HelpScreen(SearchScreen[Callable[[], object], Entry]):
         unread: begin with this notice, not with the first row.
     """
 
-    def __init__(self, rows: Sequence[Entry], keymap: Mapping[str, str], way: Way, unread: Notification | None = None) -> None:
-        listed = PickList[Entry](lambda entry: entry.id or None, self._row)
+    def __init__(
+        self, rows: Sequence[HelpRow], keymap: Mapping[str, str], way: Colouring, unread: Notification | None = None
+    ) -> None:
+        listed = PickList[HelpRow](lambda entry: entry.id or None, self._row)
         listed.empty = "No key, command or method matches."
         super().__init__(listed, keymap, "Help", "Search every key, command and method")
         self._rows = rows
@@ -72,18 +74,18 @@ class HelpScreen(SearchScreen[Callable[[], object], Entry]):
         """How to leave: this is the help."""
         return hints(("list_leave", ""))
 
-    def about(self, item: Entry | None) -> Iterable[tuple[str, str]]:
+    def about(self, item: HelpRow | None) -> Iterable[tuple[str, str]]:
         """All there is to say of a row."""
         return item.about if item is not None else ()
 
-    def choose(self, item: Entry) -> None:
+    def choose(self, item: HelpRow) -> None:
         """Do it, if it can be done here."""
         if item.run is None:
             self.app.bell()
         else:
             self.dismiss(item.run)
 
-    def _row(self, entry: Entry, cells: int) -> tuple[Line]:
+    def _row(self, entry: HelpRow, cells: int) -> tuple[StyledLine]:
         if not entry.id:
             legend = self._legend if entry is self._rows[0] else ()
             return (ends(((entry.title, "bold $primary"),), legend, cells) if entry.title else (),)

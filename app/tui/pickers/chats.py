@@ -14,14 +14,14 @@ from textual.content import Content
 
 from ....errors import UserError, counted
 from ...chat.dialogue import Dialogue
-from ...history.chats import ChatRow, Chats, Found, OpenedChat
+from ...history.chats import ChatHit, ChatRow, Chats, OpenedChat
 from ...history.past import forget_deleted
 from ...history.store import Store, trouble
 from ...settings.keymap import CHATS
 from ...text.cells import fit, one_line, width
-from ...text.lines import Line, cut, ends, line
+from ...text.lines import StyledLine, cut, ends, line
 from ..bindings import bindings_of
-from ..keys.moment import Hint, hints
+from ..keys.context import Hint, hints
 from .pick_list import PickList
 from .search_screen import SearchScreen
 
@@ -43,7 +43,7 @@ NARROW = 44
 Result = TypeVar("Result")
 
 
-class ChatsScreen(SearchScreen[OpenedChat, ChatRow | Found]):
+class ChatsScreen(SearchScreen[OpenedChat, ChatRow | ChatHit]):
     """The list of chats; answers with the one that was opened.
 
     Args:
@@ -57,7 +57,7 @@ class ChatsScreen(SearchScreen[OpenedChat, ChatRow | Found]):
 
     def __init__(self, dialogue: Dialogue, keymap: Mapping[str, str], query: str = "") -> None:
         now = time()
-        listed = PickList[ChatRow | Found](
+        listed = PickList[ChatRow | ChatHit](
             lambda item: _row(item).id, lambda item, cells: drawn(item, cells, now, self._current), rows=2, gap=1
         )
         super().__init__(listed, keymap, "Chats", "Search all chats", query)
@@ -128,7 +128,7 @@ class ChatsScreen(SearchScreen[OpenedChat, ChatRow | Found]):
 
         return bool(await self._do(change))
 
-    def _show(self, items: Sequence[ChatRow | Found], at: int = 0) -> None:
+    def _show(self, items: Sequence[ChatRow | ChatHit], at: int = 0) -> None:
         self.listed.empty = "No chat contains that." if self.searched.strip() else "There are no chats yet."
         self.listed.show(items, at=at)
 
@@ -178,7 +178,7 @@ class ChatsScreen(SearchScreen[OpenedChat, ChatRow | Found]):
         else:
             super().action_choose()
 
-    def choose(self, item: ChatRow | Found) -> None:
+    def choose(self, item: ChatRow | ChatHit) -> None:
         """Open a chat."""
         number = _row(item).id
         self._open(lambda chats: chats.open(number))
@@ -237,7 +237,7 @@ class ChatsScreen(SearchScreen[OpenedChat, ChatRow | Found]):
             track.title = track.known_title = renamed.title
         self._rows = [renamed if other.id == row.id else other for other in self._rows]
         items = [
-            item if _row(item).id != row.id else Found(renamed, item.excerpt) if isinstance(item, Found) else renamed
+            item if _row(item).id != row.id else ChatHit(renamed, item.excerpt) if isinstance(item, ChatHit) else renamed
             for item in self.listed.items
         ]
         self._show(items, self.listed.cursor)
@@ -265,8 +265,8 @@ class ChatsScreen(SearchScreen[OpenedChat, ChatRow | Found]):
             self._show(self._rows, next((at for at, other in enumerate(self._rows) if other.id == row.id), 0))
 
 
-def _row(item: ChatRow | Found) -> ChatRow:
-    return item.chat if isinstance(item, Found) else item
+def _row(item: ChatRow | ChatHit) -> ChatRow:
+    return item.chat if isinstance(item, ChatHit) else item
 
 
 def when(then: float, now: float) -> str:
@@ -284,7 +284,7 @@ def when(then: float, now: float) -> str:
     return f"{at.day} {at:%B}" if at.year == today.year else f"{at.day} {at:%b %Y}"
 
 
-def drawn(item: ChatRow | Found, cells: int, now: float, current: int | None) -> tuple[Line, Line]:
+def drawn(item: ChatRow | ChatHit, cells: int, now: float, current: int | None) -> tuple[StyledLine, StyledLine]:
     """A chat in some cells: its title, and what there is to say.
 
     Args:
@@ -299,7 +299,7 @@ def drawn(item: ChatRow | Found, cells: int, now: float, current: int | None) ->
     shown = date if cells >= NARROW else ""
     room = cells - width(mark) - (width(shown) + 2 if shown else 0)
     title = ends(line((mark, "$primary"), (fit(one_line(row.title), room), "bold")), line((shown, "$quiet")), cells)
-    if isinstance(item, Found):
+    if isinstance(item, ChatHit):
         before, hit, after = item.excerpt
         # What was found must be seen, however narrow the list is.
         lead = max(8, cells // 3)

@@ -11,7 +11,7 @@ from textual.content import Content
 from textual.screen import ModalScreen
 
 from ...text.cells import width
-from ..keys.moment import Hint, Moment, shown
+from ..keys.context import Hint, KeyContext, shown
 
 Result = TypeVar("Result")
 
@@ -24,11 +24,11 @@ class Frame(Vertical):
 
     def on_resize(self) -> None:
         """Its edge has room for more keys, or for fewer."""
-        if isinstance(self.screen, Framed):
+        if isinstance(self.screen, FramedScreen):
             self.screen.show_keys()
 
 
-class Framed(ModalScreen[Result]):
+class FramedScreen(ModalScreen[Result]):
     """A screen of one frame; a click outside closes it with None.
 
     A subclass puts its widgets into `frame` and names its keys: those that count (`hints`), how to leave and the key for help
@@ -40,7 +40,7 @@ class Framed(ModalScreen[Result]):
     """
 
     DEFAULT_CSS = """
-    Framed {
+    FramedScreen {
         align: center middle;
         background: $background 60%;
         & > Frame {
@@ -77,9 +77,9 @@ class Framed(ModalScreen[Result]):
         return ()
 
     @property
-    def moment(self) -> Moment:
+    def key_context(self) -> KeyContext:
         """All of the keys."""
-        return Moment(self._heading, (*self.hints(), *self.ways_out(), *self.moves()), self)
+        return KeyContext(self._heading, (*self.hints(), *self.ways_out(), *self.moves()), self)
 
     def show_keys(self) -> None:
         """Write on the edge as many keys as it has room for; the ways out always."""

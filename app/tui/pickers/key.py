@@ -10,11 +10,11 @@ from textual.content import Content
 from textual.widgets import Static
 
 from ...settings.keymap import ALL, CHAT, INPUT, Key, keys_of, spell, wanted_by
-from ..keys.moment import Hint
-from .framed import Framed
+from ..keys.context import Hint
+from .framed import FramedScreen
 
 
-class KeyScreen(Framed[dict[str, str]]):
+class KeyScreen(FramedScreen[dict[str, str]]):
     """Waits for a key; answers with the changes of the keymap (binding id → keys), None if all stays as it is.
 
     Args:

@@ -17,8 +17,8 @@ from textual.widgets.option_list import Option
 from ...settings.keymap import HELP, MENU
 from ...text.cells import one_line, sanitise
 from ..bindings import bindings_of
-from ..keys.moment import Hint, hints
-from .framed import Framed
+from ..keys.context import Hint, hints
+from .framed import FramedScreen
 
 PICKS = "1234567890abcdefghijklmnopqrstuvwxyz"
 """Keys of the items, in order. Nothing is typed in a menu, so letters are free."""
@@ -32,7 +32,7 @@ MOVES = hints(
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
+class MenuItem:
     """One choice. `reason` says why it cannot be chosen; empty if it can."""
 
     id: str
@@ -49,7 +49,7 @@ class Item:
     """What else is told of it."""
 
 
-class Menu(Framed[str]):
+class Menu(FramedScreen[str]):
     """Ask for one of some items; answers with its id, None if none was chosen.
 
     Args:
@@ -79,7 +79,7 @@ class Menu(Framed[str]):
     def __init__(
         self,
         title: str,
-        items: Sequence[Item],
+        items: Sequence[MenuItem],
         current: str,
         keymap: Mapping[str, str],
         preview: Callable[[str], None] | None = None,
@@ -113,7 +113,7 @@ class Menu(Framed[str]):
         choices = self.query_one(OptionList)
         choices.highlighted = choices.get_option_index(self._current if self._current in ids else ids[0])
 
-    def _prompt(self, index: int, item: Item) -> Content:
+    def _prompt(self, index: int, item: MenuItem) -> Content:
         able = not item.reason
         mark = ("● ", "$primary") if item.id == self._current else ("  ", "")
         digit = (f"{PICKS[index]}  ", "bold $primary" if able else "$faint") if index < len(PICKS) else ("   ", "")

@@ -13,7 +13,7 @@ from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
 from ...text.cells import fit, one_line
-from .menu import PICKS, Item, Menu
+from .menu import PICKS, Menu, MenuItem
 
 WIDTH = 80
 """Cells of the frame where the terminal has them."""
@@ -46,7 +46,7 @@ class MethodMenu(Menu):
     """
 
     def __init__(
-        self, title: str, items: Sequence[Item], current: str, known: Mapping[str, str], keymap: Mapping[str, str]
+        self, title: str, items: Sequence[MenuItem], current: str, known: Mapping[str, str], keymap: Mapping[str, str]
     ) -> None:
         self._groups = [(heading, list(found)) for heading, found in groupby(items, key=lambda item: item.group)]
         shut = {heading for heading, found in self._groups if all(item.reason for item in found)}
@@ -92,7 +92,7 @@ class MethodMenu(Menu):
         """Cells of a line: frame, paddings and scrollbar left out."""
         return max(20, min(WIDTH, self.app.size.width * 94 // 100) - 9)
 
-    def _prompt(self, index: int, item: Item) -> Content:
+    def _prompt(self, index: int, item: MenuItem) -> Content:
         able = not item.reason
         key = f"{PICKS[index]} " if index < len(PICKS) else "  "
         mark = "● " if item.id == self._current else "  "

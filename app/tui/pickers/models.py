@@ -11,20 +11,20 @@ from textual.content import Content
 
 from ....errors import UserError
 from ...models import details as telling
-from ...models.rows import NO_DRAFT, Row, drawn, spaced
-from ...models.view import EVERYTHING, REPOSITORY, Look, View
+from ...models.rows import NO_DRAFT, ModelRow, drawn, spaced
+from ...models.view import EVERYTHING, REPOSITORY, ModelsScope, ModelsView
 from ...settings.keymap import MODELS
 from ...text.amounts import size_of
 from ...text.cells import one_line
 from ..bindings import bindings_of
-from ..keys.moment import Hint, hints
+from ..keys.context import Hint, hints
 from .pick_list import PickList
 from .search_screen import SearchScreen
 
 if TYPE_CHECKING:
     from ...models.downloads import Download
     from ...models.hub import Offer
-    from ...models.library import Found
+    from ...models.library import FoundModel
 
 POLL_SECONDS = 0.1
 """Between looks at what threads have found."""
@@ -36,7 +36,7 @@ DETAILS = 5
 """Rows that tell about the model under the cursor."""
 
 
-class ModelsScreen(SearchScreen[None, Row]):
+class ModelsScreen(SearchScreen[None, ModelRow]):
     """The picker of models. What is chosen is loaded, or fetched.
 
     Args:
@@ -49,8 +49,8 @@ class ModelsScreen(SearchScreen[None, Row]):
     DEFAULT_CSS = "ModelsScreen > Frame { width: 108; } ModelsScreen #detail { height: 6; }"
     BINDINGS: ClassVar[list[BindingType]] = bindings_of(MODELS)
 
-    def __init__(self, view: View, load: Callable[..., None], keymap: Mapping[str, str], query: str = "") -> None:
-        listed = PickList[Row](lambda row: row.key, lambda row, cells: (drawn(row, cells),))
+    def __init__(self, view: ModelsView, load: Callable[..., None], keymap: Mapping[str, str], query: str = "") -> None:
+        listed = PickList[ModelRow](lambda row: row.key, lambda row, cells: (drawn(row, cells),))
         super().__init__(listed, keymap, "Models", "Search, or owner/name on the Hub", query)
         self._view, self.looking, self._downloads = view, view.looking, view.downloads
         self._load_model = load
@@ -91,7 +91,7 @@ class ModelsScreen(SearchScreen[None, Row]):
     def _ask_hub(self, name: str) -> None:
         """Ask the Hub what it offers under a name."""
         name = name.partition(":")[0]
-        self._view.look = Look(repository=name)
+        self._view.look = ModelsScope(repository=name)
         self.say(f"Asking the Hub about {name} …")
         self.looking.ask_hub(name, self._answered)
         self._show()
@@ -129,7 +129,7 @@ class ModelsScreen(SearchScreen[None, Row]):
             yield Hint(("models_drafts",), "draft models")
         yield from hints(("models_again", ""))
 
-    def about(self, item: Row | None) -> list[tuple[str, str]]:
+    def about(self, item: ModelRow | None) -> list[tuple[str, str]]:
         """What there is to say of a row."""
         return telling.lines(self._view.about(item), self.cells, DETAILS)
 
@@ -181,7 +181,7 @@ class ModelsScreen(SearchScreen[None, Row]):
         if found.problem:
             self.say(one_line(found.problem), wrong=True)
             return
-        self._view.look = Look(target=found)
+        self._view.look = ModelsScope(target=found)
         self.forget()
         self.say("")
         if not self.looking.scanning:
@@ -218,7 +218,7 @@ class ModelsScreen(SearchScreen[None, Row]):
         self.say(f"Cancelled the download of {one_line(download.spec)}.")
         self._show()
 
-    def choose(self, item: Row) -> None:
+    def choose(self, item: ModelRow) -> None:
         """Load a model, fetch it, or ask the Hub."""
         if self._view.download(item) is not None:
             self.action_pause()
@@ -235,7 +235,7 @@ class ModelsScreen(SearchScreen[None, Row]):
             case key if (found := self.looking.found.get(key)) is not None:
                 self._pair(found)
 
-    def _pair(self, found: Found) -> None:
+    def _pair(self, found: FoundModel) -> None:
         target = self._view.look.target
         if target is None:
             if found.problem:
@@ -262,7 +262,7 @@ class ModelsScreen(SearchScreen[None, Row]):
         commit = repository.commit if repository is not None else None
         self._attempt(lambda: self._load_model(offer.spec, revision=commit))
 
-    def _load(self, target: Found, draft: Found | None) -> None:
+    def _load(self, target: FoundModel, draft: FoundModel | None) -> None:
         spot = target.spot
         head = draft is not None and draft.card.head is not None
         backend = spot.backend if spot.place == "Built in" and not head else "auto"

@@ -20,7 +20,7 @@ from textual.strip import Strip
 from textual.visual import RenderOptions
 
 from ...text.cells import fit
-from ...text.lines import Line
+from ...text.lines import StyledLine
 
 Item = TypeVar("Item")
 
@@ -56,7 +56,7 @@ class PickList(ScrollView, Generic[Item], can_focus=False):
     def __init__(
         self,
         key_of: Callable[[Item], object],
-        draw: Callable[[Item, int], Sequence[Line]],
+        draw: Callable[[Item, int], Sequence[StyledLine]],
         rows: int = 1,
         gap: int = 0,
     ) -> None:
@@ -132,7 +132,7 @@ class PickList(ScrollView, Generic[Item], can_focus=False):
         """One visible row."""
         index, row = divmod(y + self.scroll_offset.y, self._pitch)
         cells, style = self.size.width, self.visual_style
-        parts: Line = ()
+        parts: StyledLine = ()
         if index < len(self.items) and row < self._rows:
             parts = self._draw(self.items[index], cells - 4)[row]
             if index == self.cursor and self._may_stand(index):

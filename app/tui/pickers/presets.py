@@ -13,9 +13,9 @@ from ...settings.key_path import split
 from ...settings.keymap import PRESETS
 from ...settings.presets import MOST_CELLS, Preset, delete_preset, last_deleted, presets, rename_preset, restore_preset
 from ...text.cells import fit, one_line, sanitise, width
-from ...text.lines import Line, line
+from ...text.lines import StyledLine, line
 from ..bindings import bindings_of
-from ..keys.moment import Hint, hints
+from ..keys.context import Hint, hints
 from .pick_list import PickList
 from .search_screen import SearchScreen
 
@@ -80,7 +80,7 @@ class PresetsScreen(SearchScreen[None, Preset]):
         query = self.searched.casefold().strip()
         self.listed.show([preset for preset in self._all if query in f"{preset.name} {preset.summary}".casefold()], at)
 
-    def _row(self, preset: Preset, cells: int) -> tuple[Line]:
+    def _row(self, preset: Preset, cells: int) -> tuple[StyledLine]:
         used = preset.name == self._live.layers.preset_name
         name = fit(one_line(preset.name), NAME_CELLS)
         gap = " " * (NAME_CELLS + 2 - width(name))

@@ -12,9 +12,9 @@ from ....errors import counted
 from ...history.prompts import found
 from ...settings.keymap import PROMPTS
 from ...text.cells import fit, one_line, sanitise
-from ...text.lines import Line
+from ...text.lines import StyledLine
 from ..bindings import bindings_of
-from ..keys.moment import Hint, hints
+from ..keys.context import Hint, hints
 from .pick_list import PickList
 from .search_screen import SearchScreen
 
@@ -74,7 +74,7 @@ class PromptSearch(SearchScreen[str, str]):
         """Back to the draft, from which the search began."""
         self.dismiss(None)
 
-    def _row(self, text: str, cells: int) -> tuple[Line]:
+    def _row(self, text: str, cells: int) -> tuple[StyledLine]:
         words = "|".join(re.escape(word) for word in self.box.value.split())
         shown = fit(one_line(" ⏎ ".join(row for row in text.splitlines() if row.strip())), cells - 2)
         pieces = re.split(f"({words})", shown, flags=re.IGNORECASE) if words else [shown]

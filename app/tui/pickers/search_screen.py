@@ -17,8 +17,8 @@ from textual.widgets import Input, Static
 
 from ...settings.keymap import HELP, LISTS, shown_keys
 from ..bindings import bindings_of
-from ..keys.moment import KEYS, Hint, hints
-from .framed import Framed, Result
+from ..keys.context import KEYS, Hint, hints
+from .framed import FramedScreen, Result
 from .pick_list import Item, PickList
 
 AROUND = 9
@@ -52,7 +52,7 @@ class SearchBox(Input):
             await super()._on_key(event)
 
 
-class SearchScreen(Framed[Result], Generic[Result, Item]):
+class SearchScreen(FramedScreen[Result], Generic[Result, Item]):
     """A list in which one searches; answers None if nothing is chosen.
 
     A subclass lists what was searched for (`search`), does something with what is chosen (`choose`), names the keys that count

@@ -19,9 +19,9 @@ from ...settings.rows import Row, detail, rows_of, typed_form
 from ...settings.table import NEXT_LOAD, Entry, entries
 from ...text.amounts import short_path
 from ...text.cells import fit, one_line, width
-from ...text.lines import Line, ends, line
+from ...text.lines import StyledLine, ends, line
 from ..bindings import bindings_of
-from ..keys.moment import Hint, hints
+from ..keys.context import Hint, hints
 from .pick_list import PickList
 from .search_screen import SearchScreen
 
@@ -139,7 +139,7 @@ class SettingsScreen(SearchScreen[None, Row]):
     def choose(self, item: Row) -> None:
         """Change a setting."""
         from .key import KeyScreen
-        from .menu import Item, Menu
+        from .menu import Menu, MenuItem
         from .text import TextScreen
 
         entry = item.entry
@@ -167,7 +167,7 @@ class SettingsScreen(SearchScreen[None, Row]):
                     self._keep({item.key: from_text(item.key, word)}, item.title)
 
             default = typed_form(default_of(entry.key))
-            items = [Item(word, word, "default" if word == default else "") for word in entry.choices]
+            items = [MenuItem(word, word, "default" if word == default else "") for word in entry.choices]
             self.app.push_screen(Menu(_title(entry), items, typed_form(item.value), self._live.keymap), chosen)
         else:
             self.ask(
@@ -222,7 +222,7 @@ def _title(entry: Entry) -> str:
     return entry.key.removeprefix("keymap.").removeprefix("methods.")
 
 
-def drawn(row: Row, cells: int) -> tuple[Line]:
+def drawn(row: Row, cells: int) -> tuple[StyledLine]:
     """A row in some cells."""
     if row.entry is None:
         return ((line((fit(row.title, cells), "bold $primary")) if row.title else ()),)

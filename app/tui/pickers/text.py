@@ -14,8 +14,8 @@ from ....errors import UserError
 from ...settings.keymap import HELP, TEXT, shown_keys
 from ...text.cells import sanitise
 from ..bindings import bindings_of
-from ..keys.moment import Hint, hints
-from .framed import Framed
+from ..keys.context import Hint, hints
+from .framed import FramedScreen
 
 TYPING = (
     Hint((), "move the cursor", "←→↑↓"),
@@ -29,7 +29,7 @@ TYPING = (
 """What Textual's text area does with these keys."""
 
 
-class TextScreen(Framed[str]):
+class TextScreen(FramedScreen[str]):
     """Asks for a text; answers with it, None if it is left as it was.
 
     Args:

@@ -9,8 +9,8 @@ from textual.widget import Widget
 from ...race.race import FEWEST, MOST, Race
 from ...race.replay import Replay
 from ...text.cells import fit, one_line
-from ...theming.colouring import Way, legend_line
-from ..keys.moment import Moment, hints
+from ...theming.colouring import Colouring, legend_line
+from ..keys.context import KeyContext, hints
 
 LEGEND_FROM = 110
 """Narrower headers have no room for the legend beside the prompt."""
@@ -24,7 +24,7 @@ class RaceHeader(Widget):
     def __init__(self, prompt: str) -> None:
         super().__init__()
         self._prompt = one_line(prompt)
-        self._way: Way = "off"
+        self._way: Colouring = "off"
         self.state: tuple[str, str] = ("", "")
 
     def say(self, text: str, style: str) -> None:
@@ -33,7 +33,7 @@ class RaceHeader(Widget):
             self.state = (text, style)
             self.refresh()
 
-    def colouring(self, way: Way) -> None:
+    def colouring(self, way: Colouring) -> None:
         """What to show the legend of."""
         self._way = way
         self.refresh()
@@ -49,7 +49,7 @@ class RaceHeader(Widget):
         return Content.assemble(left, " " * max(1, self.size.width - left.cell_length - right.cell_length), right)
 
 
-def race_moment(race: Race, replay: Replay | None, hidden: bool, place: DOMNode) -> Moment:
+def race_keys(race: Race, replay: Replay | None, hidden: bool, place: DOMNode) -> KeyContext:
     """What one is in the midst of at a race, and the keys that matter then.
 
     Args:
@@ -66,10 +66,10 @@ def race_moment(race: Race, replay: Replay | None, hidden: bool, place: DOMNode)
     if replay is not None:
         held = [] if replay.over else [("race_pause", "continue" if replay.paused else "pause")]
         replaying = [("race_leave", "results"), *held, ("race_speed", ""), ("race_watch", "from the start")]
-        return Moment("A race is being replayed", hints(*replaying, *around), place)
+        return KeyContext("A race is being replayed", hints(*replaying, *around), place)
     if race.running:
         running = [("race_leave", "stop"), ("race_pause", "continue" if race.paused else "pause"), ("race_rerun", "")]
-        return Moment("A race is running", hints(*running, *line_up, *around), place)
+        return KeyContext("A race is running", hints(*running, *line_up, *around), place)
     done = [("race_leave", ""), ("race_rerun", ""), ("race_watch", ""), ("race_export", "")]
     results = ("race_finish", "show results" if hidden else "")
-    return Moment("A race is finished", hints(*done, *line_up, results, *around), place)
+    return KeyContext("A race is finished", hints(*done, *line_up, results, *around), place)

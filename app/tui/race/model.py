@@ -6,10 +6,10 @@ import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from time import monotonic
 
-from ...race.choices import Choice
+from ...race.choices import ModelChoice
 from ...text.cells import fit, one_line, width
-from ...text.lines import Line, line
-from ..keys.moment import Hint, hints
+from ...text.lines import StyledLine, line
+from ..keys.context import Hint, hints
 from ..pickers.pick_list import PickList
 from ..pickers.search_screen import SearchScreen
 
@@ -19,7 +19,7 @@ NEWS_SECONDS = 0.15
 """Between two looks of the list at what has been found."""
 
 
-class RaceModel(SearchScreen[Choice, Choice]):
+class RaceModel(SearchScreen[ModelChoice, ModelChoice]):
     """Ask for a model; answers with it.
 
     Args:
@@ -38,11 +38,11 @@ class RaceModel(SearchScreen[Choice, Choice]):
         title: str,
         taken: Collection[str],
         note: str,
-        own: Choice,
-        look: Callable[[Callable[[], bool]], Iterable[Choice]],
+        own: ModelChoice,
+        look: Callable[[Callable[[], bool]], Iterable[ModelChoice]],
         keymap: Mapping[str, str],
     ) -> None:
-        listed = PickList[Choice](lambda choice: choice.key, self._row)
+        listed = PickList[ModelChoice](lambda choice: choice.key, self._row)
         super().__init__(listed, keymap, title, "Search, or a FILE.gguf, a folder, owner/name")
         self._taken, self._note, self._look = taken, note, look
         self._choices = [own]
@@ -63,7 +63,7 @@ class RaceModel(SearchScreen[Choice, Choice]):
         self.grow(min(MOST_ROWS, len(self._choices)))
 
     def _find(self) -> None:
-        waiting: list[Choice] = []
+        waiting: list[ModelChoice] = []
         told = monotonic()
         for choice in self._look(self._gone.is_set):
             waiting.append(choice)
@@ -73,7 +73,7 @@ class RaceModel(SearchScreen[Choice, Choice]):
         if not self._gone.is_set():
             self.app.call_from_thread(self._found, waiting, True)
 
-    def _found(self, found: list[Choice], all_there: bool) -> None:
+    def _found(self, found: list[ModelChoice], all_there: bool) -> None:
         known = {choice.key: choice for choice in (*found[::-1], *self._choices[::-1])}  # of two the first stays
         self._choices += [choice for choice in found if known.pop(choice.key, None) is choice]
         self._looking = not all_there
@@ -85,7 +85,7 @@ class RaceModel(SearchScreen[Choice, Choice]):
         words = query.lower().split()
         shown = [c for c in self._choices if all(word in f"{c.title} {c.what} {c.place}".lower() for word in words)]
         if query and all(query not in (c.model, c.title) for c in self._choices):
-            shown.append(Choice(query, "", one_line(query), "as typed"))
+            shown.append(ModelChoice(query, "", one_line(query), "as typed"))
         self.grow(min(MOST_ROWS, len(self._choices)))
         self.listed.show(shown, self.listed.key)
 
@@ -93,7 +93,7 @@ class RaceModel(SearchScreen[Choice, Choice]):
         """The keys that count now."""
         return hints(("list_choose", ""))
 
-    def about(self, item: Choice | None) -> Iterator[tuple[str, str]]:
+    def about(self, item: ModelChoice | None) -> Iterator[tuple[str, str]]:
         """Why a model cannot be loaded, or what it means to take it."""
         text, style = "", "$quiet"
         if item is not None and item.problem:
@@ -106,14 +106,14 @@ class RaceModel(SearchScreen[Choice, Choice]):
             text = "Loaded for the race, next to the chat's model."
         yield fit(one_line(text), self.cells), style
 
-    def choose(self, item: Choice) -> None:
+    def choose(self, item: ModelChoice) -> None:
         """Answer with a model, if it can be loaded."""
         if item.problem:
             self.app.bell()
         else:
             self.dismiss(item)
 
-    def _row(self, choice: Choice, cells: int) -> tuple[Line]:
+    def _row(self, choice: ModelChoice, cells: int) -> tuple[StyledLine]:
         able = not choice.problem
         mark = ("● ", "$primary") if choice.key in self._taken else "  "
         place = choice.place if cells >= 60 else ""

@@ -14,9 +14,9 @@ from textual.screen import Screen
 from textual.timer import Timer
 from textual.widget import Widget
 
-from ...race.choices import Choice
+from ...race.choices import ModelChoice
 from ...race.clock import in_words
-from ...race.entry import Entry
+from ...race.entry import RaceEntry
 from ...race.guests import short_name
 from ...race.lane import Racer
 from ...race.race import FEWEST, MOST, Race
@@ -24,15 +24,15 @@ from ...race.record import RaceRecord
 from ...race.replay import Replay
 from ...render.numbers_page import SURE
 from ...settings.keymap import RACE
-from ...theming.colouring import Way, effective
+from ...theming.colouring import Colouring, effective
 from ..actions.switch import method_items
 from ..bindings import bindings_of
 from ..host import Host
 from ..keys.bar import KeyBar
-from ..keys.moment import Moment
-from ..pickers.menu import Item, Menu
+from ..keys.context import KeyContext
+from ..pickers.menu import Menu, MenuItem
 from ..pickers.method_menu import MethodMenu
-from .around import RaceHeader, race_moment
+from .around import RaceHeader, race_keys
 from .pane import RacePane
 from .photo_finish import PhotoFinish, standings
 from .setup import AskModel
@@ -77,7 +77,7 @@ class RaceScreen(Screen[None]):
         self,
         race: Race,
         host: Host,
-        entry: Callable[[str], Entry],
+        entry: Callable[[str], RaceEntry],
         ask_model: AskModel,
         export: Callable[[RaceRecord], None],
         caption: Widget | None = None,
@@ -162,16 +162,16 @@ class RaceScreen(Screen[None]):
             self._header.say(word, "$warning" if self._stopping else "bold $accent" if race.paused else "$success")
         else:
             self._header.say("photo finish", "bold $primary")
-        self._keys.moment = self.moment
+        self._keys.key_context = self.key_context
         shown = not race.running and (replay is None or replay.over) and not self._finish_hidden
         if shown:
             self._finish.show(standings(race))
         self._finish.set_class(shown, "-shown")
 
     @property
-    def moment(self) -> Moment:
+    def key_context(self) -> KeyContext:
         """The keys that matter now."""
-        return race_moment(self.race, self.replay, self._finish_hidden, self)
+        return race_keys(self.race, self.replay, self._finish_hidden, self)
 
     def _sync(self) -> None:
         """As many panes as lanes."""
@@ -323,14 +323,14 @@ class RaceScreen(Screen[None]):
     def action_model(self) -> None:
         """Let a pane run on another model."""
         racers = self.race.racers
-        items = [Item(str(i), racer.entry.name, detail=model) for i, (racer, model) in enumerate(self._named())]
+        items = [MenuItem(str(i), racer.entry.name, detail=model) for i, (racer, model) in enumerate(self._named())]
 
         def asked(index: str | None) -> None:
             if index is None:
                 return
             entry = racers[int(index)].entry
 
-            def chosen(choice: Choice | None) -> None:
+            def chosen(choice: ModelChoice | None) -> None:
                 if choice is not None and choice.key != entry.key:
                     self._swap(int(index) + 1, replace(entry, model=choice.model, backend=choice.backend))
 
@@ -345,7 +345,7 @@ class RaceScreen(Screen[None]):
         own = short_name(self.race.dialogue.model)
         return [(racer, name or own) for racer, name in zip(self.race.racers, self.race.model_names, strict=True)]
 
-    def _swap(self, number: int, entry: Entry) -> None:
+    def _swap(self, number: int, entry: RaceEntry) -> None:
         if number <= len(self.race.racers):
             self.race.swap(number - 1, entry)
             self._go()
@@ -373,7 +373,7 @@ class RaceScreen(Screen[None]):
             self._host.tell(f"A race needs {FEWEST} panes. Press a pane's number to change its method.", until=more)
             return
         names = self.race.model_names
-        items = [Item(str(i), racer.entry.name, detail=names[i]) for i, racer in enumerate(racers)]
+        items = [MenuItem(str(i), racer.entry.name, detail=names[i]) for i, racer in enumerate(racers)]
 
         def answered(index: str | None) -> None:
             if index is not None:
@@ -382,7 +382,7 @@ class RaceScreen(Screen[None]):
 
         self.app.push_screen(Menu("Remove which pane?", items, str(len(racers) - 1), self._host.live.keymap), answered)
 
-    def colouring(self, way: Way) -> None:
+    def colouring(self, way: Colouring) -> None:
         """Tell runs apart in another way."""
         self._header.colouring(effective(way, self.app.no_color))
         for pane in self.panes:

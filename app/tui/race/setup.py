@@ -13,33 +13,33 @@ from textual.content import Content
 from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
-from ...race.choices import Choice
+from ...race.choices import ModelChoice
 from ...race.race import FEWEST, MOST
 from ...settings.keymap import HELP, MOVES, SETUP
 from ...text.cells import fit, one_line
 from ..bindings import bindings_of
-from ..keys.moment import Hint, hints
-from ..pickers.framed import Framed
+from ..keys.context import Hint, hints
+from ..pickers.framed import FramedScreen
 from ..pickers.menu import MOVES as MOVING
 from ..pickers.menu import PICKS as MENU_PICKS
-from ..pickers.menu import Item, picks
+from ..pickers.menu import MenuItem, picks
 from .pane import BADGE
 
 PICKS = MENU_PICKS.replace("m", "")
 """Keys of the methods; m is for models."""
 
-AskModel = Callable[[str, Collection[str], str, Callable[[Choice | None], None]], None]
+AskModel = Callable[[str, Collection[str], str, Callable[[ModelChoice | None], None]], None]
 """Asks for a model: title, keys of those that are in already, what is said of them, what to call with the answer."""
 
 AROUND = 10
 """Rows that are not the list's: frame, padding, prompt and line-up."""
 
 
-class Pick(NamedTuple):
+class LanePick(NamedTuple):
     """A lane: a method, and its model if that is not the chat's."""
 
     method: str
-    choice: Choice | None = None
+    choice: ModelChoice | None = None
 
     @property
     def name(self) -> str:
@@ -47,7 +47,7 @@ class Pick(NamedTuple):
         return f"{self.method} on {self.choice.title}" if self.choice is not None else self.method
 
 
-class RaceSetup(Framed[list[Pick]]):
+class RaceSetup(FramedScreen[list[LanePick]]):
     """Ask for the methods of a race; answers with the lanes in the order of the panes, None if there is to be none.
 
     Args:
@@ -76,7 +76,7 @@ class RaceSetup(Framed[list[Pick]]):
 
     def __init__(
         self,
-        items: Sequence[Item],
+        items: Sequence[MenuItem],
         chosen: Sequence[str],
         prompt: str,
         source: str,
@@ -86,7 +86,7 @@ class RaceSetup(Framed[list[Pick]]):
         super().__init__("Set up a race", keymap)
         self._ask_model = ask_model
         self._items, self._prompt, self._source = items, prompt, source
-        self.lanes = [Pick(name) for name in chosen]
+        self.lanes = [LanePick(name) for name in chosen]
         """In the order of the panes."""
         self._refused = ""
 
@@ -183,10 +183,10 @@ class RaceSetup(Framed[list[Pick]]):
         if item.reason:
             self._refused = f"{item.title} cannot run here. {one_line(item.reason)}"
         else:
-            self._turn(Pick(item.id))
+            self._turn(LanePick(item.id))
         self._layout()
 
-    def _turn(self, lane: Pick) -> None:
+    def _turn(self, lane: LanePick) -> None:
         """Take a lane in, or leave it out."""
         if lane in self.lanes:
             self.lanes.remove(lane)
@@ -202,12 +202,12 @@ class RaceSetup(Framed[list[Pick]]):
             return
         method = self._items[at].id
 
-        def chosen(choice: Choice | None) -> None:
+        def chosen(choice: ModelChoice | None) -> None:
             self._refused = ""
             if choice is not None and not choice.key:
                 self._toggle(at)
             elif choice is not None:
-                self._turn(Pick(method, choice))
+                self._turn(LanePick(method, choice))
             self._layout()
 
         taken = {lane.choice.key if lane.choice is not None else "" for lane in self.lanes if lane.method == method}

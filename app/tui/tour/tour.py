@@ -17,8 +17,8 @@ from ...race.slow import SlowRace
 from ...race.subject import drafts, suggested, talk
 from ...render.verdict import against
 from ...settings.keymap import shown_keys
-from ..actions.history import Keeping
-from ..actions.race import Racing
+from ..actions.history import ChatHistory
+from ..actions.race import Races
 from ..host import Host
 from ..race.photo_finish import standings
 from .caption import Caption
@@ -57,7 +57,7 @@ ENDS = {"died": "the engine stopped.", "error": "the model could not answer."}
 """Finish reason of an answer that nothing can follow → what is said."""
 
 
-class Over(Exception):
+class TourOver(Exception):
     """The tour ends early. Its text says why, where that has to be said."""
 
 
@@ -70,8 +70,8 @@ class Tour:
         keeping: keeps the chat.
     """
 
-    def __init__(self, host: Host, racing: Racing, keeping: Keeping) -> None:
-        self.host, self.dialogue, self._racing, self._keeping = host, host.dialogue, racing, keeping
+    def __init__(self, host: Host, races: Races, chat_history: ChatHistory) -> None:
+        self.host, self.dialogue, self._races, self._chat_history = host, host.dialogue, races, chat_history
         self._screen, self._chat, self._text = host.box.screen, host.dialogue.transcript, host.box.text
         self._caption = self._screen.query_one(Caption)
         self._clock = 0.0
@@ -98,7 +98,7 @@ class Tour:
                 await self._in_runs(fast)
                 await self._race()
             await self._hand_over(fast)
-        except Over as over:
+        except TourOver as over:
             if str(over):
                 self.host.tell(f"The tour ends here: {over} /tour starts it again.", "warning")
         finally:
@@ -110,16 +110,16 @@ class Tour:
         """A chat of its own, and a model."""
         if self._chat.entries:
             self.host.new_chat()
-        self._keeping.aside = self._chat = self.dialogue.transcript
+        self._chat_history.aside = self._chat = self.dialogue.transcript
         self._text = self.host.box.text
         self.host.box.focus()
         self._caption.display = True
         self._say(1, "The tour begins as soon as the model is loaded.")
         await self._until(lambda: self.dialogue.phase != "loading")
         if self.dialogue.phase != "ready":
-            raise Over("no model is loaded.")
+            raise TourOver("no model is loaded.")
         if self.dialogue.info.get("server"):
-            raise Over("it needs a model on this machine. Load one with /model builtin.")
+            raise TourOver("it needs a model on this machine. Load one with /model builtin.")
 
     async def _one_by_one(self) -> None:
         """An answer, one token at a time."""
@@ -157,20 +157,20 @@ class Tour:
 
     async def _race(self) -> None:
         """The same message once more, by several methods side by side."""
-        dialogue, racing = self.dialogue, self._racing
+        dialogue, races = self.dialogue, self._races
         names, subject = suggested(dialogue), talk(dialogue, None)
         if len(names) < FEWEST or subject is None or self._answer is None:
             return
         rate = len(self._answer.log.tokens) * self._pass_seconds / RACE_SECONDS
-        race = SlowRace(dialogue, *subject, [racing.entry(name) for name in names], racing.heard)
+        race = SlowRace(dialogue, *subject, [races.entry(name) for name in names], races.heard)
         race.rate = rate
         chat, self._caption = self._caption, Caption()
         self._say(3, f"A race of {len(names)} methods on the same message{', in slow motion' if rate < 1 else ''}.")
-        screen = racing.begin(race, self._caption)
+        screen = races.begin(race, self._caption)
         try:
             await self._see_through(race, screen)
         finally:
-            if racing.screen is screen and screen.is_active and screen.app.is_running:
+            if races.screen is screen and screen.is_active and screen.app.is_running:
                 screen.dismiss(None)
             self._caption = chat
 
@@ -186,12 +186,12 @@ class Tour:
         await self._until(lambda: not race.running)
         ends = {racer.answer.reason for racer in race.racers}
         if "died" in ends:
-            raise Over(ENDS["died"])
+            raise TourOver(ENDS["died"])
         if "cancelled" in ends and not late:
-            raise Over
+            raise TourOver
         self._say(3, outcome(race))
         read = self._clock + READ_SECONDS
-        while self._racing.screen is screen and (self._clock < read or race.running or screen.replay is not None):
+        while self._races.screen is screen and (self._clock < read or race.running or screen.replay is not None):
             await self._tick()
 
     async def _hand_over(self, fast: str) -> None:
@@ -280,10 +280,10 @@ class Tour:
         begun = monotonic()
         await asyncio.sleep(TICK)
         seconds = monotonic() - begun
-        while not (self._screen.is_active or (self._racing.screen is not None and self._racing.screen.is_active)):
+        while not (self._screen.is_active or (self._races.screen is not None and self._races.screen.is_active)):
             await asyncio.sleep(TICK)
         if not self._screen.app.is_running:  # the whole chat ends, and the widgets go one by one
-            raise Over
+            raise TourOver
         self._clock += seconds
         dialogue, answer = self.dialogue, self._answer
         typed, switched = self.host.box.text != self._text, (dialogue.switching or dialogue.method) != self._method
@@ -295,11 +295,11 @@ class Tour:
         )
         if typed or (self._writing and switched) or stepped or dialogue.transcript is not self._chat:
             self._taken = True
-            raise Over
+            raise TourOver
         if answer is not None and answer.reason in ENDS:
-            raise Over(ENDS[answer.reason])
+            raise TourOver(ENDS[answer.reason])
         if answer is not None and answer.reason == "cancelled" and not self._cut:
-            raise Over
+            raise TourOver
         return seconds
 
     def _end(self) -> None:

@@ -7,13 +7,13 @@ from typing import Literal
 
 from ...chat.entries import Answer
 from ...render.inspection_rows import strip_rows
-from ...render.runs import Place, Spot, above, beside, outermost, place_of, run_at
-from .stack import Stack
+from ...render.runs import Place, RunSpot, above, beside, outermost, place_of, run_at
+from .stack import BlockStack
 
 Move = Literal["previous", "next", "above", "below", "first", "last"]
 
 
-class Inspecting:
+class RunCursor:
     """The run cursor of a view. The mouse's run is a passing one; keys take the focus and keep theirs in sight.
 
     Args:
@@ -21,10 +21,10 @@ class Inspecting:
         told: called with an answer and the run of it that is looked into; None when it is none any more.
     """
 
-    def __init__(self, view: Stack, told: Callable[[Answer, int | None], object]) -> None:
+    def __init__(self, view: BlockStack, told: Callable[[Answer, int | None], object]) -> None:
         self.view = view
         self._told = told
-        self.spot: Spot | None = None
+        self.spot: RunSpot | None = None
         """Block and run; None if no run is looked into."""
         self.place: Place | None = None
         """The rows that show it."""
@@ -62,7 +62,7 @@ class Inspecting:
         """Let the last rows be scrolled above the strip."""
         self.view.make_room(strip_rows(self.view.size.height) if self.by_keys else 0)
 
-    def start(self, spot: Spot | None = None) -> bool:
+    def start(self, spot: RunSpot | None = None) -> bool:
         """Put the cursor on a run, else on the one under the mouse, else on the last in sight; False if there is none."""
         view = self.view
         spot = spot or self.spot
@@ -79,7 +79,7 @@ class Inspecting:
         self._choose(spot)
         return True
 
-    def _last_in_sight(self) -> Spot | None:
+    def _last_in_sight(self) -> RunSpot | None:
         view = self.view
         if not view.following:
             last = view.scroll_offset.y + view.size.height - strip_rows(view.size.height) - 2
@@ -92,7 +92,7 @@ class Inspecting:
                 for run in reversed(runs):
                     shown = place_of(block, run)
                     if shown is not None and view.tops[place[0]] + shown.last <= last:
-                        return Spot(place[0], run)
+                        return RunSpot(place[0], run)
         return outermost(view.blocks, 1)
 
     def stop(self) -> None:
@@ -138,13 +138,13 @@ class Inspecting:
         if under != self.spot:
             self._choose(under)
 
-    def at(self, x: int, y: int) -> Spot | None:
+    def at(self, x: int, y: int) -> RunSpot | None:
         """The run at a cell of the view."""
         place = self.view.row_at(y + self.view.scroll_offset.y)
         if place is None:
             return None
         run = run_at(self.view.blocks[place[0]], place[1], x - self.view.margin)
-        return None if run is None else Spot(place[0], run)
+        return None if run is None else RunSpot(place[0], run)
 
     def leave(self) -> None:
         """The mouse has left the view."""
@@ -229,7 +229,7 @@ class Inspecting:
         if to != top:
             view.scroll_to(y=to, animate=False, immediate=True, force=True)
 
-    def _choose(self, spot: Spot | None, *, keep: bool = False) -> None:
+    def _choose(self, spot: RunSpot | None, *, keep: bool = False) -> None:
         """Look into another run; `keep` leaves the cell that moves up and down keep to."""
         if spot == self.spot:
             return

@@ -9,8 +9,8 @@ from ...chat.pieces import Pieces
 from ...render.inspection import Parts, Role, inspect
 from ...render.inspection_rows import inspection_rows, strip_rows
 from ...settings.keymap import shown_keys
-from ...text.lines import PAD, Line
-from ...theming.colouring import INKS, Way, ink_name
+from ...text.lines import PAD, StyledLine
+from ...theming.colouring import INKS, Colouring, ink_name
 from .line_view import LineView
 
 STYLES: dict[Role, str] = {
@@ -47,7 +47,7 @@ class Inspector(LineView, can_focus=False):
         return f"{moves} other runs · {shown_keys('cancel', self._keymap)} back"
 
     def tell(
-        self, answer: Answer, index: int, pieces: Pieces, margin: int, width: int, height: int, *, way: Way, by_keys: bool
+        self, answer: Answer, index: int, pieces: Pieces, margin: int, width: int, height: int, *, way: Colouring, by_keys: bool
     ) -> None:
         """Tell about a run.
 
@@ -75,7 +75,7 @@ class Inspector(LineView, can_focus=False):
         self.show([(*bar, *styled(parts, ink)) for parts in [*told, *[()] * (rows - len(told))]])
 
 
-def styled(parts: Parts, ink: str) -> Line:
+def styled(parts: Parts, ink: str) -> StyledLine:
     """Parts in the colours of a theme.
 
     Args:

@@ -11,7 +11,7 @@ from textual.geometry import Region, Size
 from textual.strip import Strip
 from textual.visual import RenderOptions
 
-from ...text.lines import PAD, Line
+from ...text.lines import PAD, StyledLine
 from .quick_rows import QuickRows
 
 
@@ -25,8 +25,8 @@ class LineView(QuickRows, can_focus=True):
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
-        self._lines: list[Line] = []
-        self._strips: LRUCache[Line, Strip] = LRUCache(512)
+        self._lines: list[StyledLine] = []
+        self._strips: LRUCache[StyledLine, Strip] = LRUCache(512)
         self._drawn_for: tuple[str, int] = ("", 0)
         self.draws = 0
         """Rows drawn so far (not those taken from the cache)."""
@@ -36,7 +36,7 @@ class LineView(QuickRows, can_focus=True):
         """Width of a line, the same with a scrollbar and without."""
         return max(1, self.container_size.width - 2 * PAD - 1)
 
-    def show(self, lines: Sequence[Line]) -> None:
+    def show(self, lines: Sequence[StyledLine]) -> None:
         """Show these lines; rows that say the same as before are not painted again."""
         before, self._lines = self._lines, list(lines)
         height = max(len(self._lines), self.container_size.height)

@@ -9,9 +9,9 @@ from rich.style import Style
 from textual.strip import Strip
 
 from ...chat.entries import Answer
-from ...render.blocks import MARK, TENTATIVE, Block, Row
+from ...render.blocks import MARK, TENTATIVE, EntryBlock, TextRow
 from ...text.cells import width
-from ...theming.colouring import INKS, Way, bared, ink_name
+from ...theming.colouring import INKS, Colouring, bared, ink_name
 
 CHOSEN = Style(reverse=True, bold=True)
 """Of the run that is looked into: as readable as the run itself, with colours and without."""
@@ -35,7 +35,7 @@ class RowPainter:
         base: what is under everything.
     """
 
-    def __init__(self, variables: Mapping[str, str], way: Way, base: Style) -> None:
+    def __init__(self, variables: Mapping[str, str], way: Colouring, base: Style) -> None:
         self._way = way
         self._base = base
         self._styles = {
@@ -62,7 +62,7 @@ class RowPainter:
         over = ("prompt-row", "selected")  # go over others
         self._styles |= {name: base + style for name, style in self._styles.items() if name not in over}
 
-    def draw(self, block: Block, row: Row, margin: int, lit: int = -1, sign: str = "") -> Strip:
+    def draw(self, block: EntryBlock, row: TextRow, margin: int, lit: int = -1, sign: str = "") -> Strip:
         """One row.
 
         Args:

@@ -16,7 +16,7 @@ from ...chat.entries import Answer
 from ...render.blocks import TENTATIVE
 from ...text.cells import expand_tabs, fit, sanitise, width
 from ...text.wrap import Flow
-from ...theming.colouring import Way, bared, effective, ink_name
+from ...theming.colouring import Colouring, bared, effective, ink_name
 from .painter import run_styles
 
 PAD = 1
@@ -34,7 +34,7 @@ class RunText(ScrollView, can_focus=False):
     """
     BINDINGS: ClassVar = []
 
-    colouring: reactive[Way] = reactive[Way]("length")
+    colouring: reactive[Colouring] = reactive[Colouring]("length")
     """How runs are told apart."""
 
     def __init__(self) -> None:
@@ -49,7 +49,7 @@ class RunText(ScrollView, can_focus=False):
         self._height = 0
         self._strips: LRUCache[tuple[int, int, bool], Strip] = LRUCache(256)
         self._styles: dict[str, Style] = {}
-        self._styled_for: tuple[str, Way, bool] | None = None
+        self._styled_for: tuple[str, Colouring, bool] | None = None
 
     @property
     def cells(self) -> int:

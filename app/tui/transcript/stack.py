@@ -9,7 +9,7 @@ from textual.geometry import Size
 from textual.message import Message
 from textual.reactive import reactive
 
-from ...render.blocks import Block
+from ...render.blocks import EntryBlock
 from .quick_rows import QuickRows
 
 TOP = 1
@@ -19,7 +19,7 @@ MARGIN = 3
 """Cells left of the text, for the bar beside a prompt."""
 
 
-class Stack(QuickRows):
+class BlockStack(QuickRows):
     """What a run cursor and a mark know of the view that they are in."""
 
     following: reactive[bool] = reactive(True)
@@ -36,7 +36,7 @@ class Stack(QuickRows):
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
-        self.blocks: list[Block] = []
+        self.blocks: list[EntryBlock] = []
         """The entries, wrapped."""
         self.tops: list[int] = []
         """First row of each block."""
@@ -74,7 +74,7 @@ class Stack(QuickRows):
         size = Size(self.size.width, height)
         if self.show_vertical_scrollbar == (height > self.size.height):
             # The usual way lays out the whole screen anew (10 ms), which only the scrollbar's coming or going calls for.
-            self.set_reactive(Stack.virtual_size, size)
+            self.set_reactive(BlockStack.virtual_size, size)
             self.vertical_scrollbar.window_virtual_size = height
         else:
             self.virtual_size = size

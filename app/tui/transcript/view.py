@@ -21,13 +21,13 @@ from textual.strip import Strip
 
 from ...chat.entries import Answer
 from ...chat.transcript import Transcript
-from ...render.blocks import Block, block_of, step_at
+from ...render.blocks import EntryBlock, block_of, step_at
 from ...settings.keymap import INSPECT
-from ...theming.colouring import Way, effective
-from .cursor import Inspecting, Move
-from .marking import Marking
+from ...theming.colouring import Colouring, effective
+from .cursor import Move, RunCursor
+from .mark import MessageMark
 from .painter import RowPainter
-from .stack import MARGIN, TOP, Stack
+from .stack import MARGIN, TOP, BlockStack
 
 MEASURE = 100
 """Longest line in cells: longer ones are hard to read, so a wide terminal gets margins instead."""
@@ -36,7 +36,7 @@ FIRST_SLICE, SLICE = 0.1, 0.03
 """Seconds at a time that rendering Markdown may take."""
 
 
-class TranscriptView(Stack, can_focus=True, inherit_bindings=False):
+class TranscriptView(BlockStack, can_focus=True, inherit_bindings=False):
     """Shows a Transcript and follows its end until the user scrolls up."""
 
     DEFAULT_CSS = """
@@ -54,7 +54,7 @@ class TranscriptView(Stack, can_focus=True, inherit_bindings=False):
         *ScrollableContainer.BINDINGS,
     ]
 
-    colouring: reactive[Way] = reactive[Way]("length")
+    colouring: reactive[Colouring] = reactive[Colouring]("length")
     """How runs are told apart."""
 
     @dataclass
@@ -79,10 +79,10 @@ class TranscriptView(Stack, can_focus=True, inherit_bindings=False):
         self._painter: RowPainter
         self._plain: Style
         self._styled_for: tuple[str, Color] | None = None
-        self._waiting: list[Block] = []
+        self._waiting: list[EntryBlock] = []
         """Answers that have yet to be rendered as Markdown, oldest first."""
-        self.cursor = Inspecting(self, lambda answer, run: self.post_message(self.Inspected(answer, run)))
-        self.mark = Marking(self)
+        self.cursor = RunCursor(self, lambda answer, run: self.post_message(self.Inspected(answer, run)))
+        self.mark = MessageMark(self)
         self.draws = 0
         """Rows drawn so far (not those taken from the cache): what tests and benchmarks count."""
 
@@ -224,7 +224,7 @@ class TranscriptView(Stack, can_focus=True, inherit_bindings=False):
             self._waiting = [self.blocks[index] for index in order if isinstance(self.blocks[index].entry, Answer)]
         self._render_more(FIRST_SLICE, place)
 
-    def _render_markdown(self, block: Block) -> None:
+    def _render_markdown(self, block: EntryBlock) -> None:
         """Make a finished answer's rows of Markdown."""
         if isinstance(block.entry, Answer) and block.closed and block.entry.text.strip():
             from .markdown_rows import markdown_rows  # 20 ms, and most chats never ask

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from specchat.app.chat.draft_length import BUDGETS, LENGTHS, Length, length_of, why_none
+from specchat.app.chat.draft_length import BUDGETS, LENGTHS, DraftLength, length_of, why_none
 from specchat.app.chat.methods import Method, known_methods
 from specchat.engine.catalog import get, parse_params
 from specchat.engine.messages import Switch, Switched
@@ -66,21 +66,21 @@ def test_a_schedule_decides_which_setting_counts() -> None:
     assert constant is not None
     assert (confident.setting, constant.setting) == ("most", "tokens")
     reference = length_of(METHODS["lookup"], {"variant": "reference", "tokens": 7})
-    assert reference == Length("tokens", 7, 1, 256)
+    assert reference == DraftLength("tokens", 7, 1, 256)
 
 
 def test_sizes_that_are_on_no_scale_find_their_way_back() -> None:
-    assert Length("nodes", 20, 1, 256).beside(1) == 32
-    assert Length("nodes", 20, 1, 256).beside(-1) == 16
-    assert Length("tokens", 9, 0, 64).beside(-1) == 8
-    assert Length("tokens", 300, 0, 64).beside(1) == 64
+    assert DraftLength("nodes", 20, 1, 256).beside(1) == 32
+    assert DraftLength("nodes", 20, 1, 256).beside(-1) == 16
+    assert DraftLength("tokens", 9, 0, 64).beside(-1) == 8
+    assert DraftLength("tokens", 300, 0, 64).beside(1) == 64
     assert list(LENGTHS) == sorted(set(LENGTHS))
     assert list(BUDGETS) == sorted(set(BUDGETS))
 
 
 def test_methods_of_other_packages() -> None:
     param = {"name": "tokens", "type": "int", "default": 5}
-    assert length_of(Method("mine", params=(param,)), {}) == Length("tokens", 5, 1, 256)
+    assert length_of(Method("mine", params=(param,)), {}) == DraftLength("tokens", 5, 1, 256)
     assert length_of(Method("mine"), {}) is None
     assert why_none(Method("mine")) == "mine has no setting for the length of its drafts."
 

@@ -9,7 +9,7 @@ import pytest
 
 from specchat.app.chat.entries import SHADES, Answer, Figures, Notice, Prompt
 from specchat.app.chat.transcript import Transcript
-from specchat.app.render.blocks import MARK, Block
+from specchat.app.render.blocks import MARK, EntryBlock
 from specchat.engine.messages import Failed, Finished, Prefilling, Started, StepRecord, Steps, Switched
 
 
@@ -106,7 +106,7 @@ def test_messages() -> None:
 
 def test_a_change_of_method_is_marked_between_the_runs() -> None:
     answer = answer_of((2, "one two"))
-    block = Block(answer, 40)
+    block = EntryBlock(answer, 40)
     block.update()
     answer.add(StepRecord("greedy", [1], " three"))
     block.update()
@@ -118,7 +118,7 @@ def test_a_change_of_method_is_marked_between_the_runs() -> None:
 
 def test_rows_of_an_answer() -> None:
     answer = answer_of()
-    block = Block(answer, 70)
+    block = EntryBlock(answer, 70)
     assert (block.height, block.row(0).last) == (2, True)  # the cursor, before there is text
     answer.add(StepRecord("lookup", [1, 2], "first\nsecond", 3, 1, 4, 0.0, 0.1, 0.0))
     assert block.update() == 0
@@ -135,7 +135,7 @@ def test_rows_of_an_answer() -> None:
 
 def test_the_cursor_leaves_no_trace_on_a_finished_line() -> None:
     answer = answer_of((2, "one\n\n"))
-    block = Block(answer, 40)
+    block = EntryBlock(answer, 40)
     block.update()
     assert block.row(1).last
     with_cursor = block.version(1)

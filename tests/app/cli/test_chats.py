@@ -198,7 +198,7 @@ class Begun:
 
         def run(app: Any) -> None:
             self.texts = [entry.text for entry in app.dialogue.transcript.entries]
-            self.kept.append(app.keeping.keep)
+            self.kept.append(app.chat_history.keep)
             self.dialogue = app.dialogue
 
         monkeypatch.setenv("TERM", "xterm-256color")

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from specchat.app.cli.exit_codes import CANCELLED
 from specchat.app.cli.main import app
-from specchat.app.models.memory import Room
+from specchat.app.models.memory import FreeMemory
 from specchat.app.terminal.output import Notes
 from specchat.backends.loading import builtin_gguf, builtin_path
 from specchat.errors import UserError
@@ -31,7 +31,7 @@ WEIGHTS = bytes(range(256)) * 2000
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("SPECCHAT_CONFIG", str(tmp_path / "settings.toml"))
-    monkeypatch.setattr("specchat.app.models.memory.room", lambda *_: Room(8_000_000_000, "in memory"))
+    monkeypatch.setattr("specchat.app.models.memory.room", lambda *_: FreeMemory(8_000_000_000, "in memory"))
     return make_home(tmp_path / "home", monkeypatch)
 
 

@@ -21,11 +21,11 @@ from specchat.app.chat.transcript import Transcript
 from specchat.app.export.canvas import CELL
 from specchat.app.export.formats import Look, SavedChat, chat_chunks
 from specchat.app.export.look import visible
-from specchat.app.render.blocks import Block
+from specchat.app.render.blocks import EntryBlock
 from specchat.app.render.verdict import verdict_text
 from specchat.app.saved.chat_json import chat_json, read_chat
 from specchat.app.text.cells import one_line, sanitise
-from specchat.app.theming.colouring import WAYS, Way
+from specchat.app.theming.colouring import WAYS, Colouring
 from specchat.app.theming.themes import STEPS, load_themes
 from specchat.engine.messages import StepRecord
 
@@ -234,7 +234,7 @@ def test_a_picture_is_xml_with_the_same_text(chat: SavedChat, way: str) -> None:
     assert not {key for key in attributes if key.startswith("on") or "href" in key}
     drawn = "".join(element.text or "" for element in root.iter("{http://www.w3.org/2000/svg}text"))
     for entry in chat.transcript.entries:
-        block = Block(entry, 88)
+        block = EntryBlock(entry, 88)
         block.update()
         for index in range(len(block.flow.lines)):
             assert "".join(visible(block.row(index).text).split()) in "".join(drawn.split())
@@ -334,7 +334,7 @@ def test_the_colours_are_those_of_the_theme_and_of_the_way_of_colouring() -> Non
                 assert not colours(whole(chat, format, theme, without)) & ({palette.behind(i) for i in range(6)} | tones)
     assert "text-decoration: underline" in whole(chat, "html", "dark", "underline")
 
-    def inks(way: Way) -> list[str | None]:
+    def inks(way: Colouring) -> list[str | None]:
         return [attrs["class"] for tag, attrs in Page(whole(chat, "html", way=way)).tags if tag == "span" and "title" in attrs]
 
     assert inks("cycle") == ["run plain", *(f"run run-{i}" for i in range(6)), "run plain-alt"]

@@ -21,7 +21,7 @@ from specchat.app.chat.entries import Answer
 from specchat.app.chat.pieces import SomePieces
 from specchat.app.export.formats import FORMATS, Look, export_race, race_chunks
 from specchat.app.export.race import photo_finish
-from specchat.app.race.entry import Entry
+from specchat.app.race.entry import RaceEntry
 from specchat.app.race.race import Race
 from specchat.app.race.record import RaceLane, RaceRecord
 from specchat.app.saved.race_json import read_race
@@ -93,7 +93,9 @@ def test_lanes_that_were_stopped_or_have_nothing() -> None:
 
 def ran(dialogue: Dialogue, engine: Any) -> tuple[Race, list[str]]:
     """A race that is over, and the rows of its photo finish on the screen."""
-    made = Race(dialogue, "Hello", [{"role": "user", "content": "Hello"}], [Entry("greedy"), Entry("lookup"), Entry("soft")])
+    made = Race(
+        dialogue, "Hello", [{"role": "user", "content": "Hello"}], [RaceEntry("greedy"), RaceEntry("lookup"), RaceEntry("soft")]
+    )
     dialogue.listener = made.handle
     made.start()
     run(engine, made, [(range(12), 1, 1.3), (range(12), 3, 0.433), ([0, 1, 2, 9, 9, 9], 2, 0.9)])
@@ -218,7 +220,7 @@ async def test_exporting_a_race_from_the_chat(
         app.take_events()
         record = race()
         record.lanes[0].answer.reason = None
-        app.saving.choose_race(record)
+        app.exports.choose_race(record)
         await pilot.pause()
         assert isinstance(app.screen, Menu)
         await pilot.press("4")

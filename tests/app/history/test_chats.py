@@ -16,7 +16,7 @@ from specchat.app.chat.transcript import Transcript
 from specchat.app.history.chats import AFTER, BEFORE, Chats
 from specchat.app.history.recorder import Recorder
 from specchat.app.history.store import Store
-from specchat.app.history.writing import TITLE_CELLS, Track, moment, write
+from specchat.app.history.writing import TITLE_CELLS, ChatTrack, snapshot, write
 from specchat.engine.messages import StepRecord
 from specchat.errors import UserError
 
@@ -27,7 +27,7 @@ Say = Callable[..., None]
 
 def put(store: Store, dialogue: Dialogue, *texts: str, title: str = "", system: str | None = None) -> int:
     """Save a chat of prompts and answers in turn; its number."""
-    transcript = Transcript(system=system, track=Track(title=title))
+    transcript = Transcript(system=system, track=ChatTrack(title=title))
     for i, text in enumerate(texts):
         if i % 2:
             answer = Answer("lookup", "identical")
@@ -37,7 +37,7 @@ def put(store: Store, dialogue: Dialogue, *texts: str, title: str = "", system: 
         else:
             transcript.entries.append(Prompt(text))
     with store.transaction() as db:
-        return write(db, moment(transcript, dialogue.about()), store.identity)[0]
+        return write(db, snapshot(transcript, dialogue.about()), store.identity)[0]
 
 
 def titles(found: Any) -> list[str]:
@@ -199,9 +199,9 @@ def test_hostile_texts_come_back_as_they_were_and_are_shown_as_text(
     for run in runs:
         answer.add(StepRecord("lookup", [7], run))
     answer.finish("stop", tail)
-    transcript = Transcript([Prompt(prompt), answer, Notice(notice)], system=prompt, track=Track(title=title))
+    transcript = Transcript([Prompt(prompt), answer, Notice(notice)], system=prompt, track=ChatTrack(title=title))
     with chats.store.transaction() as db:
-        id, *_ = write(db, moment(transcript, dialogue.about()), chats.store.identity)
+        id, *_ = write(db, snapshot(transcript, dialogue.about()), chats.store.identity)
     opened = chats.open(id)
     assert [entry.text for entry in opened.transcript.entries] == [prompt, answer.text, notice]
     assert [run.text for run in opened.transcript.answers()[0].runs] == [run.text for run in answer.runs]

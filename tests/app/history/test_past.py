@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from specchat.app.history.chats import Chats
-from specchat.app.history.past import Remembering, forget_deleted, key_of, past_folder, wanted
+from specchat.app.history.past import PastSync, forget_deleted, key_of, past_folder, wanted
 from specchat.app.history.store import Store
 from specchat.decoders.past.index import Past
 from specchat.engine.client import EngineClient
@@ -41,7 +41,7 @@ class Told:
 
     def __init__(self) -> None:
         self.sent: list[Remember] = []
-        self.remembering = Remembering(self.sent.append, lambda: 1)
+        self.remembering = PastSync(self.sent.append, lambda: 1)
         self.keys: set[int] = set()
         self.remembering.opened()
 

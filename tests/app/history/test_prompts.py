@@ -154,8 +154,8 @@ def test_a_search_finds_all_words_newest_first_each_once() -> None:
 def keeping(make_chat: Make) -> Any:
     """A chat that keeps what is typed, and nothing else: no database is needed here."""
     app = make_chat()
-    app.keeping.keep = True
-    app.keeping._begin = lambda: None
+    app.chat_history.keep = True
+    app.chat_history._begin = lambda: None
     return app
 
 

@@ -22,7 +22,7 @@ from specchat.app.history.chats import Chats
 from specchat.app.history.recorder import Recorder
 from specchat.app.history.schema import VERSION
 from specchat.app.history.store import Store, purge
-from specchat.app.history.writing import moment
+from specchat.app.history.writing import snapshot
 
 Say = Callable[..., None]
 
@@ -337,4 +337,4 @@ def test_what_was_deleted_long_ago_goes_for_good_but_what_a_branch_shares(
     say("After all")  # the chat on the screen is the one that went
     keep(recorder, dialogue)
     assert chats.latest().answers == 3
-    assert moment(dialogue.transcript, dialogue.about()).track.chat == chats.latest().id
+    assert snapshot(dialogue.transcript, dialogue.about()).track.chat == chats.latest().id

@@ -224,7 +224,7 @@ async def test_a_window_that_quits_takes_nothing_from_one_that_looked_into_the_l
 ) -> None:
     monkeypatch.setenv("SPECCHAT_DATA", str(file.parent))
     app = make_chat()
-    recorder = app.keeping.recorder = Recorder()
+    recorder = app.chat_history.recorder = Recorder()
 
     async def ask(text: str) -> None:
         app.chat_screen.input.put(text)
@@ -233,7 +233,7 @@ async def test_a_window_that_quits_takes_nothing_from_one_that_looked_into_the_l
         engine.finish()
         app.take_events()
         await pilot.pause()
-        app.keeping.note()
+        app.chat_history.note()
         assert recorder.settle(PATIENCE_SECONDS)
 
     with windows(file) as opened:

@@ -81,8 +81,8 @@ async def test_the_chat_opens_whatever_lies_there(
     for path in ("themes/mine.toml", "presets/mine.toml", "data/prompts.jsonl", "data/recent-models.json"):
         put(tmp_path / path, kind)
     app = make_chat()
-    app.keeping.keep = True
-    app.keeping._begin = lambda: None
+    app.chat_history.keep = True
+    app.chat_history._begin = lambda: None
     async with app.run_test(notifications=True) as pilot:
         engine.loaded()
         await settle(app, pilot)

@@ -16,7 +16,7 @@ from textual.strip import Strip
 from specchat.app.chat.entries import Answer, Notice, Prompt
 from specchat.app.chat.pieces import Pieces
 from specchat.app.history.store import Store
-from specchat.app.history.writing import Mark, Moment, Track, write
+from specchat.app.history.writing import AnswerMark, ChatSnapshot, ChatTrack, write
 from specchat.app.tui.app import SpecchatApp
 from specchat.engine.messages import Loaded, PieceTable, StepRecord
 
@@ -121,11 +121,11 @@ def hostile_history(folder: Path, seed: int = 5, count: int = 30) -> None:
             answer = Answer("lookup", "identical")
             answer.add(StepRecord("lookup", [0], f"lamp {said}", note=said))
             answer.finish("eos", said)
-            kept = Moment(
-                Track(title=title),
+            kept = ChatSnapshot(
+                ChatTrack(title=title),
                 [Prompt(f"q {asked}"), Notice(said), answer],
                 [],
-                {id(answer): Mark(1, 1, answer.reason, answer.figures)},
+                {id(answer): AnswerMark(1, 1, answer.reason, answer.figures)},
                 f"t {title}",
                 model,
                 None,
@@ -144,7 +144,7 @@ async def test_the_list_of_chats_and_what_it_opens(make_chat: Any, engine: Any, 
         engine.loaded()
         await pilot.pause()
         for number in range(10):
-            chat.keeping.browse("" if number % 2 else "lamp")
+            chat.chat_history.browse("" if number % 2 else "lamp")
             await pilot.pause()
             check(chat)
             await pilot.press(*["down"] * number, "enter")
@@ -167,9 +167,9 @@ def gguf(name: str) -> bytes:
 
 def test_cards_of_models_are_shown_as_text(tmp_path: Path) -> None:
     from specchat.app.models.details import of_model
-    from specchat.app.models.library import Found
-    from specchat.app.models.memory import Fit
-    from specchat.app.models.places import Spot
+    from specchat.app.models.library import FoundModel
+    from specchat.app.models.memory import MemoryFit
+    from specchat.app.models.places import ModelSpot
     from specchat.app.models.rows import model_row
     from specchat.backends.files.model_card import read_card
 
@@ -184,8 +184,8 @@ def test_cards_of_models_are_shown_as_text(tmp_path: Path) -> None:
         (folder / "config.json").write_text(json.dumps({**config, "quantization_config": {"quant_method": name}}))
         (folder / "model.safetensors").write_bytes(struct.pack("<Q", 2) + b"{}")
         for path in (file, folder):
-            found = Found(Spot("This folder", str(path), path, path.name), read_card(path))
-            row = model_row(found, Fit("unknown"))
+            found = FoundModel(ModelSpot("This folder", str(path), path, path.name), read_card(path))
+            row = model_row(found, MemoryFit("unknown"))
             shown = [part for part in vars_of(row) if isinstance(part, str)]
             assert all(map(calm, shown)), shown
             assert all(calm(sentence) for sentence, _, _ in of_model(found, None, {}))

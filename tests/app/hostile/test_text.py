@@ -28,10 +28,10 @@ from specchat.app.export.formats import Look
 from specchat.app.export.html import chat_html
 from specchat.app.export.markdown import chat_markdown
 from specchat.app.export.svg import chat_svg
-from specchat.app.history.chats import ChatRow, Found
+from specchat.app.history.chats import ChatHit, ChatRow
 from specchat.app.models.details import lines, of_offer
 from specchat.app.models.rows import offer_rows
-from specchat.app.render.blocks import Block
+from specchat.app.render.blocks import EntryBlock
 from specchat.app.saved.capture import SavedChat
 from specchat.app.saved.chat_json import chat_json, chat_of
 from specchat.app.saved.reading import Table
@@ -87,7 +87,7 @@ def test_lines_are_calm_and_as_wide_as_the_screen_takes_them_for(text: str, cell
 @given(TEXTS, st.integers(2, 90))
 def test_rows_of_the_transcript_are_calm_and_fit(text: str, cells: int) -> None:
     for entry in (Prompt(text), answer_of(text), Notice(text)):
-        block = Block(entry, cells)
+        block = EntryBlock(entry, cells)
         block.update()
         for index in range(block.height):
             row = block.row(index)
@@ -126,7 +126,7 @@ def test_chats_in_the_list_are_calm_and_fit(text: str, cells: int) -> None:
     chat = _row((1, stored(text), 1.7e9, 1.7e9, stored(text), 3, None, None))
     assert isinstance(chat, ChatRow)
     pattern = re.compile(re.escape(text[len(text) // 2 :][:4]))
-    for item in (chat, Found(chat, _excerpt(text, pattern))):
+    for item in (chat, ChatHit(chat, _excerpt(text, pattern))):
         for row in drawn(item, cells, 1.7e9, None):
             assert all(calm(part) for part, _ in row)
             assert sum(cell_len(part) for part, _ in row) <= cells
@@ -277,7 +277,7 @@ def test_no_row_steers_the_terminal_even_if_nobody_made_it_safe(texts: list[str]
 )
 def test_a_line_of_five_megabytes_is_shown_in_rows(part: str, times: int) -> None:
     text = part * times
-    block = Block(Prompt(text), 80)
+    block = EntryBlock(Prompt(text), 80)
     assert block.height > 1000
     for index in (0, 1, block.height // 2, block.height - 2):
         assert calm(block.row(index).text)
@@ -313,7 +313,7 @@ def test_pictures_that_are_joined_stay_so_however_many_stand_in_a_row(text: str)
 
 def test_towers_of_joiners_and_marks_do_not_take_for_ever() -> None:
     for tower in ("\U0001f468" + "\u200d\U0001f469" * 100_000, "e" + "\u0301" * 300_000, "\u200d" * 300_000):
-        block = Block(answer_of(tower[:3000]), 40)
+        block = EntryBlock(answer_of(tower[:3000]), 40)
         block.update()
         assert all(calm(block.row(index).text) for index in range(block.height))
         assert cell_len(fit(one_line(tower), 20)) <= 20

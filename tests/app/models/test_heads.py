@@ -12,9 +12,9 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from specchat.app.models.details import of_model
-from specchat.app.models.library import Found, Library
+from specchat.app.models.library import FoundModel, Library
 from specchat.app.models.pairing import Pairing, pair
-from specchat.app.models.places import Spot
+from specchat.app.models.places import ModelSpot
 from specchat.app.models.rows import about, all_rows, draft_rows, drawn
 from specchat.backends.files.model_card import read_card
 from specchat.backends.heads.mtp.own import OwnLayers
@@ -32,8 +32,8 @@ from ...fakes.models.tiny import tiny_folder
 MADE_FOR = "It fits, but was made for owner/verifier."
 
 
-def found_at(path: Path, spec: str = "") -> Found:
-    return Found(Spot("This folder", spec or str(path), path, path.name), read_card(path))
+def found_at(path: Path, spec: str = "") -> FoundModel:
+    return FoundModel(ModelSpot("This folder", spec or str(path), path, path.name), read_card(path))
 
 
 def judged(head: Path, target: Path | None = None) -> Pairing:
@@ -87,7 +87,10 @@ def test_gguf_targets_and_the_built_in_model(tmp_path: Path) -> None:
     for there in (True, False):
         assert judged(write_head(tmp_path / str(there), own_head=there, **wide), builtin_gguf()) == Pairing(True)
     # Judged by its layers and vocabulary, whichever of the two the row is of.
-    own = [Found(Spot("Built in", "builtin", path, "builtin"), read_card(path)) for path in (builtin_gguf(), builtin_path())]
+    own = [
+        FoundModel(ModelSpot("Built in", "builtin", path, "builtin"), read_card(path))
+        for path in (builtin_gguf(), builtin_path())
+    ]
     one, other = (pair(Library(), each, head) for each in own)
     assert one == other
     assert "vocabulary of 256 tokens, and builtin has 2,048" in one.reason
@@ -124,7 +127,7 @@ def test_a_gguf_drafter_is_listed_with_whom_it_drafts_for(tmp_path: Path) -> Non
     assert pair(library, target, head) == Pairing(True)
     on_torch = pair(library, found_at(gguf_heads.target_folder()), head).reason
     assert on_torch == "It is a trained drafter (EAGLE-3) in GGUF, which drafts for models on llama.cpp only."
-    own = Found(Spot("Built in", "builtin", builtin_path(), "builtin"), read_card(builtin_path()))
+    own = FoundModel(ModelSpot("Built in", "builtin", builtin_path(), "builtin"), read_card(builtin_path()))
     assert "hidden states 64 numbers wide, and those of builtin have 256" in pair(library, own, head).reason
     narrow: dict[str, Any] = {"width": 64, "vocabulary": 2048}
     told = pair(library, target, found_at(write_head(tmp_path / "borrowing", own_head=False, **narrow))).reason

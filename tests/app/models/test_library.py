@@ -14,10 +14,10 @@ import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
-from specchat.app.models.library import Found, Library, Words, in_order
-from specchat.app.models.memory import Room, judge
+from specchat.app.models.library import FoundModel, Library, VocabularyTexts, in_order
+from specchat.app.models.memory import FreeMemory, judge
 from specchat.app.models.pairing import pair
-from specchat.app.models.places import Spot
+from specchat.app.models.places import ModelSpot
 from specchat.app.models.recent import recent, remember
 from specchat.app.models.rows import about, all_rows, draft_rows, drawn, matches
 from specchat.backends.files.hub import fetch
@@ -37,11 +37,11 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return make_home(tmp_path / "home", monkeypatch)
 
 
-def look(**how: Any) -> list[Found]:
+def look(**how: Any) -> list[FoundModel]:
     return in_order(list(Library().look(**how)))
 
 
-def named(found: Sequence[Found], title: str) -> Found:
+def named(found: Sequence[FoundModel], title: str) -> FoundModel:
     (one,) = [each for each in found if each.spot.title == title]
     return one
 
@@ -238,7 +238,7 @@ NEEDS = Needs("llama.cpp", 4_000_000_000, 4_000_000_000, 32_768, 65_536)
 )
 def test_what_fits(free: int, verdict: str) -> None:
     # 4.2 GB with what a pass needs, and 8,192 tokens × 65,536 numbers × 2 bytes.
-    fit = judge(NEEDS, Room(free, "in memory"), {})
+    fit = judge(NEEDS, FreeMemory(free, "in memory"), {})
     assert fit.verdict == verdict
     assert fit.needed == int(4e9 * 1.05) + 8192 * 65_536 * 2
     assert "4.0 GB of weights" in fit.told
@@ -246,28 +246,28 @@ def test_what_fits(free: int, verdict: str) -> None:
 
 
 def test_a_shorter_conversation_that_fits_is_named_and_does_fit() -> None:
-    fit = judge(NEEDS, Room(4_900_000_000, "in memory"), {})
+    fit = judge(NEEDS, FreeMemory(4_900_000_000, "in memory"), {})
     assert f"--context {fit.tokens}" in fit.told
-    assert judge(NEEDS, Room(4_900_000_000, "in memory"), {"context": fit.tokens}).verdict == "fits"
+    assert judge(NEEDS, FreeMemory(4_900_000_000, "in memory"), {"context": fit.tokens}).verdict == "fits"
 
 
 def test_transformers_holds_32_bits_on_the_cpu_unless_told_otherwise() -> None:
     needs = Needs("transformers", 2_000_000_000, 4_000_000_000, 4096, 1000)
-    assert judge(needs, Room(3_000_000_000, "in memory"), {}).verdict == "too large"
-    assert judge(needs, Room(3_000_000_000, "in memory"), {"dtype": "bfloat16"}).verdict == "fits"
-    assert judge(needs, Room(3_000_000_000, "on the GPU", gpu=True), {}).verdict == "fits"
+    assert judge(needs, FreeMemory(3_000_000_000, "in memory"), {}).verdict == "too large"
+    assert judge(needs, FreeMemory(3_000_000_000, "in memory"), {"dtype": "bfloat16"}).verdict == "fits"
+    assert judge(needs, FreeMemory(3_000_000_000, "on the GPU", gpu=True), {}).verdict == "fits"
 
 
 def test_a_quantized_cache_takes_less() -> None:
-    half = judge(NEEDS, Room(9_000_000_000, "in memory"), {"kv_type": "q8_0"}).needed
-    assert half < judge(NEEDS, Room(9_000_000_000, "in memory"), {}).needed
+    half = judge(NEEDS, FreeMemory(9_000_000_000, "in memory"), {"kv_type": "q8_0"}).needed
+    assert half < judge(NEEDS, FreeMemory(9_000_000_000, "in memory"), {}).needed
 
 
 # Draft models
 
 
-def found_at(path: Path, spec: str = "") -> Found:
-    return Found(Spot("This folder", spec or str(path), path, path.name), read_card(path))
+def found_at(path: Path, spec: str = "") -> FoundModel:
+    return FoundModel(ModelSpot("This folder", spec or str(path), path, path.name), read_card(path))
 
 
 def test_a_model_of_the_same_vocabulary_can_draft_across_runtimes(home: Path) -> None:
@@ -309,7 +309,7 @@ def test_padded_vocabularies_of_one_family_are_the_same() -> None:
 
 def test_packed_words_are_the_words() -> None:
     words = ["a", "", "ünï", "\n", "last"]
-    packed = Words(words)
+    packed = VocabularyTexts(words)
     assert list(packed) == words
     assert [packed.text(i) for i in range(5)] == words
     assert len(packed) == 5
@@ -342,7 +342,7 @@ def test_rows_fit_whatever_the_width(home: Path) -> None:
     found = look()
     target = found[0]
     rows = [
-        *all_rows(found, Room(8_000_000_000, "in memory"), {}, {}),
+        *all_rows(found, FreeMemory(8_000_000_000, "in memory"), {}, {}),
         *draft_rows(target, found, {each.key: pair(Library(), target, each) for each in found}, {}),
     ]
     for cells in (20, 40, 56, 60, 84, 120, 290):
@@ -362,7 +362,7 @@ HOSTILE = "\x1b]0;owned\x07[red]\u202e\x00\n/"
 def test_hostile_metadata_is_shown_as_text(home: Path) -> None:
     write_gguf(home / "here" / "evil.gguf", architecture=HOSTILE)
     write_folder(home / "here" / "evil[bold]\x1b[2J", model_type=HOSTILE)
-    rows = all_rows(look(), Room(8_000_000_000, "in memory"), {}, {})
+    rows = all_rows(look(), FreeMemory(8_000_000_000, "in memory"), {}, {})
     text = "".join(text for row in rows for text, _ in drawn(row, 120)) + "".join(about(each.card) for each in look())
     assert "[red]" in text
     assert "evil[bold]␛[2J" in text
@@ -377,7 +377,7 @@ def test_damage_anywhere_in_a_header_never_ends_the_list(tmp_path: Path, noise: 
     data[at : at + len(noise)] = noise
     file.write_bytes(data)
     library, found = Library(), found_at(file)
-    row = all_rows([found], Room(8_000_000_000, "in memory"), {}, {})[1]
+    row = all_rows([found], FreeMemory(8_000_000_000, "in memory"), {}, {})[1]
     assert row.title
     target = found_at(builtin_path("builtin-draft"))
     assert isinstance(pair(library, target, found).reason, str)
@@ -410,7 +410,7 @@ def test_any_configuration_is_a_row(tmp_path: Path, value: Any, key: str) -> Non
     (tmp_path / "model.safetensors").write_bytes(struct.pack("<Q", len(header)) + header + bytes(8))
     (tmp_path / "tokenizer.json").write_text(json.dumps({"model": {"vocab": value}, "added_tokens": value}))
     found = found_at(tmp_path)
-    row = all_rows([found], Room(8_000_000_000, "in memory"), {}, {})[1]
+    row = all_rows([found], FreeMemory(8_000_000_000, "in memory"), {}, {})[1]
     assert drawn(row, 100)
     assert isinstance(pair(Library(), found, found_at(builtin_path("builtin-draft"))).reason, str)
 

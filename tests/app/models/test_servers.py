@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from specchat.app.cli.main import app
-from specchat.app.models.servers import Serving, ask, server_rows
+from specchat.app.models.servers import FoundServer, ask, server_rows
 
 from ...fakes.model_servers import serving
 
@@ -17,7 +17,7 @@ def test_what_servers_serve() -> None:
     with serving() as other, serving("vLLM") as fake:
         servers = {"work": {"url": fake.url}, "other": {"url": other.url}, "gone": {"url": "http://127.0.0.1:9"}}
         work, many, gone = ask(servers, servers)
-    assert work == Serving("work", "vLLM", "0.32.0", "speculation K=10", "reported", 2048, ("builtin",))
+    assert work == FoundServer("work", "vLLM", "0.32.0", "speculation K=10", "reported", 2048, ("builtin",))
     assert (many.models, many.certainty) == (("big", "small"), "estimated")
     assert gone.problem.startswith("Nothing answers at 127.0.0.1:9")
     rows = server_rows([work, many, gone], "", "other#small")

@@ -9,13 +9,13 @@ import pytest
 from specchat.app.chat.dialogue import Dialogue
 from specchat.app.export.formats import export_race
 from specchat.app.export.race import photo_finish, remarks
-from specchat.app.race.entry import Entry, split_model, split_prompt
+from specchat.app.race.entry import RaceEntry, split_model, split_prompt
 from specchat.app.race.guests import short_name
 from specchat.app.race.race import Race
 from specchat.app.race.replay import Replay
 from specchat.app.saved.race_json import read_race
 from specchat.app.theming.themes import load_themes
-from specchat.app.tui.actions.complete import Known, completions, line
+from specchat.app.tui.actions.complete import KnownNames, completions, line
 from specchat.app.tui.race.photo_finish import headline, mark_words, standings
 from specchat.app.tui.race.state import doing_of, live_state, replay_state
 from specchat.engine.messages import (
@@ -40,9 +40,9 @@ MESSAGES = [{"role": "user", "content": "Hello"}]
 SMALL = {**INFO, "name": "small.gguf", "backend": "llama.cpp", "dtype": "Q4_0", "path": "/secret/small.gguf"}
 
 
-def race(dialogue: Dialogue, *entries: Entry) -> Race:
+def race(dialogue: Dialogue, *entries: RaceEntry) -> Race:
     """One that has been started."""
-    made = Race(dialogue, "Hello", MESSAGES, entries or [Entry("greedy"), Entry("greedy", model="models/small.gguf")])
+    made = Race(dialogue, "Hello", MESSAGES, entries or [RaceEntry("greedy"), RaceEntry("greedy", model="models/small.gguf")])
     dialogue.listener = made.handle
     made.start()
     return made
@@ -60,7 +60,7 @@ def loaded(engine: FakeEngine, tokenizer: str = "same", index: int = 0) -> None:
 
 def test_a_model_is_loaded_once_for_all_its_lanes_and_before_them(dialogue: Dialogue, engine: FakeEngine) -> None:
     dialogue.load = {"device": "cpu", "context": 512, "draft_model": "d", "revision": "r", "backend": "transformers"}
-    made = race(dialogue, Entry("greedy"), Entry("greedy", model="m.gguf"), Entry("lookup", model="m.gguf"))
+    made = race(dialogue, RaceEntry("greedy"), RaceEntry("greedy", model="m.gguf"), RaceEntry("lookup", model="m.gguf"))
     sent = [command for command in engine.sent if isinstance(command, LoadBeside | Generate)]
     assert [type(command) for command in sent] == [LoadBeside, Generate, Generate, Generate]
     (load,) = loads(engine)
@@ -72,10 +72,10 @@ def test_a_model_is_loaded_once_for_all_its_lanes_and_before_them(dialogue: Dial
 
 
 def test_models_go_when_no_lane_wants_them(dialogue: Dialogue, engine: FakeEngine) -> None:
-    made = race(dialogue, Entry("greedy"), Entry("greedy", model="a"), Entry("greedy", model="b"))
+    made = race(dialogue, RaceEntry("greedy"), RaceEntry("greedy", model="a"), RaceEntry("greedy", model="b"))
     loaded(engine)
     dialogue.drain()
-    made.swap(1, Entry("lookup"))
+    made.swap(1, RaceEntry("lookup"))
     assert [command.key for command in engine.sent if isinstance(command, UnloadBeside)] == ["a"]
     assert Cancel(loads(engine)[0].id) not in engine.sent
     made.close()
@@ -102,7 +102,7 @@ def test_a_load_is_told_in_its_panes(dialogue: Dialogue, engine: FakeEngine) -> 
 def test_a_model_that_cannot_be_loaded_costs_its_own_panes_alone(
     dialogue: Dialogue, engine: FakeEngine, cause: str, reason: str, error: str
 ) -> None:
-    made = race(dialogue, Entry("greedy"), Entry("greedy", model="m"), Entry("lookup"))
+    made = race(dialogue, RaceEntry("greedy"), RaceEntry("greedy", model="m"), RaceEntry("lookup"))
     engine.events.append(Failed(loads(engine)[0].id, cause, "It is broken."))
     dialogue.drain()
     assert [racer.answer.reason for racer in made.racers] == [None, reason, None]
@@ -131,7 +131,7 @@ def test_stopping_stops_the_load_too(dialogue: Dialogue, engine: FakeEngine) -> 
 def test_what_is_said_of_a_race_that_was_left_reaches_nobody(dialogue: Dialogue, engine: FakeEngine) -> None:
     made = race(dialogue)
     made.close()
-    after = Race(dialogue, "Hello", MESSAGES, [Entry("greedy"), Entry("lookup")], made.ids)
+    after = Race(dialogue, "Hello", MESSAGES, [RaceEntry("greedy"), RaceEntry("lookup")], made.ids)
     dialogue.listener = after.handle
     after.start()
     engine.events.append(Loading(loads(engine)[0].id, "weights", 1, 2))
@@ -162,7 +162,9 @@ def test_the_engines_end_takes_the_models_with_it(dialogue: Dialogue, engine: Fa
 
 
 def test_tokens_are_compared_among_lanes_of_one_model_only(dialogue: Dialogue, engine: FakeEngine) -> None:
-    made = race(dialogue, Entry("greedy"), Entry("greedy", model="m"), Entry("lookup", model="m"), Entry("lookup"))
+    made = race(
+        dialogue, RaceEntry("greedy"), RaceEntry("greedy", model="m"), RaceEntry("lookup", model="m"), RaceEntry("lookup")
+    )
     loaded(engine)
     run(engine, made, [([1, 2, 3], 1, 1.0), ([7, 8], 1, 0.8), ([7, 8], 2, 0.5), ([1, 2, 3], 3, 0.6)])
     assert [made.mark(racer) for racer in made.racers] == ["reference", "another model", "identical", "identical"]
@@ -173,7 +175,7 @@ def test_tokens_are_compared_among_lanes_of_one_model_only(dialogue: Dialogue, e
 
 
 def test_a_lane_that_parts_from_its_own_model_is_asked_about(dialogue: Dialogue, engine: FakeEngine) -> None:
-    made = race(dialogue, Entry("greedy"), Entry("greedy", model="m"), Entry("lookup", model="m"))
+    made = race(dialogue, RaceEntry("greedy"), RaceEntry("greedy", model="m"), RaceEntry("lookup", model="m"))
     loaded(engine)
     run(engine, made, [([1, 2], 1, 1.0), ([7, 8], 1, 0.8), ([7, 9], 2, 0.5)])
     (question,) = [command for command in engine.sent if isinstance(command, Judge)]
@@ -181,9 +183,9 @@ def test_a_lane_that_parts_from_its_own_model_is_asked_about(dialogue: Dialogue,
 
 
 def test_names_are_as_short_as_tells_the_models_apart(dialogue: Dialogue, engine: FakeEngine) -> None:
-    assert race(dialogue, Entry("greedy"), Entry("lookup")).model_names == ["", ""]
+    assert race(dialogue, RaceEntry("greedy"), RaceEntry("lookup")).model_names == ["", ""]
     assert race(dialogue).model_names == ["builtin", "small.gguf"]
-    made = race(dialogue, Entry("greedy"), Entry("greedy", model="builtin", backend="llama.cpp"))
+    made = race(dialogue, RaceEntry("greedy"), RaceEntry("greedy", model="builtin", backend="llama.cpp"))
     assert made.model_names == ["builtin · transformers", "builtin · llama.cpp"]
     assert short_name("Qwen/Qwen3-0.6B") == "Qwen3-0.6B"
     assert short_name("recorded:/a/b.jsonl?pace=1/2") == "b.jsonl"
@@ -209,7 +211,7 @@ def test_other_tokens_are_asked_for_and_make_characters_the_unit(dialogue: Dialo
     assert (state.amount, state.unit, state.model) == (12, "characters", "small.gguf")
     assert state.speed == pytest.approx(12 / 0.6)
     assert state.tokens_per_second == pytest.approx(2 / 0.6)
-    made.swap(1, Entry("lookup"))
+    made.swap(1, RaceEntry("lookup"))
     assert made.unit == "tokens"
 
 
@@ -217,7 +219,7 @@ def test_other_tokens_are_asked_for_and_make_characters_the_unit(dialogue: Dialo
 
 
 def test_being_done_sooner_with_less_is_not_being_faster(dialogue: Dialogue, engine: FakeEngine) -> None:
-    made = race(dialogue, Entry("greedy"), Entry("soft"))
+    made = race(dialogue, RaceEntry("greedy"), RaceEntry("soft"))
     # Ten tokens in 0.1 + 1.0 s; four in 0.1 + 0.8 s. At four tokens the first lane's clock was at 0.5 s.
     run(engine, made, [(list(range(10)), 1, 1.1), ([0, 1, 2, 3], 1, 0.9)])
     assert made.finish_line == 4
@@ -232,7 +234,7 @@ def test_being_done_sooner_with_less_is_not_being_faster(dialogue: Dialogue, eng
 
 
 def test_who_was_there_sooner_is_ahead_though_it_still_writes(dialogue: Dialogue, engine: FakeEngine) -> None:
-    made = race(dialogue, Entry("greedy"), Entry("soft"))
+    made = race(dialogue, RaceEntry("greedy"), RaceEntry("soft"))
     for i, count in enumerate((4, 9)):
         begin(engine, i)
         write(engine, i, records("greedy", list(range(count)), seconds=(0.3, 0.1)[i]))
@@ -245,7 +247,7 @@ def test_who_was_there_sooner_is_ahead_though_it_still_writes(dialogue: Dialogue
 
 
 def test_a_speed_times_its_clock_is_what_was_written(dialogue: Dialogue, engine: FakeEngine) -> None:
-    made = race(dialogue, Entry("greedy"), Entry("lookup"))
+    made = race(dialogue, RaceEntry("greedy"), RaceEntry("lookup"))
     run(engine, made, [([1, 2, 3, 4], 1, 1.0), ([1, 2, 3, 4], 2, 0.5)])
     for row in standings(made):
         assert row.speed * row.seconds == pytest.approx(row.amount)
@@ -261,7 +263,7 @@ def test_a_speed_times_its_clock_is_what_was_written(dialogue: Dialogue, engine:
 
 
 def test_a_lane_that_wrote_nothing_has_no_place(dialogue: Dialogue, engine: FakeEngine) -> None:
-    made = race(dialogue, Entry("greedy"), Entry("lookup"))
+    made = race(dialogue, RaceEntry("greedy"), RaceEntry("lookup"))
     run(engine, made, [([1, 2], 1, 1.0), ([], 1, 0.2)])
     assert [made.place(racer) for racer in made.racers] == [1, None]
     assert made.finish_line == 2
@@ -299,7 +301,7 @@ def test_a_model_behind_an_at_sign() -> None:
 
 
 def test_models_are_completed_behind_an_at_sign() -> None:
-    known = Known(METHODS, models={"builtin-draft": "built in", "my model.gguf": "here"})
+    known = KnownNames(METHODS, models={"builtin-draft": "built in", "my model.gguf": "here"})
 
     def offered(text: str) -> list[str]:
         typed = line(text)
@@ -316,7 +318,7 @@ def test_models_are_completed_behind_an_at_sign() -> None:
 
 
 def test_a_race_of_models_is_a_file_of_version_2_and_comes_back(dialogue: Dialogue, engine: FakeEngine, tmp_path: Path) -> None:
-    made = race(dialogue, Entry("greedy"), Entry("greedy", model="m"), Entry("lookup", model="m"))
+    made = race(dialogue, RaceEntry("greedy"), RaceEntry("greedy", model="m"), RaceEntry("lookup", model="m"))
     loaded(engine, "other")
     run(engine, made, [([1, 2, 3, 4], 1, 1.1), ([100, 101], 1, 0.6), ([100, 101], 2, 0.4)])
     record = made.record()
@@ -350,7 +352,7 @@ def test_a_race_of_models_is_a_file_of_version_2_and_comes_back(dialogue: Dialog
 
 
 def test_a_race_of_one_model_is_still_a_file_of_version_1(dialogue: Dialogue, engine: FakeEngine, tmp_path: Path) -> None:
-    made = race(dialogue, Entry("greedy"), Entry("lookup"))
+    made = race(dialogue, RaceEntry("greedy"), RaceEntry("lookup"))
     run(engine, made, [([1, 2], 1, 1.0), ([1, 2], 2, 0.5)])
     path = export_race(made.record(), tmp_path / "race.json", load_themes()[0]["dark"])
     assert '"version": 1,' in path.read_text()
@@ -360,7 +362,7 @@ def test_a_race_of_one_model_is_still_a_file_of_version_1(dialogue: Dialogue, en
 
 
 def test_a_files_remark_tells_of_different_lengths(dialogue: Dialogue, engine: FakeEngine) -> None:
-    made = race(dialogue, Entry("greedy"), Entry("soft"))
+    made = race(dialogue, RaceEntry("greedy"), RaceEntry("soft"))
     run(engine, made, [(list(range(10)), 1, 1.1), ([0, 1, 2, 3], 1, 0.9)])
     record = made.record()
     assert remarks(record)[0].endswith("they are compared at 4 tokens, where the shortest ends.")

@@ -35,8 +35,8 @@ def make_kept(make_chat: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
     def make(**changes: Any) -> Any:
         app = make_chat(**changes)
-        app.keeping.recorder = Recorder()
-        made.append(app.keeping.recorder)
+        app.chat_history.recorder = Recorder()
+        made.append(app.chat_history.recorder)
         return app
 
     yield make
@@ -52,7 +52,7 @@ async def race(app: Any, pilot: Any, engine: Any, prompt: str = "Say it.") -> No
         app.take_events()
     app.actions.command(f"/race greedy lookup soft : {prompt}")
     await pilot.pause()
-    run(engine, app.racing.screen.race, LANES)
+    run(engine, app.races.screen.race, LANES)
     app.take_events()
     await pilot.press("escape")
     await quiet(pilot)
@@ -77,8 +77,8 @@ async def test_a_race_becomes_a_line_of_the_chat_and_opens_again(make_kept: Make
         (line,) = lines(app)
         assert line.startswith("Race on “Say it.”: greedy 1.00×, lookup")
         assert line.endswith("≠. /races opens it again.")
-        app.keeping.note()
-        assert app.keeping.recorder.settle()
+        app.chat_history.note()
+        assert app.chat_history.recorder.settle()
         with Store() as store:
             opened = Chats(store).open(1)
         app.show_chat(opened.transcript)
@@ -105,7 +105,7 @@ async def test_a_race_out_of_a_file_opens_and_can_be_run_again(make_kept: Make, 
     app = make_kept()
     async with app.run_test(size=(110, 34)) as pilot:
         await race(app, pilot, engine)
-        record, _, _ = unpack(app.racing.kept.of(app.dialogue.transcript)[0].race)
+        record, _, _ = unpack(app.races.kept.of(app.dialogue.transcript)[0].race)
         file = tmp_path / "race.json"
         file.write_text("".join(race_json(record)))
         app.new_chat()

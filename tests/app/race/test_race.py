@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from specchat.app.chat.dialogue import Dialogue
 from specchat.app.chat.entries import Answer, Prompt
 from specchat.app.chat.methods import known_methods
-from specchat.app.race.entry import Entry
+from specchat.app.race.entry import RaceEntry
 from specchat.app.race.lane import FULL
 from specchat.app.race.race import Race
 from specchat.app.race.replay import Replay
@@ -36,7 +36,7 @@ PROMPT = [{"role": "user", "content": "Hello"}]
 
 def race(dialogue: Dialogue, *names: str) -> Race:
     """One that has been started."""
-    made = Race(dialogue, "Hello", PROMPT, [Entry(name) for name in names or ("greedy", "lookup")])
+    made = Race(dialogue, "Hello", PROMPT, [RaceEntry(name) for name in names or ("greedy", "lookup")])
     dialogue.listener = made.handle
     made.start()
     return made
@@ -44,7 +44,7 @@ def race(dialogue: Dialogue, *names: str) -> Race:
 
 def test_each_method_gets_a_lane_of_its_own_and_the_same_prompt(dialogue: Dialogue, engine: FakeEngine) -> None:
     dialogue.settings["lookup"] = {"max_ngram": 4}
-    made = Race(dialogue, "Hello", PROMPT, [Entry("greedy"), Entry("lookup", {"max_ngram": 5})])
+    made = Race(dialogue, "Hello", PROMPT, [RaceEntry("greedy"), RaceEntry("lookup", {"max_ngram": 5})])
     made.start()
     asked_for = [command for command in engine.sent if isinstance(command, Generate)]
     assert [(c.lane, c.method, c.settings) for c in asked_for] == [
@@ -223,7 +223,7 @@ def test_a_swapped_lane_runs_alone_and_the_others_stay(dialogue: Dialogue, engin
     made = race(dialogue)
     run(engine, made, [([1, 2], 1, 1.0), ([1, 2], 2, 0.5)])
     kept = made.racers[0]
-    made.swap(1, Entry("recompute"))
+    made.swap(1, RaceEntry("recompute"))
     assert made.racers[0] is kept
     assert [type(c) for c in engine.sent[-2:]] == [CloseLane, Generate]
     assert asked(engine, 1).method == "recompute"
@@ -237,7 +237,7 @@ def test_a_swapped_lane_runs_alone_and_the_others_stay(dialogue: Dialogue, engin
 def test_what_is_still_said_of_a_lane_that_was_swapped_is_ignored(dialogue: Dialogue, engine: FakeEngine) -> None:
     made = race(dialogue)
     old = asked(engine, 1).id
-    made.swap(1, Entry("recompute"))
+    made.swap(1, RaceEntry("recompute"))
     engine.events += [Steps(old, records("lookup", [7])), Failed(old, "bug", "It broke.")]
     dialogue.drain()
     assert not made.racers[1].tokens
@@ -253,7 +253,7 @@ def test_another_first_lane_is_what_all_are_compared_with(dialogue: Dialogue, en
     assert [made.mark(racer) for racer in made.racers] == ["reference", "identical"]
     assert [racer.position for racer in made.racers] == [None, None]
     assert engine.sent[-1] == CloseLane("race-1")
-    made.add(Entry("soft"))
+    made.add(RaceEntry("soft"))
     assert [racer.lane for racer in made.racers] == ["race-2", "race-3", "race-1"]
 
 
@@ -277,13 +277,13 @@ def test_pause_and_cancel_reach_every_lane_that_runs(dialogue: Dialogue, engine:
 def test_a_pause_ends_with_the_lanes_that_it_held(dialogue: Dialogue, engine: FakeEngine) -> None:
     made = race(dialogue)
     made.pause()
-    made.add(Entry("soft"))
+    made.add(RaceEntry("soft"))
     assert asked(engine, 2).paused  # the others wait too
     made.cancel()
     for i in range(3):
         finish(engine, i, 1.0, reason="cancelled")
     dialogue.drain()
-    made.swap(1, Entry("recompute"))
+    made.swap(1, RaceEntry("recompute"))
     assert not made.paused
     assert not asked(engine, 1).paused
 

@@ -10,7 +10,7 @@ import pytest
 
 from specchat.app.chat.entries import Answer
 from specchat.app.chat.pieces import Pieces
-from specchat.app.render.inspection import DETAILS, Part, inspect, length, quoted, verdict
+from specchat.app.render.inspection import DETAILS, RolePart, inspect, length, quoted, verdict
 from specchat.app.render.inspection_rows import cut, inspection_rows, strip_rows, wrapped
 from specchat.app.text.cells import width
 from specchat.engine.messages import StepRecord
@@ -198,7 +198,7 @@ def test_quotations() -> None:
     assert quoted("⏎") == "‘⏎’"
     assert quoted("abcdefgh", 5) == "‘abcd…’"
     assert quoted("abcdefgh", 5, end=True) == "‘…efgh’"
-    assert said(cut((Part("one ", "label"), Part("two three", "own")), 9)) == "one two …"
+    assert said(cut((RolePart("one ", "label"), RolePart("two three", "own")), 9)) == "one two …"
 
 
 def test_rows_of_the_strip() -> None:

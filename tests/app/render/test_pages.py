@@ -21,8 +21,8 @@ from specchat.app.render.tree_page import tree_lines
 from specchat.app.render.verdict import verdict_text
 from specchat.app.text.cells import width
 from specchat.app.text.charts import EIGHTHS_UP
-from specchat.app.text.lines import Line, ends, length, line, paragraph
-from specchat.app.theming.colouring import Way
+from specchat.app.text.lines import StyledLine, ends, length, line, paragraph
+from specchat.app.theming.colouring import Colouring
 from specchat.app.theming.themes import heat_step
 from specchat.engine.catalog import Totals
 from specchat.engine.messages import Finished, StepRecord
@@ -50,7 +50,7 @@ def written(tree_steps: Make, vocabulary: list[str]) -> Make:
     return make
 
 
-def text(lines: list[Line]) -> str:
+def text(lines: list[StyledLine]) -> str:
     return "\n".join("".join(part for part, _ in row).rstrip() for row in lines)
 
 
@@ -312,7 +312,9 @@ def test_gains_and_losses_have_their_colours(written: Make, tree_steps: Make) ->
         ("off", "bold $plain"),
     ],
 )
-def test_the_path_looks_like_its_run_in_the_transcript(written: Make, vocabulary: list[str], way: Way, style: str) -> None:
+def test_the_path_looks_like_its_run_in_the_transcript(
+    written: Make, vocabulary: list[str], way: Colouring, style: str
+) -> None:
     rows = tree_lines(written(), 1, Pieces(vocabulary), 50, 30, way=way)
     assert heat_step(4) == 3
     assert next(found for row in rows for part, found in row if part == "␣climbed") == style

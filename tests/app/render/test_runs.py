@@ -7,7 +7,7 @@ from typing import Any
 
 from specchat.app.render.blocks import TENTATIVE
 from specchat.app.render.inspection_rows import strip_rows
-from specchat.app.render.runs import Spot
+from specchat.app.render.runs import RunSpot
 from specchat.engine.messages import StepRecord
 
 Make = Callable[..., Any]
@@ -114,7 +114,7 @@ async def test_markdown_gives_way_to_runs_while_they_are_looked_into(make_chat: 
         await pilot.press("f7")
         await pilot.pause()
         assert not view.markdown
-        assert view.cursor.spot == Spot(1, 3)
+        assert view.cursor.spot == RunSpot(1, 3)
         assert view.cursor.place is not None
         await pilot.press("ctrl+g")
         await pilot.pause()

@@ -10,7 +10,7 @@ from rich._palettes import EIGHT_BIT_PALETTE
 from rich.color import Color, ColorSystem
 
 from specchat.app.chat.entries import SHADES
-from specchat.app.theming.colouring import INKS, Way, ink_name, inks_of
+from specchat.app.theming.colouring import INKS, Colouring, ink_name, inks_of
 from specchat.app.theming.colours import contrast, distance
 from specchat.app.theming.few_colours import nearest, reduced, shown
 from specchat.app.theming.sixteen_colours import sixteen
@@ -111,7 +111,7 @@ def test_themes_stay_readable_in_16_colours(name: str) -> None:
     assert variables["block-cursor-background"] != page != variables["line"]
     assert len({tuple(map(ansi, palette.tone(step))) for step in STEPS}) == len(STEPS)
     plain = (ansi(variables["plain"]), ansi(page))
-    ways: tuple[Way, ...] = ("length", "cycle")
+    ways: tuple[Colouring, ...] = ("length", "cycle")
     for way in ways:
         looks = {ink: INKS[ink].of(variables) for ink in inks_of(way) if not ink.startswith("plain")}
         marks = {ink: (ansi(look.colour), ansi(look.behind)) for ink, look in looks.items()}

@@ -10,8 +10,8 @@ import pytest
 from specchat.app.chat.entries import Notice
 from specchat.app.settings.keymap import ALL, CHAT, INPUT
 from specchat.app.tui.chat.welcome import STARTERS, TITLE_WIDTH, Welcome
+from specchat.app.tui.keys.context import KEYS
 from specchat.app.tui.keys.help import HelpScreen
-from specchat.app.tui.keys.moment import KEYS
 from specchat.app.tui.pickers.menu import Menu
 from specchat.engine.messages import Cancel, Failed, Load, Steps, Switch, Switched
 

@@ -164,10 +164,10 @@ async def test_a_race_that_ends_unseen_is_told(make_chat: Make, engine: Any, clo
         await settle(app, pilot)
         app.post_message(AppBlur())
         await settle(app, pilot)
-        app.racing.screen = Screen()
+        app.races.screen = Screen()
         app.changed()
         clock[0] += 60
         Race.running = False
         app.changed()
         assert written == ["osc777: The race has ended."]
-        app.racing.screen = None
+        app.races.screen = None

@@ -16,7 +16,7 @@ from specchat.app.chat.entries import Notice, Prompt
 from specchat.app.race.race import Race
 from specchat.app.race.slow import SlowRace
 from specchat.app.settings.locations import first_start
-from specchat.app.tui.actions.race import Racing
+from specchat.app.tui.actions.race import Races
 from specchat.app.tui.keys.help import HelpScreen
 from specchat.app.tui.race.screen import RaceScreen
 from specchat.app.tui.tour import tour as script
@@ -206,13 +206,13 @@ async def test_from_one_token_a_pass_to_a_message_of_ones_own(
     monkeypatch.setattr(script, "PLAIN_SECONDS", 0.6)
     monkeypatch.setattr(script, "RACE_SECONDS", 1.0)
     races: list[Race] = []
-    begin_race = Racing.begin
+    begin_race = Races.begin
 
-    def note(racing: Racing, race: Race, caption: Any = None) -> RaceScreen:
+    def note(own: Races, race: Race, caption: Any = None) -> RaceScreen:
         races.append(race)
-        return begin_race(racing, race, caption)
+        return begin_race(own, race, caption)
 
-    monkeypatch.setattr(Racing, "begin", note)
+    monkeypatch.setattr(Races, "begin", note)
     app = make_chat()
     async with app.run_test(size=SIZE) as pilot:
         await begin(app, pilot, engine, 4)
@@ -435,11 +435,11 @@ async def test_it_has_a_chat_of_its_own_that_is_kept_once_one_goes_on(
         app.box.put("Before")
         await pilot.press("enter")
         await until(pilot, lambda: app.dialogue.phase == "ready")
-        app.keeping.recorder = Recorder()
+        app.chat_history.recorder = Recorder()
         app.actions.do("tour")
         await until(pilot, lambda: step(app) == 4)
         await until(pilot, lambda: any(isinstance(entry, Notice) for entry in app.dialogue.transcript.entries))
-        app.keeping.note()
+        app.chat_history.note()
         assert not any(noted), "the tour's own chat is not"
         await pilot.press("enter")
         await until(pilot, lambda: app.dialogue.phase == "ready")

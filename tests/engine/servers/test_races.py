@@ -13,7 +13,7 @@ from specchat.app.chat.dialogue import Dialogue
 from specchat.app.chat.methods import known_methods
 from specchat.app.export.formats import export_race
 from specchat.app.export.race import remarks
-from specchat.app.race.entry import Entry
+from specchat.app.race.entry import RaceEntry
 from specchat.app.race.kept import entries_of, sentence
 from specchat.app.race.replay import Replay
 from specchat.app.saved.race_json import pack, read_race, unpack
@@ -50,7 +50,7 @@ def test_the_halves_of_a_pair_race(client: EngineClient, tmp_path: Path, streams
         servers = {"pair": {"plain": plain.url, "with": other.url}}
         with chatting(client, "pair", servers) as dialogue:
             names = dialogue.shortlist()
-            race = begin(dialogue, "Tell me.", [Entry(name) for name in names])
+            race = begin(dialogue, "Tell me.", [RaceEntry(name) for name in names])
             record = finished(race)
             assert [lane.method for lane in record.lanes] == names
             assert [lane.mark for lane in record.lanes] == ["reference", "identical"]
@@ -64,7 +64,7 @@ def test_the_halves_of_a_pair_race(client: EngineClient, tmp_path: Path, streams
             assert [lane.answer.text for lane in saved.lanes] == [PLAIN.text, WRITTEN.text]
             assert [lane.answer.figures.certainty for lane in saved.lanes] == ["exact", "exact"]
             _, _, entries = unpack(pack(record, race.messages, [racer.entry for racer in race.racers]))
-            assert entries == [Entry(name) for name in names] == entries_of(record)
+            assert entries == [RaceEntry(name) for name in names] == entries_of(record)
             assert Replay(race.racers).end > 0
             assert remarks(record)[0].startswith("A server's clock is its own")
             # Another text is found, wherever it is.
@@ -85,7 +85,7 @@ def test_a_server_races_a_model_of_this_machine_and_another_server(client: Engin
     with serving("vLLM", vllm(WRITTEN)) as one, serving(stream=text_only(WRITTEN)) as two:
         servers = {"work": {"url": one.url}}
         with chatting(client, f"recorded:{recorded}", servers) as dialogue:
-            lanes = [Entry("greedy"), Entry("greedy", model="work"), Entry("lookup", model=f"{two.url}#small")]
+            lanes = [RaceEntry("greedy"), RaceEntry("greedy", model="work"), RaceEntry("lookup", model=f"{two.url}#small")]
             race = begin(dialogue, "Tell me.", lanes)
             record = finished(race)
             assert [racer.error for racer in race.racers] == ["", "", ""]
@@ -112,7 +112,7 @@ def test_a_server_races_a_model_of_this_machine_and_another_server(client: Engin
 
 def test_a_server_that_is_gone_costs_its_own_pane_alone(client: EngineClient) -> None:
     with serving("vLLM", [*vllm(WRITTEN)[:3], 60.0]) as own, chatting(client, own.url, {}) as dialogue:
-        race = begin(dialogue, "Tell me.", [Entry("speculation K=10"), Entry("greedy", model="http://127.0.0.1:9")])
+        race = begin(dialogue, "Tell me.", [RaceEntry("speculation K=10"), RaceEntry("greedy", model="http://127.0.0.1:9")])
         until(dialogue, lambda: race.racers[1].done and bool(race.racers[0].tokens))
         assert "Nothing answers at 127.0.0.1:9" in race.racers[1].error
         # Closing the race stops the server.

@@ -14,7 +14,7 @@ from specchat.app.chat.methods import Method
 from specchat.app.history.chats import Chats
 from specchat.app.settings.actions import ACTIONS
 from specchat.app.tui.actions import complete
-from specchat.app.tui.actions.complete import Known, completions, line, quoted
+from specchat.app.tui.actions.complete import KnownNames, completions, line, quoted
 from specchat.app.tui.actions.settings import SAMPLING, set_now
 from specchat.app.tui.actions.table import COMMANDS, parse
 from specchat.app.tui.composer.completion import Completion
@@ -24,7 +24,7 @@ from ....fakes.pilots import settle
 Make = Callable[..., Any]
 SIZE = (90, 26)
 
-KNOWN = Known(
+KNOWN = KnownNames(
     methods={
         "greedy": Method("greedy"),
         "lookup": Method(

@@ -42,7 +42,7 @@ def make_kept(make_chat: Make, folder: Path) -> Iterator[Make]:
         app = make_chat(**changes)
         recorder = Recorder()
         made.append(recorder)
-        app.keeping.recorder = recorder
+        app.chat_history.recorder = recorder
         return app
 
     yield make
@@ -61,8 +61,8 @@ async def say(app: Any, pilot: Any, engine: Any, make_steps: Make, text: str, fi
     if finish:
         engine.finish()
     await settle(app, pilot)
-    app.keeping.note()
-    assert app.keeping.recorder.settle()
+    app.chat_history.note()
+    assert app.chat_history.recorder.settle()
 
 
 async def several(app: Any, pilot: Any, engine: Any, make_steps: Make, *texts: str) -> None:
@@ -74,7 +74,7 @@ async def several(app: Any, pilot: Any, engine: Any, make_steps: Make, *texts: s
 
 
 async def browse(app: Any, pilot: Any, query: str = "") -> ChatsScreen:
-    app.keeping.browse(query)
+    app.chat_history.browse(query)
     await pilot.pause()
     screen = app.screen
     assert isinstance(screen, ChatsScreen)
@@ -116,14 +116,14 @@ async def test_what_is_on_the_screen_is_in_the_history(
     async with app.run_test(size=SIZE) as pilot:
         await say(app, pilot, engine, make_steps, "How does it work?", finish=False)
         with Store() as store:
-            app.keeping.recorder.settle()
+            app.chat_history.recorder.settle()
             opened = Chats(store).open(1)
             assert opened.title == "How does it work?"
             assert opened.transcript.answers()[0].text == app.dialogue.answer.text
             engine.events.append(Steps(engine.asked.id, make_steps("And more.")))
             engine.finish()
             await settle(app, pilot)
-            app.keeping.recorder.settle()
+            app.chat_history.recorder.settle()
             opened = Chats(store).open(1)
             assert opened.transcript.answers()[0].runs == app.dialogue.transcript.answers()[0].runs
             assert opened.transcript.answers()[0].reason == "eos"
@@ -297,7 +297,7 @@ async def test_rename_in_the_chat(make_kept: Make, engine: Any, make_steps: Make
         app.actions.command("/rename All about  lamps")
         await pilot.pause()
         assert "now called All about lamps" in toasts(app)
-        app.keeping.recorder.settle()
+        app.chat_history.recorder.settle()
         with pytest.raises(UserError, match="needs at least one character"):
             app.actions.command("/rename")
         assert titles(await browse(app, pilot)) == ["All about lamps"]
@@ -310,7 +310,7 @@ async def test_trouble_is_said_in_the_chat_which_goes_on(make_kept: Make, engine
     async with app.run_test(size=SIZE) as pilot:
         await say(app, pilot, engine, make_steps, "Hello")
         await settle(app, pilot)
-        app.keeping.note()
+        app.chat_history.note()
         (told,) = [entry.text for entry in app.dialogue.transcript.entries if isinstance(entry, Notice)]
         assert "another version of specchat" in told
         await say(app, pilot, engine, make_steps, "Still there?")

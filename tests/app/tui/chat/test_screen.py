@@ -142,4 +142,4 @@ async def test_the_tour_is_offered_until_one_has_begun(make_chat: Make, engine: 
         assert app.chat_screen.query_one("#welcome").display
         assert not app.chat_screen.query("#welcome-offer")
         await pilot.press("enter")  # nothing is offered any more
-        assert not app.touring.leave()
+        assert not app.tours.leave()

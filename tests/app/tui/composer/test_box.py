@@ -118,7 +118,7 @@ async def test_an_arrow_an_enter_and_a_letter_typed_at_once_keep_their_order(mak
         box = app.chat_screen.input
         await pilot.press(*"/the")
         await pilot.pause()
-        assert app.chat_screen.attaching.names.names == ["/theme"]
+        assert app.chat_screen.suggestions.names.names == ["/theme"]
         for key in (Key("down", None), Key("enter", "\r"), Key("x", "x")):
             box.post_message(key)
         await pilot.pause()

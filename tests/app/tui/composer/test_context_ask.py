@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from specchat.app.chat.context_fit import chat_from, cuts
-from specchat.app.chat.entries import Answer, Entry, Prompt
+from specchat.app.chat.entries import Answer, ChatEntry, Prompt
 from specchat.app.chat.transcript import Transcript
 from specchat.app.tui.pickers.menu import Menu
 from specchat.engine.client import EngineClient
@@ -111,7 +111,7 @@ async def test_nothing_need_be_sent(make_chat: Make, engine: Any, key: str) -> N
 
 
 def test_where_a_chat_can_be_cut() -> None:
-    entries: list[Entry] = [entry for n in range(40) for entry in (Prompt(f"{n}"), Answer("greedy", "identical"))]
+    entries: list[ChatEntry] = [entry for n in range(40) for entry in (Prompt(f"{n}"), Answer("greedy", "identical"))]
     places = cuts(Transcript(entries, start=2))
     assert places[0] == 2
     assert places[-1] == len(entries)

@@ -84,7 +84,7 @@ async def test_a_message_that_comes_back_meanwhile_is_kept_before_the_edited_dra
             box.put(f"it waited\n{draft}")
             return draft.upper()
 
-        monkeypatch.setattr(app.editing, "_through", through)
+        monkeypatch.setattr(app.editor, "_through", through)
         box.put("my draft")
         await pilot.press("alt+e")
         await app.workers.wait_for_complete()

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from specchat.app.models.memory import Room
+from specchat.app.models.memory import FreeMemory
 from specchat.app.tui.keys.help import HelpScreen
 from specchat.app.tui.pickers.chats import ChatsScreen
-from specchat.app.tui.pickers.framed import Framed
+from specchat.app.tui.pickers.framed import FramedScreen
 from specchat.app.tui.pickers.key import KeyScreen
 from specchat.app.tui.pickers.menu import Menu, picks
 from specchat.app.tui.pickers.method_menu import MethodMenu
@@ -30,7 +30,7 @@ from ....fakes.pilots import settle
 Make = Callable[..., Any]
 Pilot = Any
 
-WAYS: dict[type[Framed[Any]], list[str]] = {
+WAYS: dict[type[FramedScreen[Any]], list[str]] = {
     MethodMenu: ["f2"],
     Menu: ["f3"],
     RaceSetup: ["h", "f5"],
@@ -53,7 +53,7 @@ def open_screen(
 ) -> Callable[[Pilot, type], Awaitable[Any]]:
     """Opens one of them over a chat that has an answer."""
     monkeypatch.setenv("SPECCHAT_DATA", str(tmp_path / "data"))
-    monkeypatch.setattr("specchat.app.tui.actions.models.Models.room", lambda self: Room(8_000_000_000, "in memory"))
+    monkeypatch.setattr("specchat.app.tui.actions.models.Models.room", lambda self: FreeMemory(8_000_000_000, "in memory"))
     make_home(tmp_path / "home", monkeypatch)
 
     async def open_screen(pilot: Pilot, kind: type) -> Any:
@@ -74,7 +74,7 @@ def test_all_frames_are_here() -> None:
             yield part
             yield from below(part)
 
-    assert {kind for kind in below(Framed) if kind.__module__.startswith("specchat")} - {SearchScreen} == set(WAYS)
+    assert {kind for kind in below(FramedScreen) if kind.__module__.startswith("specchat")} - {SearchScreen} == set(WAYS)
 
 
 @pytest.mark.parametrize("kind", [kind for kind in WAYS if kind not in (KeyScreen, HelpScreen)])
@@ -83,23 +83,23 @@ async def test_the_edge_and_the_help_have_the_same_keys(make_chat: Make, open_sc
     async with app.run_test(size=(100, 30)) as pilot:
         screen = await open_screen(pilot, kind)
         edge = str(screen.frame.border_subtitle).split(" · ")
-        moment = screen.moment
+        key_context = screen.key_context
         bound = {binding.binding.id for binding in screen.active_bindings.values()} | {
             "list_help",
             "list_choose",
         }  # the box has these
-        for hint in moment.hints:
+        for hint in key_context.hints:
             assert hint.keys or set(hint.ids) <= bound, hint
         # Rows of several keys, arrows say, count as that many.
-        assert 8 <= sum(len(hint.ids) or 1 for hint in moment.hints) <= 14
-        assert len(moment.hints) <= 13
+        assert 8 <= sum(len(hint.ids) or 1 for hint in key_context.hints) <= 14
+        assert len(key_context.hints) <= 13
         await pilot.press("f1" if kind is TextScreen else "question_mark")
         shown = app.screen
         assert isinstance(shown, HelpScreen)
         items = list(shown.listed.items)
         rows = items[1 : next(i for i, item in enumerate(items) if not item.title)]
-        assert items[0].title == moment.name
-        assert len(rows) == len(moment.hints) - 1  # that for help itself
+        assert items[0].title == key_context.name
+        assert len(rows) == len(key_context.hints) - 1  # that for help itself
         keys = {row.keys.split("  ")[0] for row in rows} | {"?", "F1"}
         assert len(edge) >= 3
         for part in edge:

@@ -13,9 +13,9 @@ from specchat.app.settings.keymap import ALL, CHAT, LEADER, conflicts, keys_of
 from specchat.app.terminal.keys import KINDS, TERMINALS, kind_of, lost, readable, terminals_here
 from specchat.app.tui.keys.bar import KeyBar
 from specchat.app.tui.keys.check import KeyCheck, not_arriving
+from specchat.app.tui.keys.context import KEYS
 from specchat.app.tui.keys.help import HelpScreen
 from specchat.app.tui.keys.leader import LeaderScreen
-from specchat.app.tui.keys.moment import KEYS
 from specchat.app.tui.pickers.menu import Menu
 from specchat.engine.messages import Steps
 
@@ -137,7 +137,7 @@ async def test_a_screen_that_goes_has_no_moment(make_chat: Make) -> None:
     app = make_chat()
     async with app.run_test(size=SIZE):
         await app.chat_screen.query_one("#composer").remove()
-        app.chat_screen.note_moment()
+        app.chat_screen.show_key_context()
 
 
 async def test_a_click_on_the_bar_does_what_the_key_does(make_chat: Make, engine: Any) -> None:

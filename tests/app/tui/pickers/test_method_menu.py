@@ -9,7 +9,7 @@ import pytest
 from textual.widgets import OptionList, Static
 
 from specchat.app.chat.methods import GROUPS, known_methods
-from specchat.app.tui.chat.header import Header
+from specchat.app.tui.chat.header import ChatHeader
 from specchat.app.tui.pickers.method_menu import MethodMenu
 
 Make = Callable[..., Any]
@@ -100,9 +100,9 @@ async def test_methods_that_draft_say_up_to_where(make_chat: Make, engine: Any) 
         app.dialogue.info["capabilities"] = {"reach": 24, "reasons": {"reach": why}}
         for name, told in (("greedy", False), ("lookup", True)):
             app.dialogue.switch(name)
-            app.chat_screen.query_one(Header).refresh()
+            app.chat_screen.query_one(ChatHeader).refresh()
             await pilot.pause()
-            header = str(app.chat_screen.query_one(Header).render())
+            header = str(app.chat_screen.query_one(ChatHeader).render())
             assert ("identical, drafts up to 24 tokens" in header) == told
             await pilot.press("f2")
             assert (why in about(app.screen)) == told

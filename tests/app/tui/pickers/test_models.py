@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from specchat.app.models.downloads import Download
-from specchat.app.models.library import Found, Library
-from specchat.app.models.memory import Room
+from specchat.app.models.library import FoundModel, Library
+from specchat.app.models.memory import FreeMemory
 from specchat.app.tui.pickers.models import ModelsScreen
 from specchat.app.tui.pickers.pick_list import PickList
 from specchat.backends.loading import builtin_gguf
@@ -33,7 +33,7 @@ WEIGHTS = bytes(range(256)) * 2000
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr("specchat.app.tui.app.IDLE_SECONDS", 3600)
-    monkeypatch.setattr("specchat.app.tui.actions.models.Models.room", lambda self: Room(8_000_000_000, "in memory"))
+    monkeypatch.setattr("specchat.app.tui.actions.models.Models.room", lambda self: FreeMemory(8_000_000_000, "in memory"))
     return make_home(tmp_path / "home", monkeypatch)
 
 
@@ -211,7 +211,7 @@ async def test_the_loaded_model_may_be_found_after_others(
     """The cursor goes to it when it comes, unless somebody has put the cursor elsewhere."""
     look, go_on = Library.look, threading.Event()
 
-    def late(library: Library, *args: Any, **options: Any) -> Iterator[Found]:
+    def late(library: Library, *args: Any, **options: Any) -> Iterator[FoundModel]:
         found = sorted(look(library, *args, **options), key=lambda each: (each.spot.place == "Built in", each.spot.backend))
         yield from found[:-1]
         go_on.wait(300)
@@ -479,7 +479,7 @@ async def test_the_cursor_is_on_what_was_fetched_however_late_it_is_found(
     """Of two files on the one that the cursor stood on."""
     look, go_on = Library.look, threading.Event()
 
-    def late(library: Library, *args: Any, **options: Any) -> Iterator[Found]:
+    def late(library: Library, *args: Any, **options: Any) -> Iterator[FoundModel]:
         for found in look(library, *args, **options):
             if found.spot.spec.startswith("sea/Buoy-GGUF"):
                 go_on.wait(300)
@@ -505,7 +505,7 @@ async def test_what_ends_while_folders_are_searched_is_found(
 ) -> None:
     look, listed, go_on = Library.look, threading.Event(), threading.Event()
 
-    def late(library: Library, *args: Any, **options: Any) -> Iterator[Found]:
+    def late(library: Library, *args: Any, **options: Any) -> Iterator[FoundModel]:
         found = list(look(library, *args, **options))
         listed.set()
         go_on.wait(300)

@@ -7,7 +7,7 @@ from typing import Any
 from textual.app import App, ComposeResult
 
 from specchat.app.settings.keymap import conflicts
-from specchat.app.text.lines import Line
+from specchat.app.text.lines import StyledLine
 from specchat.app.tui.pickers.pick_list import PickList
 
 
@@ -19,7 +19,7 @@ class Listing(App[None]):
         self.drawn: list[str] = []
         self.listed = PickList[str](lambda word: None if word.isupper() else word, self.draw)
 
-    def draw(self, word: str, cells: int) -> tuple[Line]:
+    def draw(self, word: str, cells: int) -> tuple[StyledLine]:
         self.drawn.append(word)
         return (((word[:cells], ""),),)
 

@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 
 from specchat.app.race import choices as race_choices
-from specchat.app.race.choices import Choice
-from specchat.app.race.entry import Entry
+from specchat.app.race.choices import ModelChoice
+from specchat.app.race.entry import RaceEntry
 from specchat.app.race.replay import Replay
 from specchat.app.tui.pickers.menu import Menu
 from specchat.app.tui.race import screen as race_screen
 from specchat.app.tui.race.model import RaceModel
 from specchat.app.tui.race.photo_finish import PhotoFinish, standings
 from specchat.app.tui.race.screen import RaceScreen
-from specchat.app.tui.race.setup import Pick, RaceSetup
+from specchat.app.tui.race.setup import LanePick, RaceSetup
 from specchat.backends.loading import builtin_gguf
 from specchat.engine.messages import (
     Cancel,
@@ -39,12 +39,14 @@ Make = Callable[..., Any]
 
 pytestmark = pytest.mark.usefixtures("still")
 
-SMALL = Choice("models/small-Q4_0.gguf", "", "small-Q4_0.gguf", "llama.cpp · Q4_0 · 3.9 MB", "This folder")
+SMALL = ModelChoice("models/small-Q4_0.gguf", "", "small-Q4_0.gguf", "llama.cpp · Q4_0 · 3.9 MB", "This folder")
 CHOICES = [
-    Choice("builtin", "llama.cpp", "builtin", "llama.cpp · Q8_0 · 7.3 MB", "Built in"),
+    ModelChoice("builtin", "llama.cpp", "builtin", "llama.cpp · Q8_0 · 7.3 MB", "Built in"),
     SMALL,
-    Choice("Qwen/Qwen3-0.6B", "", "Qwen/Qwen3-0.6B", "transformers · BF16 · 1.2 GB", "Hugging Face cache"),
-    Choice("broken.gguf", "", "broken.gguf", "llama.cpp", "This folder", "broken.gguf is not a GGUF file. Download it again."),
+    ModelChoice("Qwen/Qwen3-0.6B", "", "Qwen/Qwen3-0.6B", "transformers · BF16 · 1.2 GB", "Hugging Face cache"),
+    ModelChoice(
+        "broken.gguf", "", "broken.gguf", "llama.cpp", "This folder", "broken.gguf is not a GGUF file. Download it again."
+    ),
 ]
 
 
@@ -107,12 +109,12 @@ async def test_m_lets_a_method_race_on_another_model_too(make_chat: Make, engine
         menu = await choose(pilot)
         assert menu.listed.items[0].title == "builtin"
         await pilot.press("down", "down", "enter")
-        assert setup.lanes == [Pick("greedy"), Pick("greedy", SMALL)]
+        assert setup.lanes == [LanePick("greedy"), LanePick("greedy", SMALL)]
         await pilot.press("m")
         menu = await choose(pilot)
         assert menu._taken == {"", SMALL.key}
         await pilot.press("down", "down", "enter")  # out again
-        assert setup.lanes == [Pick("greedy")]
+        assert setup.lanes == [LanePick("greedy")]
         await pilot.press("m")
         await choose(pilot)
         await pilot.press("escape", "m")
@@ -122,8 +124,8 @@ async def test_m_lets_a_method_race_on_another_model_too(make_chat: Make, engine
         screen = pilot.app.screen
         assert isinstance(screen, RaceScreen)
         assert [racer.entry for racer in screen.race.racers] == [
-            Entry("greedy"),
-            Entry("greedy", model="builtin", backend="llama.cpp"),
+            RaceEntry("greedy"),
+            RaceEntry("greedy", model="builtin", backend="llama.cpp"),
         ]
         assert loads(engine)[0].options["backend"] == "llama.cpp"
 
@@ -164,18 +166,18 @@ async def test_at_most_four_lanes_with_models_too(make_chat: Make, engine: Any) 
 @pytest.mark.parametrize(
     ("line", "entries"),
     [
-        ("/race greedy greedy@a/b:Q4_0 : Hi", [Entry("greedy"), Entry("greedy", model="a/b:Q4_0")]),
-        ("/race greedy@x.gguf : Hi", [Entry("greedy"), Entry("greedy", model="x.gguf")]),
+        ("/race greedy greedy@a/b:Q4_0 : Hi", [RaceEntry("greedy"), RaceEntry("greedy", model="a/b:Q4_0")]),
+        ("/race greedy@x.gguf : Hi", [RaceEntry("greedy"), RaceEntry("greedy", model="x.gguf")]),
         (
             "/race greedy@llama.cpp greedy@transformers",
-            [Entry("greedy", model="builtin", backend="llama.cpp"), Entry("greedy")],
+            [RaceEntry("greedy", model="builtin", backend="llama.cpp"), RaceEntry("greedy")],
         ),
-        ("/race lookup@x max_ngram=4 greedy", [Entry("lookup", {"max_ngram": "4"}, "x"), Entry("greedy")]),
-        ("/race recompute@x greedy", [Entry("recompute", model="x"), Entry("greedy")]),
-        ('/race greedy greedy@"my models/x y.gguf"', [Entry("greedy"), Entry("greedy", model="my models/x y.gguf")]),
+        ("/race lookup@x max_ngram=4 greedy", [RaceEntry("lookup", {"max_ngram": "4"}, "x"), RaceEntry("greedy")]),
+        ("/race recompute@x greedy", [RaceEntry("recompute", model="x"), RaceEntry("greedy")]),
+        ('/race greedy greedy@"my models/x y.gguf"', [RaceEntry("greedy"), RaceEntry("greedy", model="my models/x y.gguf")]),
     ],
 )
-async def test_the_command_takes_models(make_chat: Make, engine: Any, line: str, entries: list[Entry]) -> None:
+async def test_the_command_takes_models(make_chat: Make, engine: Any, line: str, entries: list[RaceEntry]) -> None:
     async with make_chat().run_test(size=(100, 30)) as pilot:
         screen = await race(pilot, engine, line)
         assert [racer.entry for racer in screen.race.racers] == entries
@@ -243,7 +245,7 @@ async def test_m_changes_the_model_of_a_pane(make_chat: Make, engine: Any) -> No
         menu = await choose(pilot)
         await pilot.press("down", "down", "enter")
         await pilot.pause()
-        assert screen.race.racers[0].entry == Entry("greedy", model=SMALL.key)
+        assert screen.race.racers[0].entry == RaceEntry("greedy", model=SMALL.key)
         assert asked(engine, 0).model == SMALL.key
         assert len(loads(engine)) == 1  # it is there already
         await pilot.press("m", "2")
@@ -255,7 +257,7 @@ async def test_m_changes_the_model_of_a_pane(make_chat: Make, engine: Any) -> No
         await pilot.press("m", "3")
         await choose(pilot)
         await pilot.press("enter")
-        assert screen.race.racers[2].entry == Entry("greedy")
+        assert screen.race.racers[2].entry == RaceEntry("greedy")
 
 
 async def test_another_method_keeps_the_panes_model(make_chat: Make, engine: Any) -> None:
@@ -268,7 +270,7 @@ async def test_another_method_keeps_the_panes_model(make_chat: Make, engine: Any
         assert [item.id for item in menu._items if item.reason] == ["lookup"]
         await pilot.press("2")
         await pilot.pause()
-        assert screen.race.racers[2].entry == Entry("recompute", model="models/small-Q4_0.gguf")
+        assert screen.race.racers[2].entry == RaceEntry("recompute", model="models/small-Q4_0.gguf")
         assert [command.model for command in engine.sent if isinstance(command, Generate)][-1] == "models/small-Q4_0.gguf"
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from specchat.app.race.clock import in_words
-from specchat.app.race.entry import Entry
+from specchat.app.race.entry import RaceEntry
 from specchat.app.race.replay import Replay
 from specchat.app.settings.keymap import RACE
 from specchat.app.tui.keys.help import HelpScreen
@@ -206,7 +206,7 @@ async def test_a_command_that_cannot_be_done_says_why(make_chat: Make, engine: A
 async def test_the_command_takes_settings_and_a_prompt_with_quotes(make_chat: Make, engine: Any) -> None:
     async with make_chat().run_test(size=(100, 30)) as pilot:
         screen = await race(pilot, engine, '/race greedy lookup max_ngram=5 : What\'s "that": x')
-        assert screen.race.racers[1].entry == Entry("lookup", {"max_ngram": "5"})
+        assert screen.race.racers[1].entry == RaceEntry("lookup", {"max_ngram": "5"})
         assert asked(engine, 1).messages == [{"role": "user", "content": 'What\'s "that": x'}]
 
 

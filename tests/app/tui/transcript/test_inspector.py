@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from specchat.app.chat.entries import Answer, Notice, Prompt
-from specchat.app.render.blocks import Block
+from specchat.app.render.blocks import EntryBlock
 from specchat.app.render.inspection_rows import strip_rows
-from specchat.app.render.runs import Spot, above, beside, outermost, place_of, run_at
+from specchat.app.render.runs import RunSpot, above, beside, outermost, place_of, run_at
 from specchat.app.tui.chat.status import StatusLine
 from specchat.app.tui.transcript.inspector import Inspector
 from specchat.engine.messages import Paused, StepRecord, Steps
@@ -23,10 +23,10 @@ Make = Callable[..., Any]
 # Where runs are
 
 
-def blocks(*entries: Any, cells: int = 30) -> list[Block]:
+def blocks(*entries: Any, cells: int = 30) -> list[EntryBlock]:
     out = []
     for entry in entries:
-        out.append(Block(entry, cells))
+        out.append(EntryBlock(entry, cells))
         out[-1].update()
     return out
 
@@ -66,7 +66,7 @@ def test_left_and_right_go_through_all_runs_with_text_and_back(make_steps: Make)
     for text, carried in (("a", 0), ("", 0), (" b", 0), ("", 0), ("c d", 1)):
         second.add(StepRecord("greedy", [1], text, 0, 0, 1, 0.0, 0.01, 0.0, carried=carried))
     chat = blocks(Prompt("one"), first, Notice("x"), Prompt("two"), second, Prompt("three"))
-    spots = [Spot(1, run) for run in range(len(first.runs))] + [Spot(4, run) for run in (0, 2, 3, 4)]
+    spots = [RunSpot(1, run) for run in range(len(first.runs))] + [RunSpot(4, run) for run in (0, 2, 3, 4)]
     spot = outermost(chat, -1)
     found = []
     while spot is not None:
@@ -85,12 +85,12 @@ def test_left_and_right_go_through_all_runs_with_text_and_back(make_steps: Make)
 def test_up_and_down_keep_to_a_column_across_answers() -> None:
     lines = ("aaa ", "bbb ", "ccc\n", "ddd ", "eee ", "fff")
     chat = blocks(words(*lines), Prompt("so"), words(*lines))
-    spot: Spot | None = Spot(0, 1)
+    spot: RunSpot | None = RunSpot(0, 1)
     seen = []
     while spot is not None:
         seen.append(spot)
         spot = above(chat, spot, 1, 5)
-    assert seen == [Spot(0, 1), Spot(0, 4), Spot(2, 1), Spot(2, 4)]
+    assert seen == [RunSpot(0, 1), RunSpot(0, 4), RunSpot(2, 1), RunSpot(2, 4)]
     spot = seen[-1]
     while spot is not None:
         assert spot == seen.pop()
@@ -105,16 +105,16 @@ def test_a_move_costs_the_same_in_a_long_answer(make_steps: Make, monkeypatch: p
             made.add(step)
         block = blocks(made)[0]
         count = 0
-        whole = Block.row
+        whole = EntryBlock.row
 
-        def counting(self: Block, index: int) -> Any:
+        def counting(self: EntryBlock, index: int) -> Any:
             nonlocal count
             count += 1
             return whole(self, index)
 
         with monkeypatch.context() as patch:
-            patch.setattr(Block, "row", counting)
-            above([block], Spot(0, len(made.runs) - 40), 1, 3)
+            patch.setattr(EntryBlock, "row", counting)
+            above([block], RunSpot(0, len(made.runs) - 40), 1, 3)
         return count
 
     assert rows_looked_at(200) < rows_looked_at(2) * 4
@@ -152,7 +152,7 @@ def chosen(app: Any) -> str:
     return "".join(segment.text for row in rows for segment in row if segment.style and segment.style.reverse)
 
 
-def cell_of(app: Any, spot: Spot) -> tuple[int, int]:
+def cell_of(app: Any, spot: RunSpot) -> tuple[int, int]:
     """Column and row in the view where a run is drawn."""
     view = app.chat_screen.view
     place = place_of(view.blocks[spot.block], spot.run)
@@ -187,14 +187,14 @@ async def test_every_key_goes_to_its_run(make_chat: Make, engine: Any, tree_step
         for keys, run in (("left", 10), ("left left", 8), ("right", 9), ("home left", 0), ("right", 1), ("end right", 11)):
             await pilot.press(*keys.split())
             await pilot.pause()
-            assert cursor.spot == Spot(1, run)
+            assert cursor.spot == RunSpot(1, run)
             assert chosen(app).split() == runs[run].text.split()
             assert f"step {run + 1} " in strip_text(app)
         row = cursor.place.first
         await pilot.press("up")
         assert cursor.place.last == row - 1
         await pilot.press("down")
-        assert cursor.spot == Spot(1, 11)
+        assert cursor.spot == RunSpot(1, 11)
         assert "step 12 " in strip_text(app)
 
 
@@ -272,7 +272,7 @@ async def test_a_stream_does_not_carry_the_run_away(make_chat: Make, engine: Any
         for _ in range(20):
             engine.events.append(Steps(id, tree_steps()))
             await settle(app, pilot)
-            assert view.cursor.spot == Spot(1, 2)
+            assert view.cursor.spot == RunSpot(1, 2)
             first, last = view.cursor.rows
             assert view.scroll_offset.y <= first <= last < view.scroll_offset.y + view.size.height
         assert chosen(app).split() == "stairs. Every evening Ana lit".split()
@@ -280,7 +280,7 @@ async def test_a_stream_does_not_carry_the_run_away(make_chat: Make, engine: Any
         assert app.chat_screen.query_one("#below").has_class("-shown")
         engine.finish()
         await settle(app, pilot)
-        assert view.cursor.spot == Spot(1, 2)
+        assert view.cursor.spot == RunSpot(1, 2)
         await pilot.press("ctrl+end")
         await pilot.pause()
         assert view.following
@@ -300,11 +300,11 @@ async def test_a_paused_answer_takes_the_cursor_along(make_chat: Make, engine: A
             engine.events.append(Steps(id, [record]))
             await settle(app, pilot)
             assert f"step {count} ·" in strip_text(app)
-            assert app.chat_screen.view.cursor.spot == Spot(1, count - 1)
+            assert app.chat_screen.view.cursor.spot == RunSpot(1, count - 1)
         await pilot.press("left", "f9")  # from an earlier run it is not taken
         engine.events.append(Steps(id, [records[1]]))
         await settle(app, pilot)
-        assert app.chat_screen.view.cursor.spot == Spot(1, 2)
+        assert app.chat_screen.view.cursor.spot == RunSpot(1, 2)
 
 
 async def test_resizing_the_panel_and_another_theme_keep_the_run(make_chat: Make, engine: Any, tree_steps: Make) -> None:
@@ -338,19 +338,19 @@ async def test_hovering_tells_and_costs_nothing_within_a_run(make_chat: Make, en
     async with app.run_test(size=(80, 40)) as pilot:
         await ask(app, pilot, engine, tree_steps() * 12)
         view = app.chat_screen.view
-        await pilot.hover(view, offset=cell_of(app, Spot(1, 2)))
+        await pilot.hover(view, offset=cell_of(app, RunSpot(1, 2)))
         await pilot.pause()
         assert chosen(app).split() == "stairs. Every evening Ana lit".split()
         assert "step 3 " in strip_text(app)
         await pilot.press("y")  # typing goes on
         assert app.chat_screen.input.text == "y"
         draws = view.draws
-        column, row = cell_of(app, Spot(1, 2))
+        column, row = cell_of(app, RunSpot(1, 2))
         for x in (1, 2, 3):
             await pilot.hover(view, offset=(column + x, row))
         await pilot.pause()
         assert view.draws == draws
-        await pilot.hover(view, offset=cell_of(app, Spot(1, 9)))
+        await pilot.hover(view, offset=cell_of(app, RunSpot(1, 9)))
         await pilot.pause()
         first, last = view.cursor.rows
         assert 0 < view.draws - draws <= last - first + 1 + 2  # its rows, and those of the run before
@@ -397,13 +397,13 @@ async def test_a_clicked_run_stays_until_it_is_clicked_again(make_chat: Make, en
     async with app.run_test(size=SIZE) as pilot:
         await ask(app, pilot, engine, tree_steps() * 3)
         view = app.chat_screen.view
-        await pilot.click(view, offset=cell_of(app, Spot(1, 1)))
-        await pilot.hover(view, offset=cell_of(app, Spot(1, 6)))
+        await pilot.click(view, offset=cell_of(app, RunSpot(1, 1)))
+        await pilot.hover(view, offset=cell_of(app, RunSpot(1, 6)))
         await pilot.press("right")
         await pilot.pause()
-        assert view.cursor.spot == Spot(1, 2)
+        assert view.cursor.spot == RunSpot(1, 2)
         app.CLICK_CHAIN_TIME_THRESHOLD = 0  # not a double click
-        await pilot.click(view, offset=cell_of(app, Spot(1, 2)))
+        await pilot.click(view, offset=cell_of(app, RunSpot(1, 2)))
         await pilot.pause()
         assert not view.cursor.by_keys
 
@@ -439,7 +439,7 @@ async def test_keys_can_be_mapped_anew(make_chat: Make, engine: Any, tree_steps:
         assert not app.chat_screen.view.cursor.by_keys
         await pilot.press("f12", "shift+left")
         await pilot.pause()
-        assert app.chat_screen.view.cursor.spot == Spot(1, 2)
+        assert app.chat_screen.view.cursor.spot == RunSpot(1, 2)
 
 
 # Pictures

@@ -10,21 +10,21 @@ from textual.content import Content
 from textual.strip import Strip
 
 from ...chat.entries import Answer, Prompt
-from ...render.blocks import Block
+from ...render.blocks import EntryBlock
 from ...settings.keymap import shown_keys
-from .stack import Stack
+from .stack import BlockStack
 
 SIGN = "┃"
 
 
-class Marking:
+class MessageMark:
     """Goes from message to message in a view.
 
     Args:
         view: the transcript's.
     """
 
-    def __init__(self, view: Stack) -> None:
+    def __init__(self, view: BlockStack) -> None:
         self._view = view
         self.entry: Prompt | Answer | None = None
         """The marked one."""
@@ -80,7 +80,7 @@ class Marking:
             line = Content.assemble(line, "   ", (shown_keys(name, keymap), "bold $primary"), (f" {what}", "$quiet"))
         return line
 
-    def draw(self, strip: Strip, block: Block, row: int, margin: int) -> Strip:
+    def draw(self, strip: Strip, block: EntryBlock, row: int, margin: int) -> Strip:
         """A row of the transcript, with the mark in its margin if its message is marked."""
         if self.entry is None or block.entry is not self.entry or row >= block.height - 1:
             return strip

@@ -11,12 +11,12 @@ from ....errors import counted
 from ...chat.context_fit import chat_from, cuts, room, surely_fits
 from ...chat.entries import Prompt
 from ...text.cells import fit, one_line
-from ..actions.rewrite import Rewriting
+from ..actions.rewrite import MessageEdit
 from ..host import Host
-from ..pickers.menu import Item, Menu
+from ..pickers.menu import Menu, MenuItem
 
 
-class Fitting:
+class ContextCheck:
     """What the chat screen does about the context.
 
     Args:
@@ -25,8 +25,8 @@ class Fitting:
         send: sends a message: its draft, and what goes out for it.
     """
 
-    def __init__(self, host: Host, rewriting: Rewriting, send: Callable[[str, str], None]) -> None:
-        self._host, self._rewriting, self._send = host, rewriting, send
+    def __init__(self, host: Host, message_edit: MessageEdit, send: Callable[[str, str], None]) -> None:
+        self._host, self._message_edit, self._send = host, message_edit, send
         self._id = 0
         self._draft = self._sent = ""
         self._cuts: list[int] = []
@@ -39,7 +39,7 @@ class Fitting:
         context = dialogue.info.get("context") or 0
         if dialogue.phase != "ready" or not context:
             return True
-        transcript = self._rewriting.base
+        transcript = self._message_edit.base
         if surely_fits(chat_from(transcript, transcript.start, sent), context):
             return True
         self._draft, self._sent, self._cuts = draft, sent, cuts(transcript)
@@ -60,7 +60,7 @@ class Fitting:
             self._ask(event, most)
 
     def _ask(self, event: Counted, most: int) -> None:
-        transcript = self._rewriting.base
+        transcript = self._message_edit.base
         full, *shorter = event.tokens
         alone = event.tokens[-1]
         cut = next((i for i, tokens in enumerate(shorter[:-1], 1) if tokens <= most), 0)
@@ -70,7 +70,7 @@ class Fitting:
         what = f"the {len(lost):,} oldest exchanges" if len(lost) > 1 else "the oldest exchange"
         too_long = f"The message alone takes {counted(alone, 'token')}. Attach less." if alone > most else ""
         items = [
-            Item(
+            MenuItem(
                 "trim",
                 "Trim",
                 detail=f"The model no longer sees {what}, {named}: {counted(event.tokens[cut], 'token')}."
@@ -78,22 +78,22 @@ class Fitting:
                 else "Leave out the oldest exchanges.",
                 reason="" if cut else too_long or "No part of the chat is short enough. Start a new chat.",
             ),
-            Item(
+            MenuItem(
                 "fresh",
                 "Start a new chat",
                 detail="A new chat with this message" + (f": {counted(alone, 'token')}." if not too_long else "."),
                 reason=too_long,
             ),
-            Item("keep", "Send nothing", detail="Your message stays in the input box."),
+            MenuItem("keep", "Send nothing", detail="Your message stays in the input box."),
         ]
 
         def chosen(choice: str | None) -> None:
             if choice == "trim":
-                self._rewriting.branch()
+                self._message_edit.branch()
                 self._host.dialogue.transcript.start = self._cuts[cut]
                 self._host.dialogue.notice(f"From here on the model no longer sees {what} of this chat: {named}.", "warning")
             elif choice == "fresh":
-                self._rewriting.leave()
+                self._message_edit.leave()
                 self._host.new_chat()
             if choice in ("trim", "fresh"):
                 self._send(self._draft, self._sent)

@@ -8,8 +8,8 @@ from textual.worker import Worker
 
 from ....errors import UserError
 from ...settings import actions
-from ..actions.history import Keeping
-from ..actions.race import Racing
+from ..actions.history import ChatHistory
+from ..actions.race import Races
 from ..actions.registry import runs
 from ..host import Host
 
@@ -17,7 +17,7 @@ Start = Literal["begin", "offer", ""]
 """What a chat starts with: the tour, or a line that offers it to somebody new."""
 
 
-class Touring:
+class Tours:
     """Starts the tour and ends it.
 
     Args:
@@ -26,8 +26,8 @@ class Touring:
         keeping: keeps the chat once the person goes on with it.
     """
 
-    def __init__(self, host: Host, racing: Racing, keeping: Keeping) -> None:
-        self.host, self._racing, self._keeping = host, racing, keeping
+    def __init__(self, host: Host, races: Races, chat_history: ChatHistory) -> None:
+        self.host, self._races, self._chat_history = host, races, chat_history
         self._worker: Worker[None] | None = None
 
     @runs(actions.TOUR)
@@ -44,7 +44,7 @@ class Touring:
         from .tour import Tour
 
         self.leave()
-        tour = Tour(self.host, self._racing, self._keeping)
+        tour = Tour(self.host, self._races, self._chat_history)
         self._worker = self.host.box.run_worker(tour.play(), group="tour")
 
     def leave(self) -> bool:

@@ -28,7 +28,7 @@ class Hint:
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
+class KeyContext:
     """What one is in the midst of."""
 
     name: str
@@ -45,11 +45,11 @@ def hints(*pairs: tuple[str, str]) -> tuple[Hint, ...]:
 
 
 @runtime_checkable
-class Telling(Protocol):
+class HasKeyContext(Protocol):
     """A screen that tells which keys matter now."""
 
     @property
-    def moment(self) -> Moment:
+    def key_context(self) -> KeyContext:
         """What one is in the midst of there."""
 
 

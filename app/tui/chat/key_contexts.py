@@ -5,7 +5,7 @@ from __future__ import annotations
 from ...chat.dialogue import Dialogue
 from ...chat.entries import Prompt
 from ..composer.box import PromptInput
-from ..keys.moment import Moment, hints
+from ..keys.context import KeyContext, hints
 from ..transcript.view import TranscriptView
 
 METHODS = (("next_method", ""), ("method_menu", ""))
@@ -14,12 +14,12 @@ ALWAYS = (("leader", ""), ("help", ""), ("quit", ""))
 """At the end of each."""
 
 
-def tour_moment(box: PromptInput) -> Moment:
+def tour_keys(box: PromptInput) -> KeyContext:
     """The moment of the tour."""
-    return Moment("The tour", hints(("cancel", "end the tour"), *ALWAYS), box)
+    return KeyContext("The tour", hints(("cancel", "end the tour"), *ALWAYS), box)
 
 
-def chat_moment(dialogue: Dialogue, box: PromptInput, view: TranscriptView, *, editing: bool, offer: bool) -> Moment:
+def chat_keys(dialogue: Dialogue, box: PromptInput, view: TranscriptView, *, editing: bool, offer: bool) -> KeyContext:
     """The moment of a chat.
 
     Args:
@@ -33,49 +33,49 @@ def chat_moment(dialogue: Dialogue, box: PromptInput, view: TranscriptView, *, e
         return _looking(dialogue, view)
     if box.offering:
         offered = (("history_back history_forward", "choose"), ("complete", "take"), ("cancel", "close"), ("send", "run"))
-        return Moment("A name or a command", hints(*offered, *ALWAYS), box)
+        return KeyContext("A name or a command", hints(*offered, *ALWAYS), box)
     if box.text.startswith("/"):
-        return Moment("A command", hints(("send", "run"), ("complete", ""), *ALWAYS), box)
+        return KeyContext("A command", hints(("send", "run"), ("complete", ""), *ALWAYS), box)
     if dialogue.busy:
         return _answering(dialogue, box)
     if dialogue.queued is not None:
-        return Moment("A message is waiting", hints(("cancel", "take it back"), *METHODS, *ALWAYS), box)
+        return KeyContext("A message is waiting", hints(("cancel", "take it back"), *METHODS, *ALWAYS), box)
     if box.text:
         back = [("cancel", "stop editing")] if editing else []
         written = (*METHODS, ("race", ""), ("editor", ""), ("prompt_search", ""))
         name = "Editing a message" if editing else "Writing a message"
-        return Moment(name, hints(("send", ""), ("newline", ""), *back, *written, *ALWAYS), box)
+        return KeyContext(name, hints(("send", ""), ("newline", ""), *back, *written, *ALWAYS), box)
     if view.mark.entry is not None:
         again = ("edit", "") if isinstance(view.mark.entry, Prompt) else ("retry", "")
         marked = (("copy_answer", ""), again, ("message_before message_after", "others"), ("cancel", "done"))
-        return Moment("A message is marked", hints(*marked, *ALWAYS), box)
+        return KeyContext("A message is marked", hints(*marked, *ALWAYS), box)
     return _idle(dialogue, box, offer)
 
 
-def _looking(dialogue: Dialogue, view: TranscriptView) -> Moment:
+def _looking(dialogue: Dialogue, view: TranscriptView) -> KeyContext:
     moves = ("inspect_previous inspect_next inspect_above inspect_below", "other runs")
     steps = [("step", ""), ("pause", "continue")] if dialogue.paused and dialogue.busy else []
     far = ("inspect_first inspect_last", "first and last run")
     look = (("panels", ""), ("copy_answer", "copy the run"), ("cancel", "back"), far, ("colours", ""))
     found = hints(moves, *steps, *look, *ALWAYS)
-    return Moment("Inspecting a run", found, view)
+    return KeyContext("Inspecting a run", found, view)
 
 
-def _answering(dialogue: Dialogue, box: PromptInput) -> Moment:
+def _answering(dialogue: Dialogue, box: PromptInput) -> KeyContext:
     if dialogue.paused:
         steps = (("step", "one step"), ("pause", "continue"), ("cancel", "stop"))
-        return Moment("An answer is paused", hints(*steps, *METHODS, *LOOK, *ALWAYS), box)
+        return KeyContext("An answer is paused", hints(*steps, *METHODS, *LOOK, *ALWAYS), box)
     more = (("step", ""), ("draft_shorter draft_longer", "draft length"))
     now = hints(("cancel", "stop"), *METHODS, ("pause", ""), *LOOK, *more, *ALWAYS)
-    return Moment("An answer is being written", now, box)
+    return KeyContext("An answer is being written", now, box)
 
 
-def _idle(dialogue: Dialogue, box: PromptInput, offer: bool) -> Moment:
+def _idle(dialogue: Dialogue, box: PromptInput, offer: bool) -> KeyContext:
     help = ("ask_help", "")
     if dialogue.transcript.entries:
         done = (("next_method", ""), ("inspect", ""), ("race", ""), ("new_chat", ""), ("leader", ""), ("method_menu", ""))
         more = (("panels", ""), ("copy_answer", ""), ("retry", ""), ("edit", ""), ("quit", ""))
-        return Moment("In a chat", hints(help, *done, *more), box)
+        return KeyContext("In a chat", hints(help, *done, *more), box)
     tour = [("send", "tour")] if offer else []
     rest = (("race", ""), ("leader", ""), ("models", ""), ("chats", ""), ("theme_menu", ""), ("quit", ""))
-    return Moment("A new chat", hints(help, *tour, ("complete", "starters"), *METHODS, *rest), box)
+    return KeyContext("A new chat", hints(help, *tour, ("complete", "starters"), *METHODS, *rest), box)

@@ -9,14 +9,14 @@ from ....errors import UserError
 from ...attach.attachments import Attachment, attach, compose, slow
 from ..host import Host
 
-Found = tuple[str, list[Attachment]]
+Gathered = tuple[str, list[Attachment]]
 """A message as it goes out, and its files."""
 
 Then = Callable[[str, str], None]
 """Told the draft, and what is sent for it."""
 
 
-class Gathering:
+class MessageFiles:
     """Gathers the files of a message.
 
     Args:
@@ -24,7 +24,7 @@ class Gathering:
         unfolded: gives the message of a draft, and the long texts that stand folded in it.
     """
 
-    def __init__(self, host: Host, unfolded: Callable[[str], Found]) -> None:
+    def __init__(self, host: Host, unfolded: Callable[[str], Gathered]) -> None:
         self._host, self._unfolded = host, unfolded
         self._given_up: Event | None = None
 
@@ -53,13 +53,13 @@ class Gathering:
     def _slowly(self, draft: str, message: str, pastes: list[Attachment], then: Then) -> None:
         given_up = self._given_up = Event()
 
-        def done(found: Found | UserError) -> None:
+        def done(found: Gathered | UserError) -> None:
             self._given_up = None
             self._done(draft, found, pastes, then)
 
         self._host.beside(lambda: attached(message, given_up.is_set), done, "Reading the files … esc stops.")
 
-    def _done(self, draft: str, found: Found | UserError, pastes: list[Attachment], then: Then) -> None:
+    def _done(self, draft: str, found: Gathered | UserError, pastes: list[Attachment], then: Then) -> None:
         if isinstance(found, UserError):
             self._host.tell(f"Not sent; your message stays in the input box. {found}", "warning")
             return
@@ -70,7 +70,7 @@ class Gathering:
         then(draft, compose(message, [*files, *pastes]))
 
 
-def attached(message: str, given_up: Callable[[], bool] | None = None) -> Found | UserError:
+def attached(message: str, given_up: Callable[[], bool] | None = None) -> Gathered | UserError:
     """A message and the files it names, or why one cannot go with it."""
     try:
         return attach(message, None, given_up)

@@ -16,7 +16,7 @@ from ..actions.registry import runs
 from ..host import Host
 
 
-class Recalling:
+class PromptRecall:
     """Keeps what is sent for later chats, where a history is kept at all.
 
     Args:
