@@ -24,10 +24,8 @@ test-all: test
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	@# mypy finds the package under its own name whatever this folder is called.
-	@mkdir -p $(VENV)/src && ln -sfn "$(CURDIR)" $(VENV)/src/specchat
 	$(BIN)/lint-imports --no-logo
-	MYPYPATH=$(VENV)/src $(BIN)/mypy --strict -p specchat
+	$(BIN)/mypy --strict -p specchat
 
 # Two processes per core (a gigabyte each), up to eight or one per core: with one a core idles 40% of the time, as tests wait for
 # terminals, timers and engines. One torch thread each: torch's own threads would fight over the same cores.
@@ -58,4 +56,4 @@ $(VENV)/.dev: $(VENV)/.chat
 	@touch $@
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

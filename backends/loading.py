@@ -80,7 +80,7 @@ def _on_llama(spec: str, options: LoadOptions) -> bool:
         if not there:
             raise UserError(
                 f"This installation does not have {spec} as a GGUF file ({builtin_gguf(spec)} is missing). Leave out "
-                "--backend, or create it with `python -m specchat.builtin.gguf_export`."
+                "--backend, or create it in a clone with `python -m specchat.builtin.recipe.gguf_export`."
             )
         return True
     plain = options.backend == "auto" and options.dtype == "auto" and options.device in ("auto", "cpu")

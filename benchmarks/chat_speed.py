@@ -1,6 +1,6 @@
 """What the interface costs the generator: tokens/s in the chat beside `specchat run`, one thread, in interleaved pairs.
 
-Run: `python -m benchmarks.chat_speed [--pairs 20]`. Also prints the drawing process's CPU seconds per 1,000 tokens.
+Run: `python -m specchat.benchmarks.chat_speed [--pairs 20]`. Also prints the drawing process's CPU seconds per 1,000 tokens.
 """
 
 from __future__ import annotations

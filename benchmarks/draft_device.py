@@ -24,7 +24,7 @@ import torch
 
 from specchat.backends import LoadOptions, Model, Sampling, load_model
 from specchat.backends.loading import builtin_path
-from specchat.builtin.gguf_export import export
+from specchat.builtin.recipe.gguf_export import export
 from specchat.decoders import Conversation, Generation, encode_prompt
 from specchat.decoders.parts.ahead import OwnThread
 

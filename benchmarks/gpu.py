@@ -33,7 +33,7 @@ from specchat.backends.loading import builtin_path
 from specchat.backends.transcripts import FileTokenizer, encode_transcript, scan_transcripts
 from specchat.benchmarks import llama_cuda, step_cost
 from specchat.benchmarks.shapes import SHAPES, config
-from specchat.builtin.evaluate import examples
+from specchat.builtin.recipe.evaluate import examples
 from specchat.decoders import Conversation, Generation
 from specchat.decoders.methods.fusion import Fusion, FusionParams
 from specchat.decoders.methods.lookup import Lookup, LookupParams

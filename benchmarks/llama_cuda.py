@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from specchat.benchmarks.shapes import write
-from specchat.builtin.gguf_export import export
+from specchat.builtin.recipe.gguf_export import export
 
 MEASURING = 60.0
 """Seconds that are kept for it when the build begins."""

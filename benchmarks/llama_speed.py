@@ -1,6 +1,6 @@
 """Tokens per second on llama.cpp, each pair in turns in one run.
 
-    python benchmarks/llama_speed.py [--threads N] [--pairs N] [--tokens N] [--model FILE.gguf]
+    python -m specchat.benchmarks.llama_speed [--threads N] [--pairs N] [--tokens N] [--model FILE.gguf]
 
 Ratios with 95% intervals of their medians: our greedy to llama-cpp-python's `create_completion`, our lookup to its
 `LlamaPromptLookupDecoding(num_pred_tokens=10)`, and our lookup and our auto to our greedy for each family of tasks. All run the
@@ -28,7 +28,7 @@ from specchat.backends import LoadOptions, Model
 from specchat.backends.llama.library import library
 from specchat.backends.llama.model import load_llama
 from specchat.backends.loading import builtin_path
-from specchat.builtin.gguf_export import export
+from specchat.builtin.recipe.gguf_export import export
 from specchat.decoders import Conversation, Generation, encode_prompt
 
 CONTEXT = 2048

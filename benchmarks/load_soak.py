@@ -70,7 +70,7 @@ def answers(count: int, backend: str) -> bool:
 
     from ..backends import LoadOptions, load_model
     from ..backends.loading import find_model
-    from ..builtin.evaluate import examples
+    from ..builtin.recipe.evaluate import examples
     from ..decoders import Conversation, Generation
 
     options = LoadOptions(device="cpu", backend=backend, threads=1)

@@ -1,6 +1,6 @@
 """The loop guard: what it costs, and how often it fires on texts that somebody wrote.
 
-    python -m benchmarks.loop_guard [TEXTS …] [--tokenizer tokenizer.json] [--tokens 100000]
+    python -m specchat.benchmarks.loop_guard [TEXTS …] [--tokenizer tokenizer.json] [--tokens 100000]
 
 TEXTS are files; of .jsonl files each string of an object is a text. Prints JSON: microseconds of processor time per token, how
 many texts and tokens there were, and what the guard stopped.
@@ -71,7 +71,7 @@ def stopped(tokenizer: Tokenizer, text: str) -> tuple[int, dict[str, Any] | None
 
 def main() -> None:
     """Print the figures as JSON."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.loop_guard", description=main.__doc__)
+    parser = argparse.ArgumentParser(prog="python -m specchat.benchmarks.loop_guard", description=main.__doc__)
     parser.add_argument("texts", type=Path, nargs="*", help="files to look for loops in")
     parser.add_argument(
         "--tokenizer", type=Path, default=builtin_path() / "tokenizer.json", help="default: the built-in model's"

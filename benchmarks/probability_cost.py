@@ -1,6 +1,6 @@
 """What it costs an answer that its steps carry the target's probabilities: the built-in model, one thread, interleaved pairs.
 
-    python -m benchmarks.probability_cost [--pairs 20] [--backend auto|transformers|llama.cpp]
+    python -m specchat.benchmarks.probability_cost [--pairs 20] [--backend auto|transformers|llama.cpp]
 
 Each pair is the same answer with and without, each step made into the message that leaves the engine. CPU seconds, which other
 programs lengthen less than the clock's. Prints the median of the ratios with a 95 % interval (order statistics).

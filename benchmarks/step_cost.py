@@ -1,6 +1,6 @@
 """What a plain step costs beside transformers' own `generate`, and what a pass over n nodes costs beside one over 1.
 
-    python benchmarks/step_cost.py [--model builtin|tiny|FOLDER] [--dtype float32] [--tokens 128] [--pairs 15]
+    python -m specchat.benchmarks.step_cost [--model builtin|tiny|FOLDER] [--dtype float32] [--tokens 128] [--pairs 15]
 
 Both decode the same prompt greedily, turn by turn, so that whatever else the machine does falls on both alike; what counts is
 the ratio within a pair. Prints the median of the ratios with a 95 % interval (order statistics). With one thread, seconds are

@@ -1,6 +1,7 @@
 """What hidden states cost: one-node passes of a session with taps beside the same passes without, in interleaved pairs.
 
-    python -m benchmarks.taps_cost [--model builtin|FOLDER|FILE] [--backend transformers|llama.cpp] [--taps 2 4 5] [--pairs 24]
+    python -m specchat.benchmarks.taps_cost [--model builtin|FOLDER|FILE] [--backend transformers|llama.cpp] [--taps 2 4 5]
+        [--pairs 24]
 
 Both sessions take the same tokens, and which one goes first takes turns. CPU seconds of one thread, which other programs
 lengthen less than the clock's. Prints the median of the ratios with a 95 % interval (order statistics).

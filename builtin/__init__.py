@@ -1,4 +1,4 @@
-"""The small model that ships with specchat, and the recipe that makes it: corpus, train, export, evaluate."""
+"""The small models that ship with specchat. `recipe` makes them."""
 
 from pathlib import Path
 
@@ -10,6 +10,9 @@ BUILTIN_DRAFT = "builtin-draft"
 
 BUILTIN_EAGLE = "builtin-eagle"
 """The name under which users load its EAGLE head."""
+
+PROMPTS = Path(__file__).parent / "prompts.jsonl"
+"""Tasks that training never saw, 60 of each family, as `bench` reads prompts (`recipe.corpus --tasks` prints them)."""
 
 _FOLDERS = {BUILTIN: "target", BUILTIN_DRAFT: "draft", BUILTIN_EAGLE: "eagle"}
 
@@ -30,6 +33,6 @@ def path(name: str = "target") -> Path:
     if not (folder / "model.safetensors").is_file():
         raise FileNotFoundError(
             f"The built-in model {name!r} is not in {folder}. Reinstall specchat, or make it with "
-            "`python -m specchat.builtin.train` and `python -m specchat.builtin.export`."
+            "`python -m specchat.builtin.recipe.train` and `python -m specchat.builtin.recipe.export`."
         )
     return folder

@@ -13,7 +13,7 @@ from hypothesis import settings
 
 from specchat.backends import LoadOptions, Model, load_model
 from specchat.backends.loading import builtin_path
-from specchat.builtin.tokenizer import SPECIAL
+from specchat.builtin.recipe.tokenizer import SPECIAL
 
 MASK = SPECIAL.index("<|reserved_0|>")
 

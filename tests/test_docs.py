@@ -15,7 +15,7 @@ from specchat.app.cli.main import _words, app
 from specchat.app.settings.keymap import ALL, every_way
 from specchat.app.tui.actions.table import COMMANDS
 from specchat.benchmarks import gpu
-from specchat.builtin import train_eagle
+from specchat.builtin.recipe import train_eagle
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(ROOT.glob("docs/*.md")), ROOT / "benchmarks" / "RESULTS.md"]

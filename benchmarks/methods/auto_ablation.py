@@ -1,6 +1,6 @@
 """What each constant of `auto` does: its speed with and without, on recorded drafts in virtual time, as a Markdown table.
 
-    python -m benchmarks.methods.auto_ablation [--backend transformers] [--prompts 7] [--tokens 64] [--only NAME]
+    python -m specchat.benchmarks.methods.auto_ablation [--backend transformers] [--prompts 7] [--tokens 64] [--only NAME]
 
 Plain decoding answers some prompts of each family of the built-in benchmark. At every position of these answers every method
 that runs a model drafts, and its draft is kept with its processor seconds and those of its pass. Then `auto` runs on them:

@@ -21,8 +21,8 @@ from statistics import mean, stdev
 import torch
 
 from specchat.backends import LoadOptions, Model, Sampling, load_model
-from specchat.builtin.corpus import TASKS, draw_task
-from specchat.builtin.generators.draw import Draw
+from specchat.builtin.recipe.corpus import TASKS, draw_task
+from specchat.builtin.recipe.generators.draw import Draw
 from specchat.decoders import Conversation, Generation
 from specchat.decoders.acceptance import Acceptance
 

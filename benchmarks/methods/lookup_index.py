@@ -1,6 +1,6 @@
 """Time and memory of prompt lookup at a long context: µs per draft and per appended token, bytes per token.
 
-    python benchmarks/methods/lookup_index.py [--length 131072] [--drafts 2000] [--nodes 16]
+    python -m specchat.benchmarks.methods.lookup_index [--length 131072] [--drafts 2000] [--nodes 16]
 
 Each text is indexed up to `length` less `drafts` tokens, then grows by one token before each timed draft. Memory is what
 tracemalloc counts after that, the text itself (8 bytes a token in the caller's list) not included.

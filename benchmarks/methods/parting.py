@@ -1,7 +1,7 @@
 """How many answers part from plain decoding, with and without what keeps them together, and what that costs.
 
-    python -m benchmarks.methods.parting --dtype bfloat16 [--prompts 200] [--tokens 128]
-    python -m benchmarks.methods.parting --gguf target-Q4_0.gguf
+    python -m specchat.benchmarks.methods.parting --dtype bfloat16 [--prompts 200] [--tokens 128]
+    python -m specchat.benchmarks.methods.parting --gguf target-Q4_0.gguf
 
 The built-in model's held-out prompts, greedy. "With" is specchat as it is, "without" is `--exact off --guard off`, passes as
 they come. Each is held against its own plain decoding. Both answer every prompt, one right after the other in turns, and the
@@ -21,8 +21,8 @@ from typing import Any
 
 from specchat.backends import LoadOptions, Model, load_model
 from specchat.backends.loading import builtin_gguf
-from specchat.builtin.corpus import TASKS
-from specchat.builtin.evaluate import examples
+from specchat.builtin.recipe.corpus import TASKS
+from specchat.builtin.recipe.evaluate import examples
 from specchat.decoders import Conversation, Generation
 from specchat.decoders.registry import get, unavailable
 

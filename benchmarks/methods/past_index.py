@@ -1,6 +1,6 @@
 """What an index of past answers costs: building, opening, a search, removing, bytes.
 
-    python benchmarks/methods/past_index.py [--tokens 10_000_000]
+    python -m specchat.benchmarks.methods.past_index [--tokens 10_000_000]
 
 The answers are random: 499 tokens each, word frequencies as in language (Zipf, exponent 1.3, 32,000 words). Half of the
 searches are for a context that occurs, half for one of which only the last three tokens do.

@@ -1,6 +1,6 @@
 """Tokens per step of the model-free methods on recorded answers: one row for each method and node budget.
 
-    python benchmarks/methods/replay_methods.py DATA_FOLDER TOKENIZER_FOLDER [--nodes 16,64] [--part 0/1]
+    python -m specchat.benchmarks.methods.replay_methods DATA_FOLDER TOKENIZER_FOLDER [--nodes 16,64] [--part 0/1]
         [--methods lookup,fusion]
 
 DATA_FOLDER holds JSONL files of {"prompt", "response"}; every file is a set. A figure is the mean over a set's records, in

@@ -1,6 +1,6 @@
 """Tokens per step of every identical method on the built-in model's evaluation prompts, as a Markdown table.
 
-    python -m benchmarks.methods.tokens_per_step [--prompts 8] [--nodes 16] > tokens_per_step.md
+    python -m specchat.benchmarks.methods.tokens_per_step [--prompts 8] [--nodes 16] > tokens_per_step.md
 
 Greedy, float32. Counts do not depend on the machine, its load or its speed (but for `auto` and the schedules that measure time,
 which are left out). A family's figure is tokens / steps over all its answers.
@@ -18,8 +18,8 @@ import torch
 
 from specchat.backends import LoadOptions, load_model
 from specchat.backends.loading import find_model
-from specchat.builtin.corpus import TASKS
-from specchat.builtin.evaluate import examples
+from specchat.builtin.recipe.corpus import TASKS
+from specchat.builtin.recipe.evaluate import examples
 from specchat.decoders import Conversation, Generation
 
 FAMILIES = ("copy", "edit", "extract", "fact", "passage", "story")

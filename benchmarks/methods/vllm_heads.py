@@ -232,7 +232,7 @@ def main() -> None:
 
     from specchat.backends import LoadOptions, load_model
     from specchat.backends.hf.model import TransformersModel
-    from specchat.builtin.evaluate import examples
+    from specchat.builtin.recipe.evaluate import examples
 
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("--vllm", required=True, help="the Python of an environment with vLLM")

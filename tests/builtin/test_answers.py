@@ -6,11 +6,11 @@ from types import ModuleType
 
 import pytest
 
-from specchat.builtin.corpus import TASKS, draw_task, prompt_text
-from specchat.builtin.generators.draw import Draw
-from specchat.builtin.generators.passages import lines
-from specchat.builtin.generators.sentences import plain_sentence
-from specchat.builtin.generators.tasks import editing, lists
+from specchat.builtin.recipe.corpus import TASKS, draw_task, prompt_text
+from specchat.builtin.recipe.generators.draw import Draw
+from specchat.builtin.recipe.generators.passages import lines
+from specchat.builtin.recipe.generators.sentences import plain_sentence
+from specchat.builtin.recipe.generators.tasks import editing, lists
 
 COUNT = 150
 

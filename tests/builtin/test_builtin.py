@@ -9,11 +9,11 @@ from transformers import LlamaForCausalLM
 from specchat import builtin
 from specchat.app.tui.chat.welcome import STARTERS
 from specchat.app.tui.tour.tour import PROMPT as TOUR
-from specchat.builtin import evaluate as scoring
-from specchat.builtin import tokenizer as tokens_of
-from specchat.builtin.generators.draw import Message
-from specchat.builtin.generators.facts import FACTS
-from specchat.builtin.generators.talk.outside import HONEST
+from specchat.builtin.recipe import evaluate as scoring
+from specchat.builtin.recipe import tokenizer as tokens_of
+from specchat.builtin.recipe.generators.draw import Message
+from specchat.builtin.recipe.generators.facts import FACTS
+from specchat.builtin.recipe.generators.talk.outside import HONEST
 
 COPY = "Repeat this text exactly: "
 

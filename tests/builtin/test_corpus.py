@@ -10,14 +10,15 @@ import sys
 
 import pytest
 
-from specchat.builtin.corpus import TASKS, chat, chats, draw_task, prompt_text
-from specchat.builtin.generators import poems
-from specchat.builtin.generators.draw import Draw, is_held_out
-from specchat.builtin.generators.facts import FACTS
+from specchat.builtin import PROMPTS
+from specchat.builtin.recipe.corpus import TASKS, bench_tasks, chat, chats, draw_task, prompt_text
+from specchat.builtin.recipe.generators import poems
+from specchat.builtin.recipe.generators.draw import Draw, is_held_out
+from specchat.builtin.recipe.generators.facts import FACTS
 
 
 def _printed(hash_seed: str) -> str:
-    command = [sys.executable, "-m", "specchat.builtin.corpus", "--seed", "7", "--count", "400"]
+    command = [sys.executable, "-m", "specchat.builtin.recipe.corpus", "--seed", "7", "--count", "400"]
     done = subprocess.run(command, env={**os.environ, "PYTHONHASHSEED": hash_seed}, capture_output=True, check=True)
     assert len(done.stdout.splitlines()) == 400
     return hashlib.sha256(done.stdout).hexdigest()
@@ -144,3 +145,8 @@ def test_no_story_says_a_line_twice() -> None:
         lines = re.split(r"(?<=[.?!]) |\n\n", assistant["content"])
         assert len(set(lines)) == len(lines) >= 5
         assert not re.search(r"\ba [aeio]", assistant["content"])
+
+
+def test_the_bench_asks_what_training_never_sees() -> None:
+    written = [json.loads(line) for line in PROMPTS.read_text(encoding="utf-8").splitlines()]
+    assert written == list(bench_tasks(60))

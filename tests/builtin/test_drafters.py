@@ -16,16 +16,16 @@ from specchat.backends.heads.base import Head
 from specchat.backends.hf.model import TransformersModel
 from specchat.backends.loading import find_model
 from specchat.benchmarks.methods.vllm_heads import DEPTH, KINDS, Compared
-from specchat.builtin.corpus import TASKS
-from specchat.builtin.evaluate import examples
+from specchat.builtin.recipe.corpus import TASKS
+from specchat.builtin.recipe.evaluate import examples
 from specchat.decoders import Conversation, Generation
 
 from ..cases import FULL
 from ..fakes.models.builtin_heads import write
 
 RECORDED = Path(__file__).parent
-"""Prompts, answers and what was drafted in each step: of vLLM 0.32.0 (`benchmarks.methods.vllm_heads`), and of llama-server of
-llama-cpp-python 0.3.36 (`tests/backends/servers/test_real_eagle.py`)."""
+"""Prompts, answers and what was drafted in each step: of vLLM 0.32.0 (`python -m specchat.benchmarks.methods.vllm_heads`), and
+of llama-server of llama-cpp-python 0.3.36 (`tests/backends/servers/test_real_eagle.py`)."""
 
 FAMILIES = ("copy", "edit", "extract", "fact", "passage", "story")
 EACH = 9 if FULL else 2

@@ -11,10 +11,10 @@ from transformers import AutoTokenizer
 
 from specchat.backends import LoadOptions, load_model
 from specchat.builtin import path
-from specchat.builtin.agreement import agreement
-from specchat.builtin.evaluate import jobs
-from specchat.builtin.gguf_export import export
-from specchat.builtin.tokenizer import load
+from specchat.builtin.recipe.agreement import agreement
+from specchat.builtin.recipe.evaluate import jobs
+from specchat.builtin.recipe.gguf_export import export
+from specchat.builtin.recipe.tokenizer import load
 
 from ..cases import FULL
 
@@ -86,7 +86,7 @@ def test_any_text_has_the_same_ids_in_transformers_and_llama_cpp(quantized: Path
 
 
 def test_q8_0_chooses_what_float32_chooses() -> None:
-    """98% of the tokens of the evaluation's answers (`python -m specchat.builtin.agreement` takes all of them)."""
+    """98% of the tokens of the evaluation's answers (`python -m specchat.builtin.recipe.agreement` takes all of them)."""
     shipped = path().parent / "target-Q8_0.gguf"
     folder = path()
     asked = jobs(load(folder), 500 if FULL else 20)

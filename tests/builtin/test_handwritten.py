@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from specchat import builtin
-from specchat.builtin import handwritten
+from specchat.builtin.recipe import handwritten
 
 
 def test_there_are_forty_judged_prompts() -> None:
@@ -13,7 +13,7 @@ def test_there_are_forty_judged_prompts() -> None:
 
 
 def test_the_transcript_shows_every_judged_answer() -> None:
-    published = (Path(builtin.__file__).parent / "HAND_PROMPTS.md").read_text(encoding="utf-8")
+    published = (handwritten.PROMPTS.parent / "HAND_PROMPTS.md").read_text(encoding="utf-8")
     prompts = handwritten.prompts()
     good = sum(asked["good"] for asked in prompts)
     assert f"**{good} of 40 are good**" in published

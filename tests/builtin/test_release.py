@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from specchat.backends import Model
-from specchat.builtin import release
-from specchat.builtin.export import WEIGHTS
-from specchat.builtin.generators.draw import Draw
-from specchat.builtin.odd_prompts import KINDS, LONG, prompts
+from specchat.builtin.recipe import release
+from specchat.builtin.recipe.export import WEIGHTS
+from specchat.builtin.recipe.generators.draw import Draw
+from specchat.builtin.recipe.odd_prompts import KINDS, LONG, prompts
 
 
 @pytest.fixture
@@ -37,13 +37,18 @@ def test_the_target_goes_on_and_what_drafts_for_it_after_it(
     release.main()
     modules = [module for module, *_ in commands]
     assert modules[:5] == [
-        "builtin.train",
-        "builtin.export",
-        "builtin.gguf_export",
-        "builtin.train_pard",
-        "builtin.train_eagle",
+        "builtin.recipe.train",
+        "builtin.recipe.export",
+        "builtin.recipe.gguf_export",
+        "builtin.recipe.train_pard",
+        "builtin.recipe.train_eagle",
     ]
-    assert {"builtin.evaluate", "builtin.agreement", "builtin.handwritten", "builtin.odd_prompts"} < set(modules[5:])
+    assert {
+        "builtin.recipe.evaluate",
+        "builtin.recipe.agreement",
+        "builtin.recipe.handwritten",
+        "builtin.recipe.odd_prompts",
+    } < set(modules[5:])
     target = commands[0]
     assert target[target.index("--start") + 1] == str(WEIGHTS / "target")
     for drafter, folder in zip(commands[3:5], ("draft", "eagle"), strict=True):

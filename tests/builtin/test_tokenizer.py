@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer
 from transformers import AutoTokenizer
 
-from specchat.builtin import tokenizer as tokens_of
-from specchat.builtin.generators.draw import Message
+from specchat.builtin.recipe import tokenizer as tokens_of
+from specchat.builtin.recipe.generators.draw import Message
 
 from ..cases import cases
 

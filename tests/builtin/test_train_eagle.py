@@ -15,14 +15,15 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from specchat.backends import Message
 from specchat.backends.files.gguf_file import read_layout
-from specchat.builtin import path, train_eagle
-from specchat.builtin import tokenizer as tokens_of
-from specchat.builtin.corpus import chats
-from specchat.builtin.data import IGNORED
-from specchat.builtin.train_eagle import EagleRun, Settings
-from specchat.builtin.training import text
-from specchat.builtin.training.eagle import anchors
-from specchat.builtin.training.target import Target
+from specchat.builtin import path
+from specchat.builtin.recipe import tokenizer as tokens_of
+from specchat.builtin.recipe import train_eagle
+from specchat.builtin.recipe.corpus import chats
+from specchat.builtin.recipe.data import IGNORED
+from specchat.builtin.recipe.train_eagle import EagleRun, Settings
+from specchat.builtin.recipe.training import text
+from specchat.builtin.recipe.training.eagle import anchors
+from specchat.builtin.recipe.training.target import Target
 
 from ..cases import FULL
 

@@ -9,13 +9,13 @@ import pytest
 import torch
 
 from specchat.backends import LoadOptions, load_model
-from specchat.builtin import data, train_pard
-from specchat.builtin import tokenizer as tokens_of
-from specchat.builtin.data import IGNORED, Curriculum, batches
-from specchat.builtin.export import export
-from specchat.builtin.model import SIZES, build
-from specchat.builtin.train import Run
-from specchat.builtin.train_pard import MASK, PardLoss, PardRun, PardSettings, masked
+from specchat.builtin.recipe import data, train_pard
+from specchat.builtin.recipe import tokenizer as tokens_of
+from specchat.builtin.recipe.data import IGNORED, Curriculum, batches
+from specchat.builtin.recipe.export import export
+from specchat.builtin.recipe.model import SIZES, build
+from specchat.builtin.recipe.train import Run
+from specchat.builtin.recipe.train_pard import MASK, PardLoss, PardRun, PardSettings, masked
 from specchat.decoders import Conversation, Generation
 
 WEIGHTS = Path(tokens_of.__file__).parent / "weights" / "target"

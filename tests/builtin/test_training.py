@@ -13,13 +13,13 @@ import pytest
 import torch
 from transformers import LlamaForCausalLM
 
-from specchat.builtin import data
-from specchat.builtin import tokenizer as tokens_of
-from specchat.builtin.data import IGNORED, Curriculum, batches
-from specchat.builtin.export import export
-from specchat.builtin.model import SIZES, Size, TrainingLoss, build, inherit
-from specchat.builtin.train import Run, Settings
-from specchat.builtin.training.run import rate_factor
+from specchat.builtin.recipe import data
+from specchat.builtin.recipe import tokenizer as tokens_of
+from specchat.builtin.recipe.data import IGNORED, Curriculum, batches
+from specchat.builtin.recipe.export import export
+from specchat.builtin.recipe.model import SIZES, Size, TrainingLoss, build, inherit
+from specchat.builtin.recipe.train import Run, Settings
+from specchat.builtin.recipe.training.run import rate_factor
 
 from ..cases import FULL
 
@@ -173,7 +173,7 @@ def test_the_models_are_as_small_as_they_say() -> None:
 
 @pytest.mark.skipif(not FULL, reason="20 s of three processes that import torch: make test-all runs it")
 def test_a_run_of_two_processes_that_is_stopped_saves_and_leaves_none_behind(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "specchat.builtin.train", "--size", "tiny", "--processes", "2", "--threads", "1"]
+    command = [sys.executable, "-m", "specchat.builtin.recipe.train", "--size", "tiny", "--processes", "2", "--threads", "1"]
     command += ["--tokens", "1e8", "--work", str(_work(tmp_path / "work")), "--device", "cpu"]
     loss, checkpoint = tmp_path / "work" / "loss.jsonl", tmp_path / "work" / "checkpoint.pt"
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as run:

@@ -5,13 +5,13 @@ import re
 
 import pytest
 
-from specchat.builtin.corpus import TASKS, draw_task
-from specchat.builtin.generators import wording
-from specchat.builtin.generators.draw import Choice, Draw, parsed
-from specchat.builtin.generators.facts import FACTS
-from specchat.builtin.generators.facts.asked import ASKED
-from specchat.builtin.generators.facts.wishes import WISHES
-from specchat.builtin.generators.talk import small_talk
+from specchat.builtin.recipe.corpus import TASKS, draw_task
+from specchat.builtin.recipe.generators import wording
+from specchat.builtin.recipe.generators.draw import Choice, Draw, parsed
+from specchat.builtin.recipe.generators.facts import FACTS
+from specchat.builtin.recipe.generators.facts.asked import ASKED
+from specchat.builtin.recipe.generators.facts.wishes import WISHES
+from specchat.builtin.recipe.generators.talk import small_talk
 
 TEXTS = {"noise", "foreign", "pasted"}
 """Tasks that are no requests."""

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from specchat.backends.llama.library import last_error, library
 from specchat.backends.loading import builtin_path
-from specchat.builtin.gguf_export import add_tokenizer
+from specchat.builtin.recipe.gguf_export import add_tokenizer
 
 from .architectures import CONTEXT, ORIGINAL, VOCAB, WINDOW, NotCovered
 

@@ -1,4 +1,4 @@
-"""What to answer: prompts from files, or the held-out tasks of the built-in model."""
+"""What to answer: prompts from files, or the tasks of the built-in set."""
 
 from __future__ import annotations
 
@@ -8,18 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ....builtin import PROMPTS as BUILTIN_PROMPTS
 from ....errors import UserError, did_you_mean
 
-BUILTIN_FAMILIES = ("copy", "edit", "extract", "fact", "passage", "story")
-"""Families of tasks in the built-in set."""
-
 BUILTIN_EACH = 6
-"""Prompts of each family unless told otherwise."""
+"""Prompts of each family of the built-in set, unless told otherwise."""
 
 MOST_BYTES = 50_000_000
 """Of a file of prompts: Spec-Bench has 0.5 MB."""
-
-SEED = "bench"
 
 NO_CATEGORY = "prompts"
 """Category of prompts that name none."""
@@ -60,7 +56,9 @@ def read_items(path: Path | None, limit: int | None, categories: Sequence[str] =
         UserError: the file cannot be read, or nothing is left to answer.
     """
     if path is None:
-        found = _builtin(limit or BUILTIN_EACH)
+        found = _jsonl(BUILTIN_PROMPTS, BUILTIN_PROMPTS.read_text(encoding="utf-8"))
+        found.name = "built-in tasks"
+        limit = limit or BUILTIN_EACH
     else:
         text = _read(path)
         if path.suffix == ".jsonl" or text.lstrip().startswith("{"):
@@ -161,21 +159,3 @@ def _row(row: Any, number: int) -> list[Item]:
 
 def _is_message(message: Any) -> bool:
     return isinstance(message, dict) and isinstance(message.get("role"), str) and isinstance(message.get("content"), str)
-
-
-def _builtin(each: int) -> PromptSet:
-    """Tasks on the side of the corpus that training never saw, `each` of every family, the family's tasks in turn."""
-    from ....builtin.corpus import TASKS, draw_task
-    from ....builtin.generators.draw import Draw
-
-    items = []
-    for family in BUILTIN_FAMILIES:
-        names = [name for name, task in TASKS.items() if task.family == family]
-        for i in range(each):
-            name = names[i % len(names)]
-            chat = draw_task(name, Draw(f"{SEED}/{name}/{i}", held_out=True))
-            # The first question only: the answers after it would be the corpus's, not the model's.
-            first = next(n for n, message in enumerate(chat) if message["role"] == "assistant")
-            messages = tuple({"role": str(m["role"]), "content": str(m["content"])} for m in chat[:first])
-            items.append(Item(f"{name}-{i}", family, messages=messages))
-    return PromptSet("built-in tasks", items, [])

@@ -48,7 +48,7 @@ def test_what_only_torch_can_do_stays_with_torch(options: dict[str, str]) -> Non
 def test_without_the_file_it_is_transformers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(loading, "builtin_gguf", lambda name="builtin": tmp_path / "none.gguf")
     assert backend("builtin") == "transformers"
-    with pytest.raises(UserError, match=r"none.gguf is missing.*python -m specchat.builtin.gguf_export"):
+    with pytest.raises(UserError, match=r"none.gguf is missing.*python -m specchat.builtin.recipe.gguf_export"):
         backend("builtin", backend="llama.cpp")
 
 

@@ -19,7 +19,7 @@ from specchat.backends.hf.tokenizer import TextCodec
 from specchat.backends.llama.context import Runtime, Weights
 from specchat.backends.llama.tokenizer import LlamaCodec
 from specchat.backends.loading import builtin_path
-from specchat.builtin.tokenizer import load
+from specchat.builtin.recipe.tokenizer import load
 
 from ...fakes.models.gguf_changes import changed
 from ...fakes.models.llama_tiny import VOCAB, gguf_of, needs_llama, tiny_folder, tiny_llama

@@ -14,8 +14,8 @@ import torch
 
 from specchat.backends import LoadOptions, Model, Sampling, UserError, load_model
 from specchat.backends.loading import builtin_path
-from specchat.builtin import gguf_export
-from specchat.builtin.gguf_export import add_tokenizer
+from specchat.builtin.recipe import gguf_export
+from specchat.builtin.recipe.gguf_export import add_tokenizer
 from specchat.decoders import Conversation, Generation
 from specchat.decoders.acceptance import Acceptance, Rule
 from specchat.decoders.parts.ahead import OwnThread

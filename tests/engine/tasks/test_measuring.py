@@ -161,7 +161,7 @@ def gguf_model(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Model]:
     """The built-in model on llama.cpp."""
     pytest.importorskip("llama_cpp")
     pytest.importorskip("gguf")
-    from specchat.builtin.gguf_export import export
+    from specchat.builtin.recipe.gguf_export import export
 
     file = tmp_path_factory.mktemp("gguf") / "builtin.gguf"
     export(builtin_path(), file, "F32")

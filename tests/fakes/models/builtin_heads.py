@@ -20,7 +20,7 @@ from torch import Tensor
 
 from specchat.backends.hf.model import TransformersModel
 from specchat.backends.loading import builtin_path
-from specchat.builtin.training.layouts import STANDARD_TAPS, speculators
+from specchat.builtin.recipe.training.layouts import STANDARD_TAPS, speculators
 
 from .dflash_files import write_dflash
 from .heads import load_dflash, load_weights, write_medusa

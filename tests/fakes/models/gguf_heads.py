@@ -15,8 +15,8 @@ from specchat.backends.hf.model import TransformersModel, load_transformers
 from specchat.backends.llama.model import LlamaModel, load_llama
 from specchat.backends.loading import builtin_path, find_model
 from specchat.backends.options import LoadOptions
-from specchat.builtin.gguf_export import new_file
-from specchat.builtin.training.gguf_head import export_head
+from specchat.builtin.recipe.gguf_export import new_file
+from specchat.builtin.recipe.training.gguf_head import export_head
 
 from .dflash_files import write_dflash
 from .heads import write_head

@@ -15,7 +15,7 @@ import torch
 from specchat.backends.llama.model import LlamaModel, load_llama
 from specchat.backends.loading import builtin_path
 from specchat.backends.options import LoadOptions
-from specchat.builtin.gguf_export import export
+from specchat.builtin.recipe.gguf_export import export
 
 VOCAB = 2048
 CONTEXT = 512

@@ -12,10 +12,10 @@ import torch
 
 from specchat.backends import LoadOptions, Model, load_model
 from specchat.backends.loading import builtin_path
-from specchat.builtin import tokenizer as tokens_of
-from specchat.builtin.data import IGNORED
-from specchat.builtin.model import SIZES, build
-from specchat.builtin.train_pard import MASK, PardLoss
+from specchat.builtin.recipe import tokenizer as tokens_of
+from specchat.builtin.recipe.data import IGNORED
+from specchat.builtin.recipe.model import SIZES, build
+from specchat.builtin.recipe.train_pard import MASK, PardLoss
 
 from .llama_tiny import FLOAT32, gguf_of, room
 

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from specchat.backends import LoadOptions, Model, Sampling, UserError, load_model
-from specchat.builtin.train_pard import MASK
+from specchat.builtin.recipe.train_pard import MASK
 from specchat.decoders import Conversation, Generation
 from specchat.decoders.acceptance import Acceptance
 from specchat.decoders.loop import Step

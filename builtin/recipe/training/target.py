@@ -7,10 +7,10 @@ from typing import Any
 import torch
 from transformers import AutoModelForCausalLM, LlamaConfig
 
-from ...backends import UserError
-from ...backends.files.checkpoint import check_folder
-from ...backends.hf.model import eos_ids
-from ...backends.hf.tokenizer import TextCodec
+from ....backends import UserError
+from ....backends.files.checkpoint import check_folder
+from ....backends.hf.model import eos_ids
+from ....backends.hf.tokenizer import TextCodec
 
 
 class Target:

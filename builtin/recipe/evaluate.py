@@ -1,6 +1,6 @@
 """Score a built-in model on prompts that training never saw.
 
-    python -m specchat.builtin.evaluate --limit 500 --json
+    python -m specchat.builtin.recipe.evaluate --limit 500 --json
 
 Answers are greedy, in float32, by transformers. What counts as right depends on the family (`right`): facts by their key
 phrase, what is outside the model's subjects by the honest sentence, everything else character by character; stories are
@@ -21,7 +21,7 @@ import torch
 from tokenizers import Tokenizer
 from transformers import LlamaForCausalLM
 
-from . import path
+from .. import path
 from .corpus import TASKS, draw_task
 from .generators.draw import Draw, Message
 from .generators.facts import FACTS
@@ -192,7 +192,7 @@ def _summary(scores: list[Score], free: bool) -> dict[str, float | int | None]:
 
 def main() -> None:
     """Share of right answers by family of tasks, and the share of answers that end by themselves."""
-    parser = argparse.ArgumentParser(prog="python -m specchat.builtin.evaluate", description=main.__doc__)
+    parser = argparse.ArgumentParser(prog="python -m specchat.builtin.recipe.evaluate", description=main.__doc__)
     parser.add_argument("--model", type=Path, default=None, help="a model folder (default: the built-in one)")
     parser.add_argument("--task", action="append", choices=list(TASKS), help="only this task (may be repeated)")
     parser.add_argument("--limit", type=int, default=500, help="about how many prompts")

@@ -1,6 +1,6 @@
 """Write a trained model as a folder that transformers loads offline.
 
-    python -m specchat.builtin.export
+    python -m specchat.builtin.recipe.export
 
 Weights are float16 on disk; config.json says float32, so that whoever loads the folder computes in float32.
 """
@@ -22,7 +22,7 @@ from . import tokenizer as tokens_of
 from .model import SIZES, build, config
 from .train import WORK
 
-WEIGHTS = Path(__file__).parent / "weights"
+WEIGHTS = Path(__file__).parents[1] / "weights"
 
 
 def export(checkpoint: Path, tokenizer: Path, folder: Path) -> dict[str, Any]:
@@ -75,15 +75,15 @@ def new_folder(folder: Path) -> Iterator[Path]:
 
 def main() -> None:
     """Write builtin/weights/NAME from the checkpoint of the training."""
-    parser = argparse.ArgumentParser(prog="python -m specchat.builtin.export", description=main.__doc__)
+    parser = argparse.ArgumentParser(prog="python -m specchat.builtin.recipe.export", description=main.__doc__)
     parser.add_argument("--name", default="target", help="name of the model, and of its folder in work and weights")
-    parser.add_argument("--work", type=Path, default=None, help="folder of the checkpoint (default: builtin/work/NAME)")
+    parser.add_argument("--work", type=Path, default=None, help="folder of the checkpoint (default: builtin/recipe/work/NAME)")
     parser.add_argument("--out", type=Path, default=None, help="folder to write (default: builtin/weights/NAME)")
     options = parser.parse_args()
     work = options.work or WORK / options.name
     checkpoint = work / "checkpoint.pt"
     if not checkpoint.is_file():
-        sys.exit(f"There is no checkpoint in {work}. Run `python -m specchat.builtin.train` first.")
+        sys.exit(f"There is no checkpoint in {work}. Run `python -m specchat.builtin.recipe.train` first.")
     tokenizer = work if (work / "tokenizer.json").is_file() else work.parent / "tokenizer"
     folder = options.out or WEIGHTS / options.name
     progress = export(checkpoint, tokenizer, folder)

@@ -1,6 +1,6 @@
 """Write a Llama folder of transformers, such as the built-in model, as GGUF files for llama.cpp.
 
-    python -m specchat.builtin.gguf_export
+    python -m specchat.builtin.recipe.gguf_export
 
 Needs the package `gguf`, which comes with the development extra.
 """
@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from .tokenizer import PRE_TOKENIZER
 
-WEIGHTS = Path(__file__).parent / "weights"
+WEIGHTS = Path(__file__).parents[1] / "weights"
 
 TYPES = ("F32", "F16", "Q8_0", "Q5_0", "Q4_0")
 """What weights can be written as (norms stay float32)."""
@@ -228,7 +228,7 @@ def interleaved(weight: NDArray[np.float32], heads: int) -> NDArray[np.float32]:
 
 def main() -> None:
     """Write builtin/weights/NAME-TYPE.gguf."""
-    parser = argparse.ArgumentParser(prog="python -m specchat.builtin.gguf_export", description=main.__doc__)
+    parser = argparse.ArgumentParser(prog="python -m specchat.builtin.recipe.gguf_export", description=main.__doc__)
     parser.add_argument("--name", default="target", help="name of the model, and of its folder in weights")
     parser.add_argument("--folder", type=Path, default=None, help="folder to read (default: builtin/weights/NAME)")
     parser.add_argument("--out", type=Path, default=WEIGHTS, help="folder to write to (default: builtin/weights)")
@@ -236,7 +236,7 @@ def main() -> None:
     options = parser.parse_args()
     folder = options.folder or WEIGHTS / options.name
     if not (folder / "config.json").is_file():
-        sys.exit(f"There is no model in {folder}. Run `python -m specchat.builtin.export` first.")
+        sys.exit(f"There is no model in {folder}. Run `python -m specchat.builtin.recipe.export` first.")
     if importlib.util.find_spec("gguf") is None:
         sys.exit(f"The package gguf is missing: {sys.executable} -m pip install gguf")
     for kind in options.type:

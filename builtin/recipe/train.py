@@ -1,8 +1,8 @@
 """Train a built-in model, in one sitting or several.
 
-    python -m specchat.builtin.train --tokens 16e6
-    python -m specchat.builtin.train --tokens 32e6 --resume
-    python -m specchat.builtin.train --tokens 8e6 --start builtin/weights/target      # a new run, from weights that are there
+    python -m specchat.builtin.recipe.train --tokens 16e6
+    python -m specchat.builtin.recipe.train --tokens 32e6 --resume
+    python -m specchat.builtin.recipe.train --tokens 8e6 --start builtin/weights/target # a new run, from weights that are there
 
 The learning rate warms up, stays, and falls over the last fifth (WSD), so that a run may be continued with a larger
 `--tokens` at any time. Data depends only on the seed and the position, both of which are in the checkpoint.
@@ -135,7 +135,7 @@ def work_on(rank: int, options: dict[str, Any]) -> None:
 
 def main() -> None:
     """Train a built-in model; checkpoints and the loss curve go to the work folder."""
-    parser = argparse.ArgumentParser(prog="python -m specchat.builtin.train", description=main.__doc__)
+    parser = argparse.ArgumentParser(prog="python -m specchat.builtin.recipe.train", description=main.__doc__)
     standard = Settings()
     parser.add_argument("--size", choices=list(SIZES), default=standard.size)
     parser.add_argument("--seed", type=int, default=standard.seed, help="of the weights and the corpus")
@@ -162,7 +162,7 @@ def main() -> None:
         help="on a busy CPU several processes of one thread beat one of several, which wait for each other in every layer",
     )  # fmt: skip
     parser.add_argument("--save-every", type=float, default=120.0, help="seconds between checkpoints")
-    parser.add_argument("--work", type=Path, default=None, help="folder for checkpoints (default: builtin/work/SIZE)")
+    parser.add_argument("--work", type=Path, default=None, help="folder for checkpoints (default: builtin/recipe/work/SIZE)")
     options = vars(parser.parse_args())
     checkpoint = (options["work"] or WORK / options["size"]) / "checkpoint.pt"
     if options["resume"] and not checkpoint.is_file():

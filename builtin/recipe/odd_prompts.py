@@ -1,6 +1,6 @@
 """Two hundred prompts that no recipe expects, and how the built-in model's answers to them end.
 
-    python -m specchat.builtin.odd_prompts [--model MODEL] [--method lookup] [--threads 1] [--show]
+    python -m specchat.builtin.recipe.odd_prompts [--model MODEL] [--method lookup] [--threads 1] [--show]
 
 Emoji, other scripts, code, single characters, control characters, noise, and texts of 1,500 tokens, the same in each run.
 Answers are greedy, with the loop guard as in the chat. Exit code 1 if one runs to the end of the context.
@@ -14,8 +14,8 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 
-from ..backends import LoadOptions, Model, UserError, load_model
-from ..decoders import Conversation, Generation, encode_prompt
+from ...backends import LoadOptions, Model, UserError, load_model
+from ...decoders import Conversation, Generation, encode_prompt
 from .generators import words
 from .generators.draw import Draw
 from .generators.sentences import sentence
@@ -152,7 +152,7 @@ def prompts(model: Model, count: int = COUNT) -> Iterator[tuple[str, str]]:
 
 def main() -> None:
     """How the answers end, by kind of prompt."""
-    parser = argparse.ArgumentParser(prog="python -m specchat.builtin.odd_prompts", description=main.__doc__)
+    parser = argparse.ArgumentParser(prog="python -m specchat.builtin.recipe.odd_prompts", description=main.__doc__)
     parser.add_argument("--model", default="builtin", help="as --model of specchat (default: the built-in one)")
     parser.add_argument("--method", default="lookup", help="decoding method")
     parser.add_argument("--threads", type=int, default=None, help="CPU threads")

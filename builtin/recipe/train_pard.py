@@ -1,7 +1,7 @@
 """Train the built-in draft model on to a PARD drafter, which predicts several tokens in one pass.
 
-    python -m specchat.builtin.train_pard --out pard
-    python -m specchat.builtin.train_pard --out pard --tokens 6e6 --resume
+    python -m specchat.builtin.recipe.train_pard --out pard
+    python -m specchat.builtin.recipe.train_pard --out pard --tokens 6e6 --resume
     specchat --draft-model pard --method pard
 
 An et al., "PARD: Accelerating LLM Inference with Low-Cost PARallel Draft Model Adaptation" (2025), arXiv:2504.18583: mask
@@ -191,7 +191,7 @@ def write(run: Run, folder: Path, types: list[str]) -> None:
 
 def main() -> None:
     """Train the built-in draft model on to a PARD drafter, and write it to a folder."""
-    parser = argparse.ArgumentParser(prog="python -m specchat.builtin.train_pard", description=main.__doc__)
+    parser = argparse.ArgumentParser(prog="python -m specchat.builtin.recipe.train_pard", description=main.__doc__)
     standard = PardSettings()
     parser.add_argument("--out", type=Path, required=True, help="folder for the drafter; GGUF files go beside it")
     parser.add_argument("--start", type=Path, default=WEIGHTS / "draft", help="folder of the model to start from")
@@ -205,10 +205,10 @@ def main() -> None:
     parser.add_argument("--type", choices=TYPES, default=["Q8_0"], nargs="*", help="types of the GGUF files, one file each")
     parser.add_argument("--resume", action="store_true", help="go on from the checkpoint")
     parser.add_argument("--device", default="auto", help="auto, cpu or cuda")
-    parser.add_argument("--compile", action="store_true", help="let torch compile the passes, as in `builtin.train`")
+    parser.add_argument("--compile", action="store_true", help="let torch compile the passes, as in `builtin.recipe.train`")
     parser.add_argument("--threads", type=int, default=0, help="CPU threads (0: torch's choice)")
     parser.add_argument("--save-every", type=float, default=120.0, help="seconds between checkpoints")
-    parser.add_argument("--work", type=Path, default=WORK / "pard", help="folder for checkpoints (default: builtin/work/pard)")
+    parser.add_argument("--work", type=Path, default=WORK / "pard", help="folder for checkpoints (default: recipe/work/pard)")
     options = parser.parse_args()
     if options.type and importlib.util.find_spec("gguf") is None:
         sys.exit(f"The package gguf is missing: {sys.executable} -m pip install gguf, or leave GGUF files out with --type")

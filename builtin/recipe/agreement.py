@@ -1,7 +1,7 @@
 """How often a quantized file of a built-in model chooses the token that its float32 weights choose.
 
-    python -m specchat.builtin.agreement                      # every GGUF file in builtin/weights
-    python -m specchat.builtin.agreement FILE.gguf --limit 500
+    python -m specchat.builtin.recipe.agreement                      # every GGUF file in builtin/weights
+    python -m specchat.builtin.recipe.agreement FILE.gguf --limit 500
 
 Both models read the prompts and the wanted answers of the evaluation; their greedy choices are compared at every token of
 an answer, its end included.
@@ -12,9 +12,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..backends import LoadOptions, UserError, load_model
-from ..backends.base import PREFILL_CHUNK, ROOT, Model, Sampling, Session
-from . import path
+from ...backends import LoadOptions, UserError, load_model
+from ...backends.base import PREFILL_CHUNK, ROOT, Model, Sampling, Session
+from .. import path
 from .evaluate import Job, jobs
 from .export import WEIGHTS
 from .tokenizer import load
@@ -55,13 +55,13 @@ def agreement(reference: Model, other: Model, asked: Sequence[Job]) -> tuple[int
 
 def main() -> None:
     """Share of equal greedy choices, for each file."""
-    parser = argparse.ArgumentParser(prog="python -m specchat.builtin.agreement", description=main.__doc__)
+    parser = argparse.ArgumentParser(prog="python -m specchat.builtin.recipe.agreement", description=main.__doc__)
     parser.add_argument("files", type=Path, nargs="*", help="GGUF files (default: those in builtin/weights)")
     parser.add_argument("--limit", type=int, default=500, help="about how many prompts")
     options = parser.parse_args()
     files = options.files or sorted(WEIGHTS.glob("target-*.gguf")) + sorted(WEIGHTS.glob("draft-*.gguf"))  # no head
     if not files:
-        sys.exit(f"There is no GGUF file in {WEIGHTS}. Run `python -m specchat.builtin.gguf_export` first.")
+        sys.exit(f"There is no GGUF file in {WEIGHTS}. Run `python -m specchat.builtin.recipe.gguf_export` first.")
     try:
         for file in files:
             name = file.name.partition("-")[0]

@@ -1,6 +1,6 @@
 """Forty prompts written by hand, as a new user would: what the built-in model answers, as Markdown.
 
-    python -m specchat.builtin.handwritten > builtin/HAND_PROMPTS.md
+    python -m specchat.builtin.recipe.handwritten > builtin/recipe/HAND_PROMPTS.md
 
 `handwritten.jsonl` holds the prompts and what a good answer says. Whether an answer is good is judged by reading it; the
 verdicts are in the file as well, each for the answer it was given to, and are left out where the answer has changed.
@@ -15,7 +15,7 @@ from typing import Any, NotRequired, TypedDict
 
 from transformers import LlamaForCausalLM
 
-from . import path
+from .. import path
 from .evaluate import answers
 from .tokenizer import encode_chat, load
 
@@ -53,7 +53,7 @@ def _quoted(text: str) -> str:
 
 def main() -> None:
     """The transcript as Markdown; `--jsonl` the prompts with the answers filled in, to be judged."""
-    parser = argparse.ArgumentParser(prog="python -m specchat.builtin.handwritten", description=main.__doc__)
+    parser = argparse.ArgumentParser(prog="python -m specchat.builtin.recipe.handwritten", description=main.__doc__)
     parser.add_argument("--model", type=Path, default=None, help="a model folder (default: the built-in one)")
     parser.add_argument("--jsonl", action="store_true", help="lines like those of handwritten.jsonl, with these answers")
     options = parser.parse_args()
@@ -69,7 +69,7 @@ def main() -> None:
     print("# Forty prompts written by hand\n")
     print("What new users type first. The prompts were written by someone who knew what the model is for, and had seen neither")
     print("the generators nor an answer. A few are so short that they may stand in the training data too. Answers are greedy,")
-    print("in float32 (`python -m specchat.builtin.handwritten`), and")
+    print("in float32 (`python -m specchat.builtin.recipe.handwritten`), and")
     print(f"judged by reading them: **{sum(verdict is True for verdict in verdicts)} of {len(pairs)} are good**.")
     names = {True: "good", False: "**not good**", None: "not judged"}
     for number, ((asked, answer), verdict) in enumerate(zip(pairs, verdicts, strict=True), 1):

@@ -1,9 +1,9 @@
 """Train an EAGLE-3 head, for the built-in target or for a model of one's own.
 
-    python -m specchat.builtin.train_eagle                                             # for the built-in target
-    python -m specchat.builtin.train_eagle --target FOLDER --text chats.jsonl --tokens 20e6
-    python -m specchat.builtin.train_eagle --target FOLDER --text chats.jsonl --tokens 40e6 --resume
-    python -m specchat.builtin.train_eagle --start HEAD                                # a new run, from a head that is there
+    python -m specchat.builtin.recipe.train_eagle                                             # for the built-in target
+    python -m specchat.builtin.recipe.train_eagle --target FOLDER --text chats.jsonl --tokens 20e6
+    python -m specchat.builtin.recipe.train_eagle --target FOLDER --text chats.jsonl --tokens 40e6 --resume
+    python -m specchat.builtin.recipe.train_eagle --start HEAD                         # a new run, from a head that is there
 
 The target runs frozen; its states and its distribution come from one pass, and nothing is stored. The head drafts several
 steps on its own outputs, as in use (`training/eagle.py`), and is written in a layout that specchat, vLLM, SGLang and
@@ -21,8 +21,8 @@ from typing import Any, cast
 import torch
 from safetensors.torch import load_file
 
-from ..backends import UserError
-from . import path
+from ...backends import UserError
+from .. import path
 from . import tokenizer as tokens_of
 from .data import Batch, Curriculum, batches
 from .gguf_export import TYPES
@@ -245,7 +245,7 @@ def train(options: argparse.Namespace, given: dict[str, Any]) -> None:
 
 def command_line() -> argparse.ArgumentParser:
     """The options of the command."""
-    parser = argparse.ArgumentParser(prog="python -m specchat.builtin.train_eagle", description=main.__doc__)
+    parser = argparse.ArgumentParser(prog="python -m specchat.builtin.recipe.train_eagle", description=main.__doc__)
     parser.add_argument("--target", type=Path, help="folder of the model to draft for (default: the built-in target)")
     parser.add_argument(
         "--text", type=Path, nargs="+", help="text files, or chats as JSON lines (default: the recipe's corpus)"
@@ -258,7 +258,7 @@ def command_line() -> argparse.ArgumentParser:
     parser.add_argument(
         "--gguf", choices=TYPES, nargs="+", default=[], help="types to write the head in for llama.cpp too: OUT-TYPE.gguf"
     )
-    parser.add_argument("--work", type=Path, help="folder for checkpoints (default: builtin/work/eagle, or ./NAME-eagle)")
+    parser.add_argument("--work", type=Path, help="folder for checkpoints (default: recipe/work/eagle, or ./NAME-eagle)")
     parser.add_argument(
         "--resume", action="store_true", help="go on from the checkpoint, with its settings where none are given"
     )
@@ -266,7 +266,7 @@ def command_line() -> argparse.ArgumentParser:
     parser.add_argument("--save-every", type=float, default=120.0, help="seconds between checkpoints")
     parser.add_argument("--device", default="auto", help="auto, cpu or cuda")
     parser.add_argument("--threads", type=int, default=0, help="CPU threads (0: torch's choice)")
-    parser.add_argument("--compile", action="store_true", help="let torch compile the passes, as in `builtin.train`")
+    parser.add_argument("--compile", action="store_true", help="let torch compile the passes, as in `builtin.recipe.train`")
     standard = Settings()
 
     def setting(name: str, what: str, **more: Any) -> None:

@@ -1,6 +1,6 @@
 """The training text: chats of many small tasks, byte-identical by seed.
 
-    python -m specchat.builtin.corpus --seed 1 --count 10
+    python -m specchat.builtin.recipe.corpus --seed 1 --count 10
 
 Chat `i` of seed `s` depends on nothing but `s`, `i` and the settings, so that training resumes anywhere and several
 machines write the same corpus.
@@ -147,15 +147,26 @@ def chats(seed: int | str, count: int, reach: float = 1.0, held_out: bool = Fals
     return (chat(seed, index, reach, held_out) for index in range(count))
 
 
+def bench_tasks(each: int) -> Iterator[dict[str, str]]:
+    """Held-out questions as `specchat bench` reads prompts, `each` of every family that has right answers or ends by itself."""
+    for family in ("copy", "edit", "extract", "fact", "passage", "story"):
+        names = [name for name, task in TASKS.items() if task.family == family]
+        for i in range(each):
+            name = names[i % len(names)]
+            asked = draw_task(name, Draw(f"bench/{name}/{i}", held_out=True))[0]
+            yield {"category": family, "prompt": asked["content"]}
+
+
 def main() -> None:
     """Print chats as JSON lines."""
-    parser = argparse.ArgumentParser(prog="python -m specchat.builtin.corpus", description=main.__doc__)
+    parser = argparse.ArgumentParser(prog="python -m specchat.builtin.recipe.corpus", description=main.__doc__)
     parser.add_argument("--seed", type=int, default=1, help="names the corpus")
     parser.add_argument("--count", type=int, default=10, help="how many chats")
     parser.add_argument("--reach", type=float, default=1.0, help="0 … 1, how long texts may be")
     parser.add_argument("--held-out", action="store_true", help="the evaluation side, which training never sees")
+    parser.add_argument("--tasks", action="store_true", help="the prompts of `specchat bench` instead (builtin/prompts.jsonl)")
     options = parser.parse_args()
-    for example in chats(options.seed, options.count, options.reach, options.held_out):
+    for example in bench_tasks(60) if options.tasks else chats(options.seed, options.count, options.reach, options.held_out):
         print(json.dumps(example, ensure_ascii=False))
 
 

@@ -1,6 +1,6 @@
 """Write an EAGLE-3 head or a DFlash drafter, with the tokenizer of its target, as GGUF files for llama.cpp.
 
-    python -m specchat.builtin.training.gguf_head HEAD --target FOLDER --type F16 Q8_0
+    python -m specchat.builtin.recipe.training.gguf_head HEAD --target FOLDER --type F16 Q8_0
 
 HEAD is a folder in any layout that specchat reads. Like there, the target's embeddings are only in the file if the head has its
 own; llama.cpp takes the target's. Needs the package `gguf`, which comes with the development extra.
@@ -17,13 +17,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...backends import UserError
-from ...backends.files.checkpoint import check_folder
-from ...backends.heads.dflash_format import DFlashFormat
-from ...backends.heads.eagle_format import EagleFormat
-from ...backends.heads.folders import read_format
-from ...backends.heads.formats import Target as Fitted
-from .. import path
+from ....backends import UserError
+from ....backends.files.checkpoint import check_folder
+from ....backends.heads.dflash_format import DFlashFormat
+from ....backends.heads.eagle_format import EagleFormat
+from ....backends.heads.folders import read_format
+from ....backends.heads.formats import Target as Fitted
+from ... import path
 from ..gguf_export import LAYER, TYPES, add_tokenizer, interleaved, new_file, pre_tokenizer
 
 TAPS = 3
@@ -200,7 +200,7 @@ def _tensors(head: EagleFormat | DFlashFormat) -> Iterator[tuple[str, NDArray[An
 
 def main() -> None:
     """Write HEAD-TYPE.gguf beside the folder of an EAGLE-3 head or a DFlash drafter."""
-    parser = argparse.ArgumentParser(prog="python -m specchat.builtin.training.gguf_head", description=main.__doc__)
+    parser = argparse.ArgumentParser(prog="python -m specchat.builtin.recipe.training.gguf_head", description=main.__doc__)
     parser.add_argument("head", type=Path, help="folder of the head")
     parser.add_argument("--target", type=Path, default=path(), help="folder of its target (default: the built-in model)")
     parser.add_argument("--out", type=Path, help="folder to write to (default: that which holds the head's)")

@@ -1,7 +1,7 @@
 """Everything that new weights ask for, by one command.
 
-    python -m specchat.builtin.release                 # go on training, write all files, measure
-    python -m specchat.builtin.release --only figures  # of the files that are there
+    python -m specchat.builtin.recipe.release                 # go on training, write all files, measure
+    python -m specchat.builtin.recipe.release --only figures  # of the files that are there
 
 The target goes on from the weights that ship, at a third of the rates that made them, on the corpus as its generators write it
 now. Then the draft model does, with masks (`train_pard`), so that it drafts one token a pass or several; then a new EAGLE head
@@ -30,9 +30,9 @@ TRAIN = {
 
 BY_HAND = """
 Now by hand:
-- judge each answer of builtin/handwritten.jsonl ("good": true or false), then
-  python -m specchat.builtin.handwritten > builtin/HAND_PROMPTS.md
-- the figures of builtin/MODEL_CARD.md, from builtin/work/figures
+- judge each answer of builtin/recipe/handwritten.jsonl ("good": true or false), then
+  python -m specchat.builtin.recipe.handwritten > builtin/recipe/HAND_PROMPTS.md
+- the figures of builtin/MODEL_CARD.md, from builtin/recipe/work/figures
 - vLLM's drafts for the tests, with a Python that has vLLM:
   python -m specchat.benchmarks.methods.vllm_heads --vllm PYTHON --record tests/builtin
 - make test; make screenshots"""
@@ -53,7 +53,7 @@ def run(module: str, *arguments: str, to: Path | None = None) -> None:
 def train(name: str, *more: str) -> None:
     """Go on training: a model from the weights that ship, the head from nothing."""
     begun = (WORK / name / "checkpoint.pt").is_file()
-    module = "builtin.train" if name == "target" else f"builtin.train_{name}"
+    module = "builtin.recipe.train" if name == "target" else f"builtin.recipe.train_{name}"
     first = ["--start", str(WEIGHTS / name)] if name == "target" else []
     run(module, *TRAIN[name], *(["--resume"] if begun else first), *more)
 
@@ -61,29 +61,29 @@ def train(name: str, *more: str) -> None:
 def measure() -> None:
     """The figures of the model card, and the answers to the prompts by hand."""
     folder = WORK / "figures"
-    run("builtin.evaluate", "--limit", "500", "--json", to=folder / "evaluation.json")
-    run("builtin.agreement", "--limit", "500", to=folder / "agreement.txt")
+    run("builtin.recipe.evaluate", "--limit", "500", "--json", to=folder / "evaluation.json")
+    run("builtin.recipe.agreement", "--limit", "500", to=folder / "agreement.txt")
     methods = [part for name in ("greedy", "draft", "pard", "eagle", "early-exit", "lookup") for part in ("--only", name)]
     run("benchmarks.methods.tokens_per_step", "--prompts", "5", "--tokens", "120", *methods, to=folder / "speculation.txt")
-    run("builtin.handwritten", "--jsonl", to=PROMPTS)
-    run("builtin.odd_prompts", to=folder / "odd_prompts.json")  # fails where an answer runs to the end of the context
+    run("builtin.recipe.handwritten", "--jsonl", to=PROMPTS)
+    run("builtin.recipe.odd_prompts", to=folder / "odd_prompts.json")  # fails where an answer runs to the end of the context
 
 
 def main() -> None:
     """Train, write and measure everything built in."""
-    parser = argparse.ArgumentParser(prog="python -m specchat.builtin.release", description=main.__doc__)
+    parser = argparse.ArgumentParser(prog="python -m specchat.builtin.recipe.release", description=main.__doc__)
     parser.add_argument("--only", choices=["training", "figures"], action="append", help="only this part")
     parser.add_argument("--threads", default="0", help="CPU threads of the training (0: torch's choice)")
     parser.add_argument("--processes", default="1", help="processes of the target's training")
-    parser.add_argument("--compile", action="store_true", help="let torch compile the passes, as in `builtin.train`")
+    parser.add_argument("--compile", action="store_true", help="let torch compile the passes, as in `builtin.recipe.train`")
     options = parser.parse_args()
     parts = options.only or ["training", "figures"]
     more = ["--threads", options.threads, *(["--compile"] if options.compile else [])]
     try:
         if "training" in parts:
             train("target", *more, "--processes", options.processes)
-            run("builtin.export", "--name", "target")
-            run("builtin.gguf_export", "--name", "target", "--type", "Q8_0", "Q4_0")
+            run("builtin.recipe.export", "--name", "target")
+            run("builtin.recipe.gguf_export", "--name", "target", "--type", "Q8_0", "Q4_0")
             train("pard", *more)
             train("eagle", *more)
         if "figures" in parts:

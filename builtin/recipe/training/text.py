@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from ...backends import Message, UserError
+from ....backends import Message, UserError
 from ..data import CHUNK, IGNORED, Batch, Encoded, grouped, padded
 from .target import Target
 

@@ -1,0 +1,1 @@
+"""The recipe that makes the built-in models: corpus, training, export, evaluation. It needs a clone: wheels leave it out."""
