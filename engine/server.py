@@ -73,8 +73,8 @@ class Server:
         self._lanes: Lanes | None = None
         self._beside: Beside
         self._remote: RemoteModel | None = None
-        self._past = PastAnswers(self._outbox.post)
         """A server, in place of a model here."""
+        self._past = PastAnswers(self._outbox.post)
         self._guests: dict[str, RemoteModel] = {}
         """Servers beside the chat's model, by key."""
         self._answers: ServerAnswers | None = None

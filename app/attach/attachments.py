@@ -173,7 +173,6 @@ def _is_folder(path: Path) -> bool:
 
 
 def _files(path: Path, name: str, given_up: GivenUp | None = None) -> Iterator[tuple[Path, str]]:
-    """A file, or the text files of a folder."""
     if not _is_folder(path):
         yield path, name
         return

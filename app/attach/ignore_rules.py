@@ -23,7 +23,7 @@ Glob = re.Pattern[str]
 
 @dataclass(frozen=True, slots=True)
 class IgnoreRule:
-    """One line."""
+    """A rule of a .gitignore file: one line of it."""
 
     parts: tuple[Glob | None, ...]
     """What the names on a path must look like; None stands for any number of folders (`**`)."""

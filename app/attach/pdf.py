@@ -99,7 +99,6 @@ def _output(process: subprocess.Popen[bytes], until: float, given_up: Callable[[
 
 
 def _sentence(problem: str, shown: str, most: int) -> str:
-    """What a problem means, and what to do."""
     match problem:
         case "missing":
             install = f"{quote(sys.executable)} -m pip install pypdf"

@@ -16,7 +16,7 @@ LOADED_WITH = ("draft_model", "revision", "backend")
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """The model and the settings, as they are at one moment."""
+    """The model and the settings of a chat, as they are at one moment."""
 
     model: str
     """As the user named it."""

@@ -42,7 +42,7 @@ class StyledPart(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Likeness:
-    """How an answer's text compares with the first one's."""
+    """How an answer's text compares with the first answer's."""
 
     mark: Mark
     said: str

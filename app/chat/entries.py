@@ -90,7 +90,7 @@ def loop_sentence(event: Finished, penalty: str, off: str) -> str:
 
 @dataclass(slots=True)
 class Run:
-    """What one step gave: the tokens that a forward pass produced together, or (beam search) those that it made certain."""
+    """The tokens of one step: those that a forward pass produced together, or (beam search) those that it made certain."""
 
     text: str
     tokens: int
@@ -202,7 +202,7 @@ class Figures:
 
 @dataclass(slots=True, eq=False)
 class Prompt:
-    """What the user asked."""
+    """A message of the user."""
 
     text: str
 
@@ -219,7 +219,7 @@ class Notice:
 
 @dataclass(slots=True, eq=False)
 class Answer:
-    """What the model wrote, run by run. `reason` is None while it is being written."""
+    """An answer of the model, run by run. `reason` is None while it is being written."""
 
     method: str
     label: str

@@ -49,5 +49,4 @@ class SomePieces(Pieces):
         return len(self._known)
 
     def raw(self, token: int) -> str:
-        """The text as the tokenizer has it; empty where unknown."""
         return self._known.get(token, "")

@@ -23,7 +23,7 @@ ENDLESS = 1e9
 
 
 class Finish(NamedTuple):
-    """How a lane came out."""
+    """The result of a lane: its row of the photo finish."""
 
     lane: RaceLane
     name: str

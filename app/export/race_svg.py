@@ -71,7 +71,6 @@ def race_svg(record: RaceRecord, look: Look) -> Iterator[str]:
 
 
 def _bars(canvas: Canvas, wide: int, y: float, finishes: list[Finish]) -> Iterator[str]:
-    """A bar for each lane, as long as it was fast."""
     names = [fit(one_line(finish.name), 38) for finish in finishes]
     figures = [finish.figures for finish in finishes]
     columns = [max((width(row[i]) for row in figures), default=0) for i in range(4)]
@@ -91,7 +90,6 @@ def _bars(canvas: Canvas, wide: int, y: float, finishes: list[Finish]) -> Iterat
 
 
 def _pane(canvas: Canvas, left: float, cells: int, y: float, finish: Finish) -> str:
-    """The line above a lane's text."""
     mark = finish.mark
     name = fit(one_line(finish.name), cells - width(mark) - 4)
     return (

@@ -78,7 +78,7 @@ class OpenedChat(SavedChat):
 
 @dataclass(slots=True)
 class Chats:
-    """Looks into a database, and changes what is said about chats. Errors of SQLite pass through as they are."""
+    """The chats of a database: listed, searched, opened, renamed, deleted. Errors of SQLite pass through as they are."""
 
     store: Store
 

@@ -91,7 +91,7 @@ def wanted(db: sqlite3.Connection) -> tuple[dict[int, int], set[int]]:
 
 
 class PastSync:
-    """Looks at the history whenever it has changed, on a thread, and tells the engine what to add and what to forget.
+    """Keeps the engine's index of past answers in step with the history, on a thread: what to add and what to forget.
 
     Args:
         send: to the engine; called from any thread.
@@ -163,7 +163,6 @@ class PastSync:
 
 
 def _changed() -> tuple[int, ...]:
-    """When the history was last written to."""
     file = history_file()
     found = []
     for path in (file, file.with_name(f"{file.name}-wal")):

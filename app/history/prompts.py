@@ -43,7 +43,7 @@ class Typed:
 
 
 class PromptHistory:
-    """The file.
+    """The file of messages that were sent, and drafts.
 
     Args:
         path: where it is; in the data folder if None.

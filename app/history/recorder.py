@@ -24,7 +24,7 @@ RETRY_SECONDS = 3.0
 
 
 class Recorder:
-    """Keeps every chat. All but the thread's own part is for the interface's thread, and never waits.
+    """Writes chats into the history while they go on. All but the thread's own part is for the interface, and never waits.
 
     Args:
         path: the database; the user's own if None.

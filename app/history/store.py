@@ -184,7 +184,6 @@ class Store:
         return None
 
     def _check(self, db: sqlite3.Connection) -> None:
-        """Refuse what is no history of this version."""
         version = _version(db)
         if version not in (0, VERSION):
             raise UserError(
@@ -195,7 +194,6 @@ class Store:
             raise _not_ours()
 
     def _begin(self, db: sqlite3.Connection) -> None:
-        """Make the tables of a new database."""
         db.execute("BEGIN EXCLUSIVE")
         try:
             if not _version(db):  # another specchat may have been faster
@@ -211,7 +209,6 @@ class Store:
             raise
 
     def _put_aside(self) -> None:
-        """Move a damaged database out of the way."""
         with _alone(self.path.parent):
             if self.moved:  # another specchat did it
                 return

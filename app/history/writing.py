@@ -207,7 +207,6 @@ def rows_of(db: sqlite3.Connection, chat: int) -> Rows:
 
 
 def _rows(now: ChatSnapshot, ids: Mapping[int, int]) -> Rows:
-    """What the database is to have."""
     forks, ends = [], []
     for fork in now.forks:
         after = ids[id(fork.after)] if fork.after is not None else 0
@@ -275,7 +274,6 @@ def _insert(db: sqlite3.Connection, entry: ChatEntry, at: float) -> int:
 
 
 def _write_answer(db: sqlite3.Connection, answer: Answer, mark: AnswerMark, item: SavedEntry, pieces: Pieces) -> SavedEntry:
-    """Add what an answer has gained."""
     done = mark.reason is not None
     tail = "".join(run.text for run in answer.runs[mark.steps : mark.runs]) if done else ""
     runs, parts = item.runs, item.parts

@@ -129,7 +129,6 @@ class Downloads:
             self.pause(download)
 
     def _fetch(self, download: Download, stop: threading.Event, before: threading.Thread | None) -> None:
-        """In a thread of its own."""
         if before is not None:
             before.join()
 

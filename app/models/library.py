@@ -58,7 +58,7 @@ def _llama_here() -> bool:
 
 
 class Library:
-    """What has been found, kept between two looks. Safe to use from several threads."""
+    """The models that were found on this machine, kept between two looks. Safe to use from several threads."""
 
     def __init__(self) -> None:
         self._cards: dict[Path, tuple[tuple[int, int], Card]] = {}
@@ -167,7 +167,6 @@ class VocabularyTexts(Collection[str]):
 
 
 def _state(path: Path) -> tuple[int, int]:
-    """Changes when a model's files do."""
     try:
         told = path.stat()
         if path.is_file():

@@ -21,7 +21,7 @@ PROBE_SECONDS = 5
 
 @dataclass(frozen=True, slots=True)
 class FreeMemory:
-    """What is free where models are loaded."""
+    """Memory that is free where models are loaded."""
 
     free: int
     """Bytes."""
@@ -32,7 +32,7 @@ class FreeMemory:
 
 @dataclass(frozen=True, slots=True)
 class MemoryFit:
-    """What a model needs, and whether it is there."""
+    """The memory that a model needs, and whether it is there."""
 
     verdict: Literal["fits", "short", "too large", "unknown"]
     """short: with a shorter conversation than usual."""

@@ -26,7 +26,7 @@ PLACES = ("Built in", "Recently used", "This folder", "Your folders", "Hugging F
 
 @dataclass(frozen=True, slots=True)
 class ModelSpot:
-    """A model that lies somewhere, not looked into yet."""
+    """A place on this machine where a model lies, not looked into yet."""
 
     place: str
     """One of PLACES."""

@@ -235,7 +235,7 @@ def about(card: Card) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ModelRow:
-    """One row. Its texts are safe to draw already."""
+    """A row of the list of models. Its texts are safe to draw already."""
 
     key: object
     """What it stands for; None for a heading, which the cursor passes over."""

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class ModelSearch:
-    """Looks for models for one opening of the list.
+    """The search for models while the list is open.
 
     Args:
         library: what earlier openings found.

@@ -17,7 +17,7 @@ MOST_MODELS = 100
 
 @dataclass(frozen=True, slots=True)
 class FoundServer:
-    """A server, as far as it answers."""
+    """A server that was found, as far as it answers."""
 
     name: str
     """As a model is named on it: a name of the settings, or an address."""

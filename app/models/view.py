@@ -24,7 +24,7 @@ REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+(:[\w.-]*)?", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class ModelsScope:
-    """Which view: all models (neither), those that may draft for one, or a repository on the Hub."""
+    """Which models are listed: all (neither), those that may draft for one, or a repository's on the Hub."""
 
     target: FoundModel | None = None
     repository: str = ""
@@ -34,7 +34,7 @@ EVERYTHING = ModelsScope()
 
 
 class ModelsView:
-    """Reads what was found out, for drawing.
+    """The rows of the list of models, made of what was found.
 
     Args:
         looking: what has been found out so far.

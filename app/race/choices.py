@@ -73,7 +73,6 @@ def look(dialogue: Dialogue, library: Library, folders: Sequence[str], stopped: 
 
 
 def _served(dialogue: Dialogue, stopped: Callable[[], bool]) -> Iterator[ModelChoice]:
-    """What the servers of the settings serve."""
     from ..models.servers import MOST_MODELS, ask
 
     servers = dialogue.load.get("servers") or {}

@@ -17,7 +17,7 @@ SHORT: dict[Unit, str] = {"tokens": "tokens", "characters": "chars"}
 
 
 class LaneTrack:
-    """An answer's progress, run by run. Cheap to add to: 16 bytes a run."""
+    """When each run of a lane's answer came. Cheap to add to: 16 bytes a run."""
 
     def __init__(self) -> None:
         self._tokens, self._characters = array("i"), array("i")

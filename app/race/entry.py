@@ -16,7 +16,7 @@ RUNTIMES = tuple(name for name in BACKENDS if name != "auto")
 
 @dataclass(frozen=True)
 class RaceEntry:
-    """A method that takes part, with its settings."""
+    """A method that takes part in a race, with its settings and its model."""
 
     method: str
     settings: Mapping[str, Any] = field(default_factory=dict)

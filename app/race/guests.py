@@ -36,7 +36,7 @@ class Guest:
 
 
 class RaceModels:
-    """All of them, by key."""
+    """The models of a race besides the chat's own, by key."""
 
     def __init__(self, dialogue: Dialogue) -> None:
         self._dialogue = dialogue

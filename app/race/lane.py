@@ -18,7 +18,7 @@ FULL = "The context is full: race on a shorter prompt, or load the model with a 
 
 @dataclass(slots=True, eq=False)
 class Racer:
-    """One lane. Its speed is compared with that of the race's first lane, its tokens with those of the first of its model."""
+    """A lane of a race. Its speed is compared with the first lane's, its tokens with those of the first of its model."""
 
     lane: str
     """Its name in the engine."""

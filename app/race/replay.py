@@ -14,7 +14,7 @@ SPEEDS = (1.0, 0.25, 4.0)
 
 
 class Replay:
-    """One clock for all lanes.
+    """The replay of a race: one clock for all lanes.
 
     Args:
         racers: lanes whose answers have ended.

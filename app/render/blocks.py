@@ -34,7 +34,7 @@ class Piece(NamedTuple):
 
 
 class TextRow(NamedTuple):
-    """One row of the transcript."""
+    """A row of the transcript."""
 
     kind: RowKind
     pieces: tuple[Piece, ...] = ()
@@ -57,7 +57,7 @@ class TextRow(NamedTuple):
 
 
 class EntryBlock:
-    """One entry, wrapped.
+    """An entry of the chat, wrapped to rows.
 
     Args:
         entry: what it shows; an answer may grow.

@@ -32,7 +32,7 @@ BRANCHES = 3
 
 
 class RolePart(NamedTuple):
-    """Text of one role. Labels may be broken at blanks, the others are kept together."""
+    """A part of a row, of one role. Labels may be broken at blanks, the others are kept together."""
 
     text: str
     role: Role
@@ -65,7 +65,7 @@ class DraftFork:
 
 @dataclass(frozen=True, slots=True)
 class Inspection:
-    """A run as its step tells it."""
+    """Everything that is told of a run: its step, its draft, why it ended."""
 
     method: str
     step: int
@@ -144,7 +144,6 @@ def visible_line(text: str) -> str:
 
 
 def _before(answer: Answer, index: int, count: int = 12) -> list[int]:
-    """The last tokens before a step."""
     out: list[int] = []
     for step in range(index - 1, -1, -1):
         out = [*answer.log.record(step).tokens, *out]
@@ -300,7 +299,6 @@ def verdict(run: Inspection, detail: Detail = "full") -> list[Parts]:
 
 
 def _plain(run: Inspection, *, brief: bool) -> Parts:
-    """Of a step without a draft."""
     if run.guessed:
         return (RolePart(_window(run, brief=brief), "label"),)
     gave, sure = ("one token", run.prob) if run.count == 1 else (f"{run.count:,} tokens", None)
@@ -325,7 +323,6 @@ def gathered(run: Inspection, *, brief: bool = False) -> str:
 
 
 def _window(run: Inspection, *, brief: bool) -> str:
-    """Of tokens that lookahead's window had guessed."""
     if brief:
         return f"{run.guessed:,} of {run.count:,} from the window."
     were = "token was" if run.guessed == 1 else "tokens were"
@@ -349,7 +346,6 @@ def _end(run: Inspection, *, brief: bool) -> Parts:
 
 
 def _fork(fork: DraftFork, detail: Detail) -> Parts:
-    """Of a place where something was refused."""
     brief = detail == "brief"
     cells = SHORT_PHRASE if brief else PHRASE
     texts = [branch.text for branch in fork.refused]

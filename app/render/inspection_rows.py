@@ -136,7 +136,6 @@ def _words(text: str) -> list[str]:
 
 
 def _joined(parts: Sequence[RolePart]) -> Parts:
-    """Neighbours of one role as one part."""
     out: list[RolePart] = []
     for part in parts:
         if out and out[-1].role == part.role:

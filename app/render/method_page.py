@@ -70,7 +70,6 @@ def method_lines(
 
 
 def _figures(totals: Totals, cells: int) -> list[StyledLine]:
-    """What it did, in as many lines as that takes."""
     figures = [
         (f"{totals.tokens_per_step:.2f}", "tokens a pass"),
         (f"{totals.steps:,}", "passes"),

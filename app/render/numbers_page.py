@@ -129,7 +129,6 @@ def _verdict(answer: Answer, cells: int) -> list[StyledLine]:
 
 
 def _speed(totals: Totals, cells: int) -> list[StyledLine]:
-    """The figures of an answer by one method."""
     figures = [
         (f"{totals.tokens_per_step:.2f}", "tokens a pass"),
         (f"{totals.tokens_per_second:,.0f}", "tokens/s"),
@@ -139,7 +138,6 @@ def _speed(totals: Totals, cells: int) -> list[StyledLine]:
 
 
 def _by_method(answer: Answer, plain: float, cells: int) -> list[StyledLine]:
-    """One row for each method that wrote a part."""
     rows = [(name, totals) for name, totals in answer.by_method.items()]
     name_cells = min(12, max(width(one_line(name)) for name, _ in rows))
     titles = ("a pass", "α", *(("× plain",) if plain else ()), "tokens/s")
@@ -157,7 +155,6 @@ def _by_method(answer: Answer, plain: float, cells: int) -> list[StyledLine]:
 
 
 def _trend(trend: Trend, cells: int) -> list[StyledLine]:
-    """Tokens of each pass over the answer."""
     values = resampled(trend.means(), cells)
     each = trend.count / max(1, len(values))
     wide = min(WIDEST, cells // len(values))
@@ -198,13 +195,11 @@ def _ahead(totals: Totals) -> str:
 
 
 def _bin(label: str, share: float, cells: int, style: str) -> StyledLine:
-    """Label, bar, percentage."""
     room = max(1, cells - 8)
     return line((f"{label:>2} ", "$quiet"), *track(bar(share, room), room, style), (f"{percent(share):>5}", "$foreground"))
 
 
 def _time(totals: Totals, cells: int) -> list[StyledLine]:
-    """Where the time went, as one stacked bar."""
     parts = (totals.draft_seconds, totals.forward_seconds, totals.other_seconds)
     if not sum(parts):
         return []
@@ -229,7 +224,6 @@ def _cost(totals: Totals, cells: int) -> list[StyledLine]:
 
 
 def _undrafted(totals: Totals, method: str) -> str:
-    """What was done instead of drafting."""
     if totals.earlier:
         each = totals.nodes / max(1, totals.steps)
         return f"Nothing was drafted: each token took a pass over {each:.1f} nodes. Text appears once all beams share it."
@@ -292,7 +286,6 @@ def _grid(corner: str, known: Sequence[str], own: str, table: Sequence[Sequence[
 
 
 def _gain(value: float) -> str:
-    """Style of a speedup."""
     if abs(value - 1) <= EVEN:
         return "$foreground"
     return "bold $success" if value > 1 else "$error"

@@ -126,7 +126,6 @@ def _colours(name: str) -> tuple[str, str]:
 
 
 def _nothing(answer: Answer | None, cells: int, *, paused: bool, keys: str) -> list[StyledLine]:
-    """Where there is no step."""
     if paused and answer is not None and not answer.done:
         return paragraph(f"Paused before the first step: {keys}.", cells, "$accent")
     if answer is not None and answer.done:
@@ -145,7 +144,6 @@ def _piece(pieces: Pieces) -> Callable[[int], str]:
 
 
 def _head(answer: Answer, step: int, cells: int, *, selected: bool, paused: bool, keys: str) -> list[StyledLine]:
-    """Which step, and its figures."""
     record = answer.log.record(step)
     where = f" step {step + 1:,} of {len(answer.log):,}"
     state: StyledLine = ()
@@ -202,7 +200,6 @@ def _row(row: TreeRow, cells: int, side: int, lit: str, trunk: str) -> StyledLin
 
 
 def _foot(tree: StepTree, record: StepRecord, cells: int) -> list[StyledLine]:
-    """What the signs and the percentages mean."""
     out: list[StyledLine] = [()]
     shares = [*(f" {percent(share)}" for share in record.shares), *[""] * len(record.drafters)]
     who = zip(SIGNS, record.drafters, shares, strict=False) if tree.sources else ()

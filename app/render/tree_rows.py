@@ -36,14 +36,14 @@ LEAST_ROOM = 8
 
 
 class Span(NamedTuple):
-    """Text of one role."""
+    """A part of a tree's row, of one role."""
 
     text: str
     role: Role
 
 
 class TreeRow(NamedTuple):
-    """One row. Over all rows every node of the tree is in `nodes` once, or counted in `folded`."""
+    """A row of a drawn tree. Over all rows every node of the tree is in `nodes` once, or counted in `folded`."""
 
     spans: tuple[Span, ...]
     prob: float | None = None
@@ -129,7 +129,7 @@ class StepTree:
 
 
 class Plan(NamedTuple):
-    """How much detail a layout has."""
+    """How much detail a layout of a tree has."""
 
     spread: bool
     """Every token of the path on a row of its own."""
@@ -194,7 +194,7 @@ def _more(count: int) -> str:
 
 
 class _Layout:
-    """One try, with one plan."""
+    """A layout of a tree by one plan."""
 
     def __init__(self, tree: StepTree, piece: Callable[[int], str], cells: int, plan: Plan) -> None:
         self.tree, self.piece, self.cells, self.plan = tree, piece, cells, plan
@@ -255,7 +255,6 @@ class _Layout:
         return out
 
     def _end(self) -> TreeRow:
-        """The target's own choice."""
         tree = self.tree
         if tree.beams is not None:
             left = "one text is left" if tree.beams == tree.path[-1:] else f"{counted(len(tree.beams), 'text')} open"
@@ -280,7 +279,6 @@ class _Layout:
         return out
 
     def _counted(self, count: int) -> TreeRow:
-        """Refused nodes that are only counted."""
         text = fit(_more(count), self.cells - 3)
         return TreeRow((Span("┠", "trunk"), Span("─ ", "guide"), Span(text, "fold")), folded=count)
 
@@ -369,7 +367,6 @@ class _Layout:
         return next((text for text in (f" {_more(hidden)}", f" …{hidden}", " …") if width(text) <= free), " …")
 
     def _tokens(self, line: Sequence[int], room: int, role: Role) -> list[Span]:
-        """Tokens with a blank between each two."""
         out: list[Span] = []
         for i, node in enumerate(line):
             if i:

@@ -83,7 +83,6 @@ def _unmeasured(answer: Answer) -> str:
 
 
 def _fact(answer: Answer) -> str:
-    """How the guesses did, or why there were none."""
     drafted, accepted = answer.figures.drafted, answer.figures.accepted
     if drafted:
         right = "accepted" if answer.label in ("lossy", "same distribution") else "right"

@@ -22,7 +22,7 @@ _REQUIRED = object()
 
 
 class BadFile(Exception):
-    """Something is not as it must be; says what and where."""
+    """A file is not as it must be; says what is wrong, and where."""
 
 
 class OtherFormat(UserError):

@@ -93,7 +93,6 @@ def copy(text: str) -> Copied:
 
 
 def _give(tool: Tool, text: str) -> bool:
-    """Whether the tool says that it copied."""
     data = text.encode("utf-16-le", "replace") if tool.windows else text.encode("utf-8", "replace")
     commands = [tool.copy]
     if tool.buffer:

@@ -17,7 +17,7 @@ NO = "–"
 
 
 class KeyKind(NamedTuple):
-    """Keys that arrive in the same way."""
+    """Keys that arrive from terminals in the same way."""
 
     keys: str
     """As people write them."""

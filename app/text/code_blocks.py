@@ -45,6 +45,5 @@ def code_blocks(answer: str) -> list[CodeBlock]:
 
 
 def _safe(line: str) -> str:
-    """A line for a menu: its indentation stays."""
     indent = len(line) - len(line.lstrip(" "))
     return " " * min(indent, 12) + one_line(line)

@@ -283,7 +283,6 @@ def _refuser(path: Path) -> Any:
 
 
 def _merged(path: Path, below: tuple[Path, ...]) -> dict[str, Any]:
-    """What a file says, over what it inherits."""
     data = _parsed(path)
     if "inherits" not in data:
         return data
@@ -348,7 +347,6 @@ def _colour_list(value: Any) -> bool:
 
 
 def _derived_heat(colours: Mapping[str, str]) -> tuple[str, ...]:
-    """From the theme's ink to its accent."""
     page, ink, accent = (colours[name] for name in ("background", "foreground", "accent"))
     steps = (blend(ink, accent, step / len(STEPS)) for step in STEPS)
     return tuple(colour if contrast(colour, page) >= ROOM else with_contrast(colour, page, ROOM) for colour in steps)

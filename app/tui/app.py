@@ -54,7 +54,7 @@ IDLE_SECONDS = 0.25
 
 
 class SpecchatApp(TerminalApp):
-    """The chat.
+    """The Textual app of the chat.
 
     Args:
         settings: what to start with.
@@ -125,11 +125,9 @@ class SpecchatApp(TerminalApp):
         """What is to be said once the terminal is given back."""
 
     def get_default_screen(self) -> ChatScreen:
-        """The chat."""
         return ChatScreen(self, self.actions, self.message_edit, self.copier, self.chat_history.keep, self.piped, self.tour)
 
     def _parts(self) -> tuple[object, ...]:
-        """Everything that has methods for actions."""
         screen, races = self.chat_screen, (self.races, self.races.kept)
         chat = (self.chat_history, self.exports, self.copier, self.message_edit, self.retries, self.editor, screen.recall)
         return self, screen, *chat, *races, self.models, self.settings_commands, self.switches, self.tours
@@ -157,14 +155,12 @@ class SpecchatApp(TerminalApp):
         return self.live.settings
 
     def on_mount(self) -> None:
-        """Begin to look for events."""
         self.frames.begin()
         self.set_interval(IDLE_SECONDS, self._idle)
         self.call_after_refresh(self.sweeper.begin)
         self.live.begin()
 
     def on_unmount(self) -> None:
-        """Leave Python's garbage collection as it was."""
         self.sweeper.end()
         self.live.close()
 
@@ -188,7 +184,6 @@ class SpecchatApp(TerminalApp):
 
     @on(TranscriptView.Turned)
     def _turned(self, event: TranscriptView.Turned) -> None:
-        """Another variant, by the mouse."""
         try:
             self.retries.turn(event.step, event.index)
         except UserError as error:
@@ -233,7 +228,6 @@ class SpecchatApp(TerminalApp):
         self.notifier.look()
 
     def _applied(self, before: Settings, after: Settings) -> None:
-        """Show settings that are in force from now on."""
         if before.theme != after.theme and after.theme in self.themes.palettes:
             self.themes.wear(after.theme)
         if before.colours != after.colours:
@@ -247,7 +241,6 @@ class SpecchatApp(TerminalApp):
                 self.chat_screen.query_one(id).refresh()
 
     def _settings_news(self, problems: Sequence[str]) -> None:
-        """The settings file says something else."""
         for problem in problems:
             self.tell(problem, "warning")
         self.changed()
@@ -259,7 +252,6 @@ class SpecchatApp(TerminalApp):
         self.chat_screen.query_one(StatusLine).flash(line)
 
     def _say(self, text: str) -> None:
-        """Tell somebody who looks elsewhere."""
         if not self.editor.open:
             notify(self, self.settings.notify, text)
 

@@ -29,10 +29,9 @@ def harmless(text: str) -> str:
 
 
 class Harmless(LineFilter):
-    """Goes over each row that is drawn, the last of the filters."""
+    """A filter over each row that is drawn, the last one."""
 
     def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
-        """The row's segments; mostly these themselves."""
         if all(segment.text.isprintable() for segment in segments):
             return segments
         return [Segment(harmless(text), style, control) for text, style, control in segments]

@@ -32,7 +32,7 @@ class InThread(Protocol):
 
 
 class LiveSettings:
-    """Puts settings in force.
+    """The settings in force, and changes of them.
 
     Args:
         settings: to begin with.

@@ -20,7 +20,7 @@ LONG_SECONDS = 5.0
 
 
 class Notifier:
-    """Watches what goes on and says its end, if nobody looks.
+    """Notifies of the end of an answer, a race or a download, if nobody looks.
 
     Args:
         dialogue: whose answers and loads are watched.

@@ -45,7 +45,7 @@ RECENT = 10
 
 
 class TerminalApp(App[None]):
-    """Draws on terminals of every size, and writes nothing on them that could do harm."""
+    """A Textual app for terminals of every size, which writes nothing on them that could do harm."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -70,7 +70,6 @@ class TerminalApp(App[None]):
         await super().on_event(event)
 
     def get_driver_class(self) -> type[Driver]:
-        """Ours, unless the environment names another."""
         found = super().get_driver_class()
         return Terminal if found is LinuxDriver else found
 

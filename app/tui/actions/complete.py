@@ -41,7 +41,7 @@ NAMED = ("save", "edit", "delete")
 
 
 class TypedCommand(NamedTuple):
-    """A command as far as it is typed."""
+    """A slash command as far as it is typed."""
 
     name: str
     """Empty while the name itself is being typed."""
@@ -55,7 +55,7 @@ class TypedCommand(NamedTuple):
 
 @dataclass(slots=True)
 class KnownNames:
-    """What there is to choose from."""
+    """The names that a command may be completed to."""
 
     methods: Mapping[str, Method] = field(default_factory=dict)
     unavailable: Mapping[str, str] = field(default_factory=dict)

@@ -23,7 +23,6 @@ class Copier:
     themselves: what is pasted into a shell could run there.
 
     Args:
-        host: the app.
         keep: takes what was copied, for pasting here; the terminal is asked to copy it too if that is True.
     """
 
@@ -123,7 +122,6 @@ class Copier:
             self._copy_block(blocks, (number or 1) - 1)
 
     def _code(self) -> tuple[list[CodeBlock], str]:
-        """The blocks to copy from, and whose they are."""
         marked = self.host.view.mark.entry
         if isinstance(marked, Answer):
             if blocks := code_blocks(marked.text):

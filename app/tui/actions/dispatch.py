@@ -17,7 +17,7 @@ _ROWS = {row.id: row for row in ACTIONS}
 
 
 class Actions:
-    """Everything that can be done.
+    """Runs the actions of the table, and lists what they take.
 
     Args:
         host: the app, as it is told what is in the way.

@@ -24,10 +24,9 @@ OFF = "This chat is not being saved. Start specchat without --no-history, and wi
 
 
 class ChatHistory:
-    """Keeps a chat.
+    """Keeps the chat on the screen in the history: /chats, /rename, /branch.
 
     Args:
-        host: the app.
         keep: whether it is to be kept.
         past: whether to draft from past answers; those of a chat that is not kept are none, and it drafts from none.
     """
@@ -55,7 +54,6 @@ class ChatHistory:
             self._remembering.told(event.keys)
 
     def _remember(self) -> None:
-        """Let past answers be drafted from."""
         dialogue = self.host.dialogue
         if not self.past:
             if self.keep and self._loaded is None:  # whoever turns it off wants nothing of it left

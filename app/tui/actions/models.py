@@ -21,10 +21,9 @@ if TYPE_CHECKING:
 
 
 class Models:
-    """What the chat knows of models.
+    """The models that the chat can load: /model, /models, downloads.
 
     Args:
-        host: the app.
         say: tells somebody who looks elsewhere.
     """
 

@@ -39,10 +39,9 @@ USAGE = (
 
 
 class Races:
-    """Opens races.
+    """Starts races and shows them: /race.
 
     Args:
-        host: the app.
         models: the models that may race.
         saving: exports a race.
     """

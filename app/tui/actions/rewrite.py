@@ -17,11 +17,7 @@ from .table import is_command
 
 
 class MessageEdit:
-    """Writes messages anew.
-
-    Args:
-        host: the app.
-    """
+    """The message that is being written anew, if one is: /edit."""
 
     def __init__(self, host: Host) -> None:
         self.host = host
@@ -125,7 +121,6 @@ class MessageEdit:
         self._show()
 
     def _show(self) -> None:
-        """Say at the input box what is in it."""
         composer = self.host.box.parent
         assert isinstance(composer, Widget)
         composer.set_class(self.active, "-edit")

@@ -26,11 +26,7 @@ SYSTEM_ABOUT = "The system prompt of this chat: the model reads it before everyt
 
 
 class SettingsCommands:
-    """Runs the commands.
-
-    Args:
-        host: the app.
-    """
+    """System prompt, presets and settings of the chat: /system, /preset, /settings, /set."""
 
     def __init__(self, host: Host) -> None:
         self.host = host

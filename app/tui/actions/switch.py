@@ -124,11 +124,7 @@ def known(what: str, name: str, names: Sequence[str]) -> str:
 
 
 class Switches:
-    """Switches, also in the middle of an answer.
-
-    Args:
-        host: the app.
-    """
+    """Switches the method, the theme and the colours, also in the middle of an answer."""
 
     def __init__(self, host: Host) -> None:
         self.host = host
@@ -189,7 +185,6 @@ class Switches:
             self.host.tell(warning, "warning")
 
     def _choose_theme(self) -> None:
-        """The theme under the cursor shows at once."""
         from ..pickers.menu import Menu, MenuItem
 
         themes = self.host.themes

@@ -154,7 +154,6 @@ def _terminals() -> Iterator[str]:
 
 
 def _cell(text: str) -> str:
-    """A text in a cell of a table."""
     return text.replace("|", "\\|")
 
 

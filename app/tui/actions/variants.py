@@ -25,10 +25,9 @@ SEEDS = 1_000_000
 
 
 class Retries:
-    """Edits, retries, takes back and turns to other variants.
+    """Answers again, takes back, and turns to other variants: /retry, /regenerate, /undo.
 
     Args:
-        host: the app.
         rewriting: puts a message back into the input box.
     """
 
@@ -222,7 +221,6 @@ class Retries:
         return seen[-1] if seen else every[-1] if every else None
 
     def _say(self, entry: Any, at: int, of: int) -> None:
-        """Name the variant in the status line."""
         what = "answer" if isinstance(entry, Answer) else "message"
         parts: list[Any] = [(f"{what} {at + 1} of {of}", "$foreground")]
         if isinstance(entry, Answer):

@@ -15,7 +15,7 @@ from ...theming.colouring import LABEL_STYLES
 
 
 class ChatHeader(Widget):
-    """One line that never wraps: what does not fit is left out, the method last."""
+    """The line at the top, which never wraps: what does not fit is left out, the method last."""
 
     DEFAULT_CSS = """
     ChatHeader { height: 1; padding: 0 1; background: $surface; color: $quiet; }
@@ -36,7 +36,6 @@ class ChatHeader(Widget):
             self.refresh()
 
     def render(self) -> Content:
-        """Left: name, model, device. Right: the method and its label."""
         dialogue, room = self.dialogue, self.size.width
         right = self._method()
         left = Content.styled("specchat", "bold $primary")
@@ -60,7 +59,6 @@ class ChatHeader(Widget):
         return Content.assemble(left, " " * gap, right)
 
     async def on_click(self, event: events.Click) -> None:
-        """A click on the method opens the list of methods."""
         if event.x >= self.size.width - self._method().cell_length:
             await self.run_action("app.do('method_menu')")
 

@@ -49,10 +49,9 @@ from .welcome import TOUR, Welcome
 
 
 class ChatScreen(Screen[None]):
-    """One chat.
+    """The screen of the chat.
 
     Args:
-        host: the app.
         actions: what keys and commands do.
         rewriting: puts a message back into the input box.
         copying: copies what is selected.
@@ -86,7 +85,6 @@ class ChatScreen(Screen[None]):
         self.recall = PromptRecall(host, keep)
 
     def compose(self) -> ComposeResult:
-        """From top to bottom."""
         yield ChatHeader(self.dialogue, id="header")
         with Vertical(id="body"):
             with Container(id="stage"):
@@ -110,7 +108,6 @@ class ChatScreen(Screen[None]):
         yield KeyBar(self._keymap, id="keys")
 
     def on_mount(self) -> None:
-        """Catch up with what came before there was a screen."""
         self.input.offer, self.input.choose, self.input.complete = self._entered, self.suggestions.names.move, self._complete
         settings = self.host.live.settings
         way = way_named(settings.colours)
@@ -125,7 +122,6 @@ class ChatScreen(Screen[None]):
             self.call_after_refresh(self._actions.do, "tour")
 
     def on_unmount(self) -> None:
-        """Nothing is read for a message any more."""
         self.message_files.give_up()
 
     @property
@@ -175,7 +171,6 @@ class ChatScreen(Screen[None]):
 
     @property
     def key_context(self) -> KeyContext:
-        """The keys that matter now."""
         welcome = self.query_one(Welcome)
         if welcome.has_focus_within:
             return welcome.key_context
@@ -286,7 +281,6 @@ class ChatScreen(Screen[None]):
             self._to_starters()
 
     def _to_starters(self) -> bool:
-        """Go to the starters; False if there are none."""
         welcome = self.query_one(Welcome)
         if welcome.display:
             welcome.choices.focus()
@@ -345,7 +339,6 @@ class ChatScreen(Screen[None]):
         strip.display = True
 
     def on_click(self, event: events.Click) -> None:
-        """The hint about new text leads to it."""
         if event.widget is not None and event.widget.id == "below":
             self.view.follow()
 

@@ -39,11 +39,7 @@ SPACIOUS = 16
 
 
 class PanelBar(Widget):
-    """The pages' names; each can be clicked.
-
-    Args:
-        keymap: binding id → keys, where not the default.
-    """
+    """The names of the side panel's pages; each can be clicked."""
 
     DEFAULT_CSS = """
     PanelBar {
@@ -59,7 +55,6 @@ class PanelBar(Widget):
         self.page = ""
 
     def render(self) -> Content:
-        """One line."""
         tabs = [
             Content.styled(f" {page} ", "bold $primary on $panel")
             if page == self.page
@@ -75,11 +70,10 @@ class PanelBar(Widget):
 
 
 class SidePanel(Vertical):
-    """Shows one of PAGES, or nothing.
+    """The side panel: one of PAGES, or nothing.
 
     Args:
         dialogue: what it is about.
-        keymap: binding id → keys, where not the default.
     """
 
     DEFAULT_CSS = """
@@ -105,7 +99,6 @@ class SidePanel(Vertical):
         self._state: tuple[object, ...] = ()
 
     def compose(self) -> ComposeResult:
-        """Names, page."""
         yield self._bar
         yield self._view
 
@@ -159,7 +152,6 @@ class SidePanel(Vertical):
         self.update(now=True)
 
     def on_resize(self, event: events.Resize) -> None:
-        """Lay the page out anew."""
         self.call_after_refresh(self.update, now=True)
 
     @property

@@ -32,7 +32,7 @@ FLASH_SECONDS = 4.0
 
 
 class StatusLine(Widget):
-    """What goes on right now. `hint`, if set, is shown instead; behind the speed while an answer is written."""
+    """The line of what goes on right now. `hint`, if set, is shown instead; behind the speed while an answer is written."""
 
     DEFAULT_CSS = """
     StatusLine { height: 1; padding: 0 3; color: $quiet; }
@@ -73,7 +73,6 @@ class StatusLine(Widget):
         self.refresh()
 
     def render(self) -> Content:
-        """One line that fits."""
         dialogue = self.dialogue
         writing = dialogue.phase in ("writing", "stopping") and not dialogue.paused
         if self._hint is not None:
@@ -126,7 +125,6 @@ class StatusLine(Widget):
         return line.truncate(self.size.width, ellipsis=True)
 
     def _lively(self, word: str) -> Content:
-        """A dot that pulses while nothing else moves."""
         dim = self._pulse % 2 and self.dialogue.phase != "writing"
         return Content.assemble(("● ", "$faint" if dim else "$success"), (word, "$foreground"))
 

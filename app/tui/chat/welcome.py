@@ -88,7 +88,7 @@ TITLE_WIDTH = max(len(starter.title) for starter in STARTERS)
 
 
 class Welcome(VerticalScroll, can_focus=False):
-    """Greets, explains in three lines, and offers starter prompts.
+    """The welcome of an empty chat: three lines, and prompts to start with.
 
     Args:
         offer: say how the tour begins, to somebody new.
@@ -128,7 +128,6 @@ class Welcome(VerticalScroll, can_focus=False):
         self._offer = offer
 
     def compose(self) -> ComposeResult:
-        """Title, text, prompts."""
         yield Static(title(), id="welcome-title")
         yield Static(
             Content.assemble(
@@ -169,12 +168,10 @@ class Welcome(VerticalScroll, can_focus=False):
 
     @property
     def key_context(self) -> KeyContext:
-        """The keys that matter while the starters have the focus."""
         keys = (("menu_above menu_below", "choose"), ("menu_choose", "ask"), ("cancel", "back"), ("help", ""), ("quit", ""))
         return KeyContext("The starters: a digit asks at once", hints(*keys), self)
 
     def action_choose(self) -> None:
-        """Ask what is under the cursor."""
         self.choices.action_select()
 
     def answers(self, text: str) -> bool:

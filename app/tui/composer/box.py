@@ -19,7 +19,7 @@ from ...text.cells import enterable
 
 
 class PromptInput(TextArea):
-    """A multi-line message."""
+    """The input box: a message of several lines."""
 
     DEFAULT_CSS = """
     PromptInput {

@@ -20,7 +20,7 @@ TAIL = 6
 
 
 class Completion(Widget):
-    """Some names, one of them chosen. Never focused: the input box keeps the keys."""
+    """The list of suggestions above the input box, one of them chosen. Never focused: the input box keeps the keys."""
 
     DEFAULT_CSS = """
     Completion {
@@ -73,7 +73,6 @@ class Completion(Widget):
         return max(0, min(self.at - self.rows // 2, len(self.offers) - self.rows))
 
     def render(self) -> Content:
-        """A row for each name in sight."""
         shown = self.offers[self.first : self.first + self.rows]
         cells = max(12, self.content_size.width - 2 - TAIL)
         told = any(offer.what for offer in shown)
@@ -98,7 +97,6 @@ class Completion(Widget):
         return Content("\n").join(rows)
 
     def on_click(self, event: events.Click) -> None:
-        """Take the name that was clicked."""
         index = self.first + event.y
         if 0 <= index < len(self.offers):
             self.at = index

@@ -17,10 +17,9 @@ from ..pickers.menu import Menu, MenuItem
 
 
 class ContextCheck:
-    """What the chat screen does about the context.
+    """Asks whether a message still fits in the context, before it is sent.
 
     Args:
-        host: the app.
         rewriting: knows the chat that the message goes to.
         send: sends a message: its draft, and what goes out for it.
     """

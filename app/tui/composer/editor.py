@@ -29,7 +29,7 @@ MOST_BYTES = 2_000_000
 
 
 class ExternalEditor:
-    """Opens the draft in the editor.
+    """The user's own editor, which the draft is opened in: /editor.
 
     Args:
         host: has the draft.
@@ -108,7 +108,6 @@ class ExternalEditor:
             await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
 
     async def _run(self, command: list[str]) -> int:
-        """Run a command on the terminal; its exit code."""
         # Output that goes elsewhere (specchat > file) is no place for an editor; what is drawn goes to standard error then too.
         out = None if os.isatty(1) else sys.__stderr__
         self._process = subprocess.Popen(command, stdout=out)
@@ -159,7 +158,6 @@ def _away(app: App[Any]) -> Iterator[None]:
 
 
 def _modes() -> list[Any] | None:
-    """How the terminal is set."""
     try:
         return termios.tcgetattr(0)
     except (termios.error, OSError):

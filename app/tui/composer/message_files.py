@@ -17,10 +17,9 @@ Then = Callable[[str, str], None]
 
 
 class MessageFiles:
-    """Gathers the files of a message.
+    """Reads the files that a message names, before it is sent.
 
     Args:
-        host: the app.
         unfolded: gives the message of a draft, and the long texts that stand folded in it.
     """
 

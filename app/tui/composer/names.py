@@ -22,10 +22,9 @@ FRESH_SECONDS = 10.0
 
 
 class NameSuggestions:
-    """What the chat screen does about names.
+    """Suggests files and arguments for the word that is being typed.
 
     Args:
-        host: the app.
         names: the list above the input box.
         folded: what stands in the input box for a file of a message that was put back there → that file.
     """
@@ -130,7 +129,6 @@ class NameSuggestions:
 
 
 def _files() -> list[str]:
-    """Names below the working folder."""
     try:
         return names_below(Path())
     except OSError:  # it is gone
@@ -138,7 +136,6 @@ def _files() -> list[str]:
 
 
 def _titles() -> Mapping[str, str]:
-    """The last chats' titles."""
     from ....errors import UserError
     from ...history.chats import reading
     from ...history.store import history_file
@@ -153,7 +150,6 @@ def _titles() -> Mapping[str, str]:
 
 
 def _presets() -> Mapping[str, str]:
-    """The presets, with what they are for."""
     from ...settings.presets import presets
 
     return {preset.name: preset.summary for preset in presets()}

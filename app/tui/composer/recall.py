@@ -17,10 +17,9 @@ from ..host import Host
 
 
 class PromptRecall:
-    """Keeps what is sent for later chats, where a history is kept at all.
+    """The messages of earlier chats in the input box, and this one's for later chats, where a history is kept.
 
     Args:
-        host: the app.
         keep: whether one is kept.
     """
 
@@ -95,7 +94,6 @@ class PromptRecall:
         self._host.box.run_worker(add(), group="prompts")
 
     def _warn(self, what: str, error: OSError | UserError) -> None:
-        """Say once what is wrong with the file."""
         if not self._warned and self._history is not None:
             self._warned = True
             why = str(error)

@@ -19,11 +19,7 @@ LEGEND_FROM = 90
 
 
 class KeyBar(Widget):
-    """Keys with what they do now, as many as fit; each can be clicked.
-
-    Args:
-        keymap: binding id → keys, where not the default.
-    """
+    """The bar of keys with what they do now, as many as fit; each can be clicked."""
 
     DEFAULT_CSS = """
     KeyBar {
@@ -43,7 +39,6 @@ class KeyBar(Widget):
         self._keymap = keymap
 
     def render(self) -> Content:
-        """One line."""
         line = Content("")
         about = Content.assemble(*(legend_line(self.colouring) if self.colouring and self.size.width >= LEGEND_FROM else ()))
         room = self.size.width - (about.cell_length + GAP if about else 0)

@@ -47,7 +47,7 @@ class Pressed(Message):
 
 
 class NotingParser(XTermParser):
-    """Tells with each key what came for it."""
+    """A parser that tells with each key what came for it."""
 
     def __init__(self, debug: bool = False) -> None:
         super().__init__(debug)
@@ -76,10 +76,9 @@ class Listening(Terminal):
 
 
 class KeyCheck(TerminalApp):
-    """Shows keys as they arrive, the last one at the end.
+    """The app of `specchat keys`: shows keys as they arrive, the last one at the end.
 
     Args:
-        keymap: binding id → keys, where not the default.
         theme: its name.
         environment: of the process: says which terminal this is.
     """
@@ -101,12 +100,10 @@ class KeyCheck(TerminalApp):
         Themes(self, config_folder() / "themes", theme)
 
     def get_driver_class(self) -> type[Driver]:
-        """One that keeps what came, unless the environment names another."""
         found = super().get_driver_class()
         return Listening if found is Terminal else found
 
     def compose(self) -> ComposeResult:
-        """Which terminal this is, the keys, how to leave."""
         yield Static(self._here(), id="here")
         yield Static(id="pressed")
         yield Static("esc twice or ctrl+c twice quits", id="leave")
@@ -143,7 +140,6 @@ class KeyCheck(TerminalApp):
         self._show()
 
     def on_resize(self) -> None:
-        """As many as fit."""
         self._show()
 
     def _show(self) -> None:
@@ -177,7 +173,6 @@ def not_arriving(terminal: str, keymap: Mapping[str, str]) -> list[tuple[str, st
 
     Args:
         terminal: its name.
-        keymap: binding id → keys, where not the default.
     """
     found: dict[str, list[str]] = {}
     for binding in (binding for keys in GROUPS.values() for binding in keys):

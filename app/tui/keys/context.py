@@ -29,7 +29,7 @@ class Hint:
 
 @dataclass(frozen=True, slots=True)
 class KeyContext:
-    """What one is in the midst of."""
+    """What the user is doing, and the keys that matter for it."""
 
     name: str
     """As a heading: `An answer is being written`."""

@@ -59,7 +59,6 @@ def entries(
     Args:
         here: what one is in the midst of; its keys come first.
         actions: everything that can be done.
-        keymap: binding id → keys, where not the default.
         recent: notices, the oldest first.
         in_chat: whether the chat is what one looks at: only then is more than what is here done.
     """

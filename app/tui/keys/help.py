@@ -33,7 +33,6 @@ class HelpScreen(SearchScreen[Callable[[], object], HelpRow]):
 
     Args:
         rows: what it lists.
-        keymap: binding id → keys, where not the default.
         way: of colouring, as `effective` has it, to say what the colours mean.
         unread: begin with this notice, not with the first row.
     """
@@ -49,7 +48,6 @@ class HelpScreen(SearchScreen[Callable[[], object], HelpRow]):
         self._unread = notice_id(unread) if unread is not None else None
 
     def on_mount(self) -> None:
-        """Begin with what is here, or with what one has just been told."""
         self.listed.show(found(self._rows, ""), self._unread)
 
     def tell(self) -> None:
@@ -61,25 +59,20 @@ class HelpScreen(SearchScreen[Callable[[], object], HelpRow]):
         super().tell()
 
     def search(self, text: str) -> None:
-        """List what has these words."""
         self.listed.show(found(self._rows, text))
 
     def item_hints(self) -> Iterator[Hint]:
-        """The keys that count now."""
         if self.listed.item is not None and self.listed.item.run is not None:
             yield Hint(("list_choose",), "run it")
         yield Hint((), "to search", "type")
 
     def ways_out(self) -> tuple[Hint, ...]:
-        """How to leave: this is the help."""
         return hints(("list_leave", ""))
 
     def about(self, item: HelpRow | None) -> Iterable[tuple[str, str]]:
-        """All there is to say of a row."""
         return item.about if item is not None else ()
 
     def choose(self, item: HelpRow) -> None:
-        """Do it, if it can be done here."""
         if item.run is None:
             self.app.bell()
         else:

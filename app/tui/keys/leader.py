@@ -23,10 +23,9 @@ _ROWS = {row.id: row for row in ACTIONS}
 
 
 class LeaderScreen(ModalScreen[None]):
-    """Letters with what they do, over the lowest rows; one of them is waited for.
+    """The letters that may follow the leader key, over the lowest rows.
 
     Args:
-        keymap: binding id → keys, where not the default.
         do: runs an action by its id.
     """
 
@@ -56,12 +55,10 @@ class LeaderScreen(ModalScreen[None]):
         """The letters that are waited for once more, after one that repeats."""
 
     def compose(self) -> ComposeResult:
-        """One frame without sides."""
         self._letters.border_title = f"{shown_keys('leader', self._keymap)}, then a letter, or esc"
         yield self._letters
 
     def on_resize(self) -> None:
-        """As many columns as fit."""
         cells = self.app.size.width - 2
         keys = self._again or LEADER
         columns = max(1, cells // COLUMN_CELLS)
@@ -104,6 +101,5 @@ class LeaderScreen(ModalScreen[None]):
             self.app.post_message(events.Key(event.key, event.character))
 
     def on_click(self, event: events.Click) -> None:
-        """A click outside closes."""
         if event.widget is self:
             self.dismiss(None)

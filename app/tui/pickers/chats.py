@@ -48,7 +48,6 @@ class ChatsScreen(SearchScreen[OpenedChat, ChatRow | ChatHit]):
 
     Args:
         dialogue: whose chat is on the screen below.
-        keymap: binding id → keys, where not the default.
         query: what to search for to begin with.
     """
 
@@ -76,7 +75,6 @@ class ChatsScreen(SearchScreen[OpenedChat, ChatRow | ChatHit]):
         return track.chat if track is not None else None
 
     def on_mount(self) -> None:
-        """Read the chats."""
         self.tell()
         self.run_worker(self._begin(), group="chats")
 
@@ -102,7 +100,6 @@ class ChatsScreen(SearchScreen[OpenedChat, ChatRow | ChatHit]):
             self._show(self._rows, self.listed.cursor)
 
     def on_unmount(self) -> None:
-        """Let the database go."""
         if self._chats is not None:
             self._chats.store.close()
 
@@ -120,8 +117,6 @@ class ChatsScreen(SearchScreen[OpenedChat, ChatRow | ChatHit]):
         return None
 
     async def _done(self, work: Callable[[Chats], None]) -> bool:
-        """Change something; whether that went well."""
-
         def change(chats: Chats) -> bool:
             work(chats)
             return True
@@ -136,14 +131,12 @@ class ChatsScreen(SearchScreen[OpenedChat, ChatRow | ChatHit]):
         self.frame.border_title = Content(f"Chats · {len(self._rows):,}" if self._rows else "Chats")
 
     def item_hints(self) -> tuple[Hint, ...]:
-        """The keys that count now."""
         undo = [("chats_undo", "")] if self._gone else []
         return hints(("list_choose", "open"), ("chats_rename", ""), ("chats_delete", ""), *undo, ("chats_branch", ""))
 
     # Searching
 
     def search(self, text: str) -> None:
-        """Look in all chats, unless another letter follows."""
         if self._chats is None:
             return
         self._asked += 1
@@ -179,7 +172,6 @@ class ChatsScreen(SearchScreen[OpenedChat, ChatRow | ChatHit]):
             super().action_choose()
 
     def choose(self, item: ChatRow | ChatHit) -> None:
-        """Open a chat."""
         number = _row(item).id
         self._open(lambda chats: chats.open(number))
 

@@ -20,10 +20,9 @@ CORNERS = 4
 
 
 class Frame(Vertical):
-    """The frame."""
+    """The frame of such a screen."""
 
     def on_resize(self) -> None:
-        """Its edge has room for more keys, or for fewer."""
         if isinstance(self.screen, FramedScreen):
             self.screen.show_keys()
 

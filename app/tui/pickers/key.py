@@ -19,7 +19,6 @@ class KeyScreen(FramedScreen[dict[str, str]]):
 
     Args:
         binding: id of the binding.
-        keymap: binding id → keys, where not the default.
     """
 
     DEFAULT_CSS = """
@@ -36,7 +35,6 @@ class KeyScreen(FramedScreen[dict[str, str]]):
         self._asked = ""
 
     def compose(self) -> ComposeResult:
-        """What the key is for, and which it is now."""
         now = spell(",".join(keys_of(self._binding, self._keymap)))
         with self.frame:
             yield Static(Content(self._binding.what))
@@ -47,11 +45,9 @@ class KeyScreen(FramedScreen[dict[str, str]]):
         yield Hint((), "takes it", "any key")
 
     def ways_out(self) -> tuple[Hint, ...]:
-        """The one that is not."""
         return (Hint((), "cancel", "esc"),)
 
     def on_key(self, event: events.Key) -> None:
-        """Take the key."""
         event.stop()
         event.prevent_default()
         key = event.key

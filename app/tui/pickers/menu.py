@@ -33,7 +33,7 @@ MOVES = hints(
 
 @dataclass(frozen=True, slots=True)
 class MenuItem:
-    """One choice. `reason` says why it cannot be chosen; empty if it can."""
+    """A choice of a menu. `reason` says why it cannot be chosen; empty if it can."""
 
     id: str
     title: str
@@ -50,13 +50,12 @@ class MenuItem:
 
 
 class Menu(FramedScreen[str]):
-    """Ask for one of some items; answers with its id, None if none was chosen.
+    """A menu of items, one of which is asked for; answers with its id, None if none was chosen.
 
     Args:
         title: what is asked.
         items: each has a key: digits, then letters.
         current: id of the one in force.
-        keymap: binding id → keys, where not the default.
         preview: called with the id that the cursor is on; such a menu keeps to the side and dims nothing.
     """
 
@@ -88,27 +87,22 @@ class Menu(FramedScreen[str]):
         self._items, self._current, self._preview = items, current, preview
 
     def hints(self) -> Iterator[Hint]:
-        """Choosing."""
         yield from hints(("menu_choose", ""))
         yield Hint((), "choose at once", picks(len(self._items)))
 
     def ways_out(self) -> tuple[Hint, ...]:
-        """How to leave, and help."""
         return OUT
 
     def moves(self) -> tuple[Hint, ...]:
-        """Moving the cursor."""
         return MOVES
 
     def compose(self) -> ComposeResult:
-        """A framed list."""
         with self.frame:
             # Disabled options would be skipped by the cursor, and with them the reason why they are not available.
             options = [Option(self._prompt(i, item), id=item.id) for i, item in enumerate(self._items)]
             yield OptionList(*options)
 
     def on_mount(self) -> None:
-        """Start at the current item."""
         ids = [item.id for item in self._items]
         choices = self.query_one(OptionList)
         choices.highlighted = choices.get_option_index(self._current if self._current in ids else ids[0])
@@ -151,11 +145,9 @@ class Menu(FramedScreen[str]):
             self._choose(number - 1)
 
     def action_choose(self) -> None:
-        """Choose what is under the cursor."""
         self.query_one(OptionList).action_select()
 
     def action_leave(self) -> None:
-        """Leave without a choice."""
         self.dismiss(None)
 
 

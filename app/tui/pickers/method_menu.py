@@ -25,7 +25,7 @@ ABOUT = (3, 4)
 
 
 class MethodMenu(Menu):
-    """Ask for a method.
+    """The menu of decoding methods, in groups.
 
     Args:
         title: what is asked.
@@ -33,7 +33,6 @@ class MethodMenu(Menu):
             line.
         current: the one in force.
         known: heading → what is known of its methods here.
-        keymap: binding id → keys, where not the default.
     """
 
     DEFAULT_CSS = """
@@ -54,7 +53,6 @@ class MethodMenu(Menu):
         self._known = known
 
     def compose(self) -> ComposeResult:
-        """A framed list, and a few lines about the method under the cursor."""
         with self.frame:
             yield OptionList(*self._options())
             yield Static(id="about")
@@ -84,7 +82,6 @@ class MethodMenu(Menu):
 
     @property
     def _rows(self) -> int:
-        """Lines about a method."""
         return ABOUT[self.app.size.height >= TALL]
 
     @property

@@ -42,7 +42,6 @@ class ModelsScreen(SearchScreen[None, ModelRow]):
     Args:
         view: what there is to show.
         load: loads a model.
-        keymap: binding id → keys, where not the default.
         query: what to search for to begin with; a name on the Hub is looked up.
     """
 
@@ -62,7 +61,6 @@ class ModelsScreen(SearchScreen[None, ModelRow]):
         self._left = ""  # what the cursor stood on on the Hub
 
     def on_mount(self) -> None:
-        """Look for models."""
         self.set_interval(POLL_SECONDS, self._poll)
         self.action_again()
         if REPOSITORY.fullmatch(self.searched):
@@ -70,7 +68,6 @@ class ModelsScreen(SearchScreen[None, ModelRow]):
         self._show()
 
     def on_unmount(self) -> None:
-        """Threads need not go on."""
         self.looking.close()
 
     def _poll(self) -> None:
@@ -89,7 +86,6 @@ class ModelsScreen(SearchScreen[None, ModelRow]):
         return {spec: download.state for spec, download in self._downloads.all.items()}
 
     def _ask_hub(self, name: str) -> None:
-        """Ask the Hub what it offers under a name."""
         name = name.partition(":")[0]
         self._view.look = ModelsScope(repository=name)
         self.say(f"Asking the Hub about {name} …")
@@ -104,7 +100,6 @@ class ModelsScreen(SearchScreen[None, ModelRow]):
     # What is shown
 
     def _show(self, key: object = None) -> None:
-        """Draw what there is."""
         self._drawn = monotonic()
         listed, view = self.listed, self._view
         waiting = self.looking.scanning or view.look.repository
@@ -118,7 +113,6 @@ class ModelsScreen(SearchScreen[None, ModelRow]):
         self._stood = listed.key
 
     def item_hints(self) -> Iterator[Hint]:
-        """The keys that count now."""
         row, view = self.listed.item, self._view
         found = view.found(row)
         if verb := view.verb(row):
@@ -130,7 +124,6 @@ class ModelsScreen(SearchScreen[None, ModelRow]):
         yield from hints(("models_again", ""))
 
     def about(self, item: ModelRow | None) -> list[tuple[str, str]]:
-        """What there is to say of a row."""
         return telling.lines(self._view.about(item), self.cells, DETAILS)
 
     def tell(self) -> None:
@@ -142,7 +135,6 @@ class ModelsScreen(SearchScreen[None, ModelRow]):
     # Keys
 
     def search(self, text: str) -> None:
-        """Narrow the list; it shows the Hub no longer."""
         if self._view.look.repository:
             self._view.look = EVERYTHING
             self.looking.leave_hub()
@@ -157,7 +149,6 @@ class ModelsScreen(SearchScreen[None, ModelRow]):
             self.looking.scan()
 
     def action_leave(self) -> None:
-        """Back to all models, empty the search, or back to the chat."""
         if self._view.look == EVERYTHING:
             super().action_leave()
             return
@@ -219,7 +210,6 @@ class ModelsScreen(SearchScreen[None, ModelRow]):
         self._show()
 
     def choose(self, item: ModelRow) -> None:
-        """Load a model, fetch it, or ask the Hub."""
         if self._view.download(item) is not None:
             self.action_pause()
             return

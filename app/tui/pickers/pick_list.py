@@ -26,7 +26,7 @@ Item = TypeVar("Item")
 
 
 class PickList(ScrollView, Generic[Item], can_focus=False):
-    """Shows items, one of them under the cursor. The keys are the screen's.
+    """A list of items, one of them under the cursor. The keys are the screen's.
 
     Args:
         key_of: what an item stands for; None for a heading, which the cursor passes over.
@@ -111,25 +111,21 @@ class PickList(ScrollView, Generic[Item], can_focus=False):
             self.cursor = passed[-1]
 
     def watch_cursor(self, before: int, after: int) -> None:
-        """Only the two items change."""
         self._reveal()
         self._paint(before)
         self._paint(after)
         self.post_message(self.Moved())
 
     def on_resize(self) -> None:
-        """The cursor stays in view."""
         self._measure()
         self._reveal()
 
     def on_click(self, event: events.Click) -> None:
-        """A click chooses."""
         index = (event.y + self.scroll_offset.y) // self._pitch
         if self._may_stand(index):
             self.post_message(self.Chosen(index))
 
     def render_line(self, y: int) -> Strip:
-        """One visible row."""
         index, row = divmod(y + self.scroll_offset.y, self._pitch)
         cells, style = self.size.width, self.visual_style
         parts: StyledLine = ()

@@ -29,7 +29,7 @@ PREVIEW_ROWS = 6
 
 
 class PresetsScreen(SearchScreen[None, Preset]):
-    """The presets.
+    """The list of presets.
 
     Args:
         live: the settings in force.
@@ -61,7 +61,6 @@ class PresetsScreen(SearchScreen[None, Preset]):
         self._refused = ""
 
     def on_mount(self) -> None:
-        """Read the files."""
         self.tell()
         self._load(self._live.layers.preset_name)
 
@@ -91,7 +90,6 @@ class PresetsScreen(SearchScreen[None, Preset]):
         return (line(mark, (name, "bold"), gap, (summary, "$warning" if wrong else "$quiet")),)
 
     def about(self, item: Preset | None) -> Iterator[tuple[str, str]]:
-        """What a preset holds."""
         if item is None:
             return
         cells, system = self.cells, sanitise(str(item.values.get("system", ""))).splitlines()
@@ -108,7 +106,6 @@ class PresetsScreen(SearchScreen[None, Preset]):
         yield from lines[:PREVIEW_ROWS]
 
     def item_hints(self) -> tuple[Hint, ...]:
-        """The keys that count now."""
         there = ("presets_edit", ""), ("presets_delete", ""), ("presets_rename", "")
         some = self.listed.item is not None
         return hints(
@@ -119,13 +116,11 @@ class PresetsScreen(SearchScreen[None, Preset]):
         )
 
     def search(self, text: str) -> None:
-        """List the presets that have it in their name or in what they hold."""
         self._show(self.listed.key)
 
     # Keys
 
     def choose(self, item: Preset) -> None:
-        """Use a preset."""
         if self._tried(lambda: self._use(item.name)):
             self.dismiss(None)
 
@@ -165,7 +160,6 @@ class PresetsScreen(SearchScreen[None, Preset]):
         return None if self.asking else self.listed.item
 
     def _tried(self, work: Callable[[], None]) -> bool:
-        """Do something; what is in the way is said."""
         try:
             work()
         except UserError as error:

@@ -23,11 +23,10 @@ PREVIEW_ROWS = 3
 
 
 class PromptSearch(SearchScreen[str, str]):
-    """Ask for one of the messages sent before; answers with its text.
+    """The search in messages sent before; answers with the text of one.
 
     Args:
         history: the messages, oldest first.
-        keymap: binding id → keys, where not the default.
         query: what to search for to begin with.
     """
 
@@ -42,7 +41,6 @@ class PromptSearch(SearchScreen[str, str]):
         self._history = history
 
     def on_mount(self) -> None:
-        """Show what there is."""
         self.search(self.box.value)
 
     def on_resize(self) -> None:
@@ -50,16 +48,13 @@ class PromptSearch(SearchScreen[str, str]):
         self.grow(len(set(self._history)))
 
     def search(self, text: str) -> None:
-        """List the messages that have its words."""
         self.listed.show(found(self._history, text))
         self.listed.refresh()  # the words are marked in messages that were there before
 
     def item_hints(self) -> tuple[Hint, ...]:
-        """The keys that count now."""
         return hints(("list_choose", "insert"), ("prompts_older", ""))
 
     def about(self, item: str | None) -> Iterator[tuple[str, str]]:
-        """The beginning of a message."""
         lines = sanitise(item or "").strip().splitlines()
         left = len(lines) - PREVIEW_ROWS
         more = f"  (+{counted(left, 'line')})" if left > 0 else ""
@@ -67,11 +62,9 @@ class PromptSearch(SearchScreen[str, str]):
         yield "\n".join(shown) + more, "$quiet"
 
     def choose(self, item: str) -> None:
-        """Answer with a message."""
         self.dismiss(item)
 
     def action_leave(self) -> None:
-        """Back to the draft, from which the search began."""
         self.dismiss(None)
 
     def _row(self, text: str, cells: int) -> tuple[StyledLine]:

@@ -60,7 +60,6 @@ class SearchScreen(FramedScreen[Result], Generic[Result, Item]):
 
     Args:
         listed: the list.
-        keymap: binding id → keys, where not the default.
         title: of the frame.
         placeholder: of the box.
         text: what is searched for to begin with.

@@ -36,7 +36,7 @@ NARROW = 64
 
 
 class SettingsScreen(SearchScreen[None, Row]):
-    """Every setting.
+    """The list of every setting.
 
     Args:
         live: the settings in force.
@@ -63,7 +63,6 @@ class SettingsScreen(SearchScreen[None, Row]):
         self._model_only = False
 
     def on_mount(self) -> None:
-        """List the settings."""
         self._entries = entries(self._dialogue.methods)
         self.settings_changed()
 
@@ -85,13 +84,11 @@ class SettingsScreen(SearchScreen[None, Row]):
         self.tell()
 
     def item_hints(self) -> tuple[Hint, ...]:
-        """The keys that count now."""
         scope = "every model" if self._model_only else "this model"
         undo = [("settings_undo", "")] if self._live.undo else []
         return hints(("list_choose", "change"), ("settings_scope", scope), ("settings_default", ""), *undo)
 
     def about(self, item: Row | None) -> list[tuple[str, str]]:
-        """What a setting is for, its default, where its value comes from."""
         return detail(item) if item is not None else []
 
     # Keys
@@ -137,7 +134,6 @@ class SettingsScreen(SearchScreen[None, Row]):
     # Changing
 
     def choose(self, item: Row) -> None:
-        """Change a setting."""
         from .key import KeyScreen
         from .menu import Menu, MenuItem
         from .text import TextScreen
@@ -187,7 +183,6 @@ class SettingsScreen(SearchScreen[None, Row]):
         self._kept(row.key, row.title)
 
     def _keep(self, changes: Mapping[str, Any], title: str) -> None:
-        """Change something, and say what that does."""
         try:
             self._live.keep(changes, undoable=True)
         except UserError as error:

@@ -30,13 +30,12 @@ TYPING = (
 
 
 class TextScreen(FramedScreen[str]):
-    """Asks for a text; answers with it, None if it is left as it was.
+    """An editor for a text of several lines; answers with it, None if it is left as it was.
 
     Args:
         title: what is written.
         text: as it is.
         about: a line on what it is for.
-        keymap: binding id → keys, where not the default.
         check: raises a `UserError` for a text that cannot be kept.
     """
 
@@ -67,7 +66,6 @@ class TextScreen(FramedScreen[str]):
         self._warned = False
 
     def compose(self) -> ComposeResult:
-        """A box to write in, and a line about it."""
         with self.frame:
             # The tab key leads nowhere here, so it may as well be what it is in a text.
             area = TextArea(
@@ -79,20 +77,16 @@ class TextScreen(FramedScreen[str]):
             yield Static(Content(self._about), id="text-about")
 
     def on_mount(self) -> None:
-        """The cursor goes to the end."""
         area = self.query_one(TextArea)
         area.move_cursor(area.document.end)
 
     def hints(self) -> tuple[Hint, ...]:
-        """Saving."""
         return hints(("text_keep", ""))
 
     def ways_out(self) -> tuple[Hint, ...]:
-        """How to leave, and help."""
         return hints(("text_leave", ""), ("help", ""))
 
     def moves(self) -> Iterator[Hint]:
-        """Those of any text."""
         yield from TYPING
 
     @property

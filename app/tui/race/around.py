@@ -39,7 +39,6 @@ class RaceHeader(Widget):
         self.refresh()
 
     def render(self) -> Content:
-        """Left: the prompt. Right: the legend and the state."""
         left, right = Content.styled("race", "bold $primary"), Content.styled(*self.state)
         if self.size.width >= LEGEND_FROM:
             right = Content.assemble(*legend_line(self._way), "   ", right)

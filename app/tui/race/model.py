@@ -20,7 +20,7 @@ NEWS_SECONDS = 0.15
 
 
 class RaceModel(SearchScreen[ModelChoice, ModelChoice]):
-    """Ask for a model; answers with it.
+    """The list of models for a lane; answers with one.
 
     Args:
         title: what is asked.
@@ -28,7 +28,6 @@ class RaceModel(SearchScreen[ModelChoice, ModelChoice]):
         note: what is said of those.
         own: the chat's model.
         look: finds the others, as long as what it is given is false; called in a thread.
-        keymap: binding id → keys, where not the default.
     """
 
     DEFAULT_CSS = "RaceModel > Frame { width: 84; height: auto; } RaceModel #detail { height: 2; }"
@@ -50,12 +49,10 @@ class RaceModel(SearchScreen[ModelChoice, ModelChoice]):
         self._looking = True
 
     def on_mount(self) -> None:
-        """Begin to look for models."""
         self.search("")
         self.run_worker(self._find, thread=True, group="race-models")
 
     def on_unmount(self) -> None:
-        """Stop looking."""
         self._gone.set()
 
     def on_resize(self) -> None:
@@ -80,7 +77,6 @@ class RaceModel(SearchScreen[ModelChoice, ModelChoice]):
         self.search(self.box.value)
 
     def search(self, text: str) -> None:
-        """List the models that have its words, and what was typed as a name."""
         query = text.strip()
         words = query.lower().split()
         shown = [c for c in self._choices if all(word in f"{c.title} {c.what} {c.place}".lower() for word in words)]
@@ -90,11 +86,9 @@ class RaceModel(SearchScreen[ModelChoice, ModelChoice]):
         self.listed.show(shown, self.listed.key)
 
     def item_hints(self) -> tuple[Hint, ...]:
-        """The keys that count now."""
         return hints(("list_choose", ""))
 
     def about(self, item: ModelChoice | None) -> Iterator[tuple[str, str]]:
-        """Why a model cannot be loaded, or what it means to take it."""
         text, style = "", "$quiet"
         if item is not None and item.problem:
             text, style = item.problem, "$warning"
@@ -107,7 +101,6 @@ class RaceModel(SearchScreen[ModelChoice, ModelChoice]):
         yield fit(one_line(text), self.cells), style
 
     def choose(self, item: ModelChoice) -> None:
-        """Answer with a model, if it can be loaded."""
         if item.problem:
             self.app.bell()
         else:

@@ -29,7 +29,7 @@ BADGE = "bold $background on $primary"
 
 @dataclass(frozen=True, slots=True)
 class PaneState:
-    """What a pane says besides its text."""
+    """The figures of a pane."""
 
     number: int
     name: str
@@ -83,7 +83,6 @@ class PaneTitle(Widget):
         self.state = PaneState(1, "")
 
     def render(self) -> Content:
-        """Number and name; at the right the place, or else the label."""
         state, room = self.state, self.size.width
         left: list[tuple[str, str]] = [(f" {state.number} ", BADGE)]
         if state.place is not None:
@@ -117,7 +116,6 @@ class PaneFoot(Widget):
         self.state = PaneState(1, "")
 
     def render(self) -> Content:
-        """As many rows as there are."""
         room, rows = self.size.width, self.size.height
         state = self.state
         if rows >= 3:
@@ -146,7 +144,6 @@ class PaneFoot(Widget):
         )
 
     def _figures(self, room: int, wanted: tuple[str, ...]) -> Content:
-        """Figures in this order, as many as fit."""
         state = self.state
         if state.slowed:
             wanted = tuple(name for name in wanted if name not in ("speed", "other"))
@@ -173,7 +170,6 @@ class PaneFoot(Widget):
         return Content.assemble(*line)
 
     def _compared(self, room: int) -> Content:
-        """The speedup and how the tokens compare."""
         state = self.state
         if state.doing and not state.running:
             return Content.styled(fit(state.doing, room), "$warning")
@@ -203,7 +199,7 @@ def _amount(state: PaneState) -> str:
 
 
 class RacePane(Vertical):
-    """One lane."""
+    """The pane of a lane: title, text, figures."""
 
     DEFAULT_CSS = "RacePane { width: 1fr; height: 1fr; background: $background; & > RunText { height: 1fr; } }"
 
@@ -214,13 +210,11 @@ class RacePane(Vertical):
         self.foot = PaneFoot()
 
     def compose(self) -> ComposeResult:
-        """Name, text, figures."""
         yield self.title
         yield self.text
         yield self.foot
 
     def on_resize(self) -> None:
-        """Small panes have fewer figures."""
         rows = 3 if self.size.height >= ROOMY else 2 if self.size.height >= SNUG else 1
         self.foot.styles.height = rows
 

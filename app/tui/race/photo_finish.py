@@ -27,7 +27,7 @@ FAIR_BAR, LEAST_BAR = 14, 8
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """One lane's result. Texts are as shown; empty ones have nothing to say."""
+    """A lane's row of the photo finish. Texts are as shown; empty ones have nothing to say."""
 
     number: int
     name: str
@@ -161,7 +161,7 @@ def headline(rows: Sequence[Standing]) -> tuple[str, str, list[str]]:
 
 
 class PhotoFinish(Widget):
-    """The chart."""
+    """The chart of who came in when."""
 
     DEFAULT_CSS = """
     PhotoFinish { height: auto; background: $surface; padding: 0 1; color: $foreground; }
@@ -184,7 +184,6 @@ class PhotoFinish(Widget):
         return len(self.rows) + 2
 
     def render(self) -> Content:
-        """Headline, captions, a row for each lane."""
         room = self.size.width
         return Content("\n").join([self._headline(room), *self._table(room)])
 

@@ -51,11 +51,10 @@ SPEED_NAMES = {1.0: "1×", 0.25: "¼×", 4.0: "4×"}
 
 
 class RaceScreen(Screen[None]):
-    """A race from the start to the photo finish.
+    """The screen of a race, from the start to the photo finish.
 
     Args:
         race: has been started.
-        host: the app.
         entry: gives a method as it is set in the chat.
         ask_model: asks for another model.
         export: saves the race.
@@ -100,7 +99,6 @@ class RaceScreen(Screen[None]):
         self._clock: Timer | None = None
 
     def compose(self) -> ComposeResult:
-        """From top to bottom."""
         yield self._header
         yield self._lanes
         if self._caption is not None:
@@ -109,13 +107,11 @@ class RaceScreen(Screen[None]):
         yield self._keys
 
     def on_mount(self) -> None:
-        """Begin to show the race."""
         self._clock = self.set_interval(FRAME_SECONDS, self._tick, pause=True)
         self.colouring(self._host.view.colouring)
         self.refresh_race(now=True)
 
     def on_resize(self) -> None:
-        """Lay the panes out anew."""
         self._arrange()
 
     # Showing
@@ -150,7 +146,6 @@ class RaceScreen(Screen[None]):
         self.refresh_race(now=True)
 
     def _around(self, time: float) -> None:
-        """What stands around the panes."""
         race, replay = self.race, self.replay
         if replay is not None:
             held = "‖ " if replay.paused else ""
@@ -170,11 +165,9 @@ class RaceScreen(Screen[None]):
 
     @property
     def key_context(self) -> KeyContext:
-        """The keys that matter now."""
         return race_keys(self.race, self.replay, self._finish_hidden, self)
 
     def _sync(self) -> None:
-        """As many panes as lanes."""
         count = len(self.race.racers)
         if len(self.panes) == count:
             return
@@ -202,7 +195,6 @@ class RaceScreen(Screen[None]):
             pane.styles.column_span = columns if i == count - 1 and columns > 1 and count % columns else 1
 
     def _tick(self) -> None:
-        """A frame of the replay."""
         if self.replay is None or self._clock is None:
             return
         over = self.replay.over
@@ -213,7 +205,6 @@ class RaceScreen(Screen[None]):
     # Keys
 
     def _go(self) -> None:
-        """Something was asked of the engine."""
         self._end_replay()
         self._finish_hidden = self._stopping = False
         self._host.stir()
@@ -228,7 +219,6 @@ class RaceScreen(Screen[None]):
             self._clock.pause()
 
     def action_leave(self) -> None:
-        """Stop the race; else end the replay; else go back to the chat."""
         if self.race.running and not self._stopping:
             self.race.cancel()
             self._stopping = True
@@ -341,7 +331,6 @@ class RaceScreen(Screen[None]):
         self.app.push_screen(Menu("Change the model of which pane?", items, last, self._host.live.keymap), asked)
 
     def _named(self) -> list[tuple[Racer, str]]:
-        """Each lane with the name of its model."""
         own = short_name(self.race.dialogue.model)
         return [(racer, name or own) for racer, name in zip(self.race.racers, self.race.model_names, strict=True)]
 

@@ -36,7 +36,7 @@ AROUND = 10
 
 
 class LanePick(NamedTuple):
-    """A lane: a method, and its model if that is not the chat's."""
+    """A lane that was picked: a method, and its model if that is not the chat's."""
 
     method: str
     choice: ModelChoice | None = None
@@ -48,7 +48,7 @@ class LanePick(NamedTuple):
 
 
 class RaceSetup(FramedScreen[list[LanePick]]):
-    """Ask for the methods of a race; answers with the lanes in the order of the panes, None if there is to be none.
+    """The menu of methods for a race; answers with the lanes in the order of the panes, None if there is to be none.
 
     Args:
         items: the methods.
@@ -56,7 +56,6 @@ class RaceSetup(FramedScreen[list[LanePick]]):
         prompt: what they race on.
         source: where the prompt is from.
         ask_model: asks for another model.
-        keymap: binding id → keys, where not the default.
     """
 
     DEFAULT_CSS = """
@@ -91,15 +90,12 @@ class RaceSetup(FramedScreen[list[LanePick]]):
         self._refused = ""
 
     def hints(self) -> tuple[Hint, ...]:
-        """The line-up."""
         return hints(("setup_choose", ""), ("setup_start", ""), ("setup_model", ""))
 
     def ways_out(self) -> tuple[Hint, ...]:
-        """How to leave, and help."""
         return hints(("setup_leave", ""), ("menu_help", ""))
 
     def moves(self) -> Iterator[Hint]:
-        """The keys of the methods, and moving the cursor."""
         yield Hint((), "add or remove at once", picks(len(self._items), PICKS))
         yield from MOVING
 
@@ -109,21 +105,18 @@ class RaceSetup(FramedScreen[list[LanePick]]):
         return [lane.method for lane in self.lanes]
 
     def compose(self) -> ComposeResult:
-        """The prompt, the methods, the line-up."""
         with self.frame:
             yield Static(id="race-prompt")
             yield OptionList(*(Option(self._line(i), id=item.id) for i, item in enumerate(self._items)))
             yield Static(id="race-line")
 
     def on_mount(self) -> None:
-        """Begin at the first method that is not in."""
         ids = [item.id for item in self._items]
         choices = self.query_one(OptionList)
         choices.highlighted = next((i for i, name in enumerate(ids) if name in self.chosen), 0)
         self._layout()
 
     def on_resize(self) -> None:
-        """Lay out anew."""
         self._layout()
 
     def _layout(self) -> None:
@@ -187,7 +180,6 @@ class RaceSetup(FramedScreen[list[LanePick]]):
         self._layout()
 
     def _turn(self, lane: LanePick) -> None:
-        """Take a lane in, or leave it out."""
         if lane in self.lanes:
             self.lanes.remove(lane)
         elif len(self.lanes) == MOST:
@@ -220,7 +212,6 @@ class RaceSetup(FramedScreen[list[LanePick]]):
             self._toggle(index)
 
     def action_choose(self) -> None:
-        """Take the method under the cursor in, or leave it out."""
         at = self.query_one(OptionList).highlighted
         if at is not None:
             self._toggle(at)
@@ -234,7 +225,6 @@ class RaceSetup(FramedScreen[list[LanePick]]):
             self.dismiss(self.lanes)
 
     def action_leave(self) -> None:
-        """Back to the chat."""
         self.dismiss(None)
 
     @on(OptionList.OptionSelected)

@@ -39,7 +39,6 @@ def live_state(race: Race, index: int) -> PaneState:
 
 
 def _lane(race: Race, index: int) -> PaneState:
-    """What does not change while it runs."""
     racer, model = race.racers[index], race.model_names[index]
     return PaneState(
         *(index + 1, racer.entry.name, label_of(race, racer)),

@@ -15,7 +15,7 @@ GUTTER = 10
 
 
 class Caption(Widget):
-    """Two lines: which step this is and how to leave, beside a sentence and what goes with it: figures, keys."""
+    """The caption of the tour: which step this is and how to leave, beside a sentence and its figures or keys."""
 
     DEFAULT_CSS = """
     Caption { height: 2; max-width: 106; padding: 0 1; background: $surface; color: $foreground; border-left: outer $accent; }

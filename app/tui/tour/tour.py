@@ -62,10 +62,9 @@ class TourOver(Exception):
 
 
 class Tour:
-    """One tour.
+    """The tour as it goes.
 
     Args:
-        host: the app.
         racing: shows the race.
         keeping: keeps the chat.
     """
@@ -107,7 +106,6 @@ class Tour:
     # The steps
 
     async def _begin(self) -> None:
-        """A chat of its own, and a model."""
         if self._chat.entries:
             self.host.new_chat()
         self._chat_history.aside = self._chat = self.dialogue.transcript
@@ -122,7 +120,6 @@ class Tour:
             raise TourOver("it needs a model on this machine. Load one with /model builtin.")
 
     async def _one_by_one(self) -> None:
-        """An answer, one token at a time."""
         dialogue = self.dialogue
         self._before = self._chosen()
         self._switch(suggested(dialogue)[0])
@@ -142,7 +139,6 @@ class Tour:
         return next((name for name in known if name not in dialogue.unavailable and drafts(dialogue, name)), "")
 
     async def _in_runs(self, fast: str) -> None:
-        """The same answer goes on with another method."""
         if not self._writing:  # it was a short one
             return
         self._switch(fast)
@@ -175,7 +171,6 @@ class Tour:
             self._caption = chat
 
     async def _see_through(self, race: SlowRace, screen: RaceScreen) -> None:
-        """Watch a race, and say how it ends."""
         for left, then in ((LONGEST_RACE, race.hurry), (REST_SECONDS, race.cancel)):
             while race.running and left > 0:
                 seconds = await self._tick()
@@ -195,7 +190,6 @@ class Tour:
             await self._tick()
 
     async def _hand_over(self, fast: str) -> None:
-        """A message to send, and the keys to try."""
         box, keymap = self.host.box, self.host.live.keymap
         if not box.text.strip():
             box.put(NEXT)
@@ -213,7 +207,6 @@ class Tour:
 
     @property
     def _writing(self) -> bool:
-        """Whether the answer is being written."""
         return self._answer is not None and self.dialogue.answer is self._answer
 
     def _say(self, step: int, sentence: str, beside: str = "") -> None:
@@ -233,7 +226,6 @@ class Tour:
             self._switch(self._before)
 
     def _went_on(self) -> None:
-        """Something was asked of the engine."""
         self.host.stir()
         self.host.changed()
 
@@ -252,7 +244,6 @@ class Tour:
             await self._wait(beat)
 
     async def _pass(self, answer: Answer) -> None:
-        """Let it take one, however long that is."""
         before = len(answer.log)
         self._asked = before + 1
         self.dialogue.step()
@@ -303,7 +294,6 @@ class Tour:
         return seconds
 
     def _end(self) -> None:
-        """Leave the chat as the person would have it."""
         dialogue = self.dialogue
         if not self._screen.app.is_running:
             return

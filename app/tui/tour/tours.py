@@ -21,7 +21,6 @@ class Tours:
     """Starts the tour and ends it.
 
     Args:
-        host: the app.
         racing: shows the race.
         keeping: keeps the chat once the person goes on with it.
     """

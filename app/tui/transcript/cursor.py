@@ -59,7 +59,6 @@ class RunCursor:
     # By keys
 
     def _make_room(self) -> None:
-        """Let the last rows be scrolled above the strip."""
         self.view.make_room(strip_rows(self.view.size.height) if self.by_keys else 0)
 
     def start(self, spot: RunSpot | None = None) -> bool:

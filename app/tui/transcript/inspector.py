@@ -25,11 +25,7 @@ STYLES: dict[Role, str] = {
 
 
 class Inspector(LineView, can_focus=False):
-    """Lies over the lower rows of the transcript, or over its upper ones.
-
-    Args:
-        keymap: binding id → keys, where not the default.
-    """
+    """The strip that tells about a run, over the lower rows of the transcript or the upper ones."""
 
     DEFAULT_CSS = """
     Inspector { height: 4; background: $surface; overflow: hidden hidden; }

@@ -16,7 +16,7 @@ from .quick_rows import QuickRows
 
 
 class LineView(QuickRows, can_focus=True):
-    """Shows lines that fit its width less the padding."""
+    """A view of styled lines that fit its width less the padding."""
 
     DEFAULT_CSS = """
     LineView { background: $background; scrollbar-size-vertical: 1; overflow-x: hidden; }
@@ -50,7 +50,6 @@ class LineView(QuickRows, can_focus=True):
                 self.refresh(Region(0, y - top, self.size.width, 1))
 
     def painted(self, y: int) -> Strip:
-        """One visible row."""
         size = self.size.width
         if self._drawn_for != (self.app.theme, size):
             self._strips.clear()

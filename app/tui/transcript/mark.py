@@ -18,7 +18,7 @@ SIGN = "┃"
 
 
 class MessageMark:
-    """Goes from message to message in a view.
+    """The marked message of a view, and the way from one to the next.
 
     Args:
         view: the transcript's.
@@ -72,7 +72,6 @@ class MessageMark:
 
         Args:
             place: as `move` has it.
-            keymap: binding id → keys, where not the default.
         """
         second = ("edit", "writes it anew") if isinstance(self.entry, Prompt) else ("retry", "answers again")
         line = Content.styled(f"message {place[0]} of {place[1]}", "$foreground")

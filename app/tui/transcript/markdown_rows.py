@@ -26,10 +26,9 @@ DEEPEST = 18
 
 
 class PlainHeading(Heading):
-    """At the left, like everything else; the level shows in its colour and weight."""
+    """A heading at the left, like everything else; the level shows in its colour and weight."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """The heading's text."""
         text = self.text.copy()
         text.justify = "left"
         yield text
@@ -39,7 +38,6 @@ class PageCode(CodeBlock):
     """Code on the page's own second background, not on Pygments'."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """The code, highlighted."""
         behind = console.get_style("markdown.code_block").bgcolor
         yield Syntax(
             str(self.text).rstrip(),
@@ -138,7 +136,6 @@ def _letters(texts: Iterable[str]) -> Counter[str]:
 
 
 def _contents(tokens: Iterable[Token]) -> Iterator[str]:
-    """The texts that a reader has to get."""
     for token in tokens:
         if token.children and token.type == "inline":
             yield from _contents(token.children)

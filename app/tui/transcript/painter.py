@@ -27,7 +27,7 @@ def run_styles(variables: Mapping[str, str]) -> dict[str, Style]:
 
 
 class RowPainter:
-    """Draws rows.
+    """Draws rows of the transcript as strips.
 
     Args:
         variables: of the theme in force.

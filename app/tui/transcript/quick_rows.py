@@ -80,7 +80,6 @@ class QuickRows(ScrollView):
         return self.painted(y)
 
     def render_lines(self, crop: Region) -> list[Strip]:
-        """Visible rows to paint."""
         _, background = self.background_colors
         strips = [self.painted(y) for y in crop.line_range]
         for line_filter in self.get_line_filters():

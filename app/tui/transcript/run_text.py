@@ -27,7 +27,7 @@ NOTE = -1
 
 
 class RunText(ScrollView, can_focus=False):
-    """Shows an answer, or its first runs."""
+    """A small window on an answer, or on its first runs."""
 
     DEFAULT_CSS = """
     RunText { background: $background; scrollbar-size-vertical: 1; scrollbar-gutter: stable; overflow-x: hidden; }
@@ -84,7 +84,6 @@ class RunText(ScrollView, can_focus=False):
         self._take_in()
 
     def _take_in(self) -> None:
-        """Take in the runs that have come."""
         if not self.size.width:
             return
         flow, runs = self._flow, self._answer.runs
@@ -121,19 +120,16 @@ class RunText(ScrollView, can_focus=False):
         self.refresh_lines(first, height - first + 1)
 
     def on_resize(self) -> None:
-        """Wrap anew."""
         if self.cells != self._flow.width or not self._height:
             self._begin()
         self.scroll_end(animate=False, immediate=True, x_axis=False, force=True)
         self.refresh()
 
     def watch_colouring(self) -> None:
-        """Draw anew what is visible."""
         self._styled_for = None
         self.refresh()
 
     def render_line(self, y: int) -> Strip:
-        """One visible row."""
         wanted = (self.app.theme, self.colouring, self.app.no_color)
         if self._styled_for != wanted:
             self._style()
@@ -171,7 +167,6 @@ class RunText(ScrollView, can_focus=False):
         return self._styles[ink_name(effective(self.colouring, self.app.no_color), run.shade, run.together)]
 
     def _style(self) -> None:
-        """Styles of the theme in force."""
         variables = self.app.theme_variables
         self._styles = {
             "cursor": Style(color=variables["primary"]),

@@ -20,7 +20,7 @@ MARGIN = 3
 
 
 class BlockStack(QuickRows):
-    """What a run cursor and a mark know of the view that they are in."""
+    """The blocks of a transcript in rows: what a run cursor and a mark know of the view that they are in."""
 
     following: reactive[bool] = reactive(True)
     """Whether new text scrolls the view."""
@@ -68,7 +68,6 @@ class BlockStack(QuickRows):
                 self.scroll_to(y=self.max_scroll_y, animate=False, immediate=True, force=True)
 
     def _resize_content(self, height: int) -> None:
-        """Take note of the blocks' height."""
         self._height = height
         height += self.room
         size = Size(self.size.width, height)
@@ -80,7 +79,6 @@ class BlockStack(QuickRows):
             self.virtual_size = size
 
     def watch_following(self, following: bool) -> None:
-        """Tell the screen, which shows a hint."""
         self.post_message(self.Followed(following))
 
     def _to_end(self) -> None:

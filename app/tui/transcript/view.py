@@ -37,7 +37,7 @@ FIRST_SLICE, SLICE = 0.1, 0.03
 
 
 class TranscriptView(BlockStack, can_focus=True, inherit_bindings=False):
-    """Shows a Transcript and follows its end until the user scrolls up."""
+    """The transcript on the screen, which follows its end until the user scrolls up."""
 
     DEFAULT_CSS = """
     TranscriptView {
@@ -181,7 +181,6 @@ class TranscriptView(BlockStack, can_focus=True, inherit_bindings=False):
         return index, sum(len(line.text) for line in lines[: y - self.tops[index]])
 
     def _row_of(self, index: int, offset: int) -> int:
-        """The row that shows an anchor now."""
         row = 0
         for line in self.blocks[index].flow.lines:
             offset -= len(line.text)
@@ -225,7 +224,6 @@ class TranscriptView(BlockStack, can_focus=True, inherit_bindings=False):
         self._render_more(FIRST_SLICE, place)
 
     def _render_markdown(self, block: EntryBlock) -> None:
-        """Make a finished answer's rows of Markdown."""
         if isinstance(block.entry, Answer) and block.closed and block.entry.text.strip():
             from .markdown_rows import markdown_rows  # 20 ms, and most chats never ask
 
@@ -267,17 +265,14 @@ class TranscriptView(BlockStack, can_focus=True, inherit_bindings=False):
         self.refresh()
 
     def watch_colouring(self) -> None:
-        """Draw anew what is visible."""
         self._styled_for = None
 
     # Drawing
 
     def render_line(self, y: int) -> Strip:
-        """One visible row, with what the mouse needs to select in it."""
         return self.painted(y).apply_offsets(0, y + self.scroll_offset.y)
 
     def painted(self, y: int) -> Strip:
-        """One visible row."""
         worn = self.app.theme, self.styles.background  # the style sheet follows the theme a moment later
         if self._styled_for != worn:
             self._plain = self.rich_style  # of the theme too, and dear: it goes through all that the view is in
@@ -321,7 +316,6 @@ class TranscriptView(BlockStack, can_focus=True, inherit_bindings=False):
             self.cursor.hover(event.x, event.y)
 
     def on_leave(self) -> None:
-        """The mouse has gone elsewhere."""
         self.cursor.leave()
 
     def on_click(self, event: events.Click) -> None:
@@ -363,5 +357,4 @@ class TranscriptView(BlockStack, can_focus=True, inherit_bindings=False):
         return "".join(out).strip("\n"), "\n"
 
     def selection_updated(self, selection: Selection | None) -> None:
-        """Draw the selection."""
         self.refresh()
