@@ -10,9 +10,11 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from ..errors import Cancelled, ContextFull, UserError, counted
+from ..option import NEXT_ANSWER, option
 from .files.verdicts import NO_TREES, UNLIKE, shortest
 
 if TYPE_CHECKING:
@@ -54,6 +56,9 @@ Layers = int | Sequence[int | Block]
 """What an early pass runs: the first N layers, or a list with an index for each whole layer and a Block for each half."""
 
 
+to_sample = partial(option, group="Sampling and limits", when=NEXT_ANSWER)
+
+
 @dataclass(frozen=True, slots=True)
 class Sampling:
     """How the target picks a token from its logits. Filters apply in the order listed, which is that of transformers.
@@ -62,18 +67,15 @@ class Sampling:
     gives the same text under every method labelled identical.
     """
 
-    temperature: float = 0.0
-    """0 picks the most probable token (greedy); 1 samples from the model's own distribution."""
-    top_k: int = 0
-    """Keep the k most probable tokens; 0 keeps all."""
-    top_p: float = 1.0
-    """Keep the smallest set of the most probable tokens whose probabilities add up to at least top_p."""
-    min_p: float = 0.0
-    """Keep tokens that are at least min_p times as probable as the most probable one."""
-    repetition_penalty: float = 1.0
-    """Divide the positive logits of tokens already on the path by this, and multiply the negative ones; 1 changes nothing."""
-    seed: int = 0
-    """Seed of the noise; the same seed gives the same text."""
+    temperature: float = to_sample(
+        0.0, "0 picks the most probable token (greedy); 1 samples from the model's own distribution.", "X"
+    )
+    top_k: int = to_sample(0, "Keep the K most probable tokens; 0 keeps all.", "K")
+    top_p: float = to_sample(1.0, "Keep the fewest most probable tokens that reach this total probability.", "X")
+    min_p: float = to_sample(0.0, "Keep tokens at least this probable, as a share of the best one.", "X")
+    repetition_penalty: float = to_sample(1.0, "Above 1: avoid tokens that have already occurred.", "X")
+    """Divides the positive logits of tokens already on the path, and multiplies the negative ones."""
+    seed: int = to_sample(0, "The same seed gives the same text.", "N")
 
     def __post_init__(self) -> None:
         """Reject values that are out of range.

@@ -5,7 +5,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from shlex import quote
+
+from ..option import NEXT_LOAD, option
 
 BUILTIN = "builtin"
 """The name of the model that ships with specchat."""
@@ -31,46 +34,65 @@ def draft_label(number: int) -> str:
 
 
 BACKENDS = ("auto", "transformers", "llama.cpp")
+DTYPES = ("auto", "float32", "bfloat16", "float16")
+DEVICE = {"form": r"auto|cpu|mps|cuda(:\d+)?", "shape": "one of auto, cpu, cuda, cuda:N, mps"}
 StageProgress = Callable[[str, int, int], None]
 """Called with (stage, done, total): "download" in bytes, "weights" in tensors, "check" in passes."""
 
+at_load = partial(option, when=NEXT_LOAD)
+of_gguf = partial(at_load, group="GGUF models")
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(frozen=True, kw_only=True)
 class LoadOptions:
     """How to load a model."""
 
-    device: str = "auto"
-    """auto, cpu, cuda, cuda:N or mps; auto tries CUDA, then MPS, then the CPU."""
-    dtype: str = "auto"
-    """auto, float32, bfloat16 or float16; auto is the file's own type on a GPU. On the CPU it is
-    float32, but bfloat16 for larger models whose files have that where the CPU multiplies in it (AVX-512 BF16, AMX)."""
-    context: int | None = None
-    """How many tokens the model can see at once; None for the model's own limit."""
+    device: str = at_load("auto", "Device: auto, cpu, cuda, cuda:N or mps.", "DEVICE", **DEVICE)
+    """auto tries CUDA, then MPS, then the CPU."""
+    dtype: str = at_load("auto", "Number type of the weights: {}.", "DTYPE", choices=DTYPES)
+    """auto is the file's own type on a GPU; on the CPU it is float32, but bfloat16 for larger models whose files have that,
+    where the CPU multiplies in it (AVX-512 BF16, AMX)."""
+    context: int | None = at_load(None, "Context in tokens; by default the model's own limit.", "N", low=1)
+    threads: int | None = at_load(None, "CPU threads; by default all physical cores.", "N", low=1)
+    """By default fewer where a large model's passes are quicker so."""
+    revision: str | None = at_load(None, "Branch, tag or commit of the model's Hub repository.")
+    backend: str = at_load("auto", "Runtime of the built-in model: {}; other models run on one only.", choices=BACKENDS)
+    """auto takes llama.cpp, which starts sooner, if it is installed and neither a dtype nor a torch GPU is asked for."""
+    exact: str = at_load(
+        "auto",
+        "Make passes of many nodes give the same bits as passes of one: auto (where that is cheap), bits (always) or off.",
+        "WHEN",
+        choices=("auto", "bits", "off"),
+    )
+    """On the CPU. auto: in half types, and on llama.cpp in contexts of up to 4,096 tokens; bits: also in float32 and in longer
+    contexts."""
+    guard: str = at_load(
+        "on",
+        "Decide near ties in a pass of their own, where passes of many nodes round differently: {}.",
+        "WHEN",
+        choices=("on", "off"),
+    )
+    gpu_layers: int | None = of_gguf(None, "GGUF: layers on the GPU; 0 for none, by default all if there is a GPU.", "N", low=0)
+    split_mode: str = of_gguf("layer", "GGUF: how several GPUs share the model: {}.", "MODE", choices=("layer", "row", "none"))
+    flash_attention: str = of_gguf("auto", "GGUF: flash attention: {}.", "WHEN", choices=("auto", "on", "off"))
+    """auto is off on the CPU, where it is slower, except for quantized caches, which need it."""
+    kv_type: str = of_gguf(
+        "auto",
+        "GGUF: type of the KV cache: {}; auto is f16.",
+        "TYPE",
+        choices=("auto", "f16", "f32", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0"),
+    )
+    """auto follows dtype. f32 turns flash attention off, so that runtimes can be compared."""
+    rpc: str = of_gguf(
+        "",
+        "GGUF: llama.cpp RPC servers that hold layers of the model, as host:port,host:port.",
+        "HOST:PORT,…",
+        form=r"([^\s,:]+:\d{1,5}(,[^\s,:]+:\d{1,5})*)?",
+        shape="host:port, separated by commas",
+    )
+    """Their devices share the layers with the local ones."""
     context_at_most: int | None = None
     """An upper bound where `context` is None: a draft model needs no more than its target."""
-    threads: int | None = None
-    """The number of CPU threads; None for one per physical core, or fewer where a large model's passes are quicker so."""
-    revision: str | None = None
-    """Branch, tag or commit of a Hub repository."""
-    gpu_layers: int | None = None
-    """GGUF only: layers on the GPU; None for all if there is a GPU, 0 for none."""
-    split_mode: str = "layer"
-    """GGUF only: how several GPUs share the weights: layer, row or none."""
-    flash_attention: str = "auto"
-    """GGUF only: auto, on or off; auto is off on the CPU, where it is slower, except for quantized caches, which need it."""
-    kv_type: str = "auto"
-    """GGUF only: the type of the KV cache: f32, f16, bf16, q8_0, q5_1, q5_0, q4_1 or q4_0; auto follows dtype and is f16 by
-    default. f32 turns flash attention off, so that runtimes can be compared."""
-    backend: str = "auto"
-    """auto, transformers or llama.cpp. Only the built-in models run on both: auto takes llama.cpp, which starts sooner, if it
-    is installed and neither a dtype nor a torch GPU is asked for."""
-    exact: str = "auto"
-    """auto: arrange passes on the CPU so that their size does not change a bit of a node's logits, where that is cheap: in half
-    types, and on llama.cpp in contexts of up to 4,096 tokens; bits: also in float32 and in longer contexts; off: never."""
-    guard: str = "on"
-    """on or off: decide near ties in a pass of their own, where passes of many nodes round differently."""
-    rpc: str = ""
-    """GGUF only: `host:port,…` of llama.cpp RPC servers, whose devices share the layers with the local ones."""
 
 
 def pip_command() -> str:

@@ -28,7 +28,7 @@ OPTION = re.compile(r"--(?=(device|dtype|threads)\b)")
 
 def options_of(command: Load) -> LoadOptions:
     """How to load the target."""
-    return LoadOptions(**{f.name: getattr(command, f.name) for f in fields(LoadOptions) if hasattr(command, f.name)})
+    return LoadOptions(**{f.name: getattr(command, f.name) for f in fields(LoadOptions)})
 
 
 class Drafts:

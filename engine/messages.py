@@ -14,17 +14,15 @@ from typing import Any, get_args
 
 from ..decoders.step import FIELDS as FIELDS
 from ..decoders.step import StepRecord as StepRecord
-from .options import draft_names
+from .options import DraftOptions, LoadOptions, draft_names
 
 
-@dataclass(slots=True)
-class Load:
+@dataclass(frozen=True)
+class Load(LoadOptions, DraftOptions):
     """Load a model in place of the loaded one. Answered by Loading…, then Loaded or Failed.
 
     Running answers are cancelled first. The old model stays until the new one's weights are about to be read (two never sit
     in memory together, and a wrong name costs nothing); when it goes, Unloaded is sent.
-
-    The fields after `draft_threads` are those of `backends.loading.LoadOptions`.
     """
 
     id: int
@@ -32,23 +30,6 @@ class Load:
     draft_model: str | Sequence[str] | None = None
     """Loaded beside the target, for the methods that draft with one: draft models, and at most one trained drafter; None: the
     built-in one for the built-in target (loaded when the first method needs it), else none."""
-    draft_device: str | None = None
-    """Where the draft model runs, in what type and on how many threads of its own; None for as the target."""
-    draft_dtype: str | None = None
-    draft_threads: int | None = None
-    device: str = "auto"
-    dtype: str = "auto"
-    context: int | None = None
-    threads: int | None = None
-    revision: str | None = None
-    gpu_layers: int | None = None
-    split_mode: str = "layer"
-    flash_attention: str = "auto"
-    kv_type: str = "auto"
-    rpc: str = ""
-    exact: str = "auto"
-    guard: str = "on"
-    backend: str = "auto"
     servers: dict[str, dict[str, str]] = field(default_factory=dict)
     """Servers by name, as the settings have them: their addresses, and where (never what) their keys are."""
 

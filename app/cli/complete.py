@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import wraps
-from typing import Any
 
 import typer
 
@@ -18,6 +17,8 @@ from ..text.cells import fit
 
 Offered = Iterator[tuple[str, str]]
 """Values and a few words about each."""
+Completer = Callable[..., list[tuple[str, str]]]
+"""What Typer calls at tab."""
 
 MOST = 200
 
@@ -30,7 +31,7 @@ _SIGNS = re.compile(r"[^\w .,/+·…–—-]")
 _BUT_WORDS = re.compile(r"[^\w]+")
 
 
-def _completing(offered: Callable[[str], Offered]) -> Callable[..., list[tuple[str, str]]]:
+def _completing(offered: Callable[[str], Offered]) -> Completer:
     """What Typer calls: those of the values that begin as the word does, harmless."""
 
     @wraps(offered)
@@ -133,9 +134,9 @@ def chats(typed: str) -> Offered:
 @_completing
 def setting_keys(typed: str) -> Offered:
     """Dotted keys of the settings."""
-    from ..settings.table import listed
+    from ..settings.fields import OPTIONS
 
-    yield from ((key, "") for key in listed())
+    yield from ((key, "") for key in OPTIONS)
 
 
 @_completing
@@ -164,17 +165,12 @@ def rules(typed: str) -> Offered:
     )
 
 
-def _choices(key: str) -> Callable[..., list[tuple[str, str]]]:
-    @_completing
-    def choices(typed: str) -> Offered:
-        from ..settings.checks import CHOICES
-
-        yield from ((word, "") for word in CHOICES[key])
-
-    return choices
+def choices(words: Sequence[str]) -> Completer:
+    """One of a few words."""
+    return _completing(lambda typed: ((word, "") for word in words))
 
 
-BY_OPTION: Mapping[str, Callable[..., Any]] = {
+BY_OPTION: Mapping[str, Completer] = {
     "--model": models,
     "--draft-model": models,
     "--method": methods,
@@ -187,13 +183,5 @@ BY_OPTION: Mapping[str, Callable[..., Any]] = {
     "--device": devices,
     "--draft-device": devices,
     "--accept": rules,
-    "--dtype": _choices("dtype"),
-    "--draft-dtype": _choices("dtype"),
-    "--backend": _choices("backend"),
-    "--exact": _choices("exact"),
-    "--guard": _choices("guard"),
-    "--split-mode": _choices("split_mode"),
-    "--flash-attention": _choices("flash_attention"),
-    "--kv-type": _choices("kv_type"),
 }
-"""Option → what its value may be, wherever the option is."""
+"""Option → what its value may be, wherever the option is; those of a few words say themselves what they may be."""

@@ -148,27 +148,20 @@ def edit() -> None:
 
 
 def _layers(given: dict[str, Any], preset: str | None) -> Layers:
-    from ..settings.precedence import load_settings, with_given
-    from .options import OPTIONS
+    from ..settings.precedence import load_settings
+    from .options import with_options
 
-    named = preset or given.get("preset")
-    options = {key: value for key, value in given.items() if key != "preset"}
-    layers: Layers = with_given(load_settings()[0], options, OPTIONS, named).layers
-    for problem in layers.preset_problems:
-        typer.echo(f"specchat: {problem}", err=True)
+    layers: Layers = with_options(load_settings()[0], {**given, **({"preset": preset} if preset else {})}).layers
     return layers
 
 
 def rows_of(layers: Layers) -> Iterator[dict[str, Any]]:
     """Each setting as an object: key, value, default, source, where. Those of methods, models and keys where they are set."""
+    from ..settings.fields import OPTIONS
     from ..settings.key_path import split
-    from ..settings.table import listed
 
-    plain = listed()
-    more = [key for key in layers.values() if key not in plain]
-    for table in ("methods", "models", "keymap"):
-        plain += [key for key in more if split(key)[0] == table]
-    for key in plain:
+    more = [key for table in ("methods", "models", "keymap") for key in layers.values() if split(key)[0] == table]
+    for key in (*OPTIONS, *more):
         yield _row(layers, key)
 
 

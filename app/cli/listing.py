@@ -1,5 +1,5 @@
-"""`specchat methods` and `specchat locate`: what there is, printed; `python -m specchat.app.cli.listing` writes the table of
-docs/methods.md, a test compares it."""
+"""`specchat methods` and `specchat locate`: what there is, printed; `python -m specchat.app.cli.listing` writes the tables of
+docs/methods.md and docs/settings.md, a test compares them."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ from typing import Any
 from ...engine.catalog import broken, describe
 from ...errors import UserError, did_you_mean
 from ..settings import locations
+from ..settings.fields import OPTIONS
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "methods.md"
+DOCS = Path(__file__).resolve().parents[2] / "docs"
 
 
 def print_methods(*, as_json: bool) -> None:
@@ -67,16 +68,20 @@ def print_locations(name: str | None) -> None:
     print(paths[name])
 
 
-def methods_page() -> str:
-    """docs/methods.md, its table of methods made anew."""
-    head = "| method | what it does | when it pays |\n|---|---|---|\n"
-    rows = [f"| `{method['name']}` | {method['summary']} | {method['pays']} |\n" for method in describe()]
-    table = head + "".join(rows)
-    return re.sub(
-        r"^\| method \|.*\n(\|.*\n)*", lambda old: table, PAGE.read_text(encoding="utf-8"), count=1, flags=re.MULTILINE
-    )
+def pages() -> Iterator[tuple[Path, str]]:
+    """The pages with a table that is made of the code, and what they are to say."""
+    methods = [f"| `{method['name']}` | {method['summary']} | {method['pays']} |" for method in describe()]
+    settings = [f"| `{key}` | {said.help} | {said.when} |" for key, said in OPTIONS.items()]
+    for name, head, rows in (
+        ("methods.md", "| method | what it does | when it pays |", methods),
+        ("settings.md", "| setting | what it is | a change applies |", settings),
+    ):
+        before, _, after = (DOCS / name).read_text(encoding="utf-8").partition(head)
+        after = re.sub(r"^\n(\|.*\n)*", "", after)
+        yield DOCS / name, "\n".join((f"{before}{head}", "|---|---|---|", *rows, after))
 
 
 if __name__ == "__main__":
-    PAGE.write_text(methods_page(), encoding="utf-8")
-    sys.stdout.write(f"{PAGE} is written\n")
+    for page, text in pages():
+        page.write_text(text, encoding="utf-8")
+        sys.stdout.write(f"{page} is written\n")

@@ -12,9 +12,10 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
+from ...engine.options import LOADING
 from ...errors import UserError
-from ..settings.fields import Settings
-from ..settings.precedence import load_settings, read_settings, with_given
+from ..settings.fields import OPTIONS
+from ..settings.precedence import load_settings, read_settings
 from ..terminal import encoding
 from ..text.cells import sanitise
 from . import complete as completion_shell
@@ -23,33 +24,7 @@ from .config import config
 from .exit_codes import BROKEN, CLOSED, USER
 from .measure import register
 from .models import models
-from .options import (
-    OPTIONS,
-    AsJson,
-    Backend,
-    ContextSize,
-    Device,
-    DraftDevice,
-    DraftDtype,
-    DraftModel,
-    DraftThreads,
-    Dtype,
-    Exact,
-    FlashAttention,
-    GpuLayers,
-    Guard,
-    KvType,
-    Method,
-    Model,
-    Preset,
-    Revision,
-    Rpc,
-    SplitMode,
-    System,
-    Threads,
-)
-from .options import flag as _flag
-from .options import option as _option
+from .options import FLAGS, MODELS, AsJson, Given, Preset, Several, flag, option, takes_settings, with_options
 
 # Rich's help and tracebacks would cost 60 ms at every start.
 app = typer.Typer(
@@ -65,6 +40,9 @@ FULL = (errno.ENOSPC, errno.EDQUOT)
 """No room is left on the disk, or for this user."""
 
 
+LIMITS = tuple(key for key, said in OPTIONS.items() if said.group == "Sampling and limits")
+
+
 class When(StrEnum):
     """When to colour."""
 
@@ -74,65 +52,23 @@ class When(StrEnum):
 
 
 @app.callback(invoke_without_command=True)
+@takes_settings
 def chat(
     context: typer.Context,
-    model: Model = None,
-    draft_model: DraftModel = None,
-    draft_device: DraftDevice = None,
-    draft_dtype: DraftDtype = None,
-    draft_threads: DraftThreads = None,
-    device: Device = None,
-    dtype: Dtype = None,
-    context_size: ContextSize = None,
-    threads: Threads = None,
-    revision: Revision = None,
-    backend: Backend = None,
-    exact: Exact = None,
-    guard: Guard = None,
-    gpu_layers: GpuLayers = None,
-    split_mode: SplitMode = None,
-    flash_attention: FlashAttention = None,
-    kv_type: KvType = None,
-    rpc: Rpc = None,
-    method: Method = None,
-    theme: Annotated[str | None, _option("--theme", "Colour theme.", "NAME")] = None,
-    system: System = None,
+    *,
+    given: Annotated[Given, Several(*MODELS, *LOADING, "method", "theme", "system")],
     preset: Preset = None,
-    open_file: Annotated[Path | None, _option("--open", "Open a chat or a race saved as JSON.", "FILE")] = None,
-    last: Annotated[bool, _flag("--continue", "Continue the last chat.")] = False,
+    open_file: Annotated[Path | None, option("--open", "Open a chat or a race saved as JSON.", "FILE")] = None,
+    last: Annotated[bool, flag("--continue", "Continue the last chat.")] = False,
     resume: Annotated[
         str | None,
-        _option("--resume", "Continue the chat with this title or number; without one, choose from a list.", "[TEXT]"),
+        option("--resume", "Continue the chat with this title or number; without one, choose from a list.", "[TEXT]"),
     ] = None,
-    no_history: Annotated[bool, _flag("--no-history", "Do not save this chat.")] = False,
-    version: Annotated[bool, _flag("--version", "Print the version.")] = False,
+    no_history: Annotated[bool, flag("--no-history", "Do not save this chat.")] = False,
+    version: Annotated[bool, flag("--version", "Print the version.")] = False,
 ) -> None:
     """Open the chat."""
-    given = _given(
-        model=model,
-        draft_model=draft_model,
-        draft_device=draft_device,
-        draft_dtype=draft_dtype,
-        draft_threads=draft_threads,
-        device=device,
-        dtype=dtype,
-        context=context_size,
-        threads=threads,
-        revision=revision,
-        backend=backend,
-        exact=exact,
-        guard=guard,
-        gpu_layers=gpu_layers,
-        split_mode=split_mode,
-        flash_attention=flash_attention,
-        kv_type=kv_type,
-        rpc=rpc,
-        method=method,
-        theme=theme,
-        system=system,
-        preset=preset,
-        history=False if no_history else None,
-    )
+    given |= _given(preset=preset, history=False if no_history else None)
     if version:
         from ... import __version__
 
@@ -149,54 +85,28 @@ def chat(
     if sum((open_file is not None, last, resume is not None)) > 1:
         raise UserError("--open, --continue and --resume each open a chat. Use only one of them.")
     settings, notice = load_settings()
-    raise typer.Exit(open_chat(_with(settings, given), notice, open_file, last=last, resume=resume, given=given))
+    raise typer.Exit(open_chat(with_options(settings, given), notice, open_file, last=last, resume=resume, given=given))
 
 
 @app.command()
+@takes_settings
 def run(
     context: typer.Context,
+    *,
     prompt: Annotated[str, typer.Argument(help="The prompt; - reads it from standard input.", show_default=False)],
-    model: Model = None,
-    draft_model: DraftModel = None,
-    draft_device: DraftDevice = None,
-    draft_dtype: DraftDtype = None,
-    draft_threads: DraftThreads = None,
-    method: Method = None,
+    models: Annotated[Given, Several(*MODELS, "method")],
     set_: Annotated[
-        list[str] | None, _option("--set", "A setting of the method. Repeat for more settings.", "NAME=VALUE")
+        list[str] | None, option("--set", "A setting of the method. Repeat for more settings.", "NAME=VALUE")
     ] = None,
-    max_tokens: Annotated[int | None, _option("--max-tokens", "Stop the answer after N tokens.", "N")] = None,
-    temperature: Annotated[
-        float | None, _option("--temperature", "0 always picks the most probable token; higher values vary more.", "X")
-    ] = None,
-    top_k: Annotated[int | None, _option("--top-k", "Keep the K most probable tokens; 0 keeps all.", "K")] = None,
-    top_p: Annotated[
-        float | None, _option("--top-p", "Keep the most probable tokens up to this total probability.", "X")
-    ] = None,
-    min_p: Annotated[
-        float | None, _option("--min-p", "Keep tokens at least this probable, as a share of the best one.", "X")
-    ] = None,
-    repetition_penalty: Annotated[
-        float | None, _option("--repetition-penalty", "Above 1: avoid tokens that have already occurred.", "X")
-    ] = None,
-    seed: Annotated[int | None, _option("--seed", "The same seed gives the same text.", "N")] = None,
-    accept: Annotated[
-        str | None,
-        _option("--accept", "When a draft token is accepted: exact, rejection, soft:BETA or typical:EPSILON,DELTA.", "RULE"),
-    ] = None,
-    stop: Annotated[list[str] | None, _option("--stop", "End the answer at this text. Repeat for more.", "TEXT")] = None,
+    limits: Annotated[Given, Several(*LIMITS, "accept")],
     stop_regex: Annotated[
-        list[str] | None, _option("--stop-regex", "End the answer at a match. Repeat for more.", "REGEX")
+        list[str] | None, option("--stop-regex", "End the answer at a match. Repeat for more.", "REGEX")
     ] = None,
-    stop_loops: Annotated[
-        bool | None,
-        _flag("--stop-loops/--no-stop-loops", "Stop an answer that repeats itself endlessly (the default, but not with JSON)."),
-    ] = None,
-    raw: Annotated[bool, _flag("--raw", "Continue the prompt as it is, without the chat template.")] = False,
-    last: Annotated[bool, _flag("--continue", "Continue the last chat, and save the exchange in it.")] = False,
-    resume: Annotated[str | None, _option("--resume", "Continue the chat with this title or number.", "CHAT")] = None,
-    keep: Annotated[bool, _flag("--keep", "Save the exchange as a new chat.")] = False,
-    no_history: Annotated[bool, _flag("--no-history", "Continue a chat without saving the exchange.")] = False,
+    raw: Annotated[bool, flag("--raw", "Continue the prompt as it is, without the chat template.")] = False,
+    last: Annotated[bool, flag("--continue", "Continue the last chat, and save the exchange in it.")] = False,
+    resume: Annotated[str | None, option("--resume", "Continue the chat with this title or number.", "CHAT")] = None,
+    keep: Annotated[bool, flag("--keep", "Save the exchange as a new chat.")] = False,
+    no_history: Annotated[bool, flag("--no-history", "Continue a chat without saving the exchange.")] = False,
     file: Annotated[
         list[Path] | None,
         typer.Option(
@@ -208,21 +118,8 @@ def run(
         ),
     ] = None,
     json: AsJson = False,
-    jsonl: Annotated[bool, _flag("--jsonl", "Print one JSON object per step, then that of --json.")] = False,
-    threads: Threads = None,
-    device: Device = None,
-    dtype: Dtype = None,
-    context_size: ContextSize = None,
-    revision: Revision = None,
-    backend: Backend = None,
-    exact: Exact = None,
-    guard: Guard = None,
-    gpu_layers: GpuLayers = None,
-    split_mode: SplitMode = None,
-    flash_attention: FlashAttention = None,
-    kv_type: KvType = None,
-    rpc: Rpc = None,
-    system: System = None,
+    jsonl: Annotated[bool, flag("--jsonl", "Print one JSON object per step, then that of --json.")] = False,
+    loading: Annotated[Given, Several(*LOADING, "system")],
     preset: Preset = None,
     color: Annotated[
         When, typer.Option("--color", help="Colour the text by tokens a pass: auto, always or never.", show_default=False)
@@ -238,47 +135,10 @@ def run(
     from .oneshot.request import Request, kept
     from .oneshot.run import run_once
 
-    given = (context.obj or {}) | _given(
-        model=model,
-        draft_model=draft_model,
-        draft_device=draft_device,
-        draft_dtype=draft_dtype,
-        draft_threads=draft_threads,
-        method=method,
-        accept=accept,
-        max_tokens=max_tokens,
-        stop=tuple(stop) if stop else None,
-        stop_loops=stop_loops,
-        threads=threads,
-        device=device,
-        dtype=dtype,
-        context=context_size,
-        revision=revision,
-        backend=backend,
-        exact=exact,
-        guard=guard,
-        gpu_layers=gpu_layers,
-        split_mode=split_mode,
-        flash_attention=flash_attention,
-        kv_type=kv_type,
-        rpc=rpc,
-        system=system,
-        preset=preset,
-    )
-    given |= {
-        f"sampling.{name}": value
-        for name, value in _given(
-            temperature=temperature,
-            top_k=top_k,
-            top_p=top_p,
-            min_p=min_p,
-            repetition_penalty=repetition_penalty,
-            seed=seed,
-        ).items()
-    }
+    given = {**(context.obj or {}), **models, **limits, **loading, **_given(preset=preset)}
     request = Request(
         prompt=prompt,
-        settings=_with(read_settings(), given),
+        settings=with_options(read_settings(), given),
         explicit=frozenset(given),
         method_settings=_pairs(set_ or ()),
         stop_regex=tuple(stop_regex or ()),
@@ -295,13 +155,14 @@ def run(
 
 
 @app.command()
-def tour(context: typer.Context, model: Model = None, draft_model: DraftModel = None) -> None:
+@takes_settings
+def tour(context: typer.Context, *, models: Annotated[Given, Several("model", "draft_model")]) -> None:
     """Open the chat with a tour of 30 seconds: one token a pass, several tokens a pass, a race."""
     from .start import open_chat
 
-    given = (context.obj or {}) | _given(model=model, draft_model=draft_model)
+    given = {**(context.obj or {}), **models}
     settings, notice = load_settings()
-    raise typer.Exit(open_chat(_with(settings, given), notice, given=given, tour=True))
+    raise typer.Exit(open_chat(with_options(settings, given), notice, given=given, tour=True))
 
 
 @app.command()
@@ -333,8 +194,10 @@ def themes(
 
 
 @app.command()
+@takes_settings
 def doctor(
     context: typer.Context,
+    *,
     model: Annotated[
         str | None,
         typer.Argument(
@@ -344,24 +207,20 @@ def doctor(
         ),
     ] = None,
     json: AsJson = False,
-    backend: Backend = None,
-    device: Device = None,
-    dtype: Dtype = None,
-    context_size: ContextSize = None,
+    loading: Annotated[Given, Several("backend", "device", "dtype", "context")],
 ) -> None:
     """Show what is installed, what is missing, and how to fix it; of a MODEL, what it can do here, and up to what length.
 
     Passes of one token, chains and trees are compared in texts as long as the model's windows. That takes as long as reading
     such texts; what came out is kept, and later loads go by it. ctrl+c keeps the lengths that are done.
     """
-    given = _given(backend=backend, device=device, dtype=dtype, context=context_size)
     if model is not None:
         from .doctor_model import examine
 
-        settings = _with(read_settings(), (context.obj or {}) | given | {"model": model})
+        settings = with_options(read_settings(), {**(context.obj or {}), **loading, "model": model})
         raise typer.Exit(examine(settings, as_json=json))
-    if given:
-        raise UserError(f"{OPTIONS[next(iter(given))]} is for a model. Name it: specchat doctor MODEL.")
+    if loading:
+        raise UserError(f"{FLAGS[next(iter(loading))]} is for a model. Name it: specchat doctor MODEL.")
     from . import doctor as checks
 
     report = checks.examine()
@@ -398,15 +257,7 @@ app.add_typer(config)
 
 def _given(**options: Any) -> dict[str, Any]:
     """The options that were given."""
-    return {name: value for name, value in options.items() if value is not None and value != []}
-
-
-def _with(settings: Settings, given: dict[str, Any]) -> Settings:
-    options = {key: value for key, value in given.items() if key != "preset"}
-    made = with_given(settings, options, OPTIONS, given.get("preset"))
-    for problem in made.layers.preset_problems:
-        typer.echo(f"specchat: {problem}", err=True)
-    return made
+    return {name: value for name, value in options.items() if value is not None}
 
 
 def _pairs(texts: Sequence[str]) -> dict[str, str]:

@@ -4,30 +4,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from ...errors import UserError
 from ..settings.fields import Settings
-from ..settings.file import changed
 from ..settings.precedence import read_settings
-from .options import (
-    AsJson,
-    ContextSize,
-    Device,
-    DraftDevice,
-    DraftDtype,
-    DraftModel,
-    DraftThreads,
-    Dtype,
-    Exact,
-    Guard,
-    Model,
-    Threads,
-    flag,
-    option,
-)
+from .options import MODELS, AsJson, Given, Several, flag, option, takes_settings, with_options
+
+LOADED = ("device", "dtype", "context", "threads", "exact", "guard")
+"""Settings on how the model is loaded."""
 
 Csv = Annotated[Path | None, option("--csv", "Write the table to this file as CSV.", "FILE")]
 Markdown = Annotated[Path | None, option("--markdown", "Write the table to this file as Markdown.", "FILE")]
@@ -36,30 +23,16 @@ Category = Annotated[list[str] | None, option("--category", "Only this category.
 Past = Annotated[list[Path] | None, option("--past", "Draft from these earlier answers too. Repeat for more.", "FILE")]
 Clock = Annotated[str, option("--clock", "wall, or cpu for processor seconds (on a busy machine without a GPU).", "CLOCK")]
 
-LOADED = {
-    name: name
-    for name in (
-        *("model", "draft_model", "draft_device", "draft_dtype", "draft_threads"),
-        *("device", "dtype", "threads", "exact", "guard"),
-    )
-}
-LOADED["context_size"] = "context"
-"""Parameter of a command → the setting on the model and how it is loaded."""
-
 
 def register(app: typer.Typer) -> None:
     """Add the commands to the command line."""
     for command in (bench, replay, tune):
-        app.command()(command)
+        app.command()(takes_settings(command))
 
 
-def _settings(call: typer.Context, **more: Any) -> tuple[Settings, dict[str, Any]]:
-    """The settings with the options on the model that were given, those before the command's name among them; and these
-    options. A command names them in its signature only, for Typer; `more` are others."""
-    own = {setting: value for name, setting in LOADED.items() if (value := call.params.get(name)) not in (None, [], ())}
-    given = {**(call.obj or {}), **own, **more}
-    names = {key: f"--{key.replace('_', '-')}" for key in given}
-    return changed(read_settings(), given, names), given
+def _settings(context: typer.Context, given: Given) -> Settings:
+    """The settings with the options that were given, those before the command's name among them."""
+    return with_options(read_settings(), {**(context.obj or {}), **given})
 
 
 def _numbers(text: str | None, name: str) -> list[int]:
@@ -74,17 +47,14 @@ def _numbers(text: str | None, name: str) -> list[int]:
 
 def bench(
     context: typer.Context,
+    *,
     prompts: Annotated[
         Path | None,
         typer.Argument(
             help="JSONL (prompt, turns or messages) or plain text; by default the built-in tasks.", show_default=False
         ),
     ] = None,
-    model: Model = None,
-    draft_model: DraftModel = None,
-    draft_device: DraftDevice = None,
-    draft_dtype: DraftDtype = None,
-    draft_threads: DraftThreads = None,
+    models: Annotated[Given, Several(*MODELS)],
     methods: Methods = None,
     against: Annotated[
         str | None,
@@ -109,12 +79,7 @@ def bench(
     markdown: Markdown = None,
     plots: Annotated[Path | None, option("--plots", "Write plots into this folder.", "FOLDER")] = None,
     png: Annotated[bool, flag("--png", "Write plots as PNG (needs resvg-py) instead of SVG.")] = False,
-    device: Device = None,
-    dtype: Dtype = None,
-    context_size: ContextSize = None,
-    threads: Threads = None,
-    exact: Exact = None,
-    guard: Guard = None,
+    loading: Annotated[Given, Several(*LOADED)],
 ) -> None:
     """Compare decoding methods on your model, machine and prompts.
 
@@ -123,7 +88,7 @@ def bench(
     from .bench.plan import BenchRequest
     from .bench.run import run_bench
 
-    settings, _ = _settings(context)
+    settings = _settings(context, models | loading)
     request = BenchRequest(
         prompts,
         settings,
@@ -161,6 +126,7 @@ def _number(value: int | None, name: str) -> int | None:
 
 def replay(
     context: typer.Context,
+    *,
     transcripts: Annotated[
         list[Path] | None, typer.Argument(help="JSONL files of recorded answers.", show_default=False)
     ] = None,
@@ -178,23 +144,14 @@ def replay(
     remember: Annotated[
         bool, flag("--remember", "Draft from the answers before it in its file too; the order is taken for time.")
     ] = False,
-    model: Model = None,
-    draft_model: DraftModel = None,
-    draft_device: DraftDevice = None,
-    draft_dtype: DraftDtype = None,
-    draft_threads: DraftThreads = None,
+    models: Annotated[Given, Several(*MODELS)],
     on_model: Annotated[
         str | None, option("--on-model", "Run the passes on this model, though another wrote the answers.", "MODEL")
     ] = None,
     json: AsJson = False,
     csv: Csv = None,
     markdown: Markdown = None,
-    device: Device = None,
-    dtype: Dtype = None,
-    context_size: ContextSize = None,
-    threads: Threads = None,
-    exact: Exact = None,
-    guard: Guard = None,
+    loading: Annotated[Given, Several(*LOADED)],
 ) -> None:
     """Score decoding methods on recorded answers: tokens a pass, and with a model the speedup.
 
@@ -206,15 +163,16 @@ def replay(
 
     from .bench.replay import ReplayRequest, replay_files
 
-    settings, given = _settings(context, **({} if on_model is None else {"model": on_model}))
-    if on_model is not None and model is not None:
+    given = models | loading
+    if on_model is not None and "model" in given:
         raise UserError("--on-model names the model that runs the passes: leave out --model.")
     if not transcripts and not (history or chat):
         raise UserError("There is nothing to replay. Give JSONL files of recorded answers, or --history for your own chats.")
+    given |= {} if on_model is None else {"model": on_model}
     request = ReplayRequest(
         transcripts or [],
-        settings,
-        over_model="model" in given,
+        _settings(context, given),
+        over_model="model" in given or "model" in (context.obj or {}),
         forced=on_model is not None,
         tokenizer=tokenizer,
         nodes=_numbers(nodes, "--nodes"),
@@ -237,14 +195,11 @@ def replay(
 
 def tune(
     context: typer.Context,
+    *,
     prompts: Annotated[
         Path | None, typer.Argument(help="Prompts as for bench; by default the built-in tasks.", show_default=False)
     ] = None,
-    model: Model = None,
-    draft_model: DraftModel = None,
-    draft_device: DraftDevice = None,
-    draft_dtype: DraftDtype = None,
-    draft_threads: DraftThreads = None,
+    models: Annotated[Given, Several(*MODELS)],
     tokenizer: Annotated[
         Path | None,
         option("--tokenizer", "Folder with the tokenizer.json of a server's model.", "FOLDER"),
@@ -261,12 +216,7 @@ def tune(
         bool, flag("--exhaustive", "Measure every candidate on every prompt, however long it takes.")
     ] = False,
     json: AsJson = False,
-    device: Device = None,
-    dtype: Dtype = None,
-    context_size: ContextSize = None,
-    threads: Threads = None,
-    exact: Exact = None,
-    guard: Guard = None,
+    loading: Annotated[Given, Several(*LOADED)],
 ) -> None:
     """Find the fastest method and settings for a model, and save them as its default.
 
@@ -276,7 +226,7 @@ def tune(
     from .bench.tune import tune as search
     from .bench.tune_search import TuneRequest
 
-    settings, _ = _settings(context)
+    settings = _settings(context, models | loading)
     if not 0 < minutes < 10_000:
         raise UserError(f"--minutes takes a number above 0, not {minutes:g}.")
     request = TuneRequest(

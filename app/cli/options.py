@@ -1,50 +1,42 @@
-"""Options that several commands take: the model and how it is loaded."""
+"""Options of the commands. Those that set a setting for one run are made of what is declared of the setting."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import inspect
+from collections.abc import Callable, Mapping
+from functools import wraps
 from typing import Annotated, Any
 
 import typer
 
-from ..settings.checks import CHOICES, DTYPES
-from .complete import BY_OPTION
+from ...engine.options import DRAFTING
+from ..settings.fields import OPTIONS, Settings
+from ..settings.precedence import with_given
+from .complete import BY_OPTION, choices
 
-OPTIONS = {
-    "model": "--model",
-    "draft_model": "--draft-model",
-    "draft_device": "--draft-device",
-    "draft_dtype": "--draft-dtype",
-    "draft_threads": "--draft-threads",
-    "device": "--device",
-    "dtype": "--dtype",
-    "context": "--context",
-    "threads": "--threads",
-    "revision": "--revision",
-    "backend": "--backend",
-    "exact": "--exact",
-    "guard": "--guard",
-    "gpu_layers": "--gpu-layers",
-    "split_mode": "--split-mode",
-    "flash_attention": "--flash-attention",
-    "kv_type": "--kv-type",
-    "rpc": "--rpc",
-    "method": "--method",
-    "theme": "--theme",
-    "system": "--system",
-    "history": "--no-history",
-    "accept": "--accept",
-    "max_tokens": "--max-tokens",
-    "stop": "--stop",
-    "stop_loops": "--stop-loops",
-    "sampling.temperature": "--temperature",
-    "sampling.top_k": "--top-k",
-    "sampling.top_p": "--top-p",
-    "sampling.min_p": "--min-p",
-    "sampling.repetition_penalty": "--repetition-penalty",
-    "sampling.seed": "--seed",
+Given = dict[str, Any]
+"""Settings that were given on the command line, by dotted key."""
+
+KINDS: Mapping[str, Any] = {
+    "str": str | None,
+    "int": int | None,
+    "float": float | None,
+    "bool": bool | None,
+    "tuple[str, ...]": list[str] | None,
 }
-"""Setting → the option that sets it for one run."""
+FLAGS = {key: f"--{key.removeprefix('sampling.').replace('_', '-')}" for key in OPTIONS} | {"history": "--no-history"}
+"""Dotted key of a setting → the option that sets it for one run."""
+
+
+class Several:
+    """Marks a parameter that stands for several settings, each an option of the command. It gets those that were given."""
+
+    def __init__(self, *keys: str) -> None:
+        self.keys = keys
+
+
+MODELS = ("model", "draft_model", *DRAFTING)
+"""Settings that name the models."""
 
 
 def option(name: str, help_text: str, metavar: str) -> Any:
@@ -57,47 +49,65 @@ def flag(name: str, help_text: str) -> Any:
     return typer.Option(name, help=help_text, show_default=False)
 
 
-def _or(words: Sequence[str]) -> str:
-    return f"{', '.join(words[:-1])} or {words[-1]}"
-
-
-_MODEL_HELP = (
-    "The model: builtin, a folder with safetensors weights, FILE.gguf, OWNER/NAME on the Hub (OWNER/NAME:Q4_K_M for a GGUF "
-    "file there), ollama:NAME:TAG, or the address of a server (http://HOST:PORT, #NAME behind it for one of its models)."
-)
-Model = Annotated[str | None, option("--model", _MODEL_HELP, "MODEL")]
-DraftModel = Annotated[
-    list[str] | None,
-    option("--draft-model", "Draft model or trained drafter, given like --model. Repeat for more draft models.", "MODEL"),
-]
-DraftDevice = Annotated[str | None, option("--draft-device", "Device of the draft model; by default the model's.", "DEVICE")]
-DraftDtype = Annotated[str | None, option("--draft-dtype", "Number type of the draft model; by default the model's.", "DTYPE")]
-DraftThreads = Annotated[
-    int | None, option("--draft-threads", "CPU threads of the draft model's own, to draft on while the model verifies.", "N")
-]
-Device = Annotated[str | None, option("--device", "Device: auto, cpu, cuda, cuda:N or mps.", "DEVICE")]
-Dtype = Annotated[str | None, option("--dtype", f"Number type of the weights: {_or(DTYPES)}.", "DTYPE")]
-ContextSize = Annotated[int | None, option("--context", "Context in tokens; by default the model's own limit.", "N")]
-Threads = Annotated[int | None, option("--threads", "CPU threads; by default all physical cores.", "N")]
-Revision = Annotated[str | None, option("--revision", "Branch, tag or commit of the model's Hub repository.", "NAME")]
-Backend = Annotated[str | None, option("--backend", f"Runtime of the built-in model: {_or(CHOICES['backend'])}.", "NAME")]
-Exact = Annotated[
-    str | None,
-    option("--exact", f"Make passes of many nodes give the same bits as passes of one: {_or(CHOICES['exact'])}.", "WHEN"),
-]
-Guard = Annotated[str | None, option("--guard", f"Decide near ties in a pass of their own: {_or(CHOICES['guard'])}.", "WHEN")]
-GpuLayers = Annotated[
-    int | None, option("--gpu-layers", "GGUF: layers on the GPU; 0 for none, by default all if there is a GPU.", "N")
-]
-SplitMode = Annotated[
-    str | None, option("--split-mode", f"GGUF: how several GPUs share the model: {_or(CHOICES['split_mode'])}.", "MODE")
-]
-FlashAttention = Annotated[
-    str | None, option("--flash-attention", f"GGUF: flash attention: {_or(CHOICES['flash_attention'])}.", "WHEN")
-]
-KvType = Annotated[str | None, option("--kv-type", f"GGUF: KV cache type: {_or(CHOICES['kv_type'])}.", "TYPE")]
-Rpc = Annotated[str | None, option("--rpc", "GGUF: llama.cpp RPC servers that hold layers of the model.", "HOST:PORT,…")]
-Method = Annotated[str | None, option("--method", "Decoding method; `specchat methods` lists them.", "NAME")]
-System = Annotated[str | None, option("--system", "System prompt.", "TEXT")]
 Preset = Annotated[str | None, option("--preset", "Preset: system prompt, method, sampling and limits under a name.", "NAME")]
 AsJson = Annotated[bool, flag("--json", "Print one JSON object.")]
+
+
+def _of(key: str) -> Any:
+    """The option of a setting, as Typer takes it."""
+    said, name = OPTIONS[key], FLAGS[key]
+    if said.kind == "bool":
+        return flag(f"{name}/--no-{name[2:]}", said.help)
+    more = " Repeat for more." if said.kind.startswith("tuple") else ""
+    made = option(name, said.help + more, said.metavar)
+    if said.choices:
+        made.autocompletion = choices(said.choices)
+    return made
+
+
+def takes_settings(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command an option for each setting that its parameters stand for."""
+    groups: dict[str, tuple[str, ...]] = {}
+    taken: list[inspect.Parameter] = []
+    for name, own in inspect.signature(command, eval_str=True).parameters.items():
+        mark = getattr(own.annotation, "__metadata__", (None,))[0]
+        if isinstance(mark, Several):
+            groups[name] = mark.keys
+            taken += map(_parameter, mark.keys)
+        else:
+            taken.append(own)
+
+    @wraps(command)
+    def call(**values: Any) -> None:
+        for name, keys in groups.items():
+            told = {key: values.pop(_name(key)) for key in keys}
+            values[name] = {key: value for key, value in told.items() if value not in (None, [])}
+        command(**values)
+
+    # Typer reads these two.
+    call.__signature__ = inspect.Signature(taken)  # type: ignore[attr-defined]
+    call.__annotations__ = {}
+    return call
+
+
+def _parameter(key: str) -> inspect.Parameter:
+    kind: Any = KINDS[OPTIONS[key].kind]
+    return inspect.Parameter(_name(key), inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[kind, _of(key)])
+
+
+def _name(key: str) -> str:
+    """A parameter's name, which none of a command's own has."""
+    return f"setting_{key.replace('.', '_')}"
+
+
+def with_options(settings: Settings, given: Mapping[str, Any]) -> Settings:
+    """Settings with what was given on the command line, a preset among it; what is wrong with that is told on standard error.
+
+    Raises:
+        UserError: an option is not as it must be, or there is no such preset.
+    """
+    options = {key: value for key, value in given.items() if key != "preset"}
+    made = with_given(settings, options, FLAGS, given.get("preset"))
+    for problem in made.layers.preset_problems:
+        typer.echo(f"specchat: {problem}", err=True)
+    return made

@@ -7,34 +7,16 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
-from ...engine.options import BACKENDS, PAIR, Sampling, is_url, root_of
+from ...engine.options import PAIR, Sampling, is_url, root_of
 from ...errors import UserError, did_you_mean
 from . import locations
-from .fields import FIELDS, PLAIN, SAMPLING, SERVER, TABLES, chat_keys, is_chat_key
+from .fields import CHAT_KEYS, OPTIONS, SAMPLING, SERVER, TABLES, is_chat_key
 from .key_path import join, split
 from .keymap import ALL as KEYS
 
-DTYPES = ("auto", "float32", "bfloat16", "float16")
-DEVICE = re.compile(r"auto|cpu|mps|cuda(:\d+)?")
-RPC = re.compile(r"[^\s,:]+:\d{1,5}(,[^\s,:]+:\d{1,5})*")
 SERVER_NAME = re.compile(r"[A-Za-z0-9_-]+")
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 THEMES = locations.package_folder() / "themes"
-
-CHOICES: Mapping[str, tuple[str, ...]] = {
-    "dtype": DTYPES,
-    "draft_dtype": DTYPES,
-    "backend": BACKENDS,
-    "colours": ("length", "cycle", "underline", "off"),
-    "panel": ("numbers", "tree", "method", "off"),
-    "notify": ("auto", "osc9", "osc777", "bell", "off"),
-    "exact": ("auto", "bits", "off"),
-    "guard": ("on", "off"),
-    "split_mode": ("layer", "row", "none"),
-    "flash_attention": ("auto", "on", "off"),
-    "kv_type": ("auto", "f16", "f32", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0"),
-}
-"""Settings that take one of a few words."""
 
 
 def theme_names() -> list[str]:
@@ -62,9 +44,9 @@ def checked(key: str, value: Any, called: str) -> Any:
         case ("models", model, *inner) if model and is_chat_key(tuple(inner)):
             return checked(join(inner), value, called)
         case ("models", model, *inner) if model and inner:
-            raise UserError(f"a model has no setting {called}: {did_you_mean(join(inner), chat_keys())}")
-        case (name,) if name in PLAIN:
-            return check_value(called, name, FIELDS[name], value)
+            raise UserError(f"a model has no setting {called}: {did_you_mean(join(inner), CHAT_KEYS)}")
+        case (name,) if name in OPTIONS:
+            return check_value(called, name, value)
     raise UserError(_unknown(called, key))
 
 
@@ -84,11 +66,7 @@ def known(key: str) -> None:
             return
         case ("models", model, *inner) if model and is_chat_key(tuple(inner)):
             known(join(inner))
-        case ("sampling", name) if name in SAMPLING:
-            return
-        case (name,) if name in PLAIN:
-            return
-        case _:
+        case _ if key not in OPTIONS:
             checked(key, "", key)
 
 
@@ -102,25 +80,19 @@ def _unknown(called: str, key: str) -> str:
         return f"{called} must be a table: write [{key}] and the model's settings below it"
     if head == "servers":
         return f"{called} must be a table: write [{key}] and the server's url below it"
-    known = [*PLAIN, *(f"sampling.{name}" for name in SAMPLING)]
-    there = f"choose from {', '.join(known)}, [methods.NAME], [models.NAME], [servers.NAME], [keymap]."
-    return f"There is no setting {called}: {did_you_mean(key, known, there)}"
+    there = f"choose from {', '.join(OPTIONS)}, [methods.NAME], [models.NAME], [servers.NAME], [keymap]."
+    return f"There is no setting {called}: {did_you_mean(key, OPTIONS, there)}"
 
 
-def check_value(called: str, name: str, spec: Any, value: Any) -> Any:
-    """A top-level setting in its type.
-
-    Args:
-        called: the setting's name in a message.
-        name: the setting.
-        spec: its dataclass field.
-        value: as TOML would give it.
+def check_value(called: str, name: str, value: Any) -> Any:
+    """A top-level setting in its type; `called` is its name in a message.
 
     Raises:
         UserError: it is of another type, or out of its range.
     """
-    match str(spec.type):
-        case "str" | "str | None":
+    said = OPTIONS[name]
+    match said.kind:
+        case "str":
             if not isinstance(value, str):
                 raise UserError(f"{called} takes a text in quotes, not {value!r}.")
             return _text(called, name, value)
@@ -139,19 +111,22 @@ def check_value(called: str, name: str, spec: Any, value: Any) -> Any:
             return tuple(str(text) for text in texts)
         case kind:
             number = _number(called, kind, value)
-            if number < spec.metadata["low"]:
-                raise UserError(f"{called} must be at least {spec.metadata['low']}, not {value}.")
+            if said.low is not None and number < said.low:
+                raise UserError(f"{called} must be at least {said.low}, not {value}.")
             return number
 
 
 def _text(called: str, name: str, value: str) -> str:
+    said = OPTIONS[name]
+    if said.choices and value not in said.choices:
+        raise UserError(f"{called} takes one of {', '.join(said.choices)}, not {value!r}.")
+    if said.form and not re.fullmatch(said.form, value):
+        raise UserError(f"{called} takes {said.shape}, not {value!r}.")
     match name:
         case "model" if not value.strip():
             raise UserError(_EMPTY.format(called))
         case "model" if is_url(value):
             root_of(value)
-        case _ if name in CHOICES and value not in CHOICES[name]:
-            raise UserError(f"{called} takes one of {', '.join(CHOICES[name])}, not {value!r}.")
         case "accept":
             from ...engine.catalog import Acceptance
 
@@ -159,10 +134,6 @@ def _text(called: str, name: str, value: str) -> str:
                 return str(Acceptance.parse(value))
             except UserError as error:
                 raise UserError(f"{called}: {error}") from None
-        case "rpc" if value and not RPC.fullmatch(value):
-            raise UserError(f"{called} takes host:port, separated by commas, not {value!r}.")
-        case "device" | "draft_device" if not DEVICE.fullmatch(value):
-            raise UserError(f"{called} takes one of auto, cpu, cuda, cuda:N, mps, not {value!r}.")
         case "method":
             check_method(called, value, {})
         case "theme":

@@ -17,7 +17,7 @@ from ...errors import UserError
 from ..text.amounts import short_path
 from . import locations
 from .checks import checked
-from .fields import FIELDS, PLAIN, SAMPLING, TABLES, Settings
+from .fields import OPTIONS, PLAIN, SAMPLING, TABLES, Settings
 from .key_path import join, split
 from .toml import MOST_WRONG, leaves, line_numbers, line_of, parse, put, read_text, write
 
@@ -113,7 +113,7 @@ def read(path: Path | None = None) -> Read:
     own, path = path is None, path or locations.settings_file()
     environment: dict[str, Any] = {}
     problems: list[str] = []
-    for key in [*PLAIN, *(f"sampling.{name}" for name in SAMPLING)] if own else ():
+    for key in OPTIONS if own else ():
         if text := os.environ.get(variable(key)):
             try:
                 environment[key] = checked(key, from_text(key, text), f"${variable(key)}")
@@ -194,9 +194,7 @@ def takes_many(key: str) -> bool:
             return takes_many(join(inner))
         case ("keymap", _):
             return True
-        case (name,):
-            return name in FIELDS and str(FIELDS[name].type) == "tuple[str, ...]"
-    return False
+    return key in OPTIONS and OPTIONS[key].kind == "tuple[str, ...]"
 
 
 def variable(key: str) -> str:
@@ -209,17 +207,18 @@ def from_text(key: str, text: str) -> Any:
     match split(key):
         case ("models", _, *inner):
             return from_text(join(inner), text)
-        case ("sampling", _) | ("methods", _, _):
+        case ("methods", _, _):
             return _value(text)
-        case (name,) if name in FIELDS and (kind := str(FIELDS[name].type)) not in ("str", "str | None"):
-            if kind == "tuple[str, ...]":
-                return _value(text) if text.lstrip().startswith("[") else [text] if text else []
-            if kind == "bool":
-                from ...engine.catalog import ON_OFF  # as in `check_method`
+    match OPTIONS[key].kind if key in OPTIONS else "str":
+        case "str":
+            return text
+        case "tuple[str, ...]" if not text.lstrip().startswith("["):
+            return [text] if text else []
+        case "bool":
+            from ...engine.catalog import ON_OFF  # as in `check_method`
 
-                return ON_OFF.get(text.strip().lower(), text)
-            return _value(text)
-    return text
+            return ON_OFF.get(text.strip().lower(), text)
+    return _value(text)
 
 
 def _value(text: str) -> Any:

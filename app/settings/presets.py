@@ -13,7 +13,7 @@ from ..text.amounts import short_path
 from ..text.cells import fit, one_line
 from . import locations
 from .checks import checked
-from .fields import chat_keys, is_chat_key
+from .fields import CHAT_KEYS, is_chat_key
 from .file import mend
 from .key_path import join, split
 from .toml import MOST_WRONG, leaves, line_numbers, line_of, parse, put, read_text, write
@@ -161,7 +161,7 @@ def preset_of(name: str, text: str, place: str) -> Preset:
             elif is_chat_key(parts):
                 values[key] = checked(key, value, key)
             else:
-                known = [ABOUT, *chat_keys()]
+                known = [ABOUT, *CHAT_KEYS]
                 there = f"choose from {', '.join(known)}, [methods.NAME]."
                 raise UserError(f"a preset has no {key}: {did_you_mean(key, known, there)}")
         except UserError as error:

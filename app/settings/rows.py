@@ -106,7 +106,11 @@ def detail(row: Row) -> list[tuple[str, str]]:
     default = text_of(entry, default_of(entry.key))
     said = one_line(row.origin.said)
     own = row.origin.kind != "default" or row.text == AS_FOR_ALL
-    parts = [f"default {default}", *([f"from {said}" if row.origin.kind != "default" else said] if own else []), entry.when]
+    parts = [
+        f"default {default}",
+        *([f"from {said}" if row.origin.kind != "default" else said] if own else []),
+        f"applies {entry.when}",
+    ]
     lines = [(one_line(entry.what), "$foreground"), (" · ".join(parts), "$quiet")]
     if entry.choices:
         lines.append((f"one of {', '.join(entry.choices)}", "$quiet"))

@@ -15,10 +15,10 @@ from ....plain_file import user_path
 from ...attach.attachments import Attachment, attach, compose, decoded, read_all
 from ...chat.choosing import first_method
 from ...chat.methods import known_methods
-from ...settings.fields import Settings
+from ...settings.fields import CHAT_KEYS, Settings
 from ...terminal.output import Notes
 from ...terminal.piped import whole
-from ..options import OPTIONS
+from ..options import FLAGS
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,9 +90,11 @@ def check(request: Request) -> None:
     except UserError:
         # In the chat, /set takes these and the method's settings alike.
         for name in request.method_settings:
-            if option := OPTIONS.get(name, OPTIONS.get(f"sampling.{name}")):
+            key = name if name in CHAT_KEYS else f"sampling.{name}"
+            if key in CHAT_KEYS:
                 raise UserError(
-                    f"--set is for the settings of the method {method.name}, and {name} is none of them. Use {option} instead."
+                    f"--set is for the settings of the method {method.name}, and {name} is none of them. "
+                    f"Use {FLAGS[key]} instead."
                 ) from None
         raise
     if settings.stop or request.stop_regex:

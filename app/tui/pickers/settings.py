@@ -16,7 +16,7 @@ from ...settings.key_path import join, split
 from ...settings.keymap import SETTINGS
 from ...settings.precedence import default_of
 from ...settings.rows import Row, detail, rows_of, typed_form
-from ...settings.table import NEXT_LOAD, Entry, entries
+from ...settings.table import Entry, entries
 from ...text.amounts import short_path
 from ...text.cells import fit, one_line, width
 from ...text.lines import StyledLine, ends, line
@@ -195,13 +195,13 @@ class SettingsScreen(SearchScreen[None, Row]):
         self._show(title)
         entry = next(entry for entry in self._entries if entry.key == _name(key))
         layers = self._live.layers
-        said = f"Saved in {short_path(layers.read.path)}; it {entry.when}."
+        said = f"Saved in {short_path(layers.read.path)}; it applies {entry.when}."
         warn = ""
         if os.environ.get(variable(entry.key)):  # also where a later word counts for now
             warn = f" ${variable(entry.key)} goes before the file from the next start on."
         elif split(key)[0] != "models" and layers.origin(entry.key).kind == "model":
             warn = f" {one_line(self._dialogue.model)} has its own value, which overrides this; tab shows it."
-        elif entry.when == NEXT_LOAD and entry.key == "model":
+        elif entry.key == "model":
             said = f"Saved in {short_path(layers.read.path)}; it applies from the next start. /model loads one now."
         self.say(f"{said}{warn}", wrong=bool(warn))
 

@@ -1,9 +1,10 @@
-"""The table of methods in docs/methods.md is that of the code."""
+"""The tables in docs/methods.md and docs/settings.md are those of the code."""
 
 from __future__ import annotations
 
-from specchat.app.cli.listing import PAGE, methods_page
+from specchat.app.cli.listing import pages
 
 
-def test_the_table_of_methods_is_written() -> None:
-    assert PAGE.read_text(encoding="utf-8") == methods_page(), "write it again: python -m specchat.app.cli.listing"
+def test_the_tables_are_written() -> None:
+    for page, text in pages():
+        assert page.read_text(encoding="utf-8") == text, "write it again: python -m specchat.app.cli.listing"

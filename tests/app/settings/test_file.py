@@ -171,16 +171,3 @@ def test_the_folder_or_the_file_can_be_named(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setenv("SPECCHAT_CONFIG", str(tmp_path / "other.toml"))
     assert locations.settings_file() == tmp_path / "other.toml"
     assert locations.config_folder() == tmp_path
-
-
-def test_every_setting_has_a_line_of_documentation() -> None:
-    import ast
-    import inspect
-
-    body = ast.parse(inspect.getsource(Settings)).body[0]
-    assert isinstance(body, ast.ClassDef)
-    for item, after in zip(body.body, [*body.body[1:], None], strict=True):
-        if isinstance(item, ast.AnnAssign):
-            assert isinstance(after, ast.Expr), ast.unparse(item.target)
-            assert isinstance(after.value, ast.Constant)
-            assert "\n" not in str(after.value.value)

@@ -34,16 +34,17 @@ def shipped(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 def test_the_target_gets_what_was_asked_for() -> None:
     command = Load(1, "m.gguf", device="cpu", context=9, gpu_layers=3, kv_type="q8_0", rpc="here:1", revision="v1")
-    assert options_of(command) == LoadOptions("cpu", context=9, gpu_layers=3, kv_type="q8_0", rpc="here:1", revision="v1")
+    assert options_of(command) == LoadOptions(
+        device="cpu", context=9, gpu_layers=3, kv_type="q8_0", rpc="here:1", revision="v1"
+    )
 
 
 def test_the_draft_model_has_options_of_its_own() -> None:
     target = str(tiny_folder("llama"))
-    command = Load(
-        1, target, target, "cpu", "bfloat16", 2, device="cuda", dtype="float16", threads=3, kv_type="q8_0", gpu_layers=0
-    )
-    assert Drafts(command)._options == LoadOptions("cpu", "bfloat16", threads=2)
-    assert options_of(command) == LoadOptions("cuda", "float16", threads=3, kv_type="q8_0", gpu_layers=0)
+    asked: dict[str, Any] = {"device": "cuda", "dtype": "float16", "threads": 3, "kv_type": "q8_0", "gpu_layers": 0}
+    command = Load(1, target, target, draft_device="cpu", draft_dtype="bfloat16", draft_threads=2, **asked)
+    assert Drafts(command)._options == LoadOptions(device="cpu", dtype="bfloat16", threads=2)
+    assert options_of(command) == LoadOptions(**asked)
 
 
 def test_own_threads_are_nobody_elses() -> None:
@@ -131,7 +132,7 @@ def test_what_was_asked_for_is_loaded_after_the_target_on_this_machine() -> None
     )
     drafts = Drafts(command, lambda stage, done, total: stages.append(stage))
     assert not drafts.models
-    assert drafts._options == LoadOptions("cpu")
+    assert drafts._options == LoadOptions(device="cpu")
     drafts.join(tiny_model("llama"))
     assert drafts.models
     assert set(stages) == {"weights", "check"}
