@@ -153,7 +153,6 @@ class Dialogue:
 
     @property
     def label(self) -> str:
-        """Label of the method in force."""
         return self.label_of(self.method)
 
     def label_of(self, name: str) -> str:
@@ -244,7 +243,6 @@ class Dialogue:
         return id
 
     def take_queued(self) -> str:
-        """The queued prompt, no longer queued."""
         text, self.queued, self._waiting = self.queued or "", None, ""
         return text
 
@@ -342,7 +340,6 @@ class Dialogue:
         self.transcript.entries.append(Notice(text, severity))
 
     def about(self) -> About:
-        """The model and the settings in force."""
         return About(
             *(self.model, self.info, self.load, self.method, self.settings),
             *(self.sampling, self.accept, self.max_tokens, self.stop, self.stop_loops),
@@ -397,7 +394,6 @@ class Dialogue:
         return bool(events)
 
     def handle(self, event: Event) -> None:
-        """Take in one event."""
         match event:
             case Loading():
                 # After a crash a prompt makes the client load the model again: then the answer is what is waited for.

@@ -152,7 +152,6 @@ class Figures:
                 setattr(self, name, count)
 
     def add(self, step: StepRecord, seconds: float) -> None:
-        """Count one step that took so many seconds."""
         tokens = len(step.tokens)
         self.tokens += tokens
         self.steps += step.nodes > 0
@@ -263,7 +262,6 @@ class Answer:
 
     @property
     def counted(self) -> bool:
-        """Whether the totals hold every step."""
         return self._counted == len(self.log)
 
     def _count(self) -> None:
@@ -290,7 +288,6 @@ class Answer:
 
     @property
     def through(self) -> bool:
-        """Whether it has reached its end."""
         return self.reason in THROUGH
 
     @property
@@ -310,7 +307,6 @@ class Answer:
                 return "warning"
 
     def take(self, event: Event) -> None:
-        """Take in what the engine says of it."""
         figures = self.figures
         match event:
             case Started():
@@ -336,7 +332,6 @@ class Answer:
                 self.finish(event.cause if event.cause in ("cancelled", "died") else "error", event.tail)
 
     def add(self, step: StepRecord) -> Run:
-        """Append what one step produced."""
         seconds = step.draft_seconds + step.forward_seconds + step.other_seconds
         count = len(step.tokens)
         run = Run(

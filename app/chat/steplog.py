@@ -42,7 +42,6 @@ class StepLog:
 
     @property
     def tokens(self) -> array[int]:
-        """The token ids of the whole answer."""
         return self._lists["tokens"]
 
     def __len__(self) -> int:

@@ -128,7 +128,6 @@ def chat_html(chat: SavedChat, look: Look) -> Iterator[str]:
 
 
 def top(model: str, where: str, made: str) -> str:
-    """The line at the top."""
     named = f'<span class="model">{text(model)}</span>' if model else ""
     left = " · ".join(part for part in ("<b>specchat</b>", named, text(where)) if part)
     return f"<header><div><span>{left}</span><span>{text(made)}</span></div></header>\n"
@@ -168,7 +167,6 @@ def span(said: str, ink: str, tooltip: str, more: str = "") -> str:
 
 
 def legend(look: Look) -> str:
-    """What the colours mean."""
     samples = "".join(f'<span class="run {ink}">{text(words)}</span>' if ink else text(words) for words, ink in look.legend())
     hint = '<span class="hint">Hover over a run to see its details.</span>'
     return f'<p class="legend"><span class="scale">{samples}</span>{hint}</p>\n'

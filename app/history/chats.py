@@ -83,7 +83,6 @@ class Chats:
     store: Store
 
     def count(self) -> int:
-        """How many chats there are."""
         with self.store.lock:
             return int(self.store.db.execute("SELECT count(*) FROM chats WHERE deleted_at IS NULL").fetchone()[0])
 

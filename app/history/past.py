@@ -44,7 +44,6 @@ def past_folder() -> Path:
 
 
 def delete_all() -> None:
-    """Delete every index."""
     shutil.rmtree(past_folder(), ignore_errors=True)
 
 

@@ -83,7 +83,6 @@ class Recorder:
         return after
 
     def track(self, transcript: Transcript) -> ChatTrack:
-        """What the history knows of a chat."""
         if transcript.track is None:
             transcript.track = ChatTrack()
         found = transcript.track

@@ -42,7 +42,6 @@ _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
 def history_file() -> Path:
-    """Where the chats are."""
     return data_folder() / NAME
 
 
@@ -106,7 +105,6 @@ class Store:
                 raise UserError(trouble(second, self.path)) from None
 
     def close(self) -> None:
-        """Close the database."""
         with self.lock:
             self.db.close()
 

@@ -162,7 +162,6 @@ class VocabularyTexts(Collection[str]):
             begin = end
 
     def text(self, index: int) -> str:
-        """Of one id."""
         return self._whole[self._ends[index - 1] if index else 0 : self._ends[index]]
 
 

@@ -71,7 +71,6 @@ def matches(found: FoundModel, text: str) -> bool:
 
 
 def title_of(found: FoundModel) -> str:
-    """What a model is called."""
     spot = found.spot
     both = spot.place == "Built in" and spot.spec == "builtin"
     return one_line(spot.title) + (f" · {spot.backend}" if both else "")
@@ -220,7 +219,6 @@ def offer_rows(
 
 
 def about(card: Card) -> str:
-    """A model in a line."""
     parts = [
         one_line(card.architecture),
         f"{count_of(card.parameters)} parameters" if card.parameters else "",
@@ -254,12 +252,10 @@ class ModelRow:
 
     @property
     def heading(self) -> bool:
-        """Whether it is one."""
         return self.key is None
 
 
 def drawn(row: ModelRow, cells: int) -> StyledLine:
-    """A row in some cells."""
     if row.heading:
         return ((fit(row.title, cells), "$quiet"),)
     style = "$faint" if row.faint else ""

@@ -138,7 +138,6 @@ class ModelsView:
         return "" if row.faint or useless else "load"
 
     def about(self, row: ModelRow | None) -> list[telling.Sentence]:
-        """What is told about a row."""
         if row is None:
             return []
         if (download := self.download(row)) is not None:

@@ -131,7 +131,6 @@ class RaceModels:
         self._dialogue.engine.send(PiecesOf(id, guest.key))
 
     def pieces(self, key: str) -> Pieces:
-        """The token texts of an entry's model."""
         guest = self._guests.get(key)
         return guest.pieces if guest is not None else self._dialogue.pieces
 

@@ -51,7 +51,6 @@ class KeptRace(Race):
 
     @property
     def unit(self) -> Unit:
-        """What the lanes are compared in."""
         return super().unit if self.kept is None else self.kept.unit
 
     @property
@@ -60,11 +59,9 @@ class KeptRace(Race):
         return super().model_names if self.kept is None else self.kept.model_names
 
     def mark(self, racer: Racer) -> Mark:
-        """How a lane's tokens compare."""
         return super().mark(racer) if self.kept is None else self.kept.lanes[self.racers.index(racer)].mark
 
     def record(self) -> RaceRecord:
-        """The race as plain data."""
         return super().record() if self.kept is None else self.kept
 
 

@@ -74,7 +74,6 @@ class Racer:
         return self.track.amount(unit) / self.seconds if self.seconds > 0 else 0.0
 
     def take(self, event: Event) -> None:
-        """Take in what the engine says of it."""
         self.answer.take(event)
         self.track.follow(self.answer.runs)
         match event:

@@ -33,20 +33,17 @@ class Replay:
 
     @property
     def time(self) -> float:
-        """Seconds on the shared clock."""
         passed = 0.0 if self.paused else (self._now() - self._since) * self.speed
         return min(self.end, self._passed + passed)
 
     @property
     def over(self) -> bool:
-        """Whether the last lane is done."""
         return self.time >= self.end
 
     def _hold(self) -> None:
         self._passed, self._since = self.time, self._now()
 
     def pause(self) -> None:
-        """Hold the clock, or let it go on."""
         self._hold()
         self.paused = not self.paused
 
@@ -60,7 +57,6 @@ class Replay:
         self._passed, self._since, self.paused = 0.0, self._now(), False
 
     def runs(self, index: int, time: float) -> int:
-        """How many runs a lane has by then."""
         racer = self.racers[index]
         # Rounding must not keep the last run from the line.
         return len(racer.answer.runs) if time >= racer.seconds else bisect_right(self._clocks[index], time)

@@ -31,7 +31,6 @@ class SlowRace(Race):
         self.slowed = self.rate < 1
 
     def hurry(self) -> None:
-        """The rest at full speed."""
         self.rate = 1.0
         for racer in self.racers:
             if not racer.done:

@@ -397,5 +397,4 @@ def quoted(text: str, cells: int = PHRASE, *, marked: bool = False, end: bool = 
 
 
 def length(parts: Parts) -> int:
-    """Cells of some parts."""
     return sum(width(part.text) for part in parts)

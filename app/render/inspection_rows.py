@@ -83,7 +83,6 @@ def spread(left: Parts, right: Parts, cells: int) -> Parts:
 
 
 def cut(parts: Parts, cells: int) -> Parts:
-    """Parts cut to some cells."""
     out: list[RolePart] = []
     for part in parts:
         if width(part.text) > cells:

@@ -18,7 +18,6 @@ class CodeBlock:
 
     @property
     def lines(self) -> int:
-        """How many there are."""
         return self.text.count("\n") + 1
 
     def preview(self, cells: int, rows: int = 3) -> str:

@@ -25,7 +25,6 @@ def line(*parts: tuple[str, str] | str) -> StyledLine:
 
 
 def length(row: StyledLine) -> int:
-    """Cells of a line."""
     return sum(width(text) for text, _ in row)
 
 

@@ -91,7 +91,6 @@ class FewColours(Palette):
     tones: Mapping[tuple[int, bool], tuple[str, str]] = field(default_factory=dict)
 
     def behind(self, shade: int) -> str:
-        """Background of a run that cycles."""
         return self.tints[shade]
 
     def tone(self, step: int, half: bool = False) -> tuple[str, str]:

@@ -56,7 +56,6 @@ class SixteenColours(FewColours):
 
     @property
     def quiet(self) -> str:
-        """Secondary text."""
         return GREY if self.dark else DARK
 
     @property
@@ -71,7 +70,6 @@ class SixteenColours(FewColours):
 
     @property
     def selection(self) -> str:
-        """Background of selected text."""
         return BLUE if self.dark else CYAN
 
     def mix(self, over: str, share: float) -> str:

@@ -141,17 +141,14 @@ class SpecchatApp(TerminalApp):
 
     @property
     def view(self) -> TranscriptView:
-        """The transcript."""
         return self.chat_screen.view
 
     @property
     def box(self) -> PromptInput:
-        """The input box."""
         return self.chat_screen.input
 
     @property
     def settings(self) -> Settings:
-        """Those in force."""
         return self.live.settings
 
     def on_mount(self) -> None:
@@ -320,7 +317,6 @@ class SpecchatApp(TerminalApp):
         self.changed()
 
     def show_chat(self, transcript: Transcript) -> None:
-        """Put a chat in the place of this one."""
         self.message_edit.leave()
         self.chat_history.opened(transcript)
         self.dialogue.transcript = transcript

@@ -35,7 +35,6 @@ class Frames:
         self._spent = 0.0
 
     def begin(self) -> None:
-        """Look from now on."""
         self._timer = self._app.set_interval(FRAME_SECONDS, self._frame)
 
     def stir(self) -> None:
@@ -44,7 +43,6 @@ class Frames:
             self._timer.resume()
 
     def rest(self) -> None:
-        """Nothing is to be expected."""
         if self._timer is not None:
             self._timer.pause()
 

@@ -197,7 +197,6 @@ class LiveSettings:
         return list(found.problems)
 
     def rename(self, name: str) -> None:
-        """The preset in use has another name."""
         self.use(replace(self.layers, preset_name=name))
 
     def no_preset(self) -> None:

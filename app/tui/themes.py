@@ -32,12 +32,10 @@ class Themes:
 
     @property
     def name(self) -> str:
-        """Of the one in force."""
         return self._app.theme
 
     @property
     def palette(self) -> Palette:
-        """The one in force."""
         return self.palettes[self.name]
 
     def wear(self, name: str) -> None:

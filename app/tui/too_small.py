@@ -21,7 +21,6 @@ SENTENCES = (
 
 
 def fits(terminal: Size) -> bool:
-    """Whether it is large enough."""
     return terminal.width >= LEAST.width and terminal.height >= LEAST.height
 
 

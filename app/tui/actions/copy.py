@@ -81,7 +81,6 @@ class Copier:
         self.text(marked.text if isinstance(marked, Prompt) else prompts[-1].text, "your message")
 
     def run(self) -> None:
-        """Copy the run that is looked into."""
         cursor = self.host.view.cursor
         answer = cursor.answer
         if answer is None or cursor.spot is None:
@@ -93,7 +92,6 @@ class Copier:
         self.text(own, f"the run {fit(repr(one_line(own)), 32)}")
 
     def conversation(self) -> None:
-        """Copy everything."""
         from ...export.markdown import chat_markdown
         from ...saved.capture import capture
 

@@ -34,7 +34,6 @@ class Exports:
 
     @property
     def look(self) -> Look:
-        """The colours in force."""
         from ...export.formats import Look
 
         return Look(self.host.themes.palette, self.host.view.colouring)

@@ -41,7 +41,6 @@ class ChatHistory:
         """A chat that the tour began: the person's own, and kept, once they send a message or write one anew."""
 
     def idle(self) -> None:
-        """Take note a few times a second."""
         self._begin()
         self.note()
         self._remember()

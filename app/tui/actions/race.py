@@ -186,7 +186,6 @@ class Races:
         return found[0], found[1], source
 
     def open(self, entries: Sequence[RaceEntry], prompt: str, messages: list[dict[str, str]]) -> None:
-        """Race, and show it."""
         self.begin(Race(self.host.dialogue, prompt, messages, entries, self.heard))
 
     def begin(self, race: Race, caption: Widget | None = None) -> RaceScreen:
@@ -202,7 +201,6 @@ class Races:
         return screen
 
     def show(self, race: Race, caption: Widget | None = None) -> RaceScreen:
-        """Show a race."""
         from ..race.screen import RaceScreen
 
         host = self.host

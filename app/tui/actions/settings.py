@@ -71,14 +71,12 @@ class SettingsCommands:
         self.set_system("" if text in ('""', "''", "“”") else text)
 
     def set_system(self, text: str) -> None:
-        """Set the system prompt of this chat."""
         self.host.live.set({"system": text})
         said = f"The system prompt is now “{fit(one_line(text), 60)}”." if text.strip() else "The system prompt is now empty."
         self.host.tell(said)
         self.host.changed()
 
     def write_system(self) -> None:
-        """Write the system prompt in a screen."""
         from ..pickers.text import TextScreen
 
         before = self.host.dialogue.transcript.system or ""
@@ -123,7 +121,6 @@ class SettingsCommands:
                 self.use(" ".join(words))
 
     def browse(self) -> None:
-        """Show the presets."""
         from ..pickers.presets import PresetsScreen
 
         self.host.push_screen(PresetsScreen(self.host.live, self.use, self.save, self.edit), lambda _: None)

@@ -31,7 +31,6 @@ def is_command(text: str) -> bool:
 
 
 def command_of(name: str) -> Action | None:
-    """The command of this name."""
     return _NAMES.get(name)
 
 
@@ -119,7 +118,6 @@ In the chat, bare letters, digits and space always type.
 
 
 def page() -> str:
-    """The page's text."""
     parts = [HEAD]
     for heading, keys in GROUPS.items():
         parts.append(f"## {heading}\n\n" + "\n".join(_keys(keys)) + "\n")

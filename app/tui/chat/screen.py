@@ -126,26 +126,21 @@ class ChatScreen(Screen[None]):
 
     @property
     def input(self) -> PromptInput:
-        """The input box."""
         return self.query_one("#input", PromptInput)
 
     @property
     def view(self) -> TranscriptView:
-        """The transcript."""
         return self.query_one("#transcript", TranscriptView)
 
     @property
     def panel(self) -> SidePanel:
-        """The panel beside the transcript."""
         return self.query_one("#panel", SidePanel)
 
     @property
     def inspector(self) -> Inspector:
-        """The strip that tells about a run."""
         return self.query_one("#inspector", Inspector)
 
     def refresh_dialogue(self) -> None:
-        """Show what changed in the dialogue."""
         if not self.children:  # the engine may be faster than the first frame; `on_mount` catches up
             return
         if self.dialogue.queued is not None and self.dialogue.phase in ("ready", "unloaded"):
@@ -180,7 +175,6 @@ class ChatScreen(Screen[None]):
         return chat_keys(self.dialogue, self.input, self.view, editing=self._message_edit.active, offer=offer)
 
     def show_key_context(self) -> None:
-        """Show the keys that matter now."""
         with suppress(NoMatches):  # while the screen comes or goes not all of its parts are there
             self.query_one(KeyBar).key_context = self.key_context
 
@@ -363,7 +357,6 @@ class ChatScreen(Screen[None]):
 
     @runs(actions.CANCEL)
     def action_cancel(self) -> None:
-        """Stop the answer, or take back a message that waits."""
         if self.suggestions.close() or self.message_files.give_up():
             return
         if self.view.cursor.by_keys:
@@ -402,7 +395,6 @@ class ChatScreen(Screen[None]):
 
     @runs(actions.MARKDOWN)
     def action_markdown(self) -> None:
-        """Finished answers as Markdown, or their runs."""
         view = self.view
         if view.cursor.by_keys:
             self.action_inspect()
@@ -447,7 +439,6 @@ class ChatScreen(Screen[None]):
 
     @runs(actions.PAUSE)
     def action_pause(self) -> None:
-        """Hold the answer, or let it go on."""
         dialogue = self.dialogue
         if dialogue.phase == "stopping":
             self.host.tell("Stopping the answer.", until=lambda: dialogue.phase != "stopping")
@@ -480,7 +471,6 @@ class ChatScreen(Screen[None]):
     @runs(actions.DRAFT_SHORTER, -1)
     @runs(actions.DRAFT_LONGER, 1)
     def action_draft_length(self, direction: int) -> None:
-        """Shorter (−1) or longer (1) drafts."""
         self.query_one(StatusLine).flash(Content.styled(lengthen(self.dialogue, direction), "bold $accent"))
         self.refresh_dialogue()
         self.panel.update(now=True)
@@ -488,7 +478,6 @@ class ChatScreen(Screen[None]):
     @runs(actions.MESSAGE_BEFORE, -1)
     @runs(actions.MESSAGE_AFTER, 1)
     def action_jump(self, step: int) -> None:
-        """Mark the message before (−1) or after (1)."""
         place = self.view.mark.move(step)
         self.show_key_context()
         if place is None:
@@ -506,20 +495,16 @@ class ChatScreen(Screen[None]):
 
     @runs(actions.SCROLL_TOP)
     def action_scroll_top(self) -> None:
-        """To the beginning."""
         self.view.scroll_home(animate=False)
 
     @runs(actions.SCROLL_END)
     def action_scroll_end(self) -> None:
-        """To the end, and follow it."""
         self.view.follow()
 
     @runs(actions.REDO)
     def action_redo(self) -> None:
-        """Redo in the input box, wherever the focus is."""
         self.input.action_redo()
 
     @runs(actions.QUIT)
     def action_quit(self) -> None:
-        """Leave the chat."""
         self.app.exit()

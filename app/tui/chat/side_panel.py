@@ -172,7 +172,6 @@ class SidePanel(Vertical):
         return next((answer for answer in reversed(answers) if len(answer.log)), None)
 
     def lines(self) -> list[StyledLine]:
-        """The open page."""
         dialogue, (cells, height) = self.dialogue, self._size_now()
         answer = self._shown()
         match self.page:

@@ -163,7 +163,6 @@ class Welcome(VerticalScroll, can_focus=False):
 
     @property
     def choices(self) -> OptionList:
-        """The starters."""
         return self.query_one(OptionList)
 
     @property
@@ -184,7 +183,6 @@ class Welcome(VerticalScroll, can_focus=False):
         return True
 
     def action_pick(self, at: int) -> None:
-        """Ask by a starter's digit."""
         if at < len(ROWS):
             self.post_message(self.Chosen(ROWS[at].prompt))
 

@@ -141,14 +141,12 @@ class PromptInput(TextArea):
         self.move_cursor(self.document.end)
 
     def action_send(self) -> None:
-        """Offer the message."""
         if not self.text.strip():
             self.post_message(self.Unused("enter"))
         elif self.offer is not None:
             self.offer(self.text)
 
     def action_newline(self) -> None:
-        """Begin a new line."""
         self._replace_via_keyboard("\n", *self.selection)
 
     def action_history(self, step: int) -> None:
@@ -176,16 +174,13 @@ class PromptInput(TextArea):
             self.put(self._draft)
 
     def action_complete(self) -> None:
-        """Complete what is being typed."""
         if self.complete is not None:
             self.complete()
 
     def action_ask_help(self) -> None:
-        """Help. Where something is being typed the key types."""
         self.post_message(self.Unused("help"))
 
     def action_line_end(self) -> None:
-        """End of the line, or of the transcript if there is no line."""
         if not self.text:
             self.post_message(self.Unused("end"))
             return

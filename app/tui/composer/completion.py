@@ -41,7 +41,6 @@ class Completion(Widget):
 
     @property
     def names(self) -> list[str]:
-        """What is offered."""
         return [offer.name for offer in self.offers]
 
     def offer(self, offers: Sequence[Suggestion]) -> None:

@@ -38,7 +38,6 @@ class NameSuggestions:
 
     @property
     def names(self) -> Completion:
-        """The list above the input box."""
         return self._names()
 
     def offer(self) -> None:

@@ -103,7 +103,6 @@ class PromptRecall:
 
     @runs(actions.PROMPT_SEARCH)
     def search(self) -> None:
-        """Choose among all that was sent."""
         from ..pickers.prompts import PromptSearch
 
         box = self._host.box

@@ -54,6 +54,5 @@ class KeyBar(Widget):
         return Content.assemble(line, " " * (self.size.width - line.cell_length - about.cell_length), about) if about else line
 
     async def action_press(self, id: str) -> None:
-        """Do what a key does."""
         if self.key_context is not None:
             await self.app.run_action(KEYS[id].action, self.key_context.place)

@@ -119,7 +119,6 @@ def _key(key: Key, keymap: Mapping[str, str], run: Callable[[], object] | None =
 
 
 def notice_id(note: Notification) -> str:
-    """The id of a notice's row."""
     return f"notice {note.identity}"
 
 

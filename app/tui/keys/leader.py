@@ -75,7 +75,6 @@ class LeaderScreen(ModalScreen[None]):
         return item.pad_right(cells - item.cell_length)
 
     def action_do(self, id: str) -> None:
-        """Run an action; one that repeats waits for the next."""
         row = _ROWS[id]
         if row.repeat:
             # With its counterpart: shorter and longer, before and after.
@@ -87,7 +86,6 @@ class LeaderScreen(ModalScreen[None]):
         self._do(id)
 
     def action_close(self) -> None:
-        """Wait no longer."""
         self.dismiss(None)
 
     def on_key(self, event: events.Key) -> None:

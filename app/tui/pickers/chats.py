@@ -182,12 +182,10 @@ class ChatsScreen(SearchScreen[OpenedChat, ChatRow | ChatHit]):
             self._open(lambda chats: chats.open(chats.branch(number)))
 
     def action_rename(self) -> None:
-        """Change the title of the chat under the cursor."""
         if (row := self._under) is not None:
             self.ask("Title", row.title, "rename", lambda title: self._work(self._rename(row, title)))
 
     def action_delete(self) -> None:
-        """Delete the chat under the cursor."""
         row = self._under
         if row is None:
             return
@@ -197,7 +195,6 @@ class ChatsScreen(SearchScreen[OpenedChat, ChatRow | ChatHit]):
         self._work(self._delete(row))
 
     def action_undo(self) -> None:
-        """Bring back what was deleted last."""
         if self._gone and not self.asking:
             self._work(self._undelete(self._gone.pop()))
 

@@ -140,7 +140,6 @@ class Menu(FramedScreen[str]):
             self._preview(event.option.id)
 
     def action_pick(self, number: int) -> None:
-        """Choose by the item's key, counted from 1."""
         if number <= len(self._items):
             self._choose(number - 1)
 

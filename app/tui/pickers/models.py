@@ -142,7 +142,6 @@ class ModelsScreen(SearchScreen[None, ModelRow]):
         self._show()
 
     def action_again(self) -> None:
-        """Look for models again; on the Hub: ask again."""
         if self._view.look.repository:
             self._ask_hub(self._view.look.repository)
         else:
@@ -164,7 +163,6 @@ class ModelsScreen(SearchScreen[None, ModelRow]):
         self._show()
 
     def action_drafts(self) -> None:
-        """Show which models can draft for the one under the cursor."""
         row = self.listed.item
         found = self.looking.found.get(row.key) if row is not None else None
         if found is None or self._view.look != EVERYTHING:
@@ -180,7 +178,6 @@ class ModelsScreen(SearchScreen[None, ModelRow]):
         self._show(NO_DRAFT)
 
     def action_pause(self) -> None:
-        """Hold the download under the cursor, or let it go on."""
         download = self._view.download(self.listed.item)
         if download is None:
             return

@@ -68,7 +68,6 @@ class PickList(ScrollView, Generic[Item], can_focus=False):
 
     @property
     def item(self) -> Item | None:
-        """The item under the cursor."""
         return self.items[self.cursor] if self._may_stand(self.cursor) else None
 
     @property

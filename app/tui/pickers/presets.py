@@ -125,30 +125,25 @@ class PresetsScreen(SearchScreen[None, Preset]):
             self.dismiss(None)
 
     def action_save(self) -> None:
-        """Ask for the name under which this chat's settings are saved."""
         if not self.asking:
             self._refused = ""
             self._ask_name("Save as", self._live.layers.preset_name, "save", self._save_as)
 
     def action_rename(self) -> None:
-        """Ask for another name."""
         if (preset := self._under) is not None:
             self._ask_name("Name", preset.name, "rename", lambda name: self._rename(preset.name, name))
 
     def action_edit(self) -> None:
-        """Edit the file."""
         if (preset := self._under) is not None:
             self._tried(lambda: self._edit(preset.name, lambda: self._load(preset.name)))
 
     def action_delete(self) -> None:
-        """Delete the preset under the cursor."""
         if (preset := self._under) is not None:
             undo = self.key("presets_undo")
             self._tried(lambda: self.say(f"Deleted “{delete_preset(preset.name)}”. {undo} restores it."))
             self._load()
 
     def action_undo(self) -> None:
-        """Bring back what was deleted last."""
         name = last_deleted()
         if name and not self.asking:
             self._tried(lambda: self.say(f"Restored “{restore_preset(name)}”."))

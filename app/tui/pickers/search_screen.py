@@ -246,14 +246,12 @@ class SearchScreen(FramedScreen[Result], Generic[Result, Item]):
             self.action_choose()
 
     def action_choose(self) -> None:
-        """Choose the item under the cursor, or take what was typed."""
         if self._taker is not None:
             self._taker(self.box.value)
         elif (item := self.listed.item) is not None:
             self.choose(item)
 
     def action_leave(self) -> None:
-        """Ask no longer, empty the search, or go back."""
         if self.asking:
             self.end_asking()
         elif self.box.value:
@@ -262,14 +260,11 @@ class SearchScreen(FramedScreen[Result], Generic[Result, Item]):
             self.dismiss(None)
 
     def action_move(self, by: int) -> None:
-        """Move the cursor by some items."""
         if not self.asking:
             self.listed.move(by)
 
     def action_page(self, direction: int) -> None:
-        """Move it by a page."""
         self.action_move(direction * self.listed.page)
 
     def action_end(self, direction: int) -> None:
-        """To the first item or the last."""
         self.action_move(direction * len(self.listed.items))

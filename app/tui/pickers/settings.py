@@ -67,7 +67,6 @@ class SettingsScreen(SearchScreen[None, Row]):
         self.settings_changed()
 
     def settings_changed(self) -> None:
-        """The file says something else now."""
         self._show()
         if problems := self._live.layers.read.problems:
             self.say(problems[0], wrong=True)
@@ -99,20 +98,17 @@ class SettingsScreen(SearchScreen[None, Row]):
         self._show()
 
     def action_move(self, by: int) -> None:
-        """What was said was about another setting."""
         if not self.asking:
             self.say("")
         super().action_move(by)
 
     def action_scope(self) -> None:
-        """Settings of every model, or of the loaded one alone."""
         if not self.asking:
             self._model_only = not self._model_only
             self.say("")
             self._show()
 
     def action_default(self) -> None:
-        """Take the setting out of the file."""
         row = self.listed.item
         if row is None or self.asking:
             return
@@ -122,7 +118,6 @@ class SettingsScreen(SearchScreen[None, Row]):
         self._keep({row.key: None}, row.title)
 
     def action_undo(self) -> None:
-        """Take the last change back."""
         undo = self._live.undo
         if not undo or self.asking:
             return
@@ -218,7 +213,6 @@ def _title(entry: Entry) -> str:
 
 
 def drawn(row: Row, cells: int) -> tuple[StyledLine]:
-    """A row in some cells."""
     if row.entry is None:
         return ((line((fit(row.title, cells), "bold $primary")) if row.title else ()),)
     wide = cells >= NARROW

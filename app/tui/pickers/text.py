@@ -91,7 +91,6 @@ class TextScreen(FramedScreen[str]):
 
     @property
     def text(self) -> str:
-        """What is written there now."""
         return self.query_one(TextArea).text
 
     def _say(self, text: str) -> None:
@@ -108,7 +107,6 @@ class TextScreen(FramedScreen[str]):
             about.update(Content(self._about))
 
     def action_keep(self) -> None:
-        """Answer with the text, if it can be kept."""
         try:
             if self._check is not None:
                 self._check(self.text)

@@ -28,13 +28,11 @@ class RaceHeader(Widget):
         self.state: tuple[str, str] = ("", "")
 
     def say(self, text: str, style: str) -> None:
-        """How it stands."""
         if self.state != (text, style):
             self.state = (text, style)
             self.refresh()
 
     def colouring(self, way: Colouring) -> None:
-        """What to show the legend of."""
         self._way = way
         self.refresh()
 

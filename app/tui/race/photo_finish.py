@@ -172,7 +172,6 @@ class PhotoFinish(Widget):
         self.rows: list[Standing] = []
 
     def show(self, rows: list[Standing]) -> None:
-        """Show these results."""
         if rows != self.rows:
             grown = len(rows) != len(self.rows)
             self.rows = rows

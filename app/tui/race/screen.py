@@ -231,12 +231,10 @@ class RaceScreen(Screen[None]):
             self.dismiss(None)
 
     def action_rerun(self) -> None:
-        """All lanes once more."""
         self.race.start()
         self._go()
 
     def action_pause(self) -> None:
-        """Hold the race or the replay, or let it go on."""
         if self.replay is not None:
             if self.replay.over:
                 return
@@ -259,7 +257,6 @@ class RaceScreen(Screen[None]):
         self.refresh_race(now=True)
 
     def action_watch(self) -> None:
-        """Play the race back, from the start."""
         if self.race.running:
             done = lambda: not self.race.running  # noqa: E731
             self._host.tell("The race is still running. You can replay it when it is done.", until=done)
@@ -275,7 +272,6 @@ class RaceScreen(Screen[None]):
         self.refresh_race(now=True)
 
     def action_speed(self) -> None:
-        """The next speed of the replay."""
         if self.replay is None:
             self._host.tell("The speed is that of the replay. Start it with w.", until=lambda: self.replay is not None)
             return
@@ -283,7 +279,6 @@ class RaceScreen(Screen[None]):
         self.refresh_race(now=True)
 
     def action_export(self) -> None:
-        """Save the race."""
         if not self._has_text():
             self._host.tell("There is nothing to export yet: no pane has any text.", until=self._has_text)
             return
@@ -296,7 +291,6 @@ class RaceScreen(Screen[None]):
             self.refresh_race(now=True)
 
     def action_swap(self, number: int) -> None:
-        """Let another method run in a pane, on the same model."""
         if number > len(self.race.racers):
             return
         current = self.race.racers[number - 1].entry
@@ -311,7 +305,6 @@ class RaceScreen(Screen[None]):
         self.app.push_screen(MethodMenu(title, items, current.method, {}, keymap), answered)
 
     def action_model(self) -> None:
-        """Let a pane run on another model."""
         racers = self.race.racers
         items = [MenuItem(str(i), racer.entry.name, detail=model) for i, (racer, model) in enumerate(self._named())]
 
@@ -340,7 +333,6 @@ class RaceScreen(Screen[None]):
             self._go()
 
     def action_add(self) -> None:
-        """One pane more."""
         if len(self.race.racers) >= MOST:
             fewer = lambda: len(self.race.racers) < MOST  # noqa: E731
             self._host.tell(f"A race has at most {MOST} panes. 1–{MOST} change the method of one.", until=fewer)
@@ -355,7 +347,6 @@ class RaceScreen(Screen[None]):
         self.app.push_screen(Menu("Add a pane", items, "", self._host.live.keymap), answered)
 
     def action_remove(self) -> None:
-        """One pane fewer."""
         racers = self.race.racers
         if len(racers) <= FEWEST:
             more = lambda: len(self.race.racers) > FEWEST  # noqa: E731
@@ -372,13 +363,11 @@ class RaceScreen(Screen[None]):
         self.app.push_screen(Menu("Remove which pane?", items, str(len(racers) - 1), self._host.live.keymap), answered)
 
     def colouring(self, way: Colouring) -> None:
-        """Tell runs apart in another way."""
         self._header.colouring(effective(way, self.app.no_color))
         for pane in self.panes:
             pane.text.colouring = way
 
     def action_scroll_texts(self, direction: int) -> None:
-        """Scroll all texts by half a pane."""
         for pane in self.panes:
             pane.text.scroll_relative(y=direction * max(1, pane.text.size.height // 2), animate=False)
 

@@ -43,7 +43,6 @@ class LanePick(NamedTuple):
 
     @property
     def name(self) -> str:
-        """As shown."""
         return f"{self.method} on {self.choice.title}" if self.choice is not None else self.method
 
 
@@ -206,7 +205,6 @@ class RaceSetup(FramedScreen[list[LanePick]]):
         self._ask_model(f"{method} on which model?", taken, "Already added; enter removes it.", chosen)
 
     def action_pick(self, index: int) -> None:
-        """Take a method in, or leave it out, by its key."""
         if index < len(self._items):
             self.query_one(OptionList).highlighted = index
             self._toggle(index)
@@ -217,7 +215,6 @@ class RaceSetup(FramedScreen[list[LanePick]]):
             self._toggle(at)
 
     def action_start(self) -> None:
-        """Start, if there are enough."""
         if len(self.lanes) < FEWEST:
             self._refused = f"A race takes {FEWEST} to {MOST} methods. Choose {'one more' if self.lanes else 'some'}."
             self._layout()

@@ -17,7 +17,6 @@ from .photo_finish import mark_words
 
 
 def live_state(race: Race, index: int) -> PaneState:
-    """A lane as it is now."""
     racer, unit = race.racers[index], race.unit
     sign, words, style = mark_words(race, racer, live=racer.position is None and (not racer.done or race.running))
     return replace(

@@ -27,7 +27,6 @@ class Caption(Widget):
         """Step, sentence, what goes with it."""
 
     def say(self, step: int, sentence: str, beside: str = "") -> None:
-        """Say this."""
         if self.said != (step, sentence, beside):
             self.said = (step, sentence, beside)
             self.refresh()

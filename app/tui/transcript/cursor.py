@@ -37,7 +37,6 @@ class RunCursor:
 
     @property
     def answer(self) -> Answer | None:
-        """Whose run it is."""
         entry = self.view.blocks[self.spot.block].entry if self.spot is not None else None
         return entry if isinstance(entry, Answer) else None
 
@@ -138,7 +137,6 @@ class RunCursor:
             self._choose(under)
 
     def at(self, x: int, y: int) -> RunSpot | None:
-        """The run at a cell of the view."""
         place = self.view.row_at(y + self.view.scroll_offset.y)
         if place is None:
             return None
@@ -146,7 +144,6 @@ class RunCursor:
         return None if run is None else RunSpot(place[0], run)
 
     def leave(self) -> None:
-        """The mouse has left the view."""
         if not self.by_keys and self.spot is not None:
             self._choose(None)
 

@@ -38,7 +38,6 @@ class Inspector(LineView, can_focus=False):
 
     @property
     def keys(self) -> str:
-        """What the keys do."""
         moves = "".join(shown_keys(f"inspect_{name}", self._keymap) for name in ("previous", "next", "above", "below"))
         return f"{moves} other runs · {shown_keys('cancel', self._keymap)} back"
 

@@ -53,7 +53,6 @@ class RunText(ScrollView, can_focus=False):
 
     @property
     def cells(self) -> int:
-        """Width of a line."""
         return max(8, self.scrollable_content_region.width - 2 * PAD)
 
     def show(self, answer: Answer, count: int | None = None, *, writing: bool = False, note: str = "") -> None:

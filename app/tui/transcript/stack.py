@@ -47,7 +47,6 @@ class BlockStack(QuickRows):
 
     @property
     def margin(self) -> int:
-        """Cells left of the text."""
         return max(MARGIN, (self.size.width - self._cells) // 2)
 
     def row_at(self, y: int) -> tuple[int, int] | None:

@@ -113,7 +113,6 @@ class TranscriptView(BlockStack, can_focus=True, inherit_bindings=False):
         self.refresh()
 
     def update_text(self) -> None:
-        """Take in what the transcript gained."""
         if not self._cells:
             return
         entries = self.transcript.entries
@@ -205,7 +204,6 @@ class TranscriptView(BlockStack, can_focus=True, inherit_bindings=False):
         self.cursor.scrolled()
 
     def follow(self) -> None:
-        """Go to the end and stay there."""
         self.cursor.stop()
         super().follow()
 
@@ -307,7 +305,6 @@ class TranscriptView(BlockStack, can_focus=True, inherit_bindings=False):
         return self.cursor.by_keys if action == "inspect_move" else True
 
     def action_inspect_move(self, where: Move) -> None:
-        """Look into another run."""
         self.cursor.move(where)
 
     def on_mouse_move(self, event: events.MouseMove) -> None:
