@@ -1,5 +1,4 @@
-"""What there is to say about one run: which step made it, what that cost, and what became of its draft. Text with roles, no
-styles and no screen: the strip that shows it gives roles their colours."""
+"""What there is to say about one run: which step made it, what that cost, and what became of its draft."""
 
 from __future__ import annotations
 
@@ -13,9 +12,13 @@ from ..chat.methods import method_named
 from ..chat.pieces import Pieces
 from ..text.cells import fit, one_line, sanitise, width
 from ..text.charts import percent
+from ..text.lines import StyledLine, length
 from .tree_rows import StepTree, visible
 
-Role = Literal["method", "label", "value", "accepted", "own", "refused", "chosen", "context", "note"]
+METHOD, LABEL, VALUE, CONTEXT = "bold $primary", "$quiet", "bold $foreground", "$foreground"
+REFUSED, NOTE = "bold $error", "italic $accent"
+LIT = "lit"
+"""Stands for the style of the run itself: of accepted tokens, and of the model's own."""
 
 Detail = Literal["full", "plain", "brief"]
 DETAILS: tuple[Detail, ...] = get_args(Detail)
@@ -29,16 +32,6 @@ SHORT_PHRASE = 14
 
 BRANCHES = 3
 """Most refused branches quoted at one place."""
-
-
-class RolePart(NamedTuple):
-    """A part of a row, of one role. Labels may be broken at blanks, the others are kept together."""
-
-    text: str
-    role: Role
-
-
-Parts = tuple[RolePart, ...]
 
 
 class RefusedBranch(NamedTuple):
@@ -198,36 +191,40 @@ def _word(tokens: Sequence[int], piece: Callable[[int], str]) -> str:
 # In words
 
 
-def figures(run: Inspection, *, brief: bool = False) -> Parts:
+def figures(run: Inspection, *, brief: bool = False) -> StyledLine:
     """Which step, and what it counts."""
-    out = [RolePart(run.method, "method")]
+    out = [(run.method, METHOD)]
     if not run.step:
-        return (*out, RolePart("  all of the answer", "label"))
+        return (*out, ("  all of the answer", LABEL))
     of = f" of {run.steps:,}" if run.steps else ""
-    out += [RolePart("  step ", "label"), RolePart(f"{run.step:,}", "value"), RolePart("" if brief else of, "label")]
+    out += [("  step ", LABEL), (f"{run.step:,}", VALUE), ("" if brief else of, LABEL)]
     counts = ((f"{run.drafted:,}", "drafted "), (f"{run.accepted:,}", "accepted "), (f"{run.guessed:,}", "from the window "))
     for value, name in (counts if run.guessed else counts[:2]) if run.drafted else ():
-        out += [RolePart(" · " + name, "label"), RolePart(value, "value")]
+        out += [(" · " + name, LABEL), (value, VALUE)]
     out += [
-        RolePart(" · ", "label"),
-        RolePart(f"{run.count:,}", "value"),
-        RolePart(" token" if run.count == 1 else " tokens", "label"),
+        (" · ", LABEL),
+        (f"{run.count:,}", VALUE),
+        (" token" if run.count == 1 else " tokens", LABEL),
     ]
-    return tuple(part for part in out if part.text)
+    return tuple(part for part in out if part[0])
 
 
-def costs(run: Inspection, *, brief: bool = False) -> Parts:
+def costs(run: Inspection, *, brief: bool = False) -> StyledLine:
     """Milliseconds and nodes."""
     total = sum(run.seconds)
-    out = [RolePart(milliseconds(total), "value"), RolePart(" ms", "label")] if total else []
+    out = [(milliseconds(total), VALUE), (" ms", LABEL)] if total else []
     if run.nodes and not brief and total:
-        names = zip(("draft", "pass", "rest"), run.seconds, strict=True)
-        shares = " + ".join(f"{name} {milliseconds(seconds)}" for name, seconds in names)
-        out.append(RolePart(f" = {shares}", "label"))
+        out.append((f" = {shares(run)}", LABEL))
     if run.nodes:
-        out += [RolePart(" · " if out else "", "label"), RolePart(f"{run.nodes:,}", "value")]
-        out.append(RolePart(" node" if run.nodes == 1 else " nodes", "label"))
-    return tuple(part for part in out if part.text)
+        out += [(" · " if out else "", LABEL), (f"{run.nodes:,}", VALUE)]
+        out.append((" node" if run.nodes == 1 else " nodes", LABEL))
+    return tuple(part for part in out if part[0])
+
+
+def shares(run: Inspection) -> str:
+    """Milliseconds of each part of the step."""
+    parts = zip(("draft", "pass", "rest"), run.seconds, strict=True)
+    return " + ".join(f"{name} {milliseconds(seconds)}" for name, seconds in parts)
 
 
 def milliseconds(seconds: float) -> str:
@@ -236,7 +233,7 @@ def milliseconds(seconds: float) -> str:
     return f"{value:.1f}" if value < 100 else f"{value:,.0f}"
 
 
-def tokens(run: Inspection, cells: int) -> Parts:
+def tokens(run: Inspection, cells: int) -> StyledLine:
     """The run's tokens, those accepted apart from the model's own."""
     if not run.tokens:
         return ()
@@ -246,21 +243,21 @@ def tokens(run: Inspection, cells: int) -> Parts:
     others = run.tokens[len(accepted) :]
     name = "guessed " if run.guessed else "accepted "
     if not accepted:
-        return _listed(others, "own", "model’s own " if own else "tokens " if run.count > 1 else "token ", cells)
+        return _listed(others, "model’s own " if own else "tokens " if run.count > 1 else "token ", cells)
     if not others:
-        return _listed(accepted, "accepted", name, cells)
-    out: Parts = ()
+        return _listed(accepted, name, cells)
+    out: StyledLine = ()
     for last in ("  model’s own ", "  own "):
-        tail = _listed(others, "own", last, max(12, cells // 2))
-        out = (*_listed(accepted, "accepted", name, cells - length(tail)), *tail)
+        tail = _listed(others, last, max(12, cells // 2))
+        out = (*_listed(accepted, name, cells - length(tail)), *tail)
         if len(out) == 2 * len(accepted) + 2:  # nothing left out
             break
     return out
 
 
-def _listed(texts: Sequence[str], role: Role, name: str, cells: int) -> Parts:
+def _listed(texts: Sequence[str], name: str, cells: int) -> StyledLine:
     """A name and tokens, as many as fit, and how many more there are."""
-    out = [RolePart(name, "label")] if name else []
+    out = [(name, LABEL)] if name else []
     used = width(name)
     for i, text in enumerate(texts):
         rest = len(texts) - i - 1
@@ -268,44 +265,44 @@ def _listed(texts: Sequence[str], role: Role, name: str, cells: int) -> Parts:
         gap = 1 if i else 0
         if i and used + gap + width(text) + width(more) > cells:
             more = f" … {rest + 1} more"
-            out.append(RolePart(more if used + width(more) <= cells else f" +{rest + 1}", "label"))
+            out.append((more if used + width(more) <= cells else f" +{rest + 1}", LABEL))
             break
         if i:
-            out.append(RolePart(" ", "label"))
-        out.append(RolePart(fit(text, max(2, cells - used - gap)), role))
+            out.append((" ", LABEL))
+        out.append((fit(text, max(2, cells - used - gap)), LIT))
         used += gap + width(text)
     return tuple(out)
 
 
-def verdict(run: Inspection, detail: Detail = "full") -> list[Parts]:
+def verdict(run: Inspection, detail: Detail = "full") -> list[StyledLine]:
     """Sentences on what became of the draft, the most important first."""
     brief = detail == "brief"
     if not run.step:
-        return [(RolePart("How this answer was decoded is not known: it came without its steps.", "label"),)]
+        return [(("How this answer was decoded is not known: it came without its steps.", LABEL),)]
     if run.earlier or not run.count:
-        return [(RolePart(gathered(run, brief=brief), "label"),)]
+        return [((gathered(run, brief=brief), LABEL),)]
     if not run.drafted:
         return [_plain(run, brief=brief)]
     if not run.traced:
         refused = run.drafted - run.accepted
         if not refused:
-            return [(RolePart("Every draft token was accepted.", "label"),)]
+            return [(("Every draft token was accepted.", LABEL),)]
         what = f"{refused:,} of {counted(run.drafted, 'draft token')} {'were' if refused > 1 else 'was'} rejected"
-        return [(RolePart(f"{what}." if brief else f"{what}. Which ones was not recorded.", "label"),)]
+        return [((f"{what}." if brief else f"{what}. Which ones was not recorded.", LABEL),)]
     out = [_fork(fork, detail) for fork in run.forks]
     if not (run.forks and run.forks[0].last):
         out.insert(0, _end(run, brief=brief))
     return out
 
 
-def _plain(run: Inspection, *, brief: bool) -> Parts:
+def _plain(run: Inspection, *, brief: bool) -> StyledLine:
     if run.guessed:
-        return (RolePart(_window(run, brief=brief), "label"),)
+        return ((_window(run, brief=brief), LABEL),)
     gave, sure = ("one token", run.prob) if run.count == 1 else (f"{run.count:,} tokens", None)
     if brief:
-        return (RolePart(f"No draft: one pass, {gave}{_chance(sure)}.", "label"),)
+        return ((f"No draft: one pass, {gave}{_chance(sure)}.", LABEL),)
     others = one_line(method_named(run.method).other_nodes) if run.nodes > 1 else ""
-    return (RolePart(f"Nothing was drafted: one pass gave {gave}{_chance(sure, ' likely')}. {others}".rstrip(), "label"),)
+    return ((f"Nothing was drafted: one pass gave {gave}{_chance(sure, ' likely')}. {others}".rstrip(), LABEL),)
 
 
 def gathered(run: Inspection, *, brief: bool = False) -> str:
@@ -329,49 +326,47 @@ def _window(run: Inspection, *, brief: bool) -> str:
     return f"{run.guessed:,} {were} guessed by the window, and the model chose the same."
 
 
-def _end(run: Inspection, *, brief: bool) -> Parts:
+def _end(run: Inspection, *, brief: bool) -> StyledLine:
     """Of a draft that was not refused where the run ended."""
     if run.guessed:
-        return (RolePart(_window(run, brief=brief), "label"),)
+        return ((_window(run, brief=brief), LABEL),)
     if not run.own:
         rest = ", so the rest of the draft was not needed" if run.count < run.drafted else ""
-        return (RolePart(f"The answer ended here{rest}.", "label"),)
+        return ((f"The answer ended here{rest}.", LABEL),)
     own = quoted(run.tokens[-1].replace("␣", " "), SHORT_PHRASE if brief else PHRASE) if run.tokens else ""
     if run.accepted < run.drafted:
         said = "The draft went no further; the model added "
     else:
         which = "the one draft token" if run.drafted == 1 else f"all {run.drafted:,} draft tokens"
         said = f"Accepted {which}, then " if brief else f"Accepted {which}, and the same pass gave one more: "
-    return RolePart(said, "label"), RolePart(own, "chosen"), RolePart(f"{_chance(run.prob)}.", "label")
+    return (said, LABEL), (own, LIT), (f"{_chance(run.prob)}.", LABEL)
 
 
-def _fork(fork: DraftFork, detail: Detail) -> Parts:
+def _fork(fork: DraftFork, detail: Detail) -> StyledLine:
     brief = detail == "brief"
     cells = SHORT_PHRASE if brief else PHRASE
     texts = [branch.text for branch in fork.refused]
     marked = len({text.strip(" ") for text in (*texts, fork.taken)}) <= len(texts)  # they differ in blanks alone
-    place = (
-        (RolePart("After ", "label"), RolePart(quoted(fork.after, min(cells, 18), end=True), "context")) if fork.after else ()
-    )
-    out: list[RolePart] = list(place) or [RolePart("At the start", "label")]
+    place = (("After ", LABEL), (quoted(fork.after, min(cells, 18), end=True), CONTEXT)) if fork.after else ()
+    out: list[tuple[str, str]] = list(place) or [("At the start", LABEL)]
     if brief:
-        out.append(RolePart(": draft ", "label"))
+        out.append((": draft ", LABEL))
     else:
-        out.append(RolePart(" the draft said " if fork.last else " the draft also said ", "label"))
+        out.append((" the draft said " if fork.last else " the draft also said ", LABEL))
     most = 1 if brief else BRANCHES
     for i, branch in enumerate(fork.refused[:most]):
         if i:
             final = i == len(fork.refused) - 1
-            out.append(RolePart(" or " if final else ", ", "label"))
+            out.append((" or " if final else ", ", LABEL))
         chance = _chance(branch.prob, " likely" if detail == "full" and not i else "")
-        out += [RolePart(quoted(branch.text, cells, marked=marked), "refused"), RolePart(chance, "label")]
+        out += [(quoted(branch.text, cells, marked=marked), REFUSED), (chance, LABEL)]
     if (rest := len(fork.refused) - most) > 0:
-        out.append(RolePart(f" +{rest}" if brief else f" or {rest} more", "label"))
+        out.append((f" +{rest}" if brief else f" or {rest} more", LABEL))
     if brief:
-        out.append(RolePart(", model ", "label"))
+        out.append((", model ", LABEL))
     else:
-        out.append(RolePart(", the model chose " if fork.last else ", the model went with ", "label"))
-    return (*out, RolePart(quoted(fork.taken, cells, marked=marked), "chosen"), RolePart(_chance(fork.prob), "label"))
+        out.append((", the model chose " if fork.last else ", the model went with ", LABEL))
+    return (*out, (quoted(fork.taken, cells, marked=marked), LIT), (_chance(fork.prob), LABEL))
 
 
 def _chance(prob: float | None, unit: str = "") -> str:
@@ -394,7 +389,3 @@ def quoted(text: str, cells: int = PHRASE, *, marked: bool = False, end: bool = 
             shown = shown[1:]
         shown = "…" + shown
     return f"‘{fit(shown, cells)}’"
-
-
-def length(parts: Parts) -> int:
-    return sum(width(part.text) for part in parts)

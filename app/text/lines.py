@@ -49,7 +49,12 @@ def cut(row: StyledLine, cells: int) -> StyledLine:
 def flowed(row: StyledLine, cells: int) -> list[StyledLine]:
     """A line on as many rows as it takes, broken at blanks."""
     text, out, end = "".join(part for part, _ in row), list[StyledLine](), 0
-    for words in wrap(text, max(8, cells), break_on_hyphens=False):
+    size = max(8, cells)
+    broken = wrap(text, size, break_on_hyphens=False)
+    while size > 8 and any(width(words) > cells for words in broken):  # some characters take two cells
+        size -= 1
+        broken = wrap(text, size, break_on_hyphens=False)
+    for words in broken:
         start = text.index(words, end)
         end = start + len(words)
         out.append(cut(_between(row, start, end), cells))

@@ -6,22 +6,12 @@ from collections.abc import Mapping
 
 from ...chat.entries import Answer
 from ...chat.pieces import Pieces
-from ...render.inspection import Parts, Role, inspect
+from ...render.inspection import LIT, inspect
 from ...render.inspection_rows import inspection_rows, strip_rows
 from ...settings.keymap import shown_keys
-from ...text.lines import PAD, StyledLine
+from ...text.lines import PAD
 from ...theming.colouring import INKS, Colouring, ink_name
 from .line_view import LineView
-
-STYLES: dict[Role, str] = {
-    "method": "bold $primary",
-    "label": "$quiet",
-    "value": "bold $foreground",
-    "context": "$foreground",
-    "refused": "bold $error",
-    "note": "italic $accent",
-}
-"""Of each role; accepted tokens and the model's own have the colour of their run."""
 
 
 class Inspector(LineView, can_focus=False):
@@ -67,15 +57,6 @@ class Inspector(LineView, can_focus=False):
         told = inspection_rows(inspect(answer, index, pieces), cells, rows, self.keys if by_keys else "")
         bar = (" " * max(0, margin - 2 - PAD), ""), ("▌ ", f"${INKS[ink].colour}")
         self.styles.height = rows
-        self.show([(*bar, *styled(parts, ink)) for parts in [*told, *[()] * (rows - len(told))]])
-
-
-def styled(parts: Parts, ink: str) -> StyledLine:
-    """Parts in the colours of a theme.
-
-    Args:
-        parts: of a row.
-        ink: of the run, by its name.
-    """
-    lit = INKS[ink].style if INKS[ink].behind else "bold $foreground"
-    return tuple((part.text, STYLES.get(part.role, lit)) for part in parts)
+        lit = INKS[ink].style if INKS[ink].behind else "bold $foreground"
+        drawn = [tuple((text, lit if style == LIT else style) for text, style in row) for row in told]
+        self.show([(*bar, *row) for row in [*drawn, *[()] * (rows - len(drawn))]])

@@ -10,16 +10,17 @@ import pytest
 
 from specchat.app.chat.entries import Answer
 from specchat.app.chat.pieces import Pieces
-from specchat.app.render.inspection import DETAILS, RolePart, inspect, length, quoted, verdict
-from specchat.app.render.inspection_rows import cut, inspection_rows, strip_rows, wrapped
+from specchat.app.render.inspection import DETAILS, LABEL, LIT, inspect, quoted, verdict
+from specchat.app.render.inspection_rows import inspection_rows, strip_rows, wrapped
 from specchat.app.text.cells import width
+from specchat.app.text.lines import cut, length
 from specchat.engine.messages import StepRecord
 
 Make = Callable[..., Any]
 
 
 def said(parts: Any) -> str:
-    return "".join(part.text for part in parts)
+    return "".join(text for text, _ in parts)
 
 
 def rows_of(answer: Answer, index: int, pieces: Pieces, cells: int = 100, rows: int = 4) -> str:
@@ -198,7 +199,7 @@ def test_quotations() -> None:
     assert quoted("⏎") == "‘⏎’"
     assert quoted("abcdefgh", 5) == "‘abcd…’"
     assert quoted("abcdefgh", 5, end=True) == "‘…efgh’"
-    assert said(cut((RolePart("one ", "label"), RolePart("two three", "own")), 9)) == "one two …"
+    assert said(cut((("one ", LABEL), ("two three", LIT)), 9)) == "one two …"
 
 
 def test_rows_of_the_strip() -> None:
