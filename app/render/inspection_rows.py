@@ -30,7 +30,7 @@ def inspection_rows(run: Inspection, cells: int, rows: int, keys: str = "") -> l
     listed = tokens(run, cells)
     missing: Sequence[StyledLine] = ()
     if right != cost:
-        each: StyledLine = ((f"{shares(run)} ms", LABEL),) if run.nodes and sum(run.seconds) else ()
+        each: StyledLine = ((f"{shares(run)} ms", LABEL),) if run.nodes and any(run.seconds) else ()
         missing = (each,) if right else (cost, total)
     chosen = next((parts for parts in missing if length(listed) + length(parts) + 3 <= cells), ())
     if not chosen and missing and not right:  # the milliseconds are worth more than the last tokens

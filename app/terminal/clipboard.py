@@ -1,5 +1,5 @@
-"""Copying. The system's own tool copies, and what it gives back is compared; where there is none, the terminal is asked
-(OSC 52), which never answers, and that is said."""
+"""Copying. The system's own tool copies; where there is none, the terminal is asked (OSC 52), which never answers, and that is
+said."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TIMEOUT_SECONDS = 2.0
 """xclip waits for ever for an X server that does not answer."""
 
 WINDOWS_SECONDS = 8.0
-"""PowerShell takes a second or two to start."""
+"""A program of Windows takes longer to start."""
 
 LONG_BYTES = 74_994
 """Of text, 100,000 as OSC 52 writes it: what xterm, hterm and others take at most."""
@@ -29,16 +29,14 @@ SCREEN_BYTES = 756
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """A program that copies its standard input, and one that gives back what was copied."""
+    """A program that copies its standard input."""
 
     name: str
-    copy: tuple[str, ...]
-    paste: tuple[str, ...] = ()
-    """Empty where nothing can read the clipboard."""
+    command: tuple[str, ...]
     buffer: bool = False
     """It fills tmux's own buffer; whether the terminal's clipboard gets it too cannot be known."""
     windows: bool = False
-    """It takes UTF-16 and gives back lines that end as on Windows."""
+    """It takes UTF-16."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +45,8 @@ class Copied:
 
     tool: Tool | None = None
     """Whose clipboard has the text; None if no tool's has."""
-    checked: bool = False
-    """It was read back, and was the same."""
-    wrong: str = ""
-    """The tool that gave back something else, or failed."""
+    failed: str = ""
+    """The first tool that did not take it."""
 
 
 def tools(environment: Mapping[str, str] | None = None) -> list[Tool]:
@@ -59,81 +55,54 @@ def tools(environment: Mapping[str, str] | None = None) -> list[Tool]:
     path = env.get("PATH")
     found: list[Tool] = []
     if sys.platform == "darwin":
-        found.append(Tool("pbcopy", ("pbcopy",), ("pbpaste",)))
+        found.append(Tool("pbcopy", ("pbcopy",)))
     if env.get("WAYLAND_DISPLAY"):
-        found.append(Tool("wl-copy", ("wl-copy",), ("wl-paste", "--no-newline")))
+        found.append(Tool("wl-copy", ("wl-copy",)))
     if env.get("DISPLAY"):
-        at = ("-selection", "clipboard")
-        found.append(Tool("xclip", ("xclip", *at, "-in"), ("xclip", *at, "-out")))
-        found.append(Tool("xsel", ("xsel", "--clipboard", "--input"), ("xsel", "--clipboard", "--output")))
+        found += [Tool("xclip", ("xclip", "-selection", "clipboard", "-in")), Tool("xsel", ("xsel", "--clipboard", "--input"))]
     if "microsoft" in platform.release().lower():
-        read = "[Console]::OutputEncoding=[Text.Encoding]::UTF8; [Console]::Out.Write((Get-Clipboard -Raw))"
-        found.append(Tool("clip.exe", ("clip.exe",), ("powershell.exe", "-NoProfile", "-Command", read), windows=True))
+        found.append(Tool("clip.exe", ("clip.exe",), windows=True))
     if env.get("TMUX"):
         # -w also sends it to the terminal, which tmux does for its own buffers even where programs may not.
-        found.append(Tool("tmux", ("tmux", "load-buffer", "-w", "-"), ("tmux", "save-buffer", "-"), buffer=True))
-    return [tool for tool in found if shutil.which(tool.copy[0], path=path)]
+        found.append(Tool("tmux", ("tmux", "load-buffer", "-w", "-"), buffer=True))
+    return [tool for tool in found if shutil.which(tool.command[0], path=path)]
 
 
 def copy(text: str) -> Copied:
-    """Copy with the first tool that proves it. Takes as long as the tools do: call it beside the interface."""
-    wrong, unread = "", None
+    """Copy with the first tool that takes it. Takes as long as the tools do: call it beside the interface."""
+    failed = ""
     for tool in tools():
-        if not _give(tool, text):
-            wrong = wrong or tool.name
-            continue
-        back = _take(tool)
-        if back is not None and _same(tool, text, back):
-            return Copied(tool, True, wrong)
-        if back is None and unread is None:
-            unread = tool
-        elif back is not None:
-            wrong = wrong or tool.name
-    return Copied(unread, False, wrong)
+        if _give(tool, text):
+            return Copied(tool, failed)
+        failed = failed or tool.name
+    return Copied(None, failed)
 
 
 def _give(tool: Tool, text: str) -> bool:
-    data = text.encode("utf-16-le", "replace") if tool.windows else text.encode("utf-8", "replace")
-    commands = [tool.copy]
+    data = b"\xff\xfe" + text.encode("utf-16-le", "replace") if tool.windows else text.encode("utf-8", "replace")
+    commands = [tool.command]
     if tool.buffer:
-        commands.append(tuple(word for word in tool.copy if word != "-w"))  # tmux before 3.2 has no -w
-    # Output goes nowhere: xclip stays in the background and would keep a pipe open.
-    return any(_run(command, b"\xff\xfe" * tool.windows + data, tool) is not None for command in commands)
+        commands.append(tuple(word for word in tool.command if word != "-w"))  # tmux before 3.2 has no -w
+    return any(_run(command, data, tool) for command in commands)
 
 
-def _take(tool: Tool) -> str | None:
-    """What the clipboard holds; None if it cannot be read."""
-    if not tool.paste or shutil.which(tool.paste[0]) is None:
-        return None
-    data = _run(tool.paste, None, tool)
-    return None if data is None else data.decode("utf-8", "replace")
-
-
-def _run(command: tuple[str, ...], data: bytes | None, tool: Tool) -> bytes | None:
-    """What a command prints, b"" for one that is given something; None if it failed or took too long."""
+def _run(command: tuple[str, ...], data: bytes, tool: Tool) -> bool:
+    """Whether a command took what it was given, in time."""
     try:
-        done = subprocess.run(
+        subprocess.run(
             command,
             input=data,
-            stdin=subprocess.DEVNULL if data is None else None,
-            stdout=subprocess.PIPE if data is None else subprocess.DEVNULL,
+            # Nowhere: xclip stays in the background and would keep a pipe open.
+            stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             timeout=WINDOWS_SECONDS if tool.windows else TIMEOUT_SECONDS,
-            # Without a locale pbcopy and pbpaste take UTF-8 for Mac Roman, both of them, so that a comparison would not tell.
+            # Without a locale pbcopy takes UTF-8 for Mac Roman.
             env={**os.environ, "LC_ALL": "en_US.UTF-8"} if tool.name == "pbcopy" else None,
             check=True,
         )
     except (OSError, subprocess.SubprocessError):
-        return None
-    return done.stdout or b""
-
-
-def _same(tool: Tool, text: str, back: str) -> bool:
-    """Whether what came back is what was given."""
-    text = text.encode("utf-8", "replace").decode()
-    if tool.windows:
-        return back.lstrip("\ufeff").replace("\r\n", "\n").removesuffix("\n") == text.removesuffix("\n")
-    return back == text
+        return False
+    return True
 
 
 def osc52(text: str, environment: Mapping[str, str] | None = None) -> str:
@@ -162,20 +131,17 @@ def told(what: str, copied: Copied, text: str, remote: bool | None = None) -> st
     remote = is_remote() if remote is None else remote
     tool = copied.tool
     if tool is None:
-        failed = f"{copied.wrong} could not copy {what}, so specchat sent it" if copied.wrong else f"Sent {what}"
+        failed = f"{copied.failed} could not copy {what}, so specchat sent it" if copied.failed else f"Sent {what}"
         return (
             f"{failed} to the terminal's clipboard (OSC 52). Terminals do not confirm this.{limits} If nothing arrives, "
             f"{hint()}."
         )
+    unsure = f"sent it to {'the' if tool.buffer else 'your'} terminal, which does not confirm it.{limits}"
     if tool.buffer:
-        where = f"Copied {what} to tmux's buffer (checked)" if copied.checked else f"Sent {what} to tmux"
-        return f"{where}, and sent it to the terminal, which does not confirm it.{limits} tmux's paste key works in any case."
-    if not copied.checked:
-        return f"Copied {what} with {tool.name}. Nothing here can read the clipboard back to check."
+        return f"Copied {what} to tmux's buffer, and {unsure} tmux's paste key works in any case."
     if remote:
-        done = f"Copied {what} on {one_host()} with {tool.name} (checked)"
-        return f"{done}, and sent it to your terminal, which does not confirm it.{limits}"
-    return f"Copied {what} with {tool.name} (checked)."
+        return f"Copied {what} on {one_host()} with {tool.name}, and {unsure}"
+    return f"Copied {what} with {tool.name}."
 
 
 def asks_terminal(copied: Copied, remote: bool | None = None) -> bool:

@@ -46,13 +46,10 @@ def model(tmp_path: Path) -> list[str]:
     return ["--model", f"recorded:{record}"]
 
 
-def test_a_copy_is_checked_and_an_unchecked_one_never_called_copied(
-    tmp_path: Path, env: dict[str, str], model: list[str]
-) -> None:
+def test_a_tool_copies_and_where_it_fails_the_terminal_is_asked(tmp_path: Path, env: dict[str, str], model: list[str]) -> None:
     tool = tmp_path / "bin" / "xclip"
     tool.parent.mkdir()
-    # Gives back what it was given, unless a file says otherwise.
-    tool.write_text('#!/bin/sh\ncase "$*" in *-out*) cat "$BOARD.lie" 2>/dev/null || cat "$BOARD";; *) cat > "$BOARD";; esac\n')
+    tool.write_text('#!/bin/sh\ntest ! -e "$BOARD.gone" && cat > "$BOARD"\n')
     tool.chmod(tool.stat().st_mode | stat.S_IXUSR)
     board = tmp_path / "board"
     own = {"PATH": f"{tool.parent}:{os.environ['PATH']}", "BOARD": str(board), "DISPLAY": ":9"}
@@ -61,13 +58,13 @@ def test_a_copy_is_checked_and_an_unchecked_one_never_called_copied(
         terminal.send("keeper\r")
         terminal.wait(". · ")
         terminal.send("\x19")
-        said(terminal, "Copied the answer with xclip (checked).")
+        said(terminal, "Copied the answer with xclip.")
         assert board.read_text() == ANSWER
         assert b"\x1b]52;" not in terminal.raw, "the terminal is not asked too"
         terminal.send("\x1by")
-        said(terminal, "Copied the code (python, 1 line) with xclip (checked).")
+        said(terminal, "Copied the code (python, 1 line) with xclip.")
         assert board.read_text() == "print('lantern')"
-        (tmp_path / "board.lie").write_text("something else")
+        (tmp_path / "board.gone").touch()
         mark = len(terminal.raw)
         terminal.send("/copy message\r")
         said(terminal, "xclip could not copy your message, so specchat sent it to the terminal's clipboard (OSC 52).")
@@ -87,7 +84,7 @@ def test_in_tmux_its_buffer_has_the_text_and_the_terminal_is_asked(env: dict[str
             terminal.send("keeper\r")
             terminal.wait(". · ")
             terminal.send("\x19")
-            said(terminal, "Copied the answer to tmux's buffer (checked), and sent it to the terminal")
+            said(terminal, "Copied the answer to tmux's buffer, and sent it to the terminal")
             shown = subprocess.run([*tmux, "show-buffer"], capture_output=True, check=True)
             assert shown.stdout.decode() == ANSWER
             # tmux itself hands it on to the terminal around it.

@@ -188,5 +188,4 @@ class Copier:
 
     def _told(self, text: str, what: str, copied: clipboard.Copied) -> None:
         self._keep(text, clipboard.asks_terminal(copied))
-        known = copied.tool is not None and (copied.checked or not copied.wrong)
-        self.host.tell(clipboard.told(what, copied, text), "information" if known or not copied.wrong else "warning")
+        self.host.tell(clipboard.told(what, copied, text), "information" if copied.tool or not copied.failed else "warning")
