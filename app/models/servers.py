@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from ...backends.servers.address import find_server
+from ...backends.servers.address import find_server, quoted
 from ...errors import UserError
 from ..text.cells import one_line
 from .rows import ModelRow
@@ -34,7 +34,7 @@ class FoundServer:
 
     def spec(self, model: str) -> str:
         """How to name one of its models."""
-        return f"{self.name}#{model}" if len(self.models) > 1 else self.name
+        return f"{self.name.partition('#')[0]}#{quoted(model)}" if len(self.models) > 1 else self.name
 
 
 def ask(names: Iterable[str], servers: Mapping[str, Mapping[str, str]]) -> list[FoundServer]:

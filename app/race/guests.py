@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Any, Literal
+from urllib.parse import unquote
 
 from ...engine.messages import Cancel, Event, Failed, LoadBeside, LoadedBeside, Loading, PiecesOf, PieceTable, UnloadBeside
 from ...engine.options import is_url
@@ -173,5 +174,5 @@ def short_name(model: str) -> str:
         model = model.partition("?")[0]
     if is_url(model):
         root, _, name = model.partition("#")
-        return one_line(name or root.partition("://")[2].removesuffix("/v1"))
+        return one_line(unquote(name) or root.rpartition("://")[2].removesuffix("/v1"))
     return one_line(PurePath(model.replace("\\", "/")).name or model)

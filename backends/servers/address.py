@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 from ...errors import UserError
 from ...plain_file import user_path
@@ -18,6 +18,18 @@ KEY_SOURCES = ("key_env", "key_file", "keyring")
 
 PAIR = {"plain", "with"}
 """Settings of two servers that serve one model."""
+
+_SCHEMES = ("http://", "https://", "http:/", "https:/")
+"""What an address begins with; that with one slash is told to be wrong."""
+_BARE = re.compile(
+    r"(localhost(:\d+)?|(\d{1,3}\.){3}\d{1,3}(:\d+)?|\[[0-9a-f:]+\](:\d+)?|[a-z0-9-]+(\.[a-z0-9-]+)+:\d+|[a-z0-9-]+:\d{4,5})([/#]|$)",
+    re.IGNORECASE,
+)
+"""An address without its scheme. A host of one word needs a port, as models have tags (`qwen3:4b`)."""
+_PASTED = re.compile(
+    r"/*(/v1)?(/(chat/)?completions?|/responses|/models|/embeddings|/api/(chat|generate|tags|show))?/*$", re.IGNORECASE
+)
+"""What documents and other programs write behind a server's address."""
 
 _KEY = re.compile(r"[!-~]+")
 """What a header can carry."""
@@ -48,7 +60,7 @@ class Address:
         """Whether it is this machine, which no proxy stands before."""
         host = urlsplit(self.root).hostname or ""
         try:
-            return host == "localhost" or ipaddress.ip_address(host).is_loopback
+            return f".{host}".endswith(".localhost") or (ip := ipaddress.ip_address(host)).is_loopback or ip.is_unspecified
         except ValueError:
             return False
 
@@ -76,22 +88,30 @@ def where(key: tuple[str, str]) -> str:
 
 
 def is_url(spec: str) -> bool:
-    """Whether a model is named by the address of a server."""
-    return spec.lower().startswith(("http://", "https://"))
+    """Whether a model is named by the address of a server, be it without `http://`."""
+    return spec.lower().startswith(_SCHEMES) or _BARE.match(spec) is not None
+
+
+def quoted(model: str) -> str:
+    """A model's name as it stands behind `#`: without what ends a word, or means something there."""
+    return "".join(quote(each) if each in " %#'\"\\" or not each.isprintable() else each for each in model)
 
 
 def root_of(url: str) -> tuple[str, str]:
-    """A server's address without `/v1`, and the model behind `#`.
+    """A server's address without `/v1` or what else is often pasted with it, and the model behind `#`.
 
     Raises:
         UserError: it is no such address, or it holds a password.
     """
+    url, _, model = url.partition("#")
+    if _BARE.match(url):
+        url = f"{'https' if url.partition('/')[0].endswith(':443') else 'http'}://{url}"
     try:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port
     except ValueError:
         host = port = None
-    if not host or not is_url(url) or not url.isprintable() or " " in url or "\\" in url:
+    if not host or not url.lower().startswith(_SCHEMES) or not url.isprintable() or " " in url or "\\" in url:
         raise UserError(f"{url!r:.80} is not a server's address. Write it like http://localhost:8080.")
     if "@" in parts.netloc:
         raise UserError(
@@ -100,9 +120,11 @@ def root_of(url: str) -> tuple[str, str]:
         )
     if parts.query:
         raise UserError(f"A server's address ends before the question mark: {parts.scheme}://{parts.netloc}{parts.path}.")
-    path = parts.path.rstrip("/").removesuffix("/v1").rstrip("/")
-    shown = f"[{host}]" if ":" in host else host
-    return f"{parts.scheme.lower()}://{shown}{f':{port}' if port else ''}{path}", unquote(parts.fragment)
+    path = _PASTED.sub("", parts.path.rstrip("/"))
+    scheme, shown = parts.scheme.lower(), f"[{host}]" if ":" in host else host
+    if port and port != {"http": 80, "https": 443}[scheme]:
+        shown = f"{shown}:{port}"
+    return f"{scheme}://{shown}{path}", unquote(model).strip()
 
 
 def find_server(spec: str, servers: Mapping[str, Mapping[str, Any]]) -> Address | None:
@@ -125,6 +147,7 @@ def find_server(spec: str, servers: Mapping[str, Mapping[str, Any]]) -> Address 
     name, _, model = spec.partition("#")
     if name not in servers:
         return None
+    model = unquote(model).strip()
     table = servers[name]
     if PAIR & table.keys():
         return _pair(spec, name, model, servers)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from secrets import token_hex
@@ -10,7 +11,8 @@ from typing import Any
 
 from ...errors import UserError
 from ..base import Message, Sampling
-from .identify import LLAMA_SERVER, TRANSFORMERS, VLLM, Served
+from .identify import LLAMA_SERVER, OLLAMA, SGLANG, TRANSFORMERS, VLLM, Served
+from .refusals import words_of
 
 LONG_ENOUGH = 4096
 """Tokens of a completion without a limit, where the server would stop after 16 and does not tell its context."""
@@ -65,7 +67,48 @@ def request(served: Served, wish: Wish) -> tuple[str, dict[str, Any]]:
     if wish.stop:
         body["stop"] = list(wish.stop)
     fields = body | _sampling(served, wish.sampling) | _told(served) | _method(served, wish)
+    if served.engine == SGLANG and path == "/completions":  # in chats it has none
+        fields["return_token_ids"] = True
     return served.api + path, fields | (_afresh(served) if wish.afresh else {})
+
+
+SAMPLED = ("temperature", "top_p", "top_k", "min_p", "repetition_penalty", "repeat_penalty", "seed")
+"""Fields without which an answer is another one, but an answer."""
+TELLING = (
+    *("stream_options", "return_token_ids", "timings_per_token", "return_progress", "verbose"),
+    *("return_spec_tokens_details", "cache_prompt", "cache_salt"),
+)
+"""Fields without which less is known of it."""
+
+_VAGUE = re.compile(
+    "field|param|argument|propert|extra|unexpected|unrecogni|not permitted|schema|validation|invalid request|bad request", re.I
+)
+"""Words of a refusal that may be about a field although it names none."""
+
+
+def without(body: dict[str, Any], status: int, refusal: Any, limited: bool) -> dict[str, Any]:
+    """A request without the fields that a server refused; the same where none of those is to blame that can be left out.
+
+    Args:
+        body: the request.
+        status: of the refusal.
+        refusal: what came with it.
+        limited: `max_tokens` is the user's own.
+    """
+    said = json.dumps(refusal)
+    own = () if limited else ("max_tokens",)
+    named = [name for name in (*SAMPLED, *TELLING, *own) if name in body and _names(said, name)]
+    if "max_tokens" in body and "max_completion_tokens" in said:  # OpenAI's newer name
+        rest = {name: value for name, value in body.items() if name != "max_tokens"}
+        return rest | {"max_completion_tokens": body["max_tokens"]}
+    if not named and status in (400, 422):
+        words = words_of(refusal)
+        named = [name for name in TELLING if name in body and (not words or _VAGUE.search(words))]
+    return {name: value for name, value in body.items() if name not in named}
+
+
+def _names(said: str, field: str) -> bool:
+    return re.search(rf"(?<![a-z]){field.replace('_', '[_ ]?')}(?![a-z])", said, re.IGNORECASE) is not None
 
 
 def _method(served: Served, wish: Wish) -> dict[str, Any]:
@@ -90,9 +133,10 @@ def _sampling(served: Served, sampling: Sampling) -> dict[str, Any]:
         case "vLLM" | "SGLang":
             return body | rest | {"top_k": sampling.top_k or -1}
     plain = Sampling()
-    if given := [name for name, value in rest.items() if value != getattr(plain, name)]:
+    given = {name: value for name, value in rest.items() if value != getattr(plain, name)}
+    if given and served.engine == OLLAMA:  # it would ignore them without a word
         raise UserError(f"{served.engine} does not take {' and '.join(given)}. Leave them out, or ask another server.")
-    return body
+    return body | given
 
 
 def _afresh(served: Served) -> dict[str, Any]:

@@ -30,6 +30,24 @@ MOST_SAID = 300
 """Characters of a server's own words within a sentence."""
 
 
+class Unreachable(UserError):
+    """There is no connection to the server."""
+
+
+class Refused(UserError):
+    """The server refuses a request.
+
+    Args:
+        sentence: for the user.
+        status: of HTTP, or the error's own code.
+        body: what came with it.
+    """
+
+    def __init__(self, sentence: str, status: int, body: Any) -> None:
+        super().__init__(sentence)
+        self.status, self.body = status, body
+
+
 class Connection:
     """A client of one server. Used on one event loop.
 
@@ -51,8 +69,12 @@ class Connection:
                 headers=headers,
                 # A redirect could lead the key, or the chat, to somebody else.
                 follow_redirects=False,
-                trust_env=not address.local,
-                verify=address.root.startswith("https:"),  # without encryption there are no certificates to read, for 30 ms
+                trust_env=not address.local,  # no proxy stands before this machine; SSL_CERT_FILE counts everywhere
+                # Without encryption there are no certificates to read, for 30 ms.
+                verify=httpx2.create_ssl_context() if address.root.startswith("https:") else False,
+                # A connection that is used again may have been closed meanwhile, and what was sent into it is lost: it could
+                # only be sent once more, and an answer be written twice.
+                limits=httpx2.Limits(max_keepalive_connections=0),
                 timeout=httpx2.Timeout(None, connect=CONNECT_SECONDS, pool=CONNECT_SECONDS),
             )
         except (ImportError, ValueError, OSError) as error:  # a proxy's address or a certificate file that is none
@@ -79,7 +101,8 @@ class Connection:
         """Status and body of a GET: JSON where it is that, else text; (0, None) where nothing came in time.
 
         Raises:
-            UserError: there is no connection, or the server redirects.
+            Unreachable: there is no connection.
+            UserError: the server redirects, hangs up, or is none of HTTP.
         """
         return await self._ask(self.http.build_request("GET", self.address.root + path))
 
@@ -87,11 +110,20 @@ class Connection:
         """The same of a POST."""
         return await self._ask(self.http.build_request("POST", self.address.root + path, json=body))
 
+    async def probe(self, path: str, body: dict[str, Any] | None = None) -> Any:
+        """What is at a path that few servers have: the JSON or text of a GET (or POST), None where there is nothing of use.
+        Whatever else a server does there says nothing of it."""
+        try:
+            status, found = await (self.get(path) if body is None else self.post(path, body))
+        except UserError:
+            return None
+        return found if status == 200 else None
+
     async def _ask(self, request: httpx2.Request) -> tuple[int, Any]:
         status = 0
         try:
             async with asyncio.timeout(ASK_SECONDS):
-                response = await self._send(request)
+                response = await self.http.send(request, stream=True)
                 status = response.status_code
                 try:
                     self.refuse_redirect(response)
@@ -104,16 +136,6 @@ class Connection:
             if status and isinstance(error, httpx2.NetworkError):  # a server that fails may hang up before it has said all
                 return status, None
             raise self.unreachable(error) from None
-
-    async def _send(self, request: httpx2.Request) -> httpx2.Response:
-        """The response, its body not yet read. If the connection breaks before anything comes, it may be an old one that the
-        server had closed meanwhile, so the request goes out once more."""
-        try:
-            return await self.http.send(request, stream=True)
-        except (httpx2.ConnectError, httpx2.ReadTimeout):
-            raise
-        except (httpx2.NetworkError, httpx2.RemoteProtocolError):
-            return await self.http.send(request, stream=True)
 
     async def body(self, response: httpx2.Response) -> bytes:
         """What comes of a body in time, MOST_BODY bytes at the most."""
@@ -136,7 +158,7 @@ class Connection:
             UserError: the server refused the request.
             httpx2.HTTPError: the connection failed.
         """
-        response = await self._send(self.http.build_request("POST", self.address.root + path, json=body))
+        response = await self.http.send(self.http.build_request("POST", self.address.root + path, json=body), stream=True)
         try:
             self.refuse_redirect(response)
             if not response.is_success:
@@ -172,17 +194,16 @@ class Connection:
         while cause is not None and not isinstance(cause, ssl.SSLError):
             cause = cause.__cause__ or cause.__context__
         if cause is not None or "CERTIFICATE" in str(error).upper():
-            return UserError(
+            return Unreachable(
                 f"The certificate or encryption of {host} is not right ({self.said(error)}). Check the address; a certificate "
                 "of your own is given in SSL_CERT_FILE."
             )
         if isinstance(error, httpx2.ProxyError):
-            return UserError(f"The proxy does not reach {host} ({self.said(error)}). Check HTTPS_PROXY and NO_PROXY.")
+            return Unreachable(f"The proxy does not reach {host} ({self.said(error)}). Check HTTPS_PROXY and NO_PROXY.")
         if isinstance(error, httpx2.RemoteProtocolError | httpx2.DecodingError):
             return UserError(f"{host} does not answer as a server of models does ({self.said(error)}). Check the address.")
-        return UserError(
-            f"Nothing answers at {host} ({self.said(error)}). Start the server, or check the address and the network."
-        )
+        kind = UserError if isinstance(error, httpx2.ReadError | httpx2.WriteError) else Unreachable
+        return kind(f"Nothing answers at {host} ({self.said(error)}). Start the server, or check the address and the network.")
 
     def broken(self, error: BaseException, begun: bool) -> UserError:
         """The connection failed after the request had gone out; `begun` says whether any of the answer had come."""
@@ -229,8 +250,10 @@ class Connection:
             case 503:
                 return UserError(f"{host} is not ready (503{said}). Wait until its model is loaded, then try again.")
             case _ if status >= 500:
-                return UserError(f"{host} failed ({status}{said}). Send the message again; the server's log may say why.")
-        return UserError(f"{host} refused the request ({status}{said}). Change what it names, or ask another server.")
+                sentence = f"{host} failed ({status}{said}). Send the message again; the server's log may say why."
+                return Refused(sentence, status, body)
+        sentence = f"{host} refused the request ({status}{said}). Change what it names, or ask another server."
+        return Refused(sentence, status, body)
 
 
 def count(value: object) -> int | None:
@@ -251,7 +274,7 @@ def number(value: object) -> float | None:
 
 
 def _parsed(data: bytes) -> Any:
-    text = data.decode("utf-8", "replace")
+    text = data.decode("utf-8-sig", "replace")
     try:
         return json.loads(text)
     except (ValueError, RecursionError):

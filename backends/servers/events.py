@@ -67,9 +67,10 @@ class Reader:
             self._hold(part)
 
     def end(self) -> Iterator[Event]:
-        """The body has ended: what is left of it."""
-        yield from self._line(self._whole_line())
-        yield from self._complete()
+        """The body has ended: what is left of it. Of an event that broke off there is nothing to read."""
+        for event in (*self._line(self._whole_line()), *self._complete()):
+            if not isinstance(event.body, str) or event.body[:1] not in "{[" or event.body == DONE:
+                yield event
 
     def _hold(self, part: bytes) -> None:
         self._parts.append(part)

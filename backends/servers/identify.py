@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 from ...errors import UserError, did_you_mean
-from .connection import Connection, count
+from .connection import Connection, Unreachable, count
 
 LLAMA_SERVER, VLLM, SGLANG = "llama-server", "vLLM", "SGLang"
 TRANSFORMERS, LLAMA_CPP, OLLAMA, LM_STUDIO = "transformers serve", "llama_cpp.server", "Ollama", "LM Studio"
@@ -26,6 +27,19 @@ UNTOLD = "server"
 _NAME = re.compile(r"[\w.:+-]{1,40}", re.ASCII)
 """Names of engines' methods and versions; anything else that a server sends in their place is not shown."""
 _POSITION = re.compile(r'spec_decode_num_accepted_tokens_per_pos_total\{[^}]*position="(\d+)"')
+
+
+_OTHER_KIND = re.compile(
+    r"embed|rerank|moderation|whisper|transcri|\btts\b|speech|dall-e|diffusion|text-to-image|\bimage\b|\bclip\b|bge-|\bgte-"
+    r"|\be5-|minilm|colbert|splade|cross-encoder|feature-extraction|sentence-similarity"
+)
+"""Kinds and names of models that write no text."""
+_SIGNS = (
+    ("/props", LLAMA_SERVER, "default_generation_settings"),
+    ("/api/version", OLLAMA, "version"),
+    ("/api/v0/models", LM_STUDIO, "data"),
+)
+"""Where an engine answers alone, and with what."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,27 +77,13 @@ async def identify(server: Connection) -> Served:
     Raises:
         UserError: nobody answers, it wants a key, it is loading, or it has no such model.
     """
-    api, status, body = "/v1", *(await server.get("/v1/models"))
-    if status in (404, 405) and (other := await server.get("/models"))[0] == 200:
-        api, (status, body) = "", other
-    rows = _rows(body)
-    if status != 200 or rows is None:
-        # transformers serve has no list where no model was ever downloaded.
-        if status == 500 and await _openapi(server) == TRANSFORMERS:
-            rows = []
-        elif status in (0, 200):
-            reason = "sends no list of models" if status else "does not answer in time"
-            raise UserError(
-                f"{server.address.host} {reason}. Check the address: it should be that of an OpenAI-compatible API."
-            )
-        else:
-            raise server.refusal(status, body)
-    assert rows is not None
-    names = tuple(name for row in rows if (name := _text(row, "id")))
+    api, rows = await _listed(server)
+    rows = [row for row in rows if _name(row)]
+    names = tuple(dict.fromkeys(map(_name, rows)))
     owner = next((_text(row, "owned_by") for row in rows), "")
     engine = {"llamacpp": LLAMA_SERVER, "vllm": VLLM, "sglang": SGLANG}.get(owner) or await _engine(server)
-    model = _chosen(server, engine, names)
-    row = next((row for row in rows if row.get("id") == model), {})
+    model = _chosen(server, engine, rows)
+    row = next((row for row in rows if _name(row) == model), {})
     served = Served(engine, api, model, names, context=count(row.get("max_model_len")) or 0)
     match engine:
         case "llama-server":
@@ -95,11 +95,65 @@ async def identify(server: Connection) -> Served:
     return served
 
 
+async def _listed(server: Connection) -> tuple[str, list[Mapping[str, Any]]]:
+    """Where the API is below the server's root, and the models that it lists; none where it lists none and one is named.
+
+    Raises:
+        UserError: nobody answers; or it lists none, and none is named.
+    """
+    named, host = server.address.model, server.address.host
+    try:
+        api, status, body = "/v1", *(await server.get("/v1/models"))
+    except Unreachable:
+        raise
+    except UserError:
+        if not named:
+            raise
+        return _guessed(server), []
+    if status in (404, 405) and _rows(other := await server.probe("/models")) is not None:
+        api, status, body = "", 200, other
+    if status == 200 and (rows := _rows(body)) is not None:
+        return api, rows
+    # transformers serve has no list where no model was ever downloaded.
+    if (named and status != 503) or (status == 500 and await _openapi(server) == TRANSFORMERS):
+        return _guessed(server), []
+    if status in (0, 200, 404, 405, 501):
+        reason = "sends no list of models" if status else "does not answer in time"
+        told = f" ({status})" if status > 200 else ""
+        raise UserError(
+            f"{host} {reason}{told}. Check the address: it should be that of an OpenAI-compatible API. If it is, name the "
+            f"model behind it: {server.address.root}#NAME."
+        )
+    raise server.refusal(status, body)
+
+
+def _guessed(server: Connection) -> str:
+    """Where the API is, where no list tells it: an address that ends in a version of its own is all of it."""
+    return "" if re.search(r"/v\d\w*(/openai)?$", server.address.root) else "/v1"
+
+
 def _rows(body: Any) -> list[Mapping[str, Any]] | None:
-    data = body.get("data") if isinstance(body, dict) else None
-    if isinstance(body, dict) and "data" in body and data is None:
-        data = []  # as Ollama writes an empty list
-    return [row for row in data if isinstance(row, dict)] if isinstance(data, list) else None
+    """The rows of a list of models; None if it is none. Some servers list names alone, or have no table around the list."""
+    if isinstance(body, dict):
+        found = next((body[name] for name in ("data", "models", "result") if name in body), body)
+        body = [] if found is None else found  # as Ollama writes an empty list
+    if not isinstance(body, list):
+        return None
+    rows = [{"id": row} if isinstance(row, str) else row for row in body]
+    return [row for row in rows if isinstance(row, dict)]
+
+
+def _name(row: Mapping[str, Any]) -> str:
+    return next(filter(None, (_text(row, name) for name in ("id", "name", "model", "model_name"))), "")
+
+
+def _writes(row: Mapping[str, Any]) -> bool:
+    """Whether a model writes text, as far as its row says: many servers list those that embed, rank or speak beside them."""
+    able = row.get("capabilities")
+    if isinstance(able, dict) and able.get("completion_chat") is False:  # Mistral
+        return False
+    kind = " ".join(value for name in ("type", "task", "model_type", "kind") if isinstance(value := row.get(name), str))
+    return not _OTHER_KIND.search(f"{kind} {_name(row)}".lower())
 
 
 def _text(table: Mapping[str, Any], name: str) -> str:
@@ -112,42 +166,45 @@ def _word(value: object) -> str:
     return value if isinstance(value, str) and _NAME.fullmatch(value) else ""
 
 
-def _chosen(server: Connection, engine: str, names: tuple[str, ...]) -> str:
+def _chosen(server: Connection, engine: str, rows: Sequence[Mapping[str, Any]]) -> str:
     """The model to ask for.
 
     Raises:
         UserError: the server has no such model, or it has to be named.
     """
-    host, wanted = server.address.host, server.address.model
-    if wanted and engine == TRANSFORMERS:  # it takes a folder, and lists none
+    host, wanted, names = server.address.host, server.address.model, [_name(row) for row in rows]
+    if not wanted:
+        writes = next((_name(row) for row in rows if _writes(row)), "")
+        if not writes and (names or engine in (TRANSFORMERS, OLLAMA, LM_STUDIO)):
+            lists = "no model that writes text" if names else "no model"
+            raise UserError(f"{host} ({engine}) lists {lists}. Name one behind the address: {server.address.root}#NAME.")
+        return writes
+    if engine == TRANSFORMERS or not names:  # it takes a folder, and lists none
         return wanted
-    if wanted and names and wanted not in names:
-        close = did_you_mean(wanted, names, f"it serves {', '.join(names[:8])}{' and more' if len(names) > 8 else ''}.")
-        raise UserError(f"{host} has no model {server.said(wanted)}: {close}")
-    if not wanted and not names and engine in (TRANSFORMERS, OLLAMA, LM_STUDIO):
-        raise UserError(f"{host} ({engine}) lists no model. Name one behind the address: {server.address.root}#NAME.")
-    return wanted or (names[0] if names else "")
+    for row in rows:  # a name's case, Ollama's tag, or what stood for `%20` in the address
+        name, others = _name(row), row.get("aliases")
+        if wanted == name or (isinstance(others, list) and wanted in others):
+            return wanted
+        if wanted.lower() in (name.lower(), unquote(name).lower(), name.lower().removesuffix(":latest")):
+            return name
+    if any("*" in name or wanted.startswith(f"{name}:") for name in names):  # LiteLLM's patterns, OpenRouter's variants
+        return wanted
+    close = did_you_mean(wanted, names, f"it serves {', '.join(names[:8])}{' and more' if len(names) > 8 else ''}.")
+    raise UserError(f"{host} has no model {server.said(wanted)}: {close}")
 
 
 async def _engine(server: Connection) -> str:
     """The engine of a server whose list of models does not say it."""
-    if found := await _openapi(server):
-        return found
-    for path, engine, has in (
-        ("/props", LLAMA_SERVER, "default_generation_settings"),
-        ("/api/version", OLLAMA, "version"),
-        ("/api/v0/models", LM_STUDIO, "data"),
-    ):
-        status, body = await server.get(path)
-        if status == 200 and isinstance(body, dict) and has in body:
-            return engine
-    return UNKNOWN
+    described, *found = await asyncio.gather(_openapi(server), *(server.probe(path) for path, _, _ in _SIGNS))
+    signs = zip(found, _SIGNS, strict=True)
+    told = (engine for body, (_, engine, has) in signs if isinstance(body, dict) and has in body)
+    return described or next(told, UNKNOWN)
 
 
 async def _openapi(server: Connection) -> str:
     """The engine, by the description that Python servers publish of themselves; empty if that tells none."""
-    status, body = await server.get("/openapi.json")
-    if status != 200 or not isinstance(body, dict):
+    body = await server.probe("/openapi.json")
+    if not isinstance(body, dict):
         return ""
     info, paths = body.get("info"), body.get("paths")
     title = str(info.get("title", "")) if isinstance(info, dict) else ""
@@ -159,7 +216,7 @@ async def _openapi(server: Connection) -> str:
 async def _llama_server(server: Connection, served: Served, row: Mapping[str, Any]) -> Served:
     router = isinstance(row.get("status"), dict)
     which = f"?model={quote(served.model, safe='')}" if router else ""
-    _, props = await server.get(f"/props{which}")
+    props = await server.probe(f"/props{which}")
     props = props if isinstance(props, dict) else {}
     settings = props.get("default_generation_settings")
     context = count(settings.get("n_ctx")) if isinstance(settings, dict) else None
@@ -168,7 +225,7 @@ async def _llama_server(server: Connection, served: Served, row: Mapping[str, An
         method = next((name for name, model in served.siblings.items() if model == served.model), UNTOLD)
         drafts = None if method == UNTOLD else not method.startswith(PLAIN)
         return replace(served, version=version, context=context or 0, drafts=drafts, method=method)
-    _, slots = await server.get(f"/slots{which}")
+    slots = await server.probe(f"/slots{which}")
     slots = [slot for slot in slots if isinstance(slot, dict)] if isinstance(slots, list) else []
     if not slots:
         return replace(served, version=version, context=context or 0)
@@ -178,7 +235,7 @@ async def _llama_server(server: Connection, served: Served, row: Mapping[str, An
     if not method and any(slot.get("is_processing") is False for slot in slots):
         # It names its speculation in answers alone, so it is asked for the shortest one.
         asked = {"model": served.model, "prompt": "a", "n_predict": 0, "cache_prompt": False}
-        _, answer = await server.post("/completion", asked)
+        answer = await server.probe("/completion", asked)
         method = types_of(answer.get("generation_settings")) if isinstance(answer, dict) else ""
     method = method or SPECULATION
     return replace(served, version=version, context=context or 0, drafts=drafts, method=method)
@@ -212,16 +269,15 @@ def types_of(settings: object) -> str:
 
 
 async def _vllm(server: Connection, served: Served) -> Served:
-    _, version = await server.get("/version")
+    version, metrics = await asyncio.gather(server.probe("/version"), server.probe("/metrics"))
     named = _word(version.get("version")) if isinstance(version, dict) else ""
-    _, metrics = await server.get("/metrics")
     if not isinstance(metrics, str):
         return replace(served, version=named)
     if "vllm:spec_decode_num_drafts_total" not in metrics:
         known = "vllm:" in metrics
         return replace(served, version=named, drafts=False if known else None, method=PLAIN if known else UNTOLD)
     length = max((int(position) + 1 for position in _POSITION.findall(metrics)), default=0)
-    _, info = await server.get("/server_info?config_format=json")  # only where VLLM_SERVER_DEV_MODE is set
+    info = await server.probe("/server_info?config_format=json")  # only where VLLM_SERVER_DEV_MODE is set
     config = info.get("vllm_config") if isinstance(info, dict) else None
     config = config.get("speculative_config") if isinstance(config, dict) else None
     kind = _word(config.get("method")) if isinstance(config, dict) else ""
@@ -230,10 +286,8 @@ async def _vllm(server: Connection, served: Served) -> Served:
 
 
 async def _sglang(server: Connection, served: Served) -> Served:
-    status, info = await server.get("/server_info")
-    if status != 200:
-        status, info = await server.get("/get_server_info")
-    if status != 200 or not isinstance(info, dict):
+    info = await server.probe("/server_info") or await server.probe("/get_server_info")
+    if not isinstance(info, dict):
         return served
     kind = _word(info.get("speculative_algorithm"))
     length = count(info.get("speculative_num_draft_tokens")) if kind else None

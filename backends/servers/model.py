@@ -13,9 +13,9 @@ import httpx2
 from ...errors import UserError
 from ..base import Capabilities, ModelInfo
 from .address import Address
-from .bodies import Wish, request
+from .bodies import SAMPLED, Wish, request, without
 from .chunks import Chunk, parse
-from .connection import Connection
+from .connection import Connection, Refused
 from .events import DONE, Event, Reader, events
 from .identify import SGLANG, TRANSFORMERS, Served, identify
 from .refusals import status_of, words_of
@@ -29,7 +29,7 @@ TELLING_SECONDS = 0.05
 """An answer whose text arrived within less was held back on its way."""
 
 HANG_UP_SECONDS = 0.2
-"""For a server to end a stream after its last word."""
+"""For a server to end a stream after its last word: some have more to say."""
 
 _ENDS = {
     "eos": "stop eos eos_token eosfound eot end end_turn stop_token complete completed finished done success"
@@ -112,6 +112,10 @@ class ServerModel:
         self.connection = connection
         self.served = served
         self.patience = patience or Patience()
+        self._refused: set[str] = set()
+        """Fields that the server does not take."""
+        self._renamed: dict[str, str] = {}
+        """Those that it takes by another name."""
         address = connection.address
         self.info = ModelInfo(
             name=served.model or address.name,
@@ -158,14 +162,33 @@ class ServerModel:
             UserError: the server refused, failed, fell silent or is gone.
         """
         path, body = request(self.served, wish)
-        stream = _Stream(self, taker, outcome)
-        try:
-            await stream.follow(path, body)
-        finally:
-            stream.end()
-        told, context = (outcome.prompt_tokens or 0) + (outcome.tokens or 0), self.served.context
+        host = self.connection.address.host
+        if lost := [name for name in SAMPLED if name in body and name in self._refused]:
+            outcome.doubt = f"{host} does not take {' and '.join(lost)}: its own default counts."
+        # What was refused before stays out.
+        body = {self._renamed.get(name, name): value for name, value in body.items() if name not in self._refused}
+        while True:
+            stream = _Stream(self, taker, outcome)
+            try:
+                await stream.follow(path, body)
+            except Refused as refused:
+                fewer = without(body, refused.status, refused.body, wish.max_tokens is not None)
+                if fewer.keys() == body.keys() or taker.trail.raw:
+                    raise
+                gone, new = [name for name in body if name not in fewer], [name for name in fewer if name not in body]
+                self._renamed |= dict(zip(gone, new, strict=False))
+                self._refused |= {*gone[len(new) :]}
+                instead = f"with {new[0]}" if new else "without"
+                told = f"{host} refused {' and '.join(gone)}, so the request was sent again {instead}."
+                outcome.doubt = f"{outcome.doubt} {told}".lstrip()
+                body = fewer
+                continue
+            finally:
+                stream.end()
+            break
+        size, context = (outcome.prompt_tokens or 0) + (outcome.tokens or 0), self.served.context
         ours = wish.max_tokens is not None and (outcome.tokens or wish.max_tokens) >= wish.max_tokens
-        if outcome.reason == "length" and not ours and (stream.truncated or told >= context - LONGEST_DRAFT > 0):
+        if outcome.reason == "length" and not ours and (stream.truncated or size >= context - LONGEST_DRAFT > 0):
             outcome.reason = "context"
 
 
@@ -223,7 +246,6 @@ class _Stream:
                     if event is not None:
                         self._read(event)
                     if self._hung_up:
-                        # Read to its very end, a connection can be used again.
                         limit.reschedule(self._loop.time() + HANG_UP_SECONDS)
                         self._hung_up = False
                     elif not self._over:  # a comment is a sign of life too

@@ -290,8 +290,6 @@ class FakeServer:
     running: int = 0
     """Completions that are being written."""
     chunked: bool = True
-    drops: int = 0
-    """How many completions it hangs up on without a word, as a server does that closes an old connection."""
     port: int = 0
 
     @property
@@ -323,10 +321,6 @@ def serving(engine: str = "OpenAI-compatible", stream: Any = (), **more: Any) ->
             fake.asked.append((self.path, dict(self.headers), body))
             if self.path in fake.posts:
                 self._send(*fake.posts[self.path](body))
-                return
-            if fake.drops:
-                fake.drops -= 1
-                self.close_connection = True
                 return
             stream = fake.stream(body) if callable(fake.stream) else fake.stream
             if isinstance(stream, tuple) and stream and isinstance(stream[0], int):

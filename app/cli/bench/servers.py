@@ -7,6 +7,7 @@ from typing import Any
 
 from ....decoders.latency import LatencyCurve, curve_of
 from ....engine.catalog import get_served, parse_params, served
+from ....engine.options import is_url
 from ....errors import UserError, counted
 from ...settings.fields import Settings
 from .lab import Lab, Spec, say, show_table
@@ -19,7 +20,7 @@ FIRST_TOKENS = 8
 
 def is_server(name: str, settings: Settings) -> bool:
     """Whether a name means a server: an address, or one of the settings."""
-    return name.lower().startswith(("http://", "https://")) or name.partition("#")[0] in settings.servers
+    return is_url(name) or name.partition("#")[0] in settings.servers
 
 
 def refuse(request: BenchRequest) -> None:

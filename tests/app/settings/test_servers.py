@@ -46,7 +46,7 @@ def test_they_are_written(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ('url = "localhost:8080"', "is not a server's address"),
+        ('url = "ftp://localhost:8080"', "is not a server's address"),
         ('url = "http://me:sk-secret@host"', "must not hold a name or password"),
         ('key = "sk-secret"', "keys are never in the settings"),
         ('key_env = "sk-secret"', "takes the name of an environment variable, not the key itself"),

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from specchat.backends import UserError
-from specchat.backends.servers.address import Address, find_server
+from specchat.backends.servers.address import Address, find_server, quoted
+from specchat.backends.servers.connection import Connection
 
 SERVERS = {
     "work": {"url": "https://llm.example/v1", "model": "big", "key_env": "WORK_KEY"},
@@ -24,6 +25,23 @@ SERVERS = {
         ("http://localhost:8080/v1#org/name", "http://localhost:8080", "org/name", None),
         ("https://host/api/v1#a%20b", "https://host/api", "a b", None),
         ("http://[::1]:8080", "http://[::1]:8080", "", None),
+        # Without a scheme, and with what is pasted along.
+        ("localhost:8080", "http://localhost:8080", "", None),
+        ("127.0.0.1:8000/v1#my model", "http://127.0.0.1:8000", "my model", None),
+        ("[::1]:8080", "http://[::1]:8080", "", None),
+        ("gpu1:11434", "http://gpu1:11434", "", None),
+        ("LLM.example:443/v1", "https://llm.example", "big", ("key_env", "WORK_KEY")),
+        ("http://localhost:8080/v1/chat/completions", "http://localhost:8080", "", None),
+        ("http://localhost:8080/v1/models/", "http://localhost:8080", "", None),
+        ("http://localhost:11434/api/chat", "http://localhost:11434", "", None),
+        ("https://host/api/v3/chat/completions", "https://host/api/v3", "", None),
+        # A model's name as it is, and as it is printed.
+        ("http://host/v1#my model 7B", "http://host", "my model 7B", None),
+        ("http://host#a#b", "http://host", "a#b", None),
+        ("http://host#a%23b", "http://host", "a#b", None),
+        ("http://host#50%25off", "http://host", "50%off", None),
+        ("work#my model 7B", "https://llm.example", "my model 7B", ("key_env", "WORK_KEY")),
+        ("work#a%20b%23c", "https://llm.example", "a b#c", ("key_env", "WORK_KEY")),
         ("work", "https://llm.example", "big", ("key_env", "WORK_KEY")),
         ("work#small", "https://llm.example", "small", ("key_env", "WORK_KEY")),
         # An address has the key of the server that it is the address of, and no other.
@@ -62,7 +80,31 @@ def test_a_pair_is_two_servers_of_one_model() -> None:
             find_server("pair", {**servers, "pair": wrong})
 
 
-@pytest.mark.parametrize("spec", ["builtin", "owner/name", "./work", "model.gguf", "ollama:x", "recorded:x", "Work"])
+@pytest.mark.parametrize("name", ["my model 7B", "a#b", "q%20x", "hf.co/unsloth/Q:Q4_K_M", "日本", "a'b\"c", "x\u3000y"])
+def test_a_models_name_is_printed_as_one_word_that_means_it(name: str) -> None:
+    assert len(quoted(name).split()) == 1
+    for server in ("work", "http://host"):
+        found = find_server(f"{server}#{quoted(name)}", SERVERS)
+        assert found is not None
+        assert found.model == name
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        "builtin",
+        "owner/name",
+        "./work",
+        "model.gguf",
+        "ollama:x",
+        "recorded:x",
+        "Work",
+        "qwen3:4b",
+        "gemma3:27",
+        "a/b:8080",
+        "C:\\x",
+    ],
+)
 def test_what_names_another_model(spec: str) -> None:
     assert find_server(spec, SERVERS) is None
 
@@ -71,6 +113,7 @@ def test_what_names_another_model(spec: str) -> None:
     ("spec", "said"),
     [
         ("http://", "is not a server's address"),
+        ("http:/localhost:8080", "is not a server's address"),
         ("http://host:99999", "is not a server's address"),
         ("http://ho st", "is not a server's address"),
         ("http://host\n/evil", "is not a server's address"),
@@ -103,10 +146,13 @@ def test_keys_come_from_the_environment_or_a_file(tmp_path: Path, monkeypatch: p
 
 
 def test_only_this_machine_is_reached_without_a_proxy() -> None:
-    assert [Address("x", f"http://{host}").local for host in ("localhost:1", "127.0.0.9", "[::1]:8", "10.0.0.1", "host")] == [
-        True,
-        True,
-        True,
-        False,
-        False,
-    ]
+    here = ("localhost:1", "127.0.0.9", "[::1]:8", "0.0.0.0:8080", "me.localhost")
+    assert [Address("x", f"http://{host}").local for host in (*here, "10.0.0.1", "host")] == [True] * 5 + [False] * 2
+
+
+@pytest.mark.parametrize("host", ["localhost:1", "llm.example"])
+def test_certificates_of_ones_own_count_on_this_machine_too(host: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "none.pem"))
+    with pytest.raises(UserError, match="Check HTTPS_PROXY, ALL_PROXY and SSL_CERT_FILE"):
+        Connection(Address("x", f"https://{host}"))
+    Connection(Address("x", "http://localhost:1"))

@@ -7,20 +7,18 @@ import asyncio
 import json
 from typing import Any
 
-import httpx2
 import pytest
 
 from specchat.backends import UserError
 from specchat.backends.servers import connection
-from specchat.backends.servers.address import Address
 from specchat.backends.servers.bodies import Wish
-from specchat.backends.servers.connection import Connection
 from specchat.backends.servers.events import Event, Reader
 from specchat.backends.servers.identify import Served
 from specchat.backends.servers.model import Outcome, Patience, ServerModel, Taker
 from specchat.backends.servers.refusals import is_full, status_of
 
 from ...fakes.model_servers import event
+from ...fakes.wires import Fed, wired
 
 ASK = Wish([{"role": "user", "content": "hi"}])
 DONE = b"data: [DONE]\n\n"
@@ -35,22 +33,6 @@ HI = choice({"content": "Hi"}) + choice({"content": " there"})
 STOP = choice({}, "stop") + DONE
 
 
-class Fed(httpx2.AsyncByteStream):
-    """A body in parts; an exception among them is raised, a number waited for."""
-
-    def __init__(self, parts: list[Any]) -> None:
-        self.parts = parts
-
-    async def __aiter__(self) -> Any:
-        for part in self.parts:
-            if isinstance(part, Exception):
-                raise part
-            if isinstance(part, bytes):
-                yield part
-            else:
-                await asyncio.sleep(part)
-
-
 def answer(
     body: bytes | list[Any], engine: str = "OpenAI-compatible", wish: Wish = ASK, context: int = 0, **more: Any
 ) -> tuple[str, Outcome, str]:
@@ -59,10 +41,8 @@ def answer(
     headers = {"Content-Type": more.pop("kind", "text/event-stream")}
 
     async def go() -> str:
-        wire = Connection(Address("fake", "http://fake:1"))
-        parts = Fed(body if isinstance(body, list) else [body])
-        respond = httpx2.MockTransport(lambda _: httpx2.Response(more.get("status", 200), headers=headers, stream=parts))
-        wire.http = httpx2.AsyncClient(transport=respond)
+        parts = Fed(*(body if isinstance(body, list) else [body]))
+        wire = wired(lambda _: (more.get("status", 200), parts, headers))
         model = ServerModel(wire, Served(engine, "/v1", "m", context=context), more.get("patience"))
         try:
             await model.answer(wish, Taker(lambda run: texts.append(run.text), lambda *_: None), outcome)
@@ -208,6 +188,7 @@ def test_an_answer_has_finished_where_the_server_says_so(word: Any, reason: str,
         (b"", "", "ended the stream before the answer was complete"),
         (HI, "Hi there", "ended the stream before the answer was complete. What came is kept; check"),
         (HI + b'data: {"choices": [{"del\n\n', "Hi there", "cannot be read"),
+    (HI + b'data: {"choices": [{"del', "Hi there", "before the answer was complete"),
     ],
     ids=lambda value: value[:40] if isinstance(value, str) else "",
 )  # fmt: skip

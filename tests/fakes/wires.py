@@ -1,0 +1,51 @@
+"""A server that is a function, without a socket: fast enough for tables of what servers do."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import Any
+
+import httpx2
+
+from specchat.backends.servers.address import Address
+from specchat.backends.servers.connection import Connection
+
+
+class Fed(httpx2.AsyncByteStream):
+    """A body in parts; an exception among them is raised, a number of seconds waited for."""
+
+    def __init__(self, *parts: Any) -> None:
+        self.parts = parts
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        for part in self.parts:
+            if isinstance(part, Exception):
+                raise part
+            if isinstance(part, bytes):
+                yield part
+            else:
+                await asyncio.sleep(part)
+
+
+def wired(serve: Callable[[httpx2.Request], Any], model: str = "") -> Connection:
+    """A connection to it.
+
+    Args:
+        serve: gives status, body (JSON, text, bytes or a `Fed`) and maybe headers of a response, or raises what a connection
+            does.
+        model: that is named behind the address.
+    """
+
+    async def respond(request: httpx2.Request) -> httpx2.Response:
+        found = serve(request)
+        status, body, *rest = await found if asyncio.iscoroutine(found) else found
+        headers: Mapping[str, str] = rest[0] if rest else {}
+        if not isinstance(body, Fed):
+            body = Fed(body if isinstance(body, bytes) else (body if isinstance(body, str) else json.dumps(body)).encode())
+        return httpx2.Response(status, headers=headers, stream=body)
+
+    wire = Connection(Address("fake", "http://fake:1", model))
+    wire.http = httpx2.AsyncClient(transport=httpx2.MockTransport(respond))
+    return wire
