@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-import sys
 import time
 import traceback
+from contextlib import suppress
 from pathlib import Path
 
 LOG_VARIABLE = "SPECCHAT_LOG"
@@ -48,9 +48,11 @@ def redirect(path: Path) -> None:
 
 
 def log(text: str) -> None:
-    """Write one entry with time and process id (several engines share the file)."""
-    sys.stderr.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} [{os.getpid()}] {text.rstrip()}\n")
-    sys.stderr.flush()
+    """Write one entry with time and process id (several engines share the file). Never raises: on a full disk it is lost."""
+    entry = f"{time.strftime('%Y-%m-%d %H:%M:%S')} [{os.getpid()}] {text.rstrip()}\n"
+    # Not through sys.stderr, which keeps what could not be written and raises again at every later write.
+    with suppress(OSError):
+        os.write(2, entry.encode("utf-8", "backslashreplace"))
 
 
 def log_traceback(what: str, error: BaseException) -> None:

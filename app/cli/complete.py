@@ -126,7 +126,7 @@ def chats(typed: str) -> Offered:
 
     if not history_file().exists():  # looking must not make one
         return
-    with reading() as found:
+    with reading(repair=False) as found:  # nobody would read what was done
         for row in found.newest(limit=MOST):
             yield str(row.id), row.title
 

@@ -14,6 +14,7 @@ import typer
 
 from ...engine.options import LOADING
 from ...errors import UserError
+from ..history import told
 from ..settings.fields import OPTIONS
 from ..settings.precedence import load_settings, read_settings
 from ..terminal import encoding
@@ -304,6 +305,8 @@ def main() -> NoReturn:
             raise
         print(f"specchat: The output is incomplete ({error.strerror}). Free some space.", file=sys.stderr)
         code = BROKEN
+    for sentence in told():
+        print(f"specchat: {sentence}", file=sys.stderr)
     for stream in (sys.stdout, sys.stderr):
         try:
             if stream is not None:

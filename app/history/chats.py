@@ -304,13 +304,13 @@ class Chats:
 
 
 @contextmanager
-def reading(path: Path | None = None) -> Iterator[Chats]:
-    """The chats, for a moment.
+def reading(path: Path | None = None, repair: bool = True) -> Iterator[Chats]:
+    """The chats, for a moment. `repair` as in `Store`.
 
     Raises:
         UserError: they cannot be read; says why and what to do.
     """
-    with Store(path, reading=True) as store:
+    with Store(path, reading=True, repair=repair) as store:
         try:
             yield Chats(store)
         except sqlite3.Error as error:

@@ -13,6 +13,7 @@ from ...errors import UserError
 from ..chat.about import SavableChat
 from ..chat.entries import Answer, Notice
 from ..chat.transcript import Transcript
+from . import told
 from .store import Store, damaged, purge, trouble
 from .writing import ChatSnapshot, ChatTrack, catch_up, snapshot, write
 
@@ -42,7 +43,7 @@ class Recorder:
         self._transcript: Transcript | None = None
         self._due = 0.0
         self.off = False
-        """The history could not be opened, so this chat is not saved."""
+        """The history failed, or was closed: nothing is saved any more."""
         # A daemon: a disk that hangs must not keep the terminal. `close` gives it time.
         self._thread = threading.Thread(target=self._run, name="history", daemon=True)
         self._thread.start()
@@ -91,7 +92,8 @@ class Recorder:
 
     def sentences(self) -> list[tuple[str, bool]]:
         """What a person should be told since the last call; True: something is wrong."""
-        return [self._sentences.popleft() for _ in range(len(self._sentences))]
+        own = [self._sentences.popleft() for _ in range(len(self._sentences))]
+        return [(sentence, "damaged" in sentence) for sentence in told()] + own
 
     def settle(self, seconds: float = 10.0) -> bool:
         """Wait until everything that was noted is written; False if it took longer."""
@@ -142,40 +144,42 @@ class Recorder:
     def _run(self) -> None:
         store: Store | None = None
         try:
-            store = self._opened()
-            while self._next():
+            while True:
                 with self._changed:
                     batch, self._waiting, self._writing = self._waiting, {}, bool(self._waiting)
                 try:
-                    if batch and store.moved:
-                        store.close()
+                    if store is None or (batch and store.moved):
+                        if store is not None:
+                            store.close()
+                        store = None
                         store = self._opened()
-                    written = len(batch)
                     for key in list(batch):
                         self._write(store, batch[key])
                         del batch[key]
-                    if written and self._failing:
+                    if self._failing:
                         self._failing = False
                         self._say("The chat is being saved in the history again.", False)
-                except sqlite3.Error as error:
+                except (sqlite3.Error, UserError) as error:
                     with self._changed:
                         self._waiting = {**batch, **self._waiting}
-                    if damaged(error):
+                    if store is not None and isinstance(error, sqlite3.Error) and damaged(error):
                         store.close()
                         store = Store(self._path, broken=store.identity)
-                        self._tell(store)
-                    elif self._closing:
-                        self._say(f"The end of the chat was not saved. {trouble(error, store.path)}", True)
+                        continue
+                    wrong = trouble(error, store.path) if store is not None else str(error)
+                    if self._closing:
+                        if self._waiting:
+                            self._say(f"The end of the chat was not saved. {wrong}", True)
                         return
-                    elif not self._failing:
+                    if not self._failing:
                         self._failing = True
-                        self._say(f"The chat is not being saved. {trouble(error, store.path)}", True)
+                        self._say(f"The chat is not being saved. {wrong}", True)
                 finally:
                     with self._changed:
                         self._writing = False
                         self._changed.notify_all()
-        except UserError as error:
-            self._say(f"{error} The chat continues without being saved.", True)
+                if not self._next():
+                    return
         except Exception as error:  # a thread has nobody else who could say it
             self._say(
                 f"The history failed ({type(error).__name__}: {error}). The chat continues without being saved. Please "
@@ -201,7 +205,6 @@ class Recorder:
 
     def _opened(self) -> Store:
         store = Store(self._path)
-        self._tell(store)
         try:
             with store.transaction() as db:
                 purge(db)
@@ -210,7 +213,6 @@ class Recorder:
             if damaged(error):
                 store.close()
                 store = Store(self._path, broken=store.identity)
-                self._tell(store)
         return store
 
     def _write(self, store: Store, now: ChatSnapshot) -> None:
@@ -219,10 +221,6 @@ class Recorder:
         track = now.track
         track.chat, track.saved, track.rows = written
         track.identity, track.known_title = store.identity, now.title
-
-    def _tell(self, store: Store) -> None:
-        for sentence in store.told:
-            self._say(sentence, "damaged" in sentence)
 
     def _say(self, sentence: str, wrong: bool) -> None:
         self._sentences.append((sentence, wrong))

@@ -1,13 +1,14 @@
-"""The database: opened, created where missing, and put aside where it is damaged."""
+"""The database: opened, created where missing, and replaced by what can be read of it where it is old or damaged."""
 
 from __future__ import annotations
 
 import errno
 import fcntl
 import os
+import shutil
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from datetime import datetime
 from itertools import count
 from pathlib import Path
@@ -19,7 +20,9 @@ from ... import plain_file
 from ...errors import UserError
 from ..settings.locations import data_folder
 from ..text.amounts import short_path
-from .schema import SCHEMA, TABLES, VERSION
+from . import remarks
+from .rescue import begin, carry, readable
+from .schema import TABLES, VERSION
 
 NAME = "history.db"
 
@@ -41,6 +44,10 @@ Identity: TypeAlias = tuple[int, int]
 _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
+LEAST_ROOM = 65536
+"""Free bytes of a disk below which it is full: what readers share takes half of it."""
+
+
 def history_file() -> Path:
     return data_folder() / NAME
 
@@ -55,7 +62,8 @@ def trouble(error: Exception, path: Path) -> str:
     # What an OSError says has the path in it, which may say anything.
     said = "" if isinstance(error, OSError) else str(error)
     number = error.errno if isinstance(error, OSError) else None
-    if "disk is full" in said or number == errno.ENOSPC:
+    # What readers share has no room on a full disk either, which SQLite calls an I/O error.
+    if "disk is full" in said or number == errno.ENOSPC or ("disk I/O" in said and _room(path.parent) < LEAST_ROOM):
         return f"The disk with {short_path(path.parent)} is full. Free some space there."
     if "readonly" in said or number in (errno.EACCES, errno.EPERM, errno.EROFS):
         return (
@@ -70,6 +78,13 @@ def trouble(error: Exception, path: Path) -> str:
     return f"{short_path(path)} cannot be used ({reason}). Check the file, or set SPECCHAT_DATA to another folder."
 
 
+def _room(folder: Path) -> int:
+    try:
+        return shutil.disk_usage(folder).free
+    except OSError:
+        return LEAST_ROOM
+
+
 class Store:
     """An open database. It may be used from several threads, one at a time.
 
@@ -77,15 +92,16 @@ class Store:
         path: the file; the user's own if None. Created with its folder where missing.
         broken: `identity` of a file that is known to be damaged.
         reading: where it cannot be written, reading it is enough.
+        repair: replace a damaged or old file; what was done is said in `remarks`.
 
     Raises:
         UserError: it cannot be used; says why and what to do.
     """
 
-    def __init__(self, path: Path | None = None, *, broken: Identity | None = None, reading: bool = False) -> None:
+    def __init__(
+        self, path: Path | None = None, *, broken: Identity | None = None, reading: bool = False, repair: bool = True
+    ) -> None:
         self.path = path or history_file()
-        self.told: list[str] = []
-        """What was done to open it that a person should know of."""
         self.lock = RLock()
         self.identity = self._on_disk()
         try:
@@ -96,10 +112,10 @@ class Store:
             if reading and (found := self._open_to_read()) is not None:
                 self.db = found
                 return
-            if isinstance(error, OSError) or not damaged(error):
+            if isinstance(error, OSError) or not damaged(error) or not repair:
                 raise UserError(trouble(error, self.path)) from None
             try:
-                self._put_aside()
+                self._replace()
                 self.db = self._open()
             except (sqlite3.Error, OSError) as second:
                 raise UserError(trouble(second, self.path)) from None
@@ -158,37 +174,47 @@ class Store:
             db.execute("PRAGMA foreign_keys = ON")
             if not _version(db):
                 self._begin(db)
-            db.execute(TRIGRAMS)
+            _index_terms(db)
         except BaseException:
             db.close()
             raise
         return db
 
     def _open_to_read(self) -> sqlite3.Connection | None:
-        """The database as it is on a disk that cannot be written; None if that is not what is wrong, or not enough."""
-        if not self.path.is_file() or (os.access(self.path, os.W_OK) and os.access(self.path.parent, os.W_OK)):
+        """The database as it is on a disk that is full or cannot be written; None if it cannot be read either."""
+        if not self.path.is_file():
             return None
-        db = sqlite3.connect(
-            f"{self.path.absolute().as_uri()}?immutable=1", uri=True, isolation_level=None, check_same_thread=False
-        )
-        db.text_factory = _text
-        try:
-            if _version(db) == VERSION and _tables(db) >= TABLES:
-                db.execute(TRIGRAMS)
-                return db
-        except sqlite3.Error:
-            pass
-        db.close()
+        # On a full disk SQLite finds no room for what readers share; without it the file alone counts.
+        for how in ("mode=ro", "immutable=1"):
+            with suppress(sqlite3.Error):
+                db = sqlite3.connect(
+                    f"{self.path.absolute().as_uri()}?{how}", uri=True, isolation_level=None, check_same_thread=False
+                )
+                db.text_factory = _text
+                try:
+                    if _version(db) == VERSION and _tables(db) >= TABLES:
+                        _index_terms(db)
+                        return db
+                    db.close()
+                except BaseException:
+                    db.close()
+                    raise
         return None
 
     def _check(self, db: sqlite3.Connection) -> None:
+        """Refuse what is no history of this version.
+
+        Raises:
+            UserError: a newer specchat wrote it.
+            sqlite3.DatabaseError: it is older, or is none.
+        """
         version = _version(db)
-        if version not in (0, VERSION):
+        if version > VERSION:
             raise UserError(
-                f"{short_path(self.path)} was written by another version of specchat. Use that version, or set SPECCHAT_DATA "
-                "to another folder."
+                f"{short_path(self.path)} was written by a newer specchat. Update this one (`pipx upgrade specchat`), or set "
+                "SPECCHAT_DATA to another folder."
             )
-        if version and not _tables(db) >= TABLES:
+        if version and (version != VERSION or not _tables(db) >= TABLES):
             raise _not_ours()
 
     def _begin(self, db: sqlite3.Connection) -> None:
@@ -197,30 +223,41 @@ class Store:
             if not _version(db):  # another specchat may have been faster
                 if _tables(db):
                     raise _not_ours()
-                for statement in SCHEMA:
-                    db.execute(statement)
-                db.execute(f"PRAGMA user_version = {VERSION}")
+                begin(db)
             db.execute("COMMIT")
         except BaseException:
             if db.in_transaction:
                 db.execute("ROLLBACK")
             raise
 
-    def _put_aside(self) -> None:
+    def _replace(self) -> None:
+        """Put the file aside, and what can be read of it in its place."""
         with _alone(self.path.parent):
             if self.moved:  # another specchat did it
                 return
-            aside = self._aside()
-            for suffix in ("-wal", "-shm", ""):
-                with suppress(FileNotFoundError):
-                    Path(f"{self.path}{suffix}").rename(f"{aside}{suffix}")
-        self.told.append(f"The history was damaged. It was moved to {short_path(aside)}, and a new one was started.")
+            new = self._beside("new")
+            try:
+                version, kept = _carried(self.path, new)
+                old = 0 < version < VERSION
+                aside = self._beside(f"version-{version}" if old else "damaged")
+                for suffix in ("-wal", "-shm", ""):
+                    with suppress(FileNotFoundError):
+                        Path(f"{self.path}{suffix}").rename(f"{aside}{suffix}")
+                new.rename(self.path)
+            finally:
+                new.unlink(missing_ok=True)
+        where = short_path(aside)
+        if old:
+            remarks.append(f"The history of an older specchat was brought up to date. As it was, it is kept as {where}.")
+        else:
+            what = f"; {kept} of its chats could be read and {'is' if kept == 1 else 'are'} in it" if kept else ""
+            remarks.append(f"The history was damaged. It was moved to {where}, and a new one was started{what}.")
 
-    def _aside(self) -> Path:
+    def _beside(self, what: str) -> Path:
         """An empty file beside the database, of a name that was free."""
         for number in count(1):
             again = f"-{number}" if number > 1 else ""
-            path = self.path.with_name(f"{self.path.stem}-damaged-{_now()}{again}{self.path.suffix}")
+            path = self.path.with_name(f"{self.path.stem}-{what}-{_now()}{again}{self.path.suffix}")
             with suppress(FileExistsError):
                 _create(path)
                 return path
@@ -232,6 +269,22 @@ class Store:
         except OSError:
             return None
         return found.st_dev, found.st_ino
+
+
+def _carried(path: Path, new: Path) -> tuple[int, int]:
+    """Fill a new file with what can be read of another one; returns its version and the number of chats."""
+    with closing(sqlite3.connect(new, isolation_level=None)) as db, readable(path) as old:
+        db.execute("BEGIN")
+        begin(db)
+        found = carry(old, db)
+        db.execute("COMMIT")
+    return found
+
+
+def _index_terms(db: sqlite3.Connection) -> None:
+    """Make the terms of the index a table, without a file."""
+    db.execute("PRAGMA temp_store = MEMORY")
+    db.execute(TRIGRAMS)
 
 
 def _create(path: Path) -> None:

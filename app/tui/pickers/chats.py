@@ -14,6 +14,7 @@ from textual.content import Content
 
 from ....errors import UserError, counted
 from ...chat.dialogue import Dialogue
+from ...history import told
 from ...history.chats import ChatHit, ChatRow, Chats, OpenedChat
 from ...history.past import forget_deleted
 from ...history.store import Store, trouble
@@ -84,8 +85,8 @@ class ChatsScreen(SearchScreen[OpenedChat, ChatRow | ChatHit]):
         except UserError as error:
             self.say(str(error), wrong=True)
             return
-        if self._chats.store.told:
-            self.say(" ".join(self._chats.store.told), wrong=True)
+        if remarks := told():
+            self.say(" ".join(remarks), wrong=True)
         self._rows = await self._do(lambda chats: chats.newest(limit=FIRST)) or []
         if not self.box.value:
             self._show(self._rows)

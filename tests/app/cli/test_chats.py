@@ -219,15 +219,24 @@ def begun(monkeypatch: pytest.MonkeyPatch, engine: Any, kept: None) -> Begun:
     return Begun(monkeypatch, engine)
 
 
-@pytest.mark.parametrize("version", [-5, -1, 3, 5, 2**31 - 1])
-def test_a_history_of_an_unknown_version_is_refused(call: Call, begun: Begun, version: int) -> None:
-    sqlite3.connect(history_file()).execute(f"PRAGMA user_version = {version}").close()
+def test_a_history_of_a_newer_specchat_is_refused(call: Call, begun: Begun) -> None:
+    sqlite3.connect(history_file()).execute("PRAGMA user_version = 5").close()
     for command in (("chats", "list"), ("chats", "show", "1"), ("run", "--continue", "Hello")):
         code, _, err = call(*command)
         assert code == 2
-        assert "was written by another version of specchat" in err
-    with pytest.raises(UserError, match="was written by another version of specchat"):
+        assert "was written by a newer specchat. Update this one" in err
+    with pytest.raises(UserError, match="was written by a newer specchat"):
         begun(Settings(), last=True)
+
+
+@pytest.mark.parametrize("version", [-5, 3])
+def test_what_was_done_to_a_history_is_said_by_the_command_that_does_it(call: Call, kept: None, version: int) -> None:
+    before = call("chats", "list")
+    sqlite3.connect(history_file()).execute(f"PRAGMA user_version = {version}").close()
+    code, out, err = call("chats", "list")
+    assert (code, out) == before[:2]
+    assert ("was damaged" if version < 0 else "brought up to date") in err
+    assert call("chats", "list") == before
 
 
 def test_continue_takes_the_last_chat(begun: Begun) -> None:

@@ -11,6 +11,7 @@ from itertools import count
 from pathlib import Path
 
 from specchat.app.chat.transcript import Transcript
+from specchat.app.history import told
 from specchat.app.history.chats import Chats
 from specchat.app.history.recorder import Recorder
 from specchat.app.history.store import Store
@@ -54,7 +55,7 @@ def test_killed_at_random_moments(file: Path) -> None:
             said += process.communicate()[0]
             due |= {(name, chat, answer): tokens for (chat, answer), tokens in expected(said).items()}
         with Store(file) as store:
-            assert store.told == []
+            assert told() == []
     recorder = Recorder(file)  # as the next start does
     recorder.close()
     assert recorder.sentences() == []

@@ -11,6 +11,7 @@ import sys
 import time
 import zlib
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,8 @@ import pytest
 
 from specchat.app.chat.dialogue import Dialogue
 from specchat.app.history import recorder as recorder_module
-from specchat.app.history.chats import Chats
+from specchat.app.history import told as remarks
+from specchat.app.history.chats import Chats, reading
 from specchat.app.history.recorder import Recorder
 from specchat.app.history.schema import VERSION
 from specchat.app.history.store import Store, purge
@@ -40,25 +42,85 @@ def names(file: Path, part: str) -> list[str]:
     return sorted(name for name in os.listdir(file.parent) if part in name)
 
 
-@pytest.mark.parametrize("version", [VERSION - 1, VERSION + 1])
-def test_a_database_of_another_version_is_refused_unchanged_and_the_chat_goes_on(
-    file: Path, dialogue: Dialogue, say: Say, version: int
-) -> None:
-    file.parent.mkdir()
-    db = sqlite3.connect(file)
-    db.execute("CREATE TABLE chats (id INTEGER)")
-    db.execute(f"PRAGMA user_version = {version}")
-    db.close()
+def test_a_database_of_a_newer_specchat_is_left_as_it_is(file: Path, dialogue: Dialogue, say: Say) -> None:
+    Store(file).close()
+    with closing(sqlite3.connect(file)) as db:
+        db.execute(f"PRAGMA user_version = {VERSION + 1}")
     before = file.read_bytes()
     recorder = Recorder(file)
     say("Hello")
-    keep(recorder, dialogue)
-    assert re.search(r"written by another version of specchat[.] Use that version, or set.*continues without", told(recorder))
-    assert recorder.off
     recorder.note(dialogue)
     recorder.close(dialogue)
+    assert re.search(r"not saved[.] .*written by a newer specchat[.] Update this one", told(recorder))
     assert file.read_bytes() == before
-    assert os.listdir(file.parent) == [file.name]
+
+
+OLDER = {
+    3: ["DROP TABLE races"],
+    2: ["DROP TABLE forks", "DROP TABLE ends", "ALTER TABLE entries DROP COLUMN asked"],
+    1: ["DROP TABLE words", "DROP INDEX entries_open", "ALTER TABLE entries DROP COLUMN indexed",
+        "ALTER TABLE chats DROP COLUMN named", "ALTER TABLE chats DROP COLUMN answers"],
+}  # fmt: skip
+"""What each earlier schema did not have yet."""
+
+
+@pytest.mark.parametrize("version", [1, 2, 3])
+def test_a_database_of_an_older_specchat_is_brought_up_to_date(file: Path, dialogue: Dialogue, say: Say, version: int) -> None:
+    recorder = Recorder(file)
+    say("Hello there")
+    recorder.note(dialogue)
+    recorder.close(dialogue)
+    with closing(sqlite3.connect(file, isolation_level=None)) as db:
+        for statement in [each for number in range(3, version - 1, -1) for each in OLDER[number]]:
+            db.execute(statement)
+        db.execute(f"PRAGMA user_version = {version}")
+    with Store(file) as store:
+        (kept,) = names(file, f"version-{version}")
+        assert re.search(f"brought up to date[.] As it was, it is kept as .*{kept}", " ".join(remarks()))
+        (row,) = Chats(store).newest()
+        assert (row.title, row.answers) == ("Hello there", 1)
+        assert Chats(store).open(row.id).transcript.messages() == dialogue.transcript.messages()
+        assert [hit.chat.id for hit in Chats(store).search("llo there")] == [row.id]
+        assert store.db.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+        assert store.db.execute("PRAGMA foreign_key_check").fetchall() == []
+
+
+@pytest.mark.parametrize("end", [24, 100])
+def test_a_database_whose_beginning_is_overwritten_loses_nothing(file: Path, dialogue: Dialogue, say: Say, end: int) -> None:
+    recorder = Recorder(file)
+    say("Hello")
+    recorder.note(dialogue)
+    recorder.close(dialogue)
+    file.write_bytes(b"X" * end + file.read_bytes()[end:])
+    with reading(file) as chats:
+        (row,) = chats.newest()
+        assert chats.open(row.id).transcript.messages() == dialogue.transcript.messages()
+    (aside,) = names(file, "damaged")
+    assert re.search(
+        f"moved to .*{aside}, and a new one was started; 1 of its chats could be read and is in it", str(remarks())
+    )
+    assert remarks() == []
+    assert names(file, "new") == []
+
+
+def test_a_damaged_page_costs_what_is_on_it(file: Path, dialogue: Dialogue, say: Say) -> None:
+    recorder = Recorder(file)
+    for number in range(30):
+        say(f"Question {number} {'words ' * 300}")
+    recorder.note(dialogue)
+    recorder.close(dialogue)
+    data = bytearray(file.read_bytes())
+    with closing(sqlite3.connect(file)) as db:
+        db.execute("CREATE VIRTUAL TABLE temp.pages USING dbstat (main)")
+        leaves = [n for (n,) in db.execute("SELECT pageno FROM temp.pages WHERE name = 'entries' AND pagetype = 'leaf'")]
+    damaged = leaves[len(leaves) // 2] - 1
+    data[damaged * 4096 : (damaged + 1) * 4096] = b"\xff" * 4096
+    file.write_bytes(data)
+    with Store(file, broken=Store(file, reading=True).identity) as store:
+        (row,) = Chats(store).newest()
+        opened = Chats(store).open(row.id)
+        assert row.title.startswith("Question 0")
+        assert 50 < len(opened.transcript.entries) < 60
 
 
 @pytest.mark.parametrize(
@@ -87,8 +149,8 @@ def test_somebody_elses_database_is_put_aside(file: Path) -> None:
     db.execute("CREATE TABLE recipes (name)")
     db.commit()
     db.close()
-    with Store(file) as store:
-        assert "was moved to" in store.told[0]
+    Store(file).close()
+    assert "was moved to" in remarks()[0]
     (aside,) = names(file, "damaged")
     assert sqlite3.connect(file.parent / aside).execute("SELECT * FROM recipes").fetchall() == []
 
@@ -182,9 +244,9 @@ def test_a_folder_that_cannot_be(tmp_path: Path, dialogue: Dialogue, say: Say) -
     (tmp_path / "data").write_text("a file where the folder should be")
     recorder = Recorder(tmp_path / "data" / "history.db")
     say("Hello")
-    keep(recorder, dialogue)
-    assert re.search("cannot be used.*The chat continues without being saved", told(recorder), re.IGNORECASE)
+    recorder.note(dialogue)
     recorder.close(dialogue)
+    assert re.search("not saved.*cannot be used", told(recorder))
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
@@ -194,9 +256,9 @@ def test_a_read_only_folder(file: Path, dialogue: Dialogue, say: Say) -> None:
     file.parent.chmod(0o500)
     recorder = Recorder(file)
     say("Hello")
-    keep(recorder, dialogue)
+    recorder.note(dialogue)
+    recorder.close(dialogue)
     assert "is not writable. Make the file and its folder writable" in told(recorder)
-    recorder.close()
     file.parent.chmod(0o700)
 
 
@@ -211,7 +273,9 @@ from specchat.app.chat.methods import Method
 from specchat.app.history.recorder import Recorder
 from specchat.app.history import recorder as module
 from specchat.app.history.store import Store
-from specchat.app.history.chats import Chats
+from specchat.app.history import told as remarks
+from specchat.app.history.chats import Chats, reading
+from specchat.errors import UserError
 from specchat.engine.messages import Finished, StepRecord, Steps
 
 module.RETRY_SECONDS = 0.05
@@ -230,33 +294,47 @@ recorder = Recorder(folder / "history.db")
 say("First")
 recorder.note(dialogue)
 assert recorder.settle()
-ballast = os.open(folder / "ballast", os.O_WRONLY | os.O_CREAT)
-try:
-    while True:
-        os.write(ballast, bytes(4096))
-except OSError:
-    os.close(ballast)
+def fill():
+    ballast = os.open(folder / "ballast", os.O_WRONLY | os.O_CREAT)
+    try:
+        while True:
+            os.write(ballast, bytes(4096))
+    except OSError:
+        os.close(ballast)
+
+def heard():
+    until = time.monotonic() + 60
+    while not (told := recorder.sentences()) and time.monotonic() < until:
+        assert not recorder.settle(0.1)
+    print(told)
+
+fill()
 say("Second" + "".join(chr(random.randrange(33, 0x3000)) for _ in range(30000)))
 recorder.note(dialogue)
-until = time.monotonic() + 60
-while not (told := recorder.sentences()) and time.monotonic() < until:
-    assert not recorder.settle(0.1)
-print(told)
+heard()
+(folder / "ballast").unlink()
+assert recorder.settle(), recorder.sentences()
+print(recorder.sentences())
+recorder.close()
+fill()
+recorder = Recorder(folder / "history.db")
+say("Third")
+recorder.note(dialogue)
+heard()
+with reading(folder / "history.db") as chats:
+    print([row.answers for row in chats.newest()])
 (folder / "ballast").unlink()
 assert recorder.settle(), recorder.sentences()
 print(recorder.sentences())
 recorder.close()
 with Store(folder / "history.db") as store:
-    print([row.answers for row in Chats(store).newest()], store.told)
+    print([row.answers for row in Chats(store).newest()], remarks())
 subprocess.run(["mount", "-o", "remount,ro", folder], check=True)
 recorder = Recorder(folder / "history.db")
-say("Third")
+say("Fourth")
 recorder.note(dialogue)
-assert recorder.settle()
-print(recorder.sentences())
 recorder.close(dialogue)
-from specchat.app.history.chats import reading
-from specchat.errors import UserError
+print(recorder.sentences())
 with reading(folder / "history.db") as chats:
     print([row.answers for row in chats.newest()], len(chats.search("First")), len(chats.search("Fi")))
     print(len(chats.open(1).transcript.answers()))
@@ -279,13 +357,16 @@ def test_a_real_disk_that_is_full_and_one_that_is_read_only(tmp_path: Path) -> N
         ["unshare", "-rm", sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=False
     )
     assert done.returncode == 0, done.stderr
-    full, again, kept, read_only, read, opened, refused = done.stdout.splitlines()
+    full, again, full_at_start, meanwhile, again_later, kept, read_only, read, opened, refused = done.stdout.splitlines()
     assert "is full. Free some space there" in full
+    assert "is full. Free some space there" in full_at_start
+    assert meanwhile == "[2]"
     assert "saved in the history again" in again
-    assert kept == "[2] []"
+    assert "saved in the history again" in again_later
+    assert kept == "[3] []"
+    assert "not saved" in read_only
     assert "is not writable. Make the file and its folder writable" in read_only
-    assert "continues without being saved" in read_only
-    assert (read, opened) == ("[2] 1 1", "2")
+    assert (read, opened) == ("[3] 1 1", "3")
     assert "is not writable. Make the file and its folder writable" in refused
 
 

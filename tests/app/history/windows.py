@@ -9,6 +9,7 @@ from typing import Any
 from specchat.app.chat.dialogue import Dialogue
 from specchat.app.chat.entries import Prompt
 from specchat.app.chat.methods import Method
+from specchat.app.history import told
 from specchat.app.history.chats import Chats
 from specchat.app.history.recorder import Recorder
 from specchat.app.history.store import Store
@@ -82,7 +83,7 @@ class Window:
         out = {}
         listed = self.chats()
         with Store(self.file, reading=True) as store:
-            assert store.told == []
+            assert told() == []
             assert store.db.execute("PRAGMA quick_check").fetchone() == ("ok",)
             for id, (title, deleted) in listed.items():
                 transcript = Chats(store).open(id).transcript
