@@ -12,7 +12,7 @@ from ..settings.fields import Settings
 from ..terminal.output import Notes, stdout
 from ..text.amounts import count_of
 from ..text.cells import one_line
-from .bench.lab import Broken, Lab, Stopped
+from .bench.lab import Lab
 from .bench.servers import is_server
 from .exit_codes import ANSWERED, BROKEN, CANCELLED
 
@@ -37,16 +37,12 @@ def examine(settings: Settings, *, as_json: bool) -> int:
         notes.progress(f"{counted(part['tokens'], 'token')}: {part['pass']}{done}")
 
     with Lab(notes) as lab:
-        try:
-            info = lab.load(replace(settings, draft_model=()), quiet=True).info
-            found = lab.work("prove", told)
-        except Stopped:
-            notes.sentence("Stopped. The lengths that were done are kept.")
-            return CANCELLED
-        except Broken as broken:
-            notes.sentence(str(broken))
-            return BROKEN
-    notes.clear()
+        info = lab.load(replace(settings, draft_model=()), quiet=True).info
+        found = lab.work("prove", told)
+    if lab.code == CANCELLED:
+        notes.sentence("Stopped. The lengths that were done are kept.")
+    if lab.code != ANSWERED:
+        return lab.code
     told_of = {key: info[key] for key in ("name", "backend", "device", "dtype", "architecture", "parameters", "context")}
     report = {"model": told_of.pop("name"), **told_of, **found}
     text = json.dumps(report, indent=2, ensure_ascii=False) if as_json else "\n".join(page(report))

@@ -15,7 +15,7 @@ POLL_SECONDS = 0.1
 
 
 class Interrupts:
-    """Ctrl-C and SIGTERM: the first asks for an end, the second takes it, the engine with it."""
+    """What ctrl+c and SIGTERM do: the first asks for an end, the second takes it, the engine with it."""
 
     def __init__(self, client: EngineClient) -> None:
         self._client = client

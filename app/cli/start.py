@@ -34,7 +34,7 @@ def open_chat(
 
     Args:
         settings: with the command line's options in them.
-        notice: a sentence to show at the start (a settings file that could not be used).
+        notice: a sentence to show at the start.
         file: a saved chat to go on with, or a race to show.
         last: go on with the last chat of the history.
         resume: a title or a number: go on with that chat; empty begins with the list of chats.

@@ -32,13 +32,9 @@ def print_themes() -> None:
 
 
 def print_theme(which: str) -> bool:
-    """One theme's figures: contrasts, and how far apart its runs look to every kind of sight.
+    """Print the contrasts of a theme, named or in a file, and how far apart its runs look to every kind of sight.
 
-    Args:
-        which: a theme's name, or a file.
-
-    Returns:
-        whether there is nothing to fix.
+    Returns whether there is nothing to fix.
 
     Raises:
         UserError: there is no such theme, or it cannot be used.

@@ -19,7 +19,7 @@ from . import locations
 from .checks import checked
 from .fields import OPTIONS, PLAIN, SAMPLING, TABLES, Settings
 from .key_path import join, split
-from .toml import MOST_WRONG, leaves, line_numbers, line_of, parse, put, read_text, write
+from .toml import each_value, leaves, parse, put, read_text, write
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,17 +34,9 @@ class Read:
     """A sentence for each thing that is wrong; all else counts."""
 
 
-MOST_SENTENCE = 1200
-"""Characters of a sentence about a line of a file; the longest that names all settings there are has 500."""
-
-
 def changed(settings: Settings, changes: Mapping[str, Any], names: Mapping[str, str] | None = None) -> Settings:
-    """Settings with some of them changed.
-
-    Args:
-        settings: what to start from.
-        changes: dotted key → value as TOML would give it.
-        names: what to call a key in a message, where not by itself (`{"sampling.top_k": "--top-k"}`).
+    """Settings with some of them changed: by dotted key the value as TOML would give it. `names` says what messages call a key
+    (`{"sampling.top_k": "--top-k"}`).
 
     Raises:
         UserError: an unknown key (with the nearest known one), a wrong type, or a value out of its range.
@@ -98,13 +90,6 @@ def flat(settings: Settings) -> dict[str, Any]:
     return out | {join(("keymap", binding)): keys for binding, keys in settings.keymap.items()}
 
 
-def mend(sentence: str) -> str:
-    """A sentence about a line of a file, with what to do about it."""
-    if len(sentence) > MOST_SENTENCE:  # a key or a value without end
-        sentence = f"{sentence[: MOST_SENTENCE // 2]} … {sentence[-MOST_SENTENCE // 2 :]}"
-    return f"{sentence} Correct or delete that line."
-
-
 # The file and the environment
 
 
@@ -119,27 +104,18 @@ def read(path: Path | None = None) -> Read:
                 environment[key] = checked(key, from_text(key, text), f"${variable(key)}")
             except UserError as error:
                 problems.append(f"{error} Correct it in your shell, or unset it.")
-    try:
-        text = read_text(path) or ""
-        found = list(leaves(parse(text, short_path(path)), TABLES)) if text else []
-    except UserError as error:
-        return Read(path, environment=environment, problems=(str(error), *problems))
-    numbers = line_numbers(text) if found else {}
     values: dict[str, Any] = {}
     lines: dict[str, int] = {}
-    wrong: list[str] = []
-    for parts, value in found:
-        if len(wrong) == MOST_WRONG:
-            more = f"more than {MOST_WRONG} lines that are not settings. The rest of it is ignored."
-            wrong.append(f"{short_path(path)} has {more}")
-            break
-        key, line = join(parts), line_of(numbers, parts)
-        try:
-            values[key] = checked(key, value, key)
-            lines[key] = line
-        except UserError as error:
-            place = f"{short_path(path)}, line {line}" if line else short_path(path)
-            wrong.append(f"{place}: {mend(str(error))}")
+
+    def take(parts: tuple[str, ...], value: Any, line: int) -> None:
+        key = join(parts)
+        values[key] = checked(key, value, key)
+        lines[key] = line
+
+    try:
+        wrong = each_value(read_text(path) or "", short_path(path), TABLES, take, "are not settings")
+    except UserError as error:
+        wrong = [str(error)]
     return Read(path, values, lines, environment, (*wrong, *problems))
 
 
@@ -149,14 +125,8 @@ def settings_of(found: Read) -> Settings:
 
 
 def save(changes: Mapping[str, Any], path: Path | None = None) -> Settings:
-    """Write changes into the settings file, all or nothing; comments and order stay.
-
-    Args:
-        changes: dotted key → value; None removes the key, so that its default holds again.
-        path: the file; the user's own if None.
-
-    Returns:
-        the settings as the file has them now.
+    """Write changes into the settings file (the user's own if None), all or nothing; comments and order stay. By dotted key the
+    value; None removes the key, so that its default holds again. Returns the settings as the file has them now.
 
     Raises:
         UserError: a change does not check, the file is no TOML as it is, or it cannot be written.

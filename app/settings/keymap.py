@@ -228,11 +228,7 @@ def display(keys: str) -> str:
 
 def shown_keys(id: str, keymap: Mapping[str, str]) -> str:
     """A binding's first key as the bar shows it; where that has alt, which not every terminal sends, the way after the leader.
-
-    Args:
-        id: of the binding.
-        keymap: binding id → keys, where not the default.
-    """
+    `keymap` has the keys of bindings, by id, where they are not the default."""
     first = keymap.get(id) or _DEFAULTS[id]
     return (after_leader(id, keymap) if first.startswith("alt+") else "") or display(first)
 
@@ -270,13 +266,8 @@ def keys_of(binding: Key, keymap: Mapping[str, str]) -> list[str]:
 
 
 def wanted_by(keys: str, binding: str, keymap: Mapping[str, str]) -> list[tuple[Key, str]]:
-    """Other bindings that have some keys already, each with the key.
-
-    Args:
-        keys: separated by commas.
-        binding: id of the one that is to have them.
-        keymap: binding id → keys, where not the default.
-    """
+    """Other bindings that have one of some keys (separated by commas) already, each with that key; `binding` is the id of the
+    one that is to have them."""
     asked = {key.strip() for key in keys.split(",")}
     found: dict[str, tuple[Key, str]] = {}
     for scope in SCOPES:

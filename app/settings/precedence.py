@@ -36,27 +36,22 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class Layers:
-    """The values of each source, by dotted keys.
-
-    Args:
-        read: file and environment.
-        given: the command line's.
-        names: dotted key → the option that gives it.
-        preset: of the preset in use.
-        preset_name: its name; empty for none.
-        chat: what was set in the chat.
-        model: the model that is loaded or being loaded; what the settings name if None.
-    """
+    """The values of each source, by dotted keys."""
 
     read: Read
+    """The file and the environment."""
     given: Mapping[str, Any] = field(default_factory=dict)
+    """The command line."""
     names: Mapping[str, str] = field(default_factory=dict)
+    """By key the option that gives it."""
     preset: Mapping[str, Any] = field(default_factory=dict)
     preset_name: str = ""
     preset_problems: tuple[str, ...] = ()
     """A sentence for each thing that is wrong with its file."""
     chat: Mapping[str, Any] = field(default_factory=dict)
+    """What was set in the chat."""
     model: str | None = None
+    """The model that is loaded or being loaded; None for the one that the settings name."""
 
     def of_model(self, model: str | None = None) -> tuple[str, dict[str, Any]]:
         """The name that the file knows a model by, and its table there."""
@@ -112,13 +107,8 @@ def model_table(models: Mapping[str, Mapping[str, Any]], model: str) -> tuple[st
 
 
 def with_given(settings: Settings, given: Mapping[str, Any], names: Mapping[str, str], preset: str | None = None) -> Settings:
-    """Settings that were read, with the options of the command line.
-
-    Args:
-        settings: from `load_settings` or `read_settings`.
-        given: dotted key → value.
-        names: dotted key → option.
-        preset: a preset to use; what is given goes before it.
+    """Settings that were read, with what the command line gives, by dotted key; `names` has each key's option. What is given
+    goes before the preset.
 
     Raises:
         UserError: an option is not as it must be, or there is no such preset.
@@ -186,14 +176,8 @@ def read_settings(path: Path | None = None) -> Settings:
 
 
 def method_changes(model: str, method: str, settings: Mapping[str, Any], path: Path | None = None) -> dict[str, Any]:
-    """Changes that make a method the model's own; settings that the file had of it for this model go.
-
-    Args:
-        model: as `model` names it.
-        method: its name.
-        settings: those of the method, as texts or plain data.
-        path: the settings file; the user's own if None.
-    """
+    """Changes of a settings file (the user's own if None) that make a method, with its settings, the model's own; settings that
+    the file had of it for this model go."""
     found = read(path or locations.settings_file())
     name, table = model_table(merged(Settings(), found.values).models, model)
     before = [key for key in table if split(key)[:2] == ("methods", method)]

@@ -14,9 +14,8 @@ from ..text.cells import fit, one_line
 from . import locations
 from .checks import checked
 from .fields import CHAT_KEYS, is_chat_key
-from .file import mend
 from .key_path import join, split
-from .toml import MOST_WRONG, leaves, line_numbers, line_of, parse, put, read_text, write
+from .toml import each_value, leaves, parse, put, read_text, write
 
 ABOUT = "about"
 """A line on what a preset is for; the only key that no setting has."""
@@ -131,52 +130,34 @@ def read_preset(name: str) -> Preset:
 
 
 def preset_of(name: str, text: str, place: str) -> Preset:
-    """The preset in a file's text.
-
-    Args:
-        name: its name.
-        text: TOML.
-        place: the file's name for messages.
+    """The preset in a file's text; `place` is the file's name for messages.
 
     Raises:
         UserError: it is no TOML; names the line.
     """
     values: dict[str, Any] = {}
-    about = ""
-    problems: list[str] = []
-    found = parse(text, place)
-    numbers = line_numbers(text)
-    for parts, value in leaves(found, _TABLES):
-        if len(problems) == MOST_WRONG:
-            problems.append(
-                f"{place} has more than {MOST_WRONG} lines that do not belong in a preset. The rest of it is ignored."
-            )
-            break
+    about: list[str] = []
+
+    def take(parts: tuple[str, ...], value: Any, line: int) -> None:
         key = join(parts)
-        try:
-            if parts == (ABOUT,):
-                if not isinstance(value, str):
-                    raise UserError(f"{ABOUT} takes a text in quotes, not {value!r}")
-                about = value
-            elif is_chat_key(parts):
-                values[key] = checked(key, value, key)
-            else:
-                known = [ABOUT, *CHAT_KEYS]
-                there = f"choose from {', '.join(known)}, [methods.NAME]."
-                raise UserError(f"a preset has no {key}: {did_you_mean(key, known, there)}")
-        except UserError as error:
-            line = line_of(numbers, parts)
-            at = f"{place}, line {line}" if line else place
-            problems.append(one_line(f"{at}: {mend(str(error))}"))
-    return Preset(name, values, about, tuple(problems))
+        if parts == (ABOUT,):
+            if not isinstance(value, str):
+                raise UserError(f"{ABOUT} takes a text in quotes, not {value!r}")
+            about.append(value)
+        elif is_chat_key(parts):
+            values[key] = checked(key, value, key)
+        else:
+            known = [ABOUT, *CHAT_KEYS]
+            there = f"choose from {', '.join(known)}, [methods.NAME]."
+            raise UserError(f"a preset has no {key}: {did_you_mean(key, known, there)}")
+
+    problems = each_value(text, place, _TABLES, take, "do not belong in a preset")
+    return Preset(name, values, "".join(about), tuple(problems))
 
 
 def save_preset(name: str, values: Mapping[str, Any]) -> Path:
-    """Write a preset. Where there is one of that name, its comments and order stay, and what `values` lacks goes.
-
-    Args:
-        name: its name.
-        values: by dotted keys of the settings.
+    """Write a preset: values by dotted keys of the settings. Where there is one of that name, its comments and order stay, and
+    what `values` lacks goes.
 
     Raises:
         UserError: the name is none, or the file cannot be written.
@@ -227,12 +208,7 @@ def delete_preset(name: str) -> str:
     path = path_of(name)
     if not path.exists():
         read_preset(name)  # says which there are
-    place = folder() / DELETED
-    try:
-        locations.ensure(place)
-        path.replace(place / path.name)
-    except OSError as error:
-        raise UserError(f"Cannot delete {short_path(path)} ({error.strerror}). Make its folder writable.") from None
+    _move(path, locations.ensure(folder() / DELETED) / path.name, "delete")
     return path.stem
 
 
@@ -246,12 +222,9 @@ def restore_preset(name: str) -> str:
     kept = folder() / DELETED / path.name
     if path.exists():
         raise UserError(f"There is a new preset {path.stem}. Delete or rename it first.")
-    try:
-        kept.replace(path)
-    except FileNotFoundError:
-        raise UserError(f"There is no deleted preset {path.stem}.") from None
-    except OSError as error:
-        raise UserError(f"Cannot write {short_path(path)} ({error.strerror}). Make its folder writable.") from None
+    if not kept.exists():
+        raise UserError(f"There is no deleted preset {path.stem}.")
+    _move(kept, path, "restore")
     return path.stem
 
 
@@ -264,11 +237,15 @@ def rename_preset(name: str, new: str) -> str:
     path, target = path_of(name), path_of(new)
     if target.exists() and path != target:
         raise UserError(f"There is already a preset {target.stem}. Choose another name.")
+    _move(path, target, "rename")
+    return target.stem
+
+
+def _move(path: Path, target: Path, what: str) -> None:
     try:
         path.replace(target)
     except OSError as error:
-        raise UserError(f"Cannot rename {short_path(path)} ({error.strerror}).") from None
-    return target.stem
+        raise UserError(f"Cannot {what} {short_path(path)} ({error.strerror}). Make its folder writable.") from None
 
 
 def last_deleted() -> str:

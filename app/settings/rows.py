@@ -47,14 +47,8 @@ class Row:
 
 
 def rows_of(layers: Layers, entries: Sequence[Entry], query: str = "", model: str | None = None) -> list[Row]:
-    """Rows of the settings that were searched for, below the headings of their groups.
-
-    Args:
-        layers: where the values come from.
-        entries: every setting.
-        query: words that all must be in a setting's name, description or value.
-        model: list what this model has of its own; None for the settings of all.
-    """
+    """Rows of the settings that have all words of a query in their name, description or value, below the headings of their
+    groups. With a model, what it has of its own."""
     values = layers.values()
     name, table = layers.of_model(model)
     words = query.casefold().split()

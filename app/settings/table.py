@@ -36,11 +36,7 @@ class Entry:
 
 
 def entries(methods: Mapping[str, Any] | None = None) -> list[Entry]:
-    """Every setting, in groups.
-
-    Args:
-        methods: decoding methods by name, each with its `params`; those of the catalog if None.
-    """
+    """Every setting, in groups; those of these decoding methods by name, or of all in the catalog."""
     out = [_plain(key) for key in OPTIONS]
     params = (
         {name: method.params for name, method in methods.items()}

@@ -6,13 +6,14 @@ import os
 import re
 import tempfile
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from ...errors import UserError
 from ...plain_file import read_bytes
 from ..text.amounts import short_path
+from ..text.cells import one_line
 from . import locations
 from .key_path import split
 
@@ -21,6 +22,9 @@ MOST_DEPTH = 40
 
 MOST_WRONG = 50
 """Keys of a file that are no settings and are looked at; each is compared with all that there are."""
+
+MOST_SENTENCE = 1200
+"""Characters of a sentence about a line of a file; the longest that names all settings there are has 500."""
 
 _KEY = r'(?:[\w-]+|"[^"\n]*"|\'[^\'\n]*\')'
 _DOTTED = re.compile(rf"{_KEY}(?:[ \t]*\.[ \t]*{_KEY})*+[ \t]*([=\]])?")
@@ -92,12 +96,34 @@ def leaves(
             yield parts, value
 
 
-def line_numbers(text: str) -> dict[tuple[str, ...], int]:
-    """On which line, from 1, each key and each table of a TOML text is.
+def each_value(
+    text: str, name: str, tables: tuple[str, ...], take: Callable[[tuple[str, ...], Any, int], None], foreign: str
+) -> list[str]:
+    """Hand each value of the file `name` to `take`, with its key in parts and its line; return a sentence for each that it
+    refuses by a UserError. `foreign` says what is wrong with too many of them: "are not settings".
 
-    Args:
-        text: what `parse` has taken.
+    Raises:
+        UserError: the text is not TOML.
     """
+    found, wrong = parse(text, name), list[str]()
+    lines = line_numbers(text)
+    for parts, value in leaves(found, tables):
+        if len(wrong) == MOST_WRONG:
+            return [*wrong, f"{name} has more than {MOST_WRONG} lines that {foreign}. The rest of it is ignored."]
+        line = line_of(lines, parts)
+        try:
+            take(parts, value, line)
+        except UserError as error:
+            sentence = str(error)
+            if len(sentence) > MOST_SENTENCE:  # a key or a value without end
+                sentence = f"{sentence[: MOST_SENTENCE // 2]} … {sentence[-MOST_SENTENCE // 2 :]}"
+            place = f"{name}, line {line}" if line else name
+            wrong.append(one_line(f"{place}: {sentence} Correct or delete that line."))
+    return wrong
+
+
+def line_numbers(text: str) -> dict[tuple[str, ...], int]:
+    """On which line, from 1, each key and each table is of a TOML text that `parse` has taken."""
     # What stands in a text of several lines is no key.
     plain = _TEXT_OR_COMMENT.sub(lambda found: "\n" * found[0].count("\n") or found[0], text)
     out: dict[tuple[str, ...], int] = {}

@@ -44,13 +44,10 @@ class PromptSet:
 
 
 def read_items(path: Path | None, limit: int | None, categories: Sequence[str] = ()) -> PromptSet:
-    """The prompts of a run.
+    """The prompts of a run: at most `limit` questions of each category, or of the categories named.
 
-    Args:
-        path: JSONL with a "prompt", "turns" or chat "messages" in each line, and perhaps a "category"; any other file is plain
-            text, a prompt for each paragraph; None for the built-in set.
-        limit: most questions of each category.
-        categories: only these.
+    A file is JSONL with a "prompt", "turns" or chat "messages" in each line, and perhaps a "category"; any other is plain text,
+    a prompt for each paragraph. None is the built-in set.
 
     Raises:
         UserError: the file cannot be read, or nothing is left to answer.

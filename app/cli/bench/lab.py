@@ -10,6 +10,7 @@ import shutil
 import textwrap
 import time
 from collections.abc import Callable, Mapping, Sequence
+from csv import DictWriter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -24,6 +25,7 @@ from ...settings import locations
 from ...settings.fields import Settings
 from ...terminal.output import Notes, stdout
 from ...text.cells import one_line, sanitise, width
+from ..exit_codes import ANSWERED, BROKEN, CANCELLED
 from ..interrupts import POLL_SECONDS, Interrupts
 
 
@@ -32,7 +34,7 @@ class Broken(Exception):
 
 
 class Stopped(Exception):
-    """Ctrl-C: what is done is kept."""
+    """Somebody pressed ctrl+c; what is done is kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,12 +77,15 @@ def read_specs(text: str) -> list[Spec]:
 
 
 class Lab:
-    """The engine for one command. All its calls end with Stopped after Ctrl-C."""
+    """The engine for one command. Its calls end with Stopped after ctrl+c, with Broken where the engine fails; both end the
+    `with`, and `code` tells it."""
 
     def __init__(self, notes: Notes, client: EngineClient | None = None) -> None:
         self.notes = notes
         self.client = client or EngineClient()
         self.loaded: Loaded | None = None
+        self.code = ANSWERED
+        """Exit code of the command."""
         self._interrupts = Interrupts(self.client)
 
     def __enter__(self) -> Self:
@@ -88,9 +93,17 @@ class Lab:
         self._interrupts.__enter__()
         return self
 
-    def __exit__(self, *exc: object) -> None:
-        self._interrupts.__exit__(*exc)
+    def __exit__(self, kind: type[BaseException] | None, ended: BaseException | None, trace: object) -> bool:
+        self._interrupts.__exit__()
         self.client.close()
+        self.notes.clear()
+        match ended:
+            case Stopped():
+                self.code = CANCELLED
+            case Broken():
+                self.notes.sentence(str(ended))
+                self.code = BROKEN
+        return isinstance(ended, Stopped | Broken)
 
     @property
     def info(self) -> dict[str, Any]:
@@ -229,11 +242,8 @@ def table_text(head: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1
 def show_table(head: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1, spare: Sequence[str] = ()) -> None:
     """Print a table: with a rule and within the width on a terminal, as aligned lines in a pipe.
 
-    Args:
-        head: titles of the columns.
-        rows: their cells.
-        left: columns with names, which are always there.
-        spare: titles of the columns that a narrow terminal leaves out first, in this order; then the last ones go.
+    The first `left` columns are names, which are always there. A narrow terminal leaves out the columns titled in `spare`
+    first, in that order; then the last ones go.
     """
     stream = stdout()
     if stream.isatty():
@@ -309,7 +319,21 @@ def say(text: str) -> None:
     stream.write("\n".join(lines) + "\n")
 
 
-def markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A Markdown table."""
-    lines = [head, ["---"] + ["---:"] * (len(head) - 1), *rows]
-    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines) + "\n"
+def write_tables(
+    csv: Path | None,
+    markdown: Path | None,
+    results: Sequence[Mapping[str, Any]],
+    head: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    heading: str = "",
+) -> None:
+    """Write results to a file as CSV, and the table of them to another as Markdown below a heading; None for no such file."""
+    if csv is not None:
+        with csv.open("w", encoding="utf-8", newline="") as file:
+            writer = DictWriter(file, results[0].keys(), lineterminator="\n")
+            writer.writeheader()
+            writer.writerows(results)
+    if markdown is not None:
+        lines = [head, ["---"] + ["---:"] * (len(head) - 1), *rows]
+        table = ("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |\n" for line in lines)
+        markdown.write_text(heading + "".join(table), encoding="utf-8")

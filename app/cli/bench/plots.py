@@ -102,16 +102,8 @@ def speedups(results: Sequence[Mapping[str, Any]], title: str) -> str:
 def curves(
     lines: Mapping[str, Sequence[tuple[float, float]]], title: str, across: str, up: str, *, log: bool = False, top: float = 0
 ) -> str:
-    """A line with dots for each method.
-
-    Args:
-        lines: method → (x, y), by ascending x.
-        title: of the plot.
-        across: what x is.
-        up: what y is.
-        log: x on a logarithmic axis.
-        top: highest y; 0 for that of the data.
-    """
+    """A line with dots for each method, its points by ascending x; `across` and `up` name the axes, and y ends at `top` or (0)
+    with the data."""
     height = 400
     drawing = Drawing(title, height)
     left, right, high, low = 70, WIDTH - 200, 50, height - 60

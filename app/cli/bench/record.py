@@ -16,15 +16,10 @@ class Record:
     """A JSONL file: a header that says what run it is of, then a line for every measurement."""
 
     def __init__(self, path: Path, key: str, *, resume: bool) -> None:
-        """Open it.
-
-        Args:
-            path: the file.
-            key: of the run; a record of another run is not gone on with.
-            resume: keep what is there, but for a last line that was cut.
+        """Open it; `resume` keeps what is there, but for a last line that was cut.
 
         Raises:
-            UserError: it is another run's, or cannot be written.
+            UserError: it is of a run with another key, or cannot be written.
         """
         self.path = path
         self.rows: dict[tuple[str, str, int], dict[str, Any]] = {}

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
@@ -16,8 +14,8 @@ from ....engine.catalog import get, get_served
 from ....errors import UserError
 from ...settings.fields import Settings
 from ...terminal.output import Notes
-from ..exit_codes import ANSWERED, BROKEN, CANCELLED
-from .lab import Broken, Lab, Spec, Stopped, markdown, read_spec, read_specs, say, show_table
+from ..exit_codes import ANSWERED
+from .lab import Lab, Spec, read_spec, read_specs, say, show_table, write_tables
 
 REFERENCE = Spec("lookup:variant=reference", "lookup", {"variant": "reference"})
 """Prompt lookup as published: what the others are compared with."""
@@ -68,23 +66,16 @@ def replay_files(request: ReplayRequest) -> int:
         if not path.exists():
             raise UserError(f"There is no file {path}. Give a JSONL file of recorded prompts and responses.")
     notes = Notes(request.color)
-    found, code = Replayed(), ANSWERED
+    found = Replayed()
     with Lab(notes) as lab:
-        try:
-            _measure(request, specs, lab, found)
-        except Stopped:
-            code = CANCELLED
-        except Broken as broken:
-            notes.sentence(str(broken))
-            code = BROKEN
-    notes.clear()
+        _measure(request, specs, lab, found)
     for problem in found.problems:
         notes.sentence(problem)
     if found.rows:
         _print(request, found, [spec.label for spec in specs])
-    elif code == ANSWERED:
+    elif lab.code == ANSWERED:
         raise UserError("No record could be replayed; the messages above say why.")
-    return code
+    return lab.code
 
 
 def choose_specs(request: ReplayRequest) -> list[Spec]:
@@ -220,14 +211,7 @@ def _print(request: ReplayRequest, found: Replayed, labels: Sequence[str]) -> No
         ]
         for row in results
     ]
-    if request.csv is not None:
-        text = io.StringIO(newline="")
-        writer = csv.DictWriter(text, results[0].keys(), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(results)
-        request.csv.write_text(text.getvalue(), encoding="utf-8")
-    if request.markdown is not None:
-        request.markdown.write_text(markdown(head, rows), encoding="utf-8")
+    write_tables(request.csv, request.markdown, results, head, rows)
     if request.as_json:
         report = {
             "transcripts": [str(path) for path in request.files],

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -14,7 +12,7 @@ from ....errors import counted
 from ...settings import locations
 from ...text.amounts import count_of
 from . import plots
-from .lab import markdown, say, show_table
+from .lab import say, show_table, write_tables
 from .plan import BASE, Bench, is_own
 from .statistics import compare, scaling, summarise
 
@@ -25,14 +23,7 @@ def print_report(bench: Bench) -> None:
     report = report_of(bench)
     results = report["results"]
     head, rows = table(results, bench.base)
-    if request.csv is not None:
-        text = io.StringIO(newline="")
-        writer = csv.DictWriter(text, results[0].keys(), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(results)
-        request.csv.write_text(text.getvalue(), encoding="utf-8")
-    if request.markdown is not None:
-        request.markdown.write_text(_heading(report) + "\n\n" + markdown(head, rows), encoding="utf-8")
+    write_tables(request.csv, request.markdown, results, head, rows, f"{_heading(report)}\n\n")
     if request.plots is not None:
         draw(bench, report, request.plots, "png" if request.png else "svg")
     if request.as_json:

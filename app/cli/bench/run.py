@@ -12,9 +12,9 @@ from ....engine.catalog import methods
 from ....errors import UserError, counted
 from ....plain_file import cache_folder
 from ...terminal.output import Notes
-from ..exit_codes import ANSWERED, BROKEN, CANCELLED
+from ..exit_codes import ANSWERED
 from .items import Item, read_items
-from .lab import Broken, Clock, Lab, Spec, Stopped, fingerprint, read_spec, read_specs
+from .lab import Clock, Lab, Spec, fingerprint, read_spec, read_specs
 from .plan import BASE, Bench, BenchRequest
 from .record import Record
 from .servers import choose_servers, is_server, place, refuse
@@ -54,26 +54,18 @@ def run_bench(request: BenchRequest) -> int:
     notes = Notes(request.color)
     for problem in bench.prompts.problems:
         notes.sentence(problem)
-    code = ANSWERED
     with Lab(notes) as lab:
-        try:
-            lab.load(request.settings)
-            bench.info = lab.info
-            bench.specs = choose_servers(bench, lab) if remote else _available(request, lab, chosen, swept, bench.problems)
-            for problem in bench.problems:
-                notes.sentence(problem)
-            _measure(bench, lab)
-        except Stopped:
-            code = CANCELLED
-        except Broken as broken:
-            notes.sentence(str(broken))
-            code = BROKEN
-    notes.clear()
+        lab.load(request.settings)
+        bench.info = lab.info
+        bench.specs = choose_servers(bench, lab) if remote else _available(request, lab, chosen, swept, bench.problems)
+        for problem in bench.problems:
+            notes.sentence(problem)
+        _measure(bench, lab)
     if bench.rows:
         print_report(bench)
-        if code != ANSWERED:
+        if lab.code != ANSWERED:
             notes.sentence("The table shows what was measured. Repeat the command with --resume to continue.")
-    return code
+    return lab.code
 
 
 def _named(request: BenchRequest) -> tuple[list[Spec], list[Spec]]:

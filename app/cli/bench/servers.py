@@ -77,12 +77,7 @@ ASSUMED_DRAFT = 0.1
 
 
 def candidates_of(engines: Sequence[str], *, draft: bool) -> list[Spec]:
-    """Every setting of the servers' own methods that is compared.
-
-    Args:
-        engines: those of these servers.
-        draft: whether there is a draft model.
-    """
+    """Every setting of some servers' own methods that is compared; `draft` says whether there is a draft model."""
     out = []
     for name, method in served().items():
         if method.engine in engines and (draft or not method.needs_draft_model):
@@ -107,9 +102,9 @@ def foretell(
 
     Args:
         lab: its engine replays.
-        answers: as `replay` takes them.
+        answers: as the task `replay` takes them.
         engines: the servers.
-        settings: where the draft model is named.
+        settings: name the draft model.
         draft: whether there is one, here or beside the loaded model.
         curve: what the passes take; ASSUMED where nobody knows.
         share: a draft pass's part of a pass of the target.

@@ -30,12 +30,8 @@ does. The intervals are for the reader who runs the command again."""
 def interval(groups: Sequence[Sequence[float]], seed: int = 0) -> tuple[float, float, float]:
     """The median ratio over prompts, and the interval in which another run of the same prompts finds it with 95% confidence.
 
-    Args:
-        groups: for each prompt the ratios of its rounds; a prompt's own ratio is their median.
-        seed: of the resampling.
-
-    Returns:
-        (estimate, low, high); with a single ratio the interval is all there is to say: the estimate itself.
+    `groups` has for each prompt the ratios of its rounds; a prompt's own ratio is their median. Returns (estimate, low, high);
+    with a single ratio both ends are the estimate itself.
     """
     logs = [[math.log(ratio) for ratio in group] for group in groups if group]
     estimate = median(median(group) for group in logs)
@@ -155,11 +151,8 @@ def compare(rows: Sequence[Row], pairings: Sequence[tuple[str, str]], clock: str
 
 
 def scaling(points: Sequence[tuple[float, float]]) -> dict[str, float] | None:
-    """The straight line of tokens a pass on the natural log of what they cost, and how much of it that explains.
-
-    Returns:
-        slope, intercept and r2; None for fewer than three points or all at one place.
-    """
+    """The straight line of tokens a pass on the natural log of what they cost: slope, intercept, and r2, how much of it that
+    explains; None for fewer than three points or all at one place."""
     if len(points) < 3:
         return None
     xs, ys = [math.log(x) for x, _ in points], [y for _, y in points]

@@ -16,9 +16,9 @@ from ...chat.methods import known_methods
 from ...settings.fields import Settings
 from ...settings.key_path import join
 from ...terminal.output import Notes
-from ..exit_codes import ANSWERED, BROKEN, CANCELLED, USER
+from ..exit_codes import ANSWERED, USER
 from .items import Item, PromptSet, read_items
-from .lab import Broken, Lab, Spec, Stopped, read_spec, read_specs
+from .lab import Lab, Spec, read_spec, read_specs
 from .plan import BASE, Bench, BenchRequest
 from .run import WARM_UP_TOKENS, answer_one
 from .servers import foretell, is_server, show_foretold
@@ -75,56 +75,48 @@ def tune(request: TuneRequest) -> int:
     notes = Notes(request.color)
     for problem in prompts.problems:
         notes.sentence(problem)
-    code, search, servers = ANSWERED, None, list[dict[str, Any]]()
+    search, servers = None, list[dict[str, Any]]()
     remote = is_server(request.settings.model, request.settings)
     if remote and request.past:
         raise UserError("A server drafts from no past answers of yours. Leave out --past, or give a model of this machine.")
     with Lab(notes) as lab:
-        try:
-            loaded = lab.load(request.settings)
-            if remote:
-                return _tune_server(request, prompts, lab)
-            specs = candidates(request, loaded.info, loaded.unavailable)
-            if request.past:
-                past = lab.work("past", files=[str(path.absolute()) for path in request.past])
-                notes.sentence(f"Methods draft from {counted(past['answers'], 'past answer')} too ({past['tokens']:,} tokens).")
-            started = time.monotonic()
-            blocks = _blocks(request, prompts, lab, specs)
-            layers = int(loaded.info.get("layers", 0))
-            search = _search(request, prompts, lab, joined(specs, blocks, layers, exhaustive=request.exhaustive))
-            search.default = in_force(request.settings, search.specs, loaded.unavailable)
-            search.blocks, search.passes = blocks, blocks.passes
-            search.grid = len({spec.label for spec in [*specs, *blocks.specs]})
-            # Both are to be done within the time that was given.
-            search.request = replace(request, minutes=request.minutes - (time.monotonic() - started) / 60)
-            started = time.monotonic()
-            for spec in [read_spec(BASE), *search.specs]:
-                notes.progress(f"warming up {spec.label}")
-                search.measure(prompts.items[0], Spec(spec.label, spec.name, spec.settings))
-                lab.check()
-                if time.monotonic() - started > 6 * request.minutes:  # a tenth of the time
-                    break
-            search.told = notes.progress
-            search.run()
-            servers = _servers(request, search, lab, loaded)
-        except Stopped:
-            code = CANCELLED
-        except Broken as broken:
-            notes.sentence(str(broken))
-            code = BROKEN
-        info = lab.info
-    notes.clear()
+        loaded = lab.load(request.settings)
+        if remote:
+            return _tune_server(request, prompts, lab)
+        specs = candidates(request, loaded.info, loaded.unavailable)
+        if request.past:
+            past = lab.work("past", files=[str(path.absolute()) for path in request.past])
+            notes.sentence(f"Methods draft from {counted(past['answers'], 'past answer')} too ({past['tokens']:,} tokens).")
+        started = time.monotonic()
+        blocks = _blocks(request, prompts, lab, specs)
+        layers = int(loaded.info.get("layers", 0))
+        search = _search(request, prompts, lab, joined(specs, blocks, layers, exhaustive=request.exhaustive))
+        search.default = in_force(request.settings, search.specs, loaded.unavailable)
+        search.blocks, search.passes = blocks, blocks.passes
+        search.grid = len({spec.label for spec in [*specs, *blocks.specs]})
+        # Both are to be done within the time that was given.
+        search.request = replace(request, minutes=request.minutes - (time.monotonic() - started) / 60)
+        started = time.monotonic()
+        for spec in [read_spec(BASE), *search.specs]:
+            notes.progress(f"warming up {spec.label}")
+            search.measure(prompts.items[0], Spec(spec.label, spec.name, spec.settings))
+            lab.check()
+            if time.monotonic() - started > 6 * request.minutes:  # a tenth of the time
+                break
+        search.told = notes.progress
+        search.run()
+        servers = _servers(request, search, lab, loaded)
     if search is None or not search.rungs:
-        return code
+        return lab.code
     ranked = [spec for line in search.rungs[-1]["candidates"] for spec in search.specs if spec.label == line["method"]]
     found = result_of(search, ranked)
     lacks = search.lacks(found["prompts"])
     found["unclear"] = unclear(search, found["spec"])
-    report(request, search, info, None if lacks else found, servers, keep=request.save and code == ANSWERED)
-    if lacks and code == ANSWERED:
+    report(request, search, lab.info, None if lacks else found, servers, keep=request.save and lab.code == ANSWERED)
+    if lacks and lab.code == ANSWERED:
         notes.sentence(lacks)
         return USER
-    return code
+    return lab.code
 
 
 ENGINES = ("vLLM", "llama-server", "SGLang")

@@ -78,16 +78,8 @@ def fewest(layers: int) -> int:
 
 
 def search_blocks(lab: Lab, settings: Settings, items: Sequence[Item], most: int, seconds: float, clock: str) -> Blocks:
-    """Search, and say on the way what is tried.
-
-    Args:
-        lab: with the model.
-        settings: the system prompt is read of them.
-        items: prompts of one turn; the first of them are answered for the text.
-        most: forward passes.
-        seconds: time.
-        clock: wall or cpu.
-    """
+    """Search for blocks in at most so many forward passes and seconds, on the answers to the first of the prompts, which have
+    one turn each."""
     layers = int(lab.info["layers"])
     if most < fewest(layers):
         lab.notes.sentence(

@@ -152,11 +152,8 @@ class Search:
         return each * (answers * self.request.max_tokens + (len(self.specs) + 1) * WARM_UP_TOKENS) / blocks
 
     def lacks(self, prompts: int) -> str:
-        """What it takes to choose a method; empty where enough was measured.
-
-        Args:
-            prompts: that the best candidate and plain decoding have answered.
-        """
+        """What it takes to choose a method, where the best candidate and plain decoding have answered so many prompts; empty
+        where that is enough."""
         if prompts >= LEAST:
             return ""
         said = "Too little was measured to choose a method, so nothing was saved: "

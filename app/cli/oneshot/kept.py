@@ -19,12 +19,7 @@ CLOSE_SECONDS = 10.0
 
 
 class KeptRun:
-    """A chat that goes on, or a new one.
-
-    Args:
-        transcript: the chat so far.
-        write: save it as it goes on.
-    """
+    """A chat that goes on, or a new one; `write` saves it as it does."""
 
     def __init__(self, transcript: Transcript, *, write: bool) -> None:
         self.transcript = transcript
@@ -72,10 +67,8 @@ class KeptRun:
 def opened(chat: str | None, settings: Settings, given: Collection[str]) -> tuple[Transcript, Settings, list[str]]:
     """The chat to go on with, what it goes on with (its own model, method and settings), and what there is to say of it.
 
-    Args:
-        chat: a number, a title or a part of one; None for the last chat.
-        settings: in force.
-        given: settings that the command line asks for; they go before the chat's own.
+    `chat` is a number, a title or a part of one, None the last chat. What the command line asks for, `given`, goes before the
+    chat's own settings.
 
     Raises:
         UserError: there is no such chat, there are several, or the history cannot be read.

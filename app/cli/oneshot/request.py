@@ -48,11 +48,8 @@ class Request:
     color: str = "auto"
 
     def method(self, unavailable: Collection[str] = ()) -> str:
-        """The decoding method: the one that was chosen, else the one that a chat with this model starts with.
-
-        Args:
-            unavailable: methods that the model cannot run.
-        """
+        """The decoding method: the one that was chosen, else the one that a chat with this model starts with, which is none of
+        those that it cannot run."""
         settings = self.settings
         return settings.method or first_method(known_methods(), unavailable, settings.model, settings.draft_model)
 

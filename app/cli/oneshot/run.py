@@ -274,13 +274,7 @@ class _Run:
 
 
 def answer_body(answer: Answer, model: str, info: Mapping[str, Any]) -> dict[str, Any]:
-    """The object of --json.
-
-    Args:
-        answer: the answer.
-        model: as the user named it.
-        info: what the engine tells of it.
-    """
+    """The object of --json: the answer, and what the engine tells of the model, which the user named `model`."""
     name, backend, device = info.get("name", model), info.get("backend"), info.get("device")
     return {"model": name, "backend": backend, "device": device, **answer.as_dict()}
 

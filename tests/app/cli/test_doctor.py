@@ -15,7 +15,7 @@ import torch
 from typer.testing import CliRunner
 
 from specchat.app.cli import doctor, doctor_model
-from specchat.app.cli.bench.lab import Stopped
+from specchat.app.cli.bench.lab import Lab, Stopped
 from specchat.app.cli.main import app
 from specchat.app.settings.fields import Settings
 from specchat.errors import UserError
@@ -140,28 +140,22 @@ def test_a_model_of_the_settings_that_drafts_for_itself(probe: SimpleNamespace, 
     assert (problem.fix, problem.serious) == (f"specchat models --drafts-for {folder}", False)
 
 
-class FakeLab:
+class FakeLab(Lab):
     """An engine that has loaded a model and answers with what a test sets; an exception is raised."""
 
     answer: Any
 
     def __init__(self, notes: Any) -> None:
-        self.asked: list[str] = []
+        super().__init__(notes, SimpleNamespace(start=lambda: None, close=lambda: None))  # type: ignore[arg-type]
 
-    def __enter__(self) -> FakeLab:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        pass
-
-    def load(self, settings: Settings, *, quiet: bool) -> Any:
+    def load(self, settings: Settings, *, quiet: bool = False) -> Any:
         assert settings.draft_model == ()
         names = ("name", "backend", "device", "dtype", "architecture", "parameters", "context")
         values = (settings.model, "transformers", settings.device, "float32", "GPTNeoForCausalLM", 125_000_000, 2048)
         return SimpleNamespace(info=dict(zip(names, values, strict=True)))
 
-    def work(self, task: str, told: Any) -> Any:
-        told({"tokens": 256, "pass": "prompt", "done": 251})
+    def work(self, task: str, part: Any = None, **options: Any) -> Any:
+        part({"tokens": 256, "pass": "prompt", "done": 251})
         if isinstance(self.answer, Exception):
             raise self.answer
         return self.answer
