@@ -43,7 +43,7 @@ class PromptSet:
     problems: list[str]
 
 
-def read_items(path: Path | None, limit: int | None, categories: Sequence[str] = ()) -> PromptSet:
+def read_items(path: Path | None, limit: int | None, categories: Sequence[str] | None = None) -> PromptSet:
     """The prompts of a run: at most `limit` questions of each category, or of the categories named.
 
     A file is JSONL with a "prompt", "turns" or chat "messages" in each line, and perhaps a "category"; any other is plain text,
@@ -63,7 +63,7 @@ def read_items(path: Path | None, limit: int | None, categories: Sequence[str] =
         else:
             found = _plain(path, text)
     known = list(dict.fromkeys(item.category for item in found.items))
-    for category in categories:
+    for category in categories or ():
         if category not in known:
             hint = did_you_mean(category, known, None if known else "the prompts have none.")
             found.problems.append(f"There is no category {category!r}: {hint}")

@@ -2,44 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from ....engine.catalog import get
-from ...settings.fields import Settings
+from ..measure import BenchRequest
 from .items import PromptSet
 from .lab import Spec
 
 BASE = "greedy"
 """What speedups are against on this machine: plain decoding, ours."""
-
-
-@dataclass(frozen=True, slots=True)
-class BenchRequest:
-    """What `specchat bench` was asked to do."""
-
-    prompts: Path | None
-    settings: Settings
-    methods: str = ""
-    limit: int | None = None
-    rounds: int = 1
-    max_tokens: int = 256
-    categories: Sequence[str] = ()
-    against: Sequence[str] = ()
-    sweep: Sequence[str] = ()
-    clock: str = "wall"
-    """wall, or cpu: processor seconds, which other programs' load does not lengthen; on a CPU only."""
-    raw: bool = False
-    resume: bool = False
-    record: Path | None = None
-    as_json: bool = False
-    csv: Path | None = None
-    markdown: Path | None = None
-    plots: Path | None = None
-    png: bool = False
-    color: str = "auto"
 
 
 @dataclass(slots=True)

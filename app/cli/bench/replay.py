@@ -15,58 +15,35 @@ from ....errors import UserError
 from ...settings.fields import Settings
 from ...terminal.output import Notes
 from ..exit_codes import ANSWERED
+from ..measure import ReplayRequest
 from .lab import Lab, Spec, read_spec, read_specs, say, show_table, write_tables
 
 REFERENCE = Spec("lookup:variant=reference", "lookup", {"variant": "reference"})
 """Prompt lookup as published: what the others are compared with."""
 
 
-@dataclass(frozen=True, slots=True)
-class ReplayRequest:
-    """What `specchat replay` was asked to do."""
-
-    files: Sequence[Path]
-    settings: Settings
-    over_model: bool = False
-    """A model was named."""
-    forced: bool = False
-    """It is not the one that wrote the answers: its choices do not count, only its seconds."""
-    tokenizer: Path | None = None
-    nodes: Sequence[int] = ()
-    """Node budgets for the methods that have one."""
-    methods: str = ""
-    limit: int | None = None
-    past: Sequence[Path] = ()
-    """Files of earlier answers to draft from."""
-    remember: bool = False
-    """Each answer is one to draft from for those after it."""
-    as_json: bool = False
-    csv: Path | None = None
-    markdown: Path | None = None
-    color: str = "auto"
-
-
 @dataclass(slots=True)
 class Replayed:
     """All that was found."""
 
+    files: Sequence[Path]
     rows: list[dict[str, Any]] = field(default_factory=list)
     """One for each record and method, as the engine's task `replay` reports them."""
     problems: list[str] = field(default_factory=list)
 
 
-def replay_files(request: ReplayRequest) -> int:
+def replay_files(request: ReplayRequest, files: Sequence[Path]) -> int:
     """Replay; print; return the exit code.
 
     Raises:
         UserError: something in the request can be mended.
     """
     specs = choose_specs(request)
-    for path in (*request.files, *request.past):
+    for path in (*files, *(request.past or ())):
         if not path.exists():
             raise UserError(f"There is no file {path}. Give a JSONL file of recorded prompts and responses.")
-    notes = Notes(request.color)
-    found = Replayed()
+    notes = Notes("auto")
+    found = Replayed(files)
     with Lab(notes) as lab:
         _measure(request, specs, lab, found)
     for problem in found.problems:
@@ -98,8 +75,8 @@ def choose_specs(request: ReplayRequest) -> list[Spec]:
     out: dict[str, Spec] = {}
     for spec in specs:
         budgeted = "/" not in spec.name and any(f.name == "nodes" for f in fields(get(spec.name).Params))
-        if request.nodes and budgeted and not {"nodes", "variant"} & set(spec.settings):
-            for nodes in request.nodes:
+        if request.budgets and budgeted and not {"nodes", "variant"} & set(spec.settings):
+            for nodes in request.budgets:
                 label = f"{spec.label}:nodes={nodes}"
                 out[label] = read_spec(label)
         else:
@@ -113,11 +90,11 @@ def _measure(request: ReplayRequest, specs: Sequence[Spec], lab: Lab, found: Rep
     if request.over_model:
         lab.load(request.settings)
     methods = [[spec.label, spec.name, dict(spec.settings)] for spec in specs]
-    for number, path in enumerate(request.files, 1):
+    for number, path in enumerate(found.files, 1):
 
         def take(row: dict[str, Any], path: Path = path, number: int = number) -> None:
             found.rows.append(row)
-            of = f", file {number} of {len(request.files)}" if len(request.files) > 1 else ""
+            of = f", file {number} of {len(found.files)}" if len(found.files) > 1 else ""
             lab.notes.progress(f"{path.name}: record {row['record'] + 1} of {row['records']}{of}, {row['method']}")
 
         result = lab.work(
@@ -130,7 +107,7 @@ def _measure(request: ReplayRequest, specs: Sequence[Spec], lab: Lab, found: Rep
             forced=request.forced,
             draft=draft_of(request.settings) if any("/" in spec.name for spec in specs) else None,
             limit=request.limit,
-            past=[str(each) for each in request.past],
+            past=[str(each) for each in request.past or ()],
             remember=request.remember,
         )
         found.problems += result["problems"]
@@ -214,7 +191,7 @@ def _print(request: ReplayRequest, found: Replayed, labels: Sequence[str]) -> No
     write_tables(request.csv, request.markdown, results, head, rows)
     if request.as_json:
         report = {
-            "transcripts": [str(path) for path in request.files],
+            "transcripts": [str(path) for path in found.files],
             "results": results,
             "problems": found.problems,
             "records": [{key: row[key] for key in RECORD} for row in found.rows],

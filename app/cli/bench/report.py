@@ -90,7 +90,7 @@ def sweeps(bench: Bench, results: Sequence[dict[str, Any]]) -> dict[str, Any]:
     on log(GFLOPs a pass), which is lookahead's scaling law (Fu et al., arXiv:2402.02057)."""
     out = {}
     overall = "all" if any(row["category"] == "all" for row in results) else None
-    for sweep in bench.request.sweep:
+    for sweep in bench.request.sweep or ():
         place, _, values = sweep.partition("=")
         name, _, param = place.partition(".")
         labels = [f"{name}:{param}={value.strip()}" for value in values.split(",") if value.strip()]

@@ -13,9 +13,10 @@ from ....errors import UserError, counted
 from ....plain_file import cache_folder
 from ...terminal.output import Notes
 from ..exit_codes import ANSWERED
+from ..measure import BenchRequest
 from .items import Item, read_items
 from .lab import Clock, Lab, Spec, fingerprint, read_spec, read_specs
-from .plan import BASE, Bench, BenchRequest
+from .plan import BASE, Bench
 from .record import Record
 from .servers import choose_servers, is_server, place, refuse
 
@@ -46,12 +47,12 @@ def run_bench(request: BenchRequest) -> int:
     """
     from .report import print_report
 
-    bench = Bench(request, read_items(request.prompts, request.limit, request.categories))
+    bench = Bench(request, read_items(request.prompts, request.limit, request.category))
     remote = is_server(request.settings.model, request.settings)
     if remote:
         refuse(request)
     chosen, swept = _named(request) if not remote else ([], [])
-    notes = Notes(request.color)
+    notes = Notes("auto")
     for problem in bench.prompts.problems:
         notes.sentence(problem)
     with Lab(notes) as lab:
@@ -76,13 +77,13 @@ def _named(request: BenchRequest) -> tuple[list[Spec], list[Spec]]:
     """
     chosen = read_specs(request.methods) if request.methods else []
     swept = []
-    for sweep in request.sweep:
+    for sweep in request.sweep or ():
         place, equals, values = sweep.partition("=")
         name, dot, param = place.partition(".")
         if not (equals and dot and values):
             raise UserError(f"--sweep takes METHOD.SETTING=VALUE,VALUE,…, such as lookup.nodes=4,16,64, not {sweep!r}.")
         swept += [read_spec(f"{name}:{param}={value.strip()}") for value in values.split(",") if value.strip()]
-    for name in request.against:
+    for name in request.others:
         package, _, method = name.partition("/")
         if is_server(name, request.settings):
             raise UserError("Servers are compared with each other: name one with --model too.")
@@ -109,7 +110,7 @@ def _available(
         else:
             specs.setdefault(spec.label, spec)
     ours = {spec.name for spec in specs.values()}
-    for name in request.against:
+    for name in request.others:
         package, _, method = name.partition("/")
         if lab.info["backend"] != BACKENDS[package]:
             problems.append(f"{package} is left out: it cannot read the files of a {lab.info['backend']} model.")

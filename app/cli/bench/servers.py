@@ -10,8 +10,9 @@ from ....engine.catalog import get_served, parse_params, served
 from ....engine.options import is_url
 from ....errors import UserError, counted
 from ...settings.fields import Settings
+from ..measure import BenchRequest
 from .lab import Lab, Spec, say, show_table
-from .plan import Bench, BenchRequest
+from .plan import Bench
 from .replay import draft_of
 
 FIRST_TOKENS = 8
@@ -33,7 +34,7 @@ def refuse(request: BenchRequest) -> None:
         raise UserError("A server decides how it decodes. Leave out --methods and --sweep, and compare servers with --against.")
     if request.clock == "cpu":
         raise UserError("A server's processor seconds are not known here. Leave out --clock.")
-    for name in request.against:
+    for name in request.others:
         if not is_server(name, request.settings):
             raise UserError(f"A server is compared with servers: --against takes their addresses, not {name!r}.")
 
@@ -44,7 +45,7 @@ def choose_servers(bench: Bench, lab: Lab) -> list[Spec]:
     request = bench.request
     own = request.settings.model
     halves = list(lab.info["server"]["methods"])
-    names = [(name, "") for name in request.against if name != own]
+    names = [(name, "") for name in request.others if name != own]
     names += [(own, half) for half in (halves if not names else halves[-1:])]
     item = bench.prompts.items[0]
     asked: dict[str, Any] = {"messages": list(item.messages) or [{"role": "user", "content": item.turns[0]}]}

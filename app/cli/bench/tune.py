@@ -17,15 +17,16 @@ from ...settings.fields import Settings
 from ...settings.key_path import join
 from ...terminal.output import Notes
 from ..exit_codes import ANSWERED, USER
+from ..measure import BenchRequest, TuneRequest
 from .items import Item, PromptSet, read_items
 from .lab import Lab, Spec, read_spec, read_specs
-from .plan import BASE, Bench, BenchRequest
+from .plan import BASE, Bench
 from .run import WARM_UP_TOKENS, answer_one
 from .servers import foretell, is_server, show_foretold
 from .statistics import interval
 from .tune_blocks import TIME_SHARE, Blocks, budget, search_blocks, stops_early, wanted
 from .tune_report import report
-from .tune_search import LEAST, Search, TuneRequest
+from .tune_search import LEAST, Search
 
 EACH = 4
 """Prompts of each category of the built-in set."""
@@ -70,9 +71,9 @@ def tune(request: TuneRequest) -> int:
     Raises:
         UserError: something in the request can be mended.
     """
-    prompts = read_items(request.prompts, request.limit or (None if request.prompts else EACH), request.categories)
+    prompts = read_items(request.prompts, request.limit or (None if request.prompts else EACH), request.category)
     prompts.items = in_turn([item for item in prompts.items if item.messages or len(item.turns) == 1])
-    notes = Notes(request.color)
+    notes = Notes("auto")
     for problem in prompts.problems:
         notes.sentence(problem)
     search, servers = None, list[dict[str, Any]]()
@@ -112,7 +113,7 @@ def tune(request: TuneRequest) -> int:
     found = result_of(search, ranked)
     lacks = search.lacks(found["prompts"])
     found["unclear"] = unclear(search, found["spec"])
-    report(request, search, lab.info, None if lacks else found, servers, keep=request.save and lab.code == ANSWERED)
+    report(request, search, lab.info, None if lacks else found, servers, keep=not request.no_save and lab.code == ANSWERED)
     if lacks and lab.code == ANSWERED:
         notes.sentence(lacks)
         return USER
@@ -137,7 +138,7 @@ def _tune_server(request: TuneRequest, prompts: PromptSet, lab: Lab) -> int:
     """The best settings of a server's own methods, by answers that it writes now; prints them and returns the exit code."""
     engine = lab.info["server"]["engine"]
     plain = next(iter(lab.info["server"]["methods"]))
-    bench = Bench(BenchRequest(request.prompts, request.settings), prompts, [], lab.info, answers=True)
+    bench = Bench(BenchRequest(settings=request.settings), prompts, [], lab.info, answers=True)
     bench.servers = {plain: request.settings.model}
     answers = []
     for number, item in enumerate(prompts.items, 1):
@@ -191,7 +192,7 @@ def anew(settings: Settings) -> Settings:
 
 
 def _search(request: TuneRequest, prompts: PromptSet, lab: Lab, specs: list[Spec]) -> Search:
-    bench = Bench(BenchRequest(request.prompts, anew(request.settings)), prompts, specs, lab.info, answers=True)
+    bench = Bench(BenchRequest(settings=anew(request.settings)), prompts, specs, lab.info, answers=True)
     bench.past = bool(request.past)
 
     def measure(item: Item, spec: Spec) -> dict[str, Any]:

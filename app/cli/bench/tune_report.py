@@ -12,10 +12,11 @@ from ....errors import counted
 from ...settings import file as settings_file
 from ...settings import locations
 from ...settings.precedence import method_changes
+from ..measure import TuneRequest
 from .lab import duration, say, show_table
 from .servers import show_foretold
 from .tune_blocks import show_blocks
-from .tune_search import Search, TuneRequest
+from .tune_search import Search
 
 
 def grid_passes(search: Search) -> int:

@@ -11,12 +11,11 @@ import random
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from statistics import mean
 from typing import Any
 
 from ....errors import counted
-from ...settings.fields import Settings
+from ..measure import TuneRequest
 from .items import Item
 from .lab import Spec, read_spec
 from .plan import BASE
@@ -29,29 +28,6 @@ KEPT = 3
 
 LEAST = 4
 """Prompts that a pick must have answered to be one: with fewer, chance decides."""
-
-
-@dataclass(frozen=True, slots=True)
-class TuneRequest:
-    """What `specchat tune` was asked to do."""
-
-    prompts: Path | None
-    settings: Settings
-    minutes: float = 10.0
-    methods: str = ""
-    limit: int | None = None
-    max_tokens: int = 128
-    categories: Sequence[str] = ()
-    clock: str = "wall"
-    save: bool = True
-    tokenizer: Path | None = None
-    """Of a server's model, where it sends no token ids."""
-    past: Sequence[Path] = ()
-    """Files of earlier answers to draft from."""
-    exhaustive: bool = False
-    """Every candidate on every prompt: what the search is judged against."""
-    as_json: bool = False
-    color: str = "auto"
 
 
 @dataclass(slots=True)

@@ -101,7 +101,7 @@ def test_what_measures_takes_the_options_on_the_model(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, command: str, does: str
 ) -> None:
     asked: list[Any] = []
-    monkeypatch.setattr(f"specchat.app.cli.bench.{does}", asked.append)
+    monkeypatch.setattr(f"specchat.app.cli.bench.{does}", lambda request, *more: asked.append(request))
     before, after = "--draft-model d --threads 2", "--model m --device cpu --dtype float32 --context 99 --threads 3"
     given = [*before.split(), command, str(tmp_path), *after.split(), "--exact", "bits", "--guard", "off"]
     given += ["--draft-device", "cuda:1", "--draft-dtype", "bfloat16", "--draft-threads", "1"]

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from specchat.app.cli import main as cli
-from specchat.app.cli.bench.replay import ReplayRequest, choose_specs
+from specchat.app.cli.bench.replay import choose_specs
+from specchat.app.cli.measure import ReplayRequest
 from specchat.app.settings.fields import Settings
 from specchat.backends.loading import builtin_path
 from specchat.backends.transcripts import scan_transcripts
@@ -123,7 +124,7 @@ def test_what_can_be_mended_is_one_sentence(
 
 
 def test_node_budgets_multiply_the_methods_that_have_one() -> None:
-    request = ReplayRequest([], Settings(), nodes=(8, 64), methods="lookup,ngram,lookup:variant=reference,fusion:nodes=4")
+    request = ReplayRequest(settings=Settings(), nodes="8,64", methods="lookup,ngram,lookup:variant=reference,fusion:nodes=4")
     labels = [spec.label for spec in choose_specs(request)]
     assert labels[:2] == ["lookup:nodes=8", "lookup:nodes=64"]
     assert labels[-2:] == ["lookup:variant=reference", "fusion:nodes=4"]

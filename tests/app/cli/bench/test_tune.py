@@ -19,7 +19,8 @@ from specchat.app.cli.bench.run import WARM_UP_TOKENS
 from specchat.app.cli.bench.tune import anew, candidates, in_force, in_turn, joined, result_of, unclear
 from specchat.app.cli.bench.tune_blocks import SETS, Blocks, block_specs, budget, chat, fewest, show_blocks, wanted
 from specchat.app.cli.bench.tune_report import grid_passes
-from specchat.app.cli.bench.tune_search import LEAST, Search, TuneRequest, rung_sizes
+from specchat.app.cli.bench.tune_search import LEAST, Search, rung_sizes
+from specchat.app.cli.measure import TuneRequest
 from specchat.app.settings.fields import Settings
 from specchat.app.settings.file import read
 from specchat.app.settings.precedence import Layers, read_settings
@@ -39,7 +40,7 @@ def searching(speeds: dict[str, float], prompts: int = 24, noise: float = 0.15, 
         return {"seconds": 60 / speed, "cpu_seconds": 60 / speed, "count": 60, "steps": math.ceil(60 / speed)}
 
     items = [Item(str(i), "ab"[i % 2], ("x",)) for i in range(prompts)]
-    return Search(TuneRequest(None, Settings(), **request), [read_spec(label) for label in speeds], items, measure)
+    return Search(TuneRequest(settings=Settings(), **request), [read_spec(label) for label in speeds], items, measure)
 
 
 SPEEDS = {f"lookup:nodes={n}": 1 + 0.05 * n for n in range(1, 21)} | {f"fusion:nodes={n}": 0.7 + 0.03 * n for n in range(1, 11)}
@@ -165,10 +166,10 @@ def test_prompts_take_turns_by_category() -> None:
 
 def test_every_method_that_can_run_is_tried_and_what_was_given_is_left_alone() -> None:
     without = {"draft", "tree", "eagle", "medusa", "dflash", "mtp", "pard"}
-    labels = [spec.label for spec in candidates(TuneRequest(None, Settings()), {"layers": 6}, dict.fromkeys(without, "no"))]
+    labels = [spec.label for spec in candidates(TuneRequest(settings=Settings()), {"layers": 6}, dict.fromkeys(without, "no"))]
     names = {label.partition(":")[0] for label in labels}
     assert names == set(BUILT_IN) - {"greedy", "recompute", "beam"} - without
-    request = TuneRequest(None, Settings(), methods="lookup:nodes=5,jacobi")
+    request = TuneRequest(settings=Settings(), methods="lookup:nodes=5,jacobi")
     assert [spec.label for spec in candidates(request, {}, {})] == ["lookup:nodes=5", "jacobi"]
 
 
@@ -184,12 +185,12 @@ def test_early_exits_lie_within_the_model() -> None:
 
 def test_early_exits_leave_out_no_layers_where_the_model_cannot() -> None:
     found: dict[str, Any] = {"layers": 8, "capabilities": {"layers": False}}
-    specs = candidates(TuneRequest(None, Settings(), methods="early-exit"), found, {})
+    specs = candidates(TuneRequest(settings=Settings(), methods="early-exit"), found, {})
     assert specs
     assert not any("skip" in spec.settings for spec in specs)
     assert not wanted("", specs, found)
     found["capabilities"]["layers"] = True
-    specs = candidates(TuneRequest(None, Settings(), methods="early-exit"), found, {})
+    specs = candidates(TuneRequest(settings=Settings(), methods="early-exit"), found, {})
     assert any("skip" in spec.settings for spec in specs)
     # No two of them are the same thing under two names.
     assert len({tuple(sorted(spec.settings.items())) for spec in specs}) == len(specs)
@@ -199,9 +200,9 @@ def test_early_exits_leave_out_no_layers_where_the_model_cannot() -> None:
 def test_blocks_are_searched_where_early_exits_settings_are_open() -> None:
     here = {"layers": 8, "capabilities": {"layers": True}}
     for methods, expected in (("", True), ("early-exit,lookup", True), ("early-exit:skip=3", False), ("lookup", False)):
-        specs = candidates(TuneRequest(None, Settings(), methods=methods), here, {})
+        specs = candidates(TuneRequest(settings=Settings(), methods=methods), here, {})
         assert wanted(methods, specs, here) is expected, methods
-    specs = candidates(TuneRequest(None, Settings()), here, {"early-exit": "it is off"})
+    specs = candidates(TuneRequest(settings=Settings()), here, {"early-exit": "it is off"})
     assert not wanted("", specs, here)
 
 
@@ -227,7 +228,7 @@ def test_the_best_sets_of_blocks_are_measured_in_the_place_of_guesses(capsys: py
         ]
     blocks = Blocks(170, 137, 4, 8, FOUND, specs)
     before = candidates(
-        TuneRequest(None, Settings(), methods="early-exit,early-exit:skip=2a"),
+        TuneRequest(settings=Settings(), methods="early-exit,early-exit:skip=2a"),
         {"layers": 8, "capabilities": {"layers": True}},
         {},
     )
