@@ -66,38 +66,34 @@ def compose(message: str, attachments: Iterable[Attachment]) -> str:
     return "\n\n".join([*(attachment.framed() for attachment in attachments), *filter(None, [message])])
 
 
-def folded(text: str) -> str:
-    """A message as a screen shows it: each attachment is a line with its name and size."""
-    if not text.startswith("Attached "):  # attachments come first; other messages cost nothing
-        return text
-    chips, at = [], 0
-    while (found := _HEADER.match(text, at)) is not None:
-        end = text.find(f"\n{found[3]}", found.end() - 1)
+def _attached(text: str) -> tuple[list[tuple[re.Match[str], str]], str]:
+    """The attachments that a message begins with, each as its header and its text; and the message behind them."""
+    found, at = list[tuple[re.Match[str], str]](), 0
+    while (header := _HEADER.match(text, at)) is not None:
+        end = text.find(f"\n{header[3]}", header.end() - 1)
         if end < 0:
             break
-        at = end + 1 + len(found[3])
-        chips.append(f"[{one_line(found[1])} · {found[2]}]")
+        found.append((header, text[header.end() : end + 1]))
+        at = end + 1 + len(header[3])
         if not text.startswith("\n\n", at):
             break
         at += 2
-    return "\n".join(chips + ([text[at:]] if text[at:] else []))
+    return found, text[at:]
+
+
+def folded(text: str) -> str:
+    """A message as a screen shows it: each attachment is a line with its name and size."""
+    found, message = _attached(text)
+    return "\n".join([*(f"[{one_line(header[1])} · {header[2]}]" for header, _ in found), *filter(None, [message])])
 
 
 def parted(text: str) -> tuple[str, list[Attachment]]:
     """A message that `compose` made, and what was attached to it."""
-    attachments, at = [], 0
-    while (found := _HEADER.match(text, at)) is not None:
-        end = text.find(f"\n{found[3]}", found.end() - 1)
-        if end < 0:
-            break
-        inner = text[found.end() : end + 1]
-        size = len(inner.encode("utf-8", "replace"))
-        attachments.append(Attachment(found[1], inner, size, file=text.startswith("Attached file", at)))
-        at = end + 1 + len(found[3])
-        if not text.startswith("\n\n", at):
-            break
-        at += 2
-    return text[at:], attachments
+    found, message = _attached(text)
+    return message, [
+        Attachment(header[1], inner, len(inner.encode("utf-8", "replace")), file=header[0].startswith("Attached file"))
+        for header, inner in found
+    ]
 
 
 def escaped(message: str) -> str:
@@ -293,6 +289,3 @@ def with_pastes(message: str, pastes: Mapping[str, str]) -> tuple[str, list[Atta
     return message, [
         Attachment(chip[1:-1], text := pastes[chip], len(text.encode("utf-8", "replace")), file=False) for chip in found
     ]
-
-
-# Completion

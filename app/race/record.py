@@ -94,10 +94,6 @@ class RaceRecord:
         """The length at which the lanes are compared: that of the shortest answer that is through; 0 where none is."""
         return finish_line(self.lanes, self.unit)
 
-    def arrival(self, lane: RaceLane) -> float:
-        """A lane's own clock at the finish line; 0 where it never got there."""
-        return lane.track.time(self.finish_line, self.unit, lane.answer.figures)
-
     def speedup(self, lane: RaceLane) -> float:
         """How many times sooner than the first lane a lane had written what both have, by their clocks. 0 where nothing can be
         compared."""

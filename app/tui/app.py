@@ -6,7 +6,7 @@ The engine is another process; this one draws. It never imports a model runtime 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, ClassVar
 
@@ -267,14 +267,9 @@ class SpecchatApp(TerminalApp):
             self.screen.dismiss(None)
             return
         here = self.screen.key_context if isinstance(self.screen, HasKeyContext) else self.chat_screen.key_context
-
-        def chosen(run: Callable[[], object] | None) -> None:
-            if run is not None:
-                self.call_later(run)
-
         way = effective(self.view.colouring, self.no_color)
         rows = entries(here, self.actions, self.live.keymap, self.recent, in_chat=self.screen is self.chat_screen)
-        self.push_screen(HelpScreen(rows, self.live.keymap, way, self.unread()), chosen)
+        self.ask(HelpScreen(rows, self.live.keymap, way, self.unread()), self.call_later)
 
     @property
     def more(self) -> str:

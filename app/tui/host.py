@@ -47,13 +47,7 @@ class Host(Protocol):
         """The input box."""
 
     def tell(self, text: str, severity: Severity = "information", until: Callable[[], bool] | None = None) -> None:
-        """Say something beside the chat.
-
-        Args:
-            text: one sentence or two.
-            severity: colours it.
-            until: it goes once this is true: its cause is gone.
-        """
+        """Say a sentence or two beside the chat, until that is true: what caused it is gone."""
 
     def refuse(self, error: UserError) -> None:
         """Say why something was not done, as long as that is in the way."""
@@ -68,16 +62,13 @@ class Host(Protocol):
         """Something is under way: look for the engine's events at every frame."""
 
     def push_screen(self, screen: Screen[T], callback: Callable[[T | None], None], /) -> object:
-        """Show a screen; `callback` is told what it was closed with."""
+        """Show a screen; `callback` is told what it was closed with, None where it was left."""
+
+    def ask(self, screen: Screen[T], then: Callable[[T], object] | None = None) -> None:
+        """Show a screen; `then` is told what it was closed with, unless it was left."""
 
     def beside(self, work: Callable[[], T], done: Callable[[T], None], slow: str = "") -> None:
-        """Work in a thread; the screen goes on.
-
-        Args:
-            work: a UserError of it is told.
-            done: called with its result, in the app's own thread.
-            slow: what to say where it takes a while.
-        """
+        """Work in a thread, then call `done` with the result here; a UserError is told, `slow` where it takes a while."""
 
     def show_chat(self, transcript: Transcript) -> None:
         """Put a chat in the place of the one on the screen."""
@@ -86,9 +77,4 @@ class Host(Protocol):
         """Start a new chat; the one before stays in the list of chats."""
 
     def run_action(self, action: str, default_namespace: DOMNode) -> Awaitable[bool]:
-        """Run a binding's action.
-
-        Args:
-            action: as the table of keys has it.
-            default_namespace: whose it is where it names none.
-        """
+        """Run a binding's action, of this node where it names none."""

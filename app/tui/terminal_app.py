@@ -172,6 +172,15 @@ class TerminalApp(App[None]):
 
         self.run_worker(run(), group="beside")
 
+    def ask(self, screen: Screen[T], then: Callable[[T], object] | None = None) -> None:
+        """Show a screen; `then` is told what it was closed with, unless it was left."""
+
+        def closed(answer: T | None) -> None:
+            if then is not None and answer is not None:
+                then(answer)
+
+        self.push_screen(screen, closed)
+
     def copy_to_clipboard(self, text: str) -> None:
         """Ask the terminal to copy, through tmux and screen too."""
         self.keep_copied(text, send=True)

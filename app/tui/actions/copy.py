@@ -32,11 +32,7 @@ class Copier:
 
     @runs(actions.COPY_ANSWER)
     def command(self, *words: str) -> None:
-        """Copy what is named; alone, what is looked into, what is marked, or the last answer.
-
-        Raises:
-            UserError: there is no such thing to copy.
-        """
+        """Copy what is named; alone, what is looked into, what is marked, or the last answer."""
         match words:
             case ():
                 self._at_hand()
@@ -105,9 +101,6 @@ class Copier:
 
         Args:
             number: which, from 1 on.
-
-        Raises:
-            UserError: there is none, or none of that number.
         """
         blocks, where = self._code()
         if number is not None and not 1 <= number <= len(blocks):
@@ -149,11 +142,8 @@ class Copier:
             for index, block in enumerate(blocks)
         ]
 
-        def chosen(index: str | None) -> None:
-            if index is not None:
-                self._copy_block(blocks, int(index))
-
-        self.host.push_screen(Menu(f"Copy code of {where}", items, "", self.host.live.keymap), chosen)
+        menu = Menu(f"Copy code of {where}", items, "", self.host.live.keymap)
+        self.host.ask(menu, lambda index: self._copy_block(blocks, int(index)))
 
     def _copy_block(self, blocks: list[CodeBlock], index: int) -> None:
         block = blocks[index]

@@ -40,11 +40,7 @@ class Exports:
 
     @runs(actions.EXPORT)
     def command(self, *arguments: str) -> None:
-        """What /export does: `FORMAT`, `FILE` or `FORMAT FILE`, with `!` to overwrite; alone, it asks for the format.
-
-        Raises:
-            UserError: that is no such thing; nothing was written.
-        """
+        """What /export does: `FORMAT`, `FILE` or `FORMAT FILE`, with `!` to overwrite; alone, it asks for the format."""
         from ...export.formats import FORMATS
 
         overwrite = arguments[-1:] in (("!",), ("--force",))
@@ -90,8 +86,7 @@ class Exports:
         from ..pickers.menu import Menu, MenuItem
 
         items = [MenuItem(format, format, what, detail=details[format]) for format, what in FORMATS.items()]
-        menu = Menu(title, items, "", self.host.live.keymap)
-        self.host.push_screen(menu, lambda format: chosen(format) if format is not None else None)
+        self.host.ask(Menu(title, items, "", self.host.live.keymap), chosen)
 
     def export(self, text: str, format: str | None = None, overwrite: bool = False) -> None:
         """Write the chat to a file.
@@ -133,11 +128,7 @@ class Exports:
 
     @runs(actions.OPEN)
     def open(self, *words: str) -> None:
-        """Open a chat that was saved as JSON, in place of the one on the screen, or a race; alone, go back to the chat before.
-
-        Raises:
-            UserError: an answer is under way, or there is none to go back to.
-        """
+        """Open a chat that was saved as JSON in place of the one on the screen, or a race; alone, go back to the one before."""
         if not words:
             self.go_back()
             return

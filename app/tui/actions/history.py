@@ -123,14 +123,9 @@ class ChatHistory:
     @runs(actions.CHATS)
     def browse(self, *words: str) -> None:
         """Show the list of chats; with words, those that have them."""
-        query = " ".join(words)
         from ..pickers.chats import ChatsScreen
 
-        def chosen(opened: OpenedChat | None) -> None:
-            if opened is not None:
-                self.resume(opened)
-
-        self.host.push_screen(ChatsScreen(self.host.dialogue, self.host.live.keymap, query), chosen)
+        self.host.ask(ChatsScreen(self.host.dialogue, self.host.live.keymap, " ".join(words)), self.resume)
 
     def resume(self, opened: OpenedChat) -> None:
         """Put a chat out of the history on the screen; what is said next goes on with it."""
@@ -149,11 +144,7 @@ class ChatHistory:
 
     @runs(actions.RENAME)
     def rename(self, *words: str) -> None:
-        """Give the chat on the screen a title.
-
-        Raises:
-            UserError: the title is empty, or nothing is kept.
-        """
+        """Give the chat on the screen a title."""
         from ...history.chats import clean_title
 
         recorder = self._on()
@@ -163,11 +154,7 @@ class ChatHistory:
 
     @runs(actions.BRANCH)
     def branch(self, *words: str) -> None:
-        """Go on in a chat of its own that shares all of this one so far; this one stays in the list as it is.
-
-        Raises:
-            UserError: there is nothing to share yet, an answer is under way, or nothing is kept.
-        """
+        """Go on in a chat of its own that shares all of this one so far; this one stays in the list as it is."""
         from ...history.chats import clean_title
 
         recorder = self._on()

@@ -55,11 +55,7 @@ class Models:
 
     @runs(actions.MODEL)
     def command(self, *words: str) -> None:
-        """Load the model of this name.
-
-        Raises:
-            UserError: it is no name, or an answer is under way.
-        """
+        """Load the model of this name."""
         if len(words) != 1:
             raise UserError("/model takes one name: builtin, a folder, owner/name on the Hub, or a server's address.")
         self.load(words[0], backend=self.backend_for(words[0]))
@@ -74,7 +70,7 @@ class Models:
         dialogue, live = self.host.dialogue, self.host.live
         looking = ModelSearch(self.library, live.settings.model_folders, self.room, live.settings.servers)
         view = ModelsView(looking, self.downloads, dialogue, live.settings.load_options())
-        self.host.push_screen(ModelsScreen(view, self.load, live.keymap, " ".join(words)), lambda _: None)
+        self.host.ask(ModelsScreen(view, self.load, live.keymap, " ".join(words)))
 
     def load(self, spec: str, *, backend: str = "auto", revision: str | None = None, draft: str | None = None) -> None:
         """Load a model, and a draft model with it, in place of the first one that this model has.

@@ -77,13 +77,12 @@ class Races:
         text, messages, source = self._subject(prompt)
         dialogue = self.host.dialogue
 
-        def chosen(lanes: list[LanePick] | None) -> None:
-            if lanes:
-                self.open([self.entry(method, choice) for method, choice in lanes], text, messages)
+        def chosen(lanes: list[LanePick]) -> None:
+            self.open([self.entry(method, choice) for method, choice in lanes], text, messages)
 
         source = " ".join(filter(None, (source, warning(dialogue))))
         items, first, keymap = method_items(dialogue), suggested(dialogue), self.host.live.keymap
-        self.host.push_screen(RaceSetup(items, first, text, source, self.ask_model, keymap), chosen)
+        self.host.ask(RaceSetup(items, first, text, source, self.ask_model, keymap), chosen)
 
     def ask_model(self, title: str, taken: Collection[str], note: str, then: Callable[[ModelChoice | None], None]) -> None:
         """Ask for a model of this machine, or a name.
@@ -103,11 +102,7 @@ class Races:
 
     @runs(actions.RACE)
     def command(self, *arguments: str) -> None:
-        """What /race does: `METHOD key=value … METHOD@MODEL … : PROMPT`, all of it optional.
-
-        Raises:
-            UserError: it cannot be done; nothing has changed.
-        """
+        """What /race does: `METHOD key=value … METHOD@MODEL … : PROMPT`, all of it optional."""
         words, prompt = arguments, ""
         if ":" in arguments:
             at = arguments.index(":")
@@ -249,11 +244,7 @@ class KeptRaces:
 
     @runs(actions.RACES)
     def command(self, *arguments: str) -> None:
-        """What /races does: open race number N, or choose.
-
-        Raises:
-            UserError: there is none.
-        """
+        """What /races does: open race number N, or choose."""
         races = self.of(self.host.dialogue.transcript)
         if not races:
             raise UserError("There are no races in this chat yet. Start one with F5 or /race.")
@@ -276,17 +267,13 @@ class KeptRaces:
             title, _, detail = race.text.removesuffix(" /races opens it again.").partition("”: ")
             items.append(MenuItem(str(number), fit(title.removeprefix("Race on “"), NAMED), detail=detail))
 
-        def chosen(number: str | None) -> None:
-            if number is not None:
-                self._attempt(races[int(number)])
+        def chosen(number: str) -> None:
+            try:
+                self.open(races[int(number)])
+            except UserError as error:
+                self.host.refuse(error)
 
-        self.host.push_screen(Menu("Races of this chat", items, str(len(races) - 1), self.host.live.keymap), chosen)
-
-    def _attempt(self, race: Notice) -> None:
-        try:
-            self.open(race)
-        except UserError as error:
-            self.host.refuse(error)
+        self.host.ask(Menu("Races of this chat", items, str(len(races) - 1), self.host.live.keymap), chosen)
 
     def open(self, race: Notice) -> None:
         """Show a race as it ended.

@@ -12,7 +12,8 @@ Registered = TypeVar("Registered", bound=Callable[..., object])
 
 
 def runs(row: Action, *arguments: int) -> Callable[[Registered], Registered]:
-    """Register a method as what an action runs; behind a slash command it is called with the command's words.
+    """Register a method as what an action runs; behind a slash command it is called with the command's words. Where the action
+    cannot be done the method raises a UserError, and has changed nothing.
 
     Args:
         row: the action.

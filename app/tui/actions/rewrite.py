@@ -52,11 +52,7 @@ class MessageEdit:
 
     @runs(actions.EDIT)
     def command(self, *words: str) -> None:
-        """Put a message back into the input box: number N, the marked one or the last.
-
-        Raises:
-            UserError: there is none.
-        """
+        """Put a message back into the input box: number N, the marked one or the last."""
         match words:
             case ():
                 self.edit()

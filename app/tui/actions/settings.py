@@ -37,15 +37,11 @@ class SettingsCommands:
         from ..pickers.settings import SettingsScreen
 
         live, dialogue = self.host.live, self.host.dialogue
-        self.host.push_screen(SettingsScreen(live, dialogue, self.host.changed, " ".join(words)), lambda _: None)
+        self.host.ask(SettingsScreen(live, dialogue, self.host.changed, " ".join(words)))
 
     @runs(actions.SET)
     def set(self, *words: str) -> None:
-        """Change sampling or limits, `key=value …`, from the next answer on; alone, tell them.
-
-        Raises:
-            UserError: one is not known, or not as it must be; nothing has changed.
-        """
+        """Change sampling or limits, `key=value …`, from the next answer on; alone, tell them."""
         given = pairs(words, "/set temperature=0.7")
         for key in given:
             if key not in (*SAMPLING, *LIMITS):
@@ -81,21 +77,17 @@ class SettingsCommands:
 
         before = self.host.dialogue.transcript.system or ""
 
-        def written(text: str | None) -> None:
-            if text is not None and text.rstrip() != before:
+        def written(text: str) -> None:
+            if text.rstrip() != before:
                 self.set_system(text.rstrip())
 
-        self.host.push_screen(TextScreen("System prompt", before, SYSTEM_ABOUT, self.host.live.keymap), written)
+        self.host.ask(TextScreen("System prompt", before, SYSTEM_ABOUT, self.host.live.keymap), written)
 
     # Presets
 
     @runs(actions.PRESETS)
     def preset(self, *words: str) -> None:
-        """Run /preset.
-
-        Raises:
-            UserError: it cannot be done.
-        """
+        """Run /preset."""
         match list(words):
             case []:
                 self.browse()
@@ -123,7 +115,7 @@ class SettingsCommands:
     def browse(self) -> None:
         from ..pickers.presets import PresetsScreen
 
-        self.host.push_screen(PresetsScreen(self.host.live, self.use, self.save, self.edit), lambda _: None)
+        self.host.ask(PresetsScreen(self.host.live, self.use, self.save, self.edit))
 
     def use(self, name: str) -> None:
         """Use a preset.
@@ -225,9 +217,7 @@ class SettingsCommands:
             if found.problems:
                 raise UserError(found.problems[0])
 
-        def written(text: str | None) -> None:
-            if text is None:
-                return
+        def written(text: str) -> None:
             try:
                 save_text(path.stem, text)
                 if self.host.live.layers.preset_name == path.stem:
@@ -240,7 +230,7 @@ class SettingsCommands:
             then()
 
         about = "As in the settings file: system, method, max_tokens, stop, [sampling], [methods.NAME]; about describes it."
-        self.host.push_screen(TextScreen(f"Preset {path.stem}", before or "", about, self.host.live.keymap, check), written)
+        self.host.ask(TextScreen(f"Preset {path.stem}", before or "", about, self.host.live.keymap, check), written)
 
 
 def set_now(settings: Settings) -> dict[str, str]:

@@ -131,11 +131,7 @@ class Switches:
 
     @runs(actions.METHOD_MENU)
     def method(self, *words: str) -> None:
-        """To the method `NAME key=value …`; alone, choose.
-
-        Raises:
-            UserError: it cannot be done; nothing has changed.
-        """
+        """To the method `NAME key=value …`; alone, choose."""
         if not words:
             self._choose_method()
             return
@@ -149,15 +145,10 @@ class Switches:
         from ..pickers.method_menu import MethodMenu
 
         dialogue = self.host.dialogue
-
-        def chosen(name: str | None) -> None:
-            if name is not None:
-                self.method(name)
-
         items = method_items(dialogue)
         keymap = self.host.live.keymap
         current, known = dialogue.switching or dialogue.method, group_hints(dialogue, keymap)
-        self.host.push_screen(MethodMenu("Decoding method", items, current, known, keymap), chosen)
+        self.host.ask(MethodMenu("Decoding method", items, current, known, keymap), self.method)
 
     @runs(actions.NEXT_METHOD)
     def next_method(self) -> None:
@@ -170,11 +161,7 @@ class Switches:
 
     @runs(actions.THEME_MENU)
     def theme(self, *words: str) -> None:
-        """To another theme, for later chats too; alone, choose. A doubt about it is told.
-
-        Raises:
-            UserError: there is none of this name.
-        """
+        """To another theme, for later chats too; alone, choose. A doubt about it is told."""
         if not words:
             self._choose_theme()
             return
@@ -203,10 +190,6 @@ class Switches:
 
     @runs(actions.COLOURS)
     def colours(self, *words: str) -> None:
-        """To another way of telling runs apart, everywhere at once and in later chats too; alone, to the next.
-
-        Raises:
-            UserError: there is no such way.
-        """
+        """To another way of telling runs apart, everywhere at once and in later chats too; alone, to the next."""
         way = known("way of colouring", words[0], WAYS) if words else following(self.host.view.colouring)
         self.host.live.keep({"colours": way})

@@ -42,9 +42,6 @@ class Retries:
 
         Args:
             arguments: `METHOD key=value …`; the next method that has not answered it where empty.
-
-        Raises:
-            UserError: it cannot be done; nothing has changed.
         """
         dialogue = self.host.dialogue
         index, answer = self._subject("retry")
@@ -74,9 +71,6 @@ class Retries:
 
         Args:
             arguments: nothing, `new`, or `seed=N`.
-
-        Raises:
-            UserError: it cannot be done; nothing has changed.
         """
         dialogue = self.host.dialogue
         index, answer = self._subject("regenerate")
@@ -146,11 +140,7 @@ class Retries:
 
     @runs(actions.UNDO)
     def undo(self) -> None:
-        """Take back the last message and its answer.
-
-        Raises:
-            UserError: there is none, or it must wait.
-        """
+        """Take back the last message and its answer."""
         self.host.dialogue.must_be_idle("take it back")
         prompts = prompts_of(self.host)
         if not prompts:
@@ -170,9 +160,6 @@ class Retries:
         Args:
             step: −1 for the one before, 1 for the one after; round and round.
             index: of the entry, where it is known.
-
-        Raises:
-            UserError: there is none, or it must wait.
         """
         self.host.dialogue.must_be_idle("look at the other variants")
         transcript, view = self.host.dialogue.transcript, self.host.view

@@ -426,11 +426,7 @@ class ChatScreen(Screen[None]):
 
     @runs(actions.PANELS)
     def action_panel(self, *words: str) -> None:
-        """A page of the side panel, or `off`; alone, the next one, or none.
-
-        Raises:
-            UserError: there is no such page.
-        """
+        """A page of the side panel, or `off`; alone, the next one, or none."""
         if not words:
             self.panel.next()
             return
@@ -452,11 +448,7 @@ class ChatScreen(Screen[None]):
 
     @runs(actions.STEP)
     def action_step(self, *words: str) -> None:
-        """Let the answer take a step, or N; it is paused after them.
-
-        Raises:
-            UserError: it is no number.
-        """
+        """Let the answer take a step, or N; it is paused after them."""
         steps = words[0] if words else "1"
         if not steps.isdecimal() or not int(steps):
             raise UserError(f"/step takes a number of steps from 1 up, not {steps!r}.")

@@ -86,7 +86,7 @@ class ContextCheck:
             MenuItem("keep", "Send nothing", detail="Your message stays in the input box."),
         ]
 
-        def chosen(choice: str | None) -> None:
+        def chosen(choice: str) -> None:
             if choice == "trim":
                 self._message_edit.branch()
                 self._host.dialogue.transcript.start = self._cuts[cut]
@@ -99,4 +99,4 @@ class ContextCheck:
 
         current = "trim" if cut else "keep" if too_long else "fresh"
         title = f"{full:,} tokens; the context holds {event.context:,}"
-        self._host.push_screen(Menu(title, items, current, self._host.live.keymap), chosen)
+        self._host.ask(Menu(title, items, current, self._host.live.keymap), chosen)

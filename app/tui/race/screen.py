@@ -296,21 +296,18 @@ class RaceScreen(Screen[None]):
         current = self.race.racers[number - 1].entry
         guest = self.race.models.get(current.key)
 
-        def answered(name: str | None) -> None:
-            if name is not None:
-                self._swap(number, replace(self._entry(name), model=current.model, backend=current.backend))
+        def answered(name: str) -> None:
+            self._swap(number, replace(self._entry(name), model=current.model, backend=current.backend))
 
         items = method_items(self._host.dialogue, guest)
         title, keymap = f"Method of pane {number}", self._host.live.keymap
-        self.app.push_screen(MethodMenu(title, items, current.method, {}, keymap), answered)
+        self._host.ask(MethodMenu(title, items, current.method, {}, keymap), answered)
 
     def action_model(self) -> None:
         racers = self.race.racers
         items = [MenuItem(str(i), racer.entry.name, detail=model) for i, (racer, model) in enumerate(self._named())]
 
-        def asked(index: str | None) -> None:
-            if index is None:
-                return
+        def asked(index: str) -> None:
             entry = racers[int(index)].entry
 
             def chosen(choice: ModelChoice | None) -> None:
@@ -321,7 +318,7 @@ class RaceScreen(Screen[None]):
             self._ask_model(title, {entry.key}, "It already runs in this pane.", chosen)
 
         last = str(len(items) - 1)
-        self.app.push_screen(Menu("Change the model of which pane?", items, last, self._host.live.keymap), asked)
+        self._host.ask(Menu("Change the model of which pane?", items, last, self._host.live.keymap), asked)
 
     def _named(self) -> list[tuple[Racer, str]]:
         own = short_name(self.race.dialogue.model)
@@ -338,13 +335,12 @@ class RaceScreen(Screen[None]):
             self._host.tell(f"A race has at most {MOST} panes. 1–{MOST} change the method of one.", until=fewer)
             return
 
-        def answered(name: str | None) -> None:
-            if name is not None:
-                self.race.add(self._entry(name))
-                self._go()
+        def answered(name: str) -> None:
+            self.race.add(self._entry(name))
+            self._go()
 
         items = method_items(self._host.dialogue)
-        self.app.push_screen(Menu("Add a pane", items, "", self._host.live.keymap), answered)
+        self._host.ask(Menu("Add a pane", items, "", self._host.live.keymap), answered)
 
     def action_remove(self) -> None:
         racers = self.race.racers
@@ -355,12 +351,11 @@ class RaceScreen(Screen[None]):
         names = self.race.model_names
         items = [MenuItem(str(i), racer.entry.name, detail=names[i]) for i, racer in enumerate(racers)]
 
-        def answered(index: str | None) -> None:
-            if index is not None:
-                self.race.remove(int(index))
-                self._go()
+        def answered(index: str) -> None:
+            self.race.remove(int(index))
+            self._go()
 
-        self.app.push_screen(Menu("Remove which pane?", items, str(len(racers) - 1), self._host.live.keymap), answered)
+        self._host.ask(Menu("Remove which pane?", items, str(len(racers) - 1), self._host.live.keymap), answered)
 
     def colouring(self, way: Colouring) -> None:
         self._header.colouring(effective(way, self.app.no_color))
