@@ -73,14 +73,7 @@ class Speeds:
     _sums: dict[tuple[str, str], tuple[int, float]] = field(default_factory=dict)
 
     def add(self, model: str, method: str, tokens: int, seconds: float) -> None:
-        """Take in an answer that one method wrote.
-
-        Args:
-            model: which wrote it.
-            method: its name.
-            tokens: of the answer.
-            seconds: of decoding.
-        """
+        """Take in an answer that one method wrote."""
         if tokens >= FEWEST_TOKENS and seconds > 0:
             before, spent = self._sums.get((model, method), (0, 0.0))
             self._sums[model, method] = before + tokens, spent + seconds

@@ -74,23 +74,14 @@ class Library:
         here: Path | None = None,
         stopped: Callable[[], bool] = lambda: False,
     ) -> Iterator[FoundModel]:
-        """Every model in the known places, as it is found. Blocks while it reads.
-
-        Args:
-            recent, named, here: as `places.spots`.
-            stopped: polled between two models.
-        """
+        """Every model in the known places, as it is found. Blocks while it reads."""
         for spot in spots(recent, named, here):
             if stopped():
                 return
             yield FoundModel(spot, Card(spot.path, "llama.cpp") if spot.remark else self.card(spot.path))
 
     def named(self, spec: str, folders: Sequence[str] = ()) -> FoundModel | None:
-        """The model on this machine that a name loads; None if it is not here.
-
-        Args:
-            folders: from the settings.
-        """
+        """The model on this machine that a name loads; None if it is not here."""
         path = user_path(spec)
         if spec not in SHIPPED and os.path.exists(path):
             return FoundModel(ModelSpot(PLACES[2], spec, path, path.name), self.card(path))

@@ -25,11 +25,7 @@ NEVER = 1_000_000
 
 
 class Sweeper:
-    """Holds full collections back until `idle` finds a quiet moment.
-
-    Args:
-        clock: seconds that only grow.
-    """
+    """Holds full collections back until `idle` finds a quiet moment."""
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
         self._clock = clock

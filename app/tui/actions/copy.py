@@ -97,11 +97,7 @@ class Copier:
 
     @runs(actions.COPY_CODE)
     def code(self, number: int | None = None) -> None:
-        """Copy a block of code of the marked answer, else of the last answer that has one; choose where there are several.
-
-        Args:
-            number: which, from 1 on.
-        """
+        """Copy a block of code of the marked answer, else of the last answer that has one; choose where there are several."""
         blocks, where = self._code()
         if number is not None and not 1 <= number <= len(blocks):
             raise UserError(

@@ -43,7 +43,7 @@ class Races:
 
     Args:
         models: the models that may race.
-        saving: exports a race.
+        exports: exports a race.
     """
 
     def __init__(self, host: Host, models: Models, exports: Exports) -> None:
@@ -184,12 +184,7 @@ class Races:
         self.begin(Race(self.host.dialogue, prompt, messages, entries, self.heard))
 
     def begin(self, race: Race, caption: Widget | None = None) -> RaceScreen:
-        """Start a race, and show it.
-
-        Args:
-            race: a new one.
-            caption: stands below its lanes.
-        """
+        """Start a race, and show it."""
         screen = self.show(race, caption)
         race.start()
         self.host.stir()
@@ -215,11 +210,7 @@ class Races:
 
 
 class KeptRaces:
-    """Keeps the races of a chat, and opens them again.
-
-    Args:
-        racing: shows a race.
-    """
+    """Keeps the races of a chat, and opens them again."""
 
     def __init__(self, races: Races) -> None:
         self.host, self._races = races.host, races

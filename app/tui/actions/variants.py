@@ -28,7 +28,7 @@ class Retries:
     """Answers again, takes back, and turns to other variants: /retry, /regenerate, /undo.
 
     Args:
-        rewriting: puts a message back into the input box.
+        message_edit: puts a message back into the input box.
     """
 
     def __init__(self, host: Host, message_edit: MessageEdit) -> None:
@@ -67,11 +67,7 @@ class Retries:
 
     @runs(actions.REGENERATE)
     def regenerate(self, *arguments: str) -> None:
-        """Answer the last (or the marked) message with the same method, settings and seed; with a new seed if that is asked.
-
-        Args:
-            arguments: nothing, `new`, or `seed=N`.
-        """
+        """Answer the last (or the marked) message with the same method, settings and seed; with a new seed if that is asked."""
         dialogue = self.host.dialogue
         index, answer = self._subject("regenerate")
         wish = self._wish(answer)

@@ -53,8 +53,8 @@ class ChatScreen(Screen[None]):
 
     Args:
         actions: what keys and commands do.
-        rewriting: puts a message back into the input box.
-        copying: copies what is selected.
+        message_edit: puts a message back into the input box.
+        copier: copies what is selected.
         keep: whether a history is kept of what is sent.
         piped: what was piped in, for the first message.
         tour: whether it begins with the tour, or the welcome offers it.

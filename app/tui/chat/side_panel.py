@@ -70,11 +70,7 @@ class PanelBar(Widget):
 
 
 class SidePanel(Vertical):
-    """The side panel: one of PAGES, or nothing.
-
-    Args:
-        dialogue: what it is about.
-    """
+    """The side panel: one of PAGES, or nothing."""
 
     DEFAULT_CSS = """
     SidePanel { display: none; background: $background; & > LineView { height: 1fr; } }

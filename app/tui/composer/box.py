@@ -97,11 +97,7 @@ class PromptInput(TextArea):
         self.put(self.text.removeprefix(text))
 
     def recall(self, history: list[Typed]) -> None:
-        """Take over what was sent in other chats; what only this one knows stays the newest.
-
-        Args:
-            history: oldest first.
-        """
+        """Take over what was sent in other chats, oldest first; what only this one knows stays the newest."""
         if self._at is not None:
             return  # a walk is under way: its places must not move
         known = {typed.text for typed in history}

@@ -20,7 +20,7 @@ class ContextCheck:
     """Asks whether a message still fits in the context, before it is sent.
 
     Args:
-        rewriting: knows the chat that the message goes to.
+        message_edit: knows the chat that the message goes to.
         send: sends a message: its draft, and what goes out for it.
     """
 

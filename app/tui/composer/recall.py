@@ -17,11 +17,7 @@ from ..host import Host
 
 
 class PromptRecall:
-    """The messages of earlier chats in the input box, and this one's for later chats, where a history is kept.
-
-    Args:
-        keep: whether one is kept.
-    """
+    """The messages of earlier chats in the input box, and this one's for later chats, where a history is kept."""
 
     def __init__(self, host: Host, keep: bool) -> None:
         self._host, self._keeps = host, keep

@@ -34,12 +34,7 @@ _REPORT = re.compile(r"\x1b\[\?[\d;]*\$y")
 
 
 class Pressed(Message):
-    """A key has arrived.
-
-    Args:
-        key: its name.
-        sent: what came for it.
-    """
+    """A key has arrived."""
 
     def __init__(self, key: str, sent: str) -> None:
         self.key, self.sent = key, sent
@@ -120,12 +115,7 @@ class KeyCheck(TerminalApp):
         self.pressed(event.key, event.sent)
 
     def pressed(self, key: str, sent: str) -> None:
-        """Show a key, or leave at the second press.
-
-        Args:
-            key: its name.
-            sent: what came for it.
-        """
+        """Show a key, or leave at the second press."""
         now = monotonic()
         if key in ("escape", "ctrl+c") and self._last[0] == key and now - self._last[1] < TWICE_SECONDS:
             self.exit()
@@ -169,11 +159,7 @@ def bound_to(key: str, keymap: Mapping[str, str]) -> list[tuple[str, Key]]:
 
 
 def not_arriving(terminal: str, keymap: Mapping[str, str]) -> list[tuple[str, str]]:
-    """The keys that do not arrive from a terminal, together where they have the same reason, and the reason.
-
-    Args:
-        terminal: its name.
-    """
+    """The keys that do not arrive from a terminal, together where they have the same reason, and the reason."""
     found: dict[str, list[str]] = {}
     for binding in (binding for keys in GROUPS.values() for binding in keys):
         for key in keys_of(binding, keymap):

@@ -15,11 +15,7 @@ from .framed import FramedScreen
 
 
 class KeyScreen(FramedScreen[dict[str, str]]):
-    """Waits for a key; answers with the changes of the keymap (binding id → keys), None if all stays as it is.
-
-    Args:
-        binding: id of the binding.
-    """
+    """Waits for a key; answers with the changes of the keymap (binding id → keys), None if all stays as it is."""
 
     DEFAULT_CSS = """
     KeyScreen {

@@ -62,12 +62,7 @@ class TourOver(Exception):
 
 
 class Tour:
-    """The tour as it goes.
-
-    Args:
-        racing: shows the race.
-        keeping: keeps the chat.
-    """
+    """The tour as it goes."""
 
     def __init__(self, host: Host, races: Races, chat_history: ChatHistory) -> None:
         self.host, self.dialogue, self._races, self._chat_history = host, host.dialogue, races, chat_history

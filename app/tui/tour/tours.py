@@ -21,8 +21,8 @@ class Tours:
     """Starts the tour and ends it.
 
     Args:
-        racing: shows the race.
-        keeping: keeps the chat once the person goes on with it.
+        races: shows the race.
+        chat_history: keeps the chat once the person goes on with it.
     """
 
     def __init__(self, host: Host, races: Races, chat_history: ChatHistory) -> None:

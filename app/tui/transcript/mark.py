@@ -18,11 +18,7 @@ SIGN = "┃"
 
 
 class MessageMark:
-    """The marked message of a view, and the way from one to the next.
-
-    Args:
-        view: the transcript's.
-    """
+    """The marked message of a view, and the way from one to the next."""
 
     def __init__(self, view: BlockStack) -> None:
         self._view = view
@@ -68,11 +64,7 @@ class MessageMark:
         return True
 
     def told(self, place: tuple[int, int], keymap: Mapping[str, str]) -> Content:
-        """Which message is marked, and what keys do with it.
-
-        Args:
-            place: as `move` has it.
-        """
+        """Which message is marked, and what keys do with it."""
         second = ("edit", "writes it anew") if isinstance(self.entry, Prompt) else ("retry", "answers again")
         line = Content.styled(f"message {place[0]} of {place[1]}", "$foreground")
         for name, what in (("copy_answer", "copies it"), second):
