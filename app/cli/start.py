@@ -65,7 +65,7 @@ def open_chat(
             notice = " ".join(filter(None, (notice, *remarks(found, settings.model)))) or None
     client = EngineClient()
     # The engine imports torch (seconds) while this process imports Textual (0.2 s) and draws.
-    load = client.load(settings.model, **settings.load_options())
+    client.load(settings.model, **settings.load_options())
     try:
         text = odd = ""
         if terminal is not None:
@@ -87,8 +87,7 @@ def open_chat(
                 race = read
         return run_chat(
             settings,
-            client=client,
-            load=load,
+            client,
             notice=notice,
             transcript=saved,
             browse=browse,

@@ -62,7 +62,7 @@ def numbers_lines(answer: Answer | None, method: str, curve: Curve, cells: int) 
         return _served(answer, part, curve, method, cells)
     several = len(answer.by_method) > 1
     out = _verdict(answer, cells) if answer.done else []
-    out += _by_method(answer, plain, cells) if several else _speed(part, cells)
+    out += _by_method(answer, plain) if several else _speed(part, cells)
     sections = [
         # Where tokens come together that no pass gave together, their number says nothing of the passes.
         _trend(curve.of(answer.totals), cells) if not answer.totals.earlier else [],
@@ -137,7 +137,7 @@ def _speed(totals: Totals, cells: int) -> list[StyledLine]:
     return figures_rows(figures, cells)
 
 
-def _by_method(answer: Answer, plain: float, cells: int) -> list[StyledLine]:
+def _by_method(answer: Answer, plain: float) -> list[StyledLine]:
     rows = [(name, totals) for name, totals in answer.by_method.items()]
     name_cells = min(12, max(width(one_line(name)) for name, _ in rows))
     titles = ("a pass", "α", *(("× plain",) if plain else ()), "tokens/s")

@@ -321,9 +321,8 @@ class SpecchatApp(TerminalApp):
 
 def run_chat(
     settings: Settings,
-    client: Engine | None = None,
+    client: Engine,
     *,
-    load: int = 0,
     notice: str | None = None,
     transcript: Transcript | None = None,
     browse: str | None = None,
@@ -336,8 +335,7 @@ def run_chat(
 
     Args:
         settings: what to start with.
-        client: a client that has been told to load the model; a new one if None.
-        load: id of that load.
+        client: a client that has been told to load the model.
         notice: a sentence to show at the start.
         transcript: a saved chat to go on with.
         browse: begin with the list of chats, searched for this.
@@ -346,15 +344,6 @@ def run_chat(
         fallback: model and options of a load to try where the first one fails.
         tour: begin with it, or offer it.
     """
-    if client is None:
-        from ...engine.client import EngineClient
-
-        own = EngineClient()
-        own.load(settings.model, **settings.load_options())
-        with own:
-            return run_chat(
-                settings, own, notice=notice, transcript=transcript, browse=browse, race=race, piped=piped, tour=tour
-            )
     app = SpecchatApp(settings, client, notice, keep=settings.history)
     if transcript is not None:
         app.chat_history.opened(transcript)

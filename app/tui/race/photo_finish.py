@@ -177,11 +177,6 @@ class PhotoFinish(Widget):
             self.rows = rows
             self.refresh(layout=grown)
 
-    @property
-    def wanted(self) -> int:
-        """Rows that it takes."""
-        return len(self.rows) + 2
-
     def render(self) -> Content:
         room = self.size.width
         return Content("\n").join([self._headline(room), *self._table(room)])
