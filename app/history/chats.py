@@ -82,6 +82,10 @@ class Chats:
 
     store: Store
 
+    def count(self) -> int:
+        with self.store.lock:
+            return int(self.store.db.execute("SELECT count(*) FROM chats WHERE deleted_at IS NULL").fetchone()[0])
+
     def newest(self, offset: int = 0, limit: int = 100) -> list[ChatRow]:
         """Chats, the last changed one first."""
         with self.store.lock:

@@ -48,7 +48,7 @@ def unpack(parts: Iterable[bytes]) -> dict[str, Any]:
     """An answer's parts together: `runs`, `tail` and `pieces` as in the JSON format.
 
     Raises:
-        Wrong: one is not what `pack` makes.
+        BadFile: one is not what `pack` makes.
     """
     runs: list[Any] = []
     pieces: dict[str, Any] = {}

@@ -20,7 +20,7 @@ NOT_SHARED = ("draft_model", "revision", "backend")
 
 
 @dataclass(slots=True, eq=False)
-class Guest:
+class RaceGuest:
     """A model that the engine holds, or is to hold, beside the chat's."""
 
     key: str
@@ -41,7 +41,7 @@ class RaceModels:
 
     def __init__(self, dialogue: Dialogue) -> None:
         self._dialogue = dialogue
-        self._guests: dict[str, Guest] = {}
+        self._guests: dict[str, RaceGuest] = {}
         self._own = ""
         """What tells the tokens of the chat's model from others'."""
         self._tables: dict[int, str] = {}
@@ -63,7 +63,7 @@ class RaceModels:
         options = {name: value for name, value in self._dialogue.load.items() if name not in NOT_SHARED}
         if entry.backend:
             options["backend"] = entry.backend
-        guest = self._guests[entry.key] = Guest(entry.key, engine.next_id())
+        guest = self._guests[entry.key] = RaceGuest(entry.key, engine.next_id())
         self.ids.add(guest.id)
         engine.send(LoadBeside(guest.id, entry.key, entry.model or self._dialogue.model, options, lanes))
 
@@ -88,16 +88,16 @@ class RaceModels:
         """The engine ended, and they with it."""
         self._guests.clear()
 
-    def get(self, key: str) -> Guest | None:
+    def get(self, key: str) -> RaceGuest | None:
         """The model of an entry, if it is not the chat's."""
         return self._guests.get(key)
 
     @property
-    def loading(self) -> Guest | None:
+    def loading(self) -> RaceGuest | None:
         """The one whose turn it is to be loaded."""
         return next((guest for guest in self._guests.values() if guest.state == "loading"), None)
 
-    def handle(self, event: Event) -> Guest | None:
+    def handle(self, event: Event) -> RaceGuest | None:
         """Take in an event; the guest that it settles, if it does: loaded, or not to be had."""
         match event:
             case PieceTable():
@@ -120,7 +120,7 @@ class RaceModels:
                 return guest
         return None
 
-    def _loaded(self, guest: Guest, event: LoadedBeside) -> None:
+    def _loaded(self, guest: RaceGuest, event: LoadedBeside) -> None:
         guest.state, guest.info, guest.unavailable = "ready", event.info, event.unavailable
         guest.tokenizer, self._own = event.tokenizer, event.own
         if event.tokenizer == event.own:

@@ -30,7 +30,7 @@ from ..chat.dialogue import Dialogue
 from ..chat.entries import Answer
 from .clock import Unit, finish_line, speedup
 from .entry import RaceEntry
-from .guests import Guest, RaceModels
+from .guests import RaceGuest, RaceModels
 from .lane import Racer
 from .record import RaceLane, RaceRecord
 
@@ -322,7 +322,7 @@ class Race:
         """The lane whose answer this is, unless it has ended."""
         return next((racer for racer in self.racers if racer.id == id and not racer.done), None)
 
-    def _guest(self, guest: Guest | None) -> None:
+    def _guest(self, guest: RaceGuest | None) -> None:
         """A model was loaded, or cannot be: then its lanes are told so, and the others run."""
         if guest is None:
             return

@@ -138,7 +138,7 @@ def chat_of(table: Table) -> SavedChat:
     """The chat in an object.
 
     Raises:
-        Wrong: something is missing or is not as it must be.
+        BadFile: something is missing or is not as it must be.
     """
     transcript = Transcript(system=table.optional_text("system"))
     for entry in table.tables("entries"):
@@ -167,7 +167,7 @@ def read_answer(entry: Table) -> Answer:
     """The answer in an object.
 
     Raises:
-        Wrong: something is missing or is not as it must be.
+        BadFile: something is missing or is not as it must be.
     """
     # Names are shown on one line, beside what is the model's.
     answer = Answer(one_line(entry.text("method")), one_line(entry.text("label")))

@@ -123,7 +123,7 @@ def race_of(table: Table) -> RaceRecord:
     """The race in an object.
 
     Raises:
-        Wrong: something is missing or is not as it must be.
+        BadFile: something is missing or is not as it must be.
     """
     lanes = [_read_lane(lane) for lane in table.tables("lanes")]
     if not FEWEST <= len(lanes) <= MOST:

@@ -4,7 +4,7 @@ more than this."""
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Literal, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from textual.content import Content
 from textual.dom import DOMNode
@@ -12,6 +12,7 @@ from textual.screen import Screen
 
 from ...errors import UserError
 from ..chat.dialogue import Dialogue
+from ..chat.entries import Severity
 from ..chat.transcript import Transcript
 from .composer.box import PromptInput
 from .live_settings import LiveSettings
@@ -19,8 +20,6 @@ from .themes import Themes
 from .transcript.view import TranscriptView
 
 T = TypeVar("T")
-
-Severity = Literal["information", "warning", "error"]
 
 
 class Host(Protocol):

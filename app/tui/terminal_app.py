@@ -21,12 +21,12 @@ from textual.notifications import Notification, Notify
 from textual.screen import Screen
 
 from ...errors import UserError
+from ..chat.entries import Severity
 from ..terminal.clipboard import osc52
 from ..text.cells import fit, sanitise
 from .driver import Terminal
 from .garbage import Sweeper
 from .harmless import Harmless
-from .host import Severity
 from .too_small import LEAST, fits, laid_out, refusal
 
 T = TypeVar("T")

@@ -177,17 +177,17 @@ def _ranked(query: str, found: Iterable[Suggestion]) -> list[Suggestion]:
     ]
 
 
-Completer = Callable[[TypedCommand, KnownNames], list[Suggestion]]
+CompletionSource = Callable[[TypedCommand, KnownNames], list[Suggestion]]
 """Gives what may come behind a command, whatever is typed of it."""
 
-COMPLETERS: dict[str, Completer] = {}
+COMPLETERS: dict[str, CompletionSource] = {}
 """By the ids of the commands."""
 
 
-def completes(*rows: Action) -> Callable[[Completer], Completer]:
+def completes(*rows: Action) -> Callable[[CompletionSource], CompletionSource]:
     """Register a function as what completes these commands."""
 
-    def register(completer: Completer) -> Completer:
+    def register(completer: CompletionSource) -> CompletionSource:
         COMPLETERS.update({row.id: completer for row in rows})
         return completer
 

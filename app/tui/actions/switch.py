@@ -11,7 +11,7 @@ from ...chat.choosing import PLAIN, copied, exits_early
 from ...chat.dialogue import Dialogue
 from ...chat.entries import Answer, Prompt
 from ...chat.methods import GROUPS, SERVERS, reach_of
-from ...race.guests import Guest, short_name
+from ...race.guests import RaceGuest, short_name
 from ...settings import actions
 from ...settings.keymap import shown_keys
 from ...text.cells import fit, one_line
@@ -48,7 +48,7 @@ def method_settings(dialogue: Dialogue, name: str, given: Mapping[str, str], *, 
     return settings
 
 
-def method_items(dialogue: Dialogue, guest: Guest | None = None) -> list[MenuItem]:
+def method_items(dialogue: Dialogue, guest: RaceGuest | None = None) -> list[MenuItem]:
     """The methods, for a menu; those that a model (None: the loaded one) cannot run say why."""
     from ..pickers.menu import MenuItem
 

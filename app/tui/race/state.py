@@ -7,7 +7,7 @@ from dataclasses import replace
 from ....errors import counted
 from ...chat.compare import SIGNS
 from ...race.clock import common
-from ...race.guests import Guest
+from ...race.guests import RaceGuest
 from ...race.lane import Racer
 from ...race.race import Race
 from ...race.replay import Replay
@@ -70,7 +70,7 @@ def doing_of(race: Race, racer: Racer) -> str:
     return "at the start" if racer.started else "getting ready"
 
 
-def loading_words(guest: Guest) -> str:
+def loading_words(guest: RaceGuest) -> str:
     """How far a load is."""
     event = guest.loading
     if event is None:

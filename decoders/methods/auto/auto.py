@@ -17,7 +17,7 @@ from ...registry import methods
 from ...tree import Tree
 from ..fusion import Fusion
 from ..lookup import Lookup
-from .figures import WRITTEN, Figures, Rounds, figures_of, keep
+from .figures import WRITTEN, Rounds, TargetFigures, figures_of, keep
 
 REPEATING = 3
 """Tokens at the end of the text that must have stood together before for it to repeat itself."""
@@ -67,7 +67,7 @@ class Auto(Drafter):
     def __init__(self, params: AutoParams | None = None) -> None:
         super().__init__(params)
         self._context: Context | None = None
-        self._figures = Figures()
+        self._figures = TargetFigures()
 
         # What only reads the text: `fusion` where nodes are nearly free, else `lookup`.
         self._lookup = Lookup()
@@ -142,11 +142,11 @@ class Auto(Drafter):
 
     # What is expected
 
-    def _available(self, context: Context, known: Figures) -> list[str]:
+    def _available(self, context: Context, known: TargetFigures) -> list[str]:
         """The methods that can run a model here."""
         if not self.params.rivals or context.model is None:
             return []
-        names = []
+        names: list[str] = []
         if context.head is not None:
             names.append(context.head.info.kind)
         if known.drafts and context.draft_models:

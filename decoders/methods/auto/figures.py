@@ -58,7 +58,7 @@ class Rounds:
         self.passes = keep * self.passes + passes
 
 
-class Figures:
+class TargetFigures:
     """All that is known of one target with what is loaded beside it."""
 
     def __init__(self, kept: Mapping[str, Any] | None = None, *, drafts: bool = False) -> None:
@@ -105,25 +105,25 @@ class Figures:
 file: Path | None = None
 """Where figures are kept for the next time; None: nowhere. The engine sets it."""
 
-_known: WeakKeyDictionary[Any, dict[str, Figures]] = WeakKeyDictionary()
+_known: WeakKeyDictionary[Any, dict[str, TargetFigures]] = WeakKeyDictionary()
 
 
-def figures_of(context: Context) -> Figures:
+def figures_of(context: Context) -> TargetFigures:
     """The figures of this target with what is loaded beside it; those of an earlier time if the file has them."""
     model, models = context.model, context.draft_models
     if model is None:
-        return Figures()
+        return TargetFigures()
     key, known = _key(context), _known.setdefault(model, {})
     if key not in known:
         drafts = bool(models) and not any(mismatch(model, draft) for draft in models)
         with suppress(ValueError, TypeError, AttributeError):
-            known[key] = Figures(_kept().get(key), drafts=drafts)
+            known[key] = TargetFigures(_kept().get(key), drafts=drafts)
         # Of a model that is new, what its passes took when it was loaded.
-        known.setdefault(key, Figures({"passes": {0: model.info.pass_seconds}}, drafts=drafts))
+        known.setdefault(key, TargetFigures({"passes": {0: model.info.pass_seconds}}, drafts=drafts))
     return known[key]
 
 
-def keep(context: Context | None, figures: Figures, every: float = 0.0) -> None:
+def keep(context: Context | None, figures: TargetFigures, every: float = 0.0) -> None:
     """Write the figures behind those of other models, once in `every` seconds. A file that cannot be written is no error."""
     known = figures.costs.known and time.monotonic() - figures.written >= every
     if file is None or context is None or context.model is None or not known:

@@ -48,7 +48,7 @@ def test_chats_are_listed_by_their_last_change_in_pages(chats: Chats, dialogue: 
     ids = [put(chats.store, dialogue, f"Chat {n}", "Yes.") for n in range(7)]
     assert [row.id for row in chats.newest(0, 3)] == ids[:-4:-1]
     assert [row.id for row in chats.newest(6, 3)] == ids[:1]
-    assert len(chats.newest()) == 7
+    assert chats.count() == 7
     assert chats.latest().id == ids[-1]
 
 
@@ -241,4 +241,4 @@ def test_rows_that_somebody_else_wrote_do_no_harm(chats: Chats, dialogue: Dialog
 def test_a_path_with_odd_characters(tmp_path: Path, dialogue: Dialogue) -> None:
     with Store(tmp_path / "Ünï?code=#%20 \u202e" / "history.db") as store:
         put(store, dialogue, "Hello")
-        assert len(Chats(store).newest()) == 1
+        assert Chats(store).count() == 1

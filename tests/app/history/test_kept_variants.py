@@ -90,7 +90,7 @@ def many(forked: Dialogue, engine: Any, make_steps: Any, say: Say, recorder: Rec
 
 
 def test_every_way_comes_back(chats: Chats, many: Dialogue) -> None:
-    assert len(chats.newest()) == 1
+    assert chats.count() == 1
     opened = chats.open(1).transcript
     assert texts(opened) == ["First!", "Anew."]
     assert every_way(opened) == WAYS
@@ -108,7 +108,7 @@ def test_what_is_shown_is_what_was_shown_last(chats: Chats, recorder: Recorder, 
     keep(recorder, many)
     assert texts(chats.open(1).transcript) == ["First", "One."]
     assert every_way(chats.open(1).transcript) == WAYS
-    assert len(chats.newest()) == 1
+    assert chats.count() == 1
     (entries,) = chats.store.db.execute("SELECT count(*) FROM entries").fetchone()
     assert entries == 7  # nothing is written twice
 
@@ -120,7 +120,7 @@ def test_an_opened_chat_goes_on_in_its_place(chats: Chats, recorder: Recorder, m
     begin(many, 2)
     say("Third", "Three.")
     keep(recorder, many)
-    assert len(chats.newest()) == 1
+    assert chats.count() == 1
     assert every_way(chats.open(1).transcript) == [
         *(["First", "One."], ["First", "Once more.", "Second", "Two."]),
         *(["First", "Once more.", "Third", "Three."], ["First!", "Anew."]),

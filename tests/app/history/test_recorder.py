@@ -173,7 +173,7 @@ def test_going_on_with_an_opened_chat_is_saved_in_its_place(
     say("Second question")
     recorder.note(dialogue)
     recorder.settle()
-    assert len(chats.newest()) == 1
+    assert chats.count() == 1
     assert chats.latest().changed > before
     assert chats.latest().answers == 2
     same(chats.open(first).transcript, dialogue.transcript)
@@ -241,7 +241,7 @@ def test_the_chat_of_a_file_is_kept_once_it_goes_on(recorder: Recorder, chats: C
     recorder.track(dialogue.transcript).quiet = 2
     recorder.note(dialogue)
     recorder.settle()
-    assert len(chats.newest()) == 0
+    assert chats.count() == 0
     say("More")
     recorder.note(dialogue)
     recorder.settle()
@@ -289,7 +289,7 @@ def test_two_that_begin_with_no_database_make_one(tmp_path: Path, dialogue: Dial
             recorder.close()
             assert recorder.sentences() == []
         with Store(file) as store:
-            assert len(Chats(store).newest()) == 0
+            assert Chats(store).count() == 0
         assert [name for name in os.listdir(file.parent) if "damaged" in name] == []
 
 

@@ -207,7 +207,7 @@ async def test_titles_of_chats_are_offered(
     with Store(tmp_path / "data" / "history.db") as store:
         store.db.execute("INSERT INTO chats (title, created, changed, model, about) VALUES ('The lamp', 1, 1, 'builtin', '{}')")
         store.db.commit()
-        assert len(Chats(store).newest()) == 1
+        assert Chats(store).count() == 1
     app = make_chat()
     async with app.run_test(size=SIZE) as pilot:
         await type_text(pilot, "/chats l")

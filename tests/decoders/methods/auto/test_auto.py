@@ -129,7 +129,7 @@ def test_what_nodes_cost_decides_which_trees_take_part(
 
 
 def test_what_did_badly_long_ago_is_tried_again() -> None:
-    known = figures.Figures()
+    known = figures.TargetFigures()
     auto = Auto()
     auto._figures, auto._situation = known, "unsure, short"
     context = Context([1], ToyModel(1, memory=1, vocabulary=6).open_session(), Sampling(), 50, frozenset())
@@ -231,7 +231,7 @@ def test_what_is_slower_behind_several_nodes_is_their_price(auto: Auto) -> None:
 
 
 def test_what_passes_take_is_learned_apart_for_long_texts() -> None:
-    known = figures.Figures()
+    known = figures.TargetFigures()
     for tokens, seconds in ((40, 1.0), (900, 3.0), (50, 1.0), (1000, 3.0)):
         known.at(tokens)
         for _ in range(8):
@@ -244,7 +244,7 @@ def test_what_passes_take_is_learned_apart_for_long_texts() -> None:
         found[tokens] = known.costs.seconds(1), known.costs.seconds(4)
     assert found[33] == found[63] == pytest.approx((1.0, 2.0), rel=0.05)
     assert found[513] == found[1023] == pytest.approx((3.0, 6.0), rel=0.05)
-    again = figures.Figures(json.loads(json.dumps(known.plain())))
+    again = figures.TargetFigures(json.loads(json.dumps(known.plain())))
     again.at(40)
     assert again.costs.seconds(1) == pytest.approx(1.0, rel=0.05)
     again.at(5000)  # never seen: as over the text before
@@ -326,7 +326,7 @@ def test_a_trained_head_that_is_wrong_leaves_greedys_tokens(monkeypatch: pytest.
 
 
 def test_what_an_arm_has_to_read_counts_against_it() -> None:
-    known = figures.Figures()
+    known = figures.TargetFigures()
     known.costs.learn(1, 1.0)
     auto = Auto()
     auto._figures, auto._situation = known, "new"
@@ -339,7 +339,7 @@ def test_what_an_arm_has_to_read_counts_against_it() -> None:
 @pytest.mark.parametrize("room", [8, 50, 4000])
 def test_reading_has_to_pay_within_an_answer_of_usual_length(room: int) -> None:
     auto = Auto()
-    auto._figures, auto._situation = figures.Figures(), "new"
+    auto._figures, auto._situation = figures.TargetFigures(), "new"
     auto._figures.reading["draft"] = 0.05
     context = Context([1] * 101, ToyModel(1, memory=1, vocabulary=6).open_session(), Sampling(), room, frozenset())
     read = Context([1], context.session, Sampling(), room, frozenset())
@@ -348,7 +348,7 @@ def test_reading_has_to_pay_within_an_answer_of_usual_length(room: int) -> None:
 
 def test_a_round_that_reads_the_text_tells_what_rounds_take_too() -> None:
     """If none begins without much to read, and if others do: reading takes 10 passes, drafting 3 and verifying 2."""
-    known = figures.Figures()
+    known = figures.TargetFigures()
     for _ in range(3):
         known.costs.learn(1, 1.0)
     auto = Auto()
@@ -381,7 +381,7 @@ def test_how_an_answer_ended_is_taken_in(builtin_model: Model) -> None:
 
 def test_a_copy_does_not_take_the_place_of_a_method_on_trial(monkeypatch: pytest.MonkeyPatch) -> None:
     """Else one that began badly is not asked again where the text repeats itself, however good it is."""
-    known, auto = figures.Figures(), Auto()
+    known, auto = figures.TargetFigures(), Auto()
     for _ in range(3):
         known.costs.learn(1, 1.0)
     context = Context([1], ToyModel(1, memory=1, vocabulary=6).open_session(), Sampling(), 50, frozenset())
@@ -400,7 +400,7 @@ def test_a_copy_does_not_take_the_place_of_a_method_on_trial(monkeypatch: pytest
 
 
 def test_the_less_is_known_of_a_method_the_better_it_may_be() -> None:
-    known = figures.Figures()
+    known = figures.TargetFigures()
     auto = Auto()
     auto._figures, auto._situation = known, "unsure, short"
     context = Context([1], ToyModel(1, memory=1, vocabulary=6).open_session(), Sampling(), 50, frozenset())
@@ -485,7 +485,7 @@ def test_a_damaged_file_of_figures_is_no_error(text: str, tmp_path: Path, monkey
 
 def test_only_the_latest_models_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(figures, "file", tmp_path / "auto.json")
-    known = figures.Figures()
+    known = figures.TargetFigures()
     for _ in range(3):
         known.costs.learn(1, 1.0)
     model = looping()
@@ -497,7 +497,10 @@ def test_only_the_latest_models_are_kept(tmp_path: Path, monkeypatch: pytest.Mon
 
 def test_the_file_is_not_written_at_every_answer(auto: Auto, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(figures, "file", tmp_path / "auto.json")
-    known, context = figures.Figures(), Context([1], looping().open_session(), Sampling(), 5, frozenset(), model=looping())
+    known, context = (
+        figures.TargetFigures(),
+        Context([1], looping().open_session(), Sampling(), 5, frozenset(), model=looping()),
+    )
     for _ in range(3):
         known.costs.learn(1, 1.0)
     figures.keep(context, known, figures.WRITTEN)
@@ -531,7 +534,7 @@ def test_what_is_known_to_gain_is_opened_before_the_first_step_and_nothing_else(
 
 
 def test_what_opening_takes_is_no_part_of_a_round_but_of_the_time_that_an_arm_had() -> None:
-    known = figures.Figures()
+    known = figures.TargetFigures()
     for _ in range(3):
         known.costs.learn(1, 1.0)
     auto = Auto()
@@ -565,7 +568,7 @@ def test_a_round_of_its_own_leaves_a_draft_model_nothing_to_read(
 
 def test_what_an_answer_shows_counts_more_than_what_others_showed() -> None:
     auto = Auto()
-    auto._figures, auto._situation = figures.Figures(), "unsure, short"
+    auto._figures, auto._situation = figures.TargetFigures(), "unsure, short"
     context = Context([1], ToyModel(1, memory=1, vocabulary=6).open_session(), Sampling(), 50, frozenset())
     names = ("draft", "pard", "lookup")
     for name in names:
