@@ -62,7 +62,7 @@ class SavableChat(Protocol):
         """What was said."""
 
     def about(self) -> About:
-        """With what."""
+        """The model and the settings that it is held with."""
 
 
 def public(info: Mapping[str, Any]) -> dict[str, Any]:

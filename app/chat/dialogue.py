@@ -68,7 +68,7 @@ class Engine(Protocol):
 
 @dataclass(slots=True)
 class Dialogue:
-    """One chat with one model.
+    """A chat with a model: what was asked, what came back, what may be done next.
 
     Args:
         engine: the client.

@@ -169,22 +169,22 @@ class Figures:
 
     @property
     def seconds(self) -> float:
-        """Of compute, from the prompt to the last token."""
+        """Seconds of compute, from the prompt to the last token."""
         return self.prefill_seconds + self.decode_seconds
 
     @property
     def tokens_per_step(self) -> float:
-        """0 where it is not known."""
+        """Tokens that a pass gave on average; 0 where it is not known."""
         return self.tokens / self.steps if self.steps and self.certainty != "unknown" else 0.0
 
     @property
     def tokens_per_second(self) -> float:
-        """Over the whole answer, prefill left out."""
+        """Speed over the whole answer, prefill left out."""
         return self.tokens / self.decode_seconds if self.decode_seconds > 0 else 0.0
 
     @property
     def recent_tokens_per_second(self) -> float:
-        """Over the last WINDOW_SECONDS of compute."""
+        """Speed over the last WINDOW_SECONDS of compute."""
         return sum(n for n, _ in self.recent) / self.recent_seconds if self.recent_seconds > 0 else 0.0
 
     @property
@@ -256,7 +256,7 @@ class Answer:
 
     @property
     def by_method(self) -> dict[str, Totals]:
-        """The same for the steps of each method."""
+        """What the steps of each method add up to."""
         self._count()
         return self._by_method
 

@@ -79,7 +79,7 @@ def style(look: Look, template: str = STYLE) -> str:
 
 
 def rule(name: str, ink: Ink) -> str:
-    """One ink as a class."""
+    """The CSS class of an ink."""
     parts = [f"color: {ink.colour};"]
     if ink.behind:
         parts.append(f"background: {ink.behind};")

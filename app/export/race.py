@@ -58,7 +58,7 @@ class Finish(NamedTuple):
 
     @property
     def where(self) -> str:
-        """Where they part and how near a tie it was; empty where they do not."""
+        """The token from which on it differs, and how near a tie it was; empty where it does not."""
         lane = self.lane
         if lane.position is None:
             return ""

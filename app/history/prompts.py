@@ -180,7 +180,7 @@ def _parsed(line: bytes) -> Typed | None:
 
 
 def _clean(text: str) -> str:
-    """Without what no terminal can be sent: half a surrogate pair, nul."""
+    """A text without what no terminal can be sent: half a surrogate pair, nul."""
     return text.encode("utf-8", "replace").decode().replace("\0", "�")
 
 

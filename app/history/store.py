@@ -303,7 +303,7 @@ def _create(path: Path) -> None:
 
 @contextmanager
 def _alone(folder: Path) -> Iterator[None]:
-    """With no other specchat moving files in a folder."""
+    """Keep every other specchat from moving files in a folder."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
     try:
         with suppress(OSError):  # some network disks have no such locks
@@ -366,7 +366,7 @@ def _tables(db: sqlite3.Connection) -> set[str]:
 
 
 def _not_ours() -> sqlite3.DatabaseError:
-    """As SQLite tells it of a file that is no database."""
+    """The error that SQLite has for a file that is no database."""
     error = sqlite3.DatabaseError("not a history")
     error.sqlite_errorcode = sqlite3.SQLITE_NOTADB
     return error

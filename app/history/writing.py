@@ -70,7 +70,7 @@ class ChatTrack:
 
 @dataclass(frozen=True, slots=True)
 class AnswerMark:
-    """How far an answer is. What comes later is not looked at, so it may grow while it is written down."""
+    """How far an answer has come. What comes later is not looked at, so it may grow while it is written down."""
 
     runs: int
     steps: int

@@ -56,7 +56,7 @@ class Download:
 
     @property
     def seconds_left(self) -> float | None:
-        """Until all is there, at the rate of late."""
+        """Seconds until all is there, at the rate of late."""
         rate = self.rate
         return (self.total - self.done) / rate if rate else None
 

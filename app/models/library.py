@@ -168,5 +168,5 @@ def _state(path: Path) -> tuple[int, int]:
 
 
 def in_order(found: Sequence[FoundModel]) -> list[FoundModel]:
-    """As they are listed: by place, then by name."""
+    """Models in the order of the list: by place, then by name."""
     return sorted(found, key=lambda each: (PLACES.index(each.spot.place), each.spot.title.lower(), each.spot.backend))

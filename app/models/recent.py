@@ -16,7 +16,7 @@ def _file() -> Path:
 
 
 def recent() -> list[str]:
-    """Their names, the latest first."""
+    """Names of the models that were loaded lately, the latest first."""
     try:
         found = plain_file.read_json(_file())
     except (OSError, ValueError):

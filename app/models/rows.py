@@ -43,7 +43,7 @@ DRAFTER = ("◇", "drafter", "$accent")
 
 
 def needs_of_offer(repository: Repository, offer: Offer) -> Needs:
-    """Of one on the Hub."""
+    """The memory that an offer on the Hub needs."""
     if offer.kind == "gguf":
         return Needs("llama.cpp", offer.weights, offer.weights, repository.context, repository.cache_numbers)
     held = repository.parameters * 4 if offer.quantization in ("BF16", "F16") else offer.weights

@@ -72,7 +72,7 @@ class ModelSearch:
             changed = True
 
     def models(self) -> list[FoundModel]:
-        """Those found so far, in the order of the list."""
+        """The models found so far, in the order of the list."""
         return in_order([*self.found.values()])
 
     def pairings(self, target: FoundModel) -> dict[object, Pairing]:

@@ -31,7 +31,7 @@ class ModelChoice:
 
     @property
     def key(self) -> str:
-        """As `RaceEntry.key`."""
+        """What tells it from other models, as `RaceEntry.key`."""
         return f"{self.model} on {self.backend}" if self.backend else self.model
 
 

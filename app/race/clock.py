@@ -26,7 +26,7 @@ class LaneTrack:
 
     @classmethod
     def of(cls, answer: Answer) -> LaneTrack:
-        """Of a whole answer."""
+        """The track of a whole answer."""
         track = cls()
         track.follow(answer.runs)
         return track

@@ -104,7 +104,7 @@ class Race:
         self._compare()
 
     def add(self, entry: RaceEntry) -> None:
-        """One lane more."""
+        """Add a lane."""
         used = {racer.lane for racer in self.racers}
         lane = next(name for n in range(1, MOST + 1) if (name := f"race-{n}") not in used)
         racer = self._racer(entry, lane)
@@ -113,13 +113,13 @@ class Race:
         self._run(racer)
 
     def remove(self, index: int) -> None:
-        """One lane fewer."""
+        """Take a lane away."""
         self._close(self.racers.pop(index))
         self._want()
         self._compare()
 
     def _want(self) -> None:
-        """Who takes part, or what they write, is another from now on."""
+        """Tell the engine which models the lanes need from now on."""
         self.models.want([racer.entry for racer in self.racers])
 
     def pause(self) -> None:
@@ -203,7 +203,7 @@ class Race:
         return next(other for other in self.racers if other.entry.key == racer.entry.key)
 
     def mark(self, racer: Racer) -> Mark:
-        """How a lane's tokens compare with those of the first lane of its model."""
+        """Say how a lane's tokens compare with those of the first lane of its model."""
         first = self.reference(racer)
         if racer is first:
             return "reference" if racer is self.racers[0] else "another model"
@@ -228,11 +228,11 @@ class Race:
         return racer.answer.figures.steps if self.slowed else racer.time(self.finish_line, self.unit)
 
     def _arrival(self, racer: Racer) -> float | None:
-        """The same; None where it is not through, or wrote nothing."""
+        """Its clock at the finish line; None where it is not through, or wrote nothing."""
         return self._at_line(racer) or None if racer.through else None
 
     def ranking(self) -> list[Racer]:
-        """Those that are through, as they reached the finish line; then the others, by how far they got."""
+        """The lanes that are through, as they reached the finish line; then the others, by how far they got."""
         order = {racer.lane: n for n, racer in enumerate(self.racers)}
         arrivals = {racer.lane: self._arrival(racer) for racer in self.racers}
 

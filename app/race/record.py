@@ -44,7 +44,7 @@ class RaceLane:
 
     @property
     def seconds(self) -> float:
-        """Of own compute, from the prompt to the last token; turns of other lanes left out."""
+        """Seconds of its own compute, from the prompt to the last token; turns of other lanes left out."""
         return self.answer.figures.seconds
 
     def clock(self) -> list[float]:

@@ -53,7 +53,7 @@ class Replay:
         self.speed = SPEEDS[(SPEEDS.index(self.speed) + 1) % len(SPEEDS)]
 
     def restart(self) -> None:
-        """From the start."""
+        """Begin again."""
         self._passed, self._since, self.paused = 0.0, self._now(), False
 
     def runs(self, index: int, time: float) -> int:
@@ -62,5 +62,5 @@ class Replay:
         return len(racer.answer.runs) if time >= racer.seconds else bisect_right(self._clocks[index], time)
 
     def amount(self, index: int, runs: int, unit: Unit = "tokens") -> int:
-        """How much those are."""
+        """Tokens or characters in a lane's first runs."""
         return self.racers[index].track.amount(unit, runs)

@@ -306,8 +306,8 @@ def _plain(run: Inspection, *, brief: bool) -> StyledLine:
 
 
 def gathered(run: Inspection, *, brief: bool = False) -> str:
-    """Of a step of beam search: a pass takes each of several texts one token further, and the step's tokens are those that have
-    become certain by it."""
+    """The sentence about a step of beam search: a pass takes each of several texts one token further, and the step's tokens are
+    those that have become certain by it."""
     over = f"this pass over {run.nodes:,} nodes" if run.nodes > 1 else "this pass"
     if not run.count:
         return "No token became certain." if brief else f"No token became certain in {over}: the beams still differ."
@@ -327,7 +327,7 @@ def _window(run: Inspection, *, brief: bool) -> str:
 
 
 def _end(run: Inspection, *, brief: bool) -> StyledLine:
-    """Of a draft that was not refused where the run ended."""
+    """The sentence about a draft that was not refused where the run ended."""
     if run.guessed:
         return ((_window(run, brief=brief), LABEL),)
     if not run.own:

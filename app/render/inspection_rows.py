@@ -64,7 +64,7 @@ def _sentences(run: Inspection, cells: int, room: int) -> list[StyledLine]:
 
 
 def spread(left: StyledLine, right: StyledLine, cells: int) -> StyledLine:
-    """One at each end; the left alone, cut, where there is no right, or no room for both."""
+    """A row with something at each end; the left alone, cut, where there is no right, or no room for both."""
     return ends(left, right, cells) if right else cut(left, cells)
 
 

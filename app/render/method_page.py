@@ -80,7 +80,7 @@ def _figures(totals: Totals, cells: int) -> list[StyledLine]:
 
 
 def _parts(totals: Totals, models: Mapping[str, str], cells: int) -> list[StyledLine]:
-    """Of a tree that several drafters grow: the share of each draft model, and what became of everybody's guesses."""
+    """Figures of a tree that several drafters grow: the share of each draft model, and what became of all guesses."""
     out: list[StyledLine] = [(), line(("Who drafts", "bold $primary"))]
     for name, part in totals.parts.items():
         share = line((percent(part.share), "bold $accent"), (" of the nodes", "$quiet")) if part.share else ()

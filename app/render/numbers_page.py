@@ -251,7 +251,7 @@ def _lengths(totals: Totals, plain: float, cells: int) -> list[StyledLine]:
 
 
 def _drafters(totals: Totals, plain: float, cells: int) -> list[StyledLine]:
-    """The same at this answer's α, if a draft token took another share of a plain pass."""
+    """The speedup of chains of K draft tokens at this answer's α, if a draft token took another share of a plain pass."""
     if not totals.drafted or not plain:
         return []
     rate, ratio = totals.alpha, totals.draft_token_seconds / plain

@@ -75,7 +75,7 @@ def place_of(block: EntryBlock, run: int) -> Place | None:
 
 
 class _FirstRuns(Sequence[int]):
-    """For each row of text its first run, as a sequence to bisect; rows without one count as those below."""
+    """The first run of each row of text, as a sequence to bisect; rows without one count as those below."""
 
     def __init__(self, block: EntryBlock, count: int) -> None:
         self._block, self._count = block, count

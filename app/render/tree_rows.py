@@ -79,7 +79,7 @@ class StepTree:
     """Where several drafters grew the tree: bit i is set for a node that the one with the sign SIGNS[i] guessed [n]."""
 
     def shares(self) -> dict[int, float]:
-        """Of each node of the beams that go on: their probability, of that of all of them. All 0 where it was not recorded."""
+        """The share of each node of the beams that go on, in the probability of all of them; all 0 where none was recorded."""
         likely = [1.0]
         for node, parent in enumerate(self.parents[1:], 1):
             likely.append(likely[parent] * (self.probs[node - 1] if self.probs else 0.0))

@@ -38,7 +38,7 @@ def verdict(answer: Answer, *, speeds: bool = True) -> StyledLine:
 
 
 def signed(answer: Answer, model: str = "", *, speeds: bool = True) -> StyledLine:
-    """The same, with the methods that wrote the answer, and the model's name where it is given."""
+    """The verdict with the methods that wrote the answer, and the model's name where it is given."""
     return (*verdict(answer, speeds=speeds), *_signature(answer, model))
 
 

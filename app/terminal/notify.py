@@ -18,7 +18,7 @@ LONGEST = 120
 
 
 def way_here(setting: str, environment: Mapping[str, str] | None = None) -> NotifyWay:
-    """How to notify.
+    """The way to notify on this terminal.
 
     Args:
         setting: osc9, osc777, bell or off; auto for what this terminal is known to have, the bell where nothing is known.

@@ -21,7 +21,7 @@ class CodeBlock:
         return self.text.count("\n") + 1
 
     def preview(self, cells: int, rows: int = 3) -> str:
-        """Its first lines that say something, each cut to fit."""
+        """The block's first lines that say something, each cut to fit."""
         said = [line for line in self.text.expandtabs(4).splitlines() if line.strip()]
         shown = [fit(_safe(line), cells) for line in said[:rows]]
         return "\n".join(shown + (["…"] if len(said) > rows else []))

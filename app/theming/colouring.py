@@ -34,12 +34,12 @@ class Ink(NamedTuple):
     bold: bool = False
 
     def of(self, variables: Mapping[str, str]) -> Ink:
-        """The same in a theme's colours."""
+        """The ink in a theme's colours."""
         return self._replace(colour=variables[self.colour], behind=variables[self.behind] if self.behind else "")
 
     @property
     def style(self) -> str:
-        """As Textual's content has it."""
+        """The ink as a style of Textual's content."""
         weight = "bold " * self.bold + "underline " * self.underline
         return f"{weight}${self.colour}" + (f" on ${self.behind}" if self.behind else "")
 

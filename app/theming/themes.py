@@ -90,7 +90,7 @@ class Pair(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Palette:
-    """One theme as its file has it."""
+    """A theme as its file has it."""
 
     name: str
     summary: str

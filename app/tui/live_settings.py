@@ -200,7 +200,7 @@ class LiveSettings:
         self.use(replace(self.layers, preset_name=name))
 
     def no_preset(self) -> None:
-        """As without a preset and without anything that was set in this chat."""
+        """Go back to the settings without a preset and without anything that was set in this chat."""
         self.use(replace(self.layers, preset={}, preset_name="", chat={}))
         self._dialogue.transcript.system = self.settings.system
 

@@ -87,7 +87,7 @@ class KnownNames:
         return [Suggestion(name, told) for name, told in table.items()]
 
     def names(self, query: str) -> Sequence[str]:
-        """Of the files that a name that is being typed may become."""
+        """Names of the files that what is being typed may become."""
         folder = folder_of(query)
         self.want("files" if folder is None else f"in {folder}")
         return self.files if folder is None else self.inside.get(folder, ())
@@ -166,7 +166,7 @@ def offered(row: Action, typed: TypedCommand, known: KnownNames) -> list[Suggest
 
 
 def _ranked(query: str, found: Iterable[Suggestion]) -> list[Suggestion]:
-    """Those that have what was typed: what begins with it comes first, its letters one by one count where nothing else does."""
+    """Suggestions with what was typed: what begins with it comes first, its letters count where nothing else does."""
     if not query:
         return list(found)
     scored = [(value, offer) for offer in found if (value := score(query, offer.name)) is not None]

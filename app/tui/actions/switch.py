@@ -131,7 +131,7 @@ class Switches:
 
     @runs(actions.METHOD_MENU)
     def method(self, *words: str) -> None:
-        """To the method `NAME key=value …`; alone, choose."""
+        """Switch to the method `NAME key=value …`; alone, choose."""
         if not words:
             self._choose_method()
             return
@@ -152,7 +152,7 @@ class Switches:
 
     @runs(actions.NEXT_METHOD)
     def next_method(self) -> None:
-        """To the next of the methods worth a try on this model."""
+        """Switch to the next of the methods worth a try on this model."""
         if self.host.dialogue.next_method() is None:
             server = "its server decides how it decodes. A pair of servers has two: docs/servers.md."
             only = f"This model has only one method: {server}" if self.host.dialogue.info.get("server") else ""
@@ -161,7 +161,7 @@ class Switches:
 
     @runs(actions.THEME_MENU)
     def theme(self, *words: str) -> None:
-        """To another theme, for later chats too; alone, choose. A doubt about it is told."""
+        """Switch to another theme, for later chats too; alone, choose. A doubt about it is told."""
         if not words:
             self._choose_theme()
             return
@@ -190,6 +190,6 @@ class Switches:
 
     @runs(actions.COLOURS)
     def colours(self, *words: str) -> None:
-        """To another way of telling runs apart, everywhere at once and in later chats too; alone, to the next."""
+        """Colour runs in another way, everywhere at once and in later chats too; alone, in the next one."""
         way = known("way of colouring", words[0], WAYS) if words else following(self.host.view.colouring)
         self.host.live.keep({"colours": way})

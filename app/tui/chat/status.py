@@ -94,14 +94,14 @@ class StatusLine(Widget):
         return self._joined(parts)
 
     def _paused(self) -> list[Content]:
-        """That nothing goes on; the keys at the bottom say what will make it."""
+        """Say that nothing goes on; the keys at the bottom say what will make it."""
         parts = [Content.assemble(("‖ ", "bold $accent"), ("paused", "$foreground"))]
         if self.dialogue.answer is not None and self.dialogue.answer.figures.steps:
             parts.append(_per_pass(self.dialogue.answer.figures))
         return parts
 
     def _writing(self) -> list[Content]:
-        """How fast text comes; no more than that beside a hint."""
+        """Say how fast text comes; no more than that beside a hint."""
         stopping = self.dialogue.phase == "stopping"
         figures = self.dialogue.answer.figures if self.dialogue.answer else Figures()
         if not figures.steps:

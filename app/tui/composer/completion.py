@@ -63,7 +63,7 @@ class Completion(Widget):
 
     @property
     def rows(self) -> int:
-        """How many are shown at once: fewer where the screen is low."""
+        """Names that are shown at once: fewer where the screen is low."""
         return min(len(self.offers), ROWS if self.app.size.height >= 24 else 4)
 
     @property

@@ -123,7 +123,7 @@ class SearchScreen(FramedScreen[Result], Generic[Result, Item]):
         raise NotImplementedError
 
     def hints(self) -> Iterable[Hint]:
-        """Those of the list; other ones while something is asked."""
+        """The keys of the list; other ones while something is asked."""
         return (Hint(("list_choose",), self._verb),) if self.asking else self.item_hints()
 
     def ways_out(self) -> tuple[Hint, ...]:
@@ -147,7 +147,7 @@ class SearchScreen(FramedScreen[Result], Generic[Result, Item]):
 
     @property
     def cells(self) -> int:
-        """Of a line about an item."""
+        """Width of a line about an item."""
         return max(20, self.detail.size.width)
 
     def grow(self, items: int) -> None:

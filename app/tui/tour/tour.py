@@ -84,7 +84,7 @@ class Tour:
         """Of a pass that gives one token."""
 
     async def play(self) -> None:
-        """From the first sentence to the last."""
+        """Play the tour, from the first sentence to the last."""
         try:
             await self._begin()
             await self._one_by_one()
@@ -147,7 +147,7 @@ class Tour:
         await self._wait(LOOK_SECONDS)
 
     async def _race(self) -> None:
-        """The same message once more, by several methods side by side."""
+        """Race several methods on the same message."""
         dialogue, races = self.dialogue, self._races
         names, subject = suggested(dialogue), talk(dialogue, None)
         if len(names) < FEWEST or subject is None or self._answer is None:

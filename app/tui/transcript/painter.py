@@ -63,7 +63,7 @@ class RowPainter:
         self._styles |= {name: base + style for name, style in self._styles.items() if name not in over}
 
     def draw(self, block: EntryBlock, row: TextRow, margin: int, lit: int = -1, sign: str = "") -> Strip:
-        """One row.
+        """Draw a row.
 
         Args:
             block: whose row it is.

@@ -76,7 +76,7 @@ class QuickRows(ScrollView):
         raise NotImplementedError
 
     def render_line(self, y: int) -> Strip:
-        """One visible row, as Textual asks for it when something is selected."""
+        """A visible row, as Textual asks for it when something is selected."""
         return self.painted(y)
 
     def render_lines(self, crop: Region) -> list[Strip]:
