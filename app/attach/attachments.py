@@ -21,10 +21,10 @@ from . import pdf
 from .files import GivenUp, walk
 
 MOST_BYTES = 2_000_000
-"""Of one file. Far more than a local model's context holds; a file above it was hardly meant."""
+"""Bytes of one file. Far more than a local model's context holds; a file above it was hardly meant."""
 
 MOST_FILES = 200
-"""Of one folder."""
+"""Files of one folder."""
 
 OFFICE = (".doc", ".docx", ".xls", ".xlsx", ".xlsm", ".ppt", ".pptx", ".odt", ".ods", ".odp")
 """What office programs save; none of it is read."""

@@ -10,7 +10,7 @@ from pathlib import Path
 from . import ignore_rules
 
 MOST_ENTRIES = 20_000
-"""Of one folder, without what is in its folders: more are not looked at."""
+"""Entries of one folder, without what is in its folders: more are not looked at."""
 GivenUp = Callable[[], bool]
 """Asked now and then while a document is read; True ends that."""
 

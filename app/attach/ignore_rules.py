@@ -13,7 +13,7 @@ from pathlib import Path
 from ... import plain_file
 
 MOST_BYTES = 100_000
-"""Of a .gitignore: the longest of GitHub's templates have 8 kB, and each file of a folder is compared with each rule."""
+"""Bytes of a .gitignore: the longest of GitHub's templates have 8 kB, and each file of a folder is compared with each rule."""
 
 LONGEST = 1000
 """Characters of a rule."""

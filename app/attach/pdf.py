@@ -21,7 +21,7 @@ from typing import Any
 from ...errors import UserError
 
 MOST_BYTES = 50_000_000
-"""Of a PDF file: pictures make most of a large one."""
+"""Bytes of a PDF file: pictures make most of a large one."""
 
 TIME_SECONDS = 30.0
 """Longest reading. 1,000 pages took 3 s on two busy cores."""

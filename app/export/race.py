@@ -32,9 +32,9 @@ class Finish(NamedTuple):
     """Length of its bar: 0 to 1."""
     seconds: float
     amount: int
-    """Of its whole text, in tokens or characters."""
+    """Length of its whole text, in tokens or characters."""
     speed: float
-    """Of that, per second of its own clock."""
+    """Tokens or characters per second of its own clock."""
     unit: Unit
     tokens_per_step: float
     speedup: float

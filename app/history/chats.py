@@ -28,7 +28,7 @@ BEFORE, AFTER = 40, 160
 """Characters of an excerpt before what was found, and from there on."""
 
 MOST_TRIGRAMS = 24
-"""Of a word looked for; more of them find nothing less."""
+"""Trigrams of a word looked for; more of them find nothing less."""
 
 MOST_BEGINNINGS = 400
 """Trigrams that one or two letters may be the beginning of."""

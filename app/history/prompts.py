@@ -22,7 +22,7 @@ MOST = 1000
 """Messages that are kept."""
 
 MOST_BYTES = 1_000_000
-"""Of the file; at twice that, or twice as many messages, the oldest go."""
+"""Bytes of the file; at twice that, or twice as many messages, the oldest go."""
 
 MOST_ONE = 100_000
 """Bytes of one message with what was pasted into it; a longer one is kept for as long as its chat is open."""

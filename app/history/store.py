@@ -39,7 +39,7 @@ _creating = Lock()
 """Held while a new file has a descriptor outside of SQLite, so that no other thread has it open at that time."""
 
 Identity: TypeAlias = tuple[int, int]
-"""Of a file, whatever it is called: its device and inode."""
+"""Identity of a file, whatever it is called: its device and inode."""
 
 _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 

@@ -60,12 +60,12 @@ class ChatTrack:
     quiet: int = 0
     """Entries that are no reason to write: those that the database has, or those of a file that was opened."""
     origin: ChatTrack | None = None
-    """Of the chat that this one branched from."""
+    """Track of the chat that this one branched from."""
     saved: list[SavedEntry] = field(default_factory=list)
     """Every entry that the database has, those that lie aside among them."""
     rows: Rows = field(default_factory=Rows)
     identity: Any = None
-    """Of the database that has it."""
+    """Identity of the database that has it."""
 
 
 @dataclass(frozen=True, slots=True)

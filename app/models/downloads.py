@@ -15,7 +15,7 @@ from ...errors import Cancelled, UserError
 from .hub import Offer, Partial, fetch, forget
 
 RATE_SECONDS = 5.0
-"""Of the latest progress that the rate is taken from."""
+"""Seconds of the latest progress that the rate is taken from."""
 
 State = Literal["starting", "running", "paused", "failed", "done"]
 

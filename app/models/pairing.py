@@ -14,7 +14,7 @@ from ..text.cells import fit, one_line
 from .library import FoundModel, Library
 
 MOST_SHARE = 0.7
-"""Of the target's parameters: a draft model with more of them cannot be fast enough to pay."""
+"""Largest share of the target's parameters: a draft model with more of them cannot be fast enough to pay."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from ..text.cells import one_line
 from .rows import ModelRow
 
 MOST_MODELS = 100
-"""Of one server, in the list: a large provider has thousands."""
+"""Models of one server, in the list: a large provider has thousands."""
 
 
 @dataclass(frozen=True, slots=True)

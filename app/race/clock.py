@@ -13,7 +13,7 @@ Unit = Literal["tokens", "characters"]
 """What a lane's progress is measured in: characters where the lanes' tokens are not the same."""
 
 SHORT: dict[Unit, str] = {"tokens": "tokens", "characters": "chars"}
-"""Of a unit, where there is little room."""
+"""Names of a unit, where there is little room."""
 
 
 class LaneTrack:
@@ -22,7 +22,7 @@ class LaneTrack:
     def __init__(self) -> None:
         self._tokens, self._characters = array("i"), array("i")
         self._seconds = array("d")
-        """Of decoding, at the end of each run."""
+        """Seconds of decoding at the end of each run."""
 
     @classmethod
     def of(cls, answer: Answer) -> LaneTrack:

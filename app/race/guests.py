@@ -25,7 +25,7 @@ class RaceGuest:
 
     key: str
     id: int
-    """Of its load."""
+    """Id of its load."""
     state: Literal["loading", "ready", "failed", "cancelled"] = "loading"
     loading: Loading | None = None
     sentence: str = ""

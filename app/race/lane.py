@@ -25,7 +25,7 @@ class Racer:
     entry: RaceEntry
     answer: Answer
     id: int = 0
-    """Of its answer."""
+    """Id of its answer."""
     error: str = ""
     """Why it could not go on, in a sentence."""
     compared: int = 0

@@ -66,7 +66,7 @@ class RaceRecord:
     saved: str = ""
     """When: local time with its offset, ISO 8601."""
     version: str = ""
-    """Of specchat."""
+    """Version of specchat that wrote it."""
     pieces: Pieces = field(default_factory=Pieces)
     """Token texts for answers that have none of their own."""
     unit: Unit = "tokens"

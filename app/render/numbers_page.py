@@ -40,7 +40,7 @@ SURE = {
 """How well a server's runs are known, in a sentence."""
 
 NEUTRAL = "$quiet"
-"""Of bars that are not about tokens a pass: those have the colours of the text."""
+"""Style of bars that are not about tokens a pass: those have the colours of the text."""
 
 SHARES = (("draft", "▒"), ("pass", "█"), ("rest", "░"))
 """Parts of the time, with what draws them."""

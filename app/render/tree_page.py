@@ -16,7 +16,7 @@ from .inspection import gathered, inspect
 from .tree_rows import SIGNS, Role, StepTree, TreeRow, tree_rows
 
 BAR_CELLS = 8
-"""Of the bar beside a probability."""
+"""Cells of the bar beside a probability."""
 
 LEAST_SHOWN = 0.01
 """Probabilities below this have no bar."""

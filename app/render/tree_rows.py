@@ -29,7 +29,7 @@ INDENT = 3
 """Cells of each level of branches below a refused one."""
 
 SIGNS = "¹²³⁴⁵⁶⁷⁸⁹"
-"""Of the drafters of a tree, behind the tokens that they guessed."""
+"""Signs of the drafters of a tree, behind the tokens that they guessed."""
 
 LEAST_ROOM = 8
 """Cells that a branch needs; what has fewer is counted, not drawn."""
@@ -200,7 +200,7 @@ class _Layout:
         self.tree, self.piece, self.cells, self.plan = tree, piece, cells, plan
         self.children: list[list[int]] = [[] for _ in tree.tokens]
         self.sizes = [1] * len(tree.tokens)
-        """Of each node's branch, itself included."""
+        """Nodes in each node's branch, itself included."""
         self.going = tree.shares()
         accepted = set(tree.path)
         drawn = [node for node in range(1, len(tree.tokens)) if node < tree.guesses or node in accepted]

@@ -25,7 +25,7 @@ class SavedChat:
     saved: str = ""
     """When: local time with its offset, ISO 8601."""
     version: str = ""
-    """Of specchat."""
+    """Version of specchat that wrote it."""
     pieces: Pieces = field(default_factory=Pieces)
     """Token texts for answers that have none of their own."""
 

@@ -13,7 +13,7 @@ from ...errors import UserError
 from ..text.cells import fit, one_line
 
 MOST_BYTES = 200_000_000
-"""Of a saved chat or race: an answer of 100,000 tokens with all its trees has some 100 MB."""
+"""Bytes of a saved chat or race: an answer of 100,000 tokens with all its trees has some 100 MB."""
 
 INT32 = 2**31 - 1
 """Largest number that the chat's arrays hold: token ids, counts."""

@@ -21,10 +21,10 @@ WINDOWS_SECONDS = 8.0
 """A program of Windows takes longer to start."""
 
 LONG_BYTES = 74_994
-"""Of text, 100,000 as OSC 52 writes it: what xterm, hterm and others take at most."""
+"""Bytes of text, 100,000 as OSC 52 writes it: what xterm, hterm and others take at most."""
 
 SCREEN_BYTES = 756
-"""Of one string that GNU screen passes on to the terminal; it drops longer ones (its limit is 768)."""
+"""Bytes of one string that GNU screen passes on to the terminal; it drops longer ones (its limit is 768)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,7 @@ SLOW_SECONDS = 0.7
 """Work beside the interface that takes longer says so."""
 
 NOTICE_ROWS = 2
-"""Of all notices together: they lie over the keys at the bottom and the edge above them."""
+"""Rows of all notices together: they lie over the keys at the bottom and the edge above them."""
 
 NOTICE_EDGE = 4
 """Cells of such a row that are not text's: its line, and a cell at each side."""

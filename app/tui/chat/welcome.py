@@ -81,7 +81,7 @@ TOUR = Starter("Take the tour", "30 seconds, live", "/tour")
 ROWS = (TOUR, *STARTERS)
 
 DIGITS = "1234567890"
-"""Of the rows, in order."""
+"""Digits of the rows, in order."""
 
 TITLE_WIDTH = max(len(starter.title) for starter in STARTERS)
 """Columns of the titles, so that the reasons stand below each other."""

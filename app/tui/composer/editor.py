@@ -25,7 +25,7 @@ from ..actions.registry import runs
 from ..host import Host
 
 MOST_BYTES = 2_000_000
-"""Of a draft: what a message may have in attachments too."""
+"""Bytes of a draft: what a message may have in attachments too."""
 
 
 class ExternalEditor:

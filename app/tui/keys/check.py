@@ -27,7 +27,7 @@ TWICE_SECONDS = 1.0
 """Between two presses of a key that leaves."""
 
 KEY_CELLS, SENT_CELLS = 14, 14
-"""Of a key's name, and of what came for it."""
+"""Cells of a key's name, and of what came for it."""
 
 _REPORT = re.compile(r"\x1b\[\?[\d;]*\$y")
 """A terminal's answer to a question about its modes."""

@@ -16,7 +16,7 @@ from .context import Hint, hints
 from .entries import HelpRow, found, notice_id
 
 KEY_CELLS = 17
-"""Of the keys before what they do: `alt+right  ^o →`."""
+"""Cells of the keys before what they do: `alt+right  ^o →`."""
 
 TALL = 24
 """Rows of a terminal in which DETAIL_ROWS[1] lines are told of a row, else DETAIL_ROWS[0]."""

@@ -17,7 +17,7 @@ from ...settings.keymap import LEADER, Key, display, shown_keys
 from ..bindings import bindings_of
 
 COLUMN_CELLS = 19
-"""Of a letter with what it does: `↑  message before`, and a gap."""
+"""Cells of a letter with what it does: `↑  message before`, and a gap."""
 
 _ROWS = {row.id: row for row in ACTIONS}
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ..live_settings import LiveSettings
 
 NAME_CELLS = 22
-"""Of a preset's name in the list."""
+"""Cells of a preset's name in the list."""
 
 PREVIEW_ROWS = 6
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ..live_settings import LiveSettings
 
 NAME_CELLS = 34
-"""Of a setting's name, where there is room."""
+"""Cells of a setting's name, where there is room."""
 
 NARROW = 64
 """Below so many cells names are cut sooner, and where a value comes from is told below the list alone."""

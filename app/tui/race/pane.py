@@ -40,10 +40,10 @@ class PaneState:
     amount: int = 0
     """Tokens or characters that it has written."""
     expected: int = 1
-    """Of a full bar."""
+    """Amount that a full bar stands for."""
     seconds: float = 0.0
     speed: float = 0.0
-    """Of `amount`, per second of the clock."""
+    """Amount per second of the clock."""
     tokens_per_step: float = 0.0
     speedup: float = 0.0
     """Over the first lane; 0 where unknown, and in the first lane."""
@@ -57,7 +57,7 @@ class PaneState:
     model: str = ""
     """Where the panes' models differ."""
     unit: Unit = "tokens"
-    """Of `amount`."""
+    """What `amount` is counted in."""
     tokens_per_second: float = 0.0
     """By the clock too; shown beside characters."""
     slowed: bool = False

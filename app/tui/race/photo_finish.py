@@ -35,9 +35,9 @@ class Standing:
     seconds: float
     """Its whole clock."""
     amount: int
-    """Of its text, in tokens or characters."""
+    """Length of its text, in tokens or characters."""
     speed: float
-    """Of `amount`, per second of the clock."""
+    """Amount per second of the clock."""
     tokens_per_step: float
     acceptance: float | None
     speedup: float

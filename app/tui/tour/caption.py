@@ -8,7 +8,7 @@ from textual.widget import Widget
 from ...text.cells import width
 
 STEPS = 4
-"""Of the tour."""
+"""Steps of the tour."""
 
 GUTTER = 10
 """Cells before the sentence."""

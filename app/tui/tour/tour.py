@@ -81,7 +81,7 @@ class Tour:
         self._taken = False
         """The person goes on alone, and the answer stays theirs."""
         self._pass_seconds = 0.0
-        """Of a pass that gives one token."""
+        """Seconds of a pass that gives one token."""
 
     async def play(self) -> None:
         """Play the tour, from the first sentence to the last."""

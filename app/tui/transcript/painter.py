@@ -14,7 +14,7 @@ from ...text.cells import width
 from ...theming.colouring import INKS, Colouring, bared, ink_name
 
 CHOSEN = Style(reverse=True, bold=True)
-"""Of the run that is looked into: as readable as the run itself, with colours and without."""
+"""Style of the run that is looked into: as readable as the run itself, with colours and without."""
 
 
 def run_styles(variables: Mapping[str, str]) -> dict[str, Style]:
