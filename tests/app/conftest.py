@@ -198,6 +198,20 @@ def snap_compare(snap_compare: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     return snap_compare
 
 
+LOOKS = {"60x20-dark": ("dark", (60, 20)), "120x40-light": ("light", (120, 40))}
+
+
+@pytest.fixture(params=LOOKS)
+def picture(request: pytest.FixtureRequest, snap_compare: Any, make_chat: Callable[..., Any]) -> Callable[..., bool]:
+    """Whether the chat looks as in its picture once `before` was done, small and dark, and large and light."""
+    theme, size = LOOKS[request.param]
+
+    def same(before: Callable[..., Any], make: Callable[..., Any] = make_chat, **settings: Any) -> bool:
+        return bool(snap_compare(make(theme=theme, **settings), terminal_size=size, run_before=before))
+
+    return same
+
+
 @pytest.fixture
 def engine() -> FakeEngine:
     return FakeEngine()

@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import sys
-import time
 from pathlib import Path
 
 import psutil
@@ -102,26 +101,6 @@ def test_hostile_model_text_is_shown_and_does_nothing(env: dict[str, str], tmp_p
         assert "end" in terminal.text
         for sequence in (b"\x1b[31mred", b"\x1b]0;owned", b"\x1b]52;c;ZXZpbA", b"\x9b2J"):
             assert sequence not in terminal.raw
-        terminal.send("\x11")
-        assert terminal.exit_code() == 0
-
-
-def test_resizing_in_mid_answer(env: dict[str, str], slow_record: str) -> None:
-    import fcntl
-    import struct
-    import termios
-
-    with Terminal([SPECCHAT, "--model", slow_record, "--method", "greedy"], env=env) as terminal:
-        terminal.wait("greedy")
-        terminal.send("keeper\r")
-        terminal.wait("counted")
-        for columns, lines in ((60, 20), (120, 40)):
-            terminal.screen.resize(lines, columns)
-            fcntl.ioctl(terminal.master, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
-            os.kill(terminal.process.pid, signal.SIGWINCH)
-            time.sleep(0.1)
-            terminal.wait(lambda text: "lookup" in text or "greedy" in text)
-        terminal.wait("● ready")
         terminal.send("\x11")
         assert terminal.exit_code() == 0
 

@@ -7,12 +7,10 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
-from ..cases import FULL
 from ..fakes.terminal import Terminal
 
 SPECCHAT = str(Path(sys.executable).parent / "specchat")
@@ -73,46 +71,3 @@ def test_a_chat_that_is_killed_in_mid_answer_is_continued(env: dict[str, str], s
         terminal.wait(lambda text: "● keeper" not in text)
         terminal.send("\x11")
         assert terminal.exit_code() == 0
-
-
-@pytest.mark.slow
-def test_nothing_is_kept_where_that_was_asked(env: dict[str, str], slow_record: str, tmp_path: Path) -> None:
-    with Terminal([SPECCHAT, "--model", slow_record, "--no-history"], env=env) as terminal:
-        terminal.wait("identical")
-        terminal.send("keeper\r")
-        terminal.wait("lantern-3")
-        terminal.send("\x11")
-        assert terminal.exit_code() == 0
-    assert not (tmp_path / "d").exists()
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not FULL, reason="tests/app/history/test_windows.py has it without an engine")
-def test_a_window_that_quits_takes_nothing_from_another(env: dict[str, str], tmp_path: Path) -> None:
-    path = tmp_path / "record.jsonl"
-    path.write_text(json.dumps({"prompt": "keeper", "response": "The lamp is lit."}) + "\n")
-    command = [SPECCHAT, "--model", f"recorded:{path}", "--method", "greedy"]
-
-    def ask(window: Terminal, times: int) -> None:
-        window.send("keeper\r")
-        window.wait(lambda text: text.count("The lamp is lit.") == times)
-
-    with Terminal(command, env=env) as first:
-        first.wait("identical")
-        ask(first, 1)
-        first.send("\x1bh")
-        first.wait("● keeper")
-        first.send("\x1b")
-        first.wait(lambda text: "● keeper" not in text)
-        with Terminal(command, env=env) as second:
-            second.wait("identical")
-            ask(second, 1)
-            second.send("\x11")
-            assert second.exit_code() == 0
-        ask(first, 2)
-        deadline = time.monotonic() + 120
-        while sorted(str(chat["answers"]) for chat in listed(env)) != ["1", "2"]:
-            assert time.monotonic() < deadline, listed(env)
-        os.kill(first.process.pid, signal.SIGKILL)
-        first.process.wait()
-    assert sorted(str(chat["answers"]) for chat in listed(env)) == ["1", "2"]

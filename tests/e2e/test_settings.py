@@ -62,38 +62,3 @@ def test_what_is_set_on_the_screen_is_in_the_file_and_the_other_way_round(env: d
         terminal.wait("Ask something")
         terminal.send("How does prompt lookup work?" + ENTER)
         terminal.wait("Token limit")
-
-
-@pytest.mark.slow
-def test_a_chat_keeps_its_system_prompt_and_what_its_preset_set(env: dict[str, str], tmp_path: Path) -> None:
-    with Terminal([SPECCHAT], env=env) as terminal:
-        terminal.wait("ready")
-        terminal.send(ALT_I)
-        terminal.wait("System prompt")
-        terminal.send("Be brief.")
-        terminal.wait("Be brief.")
-        terminal.send(CTRL_S)
-        terminal.wait("The system prompt is now")
-        terminal.send("/set max_tokens=4 seed=9" + ENTER)
-        terminal.wait("max_tokens=4")
-        terminal.send("/preset save short" + ENTER)
-        terminal.wait("Saved as preset short")
-        terminal.send("How does prompt lookup work?" + ENTER)
-        terminal.wait("Token limit")
-        terminal.send(CTRL_Q)
-        assert terminal.process.wait(120) == 0
-    text = (tmp_path / "config" / "presets" / "short.toml").read_text()
-    assert 'system = "Be brief."' in text
-    assert "max_tokens = 4" in text
-    with Terminal([SPECCHAT, "--continue"], env=env) as terminal:
-        terminal.wait("Token limit")
-        terminal.send(ALT_O)
-        terminal.wait("Settings · every model")
-        terminal.send("max_tokens")
-        terminal.wait("this chat")
-        terminal.send(ESCAPE)
-        terminal.wait("Search settings")
-        terminal.send(ESCAPE)
-        terminal.wait("Ask something")
-        terminal.send(ALT_I)
-        terminal.wait("Be brief.")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 
@@ -52,33 +51,5 @@ def test_the_same_seed_gives_the_same_text_with_any_identical_method(env: dict[s
         terminal.wait("◆ lookup")
         terminal.send("\x1b[1;3C")
         terminal.wait("‹ 4/4 ›")
-        terminal.send("\x11")
-        assert terminal.exit_code() == 0
-
-
-@pytest.mark.slow
-def test_a_chat_goes_on_with_its_own_model_as_long_as_that_is_there(env: dict[str, str], tmp_path: Path) -> None:
-    path = tmp_path / "record.jsonl"
-    path.write_text(json.dumps({"prompt": "keeper", "response": "Seven lanterns before the harbour woke."}) + "\n")
-    with Terminal([SPECCHAT, "--model", f"recorded:{path}", "--method", "greedy"], env=env) as terminal:
-        terminal.wait("identical")
-        terminal.send("keeper\r")
-        terminal.wait(". · greedy")
-        terminal.send("\x11")
-        assert terminal.exit_code() == 0
-    with Terminal([SPECCHAT, "--continue"], env=env) as terminal:
-        terminal.wait("Seven lanterns")
-        terminal.wait("◆ greedy")
-        terminal.send("\x1br")  # the recorded model answers once more
-        terminal.wait("≡ identical")
-        terminal.send("\x11")
-        assert terminal.exit_code() == 0
-    path.unlink()
-    with Terminal([SPECCHAT, "--continue"], env=env) as terminal:
-        terminal.wait("builtin is being loaded in its place.")
-        terminal.wait("Seven lanterns")
-        terminal.send("Hello\r")
-        terminal.wait("‹ 2/2 ›")
-        terminal.wait("● ready")
         terminal.send("\x11")
         assert terminal.exit_code() == 0

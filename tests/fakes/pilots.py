@@ -68,6 +68,55 @@ async def until(pilot: Any, condition: Callable[[], bool]) -> None:
     await pilot.pause()
 
 
+async def loaded(pilot: Any, engine: Any, **unavailable: str) -> None:
+    """Let the model be loaded; methods that cannot run on it have their reason."""
+    await pilot.pause()
+    engine.loaded(**unavailable)
+    await settle(pilot.app, pilot)
+
+
+async def ask(pilot: Any, engine: Any, prompt: str, records: Any = (), *, finish: bool = True, tail: str = "") -> int:
+    """Ask something, and let the engine answer; the answer's id."""
+    app = pilot.app
+    if app.dialogue.phase == "loading":
+        await loaded(pilot, engine)
+    app.box.put(prompt)
+    await pilot.press("enter")
+    id: int = engine.begin(records)
+    if finish:
+        engine.finish(tail=tail)
+    await settle(app, pilot)
+    return id
+
+
+async def command(pilot: Any, text: str) -> str:
+    """Type a command and press enter; what stays in the box."""
+    pilot.app.box.put(text)
+    await pilot.press("enter")
+    await pilot.pause()
+    return str(pilot.app.box.text)
+
+
+def rows(widget: Any) -> list[str]:
+    """The rows that a widget draws."""
+    return [widget.render_line(y).text.rstrip() for y in range(widget.size.height)]
+
+
+def shown(app: Any) -> str:
+    """What is to be seen of the chat."""
+    return "\n".join(rows(app.chat_screen.view))
+
+
+def status(app: Any) -> str:
+    """The line above the input box."""
+    return str(app.chat_screen.query_one("#status").render())
+
+
+def toasts(app: Any) -> str:
+    """The notices that stand beside the chat."""
+    return " ".join(notification.message for notification in app._notifications)
+
+
 def _patience() -> Callable[[], bool]:
     """Tells whether to wait on, from now."""
     clock, processor = time.monotonic() + PATIENCE, time.process_time() + PROCESSOR

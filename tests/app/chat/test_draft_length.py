@@ -12,7 +12,7 @@ from specchat.app.chat.methods import Method, known_methods
 from specchat.engine.catalog import get, parse_params
 from specchat.engine.messages import Switch, Switched
 
-from ...fakes.pilots import until
+from ...fakes.pilots import status, until
 
 Make = Callable[..., Any]
 METHODS = known_methods()
@@ -86,10 +86,6 @@ def test_methods_of_other_packages() -> None:
 
 
 # The keys
-
-
-def status(app: Any) -> str:
-    return str(app.chat_screen.query_one("#status").render().plain)
 
 
 async def answering(app: Any, pilot: Any, engine: Any, records: Any) -> int:

@@ -22,7 +22,7 @@ from specchat.engine.messages import (
     Weighed,
 )
 
-from ...fakes.pilots import settle
+from ...fakes.pilots import settle, status, toasts
 
 Make = Callable[..., Any]
 SIZE = (110, 30)
@@ -163,10 +163,6 @@ async def answering(app: Any, pilot: Any, engine: Any, records: Any) -> int:
     return id
 
 
-def status(app: Any) -> str:
-    return str(app.chat_screen.query_one("#status").render().plain)
-
-
 def bar(app: Any) -> str:
     return str(app.chat_screen.query_one("#keys").render().plain)
 
@@ -268,10 +264,6 @@ async def test_a_pause_before_the_first_step(make_chat: Make, engine: Any) -> No
         assert "paused" in status(app)
         shown = "\n".join(row.text for row in app.chat_screen.panel.query_one("LineView").render_lines(pane(app)))
         assert "Paused before the first step: F9 one step, F8 continue." in " ".join(shown.split())
-
-
-def toasts(app: Any) -> str:
-    return " ".join(notification.message for notification in app._notifications)
 
 
 async def test_the_commands(make_chat: Make, engine: Any, make_steps: Make) -> None:

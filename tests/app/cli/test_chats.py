@@ -292,6 +292,14 @@ def test_a_last_word_that_could_not_be_kept_is_said_after_the_chat(
     assert "specchat: The end of the chat was not saved" in capsys.readouterr().err
 
 
+def test_open_takes_a_file(begun: Begun, call: Call, tmp_path: Path) -> None:
+    (tmp_path / "chat.json").write_text(call("chats", "show", "1", "--json")[1])
+    begun(Settings(), "The settings are odd.", file=tmp_path / "chat.json")
+    assert begun.texts == ["About lamps", "The keeper lit it.", "The settings are odd."]
+    with pytest.raises(UserError, match=r"There is no file nothing\.json"):
+        begun(Settings(), file=Path("nothing.json"))
+
+
 def test_a_chat_without_a_history(begun: Begun) -> None:
     begun(changed(Settings(), {"history": False}), last=True)
     assert begun.kept == [False]
@@ -320,7 +328,10 @@ def test_the_options(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
         (True, False, "the lamp"),
         (True, False, "lamp"),
     ]
-    for wrong in (["--continue", "--resume"], ["--continue", "--open", "x.json"], ["--resume", "x", "methods"]):
+    for wrong in (
+        *(["--continue", "--resume"], ["--continue", "--open", "x.json"]),
+        *(["--resume", "x", "methods"], ["--open", "x.json", "methods"]),
+    ):
         assert call(*wrong)[0] == 2
 
 

@@ -7,7 +7,6 @@ import re
 from base64 import b64encode
 from collections.abc import Callable
 from dataclasses import replace
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -34,6 +33,7 @@ from specchat.errors import UserError
 
 from ...fakes.pilots import until
 from ...fakes.races import run
+from .test_formats import Page
 
 Make = Callable[..., Any]
 DARK = load_themes()[0]["dark"]
@@ -121,17 +121,6 @@ def test_bars_in_a_file_are_those_of_the_screen(dialogue: Dialogue, engine: Any)
     drawn = [row.count("█") for row in rows]
     shares = [finish.share for finish in photo_finish(made.record())]
     assert [cells / max(drawn) for cells in drawn] == pytest.approx(shares, abs=0.05)
-
-
-class Page(HTMLParser):
-    def __init__(self, page: str) -> None:
-        super().__init__(convert_charrefs=True)
-        self.tags: list[tuple[str, dict[str, str | None]]] = []
-        self.feed(page)
-        self.close()
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append((tag, dict(attrs)))
 
 
 def test_the_page_runs_no_script_but_ours_and_replays_at_the_recorded_pace() -> None:

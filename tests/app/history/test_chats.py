@@ -126,27 +126,6 @@ def test_titles_are_one_line_and_fit(chats: Chats, dialogue: Dialogue) -> None:
         chats.rename(99, "x")
 
 
-def test_a_chat_is_found_by_its_title_or_number(chats: Chats, dialogue: Dialogue) -> None:
-    for title in ("Lamps", "Lamps and oil", "Ships"):
-        put(chats.store, dialogue, title)
-    assert [row.title for row in chats.titled("lamps")] == ["Lamps"]
-    assert [row.title for row in chats.titled("AMP")] == ["Lamps and oil", "Lamps"]
-    assert [row.title for row in chats.titled("3")] == ["Ships"]
-    assert chats.titled("nothing") == []
-
-
-def test_a_deleted_chat_comes_back(chats: Chats, dialogue: Dialogue) -> None:
-    one, two = (put(chats.store, dialogue, text, "Yes.") for text in ("One", "Two"))
-    chats.delete(one)
-    assert [row.id for row in chats.newest()] == [two]
-    assert [(row.id, row.deleted) for row in chats.deleted()] == [(one, True)]
-    chats.undelete(one)
-    assert [row.id for row in chats.newest()] == [two, one]
-    for change in (chats.delete, chats.undelete, chats.open, chats.branch):
-        with pytest.raises(UserError, match="no chat 77"):
-            change(77)
-
-
 def test_going_on_with_a_deleted_chat_brings_it_back(recorder: Recorder, chats: Chats, dialogue: Dialogue, say: Say) -> None:
     say("Hello")
     recorder.note(dialogue)

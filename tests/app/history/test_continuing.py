@@ -33,7 +33,7 @@ def opened(recorder: Recorder, chats: Chats, dialogue: Dialogue, say: Say, monke
     monkeypatch.setenv("SPECCHAT_CONFIG", str(tmp_path / "config"))
     dialogue.settings = {"lookup": {"max_ngram": 4}}
     dialogue.sampling, dialogue.max_tokens, dialogue.stop = Sampling(temperature=0.8, seed=7), 50, ("END",)
-    dialogue.model, dialogue.load = "/models/own", {"draft_model": "/models/small", "device": "cuda:3"}
+    dialogue.model, dialogue.load = "/models/own", {"draft_model": ["/models/small", "/models/tiny"], "device": "cuda:3"}
     say("Hello")
     recorder.note(dialogue)
     recorder.settle()
@@ -42,7 +42,8 @@ def opened(recorder: Recorder, chats: Chats, dialogue: Dialogue, say: Say, monke
 
 def test_the_settings_of_a_chat_come_back(opened: Any) -> None:
     settings = continued(Settings(), opened)
-    assert (settings.model, settings.draft_model, settings.device) == ("/models/own", ("/models/small",), Settings().device)
+    assert (settings.model, settings.draft_model) == ("/models/own", ("/models/small", "/models/tiny"))
+    assert settings.device == Settings().device
     assert (settings.method, settings.methods) == ("lookup", {"lookup": {"max_ngram": 4}})
     assert (settings.sampling.temperature, settings.sampling.seed) == (0.8, 7)
     assert (settings.max_tokens, settings.stop) == (50, ("END",))
@@ -55,13 +56,6 @@ def test_what_the_command_line_asks_for_goes_before_them(opened: Any) -> None:
     assert (settings.sampling.temperature, settings.sampling.seed) == (0.8, 3)
 
 
-def test_several_draft_models_come_back(opened: Any) -> None:
-    opened.load = {"draft_model": ["/models/small", "/models/smaller"]}
-    assert continued(Settings(), opened).draft_model == ("/models/small", "/models/smaller")
-    opened.load = {"draft_model": 5}
-    assert continued(Settings(), opened).draft_model == ()
-
-
 def test_what_another_version_wrote_is_left_out(opened: Any) -> None:
     opened.settings = {
         "method": "telepathy",
@@ -71,9 +65,9 @@ def test_what_another_version_wrote_is_left_out(opened: Any) -> None:
         "stop": [""],
         "max_tokens": 9,
     }
-    opened.model = {"asked": ["x"]}
+    opened.model, opened.load = {"asked": ["x"]}, {"draft_model": 5}
     assert own_values(opened) == {"sampling.seed": 5, "max_tokens": 9}
-    assert continued(Settings(), opened).model == "builtin"
+    assert (continued(Settings(), opened).model, continued(Settings(), opened).draft_model) == ("builtin", ())
 
 
 async def test_a_chat_by_a_method_that_is_gone_is_shown_and_goes_on(
@@ -112,7 +106,7 @@ async def test_a_chat_from_the_list_brings_its_model(opened: Any, make_chat: Mak
         app.show_chat(opened.transcript)
         go_on(app, opened)
         load = next(command for command in reversed(engine.sent) if isinstance(command, Load))
-        assert (load.model, load.drafts) == ("/models/own", ["/models/small"])
+        assert (load.model, load.drafts) == ("/models/own", ["/models/small", "/models/tiny"])
         assert (app.dialogue.model, app.dialogue.phase) == ("/models/own", "loading")
         assert app.dialogue.sampling.seed == 7
         assert app.dialogue.settings == {"lookup": {"max_ngram": 4}}

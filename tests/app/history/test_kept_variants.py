@@ -98,6 +98,11 @@ def test_every_way_comes_back(chats: Chats, many: Dialogue) -> None:
     answers = [entry for fork in opened.variants for end in fork.ends for entry in end if isinstance(entry, Answer)]
     assert {(answer.asked["method"], answer.asked["sampling"]["seed"]) for answer in answers} == {("lookup", 0), ("greedy", 0)}
     assert chats.newest()[0].answers == 1  # on the screen
+    assert [found.chat.id for text in ("Once", "Two.", "Anew") for found in chats.search(text)] == [
+        1,
+        1,
+        1,
+    ]  # what lies aside too
 
 
 def test_what_is_shown_is_what_was_shown_last(chats: Chats, recorder: Recorder, many: Dialogue) -> None:
@@ -145,12 +150,6 @@ def test_an_answer_in_an_opened_chat_is_kept_to_its_end(
     dialogue.transcript = opened
     keep(recorder, dialogue)
     assert texts(chats.open(1).transcript) == ["First", "One."]
-
-
-def test_what_lies_aside_is_found(chats: Chats, many: Dialogue) -> None:
-    for text in ("Once", "Two.", "Anew"):
-        assert [found.chat.id for found in chats.search(text)] == [1]
-    assert [found.chat.id for found in chats.search("First")] == [1]
 
 
 def test_an_answer_that_was_cut_short_and_laid_aside_is_kept_to_its_end(
@@ -207,17 +206,6 @@ def test_two_that_turn_the_same_chat_lose_nothing(
     branch = next(row for row in chats.newest() if row.id != 1)
     assert branch.parent == 1
     assert every_way(chats.open(branch.id).transcript) == [*WAYS[:2], ["First!", "Anew.", "Meanwhile", "Something else."]]
-
-
-def test_a_taken_back_exchange_alone_is_kept(chats: Chats, recorder: Recorder, dialogue: Dialogue, say: Say) -> None:
-    say("First", "One.")
-    keep(recorder, dialogue)
-    begin(dialogue, 0)
-    keep(recorder, dialogue)
-    opened = chats.open(1).transcript
-    assert texts(opened) == []
-    opened.variants.turn(opened.entries, 0, 0)
-    assert texts(opened) == ["First", "One."]
 
 
 def test_odd_rows_do_no_harm(chats: Chats, many: Dialogue) -> None:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from textual.events import Key, Paste
 
 from specchat.app.history import prompts as prompt_history
-from specchat.app.history.prompts import MOST, PromptHistory, Typed, found, step_back
+from specchat.app.history.prompts import PromptHistory, Typed, found, step_back
 from specchat.app.tui.pickers.prompts import PromptSearch
 
 from ...fakes.pilots import settle, until
@@ -85,14 +85,6 @@ def test_the_oldest_go_when_it_grows_too_large(file: Path, monkeypatch: pytest.M
     assert [path.name for path in file.parent.iterdir()] == [file.name]
 
 
-def test_short_messages_are_bounded_by_their_number(file: Path) -> None:
-    history = PromptHistory(file)
-    for number in range(2 * MOST + 50):
-        history.add(Typed(f"message {number} with some words"))
-    assert file.read_bytes().count(b"\n") <= 2 * MOST + 1
-    assert len(texts(file)) == MOST
-
-
 def test_a_message_too_long_for_the_file_is_not_kept(file: Path) -> None:
     PromptHistory(file).add(Typed("x" * 200_000))
     PromptHistory(file).add(Typed("short"))
@@ -114,13 +106,6 @@ def write_at_once(file: Path, names: str, count: int, most_bytes: int) -> None:
     """Several processes add messages to one file."""
     writers = [subprocess.Popen([sys.executable, "-c", WRITER, str(file), name, str(count), str(most_bytes)]) for name in names]
     assert [writer.wait(120) for writer in writers] == [0] * len(names)
-
-
-def test_several_chats_at_once_lose_nothing(file: Path) -> None:
-    write_at_once(file, "abc", 200, 1_000_000)
-    kept = texts(file)
-    for name in "abc":
-        assert [text.split()[1] for text in kept if text.startswith(name)] == [str(number) for number in range(200)]
 
 
 def test_chats_at_once_lose_nothing_new_while_the_file_is_shortened(file: Path) -> None:

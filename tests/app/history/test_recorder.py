@@ -151,14 +151,6 @@ def test_a_chat_that_is_left_is_saved_to_its_last_word(recorder: Recorder, chats
     assert chats.open(chats.latest().id).transcript.answers()[0].reason == "cancelled"
 
 
-def test_the_end_waits_for_the_last_word(file: Path, dialogue: Dialogue, say: Say) -> None:
-    recorder = Recorder(file)
-    say("Quick")
-    recorder.close(dialogue)
-    with Store(file) as store:
-        same(Chats(store).open(1).transcript, dialogue.transcript)
-
-
 def test_going_on_with_an_opened_chat_is_saved_in_its_place(
     recorder: Recorder, chats: Chats, dialogue: Dialogue, say: Say
 ) -> None:
@@ -223,17 +215,6 @@ def test_what_is_attached_is_no_part_of_the_title(recorder: Recorder, chats: Cha
     recorder.note(dialogue)
     assert recorder.settle()
     assert [row.title for row in chats.newest()] == ["Who built it? @a.txt"]
-
-
-def test_a_given_title_stays(recorder: Recorder, chats: Chats, dialogue: Dialogue, say: Say) -> None:
-    say("A question")
-    recorder.rename(dialogue, "Lamps")
-    recorder.settle()
-    dialogue.transcript = chats.open(chats.latest().id).transcript
-    say("Another")
-    recorder.note(dialogue)
-    recorder.settle()
-    assert [row.title for row in chats.newest()] == ["Lamps"]
 
 
 def test_the_chat_of_a_file_is_kept_once_it_goes_on(recorder: Recorder, chats: Chats, dialogue: Dialogue, say: Say) -> None:

@@ -6,8 +6,6 @@ import os
 import re
 import shutil
 import sqlite3
-import subprocess
-import sys
 import time
 import zlib
 from collections.abc import Callable
@@ -267,7 +265,7 @@ import os, random, sys, time
 sys.path.insert(0, {here!r})
 from pathlib import Path
 import subprocess
-from streaming import Engine
+from windows import Engine
 from specchat.app.chat.dialogue import Dialogue
 from specchat.app.chat.methods import Method
 from specchat.app.history.recorder import Recorder

@@ -4,37 +4,22 @@ SPECCHAT_FULL=1."""
 from __future__ import annotations
 
 import io
-import json
 import re
 from dataclasses import fields
-from html.parser import HTMLParser
-from pathlib import Path
-from typing import Any
-from xml.etree import ElementTree
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from markdown_it import MarkdownIt
 from rich.cells import cell_len
 from rich.segment import Segment
 from textual.color import Color
 
-from specchat.app.attach.attachments import Attachment, folded
 from specchat.app.chat.entries import Answer, Notice, Prompt
-from specchat.app.chat.transcript import Transcript
 from specchat.app.cli.oneshot.output import Output
-from specchat.app.export.formats import Look
-from specchat.app.export.html import chat_html
-from specchat.app.export.markdown import chat_markdown
-from specchat.app.export.svg import chat_svg
 from specchat.app.history.chats import ChatHit, ChatRow
 from specchat.app.models.details import lines, of_offer
 from specchat.app.models.rows import offer_rows
 from specchat.app.render.blocks import EntryBlock
-from specchat.app.saved.capture import SavedChat
-from specchat.app.saved.chat_json import chat_json, chat_of
-from specchat.app.saved.reading import Table
 from specchat.app.settings.presets import Preset
 from specchat.app.terminal.notify import sequence
 from specchat.app.terminal.output import Notes
@@ -60,14 +45,6 @@ def answer_of(text: str, method: str = "lookup") -> Answer:
         answer.add(StepRecord(one_line(method), [start], text[start : start + 3]))
     answer.finish("eos")
     return answer
-
-
-def chat_of_texts(text: str) -> SavedChat:
-    """A chat that says it everywhere."""
-    entries: list[Prompt | Answer | Notice] = [Prompt(text), answer_of(text, text), Notice(text), Notice(text, "error")]
-    entries.append(answer_of(f"```{text}\n{text}"))
-    model = {"asked": text, "name": text, "device": text, "dtype": text, "notes": [text]}
-    return SavedChat(Transcript(entries, text or None), model, {"method": text}, text, text)
 
 
 @CASES
@@ -132,76 +109,6 @@ def test_chats_in_the_list_are_calm_and_fit(text: str, cells: int) -> None:
             assert sum(cell_len(part) for part, _ in row) <= cells
 
 
-class Elements(HTMLParser):
-    """The elements of a page, and their attributes."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.found: set[str] = set()
-        self.attributes: set[str] = set()
-        self.data: list[str] = []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.found.add(tag)
-        self.attributes.update(name for name, _ in attrs)
-
-    def handle_data(self, data: str) -> None:
-        self.data.append(data)
-
-
-@CASES
-@given(TEXTS)
-def test_web_pages_have_no_elements_but_ours(text: str) -> None:
-    page = "".join(chat_html(chat_of_texts(text), Look(PALETTE, "cycle")))
-    assert calm(page, line=False)
-    read = Elements()
-    read.feed(page)
-    read.close()
-    plain = Elements()
-    plain.feed("".join(chat_html(chat_of_texts("a b\nc"), Look(PALETTE, "cycle"))))
-    assert read.found <= plain.found | {"div", "p", "span"}
-    assert "script" not in read.found
-    assert read.attributes <= plain.attributes | {"title", "class"}
-    assert not any(name.startswith("on") or name in ("href", "src", "style") for name in read.attributes)
-
-
-@CASES
-@given(TEXTS)
-def test_pictures_are_sound_and_have_no_elements_but_ours(text: str) -> None:
-    picture = "".join(chat_svg(chat_of_texts(text), Look(PALETTE, "cycle")))
-    assert calm(picture, line=False)
-    root = ElementTree.fromstring(picture)
-    names = {element.tag.rpartition("}")[2] for element in root.iter()}
-    assert names <= {"svg", "title", "style", "defs", "rect", "text", "tspan", "g", "path", "clipPath", "desc"}
-    for element in root.iter():
-        assert not any(name.lower().startswith("on") or name.endswith("href") for name in element.attrib)
-
-
-@CASES
-@given(TEXTS)
-def test_exported_markdown_has_neither_html_nor_links_that_run(text: str) -> None:
-    page = "".join(chat_markdown(chat_of_texts(text)))
-    assert calm(page, line=False)
-    parser = MarkdownIt("commonmark")
-    parser.validateLink = lambda url: True  # type: ignore[method-assign]
-    waiting = parser.parse(page)
-    while waiting:
-        token = waiting.pop()
-        waiting += token.children or ()
-        assert token.type not in ("html_block", "html_inline")
-        target = str(token.attrs.get("href") or token.attrs.get("src") or "")
-        assert not re.match(r"\s*(javascript|vbscript|data|file):", target, re.IGNORECASE)
-
-
-@CASES
-@given(TEXTS)
-def test_saved_chats_come_back_as_they_were(text: str) -> None:
-    chat = chat_of_texts(text)
-    data = "".join(chat_json(chat)).encode("utf-8", "surrogatepass")
-    again = chat_of(Table(json.loads(data.decode("utf-8", "surrogatepass"))))
-    assert [entry.text for entry in again.transcript.entries] == [entry.text for entry in chat.transcript.entries]
-
-
 class Tty(io.StringIO):
     """A terminal that keeps what it gets."""
 
@@ -243,19 +150,6 @@ def test_a_notification_ends_where_it_should(text: str) -> None:
 
 
 @CASES
-@given(TEXTS)
-def test_attached_files_cannot_break_out_of_their_frame(text: str) -> None:
-    framed = Attachment(text, text, len(text)).framed()
-    assert framed.count("\nAttached file: ") <= text.count("\nAttached file: ")
-    head = framed.split("\n", 1)[0]
-    assert calm(head)
-    fence = framed.split("\n")[1]
-    assert re.fullmatch("`{3,}", fence)
-    assert fence not in framed[len(head) + 1 + len(fence) : -len(fence)]
-    assert calm(sanitise(folded(framed)), line=False)
-
-
-@CASES
 @given(st.lists(TEXTS, max_size=4))
 def test_no_row_steers_the_terminal_even_if_nobody_made_it_safe(texts: list[str]) -> None:
     row = [Segment(text) for text in texts]
@@ -270,15 +164,11 @@ def test_no_row_steers_the_terminal_even_if_nobody_made_it_safe(texts: list[str]
         assert sum(map(cell_len, after.text)) == sum(map(cell_len, before.text))
 
 
-@pytest.mark.parametrize(
-    ("part", "times"),
-    [("a", 5_000_000), ("漢", 1_700_000), ("a\u0301", 500_000), ("\x1b[31m", 200_000), ("[red]", 300_000)],
-    ids=["letters", "wide", "marks", "sequences", "markup"],
-)
-def test_a_line_of_five_megabytes_is_shown_in_rows(part: str, times: int) -> None:
-    text = part * times
+@pytest.mark.parametrize("part", ["a", "漢", "a\u0301", "\x1b[31m"], ids=["letters", "wide", "marks", "sequences"])
+def test_a_line_of_300_kilobytes_is_shown_in_rows(part: str) -> None:
+    text = part * (300_000 // len(part.encode()))
     block = EntryBlock(Prompt(text), 80)
-    assert block.height > 1000
+    assert block.height > 300
     for index in (0, 1, block.height // 2, block.height - 2):
         assert calm(block.row(index).text)
         assert cell_len(block.row(index).text) <= 80
@@ -312,7 +202,7 @@ def test_pictures_that_are_joined_stay_so_however_many_stand_in_a_row(text: str)
 
 
 def test_towers_of_joiners_and_marks_do_not_take_for_ever() -> None:
-    for tower in ("\U0001f468" + "\u200d\U0001f469" * 100_000, "e" + "\u0301" * 300_000, "\u200d" * 300_000):
+    for tower in ("\U0001f468" + "\u200d\U0001f469" * 20_000, "e" + "\u0301" * 60_000, "\u200d" * 60_000):
         block = EntryBlock(answer_of(tower[:3000]), 40)
         block.update()
         assert all(calm(block.row(index).text) for index in range(block.height))
@@ -346,20 +236,3 @@ def test_presets_are_shown_as_text(name: str, text: str) -> None:
     values = {"system": text, "stop": (text, name), "sampling.temperature": 0.5, "method": text}
     assert calm(Preset(name, values).summary)
     assert calm(Preset(name, {}, text).summary)
-
-
-def test_themes_of_hostile_names_are_listed_as_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
-    from specchat.app.cli.themes import print_theme, print_themes
-
-    monkeypatch.setenv("SPECCHAT_CONFIG", str(tmp_path))
-    (tmp_path / "themes").mkdir()
-    name = "x\x1b]0;PWNED\x07\u202e[red]"
-    (tmp_path / "themes" / f"{name}.toml").write_text(
-        'inherits = "dark"\nsummary = "\\u001b[2J\\u202e[bold]"\n', encoding="utf-8"
-    )
-    (tmp_path / "themes" / "wrong\x1b[2J.toml").write_text("[", encoding="utf-8")
-    print_themes()
-    print_theme(name)
-    told = capsys.readouterr()
-    assert "PWNED" in told.out
-    assert calm(told.out + told.err, line=False)

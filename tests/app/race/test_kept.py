@@ -20,7 +20,7 @@ from specchat.app.tui.race.screen import RaceScreen
 from specchat.engine.messages import Generate
 from specchat.errors import UserError
 
-from ...fakes.pilots import until
+from ...fakes.pilots import toasts, until
 from ...fakes.races import begin, finish, records, run, write
 
 Make = Callable[..., Any]
@@ -60,10 +60,6 @@ async def race(app: Any, pilot: Any, engine: Any, prompt: str = "Say it.") -> No
 
 async def quiet(pilot: Any) -> None:
     await pilot.pause()
-
-
-def toasts(app: Any) -> str:
-    return " ".join(notification.message for notification in app._notifications)
 
 
 def lines(app: Any) -> list[str]:

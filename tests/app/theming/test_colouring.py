@@ -164,22 +164,8 @@ async def test_a_settings_file_that_cannot_be_written_is_told_once_and_the_choic
         assert any("Not saved" in notification.message for notification in app._notifications)
 
 
-@pytest.mark.parametrize("theme", ["dark", "light"])
-@pytest.mark.parametrize("size", [(80, 24), (120, 40)], ids=lambda size: f"{size[0]}x{size[1]}")
-@pytest.mark.parametrize("way", ["length", "underline"])
-def test_pictures(
-    snap_compare: Any,
-    make_chat: Make,
-    engine: Any,
-    make_steps: Make,
-    monkeypatch: pytest.MonkeyPatch,
-    theme: str,
-    size: tuple[int, int],
-    way: str,
-) -> None:
-    monkeypatch.setattr("specchat.app.tui.app.IDLE_SECONDS", 3600)
-
+def test_lines(picture: Make, engine: Any, make_steps: Make) -> None:
     async def before(pilot: Any) -> None:
         await answered(pilot, engine, make_steps)
 
-    assert snap_compare(make_chat(theme=theme, colours=way), terminal_size=size, run_before=before)
+    assert picture(before, colours="underline")

@@ -15,7 +15,7 @@ from specchat.app.tui.keys.help import HelpScreen
 from specchat.app.tui.pickers.menu import Menu
 from specchat.engine.messages import Cancel, Failed, Load, Steps, Switch, Switched
 
-from ...fakes.pilots import settle
+from ...fakes.pilots import settle, toasts
 
 Make = Callable[..., Any]
 SIZE = (90, 26)
@@ -30,10 +30,6 @@ async def answering(app: Any, pilot: Any, engine: Any, records: Any) -> int:
     id: int = engine.begin(records)
     await settle(app, pilot)
     return id
-
-
-def toasts(app: Any) -> str:
-    return " ".join(notification.message for notification in app._notifications)
 
 
 async def test_everything_printable_types(make_chat: Make, engine: Any) -> None:

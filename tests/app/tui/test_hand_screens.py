@@ -13,7 +13,6 @@ Make = Callable[..., Any]
 CODE = "Two ways.\n\n```python\ndef one():\n    return 1\n\ndef two():\n    return 2\n```\n\nOr:\n\n```sh\nmake two\n```\n"
 SENT = ["What is prompt lookup?", "Write a story\nabout a fox\nand a lamp\nat night", "/theme light", "How does a lamp work?"]
 
-both = pytest.mark.parametrize("theme", ["dark", "light"])
 sizes = pytest.mark.parametrize("size", [(60, 20), (120, 40)], ids=lambda size: f"{size[0]}x{size[1]}")
 
 
@@ -32,47 +31,35 @@ async def converse(pilot: Any, engine: Any, make_steps: Make) -> None:
         await pilot.pause()
 
 
-@both
-@sizes
-def test_choosing_a_block_of_code(
-    snap_compare: Any, make_chat: Make, engine: Any, make_steps: Make, theme: str, size: tuple[int, int]
-) -> None:
+def test_choosing_a_block_of_code(picture: Make, engine: Any, make_steps: Make) -> None:
     async def before(pilot: Any) -> None:
         await converse(pilot, engine, make_steps)
         await pilot.press("alt+y")
         await pilot.pause()
 
-    assert snap_compare(make_chat(theme=theme), terminal_size=size, run_before=before)
+    assert picture(before)
 
 
-@both
-@sizes
-def test_a_marked_message(
-    snap_compare: Any, make_chat: Make, engine: Any, make_steps: Make, theme: str, size: tuple[int, int]
-) -> None:
+def test_a_marked_message(picture: Make, engine: Any, make_steps: Make) -> None:
     async def before(pilot: Any) -> None:
         await converse(pilot, engine, make_steps)
         await pilot.press("alt+up", "alt+up", "alt+up")
         await pilot.pause()
 
-    assert snap_compare(make_chat(theme=theme), terminal_size=size, run_before=before)
+    assert picture(before)
 
 
-@both
-@sizes
-def test_searching_what_was_sent(snap_compare: Any, make_chat: Make, engine: Any, theme: str, size: tuple[int, int]) -> None:
+def test_searching_what_was_sent(picture: Make, engine: Any) -> None:
     async def before(pilot: Any) -> None:
         await pilot.pause()
         pilot.app.chat_screen.input.sent = SENT * 3
         await pilot.press("ctrl+f", *"lamp", "down")
         await pilot.pause()
 
-    assert snap_compare(make_chat(theme=theme), terminal_size=size, run_before=before)
+    assert picture(before)
 
 
-@both
-@sizes
-def test_arguments_offered(snap_compare: Any, make_chat: Make, engine: Any, theme: str, size: tuple[int, int]) -> None:
+def test_arguments_offered(picture: Make, engine: Any) -> None:
     async def before(pilot: Any) -> None:
         await pilot.pause()
         engine.loaded()
@@ -82,4 +69,4 @@ def test_arguments_offered(snap_compare: Any, make_chat: Make, engine: Any, them
         await pilot.press("down")
         await pilot.pause()
 
-    assert snap_compare(make_chat(theme=theme), terminal_size=size, run_before=before)
+    assert picture(before)

@@ -37,7 +37,7 @@ from specchat.engine.messages import (
     Switched,
 )
 
-from ...fakes.pilots import held, settle, until
+from ...fakes.pilots import held, settle, toasts, until
 from ..conftest import INFO, TEXT, FakeEngine
 
 Make = Callable[..., Any]
@@ -176,10 +176,6 @@ def step(app: Any) -> int:
 def told(app: Any) -> str:
     """What the tour says."""
     return str(next(caption.said[1] for screen in reversed(app.screen_stack) for caption in screen.query(Caption)))
-
-
-def toasts(app: Any) -> str:
-    return " ".join(notification.message for notification in app._notifications)
 
 
 async def begin(app: Any, pilot: Any, engine: Live, at: int = 1, **unavailable: str) -> None:

@@ -11,6 +11,8 @@ from specchat.app.chat.entries import Answer, Prompt
 from specchat.app.terminal.clipboard import Copied, Tool
 from specchat.app.tui.pickers.menu import Menu
 
+from ....fakes.pilots import toasts
+
 Make = Callable[..., Any]
 SIZE = (90, 26)
 CODE = "Two ways.\n\n```python\ndef one():\n    return 1\n```\n\nOr:\n\n```sh\nmake two\n```\n"
@@ -36,10 +38,6 @@ async def command(pilot: Any, text: str) -> None:
     pilot.app.chat_screen.input.put(text)
     await pilot.press("enter")
     await pilot.pause()
-
-
-def toasts(app: Any) -> str:
-    return " ".join(notification.message for notification in app._notifications)
 
 
 async def test_one_of_several_blocks_is_chosen_by_its_preview(make_chat: Make, engine: Any, make_steps: Make) -> None:

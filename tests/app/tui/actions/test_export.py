@@ -18,7 +18,6 @@ from specchat.app.settings.keymap import CHAT
 from specchat.app.theming.themes import load_themes
 from specchat.app.tui.pickers.menu import Menu
 from specchat.engine.messages import PieceTable, StepRecord, Steps
-from specchat.errors import UserError
 
 from ....fakes import pilots
 from ....fakes.pilots import settle, until
@@ -213,49 +212,9 @@ async def test_keys_are_answered_while_a_file_is_written(
         assert os.listdir(here) == ["chat.svg"]
 
 
-def test_the_command_line_opens_a_chat(monkeypatch: pytest.MonkeyPatch, engine: Any, here: Path) -> None:
-    from specchat.app.cli import start as launch
-    from specchat.app.settings.fields import Settings
-    from specchat.app.tui import app as chat_module
-
-    export_chat(chat(), Path("chat.json"), look())
-    closed: list[bool] = []
-    begun: list[Transcript] = []
-
-    class Terminal:
-        def isatty(self) -> bool:
-            return True
-
-    monkeypatch.setattr("sys.stdin", Terminal())
-    monkeypatch.setattr("sys.stdout", Terminal())
-    monkeypatch.setenv("TERM", "xterm-256color")
-    monkeypatch.setattr(engine, "close", lambda: closed.append(True), raising=False)
-    monkeypatch.setattr(launch, "EngineClient", lambda: engine)
-    monkeypatch.setattr(chat_module.SpecchatApp, "run", lambda app: begun.append(app.dialogue.transcript))
-    assert launch.open_chat(Settings(), "The settings are odd.", Path("chat.json")) == 0
-    assert [entry.text for entry in begun[0].entries] == ["Hello", "Hi there", "The settings are odd."]
-    with pytest.raises(UserError, match=r"There is no file nothing\.json"):
-        launch.open_chat(Settings(), None, Path("nothing.json"))
-    assert closed == [True, True]
-
-
-def test_a_saved_chat_is_for_the_chat_alone(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    from specchat.app.cli.main import main
-
-    monkeypatch.setattr("sys.argv", ["specchat", "--open", "chat.json", "methods"])
-    with pytest.raises(SystemExit) as ended:
-        main()
-    assert ended.value.code
-    assert "--open opens a chat" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("theme", ["dark", "light"])
-@pytest.mark.parametrize("size", [(60, 20), (120, 40)], ids=lambda size: f"{size[0]}x{size[1]}")
-def test_the_menu_of_formats(
-    snap_compare: Any, make_chat: Make, engine: Any, make_steps: Make, theme: str, size: tuple[int, int]
-) -> None:
+def test_the_menu_of_formats(picture: Make, engine: Any, make_steps: Make) -> None:
     async def before(pilot: Any) -> None:
         await converse(pilot.app, pilot, engine, make_steps)
         await pilot.press("alt+s")
 
-    assert snap_compare(make_chat(theme=theme), terminal_size=size, run_before=before)
+    assert picture(before)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
@@ -10,18 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from textual.events import Key
 
 from specchat.app.chat.entries import Notice, Prompt
-from specchat.app.history.chats import Chats
 from specchat.app.history.recorder import Recorder
 from specchat.app.history.store import Store
-from specchat.app.settings.keymap import CHATS
 from specchat.app.tui.pickers.chats import ChatsScreen, when
-from specchat.engine.messages import Steps
 from specchat.errors import UserError
 
-from ....fakes.pilots import settle, until
+from ....fakes.pilots import settle, toasts
 
 Make = Callable[..., Any]
 SIZE = (100, 30)
@@ -102,31 +97,6 @@ def note(screen: ChatsScreen) -> str:
 
 def shown(screen: ChatsScreen) -> str:
     return "\n".join(screen.listed.render_line(y).text for y in range(screen.listed.size.height))
-
-
-def toasts(app: Any) -> str:
-    return " ".join(notification.message for notification in app._notifications)
-
-
-async def test_what_is_on_the_screen_is_in_the_history(
-    make_kept: Make, engine: Any, make_steps: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("specchat.app.history.recorder.FLUSH_SECONDS", 0.0)  # each look counts
-    app = make_kept()
-    async with app.run_test(size=SIZE) as pilot:
-        await say(app, pilot, engine, make_steps, "How does it work?", finish=False)
-        with Store() as store:
-            app.chat_history.recorder.settle()
-            opened = Chats(store).open(1)
-            assert opened.title == "How does it work?"
-            assert opened.transcript.answers()[0].text == app.dialogue.answer.text
-            engine.events.append(Steps(engine.asked.id, make_steps("And more.")))
-            engine.finish()
-            await settle(app, pilot)
-            app.chat_history.recorder.settle()
-            opened = Chats(store).open(1)
-            assert opened.transcript.answers()[0].runs == app.dialogue.transcript.answers()[0].runs
-            assert opened.transcript.answers()[0].reason == "eos"
 
 
 async def test_without_a_history_nothing_is_kept(make_chat: Make, engine: Any, make_steps: Make, folder: Path) -> None:
@@ -218,44 +188,15 @@ async def test_a_chat_is_deleted_and_brought_back(make_kept: Make, engine: Any, 
         assert note(screen) == "Deleted “Second”. ^z restores it for 30 days."
         await press(pilot, "ctrl+d")
         assert titles(screen) == ["Third"]
+        await press(pilot, "escape")
+        screen = await browse(app, pilot)
+        assert "^z undo" in str(screen.query_one("Vertical").border_subtitle)
         await press(pilot, "ctrl+z")
         assert titles(screen) == ["Third", "First"]
         await press(pilot, "ctrl+z", "ctrl+z")
         assert titles(screen) == ["Third", "Second", "First"]
         assert screen._under is not None
         assert screen._under.title == "Second"
-
-
-async def test_what_was_deleted_before_comes_back_in_a_later_list(make_kept: Make, engine: Any, make_steps: Make) -> None:
-    app = make_kept()
-    async with app.run_test(size=SIZE) as pilot:
-        await several(app, pilot, engine, make_steps, "First", "Second", "Third")
-        screen = await browse(app, pilot)
-        await press(pilot, "down", "ctrl+d", "ctrl+d", "escape")
-        screen = await browse(app, pilot)
-        assert "^z undo" in str(screen.query_one("Vertical").border_subtitle)
-        await press(pilot, "ctrl+z")
-        assert titles(screen) == ["Third", "First"]
-        await press(pilot, "ctrl+z")
-        assert titles(screen) == ["Third", "Second", "First"]
-        assert "undo" not in str(screen.query_one("Vertical").border_subtitle)
-
-
-async def test_a_chat_keeps_its_own_system_prompt(make_kept: Make, engine: Any, make_steps: Make) -> None:
-    app = make_kept(system="Be brief.")
-    async with app.run_test(size=SIZE) as pilot:
-        await say(app, pilot, engine, make_steps, "First")
-        app.new_chat()
-        app.actions.command("/set system=Rhyme.")
-        await say(app, pilot, engine, make_steps, "Second")
-        await browse(app, pilot)
-        await press(pilot, "down", "enter")
-        app.actions.command("/set temperature=0.5")
-        await say(app, pilot, engine, make_steps, "More")
-        assert engine.asked.messages[0]["content"] == "Be brief."
-        app.new_chat()
-        await say(app, pilot, engine, make_steps, "Third")
-        assert engine.asked.messages[0]["content"] == "Rhyme."
 
 
 async def test_the_chat_that_an_answer_is_written_in_is_not_deleted(make_kept: Make, engine: Any, make_steps: Make) -> None:
@@ -376,11 +317,6 @@ async def test_a_click_opens_a_chat_and_one_outside_closes_the_list(make_kept: M
         assert app.screen is app.chat_screen
 
 
-def test_every_key_of_the_list_has_its_action() -> None:
-    for key in CHATS:
-        assert hasattr(ChatsScreen, f"action_{key.action.partition('(')[0]}"), key.id
-
-
 def test_dates_say_more_the_nearer_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TZ", "UTC")
     time.tzset()
@@ -391,18 +327,9 @@ def test_dates_say_more_the_nearer_they_are(monkeypatch: pytest.MonkeyPatch) -> 
     ]
 
 
-@pytest.mark.parametrize("theme", ["dark", "light"])
-@pytest.mark.parametrize("size", [(60, 20), (100, 30)], ids=lambda size: f"{size[0]}x{size[1]}")
 @pytest.mark.parametrize("keys", ["", "lamp"], ids=["list", "search"])
 def test_pictures(
-    snap_compare: Any,
-    make_kept: Make,
-    engine: Any,
-    make_steps: Make,
-    monkeypatch: pytest.MonkeyPatch,
-    theme: str,
-    size: tuple[int, int],
-    keys: str,
+    picture: Make, make_kept: Make, engine: Any, make_steps: Make, monkeypatch: pytest.MonkeyPatch, keys: str
 ) -> None:
     monkeypatch.setenv("TZ", "UTC")
     time.tzset()
@@ -431,11 +358,7 @@ def test_pictures(
         if not keys:
             await press(pilot, "ctrl+d")
 
-    assert snap_compare(make_kept(theme=theme), terminal_size=size, run_before=before)
-
-
-def test_the_folder_of_the_person_who_runs_the_tests_is_not_touched() -> None:
-    assert "pytest" in os.environ["SPECCHAT_DATA"]
+    assert picture(before, make_kept)
 
 
 async def test_what_an_opened_chat_was_set_to_stays_with_it(make_kept: Make, engine: Any, make_steps: Make) -> None:
@@ -462,28 +385,3 @@ async def test_what_an_opened_chat_was_set_to_stays_with_it(make_kept: Make, eng
         app.actions.command("/open")
         assert app.dialogue.transcript.entries[0].text == "Third"
         assert app.dialogue.max_tokens == 99
-
-
-async def test_enter_right_behind_what_is_searched_for_opens_what_is_found(
-    make_kept: Make, engine: Any, make_steps: Make
-) -> None:
-    app = make_kept()
-    async with app.run_test(size=SIZE) as pilot:
-        await several(app, pilot, engine, make_steps, "The old lamp", "Something else")
-        await browse(app, pilot)
-        for key in (*"lamp", "enter"):
-            app.post_message(Key(key, "\r" if key == "enter" else key))
-        await until(pilot, lambda: app.screen is app.chat_screen)
-        await quiet(pilot)
-        assert [e.text for e in app.dialogue.transcript.entries if isinstance(e, Prompt)] == ["The old lamp"]
-
-
-async def test_enter_right_behind_a_title_takes_all_of_it(make_kept: Make, engine: Any, make_steps: Make) -> None:
-    app = make_kept()
-    async with app.run_test(size=SIZE) as pilot:
-        await several(app, pilot, engine, make_steps, "The old lamp")
-        screen = await browse(app, pilot)
-        await pilot.press("ctrl+r", "ctrl+u")
-        for key in (*"Garden", "enter"):
-            app.post_message(Key(key, "\r" if key == "enter" else key))
-        await until(pilot, lambda: titles(screen) == ["Garden"])

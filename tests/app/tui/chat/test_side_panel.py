@@ -57,17 +57,8 @@ async def test_the_key_goes_round_and_the_input_box_keeps_the_focus(make_chat: M
             assert panel.display == bool(page)
         assert app.chat_screen.input.text == "x" * 7
         assert app.chat_screen.focused is app.chat_screen.input
-
-
-async def test_tabs_can_be_clicked(make_chat: Make, engine: Any) -> None:
-    app = make_chat()
-    async with app.run_test(size=SIZE) as pilot:
-        await loaded(app, pilot, engine)
-        await pilot.press("f4")
         await pilot.click("PanelBar", offset=(13, 0))
-        assert app.chat_screen.panel.page == "tree"
-        await pilot.click("PanelBar", offset=(20, 0))
-        assert app.chat_screen.panel.page == "method"
+        assert panel.page == "tree"
 
 
 async def test_the_command(make_chat: Make, engine: Any) -> None:
@@ -260,19 +251,6 @@ async def test_an_inspected_step_stays_until_it_is_let_go(make_chat: Make, engin
         assert "of 3" not in shown(app)
 
 
-async def test_it_shows_the_run_that_is_inspected(make_chat: Make, engine: Any, tree_steps: Make) -> None:
-    app = make_chat(panel="tree")
-    async with app.run_test(size=SIZE) as pilot:
-        await ask(app, pilot, engine, tree_steps())
-        view = app.chat_screen.view
-        view.post_message(view.Inspected(app.dialogue.answer, 1))
-        await pilot.pause()
-        assert "step 2 of 4" in shown(app)
-        view.post_message(view.Inspected(app.dialogue.answer, None))
-        await pilot.pause()
-        assert "step 4 of 4" in shown(app)
-
-
 async def test_figures_of_an_answer_with_two_methods(make_chat: Make, engine: Any, make_steps: Make) -> None:
     app = make_chat()
     async with app.run_test(size=(140, 60)) as pilot:
@@ -322,41 +300,11 @@ async def test_the_method_page_follows_the_method_and_its_settings(make_chat: Ma
         assert "lossy" in shown(app)
 
 
-async def test_a_method_that_the_chat_does_not_know_breaks_nothing(make_chat: Make, engine: Any) -> None:
-    app = make_chat(panel="method")
-    async with app.run_test(size=SIZE) as pilot:
-        await loaded(app, pilot, engine)
-        app.dialogue.method = "gone"
-        app.changed()
-        await pilot.pause()
-        assert shown(app).splitlines()[1].split() == ["gone"]
-        await pilot.press("ctrl+up")
-        assert "gone has no setting for the length" in app.chat_screen.query_one("#status").render().plain
-
-
 # What it looks like
 
 
-@pytest.fixture
-def still(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing pulses."""
-    monkeypatch.setattr("specchat.app.tui.app.IDLE_SECONDS", 3600)
-
-
-@pytest.mark.usefixtures("still")
-@pytest.mark.parametrize("theme", ["dark", "light"])
-@pytest.mark.parametrize("size", [(80, 24), (120, 40)], ids=lambda size: f"{size[0]}x{size[1]}")
 @pytest.mark.parametrize("page", PAGES)
-def test_pages(
-    snap_compare: Any,
-    make_chat: Make,
-    engine: Any,
-    make_steps: Make,
-    page: str,
-    size: tuple[int, int],
-    theme: str,
-    tree_steps: Make,
-) -> None:
+def test_pages(picture: Make, engine: Any, make_steps: Make, page: str, tree_steps: Make) -> None:
     async def before(pilot: Any) -> None:
         app = pilot.app
         id = await ask(app, pilot, engine, tree_steps()[:2] if page == "tree" else make_steps())
@@ -368,21 +316,9 @@ def test_pages(
             engine.finish()
         await settle(app, pilot)
 
-    assert snap_compare(make_chat(theme=theme), terminal_size=size, run_before=before)
+    assert picture(before)
 
 
-@pytest.mark.usefixtures("still")
-@pytest.mark.parametrize("page", PAGES)
-def test_smallest(snap_compare: Any, make_chat: Make, engine: Any, page: str, tree_steps: Make) -> None:
-    async def before(pilot: Any) -> None:
-        await ask(pilot.app, pilot, engine, tree_steps())
-        pilot.app.chat_screen.panel.open(page)
-        await pilot.pause()
-
-    assert snap_compare(make_chat(), terminal_size=(60, 20), run_before=before)
-
-
-@pytest.mark.usefixtures("still")
 def test_without_colours(
     snap_compare: Any, make_chat: Make, engine: Any, monkeypatch: pytest.MonkeyPatch, tree_steps: Make
 ) -> None:

@@ -15,7 +15,7 @@ from specchat.errors import UserError
 
 from ....fakes import pilots
 from ....fakes.pdf import pdf
-from ....fakes.pilots import settle, until
+from ....fakes.pilots import settle, toasts, until
 
 Make = Callable[..., Any]
 SIZE = (90, 26)
@@ -27,10 +27,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     here.mkdir()
     monkeypatch.chdir(here)
     return here
-
-
-def toasts(app: Any) -> str:
-    return " ".join(notification.message for notification in app._notifications)
 
 
 def asked(engine: Any) -> bool:

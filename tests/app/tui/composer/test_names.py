@@ -14,7 +14,7 @@ from textual.events import Paste
 from specchat.app.attach.names import folder_of, names_below, names_in, offers, spelled, typed
 from specchat.app.tui.composer.completion import Completion
 
-from ....fakes.pilots import held, settle, until
+from ....fakes.pilots import held, settle, shown, toasts, until
 
 Make = Callable[..., Any]
 SIZE = (90, 26)
@@ -32,15 +32,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 async def type_text(pilot: Any, text: str) -> None:
     await pilot.press(*({" ": "space", "@": "at", "/": "slash", ".": "full_stop"}.get(c, c) for c in text))
-
-
-def shown(app: Any) -> str:
-    view = app.chat_screen.view
-    return "\n".join(view.render_line(y).text.rstrip() for y in range(view.size.height))
-
-
-def toasts(app: Any) -> str:
-    return " ".join(notification.message for notification in app._notifications)
 
 
 async def test_a_file_is_offered_taken_and_sent_whole(make_chat: Make, engine: Any) -> None:

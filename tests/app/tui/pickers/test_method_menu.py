@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import pytest
 from textual.widgets import OptionList, Static
 
 from specchat.app.chat.methods import GROUPS, known_methods
@@ -141,13 +140,11 @@ async def test_how_fast_a_method_was_is_told(make_chat: Make, engine: Any, make_
         assert about(app.screen).endswith(f"So far {ratio:.1f}× plain decoding's speed here.")
 
 
-@pytest.mark.parametrize("theme", ["dark", "light"])
-@pytest.mark.parametrize("size", [(60, 18), (100, 30)], ids=lambda size: f"{size[0]}x{size[1]}")
-def test_menu(snap_compare: Any, make_chat: Make, engine: Any, make_steps: Make, theme: str, size: tuple[int, int]) -> None:
+def test_menu(picture: Make, engine: Any, make_steps: Make) -> None:
     async def before(pilot: Any) -> None:
         await ready(pilot, engine, draft=NEEDS, tree=NEEDS, eagle=NEEDS, medusa=NEEDS, dflash=NEEDS, mtp=NEEDS, pard=NEEDS)
         await answered(pilot, engine, make_steps("the lamp was lit at six, the lamp was out at nine."))
         await pilot.press("f2")
         await pilot.pause()
 
-    assert snap_compare(make_chat(theme=theme), terminal_size=size, run_before=before)
+    assert picture(before)

@@ -15,7 +15,6 @@ from specchat.app.models.library import FoundModel, Library
 from specchat.app.models.memory import FreeMemory
 from specchat.app.tui.pickers.models import ModelsScreen
 from specchat.app.tui.pickers.pick_list import PickList
-from specchat.backends.loading import builtin_gguf
 from specchat.engine.messages import Cancel, Failed, Load, Loaded, Loading
 
 from ....fakes.models.hub_server import COMMIT, Hub, serving
@@ -24,8 +23,6 @@ from ....fakes.pilots import until
 
 Make = Callable[..., Any]
 
-both = pytest.mark.parametrize("theme", ["dark", "light"])
-sizes = pytest.mark.parametrize("size", [(80, 24), (120, 40)], ids=lambda size: f"{size[0]}x{size[1]}")
 
 WEIGHTS = bytes(range(256)) * 2000
 
@@ -119,19 +116,15 @@ def loads(engine: Any) -> list[Load]:
 # Pictures
 
 
-@both
-@sizes
-def test_all_models(snap_compare: Any, make_chat: Make, engine: Any, home: Path, theme: str, size: tuple[int, int]) -> None:
+def test_all_models(picture: Make, engine: Any, home: Path) -> None:
     async def before(pilot: Any) -> None:
         await browse(pilot, engine)
         await goto(pilot, "harbour")
 
-    assert snap_compare(make_chat(theme=theme), terminal_size=size, run_before=before)
+    assert picture(before)
 
 
-@both
-@sizes
-def test_draft_models(snap_compare: Any, make_chat: Make, engine: Any, home: Path, theme: str, size: tuple[int, int]) -> None:
+def test_draft_models(picture: Make, engine: Any, home: Path) -> None:
     async def before(pilot: Any) -> None:
         await browse(pilot, engine)
         await goto(pilot, "lantern/Lighthouse-Instruct")
@@ -139,25 +132,19 @@ def test_draft_models(snap_compare: Any, make_chat: Make, engine: Any, home: Pat
         await until(pilot, lambda: still(pilot))
         await goto(pilot, "harbour")
 
-    assert snap_compare(make_chat(theme=theme), terminal_size=size, run_before=before)
+    assert picture(before)
 
 
-@both
-@sizes
-def test_a_repository_on_the_hub(
-    snap_compare: Any, make_chat: Make, engine: Any, hub: Hub, theme: str, size: tuple[int, int]
-) -> None:
+def test_a_repository_on_the_hub(picture: Make, engine: Any, hub: Hub) -> None:
     async def before(pilot: Any) -> None:
         shown = await browse(pilot, engine, query="sea/Buoy-GGUF")
         await until(pilot, lambda: shown.looking.repository is not None)
         await pilot.press("down")
 
-    assert snap_compare(make_chat(theme=theme), terminal_size=size, run_before=before)
+    assert picture(before)
 
 
-@both
-@sizes
-def test_downloads(snap_compare: Any, make_chat: Make, engine: Any, home: Path, theme: str, size: tuple[int, int]) -> None:
+def test_downloads(picture: Make, engine: Any, home: Path) -> None:
     async def before(pilot: Any) -> None:
         held = Download("sea/Buoy-GGUF:Q8_0", 4_280_000_000, 1_510_000_000)
         broken = Download("sea/Buoy", 15_200_000_000, 9_000_000_000, "failed")
@@ -169,7 +156,7 @@ def test_downloads(snap_compare: Any, make_chat: Make, engine: Any, home: Path, 
         await goto(pilot, "sea/Buoy")
         await pilot.press("down", "ctrl+x")
 
-    assert snap_compare(make_chat(theme=theme), terminal_size=size, run_before=before)
+    assert picture(before)
 
 
 def test_smallest(snap_compare: Any, make_chat: Make, engine: Any, home: Path) -> None:
@@ -195,14 +182,6 @@ async def test_the_key_the_command_and_the_help_open_it(make_chat: Make, engine:
         await pilot.press("escape", "escape", "f1", *"/models", "enter")
         await pilot.pause()
         assert screen(pilot).is_current
-
-
-async def test_the_cursor_begins_on_the_model_that_is_loaded(make_chat: Make, engine: Any, home: Path) -> None:
-    async with make_chat().run_test(size=(100, 30)) as pilot:
-        shown = await browse(pilot, engine)
-        assert shown.listed.item is not None
-        assert shown.listed.item.title == "builtin · transformers"
-        assert shown.listed.item.mark[0] == "●"
 
 
 async def test_the_loaded_model_may_be_found_after_others(
@@ -285,19 +264,14 @@ async def test_rows_come_as_they_are_found(make_chat: Make, engine: Any, home: P
 
 
 async def test_looking_again_finds_what_is_new(make_chat: Make, engine: Any, home: Path) -> None:
-    async with make_chat().run_test(size=(100, 40)) as pilot:
-        await browse(pilot, engine)
-        write_gguf(home / "here" / "fresh-Q4_K_M.gguf")
-        (home / "here" / "damaged-Q8_0.gguf").unlink()
-        await pilot.press("ctrl+r")
-        await until(pilot, lambda: "fresh-Q4_K_M" in titles(pilot) and "damaged-Q8_0" not in titles(pilot))
-
-
-async def test_the_folders_of_the_settings_are_looked_into(make_chat: Make, engine: Any, home: Path) -> None:
     write_folder(home / "mine" / "Keeper")
     async with make_chat(model_folders=[str(home / "mine")]).run_test(size=(100, 40)) as pilot:
         await browse(pilot, engine)
         assert "Keeper" in titles(pilot)
+        write_gguf(home / "here" / "fresh-Q4_K_M.gguf")
+        (home / "here" / "damaged-Q8_0.gguf").unlink()
+        await pilot.press("ctrl+r")
+        await until(pilot, lambda: "fresh-Q4_K_M" in titles(pilot) and "damaged-Q8_0" not in titles(pilot))
 
 
 async def test_what_is_wrong_with_a_model_is_told_and_it_is_not_loaded(make_chat: Make, engine: Any, home: Path) -> None:
@@ -307,6 +281,10 @@ async def test_what_is_wrong_with_a_model_is_told_and_it_is_not_loaded(make_chat
         assert "This file" in details(pilot)
         await pilot.press("enter")
         assert "This file" in note(pilot)
+        assert pilot.app.dialogue.submit("Hello")
+        await goto(pilot, "builtin")
+        await pilot.press("enter")
+        assert "Press esc to stop it" in note(pilot), "an answer is being written"
         assert loads(engine) == []
 
 
@@ -336,15 +314,6 @@ async def test_enter_loads(
         assert pilot.app.dialogue.phase == "loading"
 
 
-async def test_a_runtime_chosen_for_the_built_in_model_is_no_other_ones(make_chat: Make, engine: Any, home: Path) -> None:
-    async with make_chat().run_test(size=(100, 30)) as pilot:
-        await browse(pilot, engine)
-        await goto(pilot, "builtin · llama.cpp")
-        await pilot.press("enter")
-        pilot.app.actions.command("/model some/folder")
-        assert [load.backend for load in loads(engine)] == ["llama.cpp", "auto"]
-
-
 async def test_a_draft_model_is_loaded_with_its_target(make_chat: Make, engine: Any, home: Path) -> None:
     async with make_chat().run_test(size=(100, 30)) as pilot:
         await browse(pilot, engine)
@@ -358,6 +327,10 @@ async def test_a_draft_model_is_loaded_with_its_target(make_chat: Make, engine: 
         await pilot.press("enter")
         assert "vocabulary is different" in note(pilot)
         assert loads(engine) == []
+        await pilot.press("escape")
+        assert current(pilot) == "lantern/Lighthouse-Instruct"
+        await pilot.press("ctrl+d")
+        await until(pilot, lambda: still(pilot))
         await goto(pilot, "lantern/Lighthouse-Tiny")
         await pilot.press("enter")
         (load,) = loads(engine)
@@ -375,26 +348,6 @@ async def test_another_draft_model_takes_the_place_of_the_first(make_chat: Make,
         app.dialogue.phase = "ready"
         app.models.load("other", draft="d")
         assert loads(engine)[-1].drafts == ["d"], "of another model they are not known to fit"
-
-
-async def test_escape_goes_back_from_the_draft_models_to_the_target(make_chat: Make, engine: Any, home: Path) -> None:
-    async with make_chat().run_test(size=(100, 30)) as pilot:
-        shown = await browse(pilot, engine)
-        await goto(pilot, "lantern/Lighthouse-Instruct")
-        await pilot.press("ctrl+d")
-        await until(pilot, lambda: still(pilot))
-        await pilot.press("escape")
-        assert shown.listed.item is not None
-        assert shown.listed.item.title == "lantern/Lighthouse-Instruct"
-
-
-async def test_nothing_is_loaded_while_an_answer_is_written(make_chat: Make, engine: Any, home: Path) -> None:
-    async with make_chat().run_test(size=(100, 30)) as pilot:
-        await browse(pilot, engine)
-        assert pilot.app.dialogue.submit("Hello")
-        await pilot.press("enter")
-        assert "Press esc to stop it" in note(pilot)
-        assert loads(engine) == []
 
 
 async def test_escape_cancels_a_load_and_the_model_before_stays(make_chat: Make, engine: Any, home: Path) -> None:
@@ -582,11 +535,3 @@ async def test_a_name_that_the_hub_has_not_is_told_and_the_list_comes_back(make_
         shown = await browse(pilot, engine, query="sea/Nothing")
         await until(pilot, lambda: "There is no model sea/Nothing on the Hub" in note(pilot))
         assert shown._view.look.repository == ""
-
-
-async def test_two_instances_of_one_file_are_not_listed_twice(make_chat: Make, engine: Any, home: Path) -> None:
-    (home / "here" / "link.gguf").symlink_to(builtin_gguf())
-    (home / "here" / "other.gguf").symlink_to(builtin_gguf())
-    async with make_chat().run_test(size=(100, 40)) as pilot:
-        await browse(pilot, engine)
-        assert len({"link", "other"} & set(titles(pilot))) <= 1

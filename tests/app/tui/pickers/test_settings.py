@@ -270,23 +270,18 @@ async def test_a_file_that_cannot_be_written_is_told_and_the_change_counts_until
         assert any("Cannot write" in toast.message for toast in app._notifications)
 
 
-@pytest.mark.parametrize("theme", ["dark", "light"])
-@pytest.mark.parametrize("size", [(80, 24), (120, 40)], ids=lambda size: f"{size[0]}x{size[1]}")
-def test_pictures(
-    snap_compare: Any, start: Start, theme: str, size: tuple[int, int], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setattr("specchat.app.tui.app.IDLE_SECONDS", 3600)
+def test_pictures(picture: Callable[..., bool], start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("specchat.app.tui.pickers.settings.short_path", lambda path: "~/.config/specchat/settings.toml")
     monkeypatch.setattr("specchat.app.settings.precedence.short_path", lambda path: "~/.config/specchat/settings.toml")
 
     async def before(pilot: Any) -> None:
         await opened(pilot, *("down",) * 16)
 
-    app = start(
-        f'theme = "{theme}"\nstop = ["###", "END"]\n[sampling]\ntemperature = 0.7\n[models.builtin]\nmethod = "greedy"\n',
-        device="cpu",
-    )
-    assert snap_compare(app, terminal_size=size, run_before=before)
+    def make(theme: str) -> SpecchatApp:
+        rest = 'stop = ["###", "END"]\n[sampling]\ntemperature = 0.7\n[models.builtin]\nmethod = "greedy"\n'
+        return start(f'theme = "{theme}"\n{rest}', device="cpu")
+
+    assert picture(before, make)
 
 
 async def test_a_key_of_every_list_is_remapped_once(start: Start) -> None:

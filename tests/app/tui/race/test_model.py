@@ -10,7 +10,6 @@ import pytest
 from specchat.app.race import choices as race_choices
 from specchat.app.race.choices import ModelChoice
 from specchat.app.race.entry import RaceEntry
-from specchat.app.race.replay import Replay
 from specchat.app.tui.pickers.menu import Menu
 from specchat.app.tui.race import screen as race_screen
 from specchat.app.tui.race.model import RaceModel
@@ -149,20 +148,6 @@ async def test_any_name_can_be_typed_and_what_is_broken_says_so(make_chat: Make,
         assert [lane.choice.model for lane in setup.lanes if lane.choice is not None] == ["/a/b.gguf"]
 
 
-async def test_at_most_four_lanes_with_models_too(make_chat: Make, engine: Any) -> None:
-    async with make_chat().run_test(size=(100, 30)) as pilot:
-        await load(pilot, engine)
-        await pilot.press("f5", "4", "home", "m")
-        await choose(pilot)
-        await pilot.press("down", "enter", "m")
-        await choose(pilot)
-        await pilot.press("down", "down", "enter")
-        setup = pilot.app.screen
-        assert isinstance(setup, RaceSetup)
-        assert len(setup.lanes) == 4
-        assert "Remove one first" in setup._refused
-
-
 @pytest.mark.parametrize(
     ("line", "entries"),
     [
@@ -274,27 +259,6 @@ async def test_another_method_keeps_the_panes_model(make_chat: Make, engine: Any
         assert [command.model for command in engine.sent if isinstance(command, Generate)][-1] == "models/small-Q4_0.gguf"
 
 
-async def test_a_replay_is_in_characters_too(make_chat: Make, engine: Any) -> None:
-    async with make_chat().run_test(size=(140, 30)) as pilot:
-        screen = await race_of_models(pilot, engine, end=True)
-        now = 100.0
-        await pilot.press("w")
-        screen.replay = Replay(screen.race.racers, lambda: now)
-        now += 0.2
-        screen._tick()
-        await pilot.pause()
-        state = screen.panes[2].foot.state
-        assert state.unit == "characters"
-        assert 0 < state.amount < screen.race.racers[2].track.amount("characters")
-        assert state.speed == pytest.approx(state.amount / 0.2)
-        assert "small-Q4_0.gguf" in pane_text(screen, 2)
-        now += 100
-        screen._tick()
-        await pilot.pause()
-        assert screen._finish.has_class("-shown")
-        assert [pane.foot.state.place for pane in screen.panes] == [3, 2, 1]
-
-
 async def test_the_models_of_this_machine_are_found(make_chat: Make, engine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(race_choices, "look", LOOK)
     async with make_chat().run_test(size=(100, 30)) as pilot:
@@ -325,43 +289,24 @@ async def test_no_row_of_the_photo_finish_of_models_is_wider_than_the_screen(mak
 
 # Pictures
 
-both = pytest.mark.parametrize("theme", ["dark", "light"])
-sizes = pytest.mark.parametrize("size", [(60, 20), (120, 36)], ids=lambda size: f"{size[0]}x{size[1]}")
 
-
-@both
-@sizes
-def test_models(snap_compare: Any, make_chat: Make, engine: Any, theme: str, size: tuple[int, int]) -> None:
+def test_models(picture: Make, engine: Any) -> None:
     async def before(pilot: Any) -> None:
         await load(pilot, engine)
         await pilot.press("f5", "m")
         await choose(pilot)
         await pilot.press("down", "down")
 
-    assert snap_compare(make_chat(theme=theme), terminal_size=size, run_before=before)
+    assert picture(before)
 
 
-@both
-@sizes
-def test_set_up_with_a_model(snap_compare: Any, make_chat: Make, engine: Any, theme: str, size: tuple[int, int]) -> None:
-    async def before(pilot: Any) -> None:
-        await load(pilot, engine)
-        await pilot.press("f5", "home", "m")
-        await choose(pilot)
-        await pilot.press("down", "down", "enter")
-
-    assert snap_compare(make_chat(theme=theme), terminal_size=size, run_before=before)
-
-
-@both
-@sizes
 @pytest.mark.parametrize("end", [False, True], ids=["racing", "finish"])
-def test_race_of_models(snap_compare: Any, make_chat: Make, engine: Any, theme: str, size: tuple[int, int], end: bool) -> None:
+def test_race_of_models(picture: Make, engine: Any, end: bool) -> None:
     async def before(pilot: Any) -> None:
         await race_of_models(pilot, engine, end)
         await pilot.pause()
 
-    assert snap_compare(make_chat(theme=theme), terminal_size=size, run_before=before)
+    assert picture(before)
 
 
 def test_loading(snap_compare: Any, make_chat: Make, engine: Any) -> None:

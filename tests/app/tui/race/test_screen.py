@@ -11,7 +11,6 @@ import pytest
 from specchat.app.race.clock import in_words
 from specchat.app.race.entry import RaceEntry
 from specchat.app.race.replay import Replay
-from specchat.app.settings.keymap import RACE
 from specchat.app.tui.keys.help import HelpScreen
 from specchat.app.tui.pickers.menu import Menu
 from specchat.app.tui.race import screen as race_screen
@@ -237,12 +236,6 @@ async def test_there_is_no_race_before_the_model_is_loaded(make_chat: Make) -> N
 # Keys of the race
 
 
-def test_every_key_of_the_race_has_its_action() -> None:
-    for key in RACE:
-        name = key.action.partition("(")[0]
-        assert name.startswith("app.") or hasattr(RaceScreen, f"action_{name}"), key.id
-
-
 async def test_escape_stops_then_leaves_and_frees_the_lanes(make_chat: Make, engine: Any) -> None:
     async with make_chat().run_test(size=(100, 30)) as pilot:
         screen = await race(pilot, engine)
@@ -396,26 +389,19 @@ async def test_w_plays_the_race_back(make_chat: Make, engine: Any, monkeypatch: 
         assert screen.panes[0].foot.state.amount == len(screen.race.racers[0].tokens)
 
 
-async def test_f_gives_the_texts_more_room(make_chat: Make, engine: Any) -> None:
-    async with make_chat().run_test(size=(100, 30)) as pilot:
-        screen = await race(pilot, engine)
-        await run(pilot, engine)
-        rows = screen.panes[0].text.size.height
-        await pilot.press("f")
-        await pilot.pause()
-        assert screen.panes[0].text.size.height > rows
-        await pilot.press("f")
-        await pilot.pause()
-        assert screen.panes[0].text.size.height == rows
-
-
-async def test_theme_colours_help_and_scrolling(make_chat: Make, engine: Any) -> None:
+async def test_theme_colours_room_help_and_scrolling(make_chat: Make, engine: Any) -> None:
     async with make_chat().run_test(size=(100, 24)) as pilot:
         screen = await race(pilot, engine)
         await run(pilot, engine)
         await pilot.press("f6")
         assert {pane.text.colouring for pane in screen.panes} == {"cycle"}
         assert pilot.app.chat_screen.view.colouring == "cycle"
+        rows = screen.panes[0].text.size.height
+        await pilot.press("f")
+        await pilot.pause()
+        assert screen.panes[0].text.size.height > rows
+        await pilot.press("f")
+        await pilot.pause()
         bottom = screen.panes[0].text.scroll_offset.y
         assert bottom
         await pilot.press("pageup")
@@ -477,21 +463,6 @@ async def test_what_went_wrong_stands_in_its_pane(make_chat: Make, engine: Any) 
         assert "␛[31mmethod" in shown
         assert "error" in pane_text(screen, 1)
         assert screen.race.running
-
-
-async def test_the_engines_end_in_mid_race(make_chat: Make, engine: Any) -> None:
-    async with make_chat().run_test(size=(120, 30)) as pilot:
-        screen = await race(pilot, engine)
-        await run(pilot, engine, end=False)
-        ids = [asked(engine, i).id for i in range(3)]
-        engine.events.append(Failed(ids[0], "died", "The engine ended.", others=ids[1:]))
-        await take(pilot)
-        assert screen._finish.has_class("-shown")
-        await pilot.press("escape")
-        await pilot.pause()
-        assert pilot.app.screen is pilot.app.chat_screen
-        assert pilot.app.dialogue.phase == "ready"
-        assert not pilot.app.dialogue.transcript.entries
 
 
 @pytest.mark.parametrize(
@@ -587,39 +558,24 @@ async def test_a_replay_shows_the_difference_only_when_it_comes(make_chat: Make,
 
 # Pictures
 
-both = pytest.mark.parametrize("theme", ["dark", "light"])
-sizes = pytest.mark.parametrize("size", [(60, 20), (120, 36)], ids=lambda size: f"{size[0]}x{size[1]}")
 
-
-@both
-@sizes
-def test_set_up(snap_compare: Any, make_chat: Make, engine: Any, theme: str, size: tuple[int, int]) -> None:
+def test_set_up(picture: Make, engine: Any) -> None:
     async def before(pilot: Any) -> None:
         await load(pilot, engine)
         await pilot.press("f5")
         await pilot.pause()
 
-    assert snap_compare(make_chat(theme=theme), terminal_size=size, run_before=before)
+    assert picture(before)
 
 
-@both
-@sizes
 @pytest.mark.parametrize("end", [False, True], ids=["racing", "finish"])
-def test_race(snap_compare: Any, make_chat: Make, engine: Any, theme: str, size: tuple[int, int], end: bool) -> None:
+def test_race(picture: Make, engine: Any, end: bool) -> None:
     async def before(pilot: Any) -> None:
         await race(pilot, engine)
         await run(pilot, engine, end=end)
         await pilot.pause()
 
-    assert snap_compare(make_chat(theme=theme), terminal_size=size, run_before=before)
-
-
-def test_largest(snap_compare: Any, make_chat: Make, engine: Any) -> None:
-    async def before(pilot: Any) -> None:
-        await race(pilot, engine)
-        await run(pilot, engine)
-
-    assert snap_compare(make_chat(), terminal_size=(300, 80), run_before=before)
+    assert picture(before)
 
 
 def test_without_colours(snap_compare: Any, make_chat: Make, engine: Any, monkeypatch: pytest.MonkeyPatch) -> None:

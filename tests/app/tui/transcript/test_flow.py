@@ -144,19 +144,6 @@ def test_growing_touches_only_the_last_lines() -> None:
         assert len(flow.lines) - first <= 8
 
 
-@given(st.text(st.characters(), max_size=200))
-@thorough
-def test_sanitised_text_controls_nothing(text: str) -> None:
-    shown = sanitise(text)
-    shown.encode()  # no lone surrogate is left
-    for character in shown:
-        code = ord(character)
-        assert character in "\t\n" or code >= 0x20
-        assert not 0x7F <= code <= 0x9F
-        assert not 0x202A <= code <= 0x202E
-        assert not 0x2066 <= code <= 0x2069
-
-
 @pytest.mark.parametrize(
     ("text", "shown"),
     [

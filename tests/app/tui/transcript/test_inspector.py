@@ -406,6 +406,9 @@ async def test_a_clicked_run_stays_until_it_is_clicked_again(make_chat: Make, en
         await pilot.click(view, offset=cell_of(app, RunSpot(1, 2)))
         await pilot.pause()
         assert not view.cursor.by_keys
+        await pilot.press("f7", "ctrl+l")
+        await pilot.pause()
+        assert (view.cursor.spot, strip_text(app)) == (None, ""), "a new chat ends it"
 
 
 async def test_runs_of_line_breaks_can_be_seen(make_chat: Make, engine: Any) -> None:
@@ -421,53 +424,19 @@ async def test_runs_of_line_breaks_can_be_seen(make_chat: Make, engine: Any) -> 
         assert chosen(app) == "one"
 
 
-async def test_a_new_chat_ends_it(make_chat: Make, engine: Any, tree_steps: Make) -> None:
-    app = make_chat()
-    async with app.run_test(size=SIZE) as pilot:
-        await ask(app, pilot, engine, tree_steps())
-        await pilot.press("f7", "ctrl+l")
-        await pilot.pause()
-        assert app.chat_screen.view.cursor.spot is None
-        assert strip_text(app) == ""
-
-
-async def test_keys_can_be_mapped_anew(make_chat: Make, engine: Any, tree_steps: Make) -> None:
-    app = make_chat(**{"keymap.inspect": "f12", "keymap.inspect_previous": "shift+left"})
-    async with app.run_test(size=SIZE) as pilot:
-        await ask(app, pilot, engine, tree_steps())
-        await pilot.press("f7")
-        assert not app.chat_screen.view.cursor.by_keys
-        await pilot.press("f12", "shift+left")
-        await pilot.pause()
-        assert app.chat_screen.view.cursor.spot == RunSpot(1, 2)
-
-
 # Pictures
 
 
-@pytest.fixture
-def still(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing pulses, and what was said stays."""
-    monkeypatch.setattr("specchat.app.tui.app.IDLE_SECONDS", 3600)
-    monkeypatch.setattr("specchat.app.tui.chat.status.FLASH_SECONDS", 3600)
-
-
-@pytest.mark.usefixtures("still")
-@pytest.mark.parametrize("theme", ["dark", "light"])
-@pytest.mark.parametrize("size", [(60, 20), (80, 24)], ids=lambda size: f"{size[0]}x{size[1]}")
 @pytest.mark.parametrize("run", [1, 3], ids=["partly", "none"])
-def test_why_a_run_ended(
-    snap_compare: Any, make_chat: Make, engine: Any, tree_steps: Make, theme: str, size: tuple[int, int], run: int
-) -> None:
+def test_why_a_run_ended(picture: Make, engine: Any, tree_steps: Make, run: int) -> None:
     async def before(pilot: Any) -> None:
         await ask(pilot.app, pilot, engine, tree_steps() * 2)
         await pilot.press("f7", *["left"] * (7 - run))
         await pilot.pause()
 
-    assert snap_compare(make_chat(theme=theme), terminal_size=size, run_before=before)
+    assert picture(before)
 
 
-@pytest.mark.usefixtures("still")
 def test_without_colours(
     snap_compare: Any, make_chat: Make, engine: Any, tree_steps: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
