@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import json
 import sqlite3
-import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from specchat.app.chat.entries import Prompt
-from specchat.app.cli import main as cli
 from specchat.app.cli import start as launch
 from specchat.app.history.chats import Chats
 from specchat.app.history.recorder import Recorder
@@ -25,23 +22,13 @@ from specchat.app.settings.file import changed
 from specchat.app.tui import app as chat_module
 from specchat.errors import UserError
 
-Call = Callable[..., tuple[int, str, str]]
+from .conftest import Call
 
 
 @pytest.fixture
-def call(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Call:
-    """Runs a command; its exit code, output and error output."""
-    monkeypatch.setenv("SPECCHAT_DATA", str(tmp_path / "data"))
-    monkeypatch.setenv("SPECCHAT_CONFIG", str(tmp_path / "config"))
+def call(call: Call, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Call:
+    """Runs a command in a folder of its own."""
     monkeypatch.chdir(tmp_path)
-
-    def call(*args: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["specchat", *args])
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-        out, err = capsys.readouterr()
-        return int(ended.value.code or 0), out, err
-
     return call
 
 
@@ -343,8 +330,7 @@ def test_the_setting(call: Call, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
         return 0
 
     monkeypatch.setattr(launch, "open_chat", open_chat)
-    (tmp_path / "config").mkdir()
-    (tmp_path / "config" / "settings.toml").write_text("history = false\n")
+    (tmp_path / "settings.toml").write_text("history = false\n")
     call()
     assert given == [False]
     with pytest.raises(UserError, match="history takes true or false, not 'no'"):

@@ -3,37 +3,21 @@
 from __future__ import annotations
 
 import json
-import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from specchat.app.cli import main as cli
 from specchat.app.settings.fields import GROUPS, PLAIN, Settings
 from specchat.app.settings.table import about, entries
 from specchat.option import options_of
 
-Call = Callable[..., tuple[int, str, str]]
+from .conftest import Call
 
 
 @pytest.fixture
-def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("SPECCHAT_CONFIG", str(tmp_path))
+def file(tmp_path: Path) -> Path:
     return tmp_path / "settings.toml"
-
-
-@pytest.fixture
-def call(file: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Call:
-    def run(*args: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["specchat", *args])
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-        out, err = capsys.readouterr()
-        return int(ended.value.code or 0), out, err
-
-    return run
 
 
 def row(out: str, key: str) -> list[str]:

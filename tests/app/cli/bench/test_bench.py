@@ -8,17 +8,20 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
 import pytest
 
-from specchat.app.cli import main as cli
-
+from ....cases import FULL
 from ....fakes.engines import paced
 from ....fakes.models.dflash_files import write_dflash
 from ....fakes.models.heads import target_folder
+from ..conftest import Call
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
 
 TEXT = "the quick brown fox jumps over the lazy dog and the small cat sleeps near the warm stove in the kitchen "
 
@@ -32,7 +35,7 @@ def world(tmp_path: Path) -> dict[str, Any]:
     answers.write_text("".join(json.dumps({"prompt": p, "response": r}) + "\n" for p, r in rows))
     lines = [{"prompt": p, "category": "even" if i % 2 == 0 else "odd"} for i, (p, _) in enumerate(rows)]
     prompts.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    environment = {**os.environ, "SPECCHAT_CACHE": str(tmp_path / "cache"), "SPECCHAT_CONFIG": str(tmp_path / "config")}
+    environment = {**os.environ, "SPECCHAT_CACHE": str(tmp_path / "cache"), "SPECCHAT_CONFIG": str(tmp_path)}
     return {"answers": answers, "prompts": prompts, "env": environment, "folder": tmp_path}
 
 
@@ -41,23 +44,24 @@ def command(world: dict[str, Any], *args: object, pace: float = 0.0) -> list[str
     return [sys.executable, "-m", "specchat", "bench", str(world["prompts"]), "--model", model, *map(str, args)]
 
 
-def run(world: dict[str, Any], *args: object, pace: float = 0.0) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        command(world, *args, pace=pace), capture_output=True, text=True, timeout=180, env=world["env"], check=False
-    )
+def beside(world: dict[str, Any], *args: object, pace: float = 0.0) -> subprocess.Popen[str]:
+    """The command in a process of its own."""
+    pipe = subprocess.PIPE
+    return subprocess.Popen(command(world, *args, pace=pace), stdout=pipe, stderr=pipe, text=True, env=world["env"])
 
 
-COUNTS = (
-    "method",
-    "category",
-    "tokens",
-    "steps",
-    "tokens_per_step",
-    "acceptance_rate",
-    "nodes_per_token",
-    "identical",
-    "prompts",
-)
+@pytest.fixture
+def run(world: dict[str, Any], call: Call) -> Run:
+    """Runs the command in this process."""
+
+    def run(*args: object, pace: float = 0.0) -> subprocess.CompletedProcess[str]:
+        words = command(world, *args, pace=pace)
+        return subprocess.CompletedProcess(words, *call(*words[3:]))
+
+    return run
+
+
+COUNTS = "method category tokens steps tokens_per_step acceptance_rate nodes_per_token identical prompts".split()
 
 
 def counts(report: dict[str, Any]) -> list[list[Any]]:
@@ -68,12 +72,13 @@ def test_methods_are_compared_in_every_form(world: dict[str, Any]) -> None:
     folder = world["folder"]
     # A pass takes 10 ms, and nothing else any time: speedups follow the number of passes.
     world["env"] |= paced()
-    done = run(
+    process = beside(
         world, "--methods", "lookup,fusion", "--json", "--csv", folder / "t.csv", "--markdown", folder / "t.md",
         "--plots", folder / "plots", "--rounds", 2, pace=0.01,
     )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    report = json.loads(done.stdout)
+    out, err = process.communicate(timeout=180)
+    assert process.returncode == 0, err
+    report = json.loads(out)
     assert {"model", "backend", "device", "prompts", "results"} <= set(report)
     assert (report["backend"], report["prompts"]) == ("recorded", 6)
     rows = {(row["method"], row["category"]): row for row in report["results"]}
@@ -92,43 +97,32 @@ def test_methods_are_compared_in_every_form(world: dict[str, Any]) -> None:
         ElementTree.parse(folder / "plots" / f"{name}.svg")
 
 
-def test_a_killed_run_goes_on_to_the_same_counts(world: dict[str, Any]) -> None:
+def test_a_killed_run_goes_on_to_the_same_counts(world: dict[str, Any], run: Run) -> None:
     args = ("--methods", "lookup,ngram", "--json")
-    whole = json.loads(run(world, *args, "--record", world["folder"] / "whole.jsonl", pace=0.002).stdout)
+    whole = json.loads(run(*args, "--record", world["folder"] / "whole.jsonl", pace=0.002).stdout)
     record = world["folder"] / "killed.jsonl"
-    process = subprocess.Popen(
-        command(world, *args, "--record", record, pace=0.002),
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        env=world["env"],
-    )
+    process = beside(world, *args, "--record", record, pace=0.002)
     deadline = time.monotonic() + 120
     while not record.exists() or record.read_bytes().count(b"\n") < 5:
         assert time.monotonic() < deadline
         time.sleep(0.01)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
+    process.kill()
+    process.communicate()
     # As if it had been killed in the middle of a line, and halfway at the latest.
     record.write_bytes(b"".join(record.read_bytes().splitlines(keepends=True)[:10])[:-9])
-    resumed = run(world, *args, "--record", record, "--resume", pace=0.002)
+    resumed = run(*args, "--record", record, "--resume", pace=0.002)
     assert resumed.returncode == 0, resumed.stderr
     assert counts(json.loads(resumed.stdout)) == counts(whole)
     assert record.read_bytes().count(b"\n") == 1 + 6 * 3
     # Everything is measured: once more tells the same, seconds and all, without the model's work.
-    again = run(world, *args, "--record", record, "--resume", pace=0.002)
+    again = run(*args, "--record", record, "--resume", pace=0.002)
     assert json.loads(again.stdout)["results"] == json.loads(resumed.stdout)["results"]
 
 
 def test_ctrl_c_shows_what_is_done(world: dict[str, Any]) -> None:
     record = world["folder"] / "r.jsonl"
     world["prompts"].write_text(world["prompts"].read_text() * 30)  # minutes of answers
-    process = subprocess.Popen(
-        command(world, "--methods", "lookup", "--json", "--record", record, pace=0.02),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=world["env"],
-    )
+    process = beside(world, "--methods", "lookup", "--json", "--record", record, pace=0.02)
     deadline = time.monotonic() + 120
     while not record.exists() or record.read_bytes().count(b"\n") < 4:
         assert time.monotonic() < deadline
@@ -140,16 +134,16 @@ def test_ctrl_c_shows_what_is_done(world: dict[str, Any]) -> None:
     assert "--resume" in err
 
 
-def test_a_record_of_another_run_is_not_gone_on_with(world: dict[str, Any]) -> None:
+def test_a_record_of_another_run_is_not_gone_on_with(world: dict[str, Any], run: Run) -> None:
     record = world["folder"] / "r.jsonl"
-    assert run(world, "--methods", "lookup", "--record", record, "--limit", 1).returncode == 0
-    done = run(world, "--methods", "ngram", "--record", record, "--limit", 1, "--resume")
+    assert run("--methods", "lookup", "--record", record, "--limit", 1).returncode == 0
+    done = run("--methods", "ngram", "--record", record, "--limit", 1, "--resume")
     assert done.returncode == 2
     assert "the record of a different run" in done.stderr
 
 
-def test_a_sweep_checks_the_scaling_law(world: dict[str, Any]) -> None:
-    done = run(world, "--sweep", "lookup.nodes=2,4,8,16", "--json", "--plots", world["folder"] / "plots")
+def test_a_sweep_checks_the_scaling_law(world: dict[str, Any], run: Run) -> None:
+    done = run("--sweep", "lookup.nodes=2,4,8,16", "--json", "--plots", world["folder"] / "plots")
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout)
     scaling = report["scaling"]["lookup.nodes"]
@@ -160,9 +154,9 @@ def test_a_sweep_checks_the_scaling_law(world: dict[str, Any]) -> None:
     ElementTree.parse(world["folder"] / "plots" / "scaling.svg")
 
 
-def test_second_turns_follow_plain_decodings_answers(world: dict[str, Any]) -> None:
+def test_second_turns_follow_plain_decodings_answers(world: dict[str, Any], run: Run) -> None:
     world["prompts"].write_text(json.dumps({"turns": ["hello there", "and again"], "category": "c"}))
-    done = run(world, "--methods", "lookup", "--json")
+    done = run("--methods", "lookup", "--json")
     assert done.returncode == 0, done.stderr
     rows = [json.loads(line) for line in Path(json.loads(done.stdout)["record"]).read_text().splitlines()[1:]]
     assert {row["item"] for row in rows} == {"1", "1/2"}
@@ -172,18 +166,19 @@ def test_second_turns_follow_plain_decodings_answers(world: dict[str, Any]) -> N
     assert second["prompt_tokens"] > first["prompt_tokens"] + first["count"]
 
 
-def test_what_cannot_run_here_is_left_out_with_the_reason(world: dict[str, Any]) -> None:
-    done = run(world, "--methods", "lookup,early-exit,draft", "--against", "transformers", "--json", "--limit", 1)
+def test_what_cannot_run_here_is_left_out_with_the_reason(world: dict[str, Any], run: Run) -> None:
+    done = run("--methods", "lookup,early-exit,draft", "--against", "transformers", "--json", "--limit", 1)
     assert done.returncode == 0, done.stderr
     assert {row["method"] for row in json.loads(done.stdout)["results"]} == {"greedy", "lookup"}
     for reason in ("early-exit is left out", "draft is left out", "transformers is left out"):
         assert reason in done.stderr
 
 
-def test_another_implementation_runs_beside_ours_or_says_why_not(world: dict[str, Any]) -> None:
+@pytest.mark.skipif(not FULL, reason="it waits for torch and transformers")
+def test_another_implementation_runs_beside_ours_or_says_why_not(world: dict[str, Any], run: Run) -> None:
     options = ["--model", target_folder(), "--draft-model", write_dflash(world["folder"] / "drafter"), "--limit", 1]
     options += ["--methods", "dflash", "--against", "transformers/dflash,transformers/mtp", "--max-tokens", 8, "--json"]
-    done = run(world, *options)
+    done = run(*options)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert {row["method"]: row["identical"] for row in found["results"] if row["category"] == "all"} == dict.fromkeys(
@@ -204,13 +199,7 @@ def test_another_implementation_runs_beside_ours_or_says_why_not(world: dict[str
         (["--category", "nope"], "no category 'nope'"),
     ],
 )
-def test_what_can_be_mended_is_one_sentence(
-    world: dict[str, Any], args: list[str], says: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    for name in ("SPECCHAT_CACHE", "SPECCHAT_CONFIG"):
-        monkeypatch.setenv(name, world["env"][name])
-    monkeypatch.setattr(sys, "argv", ["specchat", *command(world, *args)[3:]])
-    with pytest.raises(SystemExit) as ended:
-        cli.main()
-    assert ended.value.code == 2
-    assert says in capsys.readouterr().err
+def test_what_can_be_mended_is_one_sentence(run: Run, args: list[str], says: str) -> None:
+    done = run(*args)
+    assert done.returncode == 2
+    assert says in done.stderr

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from specchat.app.cli import main as cli
 from specchat.app.cli.bench.replay import choose_specs
 from specchat.app.cli.measure import ReplayRequest
 from specchat.app.settings.fields import Settings
@@ -17,13 +16,16 @@ from specchat.backends.loading import builtin_path
 from specchat.backends.transcripts import scan_transcripts
 from specchat.errors import UserError
 
+from ..conftest import Call
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
+
 TEXT = "The quick brown fox jumps over the lazy dog while the small cat sleeps near the old warm stove in the kitchen. "
 
 
-def run(*args: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "specchat", "replay", *map(str, args)], capture_output=True, text=True, timeout=120, check=False
-    )
+@pytest.fixture
+def run(call: Call) -> Run:
+    return lambda *args: subprocess.CompletedProcess(args, *call("replay", *args))
 
 
 @pytest.fixture
@@ -37,7 +39,7 @@ def records(tmp_path: Path) -> Path:
     return path
 
 
-def test_a_replay_scores_the_model_free_methods_and_names_bad_lines(records: Path) -> None:
+def test_a_replay_scores_the_model_free_methods_and_names_bad_lines(records: Path, run: Run) -> None:
     with records.open("a") as file:
         file.write('\nnot json\n{"prompt": 3}\n[]\n')
     empty = records.with_name("empty.jsonl")
@@ -59,7 +61,7 @@ def test_a_replay_scores_the_model_free_methods_and_names_bad_lines(records: Pat
     assert "line 3" in done.stderr
 
 
-def test_every_model_free_method_is_replayed_and_tables_are_written(records: Path, tmp_path: Path) -> None:
+def test_every_model_free_method_is_replayed_and_tables_are_written(records: Path, tmp_path: Path, run: Run) -> None:
     done = run(records, "--csv", tmp_path / "t.csv", "--markdown", tmp_path / "t.md", "--limit", "1")
     assert done.returncode == 0, done.stderr
     for name in ("lookup", "ngram", "fusion"):
@@ -70,7 +72,7 @@ def test_every_model_free_method_is_replayed_and_tables_are_written(records: Pat
     assert (tmp_path / "t.md").read_text().startswith("| method | tokens a pass |")
 
 
-def test_a_model_runs_the_passes_and_the_record_decides(records: Path) -> None:
+def test_a_model_runs_the_passes_and_the_record_decides(records: Path, run: Run) -> None:
     # The model, a recorded one too, was told other answers: the tokens must be those of the record that is replayed.
     other = records.with_name("other.jsonl")
     other.write_text(json.dumps({"prompt": "Who?", "response": "Nobody but the owl."}))
@@ -84,7 +86,7 @@ def test_a_model_runs_the_passes_and_the_record_decides(records: Path) -> None:
     assert rows["lookup"]["measured_speedup"] > 0
 
 
-def test_on_any_model_the_trees_are_those_of_the_record_and_the_seconds_the_models(records: Path) -> None:
+def test_on_any_model_the_trees_are_those_of_the_record_and_the_seconds_the_models(records: Path, run: Run) -> None:
     # Their defaults ask what device they draft for.
     methods = ("--methods", "lookup:variant=reference,lookup:floor=0,fusion:floor=0", "--tokenizer", builtin_path(), "--json")
     alone, forced = run(records, *methods), run(records, "--on-model", "builtin", "--threads", 1, *methods)
@@ -112,15 +114,10 @@ def test_on_any_model_the_trees_are_those_of_the_record_and_the_seconds_the_mode
         (["FILE", "--tokenizer", "nofolder"], "tokenizer.json"),
     ],
 )
-def test_what_can_be_mended_is_one_sentence(
-    records: Path, args: list[str], says: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(sys, "argv", ["specchat", "replay", *(str(records) if arg == "FILE" else arg for arg in args)])
-    with pytest.raises(SystemExit) as ended:
-        cli.main()
-    out, err = capsys.readouterr()
-    assert (ended.value.code, out) == (2, "")
-    assert says in err
+def test_what_can_be_mended_is_one_sentence(records: Path, args: list[str], says: str, run: Run) -> None:
+    done = run(*(records if arg == "FILE" else arg for arg in args))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert says in done.stderr
 
 
 def test_node_budgets_multiply_the_methods_that_have_one() -> None:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,9 @@ from specchat.engine.messages import Failed, Work
 from specchat.engine.servers.answers import ServerAnswers
 
 from ....fakes.model_servers import Pass, Written, llama_server, of_words, serving, text_only, vllm
+from ..conftest import Call
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
 
 FAST = of_words("The", " lighthouse stood on", " the northern rock .", " Every", " evening Ana climbed it .")
 SLOW = Written(tuple(Pass((token,)) for one in FAST.passes for token in one.tokens), eos=False)
@@ -24,19 +26,17 @@ SLOW = Written(tuple(Pass((token,)) for one in FAST.passes for token in one.toke
 
 
 @pytest.fixture
-def home(tmp_path: Path) -> dict[str, str]:
-    own = {name: str(tmp_path / name.lower()) for name in ("SPECCHAT_CONFIG", "SPECCHAT_DATA", "SPECCHAT_CACHE")}
-    for folder in own.values():
-        Path(folder).mkdir()
-    return {**os.environ, **own}
+def bench(call: Call) -> Run:
+    """Runs a command: `bench`, if its first word is none."""
+
+    def run(*words: object) -> subprocess.CompletedProcess[str]:
+        words = words if words[0] in ("bench", "tune", "replay") else ("bench", *words)
+        return subprocess.CompletedProcess(words, *call(*words))
+
+    return run
 
 
-def bench(home: dict[str, str], *words: object) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "specchat", "bench", *map(str, words)]
-    return subprocess.run(command, check=False, env=home, capture_output=True, text=True, timeout=120)
-
-
-def test_a_server_against_a_plain_one(home: dict[str, str], tmp_path: Path) -> None:
+def test_a_server_against_a_plain_one(bench: Run, tmp_path: Path) -> None:
     (tmp_path / "p.txt").write_text("one\n\ntwo\n\nthree\n")
     record = tmp_path / "record.jsonl"
     with (
@@ -44,8 +44,8 @@ def test_a_server_against_a_plain_one(home: dict[str, str], tmp_path: Path) -> N
         serving("llama-server", llama_server(SLOW), speculates=False) as slow,
     ):
         options = (tmp_path / "p.txt", "--model", fast.url, "--against", slow.url, "--rounds", 2, "--record", record)
-        done = bench(home, *options, "--json", "--markdown", tmp_path / "t.md")
-        again = bench(home, *options, "--resume")
+        done = bench(*options, "--json", "--markdown", tmp_path / "t.md")
+        again = bench(*options, "--resume")
         asked = [body for path, _, body in fast.asked if path == "/v1/chat/completions"]
         answered = len(asked)
     assert (done.returncode, done.stderr) == (0, "")
@@ -79,11 +79,11 @@ def test_a_server_against_a_plain_one(home: dict[str, str], tmp_path: Path) -> N
     assert rows[0]["messages"][-1]["role"] == "user"
 
 
-def test_alone_it_has_no_speedup_and_ids_are_kept(home: dict[str, str], tmp_path: Path) -> None:
+def test_alone_it_has_no_speedup_and_ids_are_kept(bench: Run, tmp_path: Path) -> None:
     record = tmp_path / "record.jsonl"
     (tmp_path / "p.txt").write_text("one\n\ntwo\n")
     with serving("vLLM", vllm(FAST, merged=[2])) as fake:
-        report = json.loads(bench(home, tmp_path / "p.txt", "--model", fake.url, "--json", "--record", record).stdout)
+        report = json.loads(bench(tmp_path / "p.txt", "--model", fake.url, "--json", "--record", record).stdout)
         salts = {body["cache_salt"] for _, _, body in fake.asked if body}
         assert len(salts) == len([body for _, _, body in fake.asked if body])
     (row,) = report["results"]
@@ -94,10 +94,10 @@ def test_alone_it_has_no_speedup_and_ids_are_kept(home: dict[str, str], tmp_path
     assert rows[0]["prompt_ids"] == list(range(13))
 
 
-def test_passes_that_are_guessed_are_not_counted(home: dict[str, str], tmp_path: Path) -> None:
+def test_passes_that_are_guessed_are_not_counted(bench: Run, tmp_path: Path) -> None:
     (tmp_path / "p.txt").write_text("one\n\ntwo\n")
     with serving(stream=text_only(FAST)) as fake:
-        done = bench(home, tmp_path / "p.txt", "--model", f"{fake.url}#small")
+        done = bench(tmp_path / "p.txt", "--model", f"{fake.url}#small")
     assert done.returncode == 0, done.stderr
     line = next(line for line in done.stdout.splitlines() if line.startswith("prompts"))
     assert line.split()[3:8] == ["–"] * 5
@@ -123,13 +123,13 @@ def test_how_sure_the_passes_are_is_said_where_answers_differ() -> None:
         (["--against", "transformers"], "A server is compared with servers"),
     ],
 )
-def test_what_a_server_cannot_do_is_refused_before_it_is_asked(home: dict[str, str], words: list[str], sentence: str) -> None:
-    done = bench(home, "--model", "http://localhost:9", *words)
+def test_what_a_server_cannot_do_is_refused_before_it_is_asked(bench: Run, words: list[str], sentence: str) -> None:
+    done = bench("--model", "http://localhost:9", *words)
     assert (done.returncode, sentence in done.stderr) == (2, True), done.stderr
 
 
-def test_servers_beside_a_model_of_this_machine_are_refused(home: dict[str, str]) -> None:
-    done = bench(home, "--against", "http://localhost:9")
+def test_servers_beside_a_model_of_this_machine_are_refused(bench: Run) -> None:
+    done = bench("--against", "http://localhost:9")
     assert (done.returncode, "Servers are compared with each other" in done.stderr) == (2, True), done.stderr
 
 
@@ -149,14 +149,12 @@ def test_a_task_that_needs_a_model_says_so() -> None:
     assert "nowhere is not a server" in posted[1].sentence
 
 
-def test_a_pair_is_compared_with_itself(home: dict[str, str], tmp_path: Path) -> None:
+def test_a_pair_is_compared_with_itself(bench: Run, tmp_path: Path) -> None:
     (tmp_path / "p.txt").write_text("one\n\ntwo\n")
     with serving("vLLM", vllm(FAST)) as fast, serving("vLLM", vllm(SLOW), speculates=False) as slow:
-        (Path(home["SPECCHAT_CONFIG"]) / "settings.toml").write_text(
-            f'[servers.both]\nplain = "{slow.url}"\nwith = "{fast.url}"\n'
-        )
-        done = bench(home, tmp_path / "p.txt", "--model", "both", "--json")
-        other = bench(home, tmp_path / "p.txt", "--model", "both", "--against", slow.url, "--json")
+        (tmp_path / "settings.toml").write_text(f'[servers.both]\nplain = "{slow.url}"\nwith = "{fast.url}"\n')
+        done = bench(tmp_path / "p.txt", "--model", "both", "--json")
+        other = bench(tmp_path / "p.txt", "--model", "both", "--against", slow.url, "--json")
     assert done.returncode == 0, done.stderr
     rows = json.loads(done.stdout)["results"]
     assert [(row["method"], row["tokens_per_step"], row["identical"]) for row in rows] == [
@@ -166,16 +164,11 @@ def test_a_pair_is_compared_with_itself(home: dict[str, str], tmp_path: Path) ->
     assert [row["method"] for row in json.loads(other.stdout)["results"]] == ["plain", "speculation K=10"]
 
 
-def tune(home: dict[str, str], *words: object) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "specchat", "tune", *map(str, words)]
-    return subprocess.run(command, check=False, env=home, capture_output=True, text=True, timeout=120)
-
-
-def test_tune_asks_a_server_and_prints_the_options_of_its_own_methods(home: dict[str, str], tmp_path: Path) -> None:
+def test_tune_asks_a_server_and_prints_the_options_of_its_own_methods(bench: Run, tmp_path: Path) -> None:
     (tmp_path / "p.txt").write_text("one\n\ntwo\n")
     with serving("vLLM", vllm(SLOW), speculates=False) as fake:
-        done = tune(home, tmp_path / "p.txt", "--model", fake.url, "--json")
-        told = tune(home, tmp_path / "p.txt", "--model", fake.url).stdout
+        done = bench("tune", tmp_path / "p.txt", "--model", fake.url, "--json")
+        told = bench("tune", tmp_path / "p.txt", "--model", fake.url).stdout
         asked = len([body for _, _, body in fake.asked if body])
     assert (done.returncode, done.stderr) == (0, "")
     assert asked == 4, "each prompt once"
@@ -185,14 +178,14 @@ def test_tune_asks_a_server_and_prints_the_options_of_its_own_methods(home: dict
     assert (line["tokens_per_step"], line["acceptance_rate"], line["expected_speedup"]) == (1.0, 0.0, 1.0)
     assert line["flags"].startswith('--speculative-config \'{"method": "ngram"')
     assert line["flags"] in told
-    assert not (Path(home["SPECCHAT_CONFIG"]) / "settings.toml").exists()
+    assert not (tmp_path / "settings.toml").exists()
 
 
-def test_llama_server_is_asked_for_the_tokens_that_it_does_not_send(home: dict[str, str], tmp_path: Path) -> None:
+def test_llama_server_is_asked_for_the_tokens_that_it_does_not_send(bench: Run, tmp_path: Path) -> None:
     again = Written(tuple(Pass((word,)) for word in b"the| fox| and| the| cat| and".split(b"|") * 6), eos=False)
     (tmp_path / "p.txt").write_text("one\n\ntwo\n")
     with serving("llama-server", llama_server(again), speculates=False) as fake:
-        done = tune(home, tmp_path / "p.txt", "--model", fake.url, "--json")
+        done = bench("tune", tmp_path / "p.txt", "--model", fake.url, "--json")
         paths = [path for path, _, _ in fake.asked]
     assert done.returncode == 0, done.stderr
     assert {"/apply-template", "/tokenize"} <= set(paths)
@@ -201,22 +194,13 @@ def test_llama_server_is_asked_for_the_tokens_that_it_does_not_send(home: dict[s
     assert found["llama-server/ngram-simple"]["tokens_per_step"] > 1.5
 
 
-def test_what_was_recorded_from_a_server_foretells_other_settings(home: dict[str, str], tmp_path: Path) -> None:
+def test_what_was_recorded_from_a_server_foretells_other_settings(bench: Run, tmp_path: Path) -> None:
     (tmp_path / "p.txt").write_text("one\n\ntwo\n")
     record = tmp_path / "record.jsonl"
     with serving("vLLM", vllm(SLOW), speculates=False) as fake:
-        assert bench(home, tmp_path / "p.txt", "--model", fake.url, "--rounds", 2, "--record", record).returncode == 0
-    command = [
-        sys.executable,
-        "-m",
-        "specchat",
-        "replay",
-        str(record),
-        "--methods",
-        "lookup,vllm/ngram:prompt_lookup_min=1",
-        "--json",
-    ]
-    done = subprocess.run(command, check=False, env=home, capture_output=True, text=True, timeout=120)
+        assert bench(tmp_path / "p.txt", "--model", fake.url, "--rounds", 2, "--record", record).returncode == 0
+    methods = ("--methods", "lookup,vllm/ngram:prompt_lookup_min=1")
+    done = bench("replay", record, *methods, "--json")
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
     assert [(row["method"], row["transcripts"], row["tokens"]) for row in told["results"]] == [
@@ -225,6 +209,5 @@ def test_what_was_recorded_from_a_server_foretells_other_settings(home: dict[str
     ]
     assert {row["prompt"] for row in told["records"]} == {13}, "the prompt's own tokens"
     assert told["problems"] == []
-    command[6] = "vllm/draft_model"
-    done = subprocess.run(command, check=False, env=home, capture_output=True, text=True, timeout=120)
+    done = bench("replay", record, "--methods", "vllm/draft_model", "--json")
     assert (done.returncode, "--draft-model" in done.stderr) == (2, True)

@@ -17,7 +17,7 @@ from specchat.app.cli.bench.items import Item
 from specchat.app.cli.bench.lab import Spec, read_spec, read_specs
 from specchat.app.cli.bench.run import WARM_UP_TOKENS
 from specchat.app.cli.bench.tune import anew, candidates, in_force, in_turn, joined, result_of, unclear
-from specchat.app.cli.bench.tune_blocks import SETS, Blocks, block_specs, budget, chat, fewest, show_blocks, wanted
+from specchat.app.cli.bench.tune_blocks import SETS, Blocks, block_specs, budget, fewest, show_blocks, wanted
 from specchat.app.cli.bench.tune_report import grid_passes
 from specchat.app.cli.bench.tune_search import LEAST, Search, rung_sizes
 from specchat.app.cli.measure import TuneRequest
@@ -27,6 +27,7 @@ from specchat.app.settings.precedence import Layers, read_settings
 from specchat.decoders.methods.early_exit import what_is_left
 from specchat.decoders.registry import BUILT_IN, elsewhere, get
 
+from ....cases import FULL
 from ....fakes.engines import paced
 from ....fakes.models.tiny import tiny_folder
 
@@ -54,16 +55,6 @@ def test_halving_finds_nearly_the_best_in_a_third_of_the_grids_passes() -> None:
     assert search.passes <= grid.passes / 3
     assert [len(rung["candidates"]) for rung in search.rungs] == [30, 10, 4]
     assert grid_passes(search) == pytest.approx(grid.passes, rel=0.15)
-
-
-def test_candidates_that_only_the_grid_has_count_in_its_passes() -> None:
-    search = searching({"lookup": 2.0, "fusion": 1.5}, noise=0.0)
-    search.run()
-    alone = grid_passes(search)
-    search.grid = 6
-    assert grid_passes(search) == 3 * alone
-    search.grid = 1
-    assert grid_passes(search) == alone
 
 
 def test_a_pick_holds_what_was_measured_on_every_prompt() -> None:
@@ -258,13 +249,6 @@ def test_the_search_for_blocks_is_a_small_part_of_the_whole() -> None:
     assert budget(3, 2, 20) < fewest(8)
 
 
-def test_chats_of_one_turn() -> None:
-    assert chat(Item("1", "a", ("Hello",)), None) == [{"role": "user", "content": "Hello"}]
-    assert chat(Item("1", "a", ("Hello",)), "Be brief.")[0] == {"role": "system", "content": "Be brief."}
-    messages = ({"role": "user", "content": "x"}, {"role": "assistant", "content": "y"}, {"role": "user", "content": "z"})
-    assert chat(Item("1", "a", (), messages), "Be brief.") == list(messages)
-
-
 def test_what_an_earlier_search_saved_changes_no_candidate(tmp_path: Path) -> None:
     path = tmp_path / "settings.toml"
     path.write_text(
@@ -344,6 +328,7 @@ def test_the_command_saves_its_pick_as_the_models_method(tmp_path: Path) -> None
     assert (tmp_path / "settings.toml").read_bytes() == before
 
 
+@pytest.mark.skipif(not FULL, reason="it waits for torch, and searches for minutes")
 def test_the_command_finds_blocks_that_early_exit_leaves_out(tmp_path: Path) -> None:
     prompts = tmp_path / "prompts.jsonl"
     prompts.write_text("".join(json.dumps({"prompt": f"{i} little words"}) + "\n" for i in range(30)))

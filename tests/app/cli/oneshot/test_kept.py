@@ -7,22 +7,14 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from specchat.app.chat.entries import Answer, Prompt
-from specchat.app.cli import main as cli
 from specchat.app.history.chats import Chats, reading
 
 from ....fakes.engines import COUNTING
-
-
-@pytest.fixture(autouse=True)
-def own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SPECCHAT_CONFIG", str(tmp_path))
-    monkeypatch.setenv("SPECCHAT_DATA", str(tmp_path / "data"))
-    monkeypatch.setenv("SPECCHAT_LOG", str(tmp_path / "engine.log"))
+from ..conftest import Call
 
 
 @pytest.fixture
@@ -38,29 +30,21 @@ def model(tmp_path: Path) -> str:
 
 
 @pytest.fixture
-def call(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Runs a command in this process; gives exit code, output and error output."""
-
-    def called(*args: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["specchat", "run", *args])
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-        out, err = capsys.readouterr()
-        return int(ended.value.code or 0), out, err
-
-    return called
+def call(call: Call) -> Call:
+    """Runs `specchat run`."""
+    return lambda *args: call("run", *args)
 
 
 def said(chats: Chats, number: int) -> list[str]:
     return [entry.text for entry in chats.open(number).transcript.entries if isinstance(entry, Prompt | Answer)]
 
 
-def test_a_plain_answer_is_not_kept(call: Any, model: str, tmp_path: Path) -> None:
+def test_a_plain_answer_is_not_kept(call: Call, model: str, tmp_path: Path) -> None:
     assert call("hello", "--model", model)[0] == 0
     assert not (tmp_path / "data").exists()
 
 
-def test_an_exchange_is_kept_and_goes_on(call: Any, model: str) -> None:
+def test_an_exchange_is_kept_and_goes_on(call: Call, model: str) -> None:
     first = json.loads(call("hello", "--keep", "--json", "--model", model)[1])
     with reading() as chats:
         (row,) = chats.newest()
@@ -86,7 +70,7 @@ def test_an_exchange_is_kept_and_goes_on(call: Any, model: str) -> None:
         assert said(chats, first["chat"]) == ["hello", first["text"], "and more", second["text"], "hello", third["text"]]
 
 
-def test_a_chat_may_go_on_without_being_kept(call: Any, model: str, tmp_path: Path) -> None:
+def test_a_chat_may_go_on_without_being_kept(call: Call, model: str, tmp_path: Path) -> None:
     first = json.loads(call("hello", "--keep", "--json", "--model", model)[1])
     second = json.loads(call("and more", "--continue", "--no-history", "--json", "--model", model)[1])
     assert second["chat"] is None
@@ -97,7 +81,7 @@ def test_a_chat_may_go_on_without_being_kept(call: Any, model: str, tmp_path: Pa
         assert said(chats, first["chat"]) == ["hello", first["text"]]
 
 
-def test_the_system_prompt_is_the_chats_unless_one_is_given(call: Any, model: str) -> None:
+def test_the_system_prompt_is_the_chats_unless_one_is_given(call: Call, model: str) -> None:
     call("hello", "--keep", "--system", "Be brief.", "--model", model)
     plain = json.loads(call("and more", "--continue", "--no-history", "--json", "--model", model)[1])
     call("and more", "--continue", "--model", model)
@@ -109,7 +93,7 @@ def test_the_system_prompt_is_the_chats_unless_one_is_given(call: Any, model: st
     assert given["prompt_tokens"] > plain["prompt_tokens"] + 20
 
 
-def test_attached_text_is_kept_as_it_was_sent(call: Any, model: str, tmp_path: Path) -> None:
+def test_attached_text_is_kept_as_it_was_sent(call: Call, model: str, tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("alpha\n")
     call("Sum up", "-f", str(tmp_path / "notes.txt"), "--keep", "--max-tokens", "3", "--model", model)
     with reading() as chats:
@@ -118,7 +102,7 @@ def test_attached_text_is_kept_as_it_was_sent(call: Any, model: str, tmp_path: P
     assert opened.transcript.answers()[0].reason == "length"
 
 
-def test_a_chat_goes_on_with_its_own_model_and_settings(call: Any, model: str, tmp_path: Path) -> None:
+def test_a_chat_goes_on_with_its_own_model_and_settings(call: Call, model: str, tmp_path: Path) -> None:
     call("hello", "--keep", "--json", "--model", model, "--method", "greedy", "--max-tokens", "4")
     own = json.loads(call("and more", "--continue", "--no-history", "--json")[1])
     assert (own["model"], own["method"], own["tokens"]) == (model, "greedy", 4)
@@ -130,7 +114,7 @@ def test_a_chat_goes_on_with_its_own_model_and_settings(call: Any, model: str, t
     assert err.endswith("specchat: The chat was with that model. Choose another one with --model.\n")
 
 
-def test_another_model_goes_on_and_says_so(call: Any, model: str, tmp_path: Path) -> None:
+def test_another_model_goes_on_and_says_so(call: Call, model: str, tmp_path: Path) -> None:
     call("hello", "--keep", "--model", model)
     other = tmp_path / "other.jsonl"
     other.write_text(json.dumps({"prompt": "and more", "response": "other"}) + "\n")
@@ -139,33 +123,33 @@ def test_another_model_goes_on_and_says_so(call: Any, model: str, tmp_path: Path
     assert err.startswith(f"specchat: This chat was with {model} and continues with recorded:{other}")
 
 
-@pytest.mark.parametrize(
-    ("args", "told"),
-    [
-        (["--continue", "--resume", "x"], "--continue and --resume each choose a chat"),
-        (["--keep", "--no-history"], "--keep and --no-history contradict each other"),
-        (["--keep", "--continue"], "--keep starts a new chat"),
-        (["--keep", "--raw"], "--raw sends the prompt as it is, not as a chat"),
-        (["--resume", "nowhere"], "No chat is called 'nowhere'"),
-        (["--resume", "77"], "There is no chat 77"),
-        (["--resume", ""], "--resume takes a chat's number or title"),
-        (["--resume", "l"], "2 chats have 'l' in their title. Give the number of one of them (2, 1)."),
-    ],
+REFUSED = (
+    (["--continue", "--resume", "x"], "--continue and --resume each choose a chat"),
+    (["--keep", "--no-history"], "--keep and --no-history contradict each other"),
+    (["--keep", "--continue"], "--keep starts a new chat"),
+    (["--keep", "--raw"], "--raw sends the prompt as it is, not as a chat"),
+    (["--resume", "nowhere"], "No chat is called 'nowhere'"),
+    (["--resume", "77"], "There is no chat 77"),
+    (["--resume", ""], "--resume takes a chat's number or title"),
+    (["--resume", "l"], "2 chats have 'l' in their title. Give the number of one of them (2, 1)."),
 )
-def test_what_cannot_go_on_is_one_sentence(call: Any, model: str, args: list[str], told: str) -> None:
+
+
+def test_what_cannot_go_on_is_one_sentence(call: Call, model: str) -> None:
     call("hello", "--keep", "--model", model)
     call("lullaby", "--keep", "--max-tokens", "2", "--model", model)
-    code, out, err = call("hello", *args, "--model", model)
-    assert (code, out, err.count("\n")) == (2, "", 1)
-    assert told in err
+    for args, told in REFUSED:
+        code, out, err = call("hello", *args, "--model", model)
+        assert (code, out, err.count("\n")) == (2, "", 1)
+        assert told in err
 
 
-def test_without_any_chat_there_is_nothing_to_go_on_with(call: Any, model: str) -> None:
+def test_without_any_chat_there_is_nothing_to_go_on_with(call: Call, model: str) -> None:
     code, out, err = call("hello", "--continue", "--model", model)
     assert (code, out, err.count("\n")) == (2, "", 1)
 
 
-def test_a_cancelled_answer_is_kept_as_far_as_it_was(model: str, tmp_path: Path) -> None:
+def test_a_cancelled_answer_is_kept_as_far_as_it_was(call: Call, model: str, tmp_path: Path) -> None:
     with subprocess.Popen(
         [sys.executable, "-m", "specchat", "run", "count", "--keep", "--method", "greedy", "--model", f"{model}?pace=0.2"],
         stdout=subprocess.PIPE,
@@ -182,7 +166,7 @@ def test_a_cancelled_answer_is_kept_as_far_as_it_was(model: str, tmp_path: Path)
     assert answer.text == f"0{rest.rstrip()}"
 
 
-def test_a_history_that_cannot_be_written_costs_no_answer(call: Any, model: str, tmp_path: Path) -> None:
+def test_a_history_that_cannot_be_written_costs_no_answer(call: Call, model: str, tmp_path: Path) -> None:
     (tmp_path / "data").write_text("a file where the folder should be")
     code, out, err = call("hello", "--keep", "--model", model)
     assert (code, out) == (0, "one two three one two three one two three\n")

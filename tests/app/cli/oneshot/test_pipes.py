@@ -6,13 +6,13 @@ import json
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import psutil
 import pytest
 
 from ....fakes.engines import COUNTING
+from ..conftest import Call
 
 
 @pytest.fixture
@@ -52,10 +52,18 @@ def test_nothing_piped_is_no_attachment(model: str, tmp_path: Path) -> None:
     assert "Attached" not in asked(run(model, tmp_path, "Sum up", "--max-tokens", "5", piped=b""))
 
 
-def test_files_of_the_option_and_of_the_prompt(model: str, tmp_path: Path) -> None:
+@pytest.fixture
+def here(call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Call:
+    """Runs `specchat run` in a folder of its own, with nothing piped in."""
+    monkeypatch.chdir(tmp_path)
+    return lambda *args: call("run", *args)
+
+
+def test_files_of_the_option_and_of_the_prompt(here: Call, model: str, tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("alpha\n")
     (tmp_path / "b.txt").write_text("beta")
-    text = asked(run(model, tmp_path, "Sum up @notes.txt", "-f", "b.txt", "--max-tokens", "90"))
+    code, text, err = here("Sum up @notes.txt", "-f", "b.txt", "--max-tokens", "90", "--model", model)
+    assert code == 0, err
     first, second = text.index("Attached file: b.txt (4 B)"), text.index("Attached file: notes.txt (6 B)")
     assert first < text.index("beta") < second < text.index("alpha") < text.index("Sum up @notes.txt")
 
@@ -70,17 +78,16 @@ def test_files_of_the_option_and_of_the_prompt(model: str, tmp_path: Path) -> No
     ],
 )
 def test_what_cannot_be_attached_is_a_sentence_and_nothing_is_sent(
-    model: str, tmp_path: Path, args: tuple[str, ...], sentence: str
+    here: Call, model: str, tmp_path: Path, args: tuple[str, ...], sentence: str
 ) -> None:
     (tmp_path / "binary").write_bytes(b"\x7fELF\0\0")
-    result = run(model, tmp_path, *args)
-    assert (result.returncode, result.stdout) == (2, b"")
-    assert result.stderr.decode() == f"specchat: {sentence}\n"
+    assert here(*args, "--model", model) == (2, "", f"specchat: {sentence}\n")
 
 
-def test_json_lines_are_the_steps_and_then_the_whole(model: str, tmp_path: Path) -> None:
-    lines = [json.loads(line) for line in asked(run(model, tmp_path, "Sum up", "--jsonl", "--method", "lookup")).splitlines()]
-    *steps, whole = lines
+def test_json_lines_are_the_steps_and_then_the_whole(here: Call, model: str) -> None:
+    code, out, err = here("Sum up", "--jsonl", "--method", "lookup", "--model", model)
+    assert code == 0, err
+    *steps, whole = map(json.loads, out.splitlines())
     assert all(list(step) == ["text", "token_ids", "drafted", "accepted", "method"] for step in steps)
     assert "".join(step["text"] for step in steps) == whole["text"]
     # A step without tokens brings what had been held back to the end.
@@ -126,22 +133,3 @@ def test_a_signal_ends_it_and_what_there_is_is_printed(model: str, tmp_path: Pat
     assert engine
     gone, alive = psutil.wait_procs(engine, timeout=120)
     assert (len(gone), alive) == (len(engine), [])
-
-
-def test_ctrl_c_while_standard_input_is_read(model: str, tmp_path: Path) -> None:
-    environment = {"PATH": "", "SPECCHAT_CONFIG": str(tmp_path), "SPECCHAT_LOG": str(tmp_path / "log")}
-    with subprocess.Popen(
-        [sys.executable, "-m", "specchat", "run", "-", "--model", model],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        cwd=tmp_path,
-        env=environment,
-    ) as process:
-        deadline = time.monotonic() + 120
-        while not psutil.Process(process.pid).children() and time.monotonic() < deadline:
-            time.sleep(0.02)
-        time.sleep(0.3)  # it reads from now on
-        process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=120)
-    assert (process.returncode, out, err) == (130, b"", b"")
