@@ -171,4 +171,4 @@ def test_a_history_that_cannot_be_written_costs_no_answer(call: Call, model: str
     code, out, err = call("hello", "--keep", "--model", model)
     assert (code, out) == (0, "one two three one two three one two three\n")
     assert err.startswith("specchat: ")
-    assert "continues without being saved" in err
+    assert "The chat is not being saved" in err
