@@ -18,13 +18,17 @@ Call = Callable[..., tuple[int, str, str]]
 class LastingEngine(EngineClient):
     """A client whose engine stays for the next command."""
 
+    def begin(self) -> LastingEngine:
+        """For the next command; what was said between two is forgotten."""
+        self.drain()
+        return self
+
     def close(self) -> None:
         """End what a command left running."""
         for id in [*self._running]:
             self.cancel(id)
         while self._running:
             self.wait(0.05)
-        self.drain()
 
     def end(self) -> None:
         super().close()
@@ -47,7 +51,7 @@ def call(
         monkeypatch.setenv(f"SPECCHAT_{name.upper()}", str(tmp_path / name))
     monkeypatch.setenv("SPECCHAT_LOG", str(tmp_path / "engine.log"))
     for module in ("oneshot.run", "bench.lab"):
-        monkeypatch.setattr(f"specchat.app.cli.{module}.EngineClient", lambda: lasting_engine)
+        monkeypatch.setattr(f"specchat.app.cli.{module}.EngineClient", lasting_engine.begin)
 
     def called(*args: Any) -> tuple[int, str, str]:
         monkeypatch.setattr(sys, "argv", ["specchat", *map(str, args)])
