@@ -80,6 +80,28 @@ def read_bytes(path: Path, most: int = MOST_BYTES) -> bytes:
         return data
 
 
+def stand_somewhere() -> bool:
+    """Go home where the folder that this process is in was deleted; True if that was so. From a folder that is gone relative
+    paths fail and torch cannot be loaded."""
+    try:
+        os.getcwd()
+    except OSError:
+        for place in (os.path.expanduser("~"), "/"):
+            with suppress(OSError):
+                os.chdir(place)
+                return True
+    return False
+
+
+def as_text(data: bytes, errors: str = "replace") -> str:
+    """UTF-8 as text, without the byte order mark that editors of Windows put before it.
+
+    Raises:
+        UnicodeDecodeError: it is not UTF-8, and `errors` is "strict".
+    """
+    return data.removeprefix(b"\xef\xbb\xbf").decode("utf-8", errors)
+
+
 def user_path(name: str | Path) -> Path:
     """A path as a user wrote it, with `~` expanded. If there is no such user, `~name` stays an ordinary name."""
     return Path(os.path.expanduser(name))
@@ -103,8 +125,8 @@ def hub_cache() -> Path:
 
 
 def read_text(path: Path, most: int = MOST_BYTES) -> str:
-    """`read_bytes` as text; bytes that are not UTF-8 become U+FFFD."""
-    return read_bytes(path, most).decode("utf-8", "replace")
+    """`read_bytes` as text (`as_text`)."""
+    return as_text(read_bytes(path, most))
 
 
 def read_json(path: Path, most: int = MOST_BYTES) -> Any:

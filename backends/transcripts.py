@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from ..errors import UserError
-from ..plain_file import read_bytes, read_json
+from ..plain_file import as_text, read_bytes, read_json
 
 BENCH = "specchat-bench"
 """What the first line of a record of `specchat bench` has."""
@@ -66,7 +66,7 @@ def scan_transcripts(path: Path) -> tuple[list[Transcript], list[str]]:
     """
     try:
         # Not splitlines: JSON may hold the line separators of Unicode as they are.
-        lines = read_bytes(path, MOST_BYTES).decode().split("\n")
+        lines = as_text(read_bytes(path, MOST_BYTES), "strict").split("\n")
     except FileNotFoundError:
         raise UserError(f"There is no file {path}. Give a JSONL file of recorded prompts and responses.") from None
     except OSError as error:

@@ -18,6 +18,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, cast
 
+from ..plain_file import stand_somewhere
 from .failures import ending
 from .logfile import LOG_VARIABLE, log_path, open_log
 from .messages import (
@@ -257,6 +258,7 @@ class EngineClient:
         """Start a process unless one runs; whether one runs now."""
         if self._process is not None or self._closed:
             return not self._closed
+        stand_somewhere()
         stderr = open_log(self.log_path)
         try:
             process = subprocess.Popen(

@@ -8,7 +8,14 @@ from pathlib import Path
 import pytest
 
 from specchat import plain_file
+from specchat.app.cli.bench.items import read_items
+from specchat.app.models.places import spots
+from specchat.app.saved import reading as saved
+from specchat.app.settings import file as settings_file
+from specchat.app.settings import toml
+from specchat.app.theming import themes
 from specchat.backends import UserError, load_model
+from specchat.backends.transcripts import read_transcripts
 
 
 def test_an_ordinary_file_is_read(tmp_path: Path) -> None:
@@ -85,3 +92,40 @@ def test_an_ordinary_file_with_nothing_to_read_yet_is_refused(tmp_path: Path, mo
         with pytest.raises(OSError, match="not a regular file"):
             plain_file.read_bytes(tmp_path / "file")
     os.close(writing)
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig"])
+def test_what_a_person_wrote_is_read_with_or_without_a_byte_order_mark(tmp_path: Path, encoding: str) -> None:
+    """Every kind of file that people write by hand."""
+
+    def file(name: str, text: str) -> Path:
+        (tmp_path / name).write_bytes(text.encode(encoding))
+        return tmp_path / name
+
+    found = settings_file.read(file("settings.toml", 'method = "lookup"\r\n# mine\r\n'))
+    assert found.problems == ()
+    shipped = themes.SHIPPED / "dune.toml"
+    assert themes.read_theme(file("dune.toml", shipped.read_text())) == themes.read_theme(shipped)
+    assert read_items(file("prompts.jsonl", '{"prompt": "é?"}\n'), None).items[0].turns == ("é?",)
+    messages = '[{"role": "user", "content": "é"}, {"role": "assistant", "content": "a"}]'
+    assert len(read_transcripts(file("records.jsonl", f'{{"messages": {messages}}}\n'))) == 1
+    assert saved.read(file("chat.json", '{"format": "chat", "version": 1}'), "chat", 1)
+
+
+def test_a_changed_file_keeps_its_line_ends_and_its_mark(tmp_path: Path) -> None:
+    file = tmp_path / "settings.toml"
+    file.write_bytes('\ufeffmethod = "lookup"\r\n# mine\r\n'.encode())
+    toml.write(file, (toml.read_text(file) or "").replace("lookup", "draft"))
+    assert file.read_bytes() == '\ufeffmethod = "draft"\r\n# mine\r\n'.encode()
+
+
+def test_a_folder_that_is_gone_is_left_for_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(gone)
+    assert not plain_file.stand_somewhere()
+    gone.rmdir()
+    assert next(spots()).place == "Built in"
+    assert Path.cwd() == tmp_path
+    assert not plain_file.stand_somewhere()

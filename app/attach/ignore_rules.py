@@ -97,7 +97,7 @@ def ignored(path: Path, folder: bool, rules: Sequence[Rules]) -> bool:
 
 @lru_cache(256)
 def _parsed(path: Path, changed: int) -> tuple[IgnoreRule, ...]:
-    lines = plain_file.read_text(path, MOST_BYTES).removeprefix("\ufeff").split("\n")
+    lines = plain_file.read_text(path, MOST_BYTES).split("\n")
     return tuple(found for line in lines if (found := rule(line.removesuffix("\r"))) is not None)
 
 

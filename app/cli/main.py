@@ -14,6 +14,7 @@ import typer
 
 from ...engine.options import LOADING
 from ...errors import UserError
+from ...plain_file import stand_somewhere
 from ..history import told
 from ..settings.fields import OPTIONS
 from ..settings.precedence import load_settings, read_settings
@@ -290,6 +291,10 @@ def main() -> NoReturn:
     """Run a command line, and end with its exit code."""
     code: Any = 0
     try:
+        if stand_somewhere():
+            print(
+                "specchat: The folder that you are in was deleted. Files are looked for in your home folder.", file=sys.stderr
+            )
         words = encoding.texts(sys.argv[1:])
         if words != sys.argv[1:] and (sentence := encoding.lacking()):
             print(f"specchat: {sentence}", file=sys.stderr)

@@ -12,7 +12,7 @@ from ...backends.files.hub_files import IGNORED, PART, files_of, ggufs, is_model
 from ...backends.files.model_card import quantization_in
 from ...backends.loading import builtin_gguf, builtin_path
 from ...backends.options import BUILTIN, SHIPPED
-from ...plain_file import hub_cache, read_text, user_path
+from ...plain_file import hub_cache, read_text, stand_somewhere, user_path
 
 DEPTH = 4
 """Folders below each other that are looked into."""
@@ -54,7 +54,7 @@ def spots(recent: Sequence[str] = (), named: Sequence[str] = (), here: Path | No
     for spot in (
         *_built_in(),
         *_recent(recent),
-        *_below("This folder", here or Path.cwd(), depth=2),
+        *_below("This folder", here or _current_folder(), depth=2),
         *(spot for folder in named for spot in _below("Your folders", user_path(folder))),
         *_hub(hub_cache()),
         *(spot for folder in _lm_studio() for spot in _below("LM Studio", folder)),
@@ -66,6 +66,11 @@ def spots(recent: Sequence[str] = (), named: Sequence[str] = (), here: Path | No
                 continue
             seen.add(file)
         yield spot
+
+
+def _current_folder() -> Path:
+    stand_somewhere()
+    return Path.cwd()
 
 
 def _real(path: Path) -> Path:

@@ -109,7 +109,7 @@ def read(path: Path, kind: str, version: int) -> Table:
     """
     name = one_line(path.name)
     try:
-        data = json.loads(plain_file.read_bytes(path, MOST_BYTES))
+        data = json.loads(plain_file.as_text(plain_file.read_bytes(path, MOST_BYTES), "strict"))
     except FileNotFoundError:
         raise UserError(f"There is no file {one_line(str(path))}. Check the name.") from None
     except IsADirectoryError:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import UserError
-from ...plain_file import read_bytes
+from ...plain_file import as_text, read_bytes
 from ..text.amounts import short_path
 from ..text.cells import one_line
 from . import locations
@@ -45,7 +45,7 @@ def read_text(path: Path) -> str | None:
         UserError: it cannot be read.
     """
     try:
-        return read_bytes(path).decode().replace("\r\n", "\n")
+        return as_text(read_bytes(path), "strict").replace("\r\n", "\n")
     except FileNotFoundError:
         return None
     except UnicodeDecodeError:
@@ -178,7 +178,8 @@ def _comments(table: Any) -> bool:
 
 
 def write(path: Path, text: str) -> None:
-    """Replace a file in one move; a link to it (dotfiles are often links) stays a link.
+    """Replace a file in one move; a link to it (dotfiles are often links) stays a link, and line ends and a mark at the
+    beginning stay as they are.
 
     Raises:
         UserError: it cannot be written; the file is as it was.
@@ -191,7 +192,7 @@ def write(path: Path, text: str) -> None:
             "w", encoding="utf-8", newline="", dir=target.parent, prefix=f".{target.stem}-", delete=False
         ) as file:
             temporary = Path(file.name)
-            file.write(text)
+            file.write(_as_before(target, text))
             file.flush()
             os.fsync(file.fileno())
         if target.exists():
@@ -202,6 +203,16 @@ def write(path: Path, text: str) -> None:
             temporary.unlink(missing_ok=True)
         reason = getattr(error, "strerror", None) or "it contains a character that UTF-8 cannot represent"
         raise UserError(f"Cannot write {short_path(path)} ({reason}). Make its folder writable.") from None
+
+
+def _as_before(path: Path, text: str) -> str:
+    """A text with the line ends and the byte order mark of what is in the file now."""
+    try:
+        before = read_bytes(path)
+    except OSError:
+        return text
+    text = text.replace("\n", "\r\n") if b"\r\n" in before else text
+    return "\ufeff" + text if before.startswith(b"\xef\xbb\xbf") else text
 
 
 def _where(error: str, text: str) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 
 from ....builtin import PROMPTS as BUILTIN_PROMPTS
 from ....errors import UserError, did_you_mean
+from ....plain_file import as_text
 
 BUILTIN_EACH = 6
 """Prompts of each family of the built-in set, unless told otherwise."""
@@ -84,7 +85,7 @@ def _read(path: Path) -> str:
             data = file.read(MOST_BYTES + 1)
         if len(data) > MOST_BYTES:
             raise UserError(f"{path} is larger than {MOST_BYTES / 1e6:g} MB. Use fewer prompts.")
-        return data.decode().replace("\r\n", "\n")
+        return as_text(data, "strict").replace("\r\n", "\n")
     except FileNotFoundError:
         raise UserError(
             f"There is no file {path}. Give prompts as JSONL or plain text, or leave it out for the built-in set."

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from ....engine.catalog import Stops, get, parse_params
 from ....errors import UserError
-from ....plain_file import user_path
+from ....plain_file import as_text, user_path
 from ...attach.attachments import Attachment, attach, compose, decoded, read_all
 from ...chat.choosing import first_method
 from ...chat.methods import known_methods
@@ -130,7 +130,7 @@ def prompt_of(request: Request, text: str, attachments: list[Attachment], notes:
         return compose(text, attachments)
     if sys.stdin is None:
         raise UserError("There is no standard input to read the prompt from. Give the prompt itself instead of -.")
-    text = whole(sys.stdin.buffer).decode("utf-8", errors="replace")
+    text = as_text(whole(sys.stdin.buffer))
     if not text.strip():
         raise UserError("The prompt on standard input is empty. Pipe some text in, or give the prompt itself instead of -.")
     return compose(text if request.raw else text.rstrip("\n"), attachments)

@@ -18,6 +18,7 @@ from typing import Any
 from textual.app import App, SuspendNotSupported
 
 from ....errors import UserError
+from ....plain_file import as_text
 from ...settings import actions
 from ...terminal.editor import editor_command
 from ...text.cells import one_line
@@ -131,7 +132,7 @@ def _read(file: Path, name: str) -> str:
         raise UserError(f"{name} left no file.") from None
     if b"\0" in data:
         raise UserError(f"{name} left a file that is not text.")
-    text = data.decode("utf-8", "replace").replace("\r\n", "\n")
+    text = as_text(data).replace("\r\n", "\n")
     return text.removesuffix("\n")  # editors end a file with a line break
 
 
