@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+from collections.abc import Callable
 from typing import TextIO
 
 from ..text.cells import fit, sanitise
@@ -22,10 +23,16 @@ def stdout() -> TextIO:
 
 
 class Notes:
-    """Standard error: sentences, and on a terminal one line of progress that goes away again."""
+    """Standard error: sentences, and on a terminal one line of progress that goes away again.
 
-    def __init__(self, color: str) -> None:
+    Args:
+        color: `auto`, `always` or `never`.
+        before: ends a line that somebody else has begun on the same terminal.
+    """
+
+    def __init__(self, color: str, before: Callable[[], object] | None = None) -> None:
         self._stream = sys.stderr
+        self._before = before
         terminal = self._stream is not None and self._stream.isatty()
         self.depth = colour_depth(color, terminal)
         """Colours to write with."""
@@ -49,6 +56,8 @@ class Notes:
     def sentence(self, text: str) -> None:
         """Print a message for people."""
         self.clear()
+        if self._before is not None:
+            self._before()
         self._put(f"specchat: {sanitise(text)}\n")
 
     def figures(self, text: str) -> None:

@@ -49,7 +49,8 @@ def run_once(request: Request) -> int:
     """
     check(request)
     stream = stdout()
-    output, notes = Output(stream, request.color, way_named(request.settings.colours)), Notes(request.color)
+    output = Output(stream, request.color, way_named(request.settings.colours))
+    notes = Notes(request.color, output.end_line if output.is_terminal else None)
     text, attachments = attached(request, notes)
     chat, request = _chat(request, notes)
     with EngineClient() as client:
