@@ -10,8 +10,14 @@ from ..errors import Cancelled, UserError
 from .logfile import log_path, log_traceback
 from .messages import Failed
 
-OUT_OF_MEMORY = ("not enough memory", "can't allocate memory", "out of memory")
-"""How torch's CPU allocator and drivers word it: they raise a plain RuntimeError."""
+OUT_OF_MEMORY = (
+    "not enough memory",
+    "can't allocate memory",
+    "cannot allocate memory",
+    "out of memory",
+    "failed to map segment",
+)
+"""How torch's CPU allocator, drivers and the system's loader of libraries word it: they raise plain errors."""
 
 
 def failure(id: int, error: BaseException, loading: str = "") -> Failed:
@@ -46,7 +52,9 @@ def _is_memory(error: BaseException) -> bool:
     torch = sys.modules.get("torch")  # never imported for this: without torch there is no torch error
     if torch is not None and isinstance(error, getattr(torch, "OutOfMemoryError", ())):
         return True
-    return isinstance(error, RuntimeError) and any(words in str(error).lower() for words in OUT_OF_MEMORY)
+    return isinstance(error, RuntimeError | ImportError | OSError) and any(
+        words in str(error).lower() for words in OUT_OF_MEMORY
+    )
 
 
 def ending(code: int, ready: bool, log: Path) -> str:

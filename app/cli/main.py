@@ -298,7 +298,13 @@ def main() -> NoReturn:
         words = encoding.texts(sys.argv[1:])
         if words != sys.argv[1:] and (sentence := encoding.lacking()):
             print(f"specchat: {sentence}", file=sys.stderr)
-        app(_words(words), prog_name="specchat")
+        # Typer's own take no shell's name and know no folders but ~.
+        if words[:1] == ["--install-completion"]:
+            print(completion_shell.install("".join(words[1:2])))
+        elif words[:1] == ["--show-completion"]:
+            print(completion_shell.script("".join(words[1:2])), end="")
+        else:
+            app(_words(words), prog_name="specchat")
     except SystemExit as ended:
         # Click makes 1 of a closed pipe.
         code = CLOSED if isinstance(ended.__context__, BrokenPipeError) else ended.code

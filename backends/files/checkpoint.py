@@ -3,10 +3,11 @@ what has been looked at and nothing else."""
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from math import prod
 from pathlib import Path
@@ -287,3 +288,53 @@ def weight_bytes(files: list[Path], item_bytes: int | None) -> int:
             floating = tensor["dtype"] in ("F64", "F32", "F16", "BF16")
             total += (end - begin) // own * item_bytes if floating and item_bytes else end - begin
     return total
+
+
+TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "spiece.model", "tekken.json", "merges.txt")
+"""Files that make a tokenizer."""
+
+PACKAGES = {
+    "aqlm": ("aqlm",), "auto-round": ("auto_round",), "awq": ("gptqmodel",), "bitsandbytes": ("bitsandbytes",),
+    "compressed-tensors": ("compressed_tensors",), "eetq": ("kernels",), "fp_quant": ("fp_quant",),
+    "gptq": ("optimum", "gptqmodel"), "hqq": ("hqq",), "quanto": ("optimum",), "quark": ("quark",), "spqr": ("spqr_quant",),
+    "torchao": ("torchao",), "vptq": ("vptq",),
+}  # fmt: skip
+"""What transformers' quantizers import, by `quant_method`."""
+
+
+def tokenizer_problem(folder: Path) -> str:
+    """Why a folder's tokenizer cannot be used, and what to do; empty if nothing is seen."""
+    there = [name for name in TOKENIZERS if (folder / name).is_file()]
+    if not there:
+        return "It has no tokenizer (tokenizer.json or tokenizer.model). Copy the model's tokenizer files into its folder."
+    if there != ["tokenizer.model"]:
+        return ""
+    with opened(folder / there[0]) as file:
+        # A SentencePiece model begins with a field of a protocol buffer, tiktoken's with base64.
+        needed = ("sentencepiece", "google.protobuf") if file.read(1) == b"\n" else ("tiktoken",)
+    return _lacking("Its only tokenizer, tokenizer.model,", needed)
+
+
+def quantization_problem(config: Mapping[str, Any]) -> str:
+    """Why a configuration's quantized weights cannot be used here; empty if nothing is seen."""
+    how = config.get("quantization_config")
+    method = str(how.get("quant_method", "")) if isinstance(how, Mapping) else ""
+    if not method and isinstance(mlx := config.get("quantization"), Mapping) and "group_size" in mlx:
+        return "Its weights are quantized for MLX, which specchat does not run. Download the original or a GGUF version."
+    said = _lacking(f"Its weights are quantized with {method.upper()}, which", PACKAGES.get(method, ()))
+    return f"{said} Or download a GGUF version." if said else ""
+
+
+def _lacking(what: str, packages: Sequence[str]) -> str:
+    """A sentence on packages that are not installed, all of them at once; empty if none lacks."""
+    lacking = []
+    for name in packages:
+        try:
+            found = importlib.util.find_spec(name) is not None
+        except ModuleNotFoundError:  # of its parent
+            found = False
+        if not found:
+            lacking.append(name.removeprefix("google.").replace("_", "-"))
+    if not lacking:
+        return ""
+    return f"{what} needs {' and '.join(lacking)}, not installed here: `pip install {' '.join(lacking)}`."

@@ -20,7 +20,7 @@ from ..heads.folders import read_format
 from ..heads.formats import Format
 from ..heads.gguf_format import read_gguf_format
 from ..heads.mtp.own import FLOATS, OwnLayers, in_folder, in_gguf
-from .checkpoint import ITEM_BYTES, check_folder, header, read_json
+from .checkpoint import ITEM_BYTES, check_folder, header, quantization_problem, read_json, tokenizer_problem
 from .checkpoint import MOST_CONFIG as MOST_CONFIG
 from .gguf_file import Header, Tensor, checked, read_layout
 
@@ -250,10 +250,4 @@ def _problem(config: Mapping[str, Any], folder: Path) -> str:
     names = [str(name) for name in built] if isinstance(built, list) else []
     if config.get("is_encoder_decoder") is True or (names and not any(WRITES.search(name) for name in names)):
         return f"It is not a causal language model ({', '.join(names)}), so it cannot generate text."
-    mlx = config.get("quantization")
-    if isinstance(mlx, Mapping) and "group_size" in mlx and "quantization_config" not in config:
-        return "Its weights are quantized for MLX, which specchat does not run. Download the original or a GGUF version."
-    tokenizers = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "spiece.model", "tekken.json", "merges.txt")
-    if not any((folder / name).is_file() for name in tokenizers):
-        return "There is no tokenizer next to the weights. Copy its tokenizer files into the folder."
-    return ""
+    return quantization_problem(config) or tokenizer_problem(folder)

@@ -10,6 +10,7 @@ from typing import Any
 from ...errors import UserError
 from ..base import Message
 from ..chat_template import Template, marked, parted_at_marks
+from ..files.checkpoint import tokenizer_problem
 
 
 class TextCodec:
@@ -143,11 +144,8 @@ def open_tokenizer(folder: Path) -> Any:
     """
     from transformers import AutoTokenizer
 
-    files = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "spiece.model", "tekken.json", "merges.txt")
-    if not any((folder / name).is_file() for name in files):
-        raise UserError(
-            f"{folder} has no tokenizer (tokenizer.json or tokenizer.model). Copy the model's tokenizer files into it."
-        )
+    if problem := tokenizer_problem(folder):
+        raise UserError(f"Cannot load {folder}. {problem}")
     try:
         tokenizer = AutoTokenizer.from_pretrained(str(folder), local_files_only=True, trust_remote_code=False)
         tokenizer.decode(tokenizer.encode("a é"))  # some are found out only here

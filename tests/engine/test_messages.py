@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from specchat.engine.failures import failure
 from specchat.engine.messages import (
     Failed,
     Finished,
@@ -94,3 +95,17 @@ def test_unknown_fields_are_ignored() -> None:
 def test_anything_else_is_refused(line: bytes) -> None:
     with pytest.raises(ValueError, match="not a message"):
         parse(line)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        MemoryError(),
+        RuntimeError("[enforce fail] DefaultCPUAllocator: not enough memory: you tried"),
+        ImportError("libtorch_cpu.so: failed to map segment from shared object"),
+        OSError(12, "Cannot allocate memory"),
+    ],
+)
+def test_what_memory_is_lacking_for_is_told_as_memory(error: Exception) -> None:
+    told = failure(1, error, "m")
+    assert (told.cause, "not enough memory for m" in told.sentence) == ("memory", True)

@@ -18,6 +18,7 @@ from specchat.app.cli import main as cli
 from specchat.app.history.store import Store
 from specchat.app.settings.checks import theme_names
 from specchat.decoders.registry import methods
+from specchat.errors import UserError
 
 SPECCHAT = str(Path(sys.executable).parent / "specchat")
 
@@ -232,3 +233,38 @@ def test_what_goes_wrong_is_silent(home: Path) -> None:
     (home / "data").mkdir()
     (home / "data" / "history.db").write_bytes(b"no database" * 100)
     assert asked("zsh", "specchat --resume ") == "_files\n"
+
+
+@pytest.mark.parametrize(
+    ("shell", "file", "rc"),
+    [
+        ("bash", ".bash_completions/specchat.sh", ".bashrc"),
+        ("zsh", "dots/.zfunc/_specchat", "dots/.zshrc"),
+        ("fish", "config/fish/completions/specchat.fish", ""),
+    ],
+)
+def test_the_shell_that_is_named_is_set_up_where_it_reads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shell: str, file: str, rc: str
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("ZDOTDIR", str(tmp_path / "dots"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    (tmp_path / "dots").mkdir()
+    if rc:
+        (tmp_path / rc).write_bytes(b"# mine \xff")
+    for _ in range(2):
+        assert shell in completion_shell.install(shell)
+    assert "_SPECCHAT_COMPLETE" in (tmp_path / file).read_text()
+    if rc:
+        before, line, after = (tmp_path / rc).read_bytes().split(b"\n")
+        assert (before, after) == (b"# mine \xff", b"")
+        assert str((tmp_path / file).parent).encode() in line
+
+
+def test_a_shell_that_cannot_be_set_up_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / ".bashrc").mkdir()
+    with pytest.raises(UserError, match=r"Cannot write ~/.bashrc .*Put this where bash reads it: source"):
+        completion_shell.install("bash")
+    with pytest.raises(UserError, match=r"no completion for tcsh\. Name one of bash"):
+        completion_shell.install("tcsh")

@@ -192,7 +192,11 @@ def test_both_forms_of_the_built_in_model_tell_the_same() -> None:
     [
         ({"architectures": ["BertModel"]}, "not a causal language model"),
         ({"is_encoder_decoder": True}, "not a causal language model"),
+        ({"quantization_config": {"quant_method": "fp8"}}, ""),
         ({"quantization": {"group_size": 64, "bits": 4}}, "quantized for MLX"),
+        ({"quantization_config": {"quant_method": "gptq"}}, "with GPTQ, which needs optimum and gptqmodel, not installed here"),
+        ({"quantization_config": {"quant_method": "awq"}}, "`pip install gptqmodel`. Or download a GGUF"),
+        ({"quantization_config": {"quant_method": "bitsandbytes"}}, "with BITSANDBYTES, which needs bitsandbytes"),
     ],
 )
 def test_folders_that_cannot_be_loaded_say_why(home: Path, config: dict[str, Any], problem: str) -> None:
@@ -203,6 +207,10 @@ def test_a_folder_without_its_tokenizer_says_so(home: Path) -> None:
     folder = write_folder(home / "mine")
     (folder / "tokenizer.json").unlink()
     assert "no tokenizer" in read_card(folder).problem
+    (folder / "tokenizer.model").write_bytes(b"IQ== 0\n")
+    assert read_card(folder).problem.endswith("needs tiktoken, not installed here: `pip install tiktoken`.")
+    (folder / "tokenizer.model").write_bytes(b"\n\x0e")
+    assert "protobuf" in read_card(folder).problem
 
 
 def test_a_damaged_file_is_a_row_with_a_reason(home: Path) -> None:
@@ -293,7 +301,7 @@ def test_larger_ones_the_target_itself_and_damaged_ones_have_their_reasons(home:
 
 def test_an_unknown_vocabulary_is_a_doubt_not_a_refusal(home: Path) -> None:
     folder = write_folder(home / "mine", shrink=True)
-    (folder / "tokenizer.json").rename(folder / "tokenizer.model")
+    (folder / "tokenizer.json").rename(folder / "spiece.model")
     told = pair(Library(), found_at(builtin_path()), found_at(folder))
     assert told.able
     assert "Only loading them will show" in told.reason

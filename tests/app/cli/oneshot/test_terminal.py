@@ -80,6 +80,14 @@ def environment(tmp_path: Path) -> dict[str, str]:
     }
 
 
+def test_a_notice_begins_a_line_of_its_own(model: str, environment: dict[str, str], tmp_path: Path) -> None:
+    (tmp_path / "data").write_text("no folder")
+    more = {"SPECCHAT_DATA": str(tmp_path / "data")}
+    terminal = Terminal(["run", "hello", "--keep", "--model", model], {**environment, **more})
+    terminal.end()
+    assert terminal.plain.startswith(f"{SAFE}\nspecchat: The chat is not being saved. ")
+
+
 @pytest.mark.parametrize(
     ("changes", "pattern"),
     [
