@@ -68,7 +68,8 @@ class Served:
     @property
     def certainty(self) -> str:
         """How well runs will be known, as long as no answer says otherwise."""
-        return {LLAMA_SERVER: "exact", VLLM: "reported", SGLANG: "reported"}.get(self.engine, "estimated")
+        told = {LLAMA_SERVER: "exact", VLLM: "reported", SGLANG: "reported"}
+        return told.get(self.engine, "estimated" if self.drafts else "unknown")
 
 
 async def identify(server: Connection) -> Served:

@@ -19,7 +19,7 @@ from .connection import Connection, Refused
 from .events import DONE, Event, Reader, events
 from .identify import SGLANG, TRANSFORMERS, Served, identify
 from .refusals import status_of, words_of
-from .runs import Certainty, Cutter, Run, cutter_for
+from .runs import LONGEST_DRAFT, Certainty, Cutter, Run, cutter_for
 from .seam import THINK, Trail
 
 NOT_SHOWN = "A server sends text, not what it drafted."
@@ -50,9 +50,6 @@ _CUT_OFF = re.compile(
     "abort|error|fail|cancel|insufficient|timeout|timed_out|disconnect|overload|interrupt|unload|reject|block|malformed|kill"
 )
 """Reasons of answers that were not brought to their end."""
-
-LONGEST_DRAFT = 64
-"""Tokens that a pass may give at the most before the context is full; then it ends that much earlier."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +185,7 @@ class ServerModel:
             break
         size, context = (outcome.prompt_tokens or 0) + (outcome.tokens or 0), self.served.context
         ours = wish.max_tokens is not None and (outcome.tokens or wish.max_tokens) >= wish.max_tokens
+        # A pass that might give more tokens than there is room for is not begun.
         if outcome.reason == "length" and not ours and (stream.truncated or size >= context - LONGEST_DRAFT > 0):
             outcome.reason = "context"
 

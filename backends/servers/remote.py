@@ -96,7 +96,7 @@ def _switched(model: ServerModel) -> dict[str, ServerModel]:
     """The methods between which each request to a server may choose; its own alone where none may."""
     served = model.served
     if served.engine == TRANSFORMERS:
-        lookup = replace(served, method=LOOKUP, asking={"prompt_lookup_num_tokens": GUESSES})
+        lookup = replace(served, method=LOOKUP, drafts=True, asking={"prompt_lookup_num_tokens": GUESSES})
         plain = replace(served, method=PLAIN, drafts=False)
         model.served = plain
         return {PLAIN: model, LOOKUP: ServerModel(model.connection, lookup, model.patience)}

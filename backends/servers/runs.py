@@ -7,6 +7,7 @@ as it says, but it may have merged some. *estimated*: guessed from when text arr
 from __future__ import annotations
 
 import math
+import re
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Sequence
@@ -34,6 +35,18 @@ PACE = 64
 FEWEST = 8
 """Pauses without which there is none."""
 
+TELLING = 5
+"""Pairs of bursts, at the least, whose times do not explain their sizes: else they are no passes."""
+MOSTLY = 0.6
+"""Their share, at the least, of all pairs that differ in size."""
+SPREAD = 0.5
+"""Variance of their sizes, as a part of the mean, at the least. Of even tokens that a clock counts it is 0.2 or less."""
+CLOCK, CLOCK_ERROR = 0.05, 0.003
+"""Seconds: what sends every 50, 100, 250 or 500 ms is a clock."""
+LONGEST_DRAFT = 64
+"""Tokens that engines draft at the most; what comes in larger bursts was held back."""
+
+_WORDS = re.compile(r"\s*\S+")
 
 HIDDEN = (
     "Some characters took several tokens, and llama-server does not show the passes inside of them: there the runs may be cut "
@@ -99,7 +112,7 @@ def cutter_for(chunk: Chunk, drafts: bool | None, per_chunk: bool) -> Cutter:
         return ByTimings()
     if chunk.ids is not None:
         return ByIds(drafts)
-    return ByCounts() if per_chunk and chunk.tokens is not None else ByArrival()
+    return ByCounts() if per_chunk and chunk.tokens is not None else ByArrival(drafts)
 
 
 @dataclass(slots=True)
@@ -335,55 +348,102 @@ class ByCounts(Cutter):
 
 
 class ByArrival(Cutter):
-    """Text alone: chunks that come back to back may be of one pass."""
+    """Text alone. Chunks that come back to back may be of one pass, or something on their way held them back, so that they are
+    taken for passes only where time does not explain how many came: a proxy's buffer or clock, or a reader that was kept from
+    reading, gives as many tokens as there was time for, a draft gives one or nine in the same time. Until there is such
+    evidence, each token is a run of its own.
 
-    def __init__(self) -> None:
+    Args:
+        drafts: whether the server speculates. If it says so, a chunk of several words is one pass.
+    """
+
+    def __init__(self, drafts: bool | None) -> None:
         super().__init__()
-        self.certainty = "estimated"
+        self._drafts = drafts
+        self.certainty = "estimated" if drafts else "unknown"
         self._pauses: deque[float] = deque(maxlen=PACE)
         self._before: float | None = None
-        self._begun: float | None = None
         self._pending: Run | None = None
-        self._any = False
         self._chunks = 0
         self._pace = SOON
+        self._begun, self._size = 0.0, 0
+        """When the burst began that is coming, and its tokens so far."""
+        self._last: tuple[int, float] | None = None
+        """Tokens of the burst before it, and the seconds until it began."""
+        self._start, self._bursts = 0.0, 0
+        self._tokens = self._spread = 0
+        """Of all bursts but the first: their tokens, and the squares of what each differs by from the one before."""
+        self._telling = self._unexplained = 0
+        """Pairs of bursts that differ in size, and those among them whose times do not."""
 
     def push(self, chunk: Chunk, now: float) -> list[Run]:
         if not chunk.text:
             return []
-        out = list[Run]()
         self._chunks += 1
-        pause = now - self._before if self._before is not None else None
+        words = _WORDS.findall(chunk.text)
+        words = [*words[:-1], words[-1] + chunk.text[sum(map(len, words)) :]] if words else [chunk.text]
+        pause = now - self._before if self._before is not None else 0.0
         soon = self._soon()
-        if pause is not None:
+        if self._before is not None:
             self._pauses.append(max(pause, 1e-6))
-        tokens = max(1, len(chunk.text.split()))
-        if self._pending is not None and pause is not None and pause < soon:
+        within = self._before is not None and pause < soon
+        if within:
+            self._size += len(words)
+        else:
+            self._weigh(now)
+            self._begun, self._size = now, len(words)
+        self._before = now
+        if not self._grouped and self._drafts is not True:
+            each = pause / len(words)
+            return [*self.flush(), *(Run(word, [NO_ID], seconds=each) for word in words)]
+        out = list[Run]()
+        if self._pending is not None and within and self._grouped and len(self._pending.tokens) < LONGEST_DRAFT:
             self._pending.text += chunk.text
-            self._pending.tokens += [NO_ID] * tokens
+            self._pending.tokens += [NO_ID] * len(words)
+            self._pending.seconds += pause
         else:
             out += self.flush()
-            seconds = now - self._begun if self._begun is not None else 0.0
-            self._pending, self._begun = Run(chunk.text, [NO_ID] * tokens, seconds=seconds), now
-        self._before = now
-        if len(self._pending.tokens) > LONGEST_RUN:
-            out += self.flush()
-        self.due = soon
-        return out if soon else [*out, *self.flush()]
+            self._pending = Run(chunk.text, [NO_ID] * len(words), seconds=pause)
+        self.due = soon if self._grouped else 0.0
+        return out if self.due else [*out, *self.flush()]
 
     def flush(self) -> list[Run]:
         run, self._pending, self.due = self._pending, None, 0.0
-        if run is None:
-            return []
-        self._any |= len(run.tokens) > 1
-        return [run]
+        return [run] if run is not None else []
 
     def finish(self, last: Chunk | None) -> list[Run]:
-        out = self.flush()
-        if not self._any:
-            self.certainty = "unknown"
+        if self._grouped:
+            self.certainty = "estimated"
         self.told.tokens = last.tokens if last is not None else None
-        return out
+        return self.flush()
+
+    @property
+    def _grouped(self) -> bool:
+        """Whether bursts are passes: enough of them differ in size and not in time, and by more than even tokens would that are
+        counted by a clock."""
+        enough = self._unexplained >= TELLING and self._unexplained >= MOSTLY * self._telling
+        return enough and self._spread >= 2 * SPREAD * self._tokens
+
+    def _weigh(self, now: float) -> None:
+        """Compare the burst that is over with the one before it: their sizes, and the time from one beginning to the next."""
+        before, (began, size) = self._last, (self._begun, self._size)
+        if not size or self._drafts is False:
+            return
+        took = began - self._start
+        self._start = began
+        self._last = (size, took) if self._bursts else None
+        self._bursts += 1
+        if before is None or not self._last or took <= 0:
+            return
+        other, time = before
+        self._tokens, self._spread = self._tokens + size, self._spread + (size - other) ** 2
+        if abs(size - other) < max(2, (size + other) / 3):
+            return
+        self._telling += 1
+        apart = abs(math.log(size / other))
+        clocked = all(abs(each - CLOCK * max(1, round(each / CLOCK))) < CLOCK_ERROR for each in (took, time))
+        if max(size, other) <= LONGEST_DRAFT and not clocked and abs(math.log(took / time)) < apart / 2:
+            self._unexplained += 1
 
     def _soon(self) -> float:
         """The longest pause within a burst; 0 where the stream has none."""

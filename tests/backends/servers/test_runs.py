@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+import math
+import random
+from collections.abc import Callable, Iterable
+from functools import partial
+from itertools import accumulate, groupby, pairwise
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from specchat.backends.servers.chunks import Chunk, parse
-from specchat.backends.servers.runs import ByArrival, Cutter, Run, cutter_for
+from specchat.backends.servers.runs import LONGEST_DRAFT, ByArrival, Cutter, Run, cutter_for
 from specchat.tests.cases import cases
 from specchat.tests.fakes.model_servers import Pass, Written, llama_server, of_words, sglang, text_only, vllm
 
@@ -144,28 +149,107 @@ def test_counters_that_contradict_each_other_are_not_believed() -> None:
     assert sum(lengths(cut(huge)[1])) < 10_000
 
 
-def arriving(pauses: Iterable[float], size: int = 4) -> tuple[ByArrival, list[Run]]:
-    """Bursts of `size` chunks, with pauses between them."""
-    cutter, runs, now = ByArrival(), list[Run](), 0.0
-    for pause in pauses:
-        for _ in range(size):
-            runs += cutter.push(Chunk(" x"), now)
-            now += 0.0003
-        now += pause
+EVENT = 150
+"""Bytes of an event."""
+
+
+def paced(count: int = 200, spread: float = 0.2, stalls: float = 0.0, seed: int = 5) -> list[float]:
+    """When a plain server has each token: every 20 ms or so; sometimes the machine stalls."""
+    dice, now, out = random.Random(seed), 0.0, []
+    for _ in range(count):
+        now += max(0.002, dice.gauss(0.02, 0.02 * spread)) + (dice.random() < stalls) * dice.random() * 0.4
+        out.append(now)
+    return out
+
+
+def drafted(longest: int, right: float, count: int = 200, often: float = 1.0, seed: int = 5) -> list[float]:
+    """When a speculating server's tokens come: a pass takes 32 ms or so, however many it gives."""
+    dice, now, out = random.Random(seed), 0.0, list[float]()
+    while len(out) < count:
+        now += dice.gauss(0.032, 0.003)
+        out.append(now)
+        guesses = longest if dice.random() < often else 0
+        while guesses and dice.random() < right:
+            guesses -= 1
+            out.append(out[-1] + 4e-5)
+    return out[:count]
+
+
+def held(times: list[float], sends: Callable[[list[float], float], bool]) -> list[float]:
+    """When tokens come through something that holds them until it sends all, back to back.
+
+    Args:
+        sends: whether it does, by the times of those that it holds and that of the next.
+    """
+    out, kept = list[float](), list[float]()
+    for now, after in zip(times, [*times[1:], times[-1] + 9], strict=True):
+        kept.append(now)
+        if sends(kept, after):
+            out += [now + i * 4e-5 for i in range(len(kept))]
+            kept = []
+    return out
+
+
+def clock(seconds: float, times: list[float]) -> list[float]:
+    """The same, sent at each tick."""
+    ticks = [math.ceil(each / seconds) * seconds for each in times]
+    return [tick + 4e-5 * sum(other == tick for other in ticks[:i]) for i, tick in enumerate(ticks)]
+
+
+def buffered(size: int, kept: list[float], after: float) -> bool:
+    """Whether so many bytes are full, or nothing follows."""
+    return len(kept) * EVENT >= size or after > kept[-1] + 8
+
+
+BYTES = {size: partial(buffered, size) for size in (512, 4096, 10**9)}
+HELD: dict[str, list[float]] = {
+    "nothing holds it": paced(),
+    "a fast server": [each / 50 for each in paced()],
+    "an uneven one": paced(spread=0.4),
+    "one that stalls": paced(stalls=0.05),
+    **{f"a buffer of {size} bytes": held(paced(), sends) for size, sends in BYTES.items()},
+    **{f"a buffer of {size} bytes, stalls": held(paced(stalls=0.1), sends) for size, sends in BYTES.items()},
+    **{f"{count} events at once": held(paced(), lambda kept, _, count=count: len(kept) == count) for count in (2, 4, 8)},
+    **{f"a clock of {each} s": clock(each, paced(spread=0.3)) for each in (0.03, 0.05, 0.1, 0.25, 1.0)},
+    **{f"a clock of {each} s, stalls": clock(each, paced(stalls=0.1)) for each in (0.05, 0.1, 0.25)},
+    # A reader, or a sender, that is kept from its work for a while: 22 tokens came together on a real server.
+    "a pause of the reader": held(paced(), lambda kept, _: not 0.3 < kept[-1] % 2 < 0.74),
+    "pauses of the reader": held(paced(), lambda kept, _: not 0.3 < kept[-1] % 0.7 < 0.52),
+    "passes that are all as long": [i // 4 * 0.03 + i % 4 * 4e-5 for i in range(200)],
+}  # fmt: skip
+
+
+def arriving(times: Iterable[float], word: str = " x", drafts: bool | None = None) -> tuple[Cutter, list[Run]]:
+    """A word at each time."""
+    cutter, runs = ByArrival(drafts), list[Run]()
+    for now in times:
+        runs += cutter.push(Chunk(word), now)
     return cutter, [*runs, *cutter.finish(None)]
 
 
-def test_bursts_are_taken_for_passes() -> None:
-    cutter, runs = arriving([0.01] * 12)
-    assert (cutter.certainty, lengths(runs)) == ("estimated", [4] * 12)
-
-
-def test_an_even_stream_has_no_bursts_however_fast_it_is() -> None:
-    cutter, runs = arriving([0.0003] * 40, size=1)
-    # Until the pace is known, chunks within a millisecond are taken for one pass.
-    assert set(lengths(runs)[2:]) == {1}
-    cutter, runs = arriving([0.02] * 40, size=1)
+@pytest.mark.parametrize("name", HELD)
+def test_what_was_held_back_on_its_way_is_no_pass(name: str) -> None:
+    cutter, runs = arriving(HELD[name])
     assert (cutter.certainty, set(lengths(runs))) == ("unknown", {1})
+    assert text(runs) == " x" * len(HELD[name])
+
+
+@pytest.mark.parametrize(("longest", "right", "often"), [(4, 0.5, 1), (5, 0.7, 1), (10, 0.8, 1), (10, 0.8, 0.4)])
+def test_bursts_that_time_does_not_explain_are_taken_for_passes(longest: int, right: float, often: float) -> None:
+    times = drafted(longest, right, often=often)
+    cutter, runs = arriving(times)
+    assert (cutter.certainty, text(runs)) == ("estimated", " x" * len(times))
+    passes = [len(list(own)) for _, own in groupby(accumulate(b - a > 0.001 for a, b in pairwise([times[0] - 1, *times])))]
+    assert lengths(runs)[-10:] == passes[-10:]
+    # As soon as a proxy holds them back, they are so no more.
+    cutter, runs = arriving([*times, *(times[-1] + each for each in HELD["a buffer of 4096 bytes, stalls"] * 3)])
+    assert max(lengths(runs)) <= LONGEST_DRAFT
+
+
+def test_a_chunk_of_several_words_is_a_pass_where_the_server_speculates() -> None:
+    for drafts, certainty, expected in ((True, "estimated", [3, 3]), (None, "unknown", [1] * 6), (False, "unknown", [1] * 6)):
+        cutter, runs = arriving([0.0, 0.05], " a bit more\n", drafts)
+        assert (cutter.certainty, lengths(runs), text(runs)) == (certainty, expected, " a bit more\n" * 2)
 
 
 @cases(2000)
