@@ -89,6 +89,8 @@ class Inspection:
     """Whether it is known what was drafted."""
     note: str = ""
     """What the drafter says."""
+    certainty: str = ""
+    """Of a server's answer: how well its runs are known."""
 
 
 def inspect(answer: Answer, index: int, pieces: Pieces) -> Inspection:
@@ -120,7 +122,7 @@ def inspect(answer: Answer, index: int, pieces: Pieces) -> Inspection:
         *(one_line(record.method), index + 1, steps, record.drafted, record.accepted, len(record.tokens)),
         earlier=record.earlier,
         guessed=max(0, len(record.tokens) - record.accepted - own) if method_named(record.method).other_nodes else 0,
-        nodes=record.nodes,
+        nodes=record.nodes if record.drafted or not answer.figures.certainty else 0,  # a server's are not known
         seconds=(record.draft_seconds, record.forward_seconds, record.other_seconds),
         tokens=tokens,
         own=own,
@@ -128,6 +130,7 @@ def inspect(answer: Answer, index: int, pieces: Pieces) -> Inspection:
         forks=_forks(tree, before, pieces.text) if record.drafted and record.tree_tokens else (),
         traced=traced,
         note=one_line(record.note),
+        certainty=answer.figures.certainty,
     )
 
 
@@ -299,6 +302,11 @@ def _plain(run: Inspection, *, brief: bool) -> StyledLine:
     if run.guessed:
         return ((_window(run, brief=brief), LABEL),)
     gave, sure = ("one token", run.prob) if run.count == 1 else (f"{run.count:,} tokens", None)
+    if run.certainty == "unknown":
+        return (("The server does not show its passes, nor what it drafted.", LABEL),)
+    if run.certainty and (run.count > 1 or run.certainty != "exact"):
+        why = "Guessed from when the text arrived: one" if run.certainty == "estimated" else "One"
+        return ((f"{why} pass gave {gave}. The server does not tell what it drafted.", LABEL),)
     if brief:
         return ((f"No draft: one pass, {gave}{_chance(sure)}.", LABEL),)
     others = one_line(method_named(run.method).other_nodes) if run.nodes > 1 else ""

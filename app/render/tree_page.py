@@ -160,7 +160,7 @@ def _head(answer: Answer, step: int, cells: int, *, selected: bool, paused: bool
         (f"{record.accepted:,}", "accepted"),
         (f"{record.nodes:,}", "nodes" if record.nodes != 1 else "node"),
         (milliseconds(answer.log.seconds(step)), "ms"),
-    )[2 * (not record.drafted and bool(record.tree_tokens)) :]
+    )[3 if answer.figures.certainty and not record.drafted else 2 * (not record.drafted and bool(record.tree_tokens)) :]
     parts: list[tuple[str, str]] = []
     for value, unit in figures:
         more = [*parts, *([("  ", "")] if parts else []), (value, "bold $foreground"), (f" {unit}", "$quiet")]

@@ -110,9 +110,9 @@ def cutter_for(chunk: Chunk, drafts: bool | None, per_chunk: bool) -> Cutter:
     """
     if chunk.timings is not None:
         return ByTimings()
-    if chunk.ids is not None:
-        return ByIds(drafts)
-    return ByCounts() if per_chunk and chunk.tokens is not None else ByArrival(drafts)
+    if per_chunk and chunk.tokens is not None:
+        return ByCounts()
+    return ByIds(drafts) if chunk.ids is not None else ByArrival(drafts)
 
 
 @dataclass(slots=True)
@@ -326,8 +326,8 @@ class ByCounts(Cutter):
         seconds = now - self._before if self._before is not None else 0.0
         self._before, self._tokens = now, self._tokens + more
         self._chunks += 1
-        accepted = more - 1 if self._chunks > 1 else 0
-        return [Run(text, [NO_ID] * more, accepted=accepted, seconds=seconds)]
+        accepted, ids = more - 1 if self._chunks > 1 else 0, list(chunk.ids or ())
+        return [Run(text, ids[-more:] if len(ids) >= more else [NO_ID] * more, accepted=accepted, seconds=seconds)]
 
     def finish(self, last: Chunk | None) -> list[Run]:
         from .connection import count

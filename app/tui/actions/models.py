@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ....engine.options import SHIPPED, draft_names
+from ....engine.options import SHIPPED, draft_names, find_server
 from ....errors import UserError
 from ....plain_file import user_path
 from ...settings import actions
@@ -56,9 +56,10 @@ class Models:
     @runs(actions.MODEL)
     def command(self, *words: str) -> None:
         """Load the model of this name."""
-        if len(words) != 1:
+        name = " ".join(words)
+        if len(words) != 1 and not (words and find_server(name, self.host.dialogue.load.get("servers", {}))):
             raise UserError("/model takes one name: builtin, a folder, owner/name on the Hub, or a server's address.")
-        self.load(words[0], backend=self.backend_for(words[0]))
+        self.load(name, backend=self.backend_for(name))
 
     @runs(actions.MODELS)
     def browse(self, *words: str) -> None:

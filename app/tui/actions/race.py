@@ -10,6 +10,7 @@ from textual.widget import Widget
 
 from ....engine.options import find_server
 from ....errors import UserError
+from ...chat.choosing import PLAIN, SERVED_PLAIN
 from ...chat.entries import Notice
 from ...chat.transcript import Transcript
 from ...race.entry import RaceEntry, split_model
@@ -135,6 +136,11 @@ class Races:
                 raise UserError(f"{word} does not name a model. {USAGE}")
             if model and find_server(model, dialogue.load.get("servers", {})) is not None:
                 entries.append(RaceEntry(name, {}, model))  # it decides how it decodes
+                continue
+            served = {} if model or backend else dialogue.info.get("server") or {}
+            if served and name not in served["methods"] and ("@" in word or name == PLAIN):
+                plain = name == PLAIN and SERVED_PLAIN in served["methods"]
+                entries.append(RaceEntry(SERVED_PLAIN if plain else served["method"]))
                 continue
             own = method_settings(dialogue, name, pairs(settings, USAGE), elsewhere=bool(model or backend))
             entries.append(RaceEntry(name, own, model, backend))

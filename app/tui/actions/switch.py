@@ -10,7 +10,7 @@ from ....errors import UserError, counted, did_you_mean
 from ...chat.choosing import PLAIN, copied, exits_early
 from ...chat.dialogue import Dialogue
 from ...chat.entries import Answer, Prompt
-from ...chat.methods import GROUPS, SERVERS, reach_of
+from ...chat.methods import GROUPS, SERVERS, reach_of, served_methods
 from ...race.guests import RaceGuest, short_name
 from ...settings import actions
 from ...settings.keymap import shown_keys
@@ -49,12 +49,15 @@ def method_settings(dialogue: Dialogue, name: str, given: Mapping[str, str], *, 
 
 
 def method_items(dialogue: Dialogue, guest: RaceGuest | None = None) -> list[MenuItem]:
-    """The methods, for a menu; those that a model (None: the loaded one) cannot run say why."""
+    """The methods, for a menu; those that a model (None: the loaded one) cannot run say why. Where a server decides, ours are
+    one line, which stands for plain decoding on another model."""
     from ..pickers.menu import MenuItem
 
     reasons = dialogue.unavailable if guest is None else guest.unavailable
     info = dialogue.info if guest is None else guest.info
     methods = dialogue.methods if guest is None else dialogue.methods_of(info)
+    served = served_methods(info)
+    others = [MenuItem(PLAIN, "others", reason=_sentence(reasons.get(PLAIN, "")), group="specchat's own")] if served else []
     return [
         MenuItem(
             method.name,
@@ -66,8 +69,8 @@ def method_items(dialogue: Dialogue, guest: RaceGuest | None = None) -> list[Men
             group=GROUPS.get(method.group, SERVERS),
             more=" ".join(filter(None, (reach_of(method, info)[1], method.pays, _measured(dialogue, method.name)))),
         )
-        for method in methods.values()
-    ]
+        for method in (served or methods).values()
+    ] + others
 
 
 def _sentence(reason: str) -> str:

@@ -71,6 +71,30 @@ def test_what_was_not_recorded_is_not_made_up(pieces: Pieces) -> None:
     assert "step 1 ·" in text  # how many there are is not known while it is being written
 
 
+@pytest.mark.parametrize(
+    ("certainty", "count", "told"),
+    [
+        ("exact", 1, "Nothing was drafted: one pass gave one token."),
+        ("exact", 3, "One pass gave 3 tokens. The server does not tell what it drafted."),
+        ("reported", 1, "One pass gave one token. The server does not tell what it drafted."),
+        (
+            "estimated",
+            3,
+            "Guessed from when the text arrived: one pass gave 3 tokens. The server does not tell",
+        ),
+        ("unknown", 1, "The server does not show its passes, nor what it drafted."),
+    ],
+)
+def test_of_a_servers_run_no_more_is_told_than_it_tells(certainty: str, count: int, told: str) -> None:
+    answer = Answer("server", "")
+    answer.figures.certainty = certainty
+    answer.add(StepRecord("server", [-1] * count, " the sea"))
+    answer.finish("eos")
+    text = rows_of(answer, 0, Pieces(), cells=140)
+    assert told in text
+    assert "node" not in text
+
+
 def test_one_draft_token_is_singular(pieces: Pieces) -> None:
     made = Answer("lookup", "identical")
     made.add(StepRecord("lookup", [0], " the", 1, 0, 2, 0.0, 0.01, 0.0))

@@ -130,6 +130,14 @@ def test_vllm_that_does_not_speculate_gives_a_token_a_pass_however_it_merges_the
     assert (cutter.certainty, lengths(runs), text(runs)) == ("exact", [1, 1, 1], "The fox ran")
 
 
+def test_sglang_sends_ids_of_completions_however_it_counts_them() -> None:
+    for sent in ([[5], [6, 7]], [[5], [5, 6, 7]]):  # what is new, or all so far
+        chunks = [Chunk(" x", ids=tuple(ids), tokens=tokens) for ids, tokens in zip(sent, (1, 3), strict=True)]
+        cutter = cutter_for(chunks[0], True, True)
+        assert [run.tokens for chunk in chunks for run in cutter.push(chunk, 0.0)] == [[5], [6, 7]]
+        assert cutter.certainty == "reported"
+
+
 def test_sglang_is_exact_where_its_passes_are_as_many_as_its_chunks() -> None:
     written = of_words("The", " fox ran", " over the hill", " .")
     cutter, runs = cut(sglang(written), per_chunk=True)
@@ -209,7 +217,7 @@ HELD: dict[str, list[float]] = {
     "one that stalls": paced(stalls=0.05),
     **{f"a buffer of {size} bytes": held(paced(), sends) for size, sends in BYTES.items()},
     **{f"a buffer of {size} bytes, stalls": held(paced(stalls=0.1), sends) for size, sends in BYTES.items()},
-    **{f"{count} events at once": held(paced(), lambda kept, _, count=count: len(kept) == count) for count in (2, 4, 8)},
+    **{f"{count} events at once": held(paced(), partial(buffered, count * EVENT)) for count in (2, 4, 8)},
     **{f"a clock of {each} s": clock(each, paced(spread=0.3)) for each in (0.03, 0.05, 0.1, 0.25, 1.0)},
     **{f"a clock of {each} s, stalls": clock(each, paced(stalls=0.1)) for each in (0.05, 0.1, 0.25)},
     # A reader, or a sender, that is kept from its work for a while: 22 tokens came together on a real server.
