@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import time
 from abc import abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
-from ..errors import ContextFull, UserError, counted
-from .base import Layers, Session
+from ..errors import UserError
+from .base import ROOT, Layers
 from .scores import TorchScores
+from .tree_session import Node, TreeSession
 
 
-class ChainSession(Session):
+class ChainSession(TreeSession[Node]):
     """One conversation on a cache that only goes forward. Nodes form a chain; what was not committed, and what was rewound,
     stays in the state, so the next pass starts from the first token again.
 
@@ -23,21 +24,9 @@ class ChainSession(Session):
     """
 
     def __init__(self, context: int) -> None:
-        self._context = context
-        self._tokens: list[int] = []
-        self._chain: list[int] = []
+        super().__init__(context)
         self._held: list[int] = []
         """What the state has seen."""
-
-    @property
-    def tokens(self) -> Sequence[int]:
-        """The committed token ids (live)."""
-        return self._tokens
-
-    @property
-    def context(self) -> int:
-        """Most tokens."""
-        return self._context
 
     def evaluate(
         self,
@@ -48,26 +37,23 @@ class ChainSession(Session):
     ) -> TorchScores:
         """Add nodes, which must continue the chain, and evaluate them (see `Session.evaluate`)."""
         begun = time.perf_counter()
-        first, n = len(self._chain), len(tokens)
-        if layers is not None or list(parents) != list(range(first - 1, first - 1 + n)):
+        last = next(reversed(self._nodes), ROOT)
+        if layers is not None or list(parents) != [last, *range(self._next, self._next + len(tokens))][: len(tokens)]:
             raise UserError("This model evaluates chains only, neither branching trees nor single layers.")
-        wanted = list(range(first, first + n) if rows is None else rows)
-        if any(not first <= row < first + n for row in wanted):
-            raise ValueError(f"rows {wanted} are not all of this pass's nodes {first} to {first + n - 1}")
-        if len(self._tokens) + first + n > self._context:
-            raise ContextFull(
-                f"The context of {self._context:,} tokens has no room for {counted(n, 'more token')}. Start a new chat."
-            )
-        if not n:
+        self._check(tokens, parents)
+        wanted = self._rows(len(tokens), rows)
+        if not tokens:
             return TorchScores(torch.empty((0, 0)), (), ())
-        behind = self._tokens + self._chain
+        behind = [*self._tokens, *(node.token for node in self._nodes.values())]
         if self._held != behind[: len(self._held)]:
             self._return(behind)
-        logits = self._read(behind + list(tokens), [len(self._tokens) + row for row in wanted])
-        self._chain.extend(tokens)
-        self.nodes_evaluated += n
+        place = len(behind) - self._next
+        logits = self._read([*behind, *tokens], [place + row for row in wanted])
+        self._add(
+            [Node(*each, True) for each in zip(tokens, parents, range(len(behind), len(behind) + len(tokens)), strict=True)]
+        )
         self.forward_seconds += time.perf_counter() - begun
-        return TorchScores(logits, tuple(wanted), tuple(len(self._tokens) + row + 1 for row in wanted))
+        return TorchScores(logits, tuple(wanted), tuple(place + row + 1 for row in wanted))
 
     @abstractmethod
     def _read(self, text: list[int], wanted: list[int]) -> Tensor:
@@ -82,21 +68,13 @@ class ChainSession(Session):
         """Empty the state."""
         self._held = []
 
-    def commit(self, path: Sequence[int], keep: Sequence[int] = ()) -> None:
-        """Make the first nodes of the chain the committed tail. No node outlives a commit here: `keep` is not for models that
-        decode plainly."""
-        if list(path) != list(range(len(path))) or len(path) > len(self._chain):
-            raise ValueError(f"{list(path)} is not a chain of living nodes from the committed tail")
-        self._tokens.extend(self._chain[: len(path)])
-        self._chain.clear()
+    # The state keeps what it has seen; the next pass finds out how much of that still holds.
 
-    def drop(self, nodes: Iterable[int]) -> None:
-        """Free these nodes and those after them."""
-        del self._chain[min(nodes, default=len(self._chain)) :]
+    def _settle(self, path: Sequence[int], kept: dict[int, Node]) -> None:
+        pass
 
-    def rewind(self, length: int) -> None:
-        """Forget every node, and all committed tokens after the first `length`."""
-        if not 0 <= length <= len(self._tokens):
-            raise ValueError(f"cannot rewind to {length} of {len(self._tokens)} tokens")
-        self._chain.clear()
-        del self._tokens[length:]
+    def _free(self, gone: set[int]) -> None:
+        pass
+
+    def _cut(self, length: int) -> None:
+        pass

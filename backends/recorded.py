@@ -10,13 +10,15 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
-from ..errors import ContextFull, UserError
-from .base import ROOT, Capabilities, Layers, Message, Model, ModelInfo, Sampling, Scores, Session, Stopwatch
+from ..errors import UserError
+from .base import Capabilities, Layers, Message, Model, ModelInfo, Sampling, Scores, Stopwatch
 from .transcripts import FileTokenizer, TextTokenizer, Transcript, WordTokenizer, encode_transcript, read_transcripts
+from .tree_session import Node, TreeSession
 
 CONTEXT = 131_072
 """Tokens that a recorded model holds unless told otherwise: the usual limit of current models."""
@@ -171,26 +173,22 @@ class RecordedModel(Model):
         self._by_prompt, self._texts = {}, {}
 
 
-class RecordedSession(Session):
+@dataclass(slots=True)
+class RecordedNode(Node):
+    """A tentative token."""
+
+    matching: tuple[int, ...]
+    """The records that agree with its path."""
+
+
+class RecordedSession(TreeSession[RecordedNode]):
     """A cache that holds nothing but tokens, and which records agree with them."""
 
     def __init__(self, model: RecordedModel, context: int) -> None:
+        super().__init__(context)
         self._model = model
-        self._context = context
-        self._tokens: list[int] = []
         self._known = len(model.lines)
         self._matching = [tuple(range(self._known))]  # [length + 1]: the records that agree with the first i tokens
-        # Living nodes by id, parents first: (token, parent id or ROOT, depth below the tail, records that agree).
-        self._nodes: dict[int, tuple[int, int, int, tuple[int, ...]]] = {}
-        self._next = 0
-
-    @property
-    def tokens(self) -> Sequence[int]:
-        return self._tokens
-
-    @property
-    def context(self) -> int:
-        return self._context
 
     def evaluate(
         self,
@@ -201,38 +199,28 @@ class RecordedSession(Session):
     ) -> RecordedScores:
         if layers is not None:
             raise UserError("A recorded transcript has no layers to stop after. Choose a method other than early-exit.")
-        if len(tokens) != len(parents):
-            raise ValueError(f"{len(tokens)} tokens and {len(parents)} parents")
-        needed = len(self._tokens) + len(self._nodes) + len(tokens)
-        if needed > self._context:
-            raise ContextFull(f"{needed:,} tokens do not fit in the context of {self._context:,}. Start a new chat.")
-        first = self._next
-        wanted = range(first, first + len(tokens)) if rows is None else rows
-        for i, parent in enumerate(parents):
-            if parent != ROOT and parent not in self._nodes and not first <= parent < first + i:
-                raise ValueError(f"parent {parent} of node {first + i} is not a living node")
-        if any(not first <= row < first + len(tokens) for row in wanted):
-            raise ValueError(f"rows {list(wanted)} are not all among this pass's nodes {first} … {first + len(tokens) - 1}")
+        self._check(tokens, parents)
+        wanted = self._rows(len(tokens), rows)
         with Stopwatch(self):
             self._catch_up()
-            for i, (token, parent) in enumerate(zip(tokens, parents, strict=True)):
-                self._nodes[first + i] = self._node(token, parent)
-            self._next += len(tokens)
-            self.nodes_evaluated += len(tokens)
+            first, new = self._next, list[RecordedNode]()
+            for token, parent in zip(tokens, parents, strict=True):
+                new.append(self._node(token, parent, new[parent - first] if parent >= first else self._nodes.get(parent)))
+            self._add(new)
             if self._model.cost is not None and tokens:
                 time.sleep(self._model.cost(len(tokens)))
         return RecordedScores(self._model, wanted, [self._place(node) for node in wanted])
 
-    def _node(self, token: int, parent: int) -> tuple[int, int, int, tuple[int, ...]]:
-        """A node below `parent`, with the records that agree with its path."""
-        depth = 0 if parent == ROOT else self._nodes[parent][2] + 1
-        above = self._matching[-1] if parent == ROOT else self._nodes[parent][3]
-        return token, parent, depth, self._model.narrow(above, len(self._tokens) + depth, token)
+    def _node(self, token: int, parent: int, above: RecordedNode | None) -> RecordedNode:
+        """A node below another, or below the committed tail, with the records that agree with its path."""
+        position = self.length if above is None else above.position + 1
+        matching = self._matching[-1] if above is None else above.matching
+        return RecordedNode(token, parent, position, True, self._model.narrow(matching, position, token))
 
     def _place(self, node: int) -> tuple[int, tuple[int, ...]]:
         """Position of the token that a node predicts, and the records that agree up to there."""
-        _, _, depth, matching = self._nodes[node]
-        return len(self._tokens) + depth + 1, matching
+        found = self._nodes[node]
+        return found.position + 1, found.matching
 
     def _catch_up(self) -> None:
         """Match again if the model has new records (a chat puts its next prompt on record)."""
@@ -242,44 +230,17 @@ class RecordedSession(Session):
         self._matching = [tuple(range(self._known))]
         for position, token in enumerate(self._tokens):
             self._matching.append(self._model.narrow(self._matching[-1], position, token))
-        for node, (token, parent, _, _) in self._nodes.items():
-            self._nodes[node] = self._node(token, parent)
+        for number, node in self._nodes.items():
+            self._nodes[number] = self._node(node.token, node.parent, self._nodes.get(node.parent))
 
-    def commit(self, path: Sequence[int], keep: Sequence[int] = ()) -> None:
-        tail = ROOT
-        for node in path:
-            if node not in self._nodes or self._nodes[node][1] != tail:
-                raise ValueError(f"{list(path)} is not a chain of living nodes from the committed tail")
-            tail = node
-        wanted = set(keep)
-        kept: dict[int, tuple[int, int, int, tuple[int, ...]]] = {}
-        for node, (token, parent, depth, matching) in self._nodes.items():
-            # A kept node whose parent goes would see a branch that is no longer there: it goes too.
-            if node in wanted and node not in path and (parent == tail or parent in kept):
-                kept[node] = (token, ROOT if parent == tail else parent, depth - len(path), matching)
-        for node in path:
-            self._tokens.append(self._nodes[node][0])
-            self._matching.append(self._nodes[node][3])
-        self._nodes = kept
-        if not kept:
-            self._next = 0
+    def _settle(self, path: Sequence[int], kept: dict[int, RecordedNode]) -> None:
+        self._matching += [self._nodes[number].matching for number in path]
 
-    def drop(self, nodes: Iterable[int]) -> None:
-        gone = set(nodes)
-        alive: dict[int, tuple[int, int, int, tuple[int, ...]]] = {}
-        for node, entry in self._nodes.items():
-            if node not in gone and (entry[1] == ROOT or entry[1] in alive):
-                alive[node] = entry
-        if len(alive) < len(self._nodes):
-            self._nodes, self._next = alive, max(alive, default=ROOT) + 1
+    def _free(self, gone: set[int]) -> None:
+        pass
 
-    def rewind(self, length: int) -> None:
-        if not 0 <= length <= len(self._tokens):
-            raise ValueError(f"cannot rewind {len(self._tokens)} tokens to {length}")
-        del self._tokens[length:]
+    def _cut(self, length: int) -> None:
         del self._matching[length + 1 :]
-        self._nodes.clear()
-        self._next = 0
 
     def close(self) -> None:
         self.rewind(0)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from ...errors import UserError
-from ..hf.session import out_of_memory
+from ..hf.runner import out_of_memory
 
 T = TypeVar("T")
 

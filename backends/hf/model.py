@@ -32,7 +32,7 @@ from .lengths import named_lengths, unknown_lengths
 from .masks import native_plan
 from .plain import PlainSession, session_of
 from .proof import PASSES, Proven, attempt, prove, rounded, switched, tolerance
-from .session import Runner, out_of_memory
+from .runner import Runner, out_of_memory
 from .tokenizer import TextCodec
 
 QUIET = 40

@@ -15,7 +15,8 @@ from transformers.cache_utils import DynamicLayer
 from ..chain import ChainSession
 from ..states import States
 from .early_layers import LayerList
-from .session import Runner, TransformersSession
+from .runner import Runner
+from .session import TransformersSession
 
 CATCH_UP = 16
 """Committed tokens that a hybrid's pass of drafts takes along before they get one of their own: refused drafts add up."""

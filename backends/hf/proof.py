@@ -30,7 +30,8 @@ from .lengths import SHORT, narrowed, twin_of, unknown_lengths
 from .masks import Reach, native_plan, plans_for
 from .plain import Feeding, HybridSession, PlainSession, overheard, session_of
 from .rope import find_rope
-from .session import Runner, TransformersSession, out_of_memory
+from .runner import Runner, out_of_memory
+from .session import TransformersSession
 from .slot_cache import KVSpec
 
 logger = logging.getLogger("specchat.proof")

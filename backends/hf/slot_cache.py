@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 from transformers.cache_utils import Cache, CacheLayerMixin
 
+from ..tree_session import Node
 from .attention import PAD_KEYS, in_view
 
 FIRST_CAPACITY = 256
@@ -23,6 +24,15 @@ FIRST_CAPACITY = 256
 ARENA_BYTES = 256 << 20
 """Layers share one tensor up to this size at full context: moving K/V is then one copy for all of them (on a model of 8 small
 layers 32 copies cost as much as 5 % of a step), while growing never holds more than this twice."""
+
+
+@dataclass(slots=True)
+class SlotNode(Node):
+    """A tentative token in a slot."""
+
+    slot: int
+    bits: int
+    """Its ancestors and itself, bit i for slot length + i."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,12 +8,13 @@ always: a commit touches the new positions only (laying the ids over the prefix 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from ...errors import UserError
 from ..base import ROOT
+from ..tree_session import Node
 
 ANY = -1
 """As a sequence id: all; as an end: no end."""
@@ -30,21 +31,15 @@ class Memory(Protocol):
 
 
 @dataclass(slots=True)
-class Node:
+class LeafNode(Node):
     """A tentative token in the cache."""
 
-    token: int
-    parent: int
-    position: int
     holders: int
     """The ids that run through it, as bits: exactly those that its token carries in the cache."""
-    children: int = 0
-    straight: bool = True
-    """Whether its cell and its ancestors' lie in the order of their positions, as plain decoding has them."""
 
 
 class Sequences:
-    """The living nodes and the ids that run through them.
+    """The ids that run through a session's nodes.
 
     Each id ends somewhere: at a node or at the committed tail (ROOT). At least one ends at every leaf; those to spare ride
     along to the first leaf, where an accepted draft leaves nothing to do for them.
@@ -52,14 +47,15 @@ class Sequences:
     Args:
         memory: the cache.
         limit: most ids.
+        nodes: the living ones, which the session adds and removes.
     """
 
-    def __init__(self, memory: Memory, limit: int) -> None:
+    def __init__(self, memory: Memory, limit: int, nodes: dict[int, LeafNode]) -> None:
         self._memory = memory
         self._limit = limit
         self.length = 0
         """Committed tokens."""
-        self.nodes: dict[int, Node] = {}
+        self.nodes = nodes
         self._at = [ROOT]
         """Where each id ends."""
         self._grown: list[tuple[int, list[int]]] = []
@@ -73,8 +69,8 @@ class Sequences:
         """Position of a node, or of the last committed token."""
         return self.length - 1 if node == ROOT else self.nodes[node].position
 
-    def grow(self, first: int, tokens: Sequence[int], parents: Sequence[int]) -> list[Node]:
-        """Lead ids to where new nodes hang, and along them. The nodes join with `grown`, or go with `withdraw`.
+    def grow(self, first: int, tokens: Sequence[int], parents: Sequence[int]) -> list[LeafNode]:
+        """The new nodes, with ids led to where they hang, and along them; `withdraw` takes that back.
 
         Args:
             first: id of the first new node.
@@ -89,7 +85,7 @@ class Sequences:
             # Plain decoding: every id runs through the one node.
             self._grown = [(ROOT, list(range(len(self._at))))]
             self._at = [first] * len(self._at)
-            return [Node(tokens[0], ROOT, self.length, self.all)]
+            return [LeafNode(tokens[0], ROOT, self.length, True, self.all)]
         need = [0] * n
         below: dict[int, list[int]] = {}
         for i in range(n - 1, -1, -1):
@@ -102,7 +98,7 @@ class Sequences:
         ids = self._supply(tops)
         given: list[list[int]] = [[]] * n
         masks = [0] * n
-        nodes: list[Node] = []
+        nodes: list[LeafNode] = []
 
         def share(children: list[int], mine: list[int], mask: int) -> None:
             """The first child gets what the others do not need; children are listed last to first."""
@@ -124,7 +120,7 @@ class Sequences:
                 if parent == ROOT
                 else (nodes[parent - first] if parent >= first else self.nodes[parent]).position
             )
-            nodes.append(Node(tokens[i], parent, above + 1, masks[i]))
+            nodes.append(LeafNode(tokens[i], parent, above + 1, True, masks[i]))
             children = below.get(first + i)
             if children is None:
                 for k in given[i]:
@@ -132,13 +128,6 @@ class Sequences:
             else:
                 share(children, given[i], masks[i])
         return nodes
-
-    def grown(self, first: int, new: Sequence[Node]) -> None:
-        """The new nodes are in the cache."""
-        for number, node in enumerate(new, first):
-            self.nodes[number] = node
-            if node.parent != ROOT:
-                self.nodes[node.parent].children += 1
 
     def withdraw(self) -> None:
         """The new nodes did not come about: their ids end again where they were led to, whatever the cache holds of them."""
@@ -150,11 +139,12 @@ class Sequences:
     def _supply(self, tops: dict[int, int]) -> dict[int, list[int]]:
         """All the ids that end at each of these nodes, once there are at least as many as asked for."""
         ids: dict[int, list[int]] = {ROOT: list(range(len(self._at)))} if not self.nodes else {}
-        leaves = 0
+        inner, leaves = set[int](), 0
         if self.nodes:
             for k, node in enumerate(self._at):
                 ids.setdefault(node, []).append(k)
-            leaves = sum(not node.children for number, node in self.nodes.items() if number not in tops)
+            inner = {node.parent for node in self.nodes.values()}
+            leaves = len(self.nodes.keys() - inner - tops.keys())
         if leaves + sum(tops.values()) > self._limit:
             raise UserError(
                 f"A token tree with {leaves + sum(tops.values())} leaves exceeds llama.cpp's limit of {self._limit} here. Use "
@@ -165,7 +155,7 @@ class Sequences:
             return {parent: ids[parent] for parent in tops}
         spare: list[int] = []
         for node, here in ids.items():
-            kept = tops[node] if node in tops else int(node != ROOT and not self.nodes[node].children)
+            kept = tops[node] if node in tops else int(node != ROOT and node not in inner)
             if node != ROOT:
                 spare += here[kept:]
                 del here[kept:]
@@ -219,13 +209,13 @@ class Sequences:
                 self.nodes[node].holders |= 1 << k
         self._at[k] = target
 
-    def commit(self, path: Sequence[int], kept: set[int]) -> None:
+    def commit(self, path: Sequence[int], kept: Collection[int]) -> None:
         """Make `path` part of every id's prefix; of the other nodes only those in `kept` stay, which hang below its end."""
         nodes, old = self.nodes, self.length
         new = old + len(path)
         if len(path) == len(nodes) and nodes[path[-1]].holders == self.all:
             # A line that is wholly accepted: the ids are where they belong.
-            self.length, self.nodes, self._at = new, {}, [ROOT] * len(self._at)
+            self.length, self._at = new, [ROOT] * len(self._at)
             return
         if not kept and any(node.position >= new for node in nodes.values()):
             self._memory.remove(ANY, new, ANY)
@@ -253,8 +243,6 @@ class Sequences:
                 self._memory.copy(winner, k, begin, new)
             self._at[k] = ROOT
         self.length = new
-        self.nodes = {number: nodes[number] for number in sorted(kept)}
-        self._recount(path[-1] if path else ROOT)
 
     def drop(self, gone: set[int]) -> None:
         """Free nodes; `gone` holds the descendants of each of its members."""
@@ -270,26 +258,13 @@ class Sequences:
                     end = nodes[end].parent
                 self._memory.remove(k, self.position(end) + 1, ANY)
                 self._at[k] = end
-        self.nodes = {number: node for number, node in nodes.items() if number not in gone}
-        self._recount(ROOT)
 
     def rewind(self, length: int) -> None:
         """Forget every node and all positions from `length` on."""
         if self.nodes or length < self.length:
             self._memory.remove(ANY, length, ANY)
-            self.nodes = {}
             self._at = [ROOT] * len(self._at)
             self.length = length
-
-    def _recount(self, end: int) -> None:
-        """Parents and numbers of children among the living; children of `end` now hang from the committed tail."""
-        for node in self.nodes.values():
-            node.children = 0
-            if node.parent == end:
-                node.parent = ROOT
-        for node in self.nodes.values():
-            if node.parent != ROOT:
-                self.nodes[node.parent].children += 1
 
 
 def bits(ids: Iterable[int]) -> int:

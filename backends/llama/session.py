@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
 from ...errors import ContextFull, UserError, counted
-from ..base import PREFILL_CHUNK, ROOT, Layers, Session
+from ..base import PREFILL_CHUNK, ROOT, Layers
 from ..rounding import straightest
 from ..scores import TorchScores
 from ..states import TreeStates
+from ..tree_session import TreeSession
 from .context import Context
 from .library import last_error
-from .sequences import Memory, Node, Sequences
+from .sequences import LeafNode, Memory, Sequences
 
 NO_SLOT = 1
 """llama_decode's answer when the cache is full; everything is as it was."""
 
 
-class LlamaSession(Session):
+class LlamaSession(TreeSession[LeafNode]):
     """One conversation's KV cache on a llama.cpp model.
 
     Everything is checked before llama.cpp is called: what it is not meant to be asked can end the process.
@@ -37,29 +38,17 @@ class LlamaSession(Session):
     _states: TreeStates | None = None
 
     def __init__(self, context: Context, size: int, alike: bool = False, taps: Sequence[int] = ()) -> None:
+        super().__init__(size)
         self._run: Context | None = context
         self._vocabulary = context.weights.vocabulary
-        self._context = size
         self._alike = alike
-        self._tokens: list[int] = []
-        self._next = 0
         memory: Memory = Cells(context)
-        self._sequences = Sequences(memory, context.rows)
+        self._sequences = Sequences(memory, context.rows, self._nodes)
         self.branches = context.rows
         self._last_tapped = context.weights.layers in taps and not context.weights.all_last
         if taps:
             context.tap(taps)
             self._states = TreeStates(taps, context.weights.width, size, torch.float32, torch.device("cpu"))
-
-    @property
-    def tokens(self) -> Sequence[int]:
-        """The committed token ids (live)."""
-        return self._tokens
-
-    @property
-    def context(self) -> int:
-        """Most tokens that the cache can hold."""
-        return self._context
 
     def evaluate(
         self,
@@ -75,18 +64,12 @@ class LlamaSession(Session):
         begun = time.perf_counter()
         first, n = self._next, len(tokens)
         self._check(tokens, parents)
-        wanted = range(first, first + n) if rows is None else rows
-        if any(not first <= row < first + n for row in wanted):
-            raise ValueError(f"rows {list(wanted)} are not all of this pass's nodes {first} to {first + n - 1}")
+        if tokens and not (min(tokens) >= 0 and max(tokens) < self._vocabulary):
+            raise ValueError(f"token ids must be from 0 to {self._vocabulary - 1}")
+        wanted = self._rows(n, rows)
         if not n:
             return TorchScores(torch.empty((0, 0)), (), ())
         run = self._context_or_raise()
-        used = len(self._tokens) + len(self._sequences.nodes)
-        if used + n > self._context:
-            raise ContextFull(
-                f"{len(self._tokens):,} tokens and {used - len(self._tokens) + n:,} tentative ones do not fit in the context "
-                f"of {self._context:,}. Start a new chat, or load the model with a larger context."
-            )
         new = self._sequences.grow(first, tokens, parents)
         order = self._lay_out(new, parents) if self._alike else None
         try:
@@ -98,29 +81,16 @@ class LlamaSession(Session):
         except BaseException:
             self._sequences.withdraw()
             raise
-        self._sequences.grown(first, new)
+        self._add(new)
         if self._states is not None:
             self._states.grown(first, order or range(n))
-        self._next += n
-        self.nodes_evaluated += n
         self.flops = run.computed
         self.forward_seconds += time.perf_counter() - begun
         return TorchScores(logits, tuple(wanted), tuple([new[row - first].position + 1 for row in wanted]))
 
-    def _check(self, tokens: Sequence[int], parents: Sequence[int]) -> None:
-        """Refuse what is no tree, or no token."""
-        if len(tokens) != len(parents):
-            raise ValueError(f"{len(tokens)} tokens with {len(parents)} parents")
-        if tokens and not (min(tokens) >= 0 and max(tokens) < self._vocabulary):
-            raise ValueError(f"token ids must be from 0 to {self._vocabulary - 1}")
-        living, first = self._sequences.nodes, self._next
-        for i, parent in enumerate(parents):
-            if parent != ROOT and parent not in living and not first <= parent < first + i:
-                raise ValueError(f"parent {parent} is not alive")
-
-    def _lay_out(self, new: list[Node], parents: Sequence[int]) -> list[int] | None:
+    def _lay_out(self, new: list[LeafNode], parents: Sequence[int]) -> list[int] | None:
         """Note which new nodes are straight; the place of each among the pass's cells, if that is not their order."""
-        first, nodes = self._next, self._sequences.nodes
+        first, nodes = self._next, self._nodes
         order = straightest(parents, first)
         for i, (node, parent) in enumerate(zip(new, parents, strict=True)):
             cell = len(self._tokens) + first + (i if order is None else order[i])
@@ -128,14 +98,7 @@ class LlamaSession(Session):
             node.straight = above and cell == node.position
         return order
 
-    def exact(self, path: Sequence[int]) -> int:
-        """How many nodes of a path from the tail on have plain decoding's bits (see `Session.exact`)."""
-        if not self._alike:
-            return len(path)
-        nodes = self._sequences.nodes
-        return next((i for i, number in enumerate(path) if not nodes[number].straight), len(path))
-
-    def _pass(self, run: Context, new: list[Node], flagged: list[int], rising: bool) -> Tensor:
+    def _pass(self, run: Context, new: list[LeafNode], flagged: list[int], rising: bool) -> Tensor:
         """Run the model over the new nodes; logits of those `flagged` by their place [rows, vocab].
 
         Args:
@@ -173,7 +136,7 @@ class LlamaSession(Session):
             return logits[[place[row] for row in flagged]]
         return logits
 
-    def _pass_of_rows(self, run: Context, new: list[Node], flagged: list[int]) -> Tensor:
+    def _pass_of_rows(self, run: Context, new: list[LeafNode], flagged: list[int]) -> Tensor:
         """The same where the states after the final norm are tapped, which every node has only beside its logits."""
         parts = []
         for begin in range(0, len(new), run.rows):
@@ -183,7 +146,7 @@ class LlamaSession(Session):
         place = {row: i for i, row in enumerate(sorted(set(flagged)))}
         return torch.cat(parts)[[place[row] for row in flagged]]
 
-    def _decode(self, run: Context, nodes: list[Node], wanted: list[int], total: int, begin: int = 0) -> None:
+    def _decode(self, run: Context, nodes: list[LeafNode], wanted: list[int], total: int, begin: int = 0) -> None:
         """One call of llama_decode, over all of the pass's nodes or some of them: those from the place `begin` on."""
         code = run.decode(
             [node.token for node in nodes], [node.position for node in nodes], [node.holders for node in nodes], wanted
@@ -199,56 +162,21 @@ class LlamaSession(Session):
             raise UserError("This conversation is closed. Start a new one.")
         return self._run
 
-    def commit(self, path: Sequence[int], keep: Sequence[int] = ()) -> None:
-        """Make `path` the committed tail (see `Session.commit`). A kept node whose parent goes would see what is no longer
-        there: it goes too."""
-        nodes = self._sequences.nodes
-        tail = ROOT
-        for number in path:
-            node = nodes.get(number)
-            if node is None or node.parent != tail:
-                raise ValueError(f"{list(path)} is not a chain of living nodes from the committed tail")
-            tail = number
-        kept: set[int] = set()
-        if keep:
-            for number in sorted(set(keep).difference(path)):
-                node = nodes.get(number)
-                if node is not None and (node.parent == tail or node.parent in kept):
-                    kept.add(number)
-        self._note(path)
+    def _settle(self, path: Sequence[int], kept: dict[int, LeafNode]) -> None:
         if self._states is not None:
-            self._states.commit(len(self._tokens), path, kept)
-        self._tokens.extend([nodes[number].token for number in path])
-        if nodes:
+            self._states.commit(self.length, path, kept)
+        if self._nodes:
             self._sequences.commit(path, kept)
-        if not kept:
-            self._next = 0
 
-    def drop(self, nodes: Iterable[int]) -> None:
-        """Free these nodes and their descendants."""
-        living = self._sequences.nodes
-        gone = {number for number in nodes if number in living}
-        if not gone:
-            return
-        # Parents have lower ids than their children.
-        for number, node in living.items():
-            if node.parent in gone:
-                gone.add(number)
+    def _free(self, gone: set[int]) -> None:
         self._sequences.drop(gone)
         if self._states is not None:
-            self._states.drop(len(self._tokens), gone)
-        self._next = max(self._sequences.nodes, default=ROOT) + 1
+            self._states.drop(self.length, gone)
 
-    def rewind(self, length: int) -> None:
-        """Forget every node, and all committed tokens after the first `length`."""
-        if not 0 <= length <= len(self._tokens):
-            raise ValueError(f"cannot rewind to {length} of {len(self._tokens)} tokens")
-        del self._tokens[length:]
-        self._note((), length)
+    def _cut(self, length: int) -> None:
         self._sequences.rewind(length)
         if self._states is not None:
             self._states.commit(length, (), ())
-        self._next = 0
 
     def close(self) -> None:
         """Free the cache (once the scores of its last pass are gone too)."""
@@ -256,7 +184,7 @@ class LlamaSession(Session):
             self.rewind(0)
             # The memory of the sequences refers to it as well.
             self._run = self._states = None
-            self._sequences = Sequences(Nothing(), 1)
+            self._sequences = Sequences(Nothing(), 1, self._nodes)
 
 
 class Cells:

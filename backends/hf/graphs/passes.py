@@ -9,7 +9,7 @@ asked for so far.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -18,7 +18,7 @@ from torch import Tensor
 from ...base import Sampling
 from ...scores import TorchScores
 from ..masks import MaskPlan, Reach
-from ..slot_cache import SlotCache
+from ..slot_cache import SlotCache, SlotNode
 from .graphs import Graphs
 
 MOST = 64
@@ -32,15 +32,6 @@ ALIGNED = 64
 """Slots of a cache come in multiples of this: attention kernels take masks in aligned rows only."""
 
 LOW = (1 << 32) - 1
-
-
-class Placed(Protocol):
-    """What a pass needs to know of a node."""
-
-    token: int
-    position: int
-    slot: int
-    bits: int
 
 
 class Best(NamedTuple):
@@ -111,8 +102,8 @@ class StaticPasses:
 
     def run(
         self,
-        new: Sequence[Placed],
-        living: Iterable[Placed],
+        new: Sequence[SlotNode],
+        living: Iterable[SlotNode],
         length: int,
         used: int,
         picks: Sequence[int] | None,
@@ -150,7 +141,7 @@ class StaticPasses:
         chosen = range(len(new)) if picks is None else picks
         return StaticScores(self, best, self._logits, list(chosen), nodes, tuple([new[i].position + 1 for i in chosen]))
 
-    def _write(self, new: Sequence[Placed], living: Iterable[Placed], length: int, bucket: int) -> None:
+    def _write(self, new: Sequence[SlotNode], living: Iterable[SlotNode], length: int, bucket: int) -> None:
         """Fill the buffer that crosses to the device."""
         n, array = len(new), self._array
         array[: self._size(bucket)] = 0

@@ -17,7 +17,7 @@ from ...base import ROOT
 from ...heads.base import HeadInfo, HeadSession, PathHead
 from ...scores import TorchScores
 from ..options import sequences
-from ..sequences import Node, Sequences
+from ..sequences import LeafNode, Sequences
 from ..session import Cells, Nothing
 from .context import Loaded, PathContext, opened
 
@@ -52,7 +52,8 @@ class LlamaEagleSession(HeadSession):
         run.flops = loaded.flops or run.flops
         self._run: PathContext | None = run
         self._context, self._mtp = context, loaded.mtp
-        self._sequences = Sequences(Cells(run), run.rows)
+        self._nodes: dict[int, LeafNode] = {}
+        self._sequences = Sequences(Cells(run), run.rows, self._nodes)
         self.branches = run.rows
         self._outputs = torch.empty((1, weights.width))
         """Of the last pair and of each node [1 + nodes, width]."""
@@ -85,7 +86,8 @@ class LlamaEagleSession(HeadSession):
                 if not self._mtp:
                     features = run.encode(features, self.length)
                 _, logits, outputs = self._pass(part, range(ROOT, len(part) - 1), features, 0)
-                self._sequences.commit(range(len(part)), set())
+                self._sequences.commit(range(len(part)), ())
+                self._nodes.clear()
         except UserError:
             self.rewind(begun)
             raise
@@ -119,7 +121,7 @@ class LlamaEagleSession(HeadSession):
 
     def _pass(
         self, tokens: Sequence[int], parents: Sequence[int], features: Tensor, first: int
-    ) -> tuple[list[Node], Tensor, Tensor]:
+    ) -> tuple[list[LeafNode], Tensor, Tensor]:
         """Add nodes, the first with the number `first`: they, their logits [n, vocab] and what they hand on [n, width]."""
         run, sequences = self._open(), self._sequences
         new = sequences.grow(first, tokens, parents)
@@ -128,14 +130,16 @@ class LlamaEagleSession(HeadSession):
         except BaseException:
             sequences.withdraw()
             raise
-        sequences.grown(first, new)
+        self._nodes.update(enumerate(new, first))
         return new, *found
 
     def drop(self, first: int) -> None:
         """Free the nodes from number `first` on."""
         # A node stands behind its parent, so nothing that is left hangs from one that goes.
-        if gone := {number for number in self._sequences.nodes if number >= first}:
+        if gone := {number for number in self._nodes if number >= first}:
             self._sequences.drop(gone)
+            for number in gone:
+                del self._nodes[number]
         self._outputs = self._outputs[: 1 + first]
 
     def rewind(self, length: int) -> None:
@@ -150,4 +154,4 @@ class LlamaEagleSession(HeadSession):
         if self._run is not None:
             self.rewind(0)
             self._run = None
-            self._sequences = Sequences(Nothing(), 1)
+            self._sequences = Sequences(Nothing(), 1, {})

@@ -53,20 +53,23 @@ def test_whatever_is_refused_passes_give_the_texts_own_logits_and_states(family:
     session.prefill([rng.randrange(VOCAB) for _ in range(9)])
     for _ in range(120 if FULL else 30):
         for _ in range(rng.randrange(1, 3)):  # a chain may grow in several passes
-            first, new = len(session._chain), [rng.randrange(VOCAB) for _ in range(rng.choice((1, 1, 2, 5)))]
-            if session.length + first + len(new) > session.context:
+            first, new = session._next, [rng.randrange(VOCAB) for _ in range(rng.choice((1, 1, 2, 5)))]
+            if session.length + len(session._nodes) + len(new) > session.context:
                 session.rewind(20)
                 break
-            found: Any = session.evaluate(new, range(first - 1, first - 1 + len(new)))
-            logits, _ = wanted(family, [*session.tokens, *session._chain])
+            parents = [next(reversed(session._nodes), ROOT), *range(first, first + len(new) - 1)]
+            found: Any = session.evaluate(new, parents)
+            logits, _ = wanted(family, [*session.tokens, *(node.token for node in session._nodes.values())])
             check(found.logits, logits[-len(new) :])
+        chain = list(session._nodes)
         match rng.randrange(8):
             case 0:
-                session.drop(range(rng.randrange(len(session._chain) + 1), len(session._chain)))
+                session.drop(chain[rng.randrange(len(chain) + 1) :])
             case 1:
                 session.rewind(rng.randrange(1, session.length + 1))
             case _:
-                session.commit(range(rng.randrange(len(session._chain) + 1)))
+                end = rng.randrange(len(chain) + 1)
+                session.commit(chain[:end], chain[end : rng.randrange(end, len(chain) + 1)])
                 # The states of what is committed were computed; those of what was never evaluated again are kept.
                 _, states = wanted(family, list(session.tokens))
                 check(session.states(0, session.length), states)

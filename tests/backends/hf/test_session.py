@@ -9,7 +9,7 @@ import torch
 
 from specchat.backends import ROOT, Cancelled, ContextFull, Sampling, UserError
 from specchat.backends.base import PREFILL_CHUNK
-from specchat.backends.hf.session import out_of_memory
+from specchat.backends.hf.runner import out_of_memory
 
 from ...fakes.models.tiny import CONTEXT, TREES, tiny_model
 

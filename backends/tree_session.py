@@ -1,0 +1,141 @@
+"""What sessions over a token tree have in common, whatever runs their passes."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from ..errors import ContextFull
+from .base import ROOT, Session
+
+
+@dataclass(slots=True)
+class Node:
+    """A tentative token in the cache."""
+
+    token: int
+    parent: int
+    position: int
+    straight: bool
+    """Whether it and its ancestors were evaluated in the places that plain decoding gives them, so that they have its bits."""
+
+
+N = TypeVar("N", bound=Node)
+
+
+class TreeSession(Session, Generic[N]):
+    """A session that keeps the committed text and the living nodes, and checks what it is asked. A runtime adds how it runs a
+    pass, and what a commit, a drop and a rewind do to its cache: these are told before the nodes and the text change, so that
+    a cache that fails leaves the session as it was.
+
+    Args:
+        context: most tokens, committed and tentative together.
+    """
+
+    def __init__(self, context: int) -> None:
+        self._context = context
+        self._tokens: list[int] = []
+        self._nodes: dict[int, N] = {}
+        """The living nodes by id, parents first."""
+        self._next = 0
+        """The id of the next node."""
+
+    @property
+    def tokens(self) -> Sequence[int]:
+        return self._tokens
+
+    @property
+    def context(self) -> int:
+        return self._context
+
+    def _check(self, tokens: Sequence[int], parents: Sequence[int]) -> None:
+        """Check that new nodes form a tree below living ones, and that there is room for them."""
+        if len(tokens) != len(parents):
+            raise ValueError(f"{len(tokens)} tokens with {len(parents)} parents")
+        living, first = self._nodes, self._next
+        for number, parent in enumerate(parents, first):
+            if parent != ROOT and parent not in living and not first <= parent < number:
+                raise ValueError(f"parent {parent} is not alive")
+        if (used := len(self._tokens) + len(living)) + len(tokens) > self._context:
+            raise ContextFull(
+                f"{len(self._tokens):,} tokens and {used - len(self._tokens) + len(tokens):,} tentative ones do not fit in the "
+                f"context of {self._context:,}. Start a new chat, or load the model with a larger context."
+            )
+
+    def _rows(self, count: int, rows: Sequence[int] | None) -> Sequence[int]:
+        """The rows that are wanted of a pass over `count` new nodes, once it is known that it gives them."""
+        end = self._next + count
+        if rows is not None and any(not self._next <= row < end for row in rows):
+            raise ValueError(f"rows {list(rows)} are not all of this pass's nodes {self._next} to {end - 1}")
+        return range(self._next, end) if rows is None else rows
+
+    def _add(self, new: Sequence[N]) -> None:
+        """New nodes whose pass went well are alive from here on."""
+        self._nodes.update(enumerate(new, self._next))
+        self._next += len(new)
+        self.nodes_evaluated += len(new)
+
+    def exact(self, path: Sequence[int]) -> int:
+        nodes = self._nodes
+        return next((i for i, number in enumerate(path) if not nodes[number].straight), len(path))
+
+    def commit(self, path: Sequence[int], keep: Sequence[int] = ()) -> None:
+        """Make `path` the committed tail (see `Session.commit`). A kept node whose parent goes would see what is no longer
+        there: it goes too."""
+        nodes, tail = self._nodes, ROOT
+        for number in path:
+            node = nodes.get(number)
+            if node is None or node.parent != tail:
+                raise ValueError(f"{list(path)} is not a chain of living nodes from the committed tail")
+            tail = number
+        kept: dict[int, N] = {}
+        for number in sorted(set(keep).difference(path)) if keep else ():
+            node = nodes.get(number)
+            if node is not None and (node.parent == tail or node.parent in kept):
+                kept[number] = node
+        self._note(path)
+        self._settle(path, kept)
+        self._tokens += [nodes[number].token for number in path]
+        nodes.clear()
+        nodes.update(kept)
+        for node in kept.values():
+            if node.parent == tail:
+                node.parent = ROOT
+        if not kept:
+            self._next = 0
+
+    def drop(self, nodes: Iterable[int]) -> None:
+        living = self._nodes
+        gone = {number for number in nodes if number in living}
+        if not gone:
+            return
+        for number, node in living.items():
+            if node.parent in gone:
+                gone.add(number)
+        self._free(gone)
+        for number in gone:
+            del living[number]
+        self._next = max(living, default=ROOT) + 1
+
+    def rewind(self, length: int) -> None:
+        if not 0 <= length <= len(self._tokens):
+            raise ValueError(f"cannot rewind to {length} of {len(self._tokens)} tokens")
+        self._cut(length)
+        del self._tokens[length:]
+        self._note((), length)
+        self._nodes.clear()
+        self._next = 0
+
+    @abstractmethod
+    def _settle(self, path: Sequence[int], kept: dict[int, N]) -> None:
+        """Add a path to what the cache holds of the text; of the other nodes only `kept` stay in it."""
+
+    @abstractmethod
+    def _free(self, gone: set[int]) -> None:
+        """Free nodes in the cache, none of which has a child that stays."""
+
+    @abstractmethod
+    def _cut(self, length: int) -> None:
+        """Free every node in the cache, and the text after the first `length` tokens."""
