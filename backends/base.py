@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from .files.verdicts import Verdict
     from .rope import RopeRule
-    from .states import States
+    from .sessions.states import States
 
 ROOT = -1
 """As a node's parent: the end of the committed tokens, so the node continues them."""

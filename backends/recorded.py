@@ -17,8 +17,8 @@ from urllib.parse import unquote
 
 from ..errors import UserError
 from .base import Capabilities, Layers, Message, Model, ModelInfo, Sampling, Scores, Stopwatch
+from .sessions.tree import Node, TreeSession
 from .transcripts import FileTokenizer, TextTokenizer, Transcript, WordTokenizer, encode_transcript, read_transcripts
-from .tree_session import Node, TreeSession
 
 CONTEXT = 131_072
 """Tokens that a recorded model holds unless told otherwise: the usual limit of current models."""

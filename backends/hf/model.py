@@ -28,10 +28,11 @@ from .devices import Threads, choose_device, choose_dtype, free_memory, quick_in
 from .early_layers import find_layers
 from .graphs.graphs import chosen_graphs
 from .lean.packed import LEAST_BYTES
-from .lengths import named_lengths, unknown_lengths
 from .masks import native_plan
 from .plain import PlainSession, session_of
-from .proof import PASSES, Proven, attempt, prove, rounded, switched, tolerance
+from .proving.lengths import named_lengths, unknown_lengths
+from .proving.proof import attempt, switched, tolerance
+from .proving.prove import PASSES, Proven, prove, rounded
 from .runner import Runner, out_of_memory
 from .tokenizer import TextCodec
 

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 from transformers.cache_utils import DynamicLayer
 
-from ..chain import ChainSession
-from ..states import States
+from ..sessions.chain import ChainSession
+from ..sessions.states import States
 from .early_layers import LayerList
 from .runner import Runner
 from .session import TransformersSession

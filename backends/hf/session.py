@@ -16,8 +16,8 @@ from ...errors import UserError
 from ..base import ROOT, Layers
 from ..rounding import straightest
 from ..scores import TorchScores
-from ..states import States
-from ..tree_session import TreeSession
+from ..sessions.states import States
+from ..sessions.tree import TreeSession
 from .blocks import Run, covers, shown
 from .early_layers import EarlyLayers, Portion
 from .graphs.passes import ALIGNED, StaticPasses

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from transformers.cache_utils import Cache, CacheLayerMixin
 
-from ..tree_session import Node
+from ..sessions.tree import Node
 from .attention import PAD_KEYS, in_view
 
 FIRST_CAPACITY = 256

@@ -11,7 +11,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from ..states import States
+from ..sessions.states import States
 
 
 class Tap:

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from ...errors import UserError, counted
 from ..base import PREFILL_CHUNK
-from ..chain import ChainSession
+from ..sessions.chain import ChainSession
 from .context import Context
 
 

@@ -14,7 +14,7 @@ from typing import Protocol
 
 from ...errors import UserError
 from ..base import ROOT
-from ..tree_session import Node
+from ..sessions.tree import Node
 
 ANY = -1
 """As a sequence id: all; as an end: no end."""

@@ -12,8 +12,8 @@ from ...errors import ContextFull, UserError, counted
 from ..base import PREFILL_CHUNK, ROOT, Layers
 from ..rounding import straightest
 from ..scores import TorchScores
-from ..states import TreeStates
-from ..tree_session import TreeSession
+from ..sessions.states import TreeStates
+from ..sessions.tree import TreeSession
 from .context import Context
 from .library import last_error
 from .sequences import LeafNode, Memory, Sequences

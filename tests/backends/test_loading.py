@@ -73,7 +73,7 @@ def test_a_model_that_computes_nan_says_so(runtime: str, tmp_path: Path) -> None
 
 def test_a_model_whose_masks_are_ignored_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     # As if windows were not what we think they are: every node would see one position more.
-    monkeypatch.setattr("specchat.backends.hf.proof.Reach", lambda window, chunk: Reach(window and window + 1, chunk))
+    monkeypatch.setattr("specchat.backends.hf.proving.proof.Reach", lambda window, chunk: Reach(window and window + 1, chunk))
     capabilities = load_transformers(tiny_folder("mistral"), "mistral", LoadOptions(device="cpu")).info.capabilities
     assert not capabilities.tree
     assert "the same logits as its paths" in capabilities.reasons["tree"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from specchat.backends.hf.proof import MASKED, NOT_CAUSAL
+from specchat.backends.hf.proving.prove import MASKED, NOT_CAUSAL
 from specchat.tests.cases import FULL
 from specchat.tests.zoo.compare import SWITCHING, WRONG, totals
 from specchat.tests.zoo.either import everything, outcomes

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from specchat.backends.hf import model as room
 from specchat.backends.hf.devices import BUSY, HELD, TRIES, Threads, quick_in_bfloat16, thread_counts
 from specchat.backends.hf.model import BFLOAT16, load_transformers
-from specchat.backends.hf.proof import rounded
+from specchat.backends.hf.proving.prove import rounded
 from specchat.backends.options import LoadOptions
 
 from ...fakes.models.tiny import tiny_folder

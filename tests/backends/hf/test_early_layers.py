@@ -347,7 +347,7 @@ def test_a_model_that_runs_every_layer_anyway_does_not_pass(monkeypatch: pytest.
         where.path = ("model", "spare")
         return where
 
-    monkeypatch.setattr("specchat.backends.hf.proof.find_layers", elsewhere)
+    monkeypatch.setattr("specchat.backends.hf.proving.proof.find_layers", elsewhere)
     model = load_transformers(tiny_folder("gemma2"), "gemma2", LoadOptions(device="cpu"))
     assert model.info.capabilities.tree
     assert not model.info.capabilities.layers

@@ -154,7 +154,7 @@ def test_a_lean_pass_that_differs_is_not_used(monkeypatch: pytest.MonkeyPatch) -
             layer._scaling *= 3
         return found
 
-    monkeypatch.setattr("specchat.backends.hf.proof.lean", wrong)
+    monkeypatch.setattr("specchat.backends.hf.proving.prove.lean", wrong)
     model: Any = load_transformers(tiny_folder("llama"), "llama", LoadOptions(device="cpu"))
     assert model._runner.lean is None
     assert model.info.capabilities.tree

@@ -16,10 +16,10 @@ import torch
 
 from specchat.backends import Model, Sampling, load_model
 from specchat.backends.files.verdicts import Tried, kept
-from specchat.backends.hf.lengths import SHORT, twin_of, unknown_lengths
 from specchat.backends.hf.masks import Reach
 from specchat.backends.hf.model import load_transformers
 from specchat.backends.hf.plain import HybridSession, PlainSession
+from specchat.backends.hf.proving.lengths import SHORT, twin_of, unknown_lengths
 from specchat.backends.options import LoadOptions
 from specchat.decoders import Conversation, Generation
 from specchat.decoders.loop import READ_AGAIN
@@ -244,7 +244,7 @@ def no_twin(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     def unlike(*_: Any) -> Any:
         raise RuntimeError("size mismatch")
 
-    monkeypatch.setattr("specchat.backends.hf.proof.twin_of", unlike)
+    monkeypatch.setattr("specchat.backends.hf.proving.proof.twin_of", unlike)
     monkeypatch.setenv("SPECCHAT_CACHE", str(tmp_path))
     return tmp_path / "proofs"
 

@@ -15,7 +15,7 @@ from specchat.backends.base import Block
 from specchat.backends.hf.model import load_transformers
 from specchat.backends.options import LoadOptions
 from specchat.backends.recorded import RecordedModel
-from specchat.backends.states import States
+from specchat.backends.sessions.states import States
 
 from ...fakes.models.mirror import Mirror
 from ...fakes.models.tiny import TREES, VOCAB, reference, tiny_folder, tiny_model
@@ -73,7 +73,7 @@ def test_every_family_hands_out_its_states(kind: str) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("seed", range(4))
 def test_states_follow_whatever_happens_to_the_nodes(kind: str, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("specchat.backends.states.FIRST_ROWS", 8)
+    monkeypatch.setattr("specchat.backends.sessions.states.FIRST_ROWS", 8)
     mirror, rng = Mirror(opened(kind)), random.Random(seed)
     monkeypatch.setattr("specchat.backends.base.PREFILL_CHUNK", 16)
     mirror.prefill(some(rng.choice((1, 40)), seed))
@@ -166,7 +166,7 @@ def test_a_tapped_session_changes_no_logits_and_no_other_session() -> None:
 
 
 def test_rows_are_as_many_as_the_longest_text_needs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("specchat.backends.states.FIRST_ROWS", 16)
+    monkeypatch.setattr("specchat.backends.sessions.states.FIRST_ROWS", 16)
     session = opened("llama")
     for turn in range(30):
         session.align(some(10))

@@ -15,7 +15,7 @@ from specchat.backends.llama import hidden_states
 from specchat.backends.llama.model import load_llama
 from specchat.backends.llama.session import LlamaSession
 from specchat.backends.loading import builtin_path
-from specchat.backends.states import States
+from specchat.backends.sessions.states import States
 
 from ...fakes.models.llama_tiny import FLOAT32, VOCAB, gguf_of, needs_llama, reference, tiny_folder, tiny_llama
 from .test_session import LlamaMirror
@@ -51,7 +51,7 @@ def few_sequences(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("taps", [TAPS, LAST])
 @pytest.mark.parametrize("seed", range(4))
 def test_states_follow_whatever_happens_to_the_nodes(taps: tuple[int, ...], seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("specchat.backends.states.FIRST_ROWS", 8)
+    monkeypatch.setattr("specchat.backends.sessions.states.FIRST_ROWS", 8)
     rng = random.Random(seed)
     some = [rng.randrange(8, VOCAB) for _ in range(200)]
     session: Any = tiny_llama().open_session(256, taps)

@@ -1,4 +1,4 @@
-"""What a transformers model can do, proven at load: a five-node tree against its linear paths, chains, rewinding.
+"""The passes that prove what a transformers model can do: a five-node tree against its linear paths, chains, rewinding.
 
 The linear paths go through the model in its own way (its own masks and attention, no cache), so that whatever we assume of its
 masks is tested. What depends on the length of the text shows in a short one: windows are narrowed, and so are lengths that we
@@ -8,31 +8,23 @@ do not know, in a twin of the model (see `lengths.py`); the tree stands at the e
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor
 from transformers.cache_utils import DynamicCache
 
-from ...errors import Cancelled, UserError
-from ..base import NOT_NUMBERS, ROOT, UPTO, Capabilities
-from ..files.verdicts import shortest
-from ..rounding import PASSES as ROUNDING_PASSES
-from ..rounding import TOKENS, movement
-from . import attention
-from .attention import PAD_ROWS
-from .early_layers import LayerList, find_layers
-from .lean.lean import lean
-from .lengths import SHORT, narrowed, twin_of, unknown_lengths
-from .masks import Reach, native_plan, plans_for
-from .plain import Feeding, HybridSession, PlainSession, overheard, session_of
-from .rope import find_rope
-from .runner import Runner, out_of_memory
-from .session import TransformersSession
-from .slot_cache import KVSpec
+from ....errors import Cancelled, UserError
+from ...base import ROOT
+from ..early_layers import find_layers
+from ..masks import Reach
+from ..plain import Feeding, HybridSession, PlainSession, overheard, session_of
+from ..runner import Runner, out_of_memory
+from ..session import TransformersSession
+from ..slot_cache import KVSpec
+from .lengths import SHORT, narrowed, twin_of
 
 logger = logging.getLogger("specchat.proof")
 """Without a handler, warnings go to standard error: the engine's log."""
@@ -47,38 +39,8 @@ TOLERANCE = {torch.float32: 1e-3, torch.float16: 0.03, torch.bfloat16: 0.15}
 """Greatest root-mean-square difference of logits, in units of their standard deviation. A wrong mask costs some 0.5; what a
 half type loses depends on the order of its sums, about 0.005 and 0.03."""
 
-SIDE_BITS = 3
-"""In units of the largest logit's last place: how close two choices beside a tree's first path must be for the next pass to
-decide (seen at most: 0.7 such units in 1,676 nodes)."""
-
-HYBRID = {"linear_attention", "full_attention"}
-"""Layer types of the hybrids whose cache can go back a step."""
-
-CHAINS = "A branching tree did not give this model the same logits as its paths, so methods draft chains only."
-CHAINS_BEYOND = (
-    "This model reads a text otherwise from {} on, where a branching tree did not give the logits of its paths, so methods "
-    "draft chains only."
-)
-NEITHER = "Neither trees nor chains gave this model the same logits as one token at a time, so it supports plain decoding only."
-NO_CACHE = (
-    "This model's own KV cache does not give the logits that it computes without one, so each token reads the whole text again."
-)
-NOT_CAUSAL = (
-    "In this model a token's logits change with the tokens after it, or passes fail, so it cannot write one token at a time. "
-    "Load a causal language model."
-)
-MASKED = (
-    "transformers writes with this model by putting a token of its own behind the text and having that one guessed, which "
-    "specchat does not do. Load a causal language model."
-)
-FEEDINGS: tuple[Feeding, ...] = ("several", "single", "whole")
-
-UNREADABLE = "specchat cannot read this model's hidden states, so drafters trained on them cannot draft for it."
-
-PASSES = 11 + ROUNDING_PASSES
-"""Forward passes of a proof that succeeds at once (what `progress` counts up to)."""
-
 Tick = Callable[[], None]
+Check = Callable[["Proof", Runner], bool]
 
 
 def opened(runner: Runner, prefix: Sequence[int], taps: Sequence[int] = ()) -> TransformersSession | HybridSession:
@@ -325,18 +287,6 @@ class StatesProof:
         return not any(differs(*pair, runner.dtype) for pair in zip(found, self._wanted, strict=True))
 
 
-class Proven(NamedTuple):
-    """What a proof found."""
-
-    runner: Runner
-    """What sessions are to be opened with."""
-    capabilities: Capabilities
-    feeding: Feeding
-    """How tokens go in where only plain decoding works."""
-    states: StatesProof | None = None
-    """None if hidden states cannot be read."""
-
-
 def attempt(check: Callable[[], bool]) -> bool:
     """A check's answer; what fails inside the model counts as a no.
 
@@ -355,234 +305,7 @@ def attempt(check: Callable[[], bool]) -> bool:
         return False
 
 
-def rounded(
-    runner: Runner, found: Capabilities, vocabulary: int, limit: int, tick: Tick, parameters: int
-) -> tuple[Runner, Capabilities]:
-    """Find whether passes of many nodes give the bits of passes of one, and if not, how far the logits move.
-
-    Args:
-        runner: as proven.
-        found: what it can do.
-        vocabulary: how many token ids its embedding has.
-        limit: most tokens that the model takes.
-        tick: told after each pass.
-        parameters: of the model.
-    """
-    if not found.chain or (runner.dtype == torch.float32 and not runner.padded and not runner.hybrid):
-        return runner, found
-    tokens = [(7919 * (i + 1)) % max(2, vocabulary - 1) for i in range(TOKENS)]
-    session = session_of(replace(runner, exact=runner.padded), min(limit, TOKENS + PAD_ROWS))
-    moved = movement(session, tokens, tick, tree=found.tree, parameters=parameters, cpu=runner.device.type == "cpu")
-    if moved.most == 0 and runner.padded:
-        # Nodes beside a tree's first path may move in their last bits: by a few units of the largest logits' last place.
-        return replace(runner, exact=True), replace(found, near_tie=SIDE_BITS * torch.finfo(runner.dtype).eps * moved.highest)
-    if runner.dtype == torch.float32 and not runner.hybrid:
-        why = "Here passes of many nodes do not give the same bits as passes of one, so identical holds up to float32 rounding."
-        return replace(runner, padded=False), replace(found, reasons={**found.reasons, "bits": why})
-    return runner, replace(found, exact=False, near_tie=moved.near_tie)
-
-
-def prove(
-    runner: Runner, config: Any, vocabulary: int, tick: Tick, context: int, exact: str = "auto", refused: str = ""
-) -> Proven:
-    """Find how this model takes trees.
-
-    Args:
-        runner: the model; its plan, specs and rope are filled in here.
-        config: its text configuration.
-        vocabulary: how many token ids its embedding has.
-        tick: told after each pass.
-        context: most tokens of a text.
-        exact: as `LoadOptions.exact`.
-        refused: why nothing may be drafted, though short texts would not show it; empty if it may.
-
-    Raises:
-        UserError: it is no causal language model.
-    """
-    if guesses_a_mask(runner.module):
-        raise UserError(MASKED)
-    runner = replace(runner, rope=find_rope(runner.module, context))
-    found = _proven(runner, config, vocabulary, tick, context, exact, refused)
-    if found.capabilities.chain or recurrent(runner.module, config) or refused:
-        return found
-    # The same passes over the same weights: a model that cannot will not now either, but a mishap does not come twice.
-    logger.warning("proof: neither trees nor chains; trying once more")
-    return _proven(runner, config, vocabulary, tick, context, exact, refused)
-
-
-def _proven(runner: Runner, config: Any, vocabulary: int, tick: Tick, context: int, exact: str, refused: str) -> Proven:
-    """One attempt; arguments and result are `prove`'s."""
-    proof = Proof(runner, config, vocabulary, tick, context)
-    runner = proof.runner
-    lengths = unknown_lengths(config)
-    twin = proof.of_twin(lengths)
-    hybrid = replace(runner, hybrid=True, tapped=proof.layers)
-
-    def beyond(check: Check, candidate: Runner) -> bool:
-        """Whether what holds in a short text holds beyond every length of the configuration as well."""
-        return not lengths or (twin is not None and attempt(partial(twin.agrees, check, candidate)))
-
-    def bounded(found: Capabilities) -> Capabilities:
-        """The same up to the shortest of these lengths."""
-        reasons = {**found.reasons, "reach": UPTO.format(shortest(lengths))}
-        return replace(found, reach=min(lengths.values()), reasons=reasons)
-
-    mixed = set(getattr(config, "layer_types", None) or ()) == HYBRID
-    if mixed and not refused and attempt(partial(proof.chain_works, hybrid)):
-        found = _hybrid(hybrid, proof)
-        proven = beyond(Proof.chain_works, hybrid)
-        return found if proven else found._replace(capabilities=bounded(found.capabilities))
-    if refused:
-        plainly = refused
-    elif recurrent(runner.module, config):
-        plainly = "This model is recurrent: its state cannot branch or rewind, so it supports plain decoding only."
-    elif bool(proof.wanted.isnan().any()):
-        plainly = NOT_NUMBERS
-    else:
-        short: tuple[Runner, str] | None = None
-        for candidate, check in ways(runner, proof, config, exact):
-            if not attempt(partial(check, proof, candidate)):
-                continue
-            tree = candidate.plan.style != "native"
-            if beyond(check, candidate):
-                why = {} if tree else {"tree": CHAINS if short is None else CHAINS_BEYOND.format(shortest(lengths))}
-                return able(candidate, proof, Capabilities(tree=tree, reasons=why))
-            short = short or (candidate, config._attn_implementation)
-        if short is not None:
-            candidate, attention_name = short
-            switched(candidate.module, attention_name)
-            proof.chain_works(candidate)
-            return able(candidate, proof, bounded(Capabilities(tree=candidate.plan.style != "native")))
-        plainly = NEITHER
-    reasons = dict.fromkeys(("tree", "chain", "layers", "states"), plainly)
-    proofs = [proof] if twin is None else [proof, twin]
-    works = (way for way in FEEDINGS if all(attempt(partial(each.plain_works, way)) for each in proofs))
-    feeding: Feeding | None = next(works, "whole" if plainly == NOT_NUMBERS else None)
-    if feeding is None:
-        raise UserError(NOT_CAUSAL)
-    if feeding == "whole":
-        reasons["cache"] = NO_CACHE
-    return Proven(replace(runner, layers=None), Capabilities(tree=False, chain=False, reasons=reasons), feeding)
-
-
-Check = Callable[["Proof", Runner], bool]
-
-
-def ways(runner: Runner, proof: Proof, config: Any, exact: str) -> Iterator[tuple[Runner, Check]]:
-    """The ways to give this model its passes, likeliest first, with the check that proves each: trees, at last chains alone.
-    The model uses the attention function of the one that came last."""
-    model, own = runner.module, config._attn_implementation
-    if not attempt(proof.look):
-        return
-    runner = replace(runner, specs=proof.specs, layers=proof.layers)
-    attention.register()
-    for name in dict.fromkeys((attention.NAME, own)):
-        if not attempt(partial(switched, model, name)):
-            continue
-        padded = name == attention.NAME and runner.device.type == "cpu"
-        padded = padded and exact in ("bits", "auto" if runner.dtype in (torch.bfloat16, torch.float16) else "bits")
-        kinds = [*leaner(runner, name), runner]
-        for plan in plans_for(config):
-            for kind in [*(replace(kind, padded=True) for kind in kinds if padded), *kinds]:
-                yield replace(kind, plan=plan), Proof.works
-    switched(model, own)
-    yield replace(runner, plan=native_plan(config)), Proof.chain_works
-
-
-def _hybrid(runner: Runner, proof: Proof) -> Proven:
-    """What a model of linear and full attention can do whose chains are proven."""
-    where = runner.tapped
-    states = StatesProof(proof, tree=False) if where is not None and len(proof.states) == where.count + 1 else None
-    reasons = {
-        "tree": "The state of this model's linear attention cannot branch, so methods draft chains only.",
-        "layers": "The state of this model's linear attention needs every layer, so the model cannot stop after some of them.",
-    }
-    if states is None:
-        reasons["states"] = UNREADABLE
-    found = Capabilities(tree=False, layers=False, states=states is not None, reasons=reasons)
-    return Proven(runner if states is not None else replace(runner, tapped=None), found, "several", states)
-
-
-def leaner(runner: Runner, attention_name: str) -> list[Runner]:
-    """The runner with a lean pass, if this model has one."""
-    if attention_name != attention.NAME or not (runner.takes_positions and runner.takes_rows and all(runner.specs)):
-        return []
-    found = lean(runner.module)
-    return [] if found is None else [replace(runner, lean=found, layers=LayerList(("layers",), len(found.layers)))]
-
-
-def able(runner: Runner, proof: Proof, found: Capabilities) -> Proven:
-    """What else a model can do whose passes are proven: stop early, and perhaps hand out hidden states.
-
-    Args:
-        runner: as proven.
-        proof: its passes.
-        found: what it can do for certain.
-    """
-    where = runner.layers
-    runner, early, why = with_layers(runner, proof, tree=found.tree)
-    states = StatesProof(proof, tree=found.tree) if where is not None and len(proof.states) == where.count + 1 else None
-    if states is None:
-        why["states"] = UNREADABLE
-    else:
-        runner = replace(runner, tapped=where)
-    runner, unrecorded = with_graphs(runner, proof, tree=found.tree)
-    why |= unrecorded
-    found = replace(found, layers=early, states=states is not None, reasons={**found.reasons, **why})
-    return Proven(runner, found, "several", states)
-
-
-def with_graphs(runner: Runner, proof: Proof, *, tree: bool) -> tuple[Runner, dict[str, str]]:
-    """The runner with passes recorded on buffers that never move, if that gives the model's own logits, and if not, why."""
-    graphs = proof.graphs
-    spread = len({spec.device for spec in runner.specs if spec is not None}) > 1
-    apart = spread or runner.padded or runner.rope is not None
-    if graphs is None or apart or not runner.takes_positions or runner.plan.style == "native":
-        return runner, {}
-    recorded = replace(runner, graphs=graphs)
-    works = attempt(partial(proof.graphs_work, recorded, tree))
-    if why := proof.opened.unrecorded or ("" if works else "they did not give this model's own logits"):
-        return runner, {"graphs": f"Passes are launched kernel by kernel, not as CUDA graphs: {why.rstrip('.')}."}
-    return recorded, {}
-
-
-def with_layers(runner: Runner, proof: Proof, *, tree: bool) -> tuple[Runner, bool, dict[str, str]]:
-    """The runner, whether this model can stop after some of its layers, and if not, why."""
-    layers = runner.layers
-    if layers is None:
-        why = "specchat cannot find this model's list of layers, so the model cannot stop after some of them."
-    elif layers.count < 2:
-        why = "This model has only one layer, so it cannot stop early."
-    elif runner.fewest > 1:
-        why = "With exact = bits in float32, passes cannot stop after some of the layers."
-    elif attempt(partial(proof.layers_work, tree)):
-        return runner, True, {}
-    else:
-        why = (
-            "Stopping after half of the layers and continuing later did not give this model's logits, so it always runs all "
-            "of them."
-        )
-    return replace(runner, layers=None), False, {"layers": why}
-
-
 def switched(model: Any, name: str) -> bool:
     """Tell the model to use an attention function; whether it does."""
     model.set_attn_implementation(name)
     return bool(model.config.get_text_config(decoder=True)._attn_implementation == name)
-
-
-def guesses_a_mask(model: Any) -> bool:
-    """Whether transformers' `generate` gives the model more tokens than the text has, as to XLM and XLNet."""
-    text = torch.ones((1, 2), dtype=torch.long, device=model.device)
-    try:
-        inputs = model.prepare_inputs_for_generation(text, attention_mask=torch.ones_like(text), use_cache=False)
-    except (AttributeError, LookupError, RuntimeError, TypeError, ValueError):
-        return False
-    return isinstance(given := inputs.get("input_ids"), Tensor) and given.shape[1] > text.shape[1]
-
-
-def recurrent(model: Any, config: Any) -> bool:
-    """Whether the model keeps a state that a token overwrites."""
-    types = set(getattr(config, "layer_types", None) or ())
-    stateful = {"linear_attention", "conv", "mamba", "mamba2", "recurrent", "hybrid", "hybrid_sliding"}
-    return bool(getattr(model, "_is_stateful", False)) or bool(types & stateful)

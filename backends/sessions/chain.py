@@ -9,10 +9,10 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from ..errors import UserError
-from .base import ROOT, Layers
-from .scores import TorchScores
-from .tree_session import Node, TreeSession
+from ...errors import UserError
+from ..base import ROOT, Layers
+from ..scores import TorchScores
+from .tree import Node, TreeSession
 
 
 class ChainSession(TreeSession[Node]):

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from ..errors import ContextFull
-from .base import ROOT, Session
+from ...errors import ContextFull
+from ..base import ROOT, Session
 
 
 @dataclass(slots=True)

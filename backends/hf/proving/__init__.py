@@ -1,0 +1,1 @@
+"""What a transformers model can do, proven at load."""

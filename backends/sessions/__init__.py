@@ -1,0 +1,1 @@
+"""What sessions have in common, whatever runs their passes."""
