@@ -30,7 +30,7 @@ def answer(conversation: Conversation, prompt: list[int], method: str, *, probs:
     """CPU seconds of an answer, and its steps."""
     conversation.forget()
     generation = Generation(conversation, prompt, method, max_tokens=128)
-    generation.watched = probs
+    generation.watch.on = probs
     begun = time.process_time()
     for step in generation:
         dump(Steps(1, [step]))

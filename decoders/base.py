@@ -77,12 +77,12 @@ class Verified:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The result of a step of a method that runs its own loop."""
+    """What came of a step."""
 
     tokens: Sequence[int]
     """The tokens that are now certain, in order; may be empty."""
     tree: Tree
-    """The texts that were open in this step, for display: node 0 was the last certain token before it."""
+    """The tree that was verified, or the texts that a search has open; node 0 was the last certain token before the step."""
     path: Sequence[int] = ()
     """Nodes of `tree` that are certain now, from node 0 on."""
     drafted: int = 0
@@ -118,6 +118,13 @@ class Outcome:
             earlier=min(self.earlier, count),
             probs=probs,
         )
+
+    def record(self) -> dict[str, Any]:
+        """The same in the fields of a `StepRecord`."""
+        tree, tokens = self.tree, tuple(self.tokens)
+        counts = {"drafted": self.drafted, "accepted": self.accepted, "earlier": self.earlier, "checked": self.checked}
+        drawn = tree.record(self.path)
+        return {"tokens": tokens, "probs": self.probs, "ahead": tree.ahead, "wasted": tree.wasted, **counts, **drawn}
 
 
 def param(
@@ -238,17 +245,19 @@ class Drafter(Configured, ABC):
         """
         return {}
 
-    own_loop: ClassVar[bool] = False
-    """It does not draft and verify (beam search): the loop calls `step` and `leave` instead of `draft` and `learn`."""
-
-    def step(self, context: Context) -> Outcome:
-        """Run one pass of a method with its own loop. Nodes may stay alive in the session between its steps."""
-        raise NotImplementedError
+    def step(self, context: Context, verify: Callable[[Drafter, Context], Outcome]) -> Outcome:
+        """One pass: `verify` what this method drafts. A method that does not draft and verify (beam search) runs a pass of its
+        own, and may keep nodes alive in the session until the next one."""
+        return verify(self, context)
 
     def leave(self, context: Context) -> Sequence[int]:
         """Finish before another method takes over or the answer ends. Frees every node; the returned tokens, now certain, are
         appended to `context.tokens`, and the session then holds `tokens[:-1]`."""
         return ()
+
+    def horizon(self, session: Session) -> int:
+        """How long the text may get before all of it is read again (see `Session.horizon`)."""
+        return session.horizon
 
     @property
     def note(self) -> str:
@@ -265,7 +274,7 @@ def label_of(
     """The label of a method's tokens under an acceptance rule, on a model. Rejection sampling at temperature 0 is exact match,
     and a method that drafts nothing has nothing to accept."""
     order: list[Label] = ["identical", "same distribution", "lossy"]
-    if not method.drafts or method.own_loop:
+    if not method.drafts:
         return method.label
     exact = acceptance.rule == "rejection" and sampling.greedy
     label = method.label if exact else max(method.label, acceptance.label, key=order.index)

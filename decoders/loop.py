@@ -1,4 +1,4 @@
-"""The loop that every method shares: draft → evaluate → choose → walk → commit → learn.
+"""An answer, step by step: each goes through `verify`, and its tokens become text until something ends the answer.
 
 A Generation is one answer in a Conversation, which owns the KV cache and the drafters. The method may change between any two
 steps: the cache and what the drafters have learned stay, and no token changes as long as the methods are labelled identical.
@@ -7,20 +7,25 @@ steps: the cache and what the drafters have learned stay, and no token changes a
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from statistics import mean
 from typing import TYPE_CHECKING, Any, Literal
 
 from ..backends.base import PREFILL_CHUNK, Message, Model, Sampling, chunk_of
 from ..errors import ContextFull, UserError, counted
-from .acceptance import EXACT, Acceptance, accept, probabilities, walk
-from .base import Context, Drafter, Outcome, Verified
+from .acceptance import EXACT, Acceptance
+from .base import Context, Drafter, Outcome
 from .conversation import Conversation
-from .stats import StepClock, Totals
+from .stats import Totals
 from .step import StepRecord
 from .text import Stops, TextStream
-from .tree import Pass, Tree
+from .tree import Tree
+from .verifying.clock import StepClock
+from .verifying.guard import TieGuard
+from .verifying.verify import verify
+from .verifying.watch import Watch
 
 if TYPE_CHECKING:
     from .repeats import Loop, LoopGuard
@@ -115,12 +120,9 @@ class Generation(Iterator[Step]):
         self.reused = conversation.session.align(prompt[:-1])  # the drafter may have opened it anew
         """How many prompt tokens were already in the cache."""
         self.prefill_seconds = 0.0
-        self.watched = False
-        """Whether steps carry probabilities."""
-        self.watch_seconds = 0.0
-        """Seconds that reading them took; they are in no step's time."""
-        self._caps = model.info.capabilities
-        self._near_tie = self._caps.near_tie if self._caps.guard or self._caps.exact else 0.0
+        self.watch = Watch()
+        able = self._caps = model.info.capabilities
+        self._ties = TieGuard(model) if able.near_tie and (able.guard or able.exact) else None
         self._text = TextStream(model.decode, stops)
         self._guard: LoopGuard | None = None
         if stop_loops:
@@ -128,12 +130,12 @@ class Generation(Iterator[Step]):
 
             self._guard = LoopGuard(model.decode)
         self._eos = frozenset(model.info.eos_ids)
-        self._branching = model.info.capabilities.tree
+        self._branching = able.tree
         self._cancelled = False
         self._note = ""
         """The note for the next step, unless its drafter has one of its own."""
-        self._leaving: Drafter | None = None
-        """A method with a loop of its own that has yet to settle before the next one's first step."""
+        self._left: tuple[Drafter, Sequence[int]] | None = None
+        """A method that has been left, and the tokens that it had found: they are the next step."""
         self.drafter.prepare(self._context())
 
     def __iter__(self) -> Generation:
@@ -173,8 +175,8 @@ class Generation(Iterator[Step]):
         """
         drafter = self.conversation.drafter(method, settings)
         drafter.prepare(self._context())
-        if self.drafter.own_loop and drafter is not self.drafter:
-            self._leaving = self.drafter
+        if drafter is not self.drafter:
+            self._leave()
         self.drafter = drafter
 
     def cancel(self) -> None:
@@ -189,18 +191,23 @@ class Generation(Iterator[Step]):
         if self.finish_reason is not None:
             return None
         if self._cancelled:
-            step = self._settled()
+            self._leave()
+            step = self._settle()
             self.finish_reason = "cancelled"
             return step
+        if self._left is not None:
+            return self._settle()
         session = self.conversation.session
-        if len(self.tokens) > session.horizon and not self._searching:
+        if len(self.tokens) > self.drafter.horizon(session):
             self._note = READ_AGAIN.format(session.horizon)
             session.align(self.tokens[:-1])
         left = len(self.tokens) - 1 - session.length
-        if left > PREFILL_CHUNK or (left > 0 and (self.drafter.reads_cache or self._leaving is not None)):
+        if left > PREFILL_CHUNK or (left > 0 and self.drafter.reads_cache):
             self._prefill_chunk()
             return None
-        return self._step()
+        clock = StepClock(session, self.watch, self.prompt_tokens)
+        outcome = self.drafter.step(self._context(), partial(verify, clock=clock, watch=self.watch, guard=self._ties))
+        return self._take(self.drafter, outcome, clock)
 
     def flush(self) -> str:
         """Return the text still held back (an unfinished character, a possible stop). Call it at the end."""
@@ -228,12 +235,18 @@ class Generation(Iterator[Step]):
         session.rewind(min(length, session.length))
         return mean(times[WARMING:] or times) if times else 0.0
 
-    def _settled(self) -> Step | None:
-        """What a method with a loop of its own had yet to give when the answer was cancelled (beam search: its best text); None
-        if there is nothing. It takes no pass."""
-        drafter = self._leaving or self.drafter
-        settled = drafter.leave(self._context()) if drafter.own_loop else ()
-        return self._step(settled) if settled else None
+    def _leave(self) -> None:
+        """End what the method in force has begun (beam search: its best text is certain now)."""
+        if tokens := self.drafter.leave(self._context()):
+            self._left = self.drafter, tokens
+
+    def _settle(self) -> Step | None:
+        """A step of the tokens that a method left behind, if it did; it takes no pass."""
+        if self._left is None:
+            return None
+        (drafter, tokens), self._left = self._left, None
+        outcome = Outcome(tokens, Tree.chain(self.tokens[-1], tokens), earlier=len(tokens))
+        return self._take(drafter, outcome, StepClock(self.conversation.session, self.watch))
 
     def _prefill_chunk(self) -> None:
         session = self.conversation.session
@@ -244,18 +257,13 @@ class Generation(Iterator[Step]):
     def _room(self) -> int:
         """Most draft tokens below the pending one: a path of d of them yields d + 1 tokens and takes d + 1 slots."""
         session = self.conversation.session
-        slots = session.context if self._searching else session.horizon
+        slots = self.drafter.horizon(session)
         if self._caps.reach is not None:
             slots = min(slots, max(self._caps.reach, len(self.tokens)))
         room = slots - max(session.length, len(self.tokens) - 1) - 1
         if self.max_tokens is not None:
             room = min(room, self.max_tokens - (len(self.tokens) - self.prompt_tokens) - 1)
         return room
-
-    @property
-    def _searching(self) -> bool:
-        """Whether the next pass belongs to a method with a loop of its own, which keeps what it has read until it is done."""
-        return self._leaving is not None or self.drafter.own_loop
 
     def _context(self) -> Context:
         conversation = self.conversation
@@ -274,154 +282,31 @@ class Generation(Iterator[Step]):
             conversation.past,
         )
 
-    def _step(self, settled: Sequence[int] | None = None) -> Step:
-        """A pass, or what a method with a loop of its own left behind (`settled`)."""
-        clock = StepClock(self.conversation.session)
-        drafter = self._leaving or self.drafter
-        if settled is None and self._leaving is not None:
-            self._leaving, settled = None, drafter.leave(self._context())
-        if settled is not None:
-            outcome = Outcome(settled, Tree.chain(self.tokens[-1], settled), earlier=len(settled))
-        elif drafter.own_loop:
-            outcome = drafter.step(self._context())
-        else:
-            outcome = self._draft_and_verify(drafter, clock)
+    def _take(self, drafter: Drafter, outcome: Outcome, clock: StepClock) -> Step:
+        """Make an outcome part of the answer."""
         new = self._cut(list(outcome.tokens), done=outcome.done)
         waiting = len(self._text.held)
         text = self._show(new)
         outcome = outcome.first(len(new))
         self.tokens.extend(new)
         tentative = self._tentative(outcome.tentative) if outcome.tentative and self.finish_reason is None else ""
-        nodes, forward_seconds, prefill_seconds, other_seconds = clock.stop()
-        self.prefill_seconds += prefill_seconds
-        self.watch_seconds += clock.apart
-        tree = outcome.tree
-        drawn: dict[str, Any] = {}
-        if outcome.path and len(tree) - len(tree.window) > 1:
-            drawn = {"tree_tokens": tree.tokens, "tree_parents": tree.parents, "path": tuple(outcome.path)}
-            drawn |= {
-                "drafters": tree.drafters,
-                "sources": tree.sources,
-                "shares": tuple(round(share, 4) for share in tree.shares),
-            }
+        spent = clock.stop()
+        self.prefill_seconds += clock.prefill_seconds
         step = Step(
             drafter.name,
-            tuple(new),
-            text,
-            outcome.drafted,
-            outcome.accepted,
-            nodes,
-            clock.draft_seconds,
-            forward_seconds,
-            other_seconds,
+            **outcome.record(),
+            **spent,
+            text=text,
             carried=min(waiting, len(text)),
-            probs=outcome.probs,
-            note=drafter.note or self._note,
-            prefilled=clock.prefilled,
-            earlier=min(outcome.earlier, len(new)),
             held=self._text.waiting,
-            checked=outcome.checked,
             tentative=tentative,
-            ahead=tree.ahead,
-            wasted=tree.wasted,
-            flops=clock.flops,
-            draft_flops=clock.draft_flops,
+            note=drafter.note or self._note,
             index=len(self.totals.runs),
-            tree=tree,
-            **drawn,
+            tree=outcome.tree,
         )
         self.totals.add(step)
         self._note = ""
         return step
-
-    def _draft_and_verify(self, drafter: Drafter, clock: StepClock) -> Outcome:
-        """One pass: the longest path of a drafted tree that the target agrees with, and the target's own choice after it."""
-        verifying = self._draft(drafter, clock)
-        tree, scores = verifying.tree, verifying.evaluate()
-        chosen = scores.choose(self.sampling, self._histories(tree, range(len(tree))))
-        exactly = self.acceptance.rule == "exact" or len(tree) == 1
-        path = self._match(verifying, chosen) if exactly else self._accept(verifying, chosen)
-        probs = self._watch(verifying, path[-1], chosen[path[-1]], clock) if self.watched else ()
-        verifying.commit(path, exactly=exactly)
-        # What a pass costs that begins with a prompt says nothing of the others.
-        seconds = clock.verify_seconds if len(verifying) == len(tree) else 0.0
-        drafter.learn(Verified(tree, chosen, path, verifying.scores, clock.draft_seconds, seconds))
-        tokens = [*(tree.tokens[node] for node in path[1:]), chosen[path[-1]]]
-        return Outcome(tokens, tree, path, tree.drafted, tree.accepted(path), probs=probs, checked=verifying.checked)
-
-    def _draft(self, drafter: Drafter, clock: StepClock) -> Pass:
-        """The drafter's tree, as much of it as the target can evaluate, behind what the cache lacks of the text: the prompt's
-        end, or what is evaluated again (see `Session.exact`)."""
-        session = self.conversation.session
-        clock.prefilled = max(0, self.prompt_tokens - 1 - session.length)
-        lacking = self.tokens[session.length : -1]
-        tree = drafter.draft(self._context())
-        clock.drafted(tree.alive / (len(lacking) + tree.alive) if tree.alive else 0.0)
-        # `room` bounds the depth; at the very end of the context a broad tree may still have too many nodes.
-        most = session.context - session.length - len(lacking)
-        branches = session.branches if self._branching else 1
-        fitted = tree.fitted(most, branches, self.conversation.model.info.readable)
-        if fitted is not tree:
-            session.commit(())  # the first layers may have been through what goes
-        return Pass(session, lacking, fitted)
-
-    def _match(self, verifying: Pass, chosen: list[int]) -> list[int]:
-        """The accepted path where the target's own choice decides."""
-        path = walk(verifying.tree, chosen)
-        return self._check(verifying, chosen, path) if self._near_tie and len(verifying) > 1 else path
-
-    def _accept(self, verifying: Pass, chosen: list[int]) -> list[int]:
-        """The accepted path under another rule; `chosen` is changed to what became of it, for the drafters to learn."""
-        tree = verifying.tree
-        path, last = accept(
-            *(tree, verifying.scores, chosen, self.acceptance, self.sampling),
-            lambda node: self._history(tree, node),
-        )
-        for node, follows in zip(path, [*(tree.tokens[node] for node in path[1:]), last], strict=True):
-            chosen[node] = follows
-        return path
-
-    def _check(self, verifying: Pass, chosen: list[int], path: list[int]) -> list[int]:
-        """The accepted path after a look at its near ties.
-
-        Where the target's two best choices are so close that a pass of one node may pick the other one, that pass decides;
-        `chosen` is changed to its choice.
-        """
-        tree, exact, model = verifying.tree, self._caps.exact, self.conversation.model
-        # Of an exact pass only what lies beside the first path can have moved.
-        start = verifying.exact(path) if exact else 0
-        at = 0
-        ties = dict[int, bool]()
-        while (at := max(at, start)) < len(path):
-            fresh = [node for node in path[at:] if node not in ties]
-            if fresh:
-                bound, picks = max(self._near_tie, model.moved), [chosen[node] for node in fresh]
-                found = verifying.scores.near_ties(fresh, picks, self.sampling, bound, self._histories(tree, fresh))
-                ties.update(zip(fresh, found, strict=True))
-            at = next((i for i in range(at, len(path)) if ties[path[i]]), len(path))
-            if at == len(path):
-                break
-            if exact:
-                # The next pass begins with this node, as a part of the first path.
-                verifying.checked += 1
-                return path[:at]
-            node = path[at]
-            scores = verifying.alone(node, last=not self._caps.tree)
-            model.moved = max(model.moved, verifying.scores.moved(node, scores))
-            (choice,) = scores.choose(self.sampling, self._histories(tree, (node,)))
-            if choice != chosen[node]:
-                chosen[node] = choice
-                path = walk(tree, chosen)
-            at += 1
-            if not self._caps.tree:
-                return path[:at]
-        return path
-
-    def _watch(self, verifying: Pass, end: int, last: int, clock: StepClock) -> tuple[float, ...]:
-        begun = time.perf_counter()
-        found = probabilities(verifying.tree, verifying.scores, end, last)
-        clock.apart += time.perf_counter() - begun
-        return found
 
     def _cut(self, new: list[int], *, done: bool = False) -> list[int]:
         """The tokens of a step, cut after an EOS or at the token limit; sets the finish reason."""
@@ -463,13 +348,6 @@ class Generation(Iterator[Step]):
         decode, anchor = self.conversation.model.decode, self.tokens[-TENTATIVE_ANCHOR:]
         before, text = decode(anchor).rstrip("\ufffd"), decode([*anchor, *tokens])
         return text[len(before) :].rstrip("\ufffd") if text.startswith(before) else ""
-
-    def _histories(self, tree: Tree, nodes: Iterable[int]) -> list[list[int]] | None:
-        """For each of the nodes all tokens up to and including it; None where no setting asks."""
-        return [self._history(tree, node) for node in nodes] if self.sampling.uses_history else None
-
-    def _history(self, tree: Tree, node: int) -> list[int]:
-        return self.tokens[:-1] + [tree.tokens[i] for i in tree.path(node)]
 
 
 def generate(

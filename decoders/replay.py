@@ -8,16 +8,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, ParamSpec
+from typing import TYPE_CHECKING, Any, ParamSpec
 
-from ..backends.base import ROOT, Model, Sampling, Scores, Session
+from ..backends.base import ROOT, Model, Sampling, Session
 from ..backends.recorded import RecordedModel
 from .acceptance import walk
-from .base import Context, Drafter, Outcome, Verified
+from .base import Context, Drafter
 from .registry import methods
 from .stats import Totals
 from .step import StepRecord
 from .tree import Tree
+from .verifying.clock import StepClock
+from .verifying.guard import Guard
+from .verifying.passes import Pass
+from .verifying.verify import verify
+from .verifying.watch import Watch
 
 if TYPE_CHECKING:  # NumPy: who lists the methods does not wait for it
     from .past.index import Past
@@ -46,7 +51,7 @@ def why_not(method: type[Drafter], *, over_model: bool = False, forced: bool = F
     """
     if method.needs_draft_model or method.needs_layers or method.needs_head:
         return "drafts with a model"
-    if method.own_loop:
+    if method.step is not Drafter.step:
         return "does not draft and verify"
     if method.name == "recompute":
         return "cannot learn from a record"
@@ -102,9 +107,9 @@ def replaying(
     # Its own EOS, the choice off the record, is an id of its own: nothing can draft it.
     alone: Model = RecordedModel([(prompt, response[:length])], context=len(record) + SLACK)
     session = alone.open_session() if over is None else over.open_session(min(over.info.context, len(record) + SLACK))
-    verdicts = alone.open_session() if over is not None and forced else None
+    whole = alone.open_session() if over is not None and forced else None
     try:
-        for _ in _decode(record, len(prompt), drafter, session, ends, branching, totals, over, verdicts, past):
+        for _ in _decode(record, len(prompt), drafter, session, ends, branching, totals, over, whole, past):
             yield totals
     finally:
         session.close()
@@ -132,53 +137,73 @@ def _decode(
     branching: bool,
     totals: Totals,
     over: Model | None,
-    verdicts: Session | None,
+    forced: Session | None,
     past: Past | None,
 ) -> Iterator[None]:
-    """Every pass over one record, one at a time, counted in `totals`; the answer begins at index `start` of it. What `verdicts`
-    chooses, if it is there, replaces the model's choices."""
-    sampling = Sampling()
+    """Every pass over one record, one at a time, counted in `totals`; the answer begins at index `start` of it. Over a model
+    the record decides, or `forced` if that is there."""
+    watch = Watch()
+    recorded = None if over is None else Recorded(record, forced, watch)
     forward = session.forward_seconds
     session.prefill(record[:start])
-    if verdicts is not None:
-        verdicts.prefill(record[:start])
+    if forced is not None:
+        forced.prefill(record[:start])
     tokens = record[: start + 1]
     took = session.forward_seconds - forward if over is not None else 0.0
     totals.add(StepRecord(drafter.name, record[start : start + 1], nodes=start, forward_seconds=took))
     yield
     while (left := len(record) - len(tokens)) > 0:
-        begun = time.perf_counter()
         room = SLACK if over is None else min(SLACK, session.context - session.length - 1)
-        tree = drafter.draft(Context(tokens, session, sampling, room, ends, branching, model=over, past=past))
-        seconds = time.perf_counter() - begun
-        vocabulary = over.info.readable if over is not None else None
-        tree = tree.fitted(session.context - session.length, session.branches, vocabulary)
-        begun = time.perf_counter()
-        scores: Scores = session.evaluate(tree.tokens, tree.parents)
-        chosen = scores.choose(sampling)
-        passed = time.perf_counter() - begun
-        if verdicts is not None:
-            scores = verdicts.evaluate(tree.tokens, tree.parents)
-            chosen = scores.choose(sampling)
-        elif over is not None:
-            _correct(chosen, tree, record, len(tokens) - 1)
-        path = walk(tree, chosen)
-        begun = time.perf_counter()
-        session.commit(path)
-        passed += time.perf_counter() - begun
-        if verdicts is not None:
-            verdicts.commit(path)
-        new = [*(tree.tokens[node] for node in path[1:]), chosen[path[-1]]]
-        begun = time.perf_counter()
-        drafter.learn(Verified(tree, chosen, path, scores, seconds, passed if over is not None else 0.0))
-        seconds += time.perf_counter() - begun
-        kept = Outcome(new, tree, path, tree.drafted, tree.accepted(path)).first(left)
+        clock = ReplayClock(session, watch, over is not None)
+        context = Context(tokens, session, Sampling(), room, ends, branching, model=over, past=past)
+        kept = verify(drafter, context, clock, watch, recorded).first(left)
         tokens.extend(kept.tokens)
-        real = passed if over is not None else 0.0
-        counts = kept.drafted, kept.accepted, len(tree)
-        drawn = kept.tree.tokens, kept.tree.parents, kept.path
-        totals.add(StepRecord(drafter.name, kept.tokens, "", *counts, seconds, real, 0.0, *drawn))
+        totals.add(StepRecord(drafter.name, **kept.record(), **clock.stop()))
         yield
+
+
+class ReplayClock(StepClock):
+    """Counts learning as drafting, and the passes' seconds only if a model runs them (`real`)."""
+
+    def __init__(self, session: Session, watch: Watch, real: bool) -> None:
+        super().__init__(session, watch)
+        self._real = real
+
+    def verified(self, running: Pass) -> tuple[float, float]:
+        drafting, self._passed = super().verified(running)
+        return drafting, self._passed if self._real else 0.0
+
+    def stop(self) -> dict[str, Any]:
+        spent = super().stop()
+        every = spent["draft_seconds"] + spent["forward_seconds"] + spent["other_seconds"]
+        real = self._passed if self._real else 0.0
+        return spent | {"draft_seconds": every - self._passed, "forward_seconds": real, "other_seconds": 0.0}
+
+
+class Recorded(Guard):
+    """Puts the record's next token in place of the model's choice at every node whose path is on the record.
+
+    Args:
+        record: prompt and answer.
+        forced: what decides at the other nodes too, and what drafters learn from, if anything does.
+        watch: counts the seconds that this takes.
+    """
+
+    def __init__(self, record: Sequence[int], forced: Session | None, watch: Watch) -> None:
+        self._record, self._forced, self._watch = record, forced, watch
+
+    def checked(self, running: Pass, chosen: list[int], path: list[int]) -> list[int]:
+        begun, tree = time.perf_counter(), running.tree
+        if self._forced is None:
+            _correct(chosen, tree, self._record, len(running.context.tokens) - 1)
+        else:
+            running.scores = self._forced.evaluate(tree.tokens, tree.parents)
+            chosen[:] = running.scores.choose(running.context.sampling)
+        path = walk(tree, chosen)
+        if self._forced is not None:
+            self._forced.commit(path)
+        self._watch.seconds += time.perf_counter() - begun
+        return path
 
 
 def _correct(chosen: list[int], tree: Tree, record: Sequence[int], position: int) -> None:

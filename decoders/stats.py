@@ -1,71 +1,15 @@
-"""Where the time of a step goes, and the totals of an answer: acceptance, tokens per step, speedups."""
+"""The totals of an answer: acceptance, tokens per step, speedups."""
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from ..backends.base import Session
-from ..backends.costs.flops import computed
 from .step import StepRecord
 
 LONGEST = 32
 """The best draft length is looked for up to here."""
-
-
-class StepClock:
-    """Where a step's seconds go: the draft, the target's passes, the prompt that they took along, and the rest."""
-
-    __slots__ = (
-        *("_all_flops", "_begun", "_forward", "_nodes", "_own_flops", "_session", "_target_flops", "_verifying"),
-        *("apart", "draft_seconds", "prefilled"),
-    )
-
-    def __init__(self, session: Session) -> None:
-        self._session = session
-        self._begun = time.perf_counter()
-        self._forward = session.forward_seconds
-        self._verifying = self._begun
-        self._nodes = session.nodes_evaluated
-        self._all_flops, self._target_flops, self._own_flops = computed(), session.flops, 0.0
-        self.draft_seconds = 0.0
-        self.apart = 0.0
-        """Seconds that are not the step's."""
-        self.prefilled = 0
-        """Prompt tokens that its passes took along."""
-
-    def drafted(self, own: float) -> None:
-        """The draft ends here. Of the target's passes until now the share `own` was drafting, with its first layers."""
-        self._verifying = time.perf_counter()
-        passes = self._session.forward_seconds - self._forward
-        self.draft_seconds = self._verifying - self._begun - passes * (1 - own)
-        self._forward += passes * own
-        self._own_flops = own * (self._session.flops - self._target_flops)
-
-    @property
-    def verify_seconds(self) -> float:
-        """Since the draft: the target's passes, what they chose, and what became of the tree in its cache."""
-        return time.perf_counter() - self._verifying - self.apart
-
-    @property
-    def flops(self) -> float:
-        """Of everything that has been computed since the step began: by the target, and by whatever drafted."""
-        return computed() - self._all_flops
-
-    @property
-    def draft_flops(self) -> float:
-        """Of all but the target's session, while it verified too; and of the session's own passes that drafted."""
-        return max(0.0, self.flops - (self._session.flops - self._target_flops) + self._own_flops)
-
-    def stop(self) -> tuple[int, float, float, float]:
-        """Nodes evaluated, and the seconds of the target's passes, of the prompt's part of them, and of the rest."""
-        nodes = self._session.nodes_evaluated - self._nodes - self.prefilled
-        forward = self._session.forward_seconds - self._forward
-        rest = time.perf_counter() - self._begun - forward - self.draft_seconds - self.apart
-        prefill = forward * self.prefilled / (self.prefilled + nodes) if self.prefilled else 0.0
-        return nodes, forward - prefill, prefill, rest
 
 
 @dataclass(slots=True)

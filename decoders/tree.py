@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ..backends.base import ROOT, Scores, Session
+from ..backends.base import ROOT
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +69,14 @@ class Tree:
     def accepted(self, path: Sequence[int]) -> int:
         """How many nodes of an accepted path were guesses of what comes next."""
         return sum(node not in self.window for node in path[1:]) if self.window else len(path) - 1
+
+    def record(self, path: Sequence[int]) -> dict[str, Any]:
+        """The tree in the fields of a `StepRecord`; nothing of it if no node is a guess."""
+        if not path or not self.drafted:
+            return {}
+        shares = tuple(round(share, 4) for share in self.shares)
+        drawn = {"tree_tokens": self.tokens, "tree_parents": self.parents, "path": tuple(path)}
+        return drawn | {"drafters": self.drafters, "sources": self.sources, "shares": shares}
 
     def draws(self, parent: int) -> list[Draws]:
         """The draws below a node, of one drafter after the other."""
@@ -170,56 +178,3 @@ class Tree:
             else:
                 out.append(node)
         return out
-
-
-class Pass:
-    """A tree as one pass of the target verifies it: behind those tokens of the text that the cache still lacks. These come
-    first in the session's count of nodes."""
-
-    def __init__(self, session: Session, lacking: Sequence[int], tree: Tree) -> None:
-        """`lacking`: tokens before the pending one."""
-        self.tree = tree
-        self.checked = 0
-        """Nodes that a pass of their own decided."""
-        self._session = session
-        self._lacking = lacking
-
-    def __len__(self) -> int:
-        return len(self._lacking) + len(self.tree)
-
-    def evaluate(self) -> Scores:
-        """A row for each node of the tree. What was evaluated with the first layers goes on from there."""
-        session, tree, lacking = self._session, self.tree, len(self._lacking)
-        if not lacking and not tree.alive:
-            self.scores = session.evaluate(tree.tokens, tree.parents)
-        else:
-            tokens = [*self._lacking, *tree.tokens]
-            parents = [*range(ROOT, lacking - 1), *(lacking + parent for parent in tree.parents)]
-            done = lacking + tree.alive if tree.alive else 0
-            self.scores = session.evaluate(tokens[done:], parents[done:], range(lacking, len(tokens)))
-        return self.scores
-
-    def alone(self, node: int, *, last: bool = False) -> Scores:
-        """The scores of one node, evaluated once more by itself; the others' are kept. With `last` it takes its own place and
-        the nodes behind it go: what a session that evaluates chains alone can do."""
-        if not self.checked:
-            self.scores = self.scores.kept()
-        self.checked += 1
-        if last:
-            self._session.drop(range(len(self._lacking) + node, len(self)))
-        return self._session.evaluate((self.tree.tokens[node],), (len(self._lacking) + self.tree.parents[node],))
-
-    def exact(self, path: list[int]) -> int:
-        """How many nodes of a path, from its start, are bit for bit what plain decoding would have (see `Session.exact`)."""
-        return max(0, self._session.exact(self._nodes(path)) - len(self._lacking))
-
-    def commit(self, path: list[int], *, exactly: bool) -> None:
-        """Commit a path; with `exactly` only its exact part, because the next pass evaluates the rest again."""
-        nodes = self._nodes(path)
-        kept = self._session.exact(nodes) if exactly else 0
-        self._session.commit(nodes[:kept] if kept else nodes)
-
-    def _nodes(self, path: list[int]) -> list[int]:
-        """A path as the session counts, with the nodes before it."""
-        lacking = len(self._lacking)
-        return [*range(lacking), *(lacking + node for node in path)] if lacking else path

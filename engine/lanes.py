@@ -165,7 +165,7 @@ class Lanes:
         lane.id, lane.generation, lane.answered, lane.busy_seconds = request.id, generation, generation, 0.0
         lane.paused, lane.due, lane.compare = request.paused, 0, request.compare
         lane.step_seconds = lane.step_cpu_seconds = 0.0
-        generation.watched = request.watch
+        generation.watch.on = request.watch
         # A lane that joins late starts level with the one furthest behind, else it would have the device to itself.
         lane.clock = min((other.clock for other in self._running), default=0.0)
         self._running.append(lane)
@@ -208,7 +208,7 @@ class Lanes:
     def watch(self, request: Watch) -> None:
         """Let a running answer's steps carry probabilities, or no longer."""
         if (lane := self._find(request.id)) is not None and lane.generation is not None:
-            lane.generation.watched = request.on
+            lane.generation.watch.on = request.on
 
     def judge(self, request: Judge) -> None:
         """How near a tie two tokens are, by a pass of their own: no lane's clock counts it."""
@@ -273,11 +273,11 @@ class Lanes:
 
     def _turn(self, lane: Lane, generation: Generation) -> None:
         """One `advance` on the lane's own clock, and the events that follow from it."""
-        before, watching = generation.prefill_seconds, generation.watch_seconds
+        before, watching = generation.prefill_seconds, generation.watch.seconds
         start, cpu, finished = self._clock(), time.process_time(), None
         try:
             step = generation.advance()
-            seconds = self._clock() - start - (generation.watch_seconds - watching)
+            seconds = self._clock() - start - (generation.watch.seconds - watching)
             lane.clock += seconds
             lane.busy_seconds += seconds
             if generation.prefill_seconds > before:

@@ -7,7 +7,7 @@ log-probabilities divided by length ** penalty. Bookkeeping of finished texts an
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from math import exp
 
@@ -140,7 +140,6 @@ class Beam(Drafter):
     compared = False
     paper = "Sequence Transduction with Recurrent Neural Networks, Graves 2012, arXiv:1211.3711"
     needs_tree = True
-    own_loop = True
     Params = BeamParams
     params: BeamParams
 
@@ -164,10 +163,14 @@ class Beam(Drafter):
         return self._note
 
     def draft(self, context: Context) -> Tree:
-        """Where no loop calls `step`: plain decoding."""
+        """Where nothing calls `step`: plain decoding."""
         return Tree.root(context.pending)
 
-    def step(self, context: Context) -> Outcome:
+    def horizon(self, session: Session) -> int:
+        """What it has read it keeps until the search is over."""
+        return session.context
+
+    def step(self, context: Context, verify: Callable[[Drafter, Context], Outcome]) -> Outcome:
         search = self._search
         if search is None or search.tokens is not context.tokens or search.session is not context.session:
             search = self._search = self._begin(context)
@@ -208,7 +211,9 @@ class Beam(Drafter):
         if search.running:
             link, total = search.running[0]
             choices.append(Hypothesis(link, _score(total, link.length, penalty)))
-        return _settle(search, max(choices, key=lambda found: found.score).end)
+        best = max(choices, key=lambda found: found.score).end
+        # The session may have been opened anew for the next method: what it lacks of the text is read again.
+        return _settle(search, best) if search.session is context.session else best.tokens(search.tail.length)
 
     def _begin(self, context: Context) -> Search:
         """A search from the pending token on. What other methods left alive in the session goes."""

@@ -114,7 +114,7 @@ def test_every_step_counts_what_is_in_the_answer(builtin_model: Model, method: s
     stops = Stops(ending.get("stops", ()), ending.get("patterns", ()))
     limit = ending.get("max_tokens", 40)
     generation = Generation(Conversation(builtin_model), prompt, method, stops=stops, max_tokens=limit)
-    generation.watched = True
+    generation.watch.on = True
     steps = list(generation)
     totals = generation.totals
     assert [token for step in steps for token in step.tokens] == generation.answer

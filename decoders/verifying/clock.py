@@ -1,0 +1,65 @@
+"""Where the time of a step goes."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from ...backends.base import Session
+from ...backends.costs.flops import computed
+from .passes import Pass
+from .watch import Watch
+
+
+class StepClock:
+    """Where a step's seconds go: the draft, the target's passes, the prompt that they took along, and the rest.
+
+    Args:
+        session: the target's.
+        watch: whose seconds are not the step's.
+        prompt: tokens of the prompt.
+    """
+
+    def __init__(self, session: Session, watch: Watch, prompt: int = 0) -> None:
+        self._session, self._watch, self._prompt = session, watch, prompt
+        self._begun = self._verifying = time.perf_counter()
+        self._apart, self._forward, self._nodes = watch.seconds, session.forward_seconds, session.nodes_evaluated
+        self._all_flops, self._target_flops, self._own_flops = computed(), session.flops, 0.0
+        self.draft_seconds = 0.0
+        self.prefilled = 0
+        """Prompt tokens that its passes took along."""
+
+    def drafted(self, running: Pass) -> None:
+        """The draft ends here; what of the target's passes until now was drafting is the draft's."""
+        own = running.drafting
+        self._verifying = time.perf_counter()
+        passes = self._session.forward_seconds - self._forward
+        self.draft_seconds = self._verifying - self._begun - passes * (1 - own)
+        self._forward += passes * own
+        self._own_flops = own * (self._session.flops - self._target_flops)
+        self.prefilled = max(0, self._prompt - 1 - self._session.length)
+
+    def verified(self, running: Pass) -> tuple[float, float]:
+        """Seconds of the draft, and since then: the target's passes, what they chose, and what became of the tree in its cache;
+        0 where the pass took some of the text along, which says nothing of the others."""
+        seconds = time.perf_counter() - self._verifying - (self._watch.seconds - self._apart)
+        return self.draft_seconds, 0.0 if running.lacking else seconds
+
+    def stop(self) -> dict[str, Any]:
+        """The step ends here; what it took, in the fields of a `StepRecord`."""
+        session, prefilled = self._session, self.prefilled
+        nodes = session.nodes_evaluated - self._nodes - prefilled
+        forward = session.forward_seconds - self._forward
+        rest = time.perf_counter() - self._begun - forward - self.draft_seconds - (self._watch.seconds - self._apart)
+        self.prefill_seconds = forward * prefilled / (prefilled + nodes) if prefilled else 0.0
+        flops, verified = computed() - self._all_flops, session.flops - self._target_flops
+        return {
+            "nodes": nodes,
+            "draft_seconds": self.draft_seconds,
+            "forward_seconds": forward - self.prefill_seconds,
+            "other_seconds": rest,
+            "prefilled": prefilled,
+            "flops": flops,
+            # All but the target's session, which may have drafted too.
+            "draft_flops": max(0.0, flops - verified + self._own_flops),
+        }

@@ -1,0 +1,92 @@
+"""A token tree as one pass of the target verifies it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ...backends.base import ROOT, Scores
+from ..base import Context, Outcome
+from ..tree import Tree
+
+
+class Pass:
+    """As much of a drafted tree as the target can evaluate, behind what the cache lacks of the text (the prompt's end, or what
+    is evaluated again, see `Session.exact`). These tokens come first in the session's count of nodes; here nodes count as in
+    the tree.
+
+    Args:
+        context: of the step.
+        tree: as it was drafted.
+    """
+
+    def __init__(self, context: Context, tree: Tree) -> None:
+        session = self._session = context.session
+        self.context = context
+        self.lacking = context.tokens[session.length : -1]
+        self.drafting = tree.alive / (len(self.lacking) + tree.alive) if tree.alive else 0.0
+        """What part of the session's passes until now was drafting, with its first layers."""
+        # `room` bounds the depth; at the very end of the context a broad tree may still have too many nodes.
+        most = session.context - session.length - len(self.lacking)
+        readable = context.model.info.readable if context.model is not None else None
+        self.tree = tree.fitted(most, session.branches if context.branching else 1, readable)
+        if self.tree is not tree:
+            session.commit(())  # the first layers may have been through what goes
+        self.exactly = context.acceptance.rule == "exact" or len(self.tree) == 1
+        """Whether the target's own choice decides."""
+        self.checked = 0
+        """Nodes that a pass of their own decided."""
+
+    def __len__(self) -> int:
+        return len(self.lacking) + len(self.tree)
+
+    def evaluate(self) -> Scores:
+        """A row for each node of the tree. What was evaluated with the first layers goes on from there."""
+        session, tree, lacking = self._session, self.tree, len(self.lacking)
+        if not lacking and not tree.alive:
+            self.scores = session.evaluate(tree.tokens, tree.parents)
+        else:
+            tokens = [*self.lacking, *tree.tokens]
+            parents = [*range(ROOT, lacking - 1), *(lacking + parent for parent in tree.parents)]
+            done = lacking + tree.alive if tree.alive else 0
+            self.scores = session.evaluate(tokens[done:], parents[done:], range(lacking, len(tokens)))
+        return self.scores
+
+    def alone(self, node: int, *, last: bool = False) -> Scores:
+        """The scores of one node, evaluated once more by itself; the others' are kept. With `last` it takes its own place and
+        the nodes behind it go: what a session that evaluates chains alone can do."""
+        if not self.checked:
+            self.scores = self.scores.kept()
+        self.checked += 1
+        if last:
+            self._session.drop(range(len(self.lacking) + node, len(self)))
+        return self._session.evaluate((self.tree.tokens[node],), (len(self.lacking) + self.tree.parents[node],))
+
+    def exact(self, path: list[int]) -> int:
+        """How many nodes of a path, from its start, are bit for bit what plain decoding would have (see `Session.exact`)."""
+        return max(0, self._session.exact(self._nodes(path)) - len(self.lacking))
+
+    def commit(self, path: list[int]) -> None:
+        """Commit a path; where the target's own choice decides only its exact part, because the next pass evaluates the rest
+        again."""
+        nodes = self._nodes(path)
+        kept = self._session.exact(nodes) if self.exactly else 0
+        self._session.commit(nodes[:kept] if kept else nodes)
+
+    def outcome(self, chosen: list[int], path: list[int], probs: tuple[float, ...]) -> Outcome:
+        """What came of it."""
+        tree = self.tree
+        tokens = [*(tree.tokens[node] for node in path[1:]), chosen[path[-1]]]
+        return Outcome(tokens, tree, path, tree.drafted, tree.accepted(path), probs=probs, checked=self.checked)
+
+    def histories(self, nodes: Iterable[int]) -> list[list[int]] | None:
+        """For each of the nodes all tokens up to and including it; None where no setting asks."""
+        return [self.history(node) for node in nodes] if self.context.sampling.uses_history else None
+
+    def history(self, node: int) -> list[int]:
+        """All tokens up to and including a node."""
+        return [*self.context.tokens[:-1], *(self.tree.tokens[i] for i in self.tree.path(node))]
+
+    def _nodes(self, path: list[int]) -> list[int]:
+        """A path as the session counts, with the nodes before it."""
+        lacking = len(self.lacking)
+        return [*range(lacking), *(lacking + node for node in path)] if lacking else path
