@@ -13,6 +13,7 @@ from ..backends.base import Capabilities, Label, Model, Sampling, Scores, Sessio
 from ..backends.heads.base import Head
 from ..errors import UserError, did_you_mean
 from .acceptance import EXACT, Acceptance
+from .needs import Need, TrainedDrafter
 from .tree import Tree
 
 if TYPE_CHECKING:
@@ -192,16 +193,8 @@ class Drafter(Configured, ABC):
     """What its passes evaluate besides the draft, if anything, in one sentence."""
     compared: ClassVar[bool] = True
     """Whether `bench` and `tune` include it by default; off for methods with different answers, or slow by design."""
-    needs_tree: ClassVar[bool] = False
-    """It works only with branching trees; other methods draft a chain where `Context.branching` is False."""
-    needs_draft_model: ClassVar[bool] = False
-    """It drafts with a second, smaller model."""
-    needs_pard: ClassVar[bool] = False
-    """That model is a PARD one (`ModelInfo.pard_token`)."""
-    needs_head: ClassVar[str] = ""
-    """The kind of trained drafter that it drafts with, if any (see `HeadInfo.kind`)."""
-    needs_layers: ClassVar[bool] = False
-    """It drafts with the target's first layers."""
+    requires: ClassVar[Sequence[Need]] = ()
+    """What it cannot do without, in the order in which that is said (see `needs`)."""
     reads_cache: ClassVar[bool] = True
     """Whether `draft` uses more of the target's session than its size. If not, the first pass of an answer evaluates the end of
     the prompt together with the draft."""
@@ -209,6 +202,16 @@ class Drafter(Configured, ABC):
     """False for plain decoding, which needs neither trees nor chains."""
     plain: ClassVar[bool] = False
     """It is what the others are compared with: one node a pass."""
+
+    @classmethod
+    def needs(cls, *kinds: type[Need]) -> bool:
+        """Whether one of these is among what it requires."""
+        return any(isinstance(need, kinds) for need in cls.requires)
+
+    @classmethod
+    def head_kind(cls) -> str:
+        """The kind of trained drafter that it drafts with; empty if it does without."""
+        return next((need.kind for need in cls.requires if isinstance(need, TrainedDrafter)), "")
 
     def prepare(self, context: Context) -> None:
         """Open what it drafts with, such as a draft model's cache. Called when the method is chosen, so no step's time has it.

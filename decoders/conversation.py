@@ -10,6 +10,7 @@ from ..backends.heads.base import Head
 from ..errors import UserError
 from . import registry
 from .base import Drafter, parse_params
+from .needs import DraftModel, TrainedDrafter
 
 if TYPE_CHECKING:
     from .past.index import Past
@@ -80,9 +81,9 @@ class Conversation:
             UserError: there is no such method or setting, or the model cannot run it.
         """
         method = registry.get(name)
-        if method.needs_head and self._offered is not None:
+        if method.needs(TrainedDrafter) and self._offered is not None:
             self._load_head()
-        if method.needs_draft_model and self._load_drafts is not None:
+        if method.needs(DraftModel) and self._load_drafts is not None:
             self.draft_models, self._load_drafts = tuple(self._load_drafts()), None
         reason = registry.unavailable(
             *(method, self.model.info.capabilities),

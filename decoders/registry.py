@@ -14,6 +14,7 @@ from ..backends.base import Capabilities
 from ..backends.heads.base import HeadName
 from ..errors import UserError, did_you_mean
 from .base import KINDS, Drafter, Group, describe_params, parse_params, setting_type
+from .needs import Chains, Present
 
 BUILT_IN = {
     "greedy": "plain:Greedy",
@@ -108,14 +109,6 @@ def get(name: str) -> type[Drafter]:
     raise UserError(f"There is no method {name!r}: {hint}")
 
 
-TRAINED = {
-    "eagle": "an EAGLE head trained for this model",
-    "medusa": "Medusa heads trained for this model",
-    "dflash": "a DFlash drafter trained for this model",
-}
-"""Kinds of trained drafters, as a sentence names them."""
-
-
 def unavailable(
     method: type[Drafter],
     capabilities: Capabilities,
@@ -124,38 +117,12 @@ def unavailable(
     pard: bool = True,
     head: HeadName | None = None,
 ) -> str:
-    """The reason why a model with these capabilities cannot run `method`; empty if it can.
-
-    Args:
-        draft_model: whether there is a draft model.
-        pard: whether it is a PARD model.
-        head: the trained drafter, if there is one.
-    """
+    """The reason why a model with these capabilities cannot run `method`; empty if it can. The other arguments are those of
+    `Present`."""
     if not method.drafts:
         return ""
-    if not capabilities.chain:
-        return capabilities.reasons.get("chain", "This model cannot verify drafts.")
-    if method.needs_tree and not capabilities.tree:
-        return capabilities.reasons.get("tree", "This model cannot verify branching trees.")
-    if method.needs_layers and not capabilities.layers and "layers" in capabilities.reasons:
-        return capabilities.reasons["layers"]
-    if method.needs_head == "mtp" and (head is None or head.kind != "mtp"):
-        return "it needs an MTP layer in the model's own checkpoint, and no other trained drafter as --draft-model."
-    if head is not None and head.kind == "mtp" and method.needs_head != "mtp":
-        head = None  # the model's own, which nobody has loaded
-    if method.needs_head and (head is None or head.kind != method.needs_head):
-        found = f", and {head.name} ({head.title}) is loaded" if head is not None else ""
-        return f"it needs {TRAINED[method.needs_head]}{found}. Load one with --draft-model."
-    if method.needs_draft_model and not draft_model and head is not None:
-        return f"it needs a draft model, and {head.name} is a trained drafter ({head.title}). Use the method {head.kind}."
-    if method.needs_draft_model and not draft_model:
-        return "it needs a draft model. Load one with --draft-model."
-    if method.needs_pard and not pard:
-        return (
-            "it needs a PARD draft model, one whose config.json has a pard_token (a GGUF file: a mask token). Load one with "
-            "--draft-model."
-        )
-    return ""
+    present = Present(capabilities, draft_model, pard, head)
+    return next((reason for need in (Chains(), *method.requires) if (reason := need.lacks(present))), "")
 
 
 ROUNDED = ("identical, near ties checked", "identical but for near ties")

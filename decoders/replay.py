@@ -14,6 +14,7 @@ from ..backends.base import ROOT, Model, Sampling, Session
 from ..backends.recorded import RecordedModel
 from .acceptance import walk
 from .base import Context, Drafter
+from .needs import DraftModel, FirstLayers, TrainedDrafter
 from .registry import methods
 from .stats import Totals
 from .step import StepRecord
@@ -49,7 +50,7 @@ def why_not(method: type[Drafter], *, over_model: bool = False, forced: bool = F
         over_model: a model runs the passes (`replay(over=…)`), and its choices are there where the record has none.
         forced: only its seconds count (`replay(forced=True)`).
     """
-    if method.needs_draft_model or method.needs_layers or method.needs_head:
+    if method.needs(DraftModel, FirstLayers, TrainedDrafter):
         return "drafts with a model"
     if method.step is not Drafter.step:
         return "does not draft and verify"

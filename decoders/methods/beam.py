@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from math import exp
 
 from ...backends.base import ROOT, Scores, Session
+from .. import needs
 from ..base import Context, Drafter, Elsewhere, Outcome, param
 from ..tree import Tree
 
@@ -139,7 +140,7 @@ class Beam(Drafter):
     undrafted = "each pass follows several texts, and the best one is the answer"
     compared = False
     paper = "Sequence Transduction with Recurrent Neural Networks, Graves 2012, arXiv:1211.3711"
-    needs_tree = True
+    requires = (needs.Trees(),)
     Params = BeamParams
     params: BeamParams
 

@@ -15,6 +15,7 @@ from weakref import WeakKeyDictionary
 
 from ...backends.base import Model
 from ...errors import UserError
+from .. import needs
 from ..base import Context, Drafter, Elsewhere, Verified, param
 from ..parts.ahead import Ahead, OwnThread
 from ..parts.cascade import Copies, Worth, grow_chain
@@ -60,7 +61,7 @@ class Draft(Drafter):
         "is, the greater the gain."
     )
     paper = "Fast Inference from Transformers via Speculative Decoding, Leviathan 2023, arXiv:2211.17192"
-    needs_draft_model = True
+    requires = (needs.DraftModel(),)
     Params = DraftParams
     params: DraftParams
 

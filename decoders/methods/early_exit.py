@@ -16,6 +16,7 @@ from weakref import WeakKeyDictionary
 
 from ...backends.base import Block
 from ...errors import UserError
+from .. import needs
 from ..base import Context, Drafter, Elsewhere, Verified, param
 from ..parts.cascade import Copies, Worth, grow_chain
 from ..parts.costs import PassCosts
@@ -129,7 +130,7 @@ class EarlyExit(Drafter):
         "well, wherever the model can do without them."
     )
     paper = "LayerSkip: Enabling Early Exit Inference and Self-Speculative Decoding, Elhoushi 2024, arXiv:2404.16710"
-    needs_layers = True
+    requires = (needs.FirstLayers(),)
     reads_cache = False
     Params = EarlyExitParams
     params: EarlyExitParams

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from .. import needs
 from ..base import Context, Drafter, Verified, param
 from ..parts.drafting import Trie, drawn, node_budget, until_eos
 from ..parts.ngram_pool import NgramPool, TextNgrams
@@ -62,7 +63,7 @@ class Lookahead(Drafter):
     )
     other_nodes = "Its other nodes are the window that finds later guesses."
     paper = "Break the Sequential Dependency of LLM Inference Using Lookahead Decoding, Fu 2024, arXiv:2402.02057"
-    needs_tree = True
+    requires = (needs.Trees(),)
     Params = LookaheadParams
     params: LookaheadParams
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from ...backends.base import Model
 from ...backends.options import draft_label
 from ...errors import UserError, counted
+from .. import needs
 from ..base import Context, Drafter, Elsewhere, param
 from ..parts.elsewhere import draft_chain, noted
 from ..parts.growth import MERGED, MOST, Grower, merged, nodes_of
@@ -70,8 +71,7 @@ class TokenTree(Grower):
         "grow one tree, and those that help more get more of its nodes."
     )
     paper = "SpecInfer: Accelerating LLM Serving with Tree-based Speculative Inference, Miao 2023, arXiv:2305.09781"
-    needs_tree = True
-    needs_draft_model = True
+    requires = (needs.Trees(), needs.DraftModel())
     Params = TreeParams
     params: TreeParams
 

@@ -14,6 +14,7 @@ from specchat.backends.base import Model, Sampling
 from specchat.decoders.base import Drafter
 from specchat.decoders.conversation import Conversation
 from specchat.decoders.loop import Generation
+from specchat.decoders.needs import Pard
 from specchat.decoders.registry import methods, unavailable
 from specchat.errors import UserError
 
@@ -72,7 +73,7 @@ def offered(model: Model) -> tuple[list[str], dict[str, str]]:
 
 
 def _trained(method: type[Drafter]) -> bool:
-    return bool(method.needs_head) or method.needs_pard
+    return bool(method.head_kind()) or method.needs(Pard)
 
 
 def compare(

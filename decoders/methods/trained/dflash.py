@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from ....backends.base import Scores
 from ....backends.heads.base import BlockHead, BlockSession
 from ....errors import UserError
+from ... import needs
 from ...base import Context, Drafter, Elsewhere, Verified, param
 from ...parts.drafting import Following, node_budget, worthwhile
 from ...parts.elsewhere import noted, speculative
@@ -80,7 +81,7 @@ class DFlash(Drafter):
         "drafter remembers the large model's states at the accepted tokens."
     )
     paper = "DFlash: Block Diffusion for Flash Speculative Decoding, Chen 2026, arXiv:2602.06036"
-    needs_head = "dflash"
+    requires = (needs.TrainedDrafter("dflash"),)
     Params = DFlashParams
     params: DFlashParams
 
@@ -126,7 +127,7 @@ class DFlash(Drafter):
     def _open(self, context: Context) -> HeadBlocks:
         """The drafter's session."""
         head = context.head
-        if not isinstance(head, BlockHead) or head.info.kind != self.needs_head:
+        if not isinstance(head, BlockHead) or head.info.kind != self.head_kind():
             raise UserError("The method dflash needs a DFlash drafter trained for this model. Load one with --draft-model.")
         if self._proposer is None or head is not self._proposer.head:
             self.close()

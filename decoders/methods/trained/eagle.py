@@ -15,6 +15,7 @@ from weakref import WeakKeyDictionary
 from ....backends.base import PREFILL_CHUNK, ROOT, Scores
 from ....backends.heads.base import Head, HeadSession, PathHead
 from ....errors import UserError
+from ... import needs
 from ...base import Context, Elsewhere, Verified, param
 from ...parts.cascade import Copies, Worth
 from ...parts.drafting import Following, node_budget, worthwhile
@@ -107,7 +108,7 @@ class Eagle(Grower):
         "branches the most probable are kept. After each pass it starts again from the large model's true states."
     )
     paper = "EAGLE-3: Scaling up Inference Acceleration via Training-Time Test, Li 2025, arXiv:2503.01840"
-    needs_head = "eagle"
+    requires = (needs.TrainedDrafter("eagle"),)
     missing: ClassVar[str] = "an EAGLE head trained for this model. Load one with --draft-model"
     Params = EagleParams
     params: EagleParams
@@ -173,7 +174,7 @@ class Eagle(Grower):
 
     def _open(self, context: Context) -> Mapping[str, Proposer]:
         head = context.head
-        if not isinstance(head, PathHead) or head.info.kind != self.needs_head:
+        if not isinstance(head, PathHead) or head.info.kind != self.head_kind():
             raise UserError(f"The method {self.name} needs {self.missing}.")
         if head is not self._head:
             self.close()

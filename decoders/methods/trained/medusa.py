@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from ....backends.base import Scores
 from ....backends.heads.base import PositionHead
 from ....errors import UserError
+from ... import needs
 from ...base import Context, Drafter, Elsewhere, param
 from ...parts.drafting import node_budget, worthwhile
 from ...parts.elsewhere import speculative
@@ -66,7 +67,7 @@ class Medusa(Drafter):
         "the likeliest combinations become a tree, and one pass checks them all. Farther heads are right less often."
     )
     paper = "Medusa: Simple LLM Inference Acceleration with Multiple Decoding Heads, Cai 2024, arXiv:2401.10774"
-    needs_head = "medusa"
+    requires = (needs.TrainedDrafter("medusa"),)
     Params = MedusaParams
     params: MedusaParams
 
@@ -81,7 +82,7 @@ class Medusa(Drafter):
 
     def draft(self, context: Context) -> Tree:
         params, head = self.params, context.head
-        if not isinstance(head, PositionHead) or head.info.kind != self.needs_head:
+        if not isinstance(head, PositionHead) or head.info.kind != self.head_kind():
             raise UserError("The method medusa needs Medusa heads trained for this model. Load them with --draft-model.")
         positions, budget = min(head.positions, context.room), node_budget(context, params.nodes)
         if positions < 1 or budget < 2:

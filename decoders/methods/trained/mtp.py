@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from ... import needs
 from ...base import Elsewhere, param
 from ...parts.elsewhere import noted, speculative
 from .eagle import Eagle, EagleParams
@@ -36,7 +37,7 @@ class Mtp(Eagle):
         "further, less and less well. The guesses become a tree, and one pass of the model checks them all."
     )
     paper = "DeepSeek-V3 Technical Report, DeepSeek-AI 2024, arXiv:2412.19437"
-    needs_head = "mtp"
+    requires = (needs.TrainedDrafter("mtp"),)
     missing = "an MTP layer in the model's own checkpoint"
     Params = MtpParams
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from ....backends.base import Model
 from ....errors import UserError
+from ... import needs
 from ...base import Context, Drafter, Elsewhere, param
 from ...parts.drafting import node_budget, worthwhile
 from ...parts.elsewhere import speculative
@@ -43,8 +44,7 @@ class Pard(Drafter):
         "less well than by `draft`, but cost next to nothing."
     )
     paper = "PARD: Accelerating LLM Inference with Low-Cost PARallel Draft Model Adaptation, An 2025, arXiv:2504.18583"
-    needs_draft_model = True
-    needs_pard = True
+    requires = (needs.DraftModel(), needs.Pard())
     Params = PardParams
     params: PardParams
 

@@ -23,6 +23,7 @@ from specchat.backends.hf.proving.lengths import SHORT, twin_of, unknown_lengths
 from specchat.backends.options import LoadOptions
 from specchat.decoders import Conversation, Generation
 from specchat.decoders.loop import READ_AGAIN
+from specchat.decoders.needs import Pard
 from specchat.decoders.registry import methods, unavailable
 from specchat.engine.tasks.proving import prove_lengths
 from specchat.engine.tasks.work import Job
@@ -172,7 +173,7 @@ def drafting(model: Model) -> list[str]:
     """The methods that must give plain decoding's tokens here."""
     found = []
     for name, method in methods().items():
-        wanted = method.label == "identical" and not (method.needs_head or method.needs_pard)
+        wanted = method.label == "identical" and not (method.head_kind() or method.needs(Pard))
         if wanted and not unavailable(method, model.info.capabilities, draft_model=True):
             found.append(name)
     return found

@@ -28,7 +28,7 @@ PROMPTS = mixed_prompts(50 if FULL else 2)
 RECOMPUTE_PROMPTS = 6 if FULL else 1
 """Without a KV cache 64 tokens cost 64 passes over everything."""
 TOKENS = 128 if FULL else 40
-IDENTICAL = [name for name, method in methods().items() if method.label == "identical" and not method.needs_head]
+IDENTICAL = [name for name, method in methods().items() if method.label == "identical" and not method.head_kind()]
 NEAR_TIE = {"F32": 1e-3, "Q8_0": 0.2}
 """Passes of one and of several tokens round differently (quantized ones multiply activations in 8 bits): two logits as close as
 this may change places."""

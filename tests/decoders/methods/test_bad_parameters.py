@@ -14,6 +14,7 @@ import pytest
 from specchat.backends import ContextFull, Model, Sampling, UserError
 from specchat.decoders import Conversation, Generation
 from specchat.decoders.base import Drafter, parse_params
+from specchat.decoders.needs import DraftModel, TrainedDrafter, Trees
 from specchat.decoders.registry import methods
 
 from ...fakes.models.heads import tiny_head
@@ -57,7 +58,7 @@ def answer(
 ) -> list[int]:
     """An answer of at most TOKENS tokens."""
     model = model or tiny_model("llama")
-    kind: Any = methods()[name].needs_head
+    kind: Any = methods()[name].head_kind()
     head = tiny_head(kind) if kind and model is tiny_model("llama") else None
     conversation = Conversation(model, draft_model=smaller_model("llama"), head=head, context=options.pop("context", None))
     generation = Generation(conversation, prompt, name, settings=settings, **{"max_tokens": TOKENS, **options})
@@ -223,24 +224,24 @@ def test_models_that_only_do_chains(name: str) -> None:
     model = ToyModel(3, tree=False)
     prompt = [0, 1, 2, 3, 4, 5, 0, 1, 2]
     method = methods()[name]
-    if method.needs_tree or name == "early-exit":
+    if method.needs(Trees) or name == "early-exit":
         with pytest.raises(UserError, match=r"only does chains|layers") as caught:
             answer(name, {}, prompt, model)
         is_a_sentence(caught.value)
         return
-    if method.needs_draft_model or method.needs_head:
+    if method.needs(DraftModel, TrainedDrafter):
         return
     assert answer(name, {}, prompt, model) == answer("greedy", {}, prompt, model)
 
 
-@pytest.mark.parametrize("name", [name for name, method in methods().items() if method.needs_draft_model or method.needs_head])
+@pytest.mark.parametrize("name", [name for name, method in methods().items() if method.needs(DraftModel, TrainedDrafter)])
 def test_without_a_draft_model_it_says_how_to_get_one(name: str) -> None:
     with pytest.raises(UserError, match="--draft-model") as caught:
         Generation(Conversation(tiny_model("llama")), PROMPT, name)
     is_a_sentence(caught.value)
 
 
-@pytest.mark.parametrize("name", [name for name, method in methods().items() if method.needs_draft_model])
+@pytest.mark.parametrize("name", [name for name, method in methods().items() if method.needs(DraftModel)])
 def test_a_draft_model_with_another_vocabulary_is_explained(name: str, draft_model: Model) -> None:
     conversation = Conversation(tiny_model("llama"), draft_model=draft_model)
     with pytest.raises(UserError, match="tokenizer") as caught:

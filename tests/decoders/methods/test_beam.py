@@ -16,6 +16,7 @@ from specchat.backends import Model, Sampling
 from specchat.decoders import Conversation, encode_prompt, registry
 from specchat.decoders.loop import Generation
 from specchat.decoders.methods.beam import LEVELS, Beam, Link, _drawn, meeting
+from specchat.decoders.needs import DraftModel, TrainedDrafter
 
 from ...fakes.models.llama_tiny import needs_llama
 from ...fakes.models.tiny import VOCAB, reference, tiny_model
@@ -278,7 +279,7 @@ def test_another_method_goes_on_from_the_best_beam(kind: str) -> None:
 
 def test_switching_to_and_fro_never_loses_the_cache() -> None:
     rng = random.Random(2)
-    names = [name for name, method in registry.methods().items() if not (method.needs_draft_model or method.needs_head)]
+    names = [name for name, method in registry.methods().items() if not method.needs(DraftModel, TrainedDrafter)]
     for _ in range(4):
         conversation = Conversation(tiny_model("qwen3"))
         session: Any = conversation.session

@@ -419,7 +419,7 @@ def test_merged_drafters_need_no_draft_model() -> None:
 )
 def test_rejection_gives_the_targets_joint_distribution_of_two_tokens(method: str, settings: dict[str, Any]) -> None:
     """Through the whole loop, on a model whose five likeliest tokens have most of the probability."""
-    kind = methods()[method].needs_head
+    kind = methods()[method].head_kind()
     target, draft = heads.unsure_target() if kind else tiny_model("llama"), [] if kind else [tiny_model("qwen3")]
     if "merge" in settings:
         draft.append(tiny_model("mistral"))

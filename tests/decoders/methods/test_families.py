@@ -25,7 +25,7 @@ FAMILIES = ("qwen3", "gpt2", "qwen3-moe", "gemma3", "mistral")
 """gemma3 and mistral have windows of 32 tokens: shorter than the texts here."""
 SETTINGS = (Sampling(), Sampling(temperature=0.8, seed=20))
 IDENTICAL = [
-    name for name, method in methods().items() if method.label == "identical" and not method.needs_head and name != "greedy"
+    name for name, method in methods().items() if method.label == "identical" and not method.head_kind() and name != "greedy"
 ]
 NEAR_TIE = 1e-3
 """Passes over one node and over many round differently. A first difference whose logits are closer than this, in models whose

@@ -20,6 +20,7 @@ from specchat.decoders.conversation import Conversation
 from specchat.decoders.loop import Generation
 from specchat.decoders.methods.fusion import Fusion, FusionParams
 from specchat.decoders.methods.lookup import Lookup, LookupParams
+from specchat.decoders.needs import Trees
 from specchat.decoders.parts.evidence import Evidence, Recycled
 from specchat.decoders.parts.ngram_index import ORDERS
 from specchat.decoders.parts.ppm import EVIDENCE_LIMIT, FREQUENT, KIND, KINDS, SUREST, ContextModel, Weights, prior
@@ -402,4 +403,4 @@ def test_weights_stay_within_their_limits() -> None:
 def test_a_drafter_like_any_other() -> None:
     assert issubclass(Fusion, Drafter)
     assert Fusion.label == "identical"
-    assert not Fusion.needs_tree
+    assert not Fusion.needs(Trees)

@@ -22,7 +22,7 @@ TOKENS = 128 if FULL else 48
 PROMPTS = 50 if FULL else 3
 RECOMPUTE_PROMPTS = PROMPTS if FULL else 1
 """Without a KV cache each token costs a pass over everything."""
-IDENTICAL = [name for name, method in methods().items() if method.label == "identical" and not method.needs_head]
+IDENTICAL = [name for name, method in methods().items() if method.label == "identical" and not method.head_kind()]
 
 
 @pytest.fixture(scope="module", params=[None, Rerun], ids=["launched", "recorded"])

@@ -9,11 +9,12 @@ import pytest
 from specchat.backends import Model
 from specchat.decoders import Conversation, Generation, registry
 from specchat.decoders.base import describe_params
+from specchat.decoders.needs import Pard
 from tests.fakes.models.llama_tiny import needs_llama, tiny_llama
 from tests.fakes.models.tiny import smaller_model, tiny_model
 
 METHODS = [
-    name for name, method in registry.methods().items() if not method.needs_head and not method.needs_pard and method.compared
+    name for name, method in registry.methods().items() if not method.head_kind() and not method.needs(Pard) and method.compared
 ]
 LETTERS = 9
 """Few enough that nearly every token has been followed by every other one: trees have all branches that they may."""
