@@ -17,7 +17,7 @@ THOUGHTS = ("reasoning_content", "reasoning", "thinking", "thought", "reasoning_
 """What engines call the thinking; some send it under two names at once."""
 PARTS = ("text", "content", "value", "thinking", "reasoning", "refusal", "summary", "parts", "transcript")
 """What holds the text of a part of a content."""
-GOES_ON = ("", "null", "none", "unspecified", "finish_reason_unspecified", "in_progress")
+GOES_ON = ("", "null", "none", "false", "unspecified", "finish_reason_unspecified", "in_progress")
 """Words in place of a finish reason while there is none."""
 
 
@@ -43,13 +43,14 @@ class Chunk:
     """What an event tells; None and empty where it does not."""
 
     text: str = ""
+    """May begin or end with half a character."""
     thought: str = ""
     """Text that the server's parser took for thinking."""
     whole: bool = False
     """The text is that of the whole answer, not what follows."""
     called: str = ""
     """The tool that the model begins to call."""
-    index: int = 0
+    index: int | None = None
     """Which of several answers it is of."""
     ids: tuple[int, ...] | None = None
     timings: Timings | None = None
@@ -95,10 +96,10 @@ def parse(body: Any, event: str = "") -> Chunk:
     finish = _finish(choice)
     return Chunk(
         text=text,
-        thought=thought,
+        thought=whole(thought),
         whole=bool(not choice.get("delta") and choice.get("message") and (finish or body.get("object") == "chat.completion")),
-        called=called,
-        index=count(choice.get("index")) or 0,
+        called=whole(called),
+        index=count(choice.get("index")),
         ids=_ids(choice.get("token_ids", verbose.get("tokens") if "text" in choice else None)),
         timings=_timings(body.get("timings", verbose.get("timings"))),
         tokens=count(usage.get("completion_tokens", usage.get("output_tokens"))),
@@ -143,8 +144,8 @@ def _written(choice: Mapping[str, Any]) -> tuple[str, str, str]:
     for call in calls if isinstance(calls, list) else [calls]:
         function = _table(_table(call).get("function")) or _table(call)
         if name := said(function.get("name")):
-            called = name
-            text += f"{name} "
+            text += f"{chr(10) if text else ''}{name} "
+            called = ", ".join(filter(None, (called, name)))
         arguments = function.get("arguments")
         text += json.dumps(arguments, ensure_ascii=False) if isinstance(arguments, dict) else said(arguments)
     return text, thought, called
@@ -158,7 +159,7 @@ def parts_of(value: object) -> tuple[str, str]:
         pairs = [parts_of(each) for each in value]
         return "".join(text for text, _ in pairs), "".join(thought for _, thought in pairs)
     if not isinstance(value, dict):
-        return "", ""
+        return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else "", ""
     text, thought = parts_of(next((found for name in PARTS if (found := value.get(name))), ""))
     kind = value.get("type")
     thinks = isinstance(kind, str) and ("think" in kind or "reason" in kind)
@@ -166,19 +167,25 @@ def parts_of(value: object) -> tuple[str, str]:
 
 
 def said(value: object) -> str:
-    """Text; halves of characters that JSON can name become U+FFFD."""
-    if not isinstance(value, str):
-        return ""
-    return value if value.isascii() else value.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
+    """Text, and nothing of what is none."""
+    return value if isinstance(value, str) else ""
+
+
+def whole(text: str) -> str:
+    """A text whose halves of characters, which JSON can name, are put together; those without another half become U+FFFD."""
+    return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def _finish(choice: Mapping[str, Any]) -> str:
     """Why the answer ended, in the server's word; empty while it has not."""
     for name in ("finish_reason", "finish_details", "done_reason", "stop_type", "native_finish_reason"):
         value = choice.get(name)
-        value = _table(value).get("type", value)
-        if isinstance(value, str) and value.strip().lower() not in GOES_ON:
-            return value.strip()
+        if value is None:
+            continue
+        value = value[0] if isinstance(value, list) and value else _table(value).get("type", value)
+        word = str(value).rpartition(".")[2].strip()  # some have the name of Python's class before it
+        if word.lower() not in GOES_ON:
+            return word
     return "stop" if choice.get("done") is True else ""
 
 

@@ -15,8 +15,12 @@ MOST_EVENT = 128_000_000
 MOST_ODD = 2000
 """Characters that are kept of what is no event."""
 
-DONE = "[DONE]"
-"""What stands in place of the last event's JSON."""
+DONE = ("[done]", "done", "end", "eos")
+"""What stands in place of the last event's JSON, in small letters."""
+
+
+_DECODER = json.JSONDecoder(strict=False)
+"""Control characters within texts are not always escaped."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +73,7 @@ class Reader:
     def end(self) -> Iterator[Event]:
         """The body has ended: what is left of it. Of an event that broke off there is nothing to read."""
         for event in (*self._line(self._whole_line()), *self._complete()):
-            if not isinstance(event.body, str) or event.body[:1] not in "{[" or event.body == DONE:
+            if not isinstance(event.body, str) or event.body[:1] not in "{[" or event.body.lower() in DONE:
                 yield event
 
     def _hold(self, part: bytes) -> None:
@@ -87,7 +91,7 @@ class Reader:
 
     def _line(self, line: str) -> Iterator[Event]:
         field, colon, value = line.partition(":")
-        value = value.removeprefix(" ")
+        field, value = field.strip().lower(), value.removeprefix(" ")
         known = field in ("data", "event", "error", "id", "retry") and colon
         if self._document and not known:
             if line.strip():
@@ -98,7 +102,7 @@ class Reader:
         elif line.lstrip()[0] in "{[":
             yield from self._complete()
             self._data, self._document = [line], True
-            if not isinstance(_json(line), str) or line.strip() == DONE:
+            if not isinstance(_json(line), str) or line.strip().lower() in DONE:
                 yield from self._complete()
         elif not known:
             if not line.startswith(":"):
@@ -110,6 +114,8 @@ class Reader:
             if field == "event":
                 self._name = value
             elif field == "data":
+                while value.startswith("data:"):  # a gateway has wrapped it once more
+                    value = value[5:].lstrip()
                 self._data.append(value)
             else:  # llama-server's, before 2025
                 yield Event(_json(value), "error")
@@ -122,11 +128,19 @@ class Reader:
 
 
 def _json(text: str) -> Any:
-    """What a text says as JSON; the text itself where it is none."""
+    """What a text says as JSON, a list where there are several documents; the text itself where it is none."""
     try:
-        return json.loads(text)
+        return _DECODER.decode(text)
+    except (ValueError, RecursionError):
+        pass
+    found, at = list[Any](), 0
+    try:
+        while text[at : at + 1] == "{":
+            one, at = _DECODER.raw_decode(text, at)
+            found.append(one)
     except (ValueError, RecursionError):
         return text
+    return found if found and at == len(text) else text
 
 
 async def events(response: httpx2.Response, reader: Reader) -> AsyncIterator[Event | None]:

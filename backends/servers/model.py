@@ -14,7 +14,7 @@ from ...errors import UserError
 from ..base import Capabilities, ModelInfo
 from .address import Address
 from .bodies import SAMPLED, Wish, request, without
-from .chunks import Chunk, parse
+from .chunks import Chunk, parse, whole
 from .connection import Connection, Refused
 from .events import DONE, Event, Reader, events
 from .identify import SGLANG, TRANSFORMERS, Served, identify
@@ -44,10 +44,13 @@ _ENDS = {
 LIVES = ("ping", "heartbeat", "keepalive", "keep-alive", "keep_alive")
 """Names of events that only say that the server lives."""
 
+MOST_WORD = 40
+"""Characters of a reason that is shown as it is."""
+
 _FILTERED = re.compile("filter|safety|recitation|blocklist|prohibit|spii|sensitive|guardrail|toxic|refus|moderat|violat")
 """Reasons of answers that a filter stopped."""
 _CUT_OFF = re.compile(
-    "abort|error|fail|cancel|insufficient|timeout|timed_out|disconnect|overload|interrupt|unload|reject|block|malformed|kill"
+    "abort|error|fail|cancel|insufficient|time|disconnect|overload|interrupt|unload|reject|block|malformed|kill"
 )
 """Reasons of answers that were not brought to their end."""
 
@@ -233,6 +236,10 @@ class _Stream:
         """Whether a stop text ended it, or the context."""
         self._index: int | None = None
         """Which of several answers is read."""
+        self._half = ""
+        """Of a character, whose other half is in the next chunk."""
+        self._beside = ""
+        """What came in place of JSON."""
 
     async def follow(self, path: str, body: dict[str, Any]) -> None:
         """Read the stream to its end."""
@@ -269,7 +276,7 @@ class _Stream:
             raise UserError(
                 f"{host} sent something in the stream that cannot be read ({connection.said(error)}). {advice}"
             ) from None
-        self._judge(reader.odd)
+        self._judge(self._beside or reader.odd)
 
     def _read(self, event: Event) -> None:
         """Take in an event, whatever it is.
@@ -279,12 +286,14 @@ class _Stream:
             ValueError: it cannot be read.
         """
         body = event.body
-        if isinstance(body, str) and body.strip() == DONE:
+        if isinstance(body, str) and body.strip().lower() in DONE:
             self._over = self._hung_up = True
         elif isinstance(body, str) and event.name == "error":
             self._take(Chunk(error=body))
-        elif isinstance(body, str) and event.name not in LIVES:
+        elif isinstance(body, str) and body[:1] in "{[":
             raise ValueError(body)
+        elif isinstance(body, str) and event.name not in LIVES:
+            self._beside = self._beside or body
         elif isinstance(body, list):  # Gemini's
             for each in body:
                 self._take(parse(each, event.name))
@@ -301,7 +310,7 @@ class _Stream:
             UserError: it is not.
         """
         connection, outcome = self._model.connection, self._outcome
-        host, word = connection.address.host, connection.said(self._ended)
+        host, word = connection.address.host, connection.said(self._ended)[:MOST_WORD]
         reason = self._ended.lower().removeprefix("finish_reason_").replace("-", "_")
         if not self._over:
             beside = f" ({'a web page' if odd.startswith('<') else connection.said(odd)})" if odd else ""
@@ -314,7 +323,7 @@ class _Stream:
             raise UserError(f"A filter of {host} stopped the answer ({word}). {self._kept('ask in other words.')}")
         if not ours and _CUT_OFF.search(reason):
             raise UserError(f"{host} broke the answer off ({word}). {self._kept('send the message again.')}")
-        if not self._taker.trail.raw:
+        if not self._taker.trail.raw.strip():
             if ours in ("length", "context"):
                 raise UserError(f"{host} came to its limit of tokens before it sent any text. Raise max_tokens.")
             raise UserError(f"{host} ended the answer without any text. Send the message again, or ask another model.")
@@ -333,6 +342,8 @@ class _Stream:
         """Hand out what is left, and say how it went."""
         if self._timer is not None:
             self._timer.cancel()
+        if self._half:
+            self._push(Chunk(text=whole(self._half)))
         if self._thinking and not self._taker.trail.handed_on:
             self._push(Chunk(text="\n</think>\n\n"))
         outcome = self._outcome
@@ -360,8 +371,14 @@ class _Stream:
         outcome, trail = self._outcome, self._taker.trail
         if self._index is None and (chunk.text or chunk.thought):
             self._index = chunk.index
-        if self._index not in (None, chunk.index):  # of another answer to the same prompt
+        if None not in (self._index, chunk.index) and self._index != chunk.index:  # of another answer to the same prompt
             chunk = replace(chunk, text="", thought="", ids=None, finish="")
+        if self._half or not chunk.text.isascii():
+            text = self._half + chunk.text
+            self._half = text[-1:] if "\ud800" <= text[-1:] < "\udc00" else ""
+            chunk = replace(chunk, text=whole(text[: len(text) - len(self._half)]))
+        if chunk.called and trail.raw:
+            chunk = replace(chunk, text=f"\n{chunk.text}")
         if chunk.whole and trail.raw and (chunk.thought + chunk.text).startswith(trail.raw):
             # The whole answer once more, after its pieces.
             chunk = replace(chunk, text=(chunk.thought + chunk.text)[len(trail.raw) :], thought="")
@@ -401,8 +418,8 @@ class _Stream:
         """
         connection, reason = self._model.connection, self._ended.lower()
         if self._taker.trail.raw and (reason in _ENDS["eos"].split() or reason in _ENDS["length"].split()):
-            said = connection.said(words_of(error) or "nothing more")
-            self._doubt(f"After the answer, {connection.address.host} told an error: {said}.")
+            words = connection.said(words_of(error) or "nothing more")
+            self._doubt(f"After the answer, {connection.address.host} told an error: {words}.")
             return
         raise connection.refusal(status_of(error), error)
 

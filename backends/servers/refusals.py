@@ -110,7 +110,9 @@ def error_in(body: Mapping[str, Any], choice: Mapping[str, Any], event: str) -> 
         choice: the part of it with the answer.
         event: its name.
     """
-    for table in (body, choice):
+    for table in (body, choice, choice.get("delta")):
+        if not isinstance(table, dict):
+            continue
         for name in ("error", "errors", "fault"):
             if not (found := table.get(name)):
                 continue

@@ -108,6 +108,22 @@ SHAPES: list[tuple[bytes, str]] = [
     (choice({"content": "Hi"}) + STOP.replace(b"[DONE]", b'"[DONE]" ') + choice({"content": " there"}), "Hi there"),
     (b"".join(choice({"content": word}, "null") for word in ("Hi", " there")) + STOP, "Hi there"),
     (choice({"content": "Hi"}, "stop") + choice({"content": " there"}, "stop") + DONE, "Hi there"),
+    (choice({"content": "Hi \ud83e"}) + choice({"content": "\udd8a"}) + STOP, "Hi 🦊"),
+    (choice({"content": "Hi \ud83e"}) + STOP, "Hi \ufffd"),
+    (choice({"content": "Hi\udd8a there"}) + STOP, "Hi\ufffd there"),
+    (choice({"content": "7"}) + choice({"content": 7}) + STOP, "77"),
+    ((HI + STOP).replace(b"data:", b"DATA :"), "Hi there"),
+    ((HI + STOP).replace(b"data:", b" data: data:"), "Hi there"),
+    ((HI + choice({}, "stop")).replace(b"}\n\n", b"}").replace(b"}data: ", b"}"), "Hi there"),
+    (HI.replace(b"Hi", b"Hi\t").replace(b" there", b"there") + STOP, "Hi\tthere"),
+    (b"data: ok\n\n" + HI + choice({}, "stop") + b"event: done\ndata: done\n\n", "Hi there"),
+    (HI + choice({}, "stop") + b"event: complete\ndata: fine\n\n", "Hi there"),
+    (
+        event({"choices": [{"index": 1, "delta": {"content": "Hi"}}]})
+        + event({"choices": [{"delta": {"content": " there"}}]})
+        + STOP,
+        "Hi there",
+    ),
     (b'data: {"choices": [{"delta": {"content":\ndata:  "Hi there"}}]}\n\n' + STOP, "Hi there"),
     (b'data: {"choices":[{"delta":{"content":"Hi there"}}],"usage":{"completion_tokens":Infinity}}\n\n' + STOP, "Hi there"),
 ]
@@ -122,7 +138,7 @@ def test_a_text_is_kept_in_whatever_shape_it_comes(body: bytes, text: str, kind:
 
 FINISHED = "stop eos eos_token STOP end_turn COMPLETE eosFound FINISH_REASON_STOP tool_calls"
 LIMITS = "length max_tokens MAX_TOKENS model_length max_output_tokens maxPredictedTokensReached"
-BROKEN = "abort error cancelled insufficient_system_resource USER_CANCEL ERROR_LIMIT network_error modelUnloaded load_failed"
+BROKEN = "abort time_limit error cancelled insufficient_system_resource USER_CANCEL ERROR_LIMIT network_error modelUnloaded"
 FILTERED = "content_filter SAFETY RECITATION guardrail_intervened ERROR_TOXIC sensitive refusal"
 
 
@@ -137,6 +153,10 @@ FILTERED = "content_filter SAFETY RECITATION guardrail_intervened ERROR_TOXIC se
         *((word, "", f"stopped the answer ({word}). What came is kept; ask in other words.") for word in FILTERED.split()),
         ("load", "load", "a reason for the end that specchat does not know: load."),
         ({"type": "stop"}, "eos", ""),
+        (["stop"], "eos", ""),
+        ("FinishReason.STOP", "eos", ""),
+        (7, "7", "a reason for the end that specchat does not know: 7."),
+        ("x" * 500 + "\n", "x" * 40, "does not know: " + "x" * 40),
     ],
 )
 def test_an_answer_has_finished_where_the_server_says_so(word: Any, reason: str, said: str) -> None:
@@ -162,6 +182,10 @@ def test_an_answer_has_finished_where_the_server_says_so(word: Any, reason: str,
         (HI + STOP + event({"error": {"message": "no usage", "code": 500}}), "Hi there", "After the answer, fake:1 told an e"),
         (HI + choice({}, "error", error={"message": "gone", "code": 502}) + DONE, "Hi there", "failed (502: gone)"),
         (HI + choice({}, "error") + event({"error": {"message": "gone"}}) + DONE, "Hi there", "failed (500: gone)"),
+        (HI + choice({"error": {"message": "gone"}}) + DONE, "Hi there", "failed (500: gone)"),
+        (choice({"content": " \n"}) + STOP, " \n", "without any text"),
+        (choice({"tool_calls": [{"function": {"name": "a", "arguments": "{}"}}, {"function": {"name": "b"}}]}) + STOP,
+         "a {}\nb ", "calls a tool, a, b, and"),
         (HI + event({"object": "error", "message": "gone", "code": 503}), "Hi there", "is not ready (503: gone)"),
         (HI + event({"detail": "gone"}), "Hi there", "failed (500: gone)"),
         (HI + event({"detail": [{"loc": ["body", "stop"], "msg": "gone"}]}), "Hi there", "(500: stop: gone)"),
@@ -184,7 +208,7 @@ def test_an_answer_has_finished_where_the_server_says_so(word: Any, reason: str,
         (b'[{"error": {"message": "gone", "code": 400}}]', "", "refused the request (400: gone)"),
         (b"<!doctype html>\n<title>Chat</title>", "", "is no stream of an answer (a web page). Check the address."),
         (b"upstream request timeout", "", "is no stream of an answer (upstream request timeout)"),
-        (b"data: Hello\n\n", "", "that cannot be read (Hello). Check the address."),
+        (b"data: Hello\n\n", "", "is no stream of an answer (Hello). Check the address."),
         (b"", "", "ended the stream before the answer was complete"),
         (HI, "Hi there", "ended the stream before the answer was complete. What came is kept; check"),
         (HI + b'data: {"choices": [{"del\n\n', "Hi there", "cannot be read"),
