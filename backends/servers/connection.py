@@ -15,7 +15,7 @@ import httpx2
 from ... import __version__
 from ...errors import ContextFull, UserError, counted
 from .address import Address, where
-from .refusals import is_full, numbers_of, words_of
+from .refusals import is_full, is_limited, is_unpaid, numbers_of, words_of
 
 CONNECT_SECONDS = 10.0
 """Until a connection stands."""
@@ -226,7 +226,13 @@ class Connection:
         """
         host, message = self.address.host, words_of(body)
         said = f": {self.said(message)}" if message else ""
-        if status not in (401, 403, 429) and is_full(body):
+        if status == 402 or is_unpaid(body):
+            return UserError(
+                f"{host} has no credit left for this key ({status}{said}). Check the account, or ask another server."
+            )
+        if status == 413 and is_limited(body):
+            status = 429
+        if status == 413 or (status not in (401, 403, 429) and is_full(body)):
             asked, holds = numbers_of(body)
             sizes = f" ({counted(asked, 'token')} of {holds:,})" if asked and holds else said
             return ContextFull(f"The chat no longer fits in the context of {host}{sizes}. Start a new chat or shorten it.")
@@ -239,9 +245,9 @@ class Connection:
             case 401 | 403:
                 at = where(self.address.key) if self.address.key else ""
                 return UserError(f"{host} does not accept the key in {at} ({status}). Check the key.")
-            case 404:
+            case 404 | 405 | 410 | 415 | 421 | 426:
                 return UserError(
-                    f"{host} does not have what was asked for (404{said}). Check the address and the model's name."
+                    f"{host} does not have what was asked for ({status}{said}). Check the address and the model's name."
                 )
             case 429:
                 seconds = _seconds(retry)
@@ -249,7 +255,7 @@ class Connection:
                 return UserError(f"{host} takes no more requests now (429{said}). Send the message again {when}.")
             case 503:
                 return UserError(f"{host} is not ready (503{said}). Wait until its model is loaded, then try again.")
-            case _ if status >= 500:
+            case _ if status >= 500 or status in (408, 425, 499):
                 sentence = f"{host} failed ({status}{said}). Send the message again; the server's log may say why."
                 return Refused(sentence, status, body)
         sentence = f"{host} refused the request ({status}{said}). Change what it names, or ask another server."

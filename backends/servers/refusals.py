@@ -89,8 +89,21 @@ def status_of(body: Any) -> int:
 
 def is_full(body: Any) -> bool:
     """Whether an error says that the prompt does not fit into the context."""
-    said = f"{kinds_of(body)} {words_of(body)}"
-    return bool(FULL.search(said)) and not re.search(r"rate.?limit|per.?min|quota", said, re.IGNORECASE)
+    return bool(FULL.search(_all_of(body))) and not is_limited(body)
+
+
+def is_limited(body: Any) -> bool:
+    """Whether it says that there are too many requests, or tokens a minute."""
+    return re.search(r"rate.?limit|per.?min|quota", _all_of(body), re.IGNORECASE) is not None
+
+
+def is_unpaid(body: Any) -> bool:
+    """Whether it says that somebody has to pay."""
+    return re.search(r"insufficient.{0,3}(quota|credit|balance|fund)|billing|payment", _all_of(body), re.IGNORECASE) is not None
+
+
+def _all_of(body: Any) -> str:
+    return f"{kinds_of(body)} {words_of(body)}"
 
 
 def numbers_of(body: Any) -> tuple[int | None, int | None]:

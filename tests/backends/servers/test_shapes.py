@@ -268,6 +268,30 @@ def test_a_prompt_that_does_not_fit_is_told_as_that_in_the_words_of_any_engine()
     assert status_of({"error": {"code": True, "status": "500"}}) == 500
 
 
+@pytest.mark.parametrize(
+    ("status", "body", "said"),
+    [
+        (402, {"error": {"message": "gone", "code": 402}}, "has no credit left for this key (402: gone). Check the account"),
+        (429, {"error": {"message": "gone", "code": "insufficient_quota"}}, "has no credit left for this key (429: gone)."),
+        (413, "<html>413 Request Entity Too Large</html>", "no longer fits in the context of fake:1. Start a new chat"),
+        (413, {"error": {"message": "Request too large on tokens per minute"}}, "takes no more requests now (429: Request"),
+        (405, {"detail": "gone"}, "does not have what was asked for (405: gone). Check the address"),
+        (408, "gone", "failed (408: gone). Send the message again"),
+        (529, {"error": {"message": "gone"}}, "failed (529: gone)"),
+        (400, [{"error": {"message": "gone"}}], "refused the request (400: gone)"),
+        (400, {"errors": [{"message": "gone"}], "success": False}, "refused the request (400: gone)"),
+        (400, {"error": {"message": {"detail": "gone"}}}, "refused the request (400: gone)"),
+        (422, {"detail": [{"loc": ["body", "messages", 0], "msg": "gone"}]}, "(422: messages.0: gone)"),
+        (204, "", "ended the stream before the answer was complete"),
+        (503, {"message": "gone"}, "is not ready (503: gone)"),
+    ],
+)
+def test_what_helps_depends_on_the_status(status: int, body: Any, said: str) -> None:
+    raw = body.encode() if isinstance(body, str) else json.dumps(body).encode()
+    assert said in answer(raw, status=status)[2]
+    assert answer(HI + STOP, status=206)[0] == "Hi there"
+
+
 def test_a_limit_of_the_server_is_no_full_context() -> None:
     def ended(prompt: int, written: int, limit: int | None = None, **more: Any) -> str:
         usage = event({"choices": [], "usage": {"prompt_tokens": prompt, "completion_tokens": written}, **more})
