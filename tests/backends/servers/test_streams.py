@@ -185,7 +185,7 @@ STALLS = [
     ([BREAK], "broke off before the answer began"),
     ([b"data: [1, 2]\n\n"], "that cannot be read (not an object)"),
     ([b"data: " + b"[" * 100_000 + b"\n\n"], "cannot be read"),
-    ([b"data: " + b"x" * 30_000_000], "that cannot be read (xxx"),
+    ([b"data: " + b"x" * 30_000_000], "is no stream of an answer (xxx"),
     ([*llama_server(WRITTEN)[:5], b'data: {"error":{"message":"Engine died","code":500}}\n\n'], "failed (500: Engine died)"),
     ([*llama_server(WRITTEN)[:5], b'data: {"error":"Out of memory"}\n\n'], "failed (500: Out of memory)"),
 ]
