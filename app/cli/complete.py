@@ -68,7 +68,7 @@ def _beside(found: list[tuple[str, str]]) -> list[tuple[str, str]]:
 
 @_completing
 def models(typed: str) -> Offered:
-    """Those that are on this machine; a path is left to the shell."""
+    """The models on this machine; a path is left to the shell."""
     from ..models.places import spots
     from ..models.recent import recent
 
@@ -106,7 +106,7 @@ def method_settings(typed: str) -> Offered:
 
 @_completing
 def themes(typed: str) -> Offered:
-    """The themes that ship, and one's own."""
+    """The themes that ship, and the user's own."""
     from ..settings.checks import theme_names
 
     for name in theme_names():
@@ -115,7 +115,7 @@ def themes(typed: str) -> Offered:
 
 @_completing
 def presets(typed: str) -> Offered:
-    """One's own presets."""
+    """The user's presets."""
     from ..settings.presets import names
 
     for name in names():
@@ -145,7 +145,7 @@ def setting_keys(typed: str) -> Offered:
 
 @_completing
 def locations(typed: str) -> Offered:
-    """What `specchat locate` knows."""
+    """The locations that `specchat locate` knows."""
     from ..settings.locations import everything
 
     for name, path in everything().items():

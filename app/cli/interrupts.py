@@ -32,7 +32,7 @@ class Interrupts:
 
     @property
     def code(self) -> int:
-        """Exit code of what was ended so."""
+        """Exit code of a command that was ended so."""
         return ENDED if self.asked == signal.SIGTERM else CANCELLED
 
     def _press(self, number: int, frame: FrameType | None) -> None:

@@ -46,7 +46,7 @@ LIMITS = tuple(key for key, said in OPTIONS.items() if said.group == "Sampling a
 
 
 class When(StrEnum):
-    """When to colour."""
+    """When to colour the answer."""
 
     auto = "auto"
     always = "always"

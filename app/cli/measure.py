@@ -82,7 +82,7 @@ class BenchRequest:
 
     @property
     def others(self) -> list[str]:
-        """The names in `against`."""
+        """The implementations or servers that `against` names."""
         return [name.strip() for name in self.against.split(",") if name.strip()]
 
 
@@ -144,10 +144,10 @@ class ReplayRequest:
 
     @property
     def budgets(self) -> Sequence[int]:
-        """The numbers in `nodes`.
+        """The sizes of trees that `nodes` names.
 
         Raises:
-            UserError: they are none.
+            UserError: they are no numbers.
         """
         try:
             numbers = [int(part) for part in self.nodes.split(",") if part.strip()]

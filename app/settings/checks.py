@@ -250,12 +250,12 @@ def check_method(called: str, method: str, values: Mapping[str, Any]) -> None:
 
 @cache
 def catalog() -> list[dict[str, Any]]:
-    """Every method, as `describe` has them."""
+    """Every decoding method, as `describe` has it."""
     from ...engine.catalog import describe
 
     return list(describe())
 
 
 def method_params(method: str) -> list[dict[str, Any]]:
-    """The settings of a method: name, default, doc, choices; none of an unknown one."""
+    """The settings of a method: name, default, doc, choices; none for an unknown one."""
     return next((list(entry["params"]) for entry in catalog() if entry["name"] == method), [])

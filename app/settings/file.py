@@ -23,7 +23,7 @@ from .toml import each_value, leaves, parse, put, read_text, write
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
+class ReadSettings:
     """What the settings file and the environment said. Values are checked; a key of either is dotted."""
 
     path: Path
@@ -45,7 +45,7 @@ def changed(settings: Settings, changes: Mapping[str, Any], names: Mapping[str, 
 
 
 def merged(settings: Settings, changes: Mapping[str, Any]) -> Settings:
-    """The same with values that are checked already."""
+    """Settings with some of them changed to values that are checked already."""
     values: dict[str, Any] = {}
     sampling: dict[str, Any] = {}
     methods = {name: dict(table) for name, table in settings.methods.items()}
@@ -93,7 +93,7 @@ def flat(settings: Settings) -> dict[str, Any]:
 # The file and the environment
 
 
-def read(path: Path | None = None) -> Read:
+def read(path: Path | None = None) -> ReadSettings:
     """What the file says, and, for the user's own (None), the environment. What is wrong is left out and told; never raises."""
     own, path = path is None, path or locations.settings_file()
     environment: dict[str, Any] = {}
@@ -116,10 +116,10 @@ def read(path: Path | None = None) -> Read:
         wrong = each_value(read_text(path) or "", short_path(path), TABLES, take, "are not settings")
     except UserError as error:
         wrong = [str(error)]
-    return Read(path, values, lines, environment, (*wrong, *problems))
+    return ReadSettings(path, values, lines, environment, (*wrong, *problems))
 
 
-def settings_of(found: Read) -> Settings:
+def settings_of(found: ReadSettings) -> Settings:
     """The settings that were read."""
     return merged(Settings(), {**found.values, **found.environment})
 

@@ -23,23 +23,23 @@ def _folder(variable: str, default: Path) -> Path:
 
 
 def settings_file() -> Path:
-    """The settings. SPECCHAT_CONFIG names the file itself if it ends in .toml, else the folder that holds settings.toml."""
+    """The settings file. SPECCHAT_CONFIG names it if that ends in .toml, else the folder that holds settings.toml."""
     named = _folder("SPECCHAT_CONFIG", platformdirs.user_config_path(APP, appauthor=False))
     return named if named.suffix == ".toml" else named / "settings.toml"
 
 
 def config_folder() -> Path:
-    """Holds the settings and the user's own themes."""
+    """The folder of the settings, the presets and the user's own themes."""
     return settings_file().parent
 
 
 def themes_folder() -> Path:
-    """Holds the user's own themes, one TOML file each."""
+    """The folder of the user's own themes, one TOML file each."""
     return config_folder() / "themes"
 
 
 def data_folder() -> Path:
-    """Holds what must not be lost; SPECCHAT_DATA names another."""
+    """The folder of what must not be lost; SPECCHAT_DATA names another."""
     return _folder("SPECCHAT_DATA", platformdirs.user_data_path(APP, appauthor=False))
 
 

@@ -17,7 +17,7 @@ from ..text.amounts import short_path
 from . import locations
 from .checks import checked, method_params
 from .fields import SAMPLING, Settings, is_chat_key
-from .file import Read, flat, from_text, merged, read, variable
+from .file import ReadSettings, flat, from_text, merged, read, variable
 from .key_path import join, split
 from .keymap import ALL as KEYS
 from .presets import read_preset
@@ -38,7 +38,7 @@ class Origin:
 class Layers:
     """The values of each source, by dotted keys."""
 
-    read: Read
+    read: ReadSettings
     """The file and the environment."""
     given: Mapping[str, Any] = field(default_factory=dict)
     """The command line."""
@@ -130,7 +130,7 @@ def layers_of(settings: Settings) -> Layers:
     made = flat(settings)
     of_models = {key: value for key, value in made.items() if split(key)[0] == "models"}
     given = {key: value for key, value in made.items() if key not in of_models}
-    return Layers(Read(locations.settings_file(), of_models), given)
+    return Layers(ReadSettings(locations.settings_file(), of_models), given)
 
 
 def default_of(key: str) -> Any:
@@ -150,7 +150,7 @@ def default_of(key: str) -> Any:
 
 
 def chat_part(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Those of some values that a chat may have of its own."""
+    """Those of some values, by dotted key, that a chat may have of its own."""
     return {key: value for key, value in values.items() if is_chat_key(split(key))}
 
 

@@ -32,7 +32,7 @@ _TABLES = ("methods", "sampling")
 
 @dataclass(frozen=True, slots=True)
 class Preset:
-    """A preset as its file has it; what is wrong is left out and told."""
+    """A preset as its file has it; what is wrong in it is left out and told."""
 
     name: str
     values: Mapping[str, Any] = field(default_factory=dict)
@@ -42,7 +42,7 @@ class Preset:
 
     @property
     def summary(self) -> str:
-        """What it is for, or what it holds, on a line."""
+        """What the preset is for, or what it holds, on a line."""
         if self.about:
             return one_line(self.about)
         parts = []
@@ -59,12 +59,12 @@ class Preset:
 
 
 def folder() -> Path:
-    """Holds the presets."""
+    """The folder of the presets."""
     return locations.config_folder() / "presets"
 
 
 def clean_name(name: str) -> str:
-    """A name that a file can have everywhere.
+    """A preset's name, which a file can have everywhere.
 
     Raises:
         UserError: it is none.
@@ -79,7 +79,7 @@ def clean_name(name: str) -> str:
 
 
 def names() -> list[str]:
-    """Every preset that there is."""
+    """The names of all presets."""
     try:
         found = [path.stem for path in folder().glob("*.toml")]
     except OSError:

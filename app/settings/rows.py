@@ -11,7 +11,7 @@ from ..text.cells import one_line
 from .key_path import join, split
 from .keymap import spell
 from .precedence import Layers, Origin, default_of
-from .table import Entry
+from .table import ListedSetting
 
 WORDS = {
     "file": "file",
@@ -31,11 +31,11 @@ AS_FOR_ALL = "same as all"
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class SettingRow:
     """A row of the list: a setting, a heading, or (neither) a blank one."""
 
     title: str = ""
-    entry: Entry | None = None
+    entry: ListedSetting | None = None
     key: str = ""
     """As it is changed: with the model's name in front where it is one model's."""
     value: Any = None
@@ -46,13 +46,13 @@ class Row:
     """Where it comes from in a word; empty at the default."""
 
 
-def rows_of(layers: Layers, entries: Sequence[Entry], query: str = "", model: str | None = None) -> list[Row]:
+def rows_of(layers: Layers, entries: Sequence[ListedSetting], query: str = "", model: str | None = None) -> list[SettingRow]:
     """Rows of the settings that have all words of a query in their name, description or value, below the headings of their
     groups. With a model, what it has of its own."""
     values = layers.values()
     name, table = layers.of_model(model)
     words = query.casefold().split()
-    out: list[Row] = []
+    out: list[SettingRow] = []
     group = ""
     for entry in entries:
         if model is not None and not entry.per_model:
@@ -64,36 +64,36 @@ def rows_of(layers: Layers, entries: Sequence[Entry], query: str = "", model: st
                 continue
         if entry.group != group:
             group = entry.group
-            out += [Row(), Row(group)] if out else [Row(group)]
+            out += [SettingRow(), SettingRow(group)] if out else [SettingRow(group)]
         out.append(row)
     return out
 
 
-def _row(entry: Entry, layers: Layers, values: dict[str, Any]) -> Row:
+def _row(entry: ListedSetting, layers: Layers, values: dict[str, Any]) -> SettingRow:
     origin = layers.origin(entry.key)
     value = values.get(entry.key, default_of(entry.key))
-    return Row(entry.key, entry, entry.key, value, text_of(entry, value), origin, WORDS.get(origin.kind, ""))
+    return SettingRow(entry.key, entry, entry.key, value, text_of(entry, value), origin, WORDS.get(origin.kind, ""))
 
 
-def _model_row(entry: Entry, layers: Layers, values: dict[str, Any], name: str, table: dict[str, Any]) -> Row:
+def _model_row(entry: ListedSetting, layers: Layers, values: dict[str, Any], name: str, table: dict[str, Any]) -> SettingRow:
     key = join(("models", name, *split(entry.key)))
     if entry.key in table:
         value = table[entry.key]
         origin = Origin("model", layers.place(layers.read.lines.get(key, 0)))
-        return Row(entry.key, entry, key, value, text_of(entry, value), origin, "this model")
+        return SettingRow(entry.key, entry, key, value, text_of(entry, value), origin, "this model")
     general = {**layers.read.values, **layers.read.environment}.get(entry.key, default_of(entry.key))
     origin = Origin("default", f"not set for this model: {text_of(entry, general)} as for all models")
-    return Row(entry.key, entry, key, None, AS_FOR_ALL, origin)
+    return SettingRow(entry.key, entry, key, None, AS_FOR_ALL, origin)
 
 
-def text_of(entry: Entry, value: Any) -> str:
+def text_of(entry: ListedSetting, value: Any) -> str:
     """A value on a line."""
     if split(entry.key)[0] == "keymap":
         return one_line(spell(str(value)))
     return shown(value)
 
 
-def detail(row: Row) -> list[tuple[str, str]]:
+def detail(row: SettingRow) -> list[tuple[str, str]]:
     """What is said of a setting below the list: its lines, each with a style."""
     entry = row.entry
     assert entry is not None

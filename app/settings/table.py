@@ -13,11 +13,9 @@ from .key_path import join, split
 from .keymap import ALL as KEYS
 from .keymap import GROUPS as KEYS_WHERE
 
-KEY_GROUPS = {f"Keys {heading[:1].lower()}{heading[1:]}": keys for heading, keys in KEYS_WHERE.items()}
-
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class ListedSetting:
     """A setting as it is listed."""
 
     key: str
@@ -35,7 +33,7 @@ class Entry:
         return is_chat_key(split(self.key))
 
 
-def entries(methods: Mapping[str, Any] | None = None) -> list[Entry]:
+def entries(methods: Mapping[str, Any] | None = None) -> list[ListedSetting]:
     """Every setting, in groups; those of these decoding methods by name, or of all in the catalog."""
     out = [_plain(key) for key in OPTIONS]
     params = (
@@ -49,19 +47,21 @@ def entries(methods: Mapping[str, Any] | None = None) -> list[Entry]:
             if not choices and isinstance(param["default"], bool):
                 choices = ("true", "false")
             key = join(("methods", name, param["name"]))
-            out.append(Entry(key, f"Method {name}", str(param["doc"]), NEXT_ANSWER, choices))
-    out += [Entry(join(("keymap", key.id)), group, key.what, AT_ONCE) for group, keys in KEY_GROUPS.items() for key in keys]
+            out.append(ListedSetting(key, f"Method {name}", str(param["doc"]), NEXT_ANSWER, choices))
+    for where, keys in KEYS_WHERE.items():
+        group = f"Keys {where[:1].lower()}{where[1:]}"
+        out += [ListedSetting(join(("keymap", key.id)), group, key.what, AT_ONCE) for key in keys]
     return out
 
 
-def _plain(key: str) -> Entry:
+def _plain(key: str) -> ListedSetting:
     said = OPTIONS[key]
     choices = said.choices or (("true", "false") if said.kind == "bool" else ())
     if key == "theme":
         choices = tuple(theme_names())
     elif key == "method":
         choices = tuple(entry["name"] for entry in catalog())
-    return Entry(key, said.group, about(key), said.when, choices)
+    return ListedSetting(key, said.group, about(key), said.when, choices)
 
 
 def about(key: str) -> str:

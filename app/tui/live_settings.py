@@ -13,7 +13,7 @@ from ...errors import UserError
 from ..chat.dialogue import Dialogue
 from ..settings.checks import checked
 from ..settings.fields import Settings
-from ..settings.file import Read, from_text, read, save
+from ..settings.file import ReadSettings, from_text, read, save
 from ..settings.key_path import join, split
 from ..settings.keymap import conflicts
 from ..settings.precedence import Layers, chat_part, layers_of
@@ -61,7 +61,7 @@ class LiveSettings:
         self._home: Mapping[str, Any] | None = {} if layers.chat else None  # what was set before a saved chat was opened
         self._model = dialogue.model
         self._methods: dict[str, str | None] = {}  # by model: the method that had been chosen when it was left
-        self._news: Read | None = None
+        self._news: ReadSettings | None = None
         self._stamp = stamp(layers.read.path)
         self._stop = threading.Event()
         self._writing = threading.Lock()
@@ -276,13 +276,13 @@ class LiveSettings:
             self.check()
 
     def check(self) -> None:
-        """Read the file if it has changed; from a thread of its own."""
+        """ReadSettings the file if it has changed; from a thread of its own."""
         with self._writing:
             now = stamp(self.layers.read.path)
             if now != self._stamp and not self._pending:
                 self._take(read())
 
-    def _take(self, found: Read) -> None:
+    def _take(self, found: ReadSettings) -> None:
         self._stamp, self._news = stamp(found.path), found
 
     def idle(self) -> None:
@@ -302,7 +302,7 @@ class LiveSettings:
             self._tell(problems)
 
 
-def found_keymap(found: Read) -> dict[str, str]:
+def found_keymap(found: ReadSettings) -> dict[str, str]:
     """The keys that a file maps."""
     return {split(key)[1]: value for key, value in found.values.items() if split(key)[0] == "keymap"}
 

@@ -29,11 +29,11 @@ from ..exit_codes import ANSWERED, BROKEN, CANCELLED
 from ..interrupts import POLL_SECONDS, Interrupts
 
 
-class Broken(Exception):
-    """The engine failed; its text is the sentence to show."""
+class EngineFailed(Exception):
+    """The engine failed; the text is the sentence to show."""
 
 
-class Stopped(Exception):
+class Interrupted(Exception):
     """Somebody pressed ctrl+c; what is done is kept."""
 
 
@@ -77,8 +77,8 @@ def read_specs(text: str) -> list[Spec]:
 
 
 class Lab:
-    """The engine for one command. Its calls end with Stopped after ctrl+c, with Broken where the engine fails; both end the
-    `with`, and `code` tells it."""
+    """The engine for one command. Its calls raise Interrupted after ctrl+c, and EngineFailed; both end the `with`, and `code`
+    tells it."""
 
     def __init__(self, notes: Notes, client: EngineClient | None = None) -> None:
         self.notes = notes
@@ -98,12 +98,12 @@ class Lab:
         self.client.close()
         self.notes.clear()
         match ended:
-            case Stopped():
+            case Interrupted():
                 self.code = CANCELLED
-            case Broken():
+            case EngineFailed():
                 self.notes.sentence(str(ended))
                 self.code = BROKEN
-        return isinstance(ended, Stopped | Broken)
+        return isinstance(ended, Interrupted | EngineFailed)
 
     @property
     def info(self) -> dict[str, Any]:
@@ -111,9 +111,9 @@ class Lab:
         return self.loaded.info if self.loaded else {}
 
     def check(self) -> None:
-        """Raise Stopped if Ctrl-C was pressed."""
+        """Raise Interrupted if ctrl+c was pressed."""
         if self._interrupts.asked:
-            raise Stopped
+            raise Interrupted
 
     def load(self, settings: Settings, *, quiet: bool = False) -> Loaded:
         """Load the target and what the settings say beside it; `quiet` keeps its notes back.
@@ -137,7 +137,7 @@ class Lab:
 
         Raises:
             UserError: what the person can mend.
-            Broken: the engine failed.
+            EngineFailed: the engine failed.
         """
 
         def take(event: Event) -> None:
@@ -167,9 +167,9 @@ class Lab:
                     return event
                 case Failed() if event.id == id or id in event.others or event.cause == "died":
                     if event.cause == "cancelled":
-                        raise Stopped
+                        raise Interrupted
                     sentence = event.sentence.partition(" Your chat is safe")[0]
-                    raise UserError(sentence) if event.cause == "user" else Broken(sentence)
+                    raise UserError(sentence) if event.cause == "user" else EngineFailed(sentence)
                 case _:
                     take(event)
 
@@ -213,7 +213,7 @@ class Clock:
         self._start = now()
 
     def left(self, done: int) -> str:
-        """As `about 3 min left`; empty before anything is done."""
+        """The time that is left, as `about 3 min left`; empty before anything is done."""
         if not done:
             return ""
         seconds = (self._now() - self._start) / done * (self._total - done)
@@ -221,7 +221,7 @@ class Clock:
 
 
 def duration(seconds: float) -> str:
-    """As people say it."""
+    """A time as people say it: `45 s`, `3 min`."""
     if seconds < 90:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
@@ -264,7 +264,7 @@ def fitting_table(
     dropping = [head.index(title) for title in spare if title in head] + list(reversed(kept[left:]))
 
     def room() -> int:
-        """Of the table that is not used."""
+        """Cells of the table that are not used."""
         return cells - sum(wide[i] + len(GAP) for i in kept) + len(GAP)
 
     for i in sorted(kept[:left], key=lambda i: -wide[i]):  # the longest names first, down to their longest piece

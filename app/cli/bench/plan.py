@@ -16,7 +16,7 @@ BASE = "greedy"
 
 
 @dataclass(slots=True)
-class Bench:
+class BenchRun:
     """A run's plan and what has been measured."""
 
     request: BenchRequest
@@ -37,6 +37,7 @@ class Bench:
 
     @property
     def labels(self) -> list[str]:
+        """The methods as the tables name them."""
         return [spec.label for spec in self.specs]
 
 

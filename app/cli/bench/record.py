@@ -12,7 +12,7 @@ from ...settings import locations
 VERSION = 1
 
 
-class Record:
+class BenchRecord:
     """A JSONL file: a header that says what run it is of, then a line for every measurement."""
 
     def __init__(self, path: Path, key: str, *, resume: bool) -> None:

@@ -24,7 +24,7 @@ REFERENCE = Spec("lookup:variant=reference", "lookup", {"variant": "reference"})
 
 @dataclass(slots=True)
 class Replayed:
-    """All that was found."""
+    """What a replay found."""
 
     files: Sequence[Path]
     rows: list[dict[str, Any]] = field(default_factory=list)

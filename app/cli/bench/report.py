@@ -13,11 +13,11 @@ from ...settings import locations
 from ...text.amounts import count_of
 from . import plots
 from .lab import say, show_table, write_tables
-from .plan import BASE, Bench, is_own
+from .plan import BASE, BenchRun, is_own
 from .statistics import compare, scaling, summarise
 
 
-def print_report(bench: Bench) -> None:
+def print_report(bench: BenchRun) -> None:
     """Write every form that was asked for."""
     request = bench.request
     report = report_of(bench)
@@ -44,7 +44,7 @@ def print_report(bench: Bench) -> None:
                 )
 
 
-def report_of(bench: Bench) -> dict[str, Any]:
+def report_of(bench: BenchRun) -> dict[str, Any]:
     """What `--json` prints."""
     request, info = bench.request, bench.info
     results = summarise(bench.rows, bench.labels, bench.base, request.clock)
@@ -68,7 +68,7 @@ def report_of(bench: Bench) -> dict[str, Any]:
     }
 
 
-def comparisons(bench: Bench, results: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+def comparisons(bench: BenchRun, results: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Ours against other packages' method of the same kind; auto against the best fixed method of each category."""
     clock = bench.request.clock
     peers = [spec for spec in bench.specs if "/" in spec.name]
@@ -85,7 +85,7 @@ def comparisons(bench: Bench, results: Sequence[dict[str, Any]]) -> list[dict[st
     return out
 
 
-def sweeps(bench: Bench, results: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def sweeps(bench: BenchRun, results: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """For each `--sweep` its points over all categories, and the line through tokens a pass on log(nodes per token); the same
     on log(GFLOPs a pass), which is lookahead's scaling law (Fu et al., arXiv:2402.02057)."""
     out = {}
@@ -173,7 +173,7 @@ def _heading(report: dict[str, Any]) -> str:
     )
 
 
-def draw(bench: Bench, report: dict[str, Any], folder: Path, kind: str) -> None:
+def draw(bench: BenchRun, report: dict[str, Any], folder: Path, kind: str) -> None:
     """Write the plots into a folder: speedup, runs, positions, and scaling where there was a sweep."""
     locations.ensure(folder)
     title = f"{report['model']} on {report['device']}"

@@ -16,8 +16,8 @@ from ..exit_codes import ANSWERED
 from ..measure import BenchRequest
 from .items import Item, read_items
 from .lab import Clock, Lab, Spec, fingerprint, read_spec, read_specs
-from .plan import BASE, Bench
-from .record import Record
+from .plan import BASE, BenchRun
+from .record import BenchRecord
 from .servers import choose_servers, is_server, place, refuse
 
 WARM_UP_TOKENS = 64
@@ -47,7 +47,7 @@ def run_bench(request: BenchRequest) -> int:
     """
     from .report import print_report
 
-    bench = Bench(request, read_items(request.prompts, request.limit, request.category))
+    bench = BenchRun(request, read_items(request.prompts, request.limit, request.category))
     remote = is_server(request.settings.model, request.settings)
     if remote:
         refuse(request)
@@ -139,7 +139,7 @@ def plan(items: Sequence[Item], specs: Sequence[Spec], rounds: int) -> Iterator[
                 yield turn, item, spec
 
 
-def run_key(bench: Bench) -> str:
+def run_key(bench: BenchRun) -> str:
     """What a record must have been measured with to be gone on with; more rounds may follow."""
     request = bench.request
     return fingerprint(
@@ -155,11 +155,11 @@ def run_key(bench: Bench) -> str:
     )
 
 
-def _measure(bench: Bench, lab: Lab) -> None:
+def _measure(bench: BenchRun, lab: Lab) -> None:
     request, items = bench.request, bench.prompts.items
     key = run_key(bench)
     bench.record = request.record or cache_folder() / "bench" / f"{key}.jsonl"
-    record = Record(bench.record, key, resume=request.resume)
+    record = BenchRecord(bench.record, key, resume=request.resume)
     steps = list(plan(items, bench.specs, request.rounds))
     todo = [(turn, item, spec) for turn, item, spec in steps if (item.id, spec.label, turn) not in record.rows]
     bench.rows = [row for step in steps if (row := record.rows.get((step[1].id, step[2].label, step[0]))) is not None]
@@ -182,7 +182,7 @@ def _measure(bench: Bench, lab: Lab) -> None:
 
 
 def answer_one(
-    bench: Bench, lab: Lab, item: Item, spec: Spec, rows: Mapping[tuple[str, str, int], Mapping[str, Any]], limit: int
+    bench: BenchRun, lab: Lab, item: Item, spec: Spec, rows: Mapping[tuple[str, str, int], Mapping[str, Any]], limit: int
 ) -> dict[str, Any]:
     """One answer's figures, or the error that it ended with."""
     request = bench.request
@@ -220,7 +220,7 @@ def _digest(answer: object) -> str:
     return hashlib.sha256(repr(answer).encode()).hexdigest()[:16]
 
 
-def _messages(bench: Bench, item: Item, rows: Mapping[tuple[str, str, int], Mapping[str, Any]]) -> list[dict[str, str]]:
+def _messages(bench: BenchRun, item: Item, rows: Mapping[tuple[str, str, int], Mapping[str, Any]]) -> list[dict[str, str]]:
     """The chat up to this turn, with plain decoding's answers to the turns before."""
     settings, base = bench.request.settings, bench.base or bench.labels[0]
     if item.messages:

@@ -12,7 +12,7 @@ from ....errors import UserError, counted
 from ...settings.fields import Settings
 from ..measure import BenchRequest
 from .lab import Lab, Spec, say, show_table
-from .plan import Bench
+from .plan import BenchRun
 from .replay import draft_of
 
 FIRST_TOKENS = 8
@@ -39,7 +39,7 @@ def refuse(request: BenchRequest) -> None:
             raise UserError(f"A server is compared with servers: --against takes their addresses, not {name!r}.")
 
 
-def choose_servers(bench: Bench, lab: Lab) -> list[Spec]:
+def choose_servers(bench: BenchRun, lab: Lab) -> list[Spec]:
     """The servers of a run, the plain one first, each by what it decodes with; where two decode alike, by its address too. Of a
     pair both are."""
     request = bench.request

@@ -20,13 +20,13 @@ from ..exit_codes import ANSWERED, USER
 from ..measure import BenchRequest, TuneRequest
 from .items import Item, PromptSet, read_items
 from .lab import Lab, Spec, read_spec, read_specs
-from .plan import BASE, Bench
+from .plan import BASE, BenchRun
 from .run import WARM_UP_TOKENS, answer_one
 from .servers import foretell, is_server, show_foretold
 from .statistics import interval
 from .tune_blocks import TIME_SHARE, Blocks, budget, search_blocks, stops_early, wanted
 from .tune_report import report
-from .tune_search import LEAST, Search
+from .tune_search import LEAST, TuneSearch
 
 EACH = 4
 """Prompts of each category of the built-in set."""
@@ -123,7 +123,7 @@ def tune(request: TuneRequest) -> int:
 ENGINES = ("vLLM", "llama-server", "SGLang")
 
 
-def _servers(request: TuneRequest, search: Search, lab: Lab, loaded: Loaded) -> list[dict[str, Any]]:
+def _servers(request: TuneRequest, search: TuneSearch, lab: Lab, loaded: Loaded) -> list[dict[str, Any]]:
     """What servers' own methods would bring, by the plain answers of the search and this machine's passes."""
     answers = [row for (_, label), row in search.rows.items() if label == BASE and row.get("token_ids")]
     if len(answers) < LEAST or lab.info["backend"] == "recorded":
@@ -138,7 +138,7 @@ def _tune_server(request: TuneRequest, prompts: PromptSet, lab: Lab) -> int:
     """The best settings of a server's own methods, by answers that it writes now; prints them and returns the exit code."""
     engine = lab.info["server"]["engine"]
     plain = next(iter(lab.info["server"]["methods"]))
-    bench = Bench(BenchRequest(settings=request.settings), prompts, [], lab.info, answers=True)
+    bench = BenchRun(BenchRequest(settings=request.settings), prompts, [], lab.info, answers=True)
     bench.servers = {plain: request.settings.model}
     answers = []
     for number, item in enumerate(prompts.items, 1):
@@ -191,8 +191,8 @@ def anew(settings: Settings) -> Settings:
     return replace(settings, methods=methods)
 
 
-def _search(request: TuneRequest, prompts: PromptSet, lab: Lab, specs: list[Spec]) -> Search:
-    bench = Bench(BenchRequest(settings=anew(request.settings)), prompts, specs, lab.info, answers=True)
+def _search(request: TuneRequest, prompts: PromptSet, lab: Lab, specs: list[Spec]) -> TuneSearch:
+    bench = BenchRun(BenchRequest(settings=anew(request.settings)), prompts, specs, lab.info, answers=True)
     bench.past = bool(request.past)
 
     def measure(item: Item, spec: Spec) -> dict[str, Any]:
@@ -205,9 +205,9 @@ def _search(request: TuneRequest, prompts: PromptSet, lab: Lab, specs: list[Spec
         return row
 
     def silent(text: str) -> None:
-        """Nothing is told while methods warm up."""
+        """Tell nothing, while methods warm up."""
 
-    search = Search(request, specs, prompts.items, measure, told=silent)
+    search = TuneSearch(request, specs, prompts.items, measure, told=silent)
     return search
 
 
@@ -223,7 +223,7 @@ def in_force(settings: Settings, specs: Sequence[Spec], unavailable: Mapping[str
     return BASE
 
 
-def unclear(search: Search, pick: str) -> str:
+def unclear(search: TuneSearch, pick: str) -> str:
     """What keeps the pick from becoming the default, in a sentence: the interval of its speedup over the default, or over plain
     decoding if it is the default itself, has 1 in it. Empty where it is clearly faster."""
     other = search.default if search.default != pick else BASE
@@ -233,7 +233,7 @@ def unclear(search: Search, pick: str) -> str:
     return f"Nothing was clearly faster than {'plain decoding' if other == BASE else other}, so your settings stay as they are."
 
 
-def result_of(search: Search, ranked: Sequence[Spec]) -> dict[str, Any]:
+def result_of(search: TuneSearch, ranked: Sequence[Spec]) -> dict[str, Any]:
     """The pick and how it did."""
     label = ranked[0].label
     ratios = search.ratios(label, search.items)

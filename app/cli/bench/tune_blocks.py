@@ -44,7 +44,7 @@ class Blocks:
     """What is measured of it."""
 
     def as_dict(self) -> dict[str, Any]:
-        """For --json."""
+        """What --json says of the search for blocks."""
         return {
             "passes": self.passes,
             "positions": self.positions,

@@ -16,10 +16,10 @@ from ..measure import TuneRequest
 from .lab import duration, say, show_table
 from .servers import show_foretold
 from .tune_blocks import show_blocks
-from .tune_search import Search
+from .tune_search import TuneSearch
 
 
-def grid_passes(search: Search) -> int:
+def grid_passes(search: TuneSearch) -> int:
     """Forward passes of every candidate on every prompt, as estimated from those that each did take; candidates that only the
     exhaustive search has count like the others' mean."""
     total = 0.0
@@ -31,7 +31,7 @@ def grid_passes(search: Search) -> int:
 
 def report(
     request: TuneRequest,
-    search: Search,
+    search: TuneSearch,
     info: Mapping[str, Any],
     found: dict[str, Any] | None,
     servers: Sequence[Mapping[str, Any]],

@@ -31,7 +31,7 @@ LEAST = 4
 
 
 @dataclass(slots=True)
-class Search:
+class TuneSearch:
     """The search as it goes."""
 
     request: TuneRequest

@@ -29,12 +29,12 @@ class KeptRun:
 
     @property
     def number(self) -> int | None:
-        """Of the chat in the history, once it is closed; None if it is not kept."""
+        """The chat's number in the history, once it is closed; None if it is not kept."""
         track = self.transcript.track
         return track.chat if self.write and track is not None else None
 
     def about(self) -> About:
-        """With what it goes on, once something is asked."""
+        """The model, method and settings that it goes on with, once something is asked."""
         assert self._about is not None
         return self._about
 

@@ -11,7 +11,7 @@ from ...text.cells import sanitise
 from ...theming.colouring import Colouring, ink_name, legend
 
 
-class Output:
+class AnswerOutput:
     """The answer's text. On a terminal harmless, and coloured as in the chat; piped, the text as it is."""
 
     def __init__(self, stream: TextIO, color: str, way: Colouring = "length") -> None:

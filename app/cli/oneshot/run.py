@@ -34,7 +34,7 @@ from ...text.amounts import progress_of
 from ...theming.colouring import way_named
 from ..exit_codes import ANSWERED, BROKEN, CLOSED, USER
 from ..interrupts import POLL_SECONDS, Interrupts
-from .output import Output
+from .output import AnswerOutput
 from .request import Request, attached, check, prompt_of
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def run_once(request: Request) -> int:
     """
     check(request)
     stream = stdout()
-    output = Output(stream, request.color, way_named(request.settings.colours))
+    output = AnswerOutput(stream, request.color, way_named(request.settings.colours))
     notes = Notes(request.color, output.end_line if output.is_terminal else None)
     text, attachments = attached(request, notes)
     chat, request = _chat(request, notes)
@@ -66,7 +66,7 @@ def _answered(
     chat: KeptRun | None,
     client: EngineClient,
     load: int,
-    output: Output,
+    output: AnswerOutput,
     notes: Notes,
 ) -> int:
     """Ask the engine and print; return the exit code."""
@@ -116,7 +116,7 @@ class _Run:
     prompt: str
     client: EngineClient
     interrupts: Interrupts
-    output: Output
+    output: AnswerOutput
     notes: Notes
     chat: KeptRun | None
     id: int = 0

@@ -15,8 +15,8 @@ from ...settings.file import from_text, takes_many, variable
 from ...settings.key_path import join, split
 from ...settings.keymap import SETTINGS
 from ...settings.precedence import default_of
-from ...settings.rows import Row, detail, rows_of, typed_form
-from ...settings.table import Entry, entries
+from ...settings.rows import SettingRow, detail, rows_of, typed_form
+from ...settings.table import ListedSetting, entries
 from ...text.amounts import short_path
 from ...text.cells import fit, one_line, width
 from ...text.lines import StyledLine, ends, line
@@ -35,7 +35,7 @@ NARROW = 64
 """Below so many cells names are cut sooner, and where a value comes from is told below the list alone."""
 
 
-class SettingsScreen(SearchScreen[None, Row]):
+class SettingsScreen(SearchScreen[None, SettingRow]):
     """The list of every setting.
 
     Args:
@@ -55,11 +55,11 @@ class SettingsScreen(SearchScreen[None, Row]):
     BINDINGS: ClassVar[list[BindingType]] = bindings_of(SETTINGS)
 
     def __init__(self, live: LiveSettings, dialogue: Dialogue, changed: Callable[[], None], query: str = "") -> None:
-        listed = PickList[Row](lambda row: row.title if row.entry is not None else None, drawn)
+        listed = PickList[SettingRow](lambda row: row.title if row.entry is not None else None, drawn)
         listed.empty = "No setting matches in name, description or value."
         super().__init__(listed, live.keymap, "Settings", "Search settings", query)
         self._live, self._dialogue, self._changed = live, dialogue, changed
-        self._entries: list[Entry] = []
+        self._entries: list[ListedSetting] = []
         self._model_only = False
 
     def on_mount(self) -> None:
@@ -87,7 +87,7 @@ class SettingsScreen(SearchScreen[None, Row]):
         undo = [("settings_undo", "")] if self._live.undo else []
         return hints(("list_choose", "change"), ("settings_scope", scope), ("settings_default", ""), *undo)
 
-    def about(self, item: Row | None) -> list[tuple[str, str]]:
+    def about(self, item: SettingRow | None) -> list[tuple[str, str]]:
         return detail(item) if item is not None else []
 
     # Keys
@@ -128,7 +128,7 @@ class SettingsScreen(SearchScreen[None, Row]):
 
     # Changing
 
-    def choose(self, item: Row) -> None:
+    def choose(self, item: SettingRow) -> None:
         from .key import KeyScreen
         from .menu import Menu, MenuItem
         from .text import TextScreen
@@ -165,7 +165,7 @@ class SettingsScreen(SearchScreen[None, Row]):
                 fit(one_line(_title(entry)), 40), typed_form(item.value), "keep", lambda text: self._take(item, text), "nothing"
             )
 
-    def _take(self, row: Row, text: str) -> None:
+    def _take(self, row: SettingRow, text: str) -> None:
         try:
             value: Any = from_text(row.key, text)
             if not text.strip() and (default_of(row.key) is None or takes_many(row.key) or split(row.key)[0] == "models"):
@@ -207,12 +207,12 @@ def _name(key: str) -> str:
     return join(parts[2:]) if parts[0] == "models" else key
 
 
-def _title(entry: Entry) -> str:
+def _title(entry: ListedSetting) -> str:
     """A setting's name where there is no heading above it."""
     return entry.key.removeprefix("keymap.").removeprefix("methods.")
 
 
-def drawn(row: Row, cells: int) -> tuple[StyledLine]:
+def drawn(row: SettingRow, cells: int) -> tuple[StyledLine]:
     if row.entry is None:
         return ((line((fit(row.title, cells), "bold $primary")) if row.title else ()),)
     wide = cells >= NARROW
@@ -226,7 +226,7 @@ def drawn(row: Row, cells: int) -> tuple[StyledLine]:
     return (ends(parts, line((mark, "$accent")), cells),)
 
 
-def _short(row: Row) -> str:
+def _short(row: SettingRow) -> str:
     """A setting's name below its heading: without the table's."""
     head, _, rest = row.title.partition(".")
     return rest.partition(".")[2] if head == "methods" else rest if head == "keymap" else row.title

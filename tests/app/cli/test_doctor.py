@@ -15,7 +15,7 @@ import torch
 from typer.testing import CliRunner
 
 from specchat.app.cli import doctor, doctor_model
-from specchat.app.cli.bench.lab import Lab, Stopped
+from specchat.app.cli.bench.lab import Interrupted, Lab
 from specchat.app.cli.main import app
 from specchat.app.settings.fields import Settings
 from specchat.errors import UserError
@@ -206,7 +206,7 @@ def test_what_is_not_tried_or_not_kept_is_told(lab: type[FakeLab]) -> None:
 
 
 def test_ctrl_c_ends_it_and_what_needs_a_model_says_so(lab: type[FakeLab]) -> None:
-    lab.answer = Stopped()
+    lab.answer = Interrupted()
     told = CliRunner().invoke(app, ["doctor", "neo"])
     assert (told.exit_code, told.stdout) == (130, "")
     assert "Stopped. The lengths that were done are kept." in told.stderr

@@ -15,7 +15,7 @@ from rich.segment import Segment
 from textual.color import Color
 
 from specchat.app.chat.entries import Answer, Notice, Prompt
-from specchat.app.cli.oneshot.output import Output
+from specchat.app.cli.oneshot.output import AnswerOutput
 from specchat.app.history.chats import ChatHit, ChatRow
 from specchat.app.models.details import lines, of_offer
 from specchat.app.models.rows import offer_rows
@@ -123,7 +123,7 @@ OWN = re.compile(r"\x1b\[(?:0|2|38;5;\d+|38;2;\d+;\d+;\d+|(?:1;)?\d\d?)?m|\r\x1b
 @given(TEXTS)
 def test_what_run_writes_on_a_terminal_has_no_sequences_but_its_own(text: str) -> None:
     terminal = Tty()
-    output = Output(terminal, "always")
+    output = AnswerOutput(terminal, "always")
     answer = Answer("lookup", "identical")
     for start in range(0, len(text), 3):
         answer.add(StepRecord("lookup", [1] * (start % 2 + 1), text[start : start + 3]))

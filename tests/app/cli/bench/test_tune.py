@@ -19,7 +19,7 @@ from specchat.app.cli.bench.run import WARM_UP_TOKENS
 from specchat.app.cli.bench.tune import anew, candidates, in_force, in_turn, joined, result_of, unclear
 from specchat.app.cli.bench.tune_blocks import SETS, Blocks, block_specs, budget, fewest, show_blocks, wanted
 from specchat.app.cli.bench.tune_report import grid_passes
-from specchat.app.cli.bench.tune_search import LEAST, Search, rung_sizes
+from specchat.app.cli.bench.tune_search import LEAST, TuneSearch, rung_sizes
 from specchat.app.cli.measure import TuneRequest
 from specchat.app.settings.fields import Settings
 from specchat.app.settings.file import read
@@ -32,7 +32,7 @@ from ....fakes.engines import paced
 from ....fakes.models.tiny import tiny_folder
 
 
-def searching(speeds: dict[str, float], prompts: int = 24, noise: float = 0.15, **request: Any) -> Search:
+def searching(speeds: dict[str, float], prompts: int = 24, noise: float = 0.15, **request: Any) -> TuneSearch:
     """A search among candidates whose true speedups are known; an answer has 60 tokens."""
     draw = random.Random(7)
 
@@ -41,7 +41,7 @@ def searching(speeds: dict[str, float], prompts: int = 24, noise: float = 0.15, 
         return {"seconds": 60 / speed, "cpu_seconds": 60 / speed, "count": 60, "steps": math.ceil(60 / speed)}
 
     items = [Item(str(i), "ab"[i % 2], ("x",)) for i in range(prompts)]
-    return Search(TuneRequest(settings=Settings(), **request), [read_spec(label) for label in speeds], items, measure)
+    return TuneSearch(TuneRequest(settings=Settings(), **request), [read_spec(label) for label in speeds], items, measure)
 
 
 SPEEDS = {f"lookup:nodes={n}": 1 + 0.05 * n for n in range(1, 21)} | {f"fusion:nodes={n}": 0.7 + 0.03 * n for n in range(1, 11)}

@@ -19,7 +19,7 @@ import pytest
 
 from specchat.app.chat.entries import Answer
 from specchat.app.cli import main as cli
-from specchat.app.cli.oneshot.output import Output
+from specchat.app.cli.oneshot.output import AnswerOutput
 from specchat.app.cli.oneshot.request import Request
 from specchat.app.settings.fields import Settings
 from specchat.app.terminal.ansi import run_colour
@@ -174,7 +174,7 @@ def test_only_what_a_pass_gave_together_is_coloured_as_in_the_chat() -> None:
         *(run(" eight nine", 4), run("e ten", 1, carried=1)),
     ]
     stream, answer = io.StringIO(), Answer("lookup", "identical")
-    output = Output(stream, "always")
+    output = AnswerOutput(stream, "always")
     output.write([answer.add(step) for step in steps])
     expected = ""
     for made, step in zip(answer.runs, steps, strict=True):
@@ -192,7 +192,7 @@ def test_only_what_a_pass_gave_together_is_coloured_as_in_the_chat() -> None:
 
 def test_runs_beside_each_other_differ_in_colour() -> None:
     stream, answer = io.StringIO(), Answer("lookup", "identical")
-    output = Output(stream, "always")
+    output = AnswerOutput(stream, "always")
     output.write([answer.add(step) for step in (run("one"), run(""), run(" two"))])
     # Two characters had been held back: they belong to the run before.
     output.write([answer.add(step) for step in (run("o! three", carried=2), *(run("x") for _ in range(6)))])
