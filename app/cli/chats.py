@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import json as json_module
+import shutil
+import sys
+from dataclasses import asdict
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ..settings.locations import themes_folder
+from ..settings.precedence import load_settings
+from ..text.amounts import short_path
+from ..text.cells import fit
 from . import complete as completion_shell
 from .options import AsJson, flag, option
 
@@ -129,13 +138,11 @@ def export(
     from ..export.formats import Look, export_chat, target
     from ..history.chats import reading
     from ..history.resume import one_chat
-    from ..settings.locations import config_folder
-    from ..settings.precedence import load_settings
     from ..theming.colouring import way_named
     from ..theming.themes import load_themes
 
     settings, _ = load_settings()
-    palettes, _ = load_themes(config_folder() / "themes")
+    palettes, _ = load_themes(themes_folder())
     path = target(str(file), None)
     with reading() as kept:
         opened = kept.open(one_chat(kept, chat).id)
@@ -145,41 +152,27 @@ def export(
     if json:
         _print_json({"file": str(place)})
     else:
-        from ..text.amounts import short_path
-
         other = f" ({path.name} already exists; --force overwrites it)" if place.name != path.name else ""
         typer.echo(f"Saved as {short_path(place)}{other}.")
 
 
 def _line(row: ChatRow) -> str:
-    from datetime import datetime
-
     at = f"{datetime.fromtimestamp(row.changed):%Y-%m-%d %H:%M}" if row.changed else f"{'no date':<16}"
     return f"{row.id:>5}  {_fitted(f'{at}  {row.answers:>3}  {row.title}', 7)}"
 
 
 def _fitted(text: str, taken: int) -> str:
     """A text that fits the rest of a line of the terminal; all of it where the output is no terminal."""
-    import shutil
-    import sys
-
-    from ..text.cells import fit
-
     return fit(text, shutil.get_terminal_size().columns - taken) if sys.stdout.isatty() else text
 
 
 def _as_json(row: ChatRow) -> dict[str, Any]:
-    from dataclasses import asdict
-    from datetime import datetime
-
     times = {name: datetime.fromtimestamp(getattr(row, name)).astimezone().isoformat() for name in ("created", "changed")}
     return asdict(row) | times
 
 
 def _print_json(body: dict[str, Any]) -> None:
-    import json
-
-    typer.echo(json.dumps(body, indent=1, ensure_ascii=False))
+    typer.echo(json_module.dumps(body, indent=1, ensure_ascii=False))
 
 
 def _warn(opened: OpenedChat) -> None:

@@ -16,6 +16,10 @@ from pathlib import Path
 import typer
 
 from ...errors import UserError
+from ..settings.checks import theme_names
+from ..settings.fields import OPTIONS
+from ..settings.locations import everything
+from ..settings.presets import names as preset_names
 from ..text.amounts import short_path
 from ..text.cells import fit
 
@@ -107,8 +111,6 @@ def method_settings(typed: str) -> Offered:
 @_completing
 def themes(typed: str) -> Offered:
     """The themes that ship, and the user's own."""
-    from ..settings.checks import theme_names
-
     for name in theme_names():
         yield name, ""
 
@@ -116,9 +118,7 @@ def themes(typed: str) -> Offered:
 @_completing
 def presets(typed: str) -> Offered:
     """The user's presets."""
-    from ..settings.presets import names
-
-    for name in names():
+    for name in preset_names():
         yield name, ""
 
 
@@ -138,16 +138,12 @@ def chats(typed: str) -> Offered:
 @_completing
 def setting_keys(typed: str) -> Offered:
     """Dotted keys of the settings."""
-    from ..settings.fields import OPTIONS
-
     yield from ((key, "") for key in OPTIONS)
 
 
 @_completing
 def locations(typed: str) -> Offered:
     """The locations that `specchat locate` knows."""
-    from ..settings.locations import everything
-
     for name, path in everything().items():
         yield name, str(path)
 

@@ -5,17 +5,22 @@ from __future__ import annotations
 import json as json_module
 import subprocess
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from ...errors import UserError
-from ..settings.rows import _word, shown
+from ..settings import locations
+from ..settings.checks import known
+from ..settings.fields import OPTIONS
+from ..settings.file import from_text, read, save, settings_of, spots, takes_many
+from ..settings.key_path import join, split
+from ..settings.precedence import Layers, default_of, load_settings
+from ..settings.rows import shown, word
+from ..settings.toml import write
+from ..text.cells import fit, width
 from . import complete as completion_shell
-from .options import AsJson, flag, option
-
-if TYPE_CHECKING:
-    from ..settings.precedence import Layers
+from .options import AsJson, flag, option, with_options
 
 config = typer.Typer(name="settings", help="Show settings with their values and sources, and change them.")
 
@@ -56,8 +61,6 @@ def show(
         body = {"file": str(layers.read.path), "problems": list(layers.read.problems), "settings": rows}
         typer.echo(json_module.dumps(body, ensure_ascii=False))
         return
-    from ..text.cells import fit, width
-
     cells = [(row["key"], fit(shown(row["value"]), 44), row["where"]) for row in rows]
     first, second = (max((width(row[i]) for row in cells), default=0) + 2 for i in (0, 1))
     for key, value, where in cells:
@@ -69,8 +72,6 @@ def show(
 @config.command()
 def get(context: typer.Context, key: Key, preset: FromPreset = None, json: AsJson = False) -> None:
     """Print the value of a setting; nothing if it is not set."""
-    from ..settings.checks import known
-
     known(key)
     row = _row(_layers(context.obj or {}, preset), key)
     if json:
@@ -78,7 +79,7 @@ def get(context: typer.Context, key: Key, preset: FromPreset = None, json: AsJso
     else:
         value = row["value"]
         many = isinstance(value, list)
-        typer.echo("\n".join(map(str, value)) if many else "" if value is None else _word(value))
+        typer.echo("\n".join(map(str, value)) if many else "" if value is None else word(value))
 
 
 @config.command("set", context_settings={"ignore_unknown_options": True})
@@ -89,9 +90,6 @@ def set_(
     ],
 ) -> None:
     """Write a setting to the file, keeping its comments and order."""
-    from ..settings.checks import known
-    from ..settings.file import from_text, save, takes_many
-
     known(key)
     if len(values) > 1 and not takes_many(key):
         raise UserError(f"{key} takes one value. Put it in quotes.")
@@ -103,9 +101,6 @@ def set_(
 @config.command()
 def unset(keys: Annotated[list[str], typer.Argument(metavar="KEY…", show_default=False)]) -> None:
     """Remove settings from the file, so that their defaults apply again. Unknown keys can be removed too."""
-    from ..settings.file import read, save, spots
-    from ..settings.key_path import join, split
-
     found = read()
     there = spots(found.path)
     for key in keys:
@@ -118,17 +113,12 @@ def unset(keys: Annotated[list[str], typer.Argument(metavar="KEY…", show_defau
 @config.command()
 def path() -> None:
     """Print where the settings file is."""
-    from ..settings.locations import settings_file
-
-    typer.echo(settings_file())
+    typer.echo(locations.settings_file())
 
 
 @config.command()
 def edit() -> None:
     """Open the settings file in your editor (the setting editor, $VISUAL or $EDITOR), then report any mistakes in it."""
-    from ..settings import locations
-    from ..settings.file import read, settings_of
-    from ..settings.toml import write
     from ..terminal.editor import editor_command
 
     found = read()
@@ -148,26 +138,18 @@ def edit() -> None:
 
 
 def _layers(given: dict[str, Any], preset: str | None) -> Layers:
-    from ..settings.precedence import load_settings
-    from .options import with_options
-
-    layers: Layers = with_options(load_settings()[0], {**given, **({"preset": preset} if preset else {})}).layers
+    layers: Layers = with_options(load_settings()[0], given | ({"preset": preset} if preset else {})).layers
     return layers
 
 
 def rows_of(layers: Layers) -> Iterator[dict[str, Any]]:
     """Each setting as an object: key, value, default, source, where. Those of methods, models and keys where they are set."""
-    from ..settings.fields import OPTIONS
-    from ..settings.key_path import split
-
     more = [key for table in ("methods", "models", "keymap") for key in layers.values() if split(key)[0] == table]
     for key in (*OPTIONS, *more):
         yield _row(layers, key)
 
 
 def _row(layers: Layers, key: str) -> dict[str, Any]:
-    from ..settings.precedence import default_of
-
     origin = layers.origin(key)
     default = default_of(key)
     value = layers.values().get(key, default)
@@ -182,9 +164,6 @@ def _row(layers: Layers, key: str) -> dict[str, Any]:
 
 def _tell(key: str) -> None:
     """Say what was written, and what goes before it."""
-    from ..settings.file import read
-    from ..settings.precedence import Layers
-
     layers = Layers(read())
     row = _row(layers, key)
     written = layers.read.values.get(key)

@@ -7,12 +7,16 @@ import shlex
 import shutil
 import signal
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ...errors import Cancelled, UserError
+from ..settings.fields import Settings
+from ..settings.precedence import read_settings
+from ..text.amounts import size_of
+from ..text.cells import fit, one_line
 from .exit_codes import CANCELLED
 from .options import AsJson, flag, option
 
@@ -21,7 +25,6 @@ if TYPE_CHECKING:
     from ..models.library import FoundModel
     from ..models.memory import FreeMemory
     from ..models.rows import ModelRow
-    from ..settings.fields import Settings
 
 NARROWEST, WIDEST = 60, 120
 """Cells of a printed row."""
@@ -53,7 +56,6 @@ def models(
     """
     from ..models.hub import GGUF_ON_HUB, look_up
     from ..models.memory import room
-    from ..settings.precedence import read_settings
 
     settings = read_settings()
     if server is not None:
@@ -80,7 +82,6 @@ def models(
 
 def _print_server(name: str, settings: Settings, as_json: bool) -> None:
     from ..models.servers import ask
-    from ..text.cells import one_line
 
     (found,) = ask([name], settings.servers)
     if found.problem:
@@ -146,8 +147,6 @@ def _print_drafts(target: str, text: str, settings: Settings, as_json: bool) -> 
 
 
 def _print_offers(repository: Repository, offers: Sequence[Offer], settings: Settings, free: FreeMemory, as_json: bool) -> None:
-    from dataclasses import replace
-
     from ..models.memory import judge
     from ..models.rows import needs_of_offer, offer_rows
 
@@ -168,7 +167,6 @@ def _fetch(spec: str, as_json: bool) -> None:
     """Fetch a model into huggingface_hub's cache, with a line of progress."""
     from ..models.hub import fetch, look_up
     from ..terminal.output import Notes
-    from ..text.amounts import size_of
 
     repository = look_up(spec)
     offer = next((each for each in repository.offers if each.spec.lower() == spec.lower()), None)
@@ -216,7 +214,6 @@ def _told(found: FoundModel) -> dict[str, Any]:
 
 def _print_rows(rows: Sequence[ModelRow], notes: bool = False) -> None:
     from ..models.rows import drawn
-    from ..text.cells import fit
 
     cells = max(NARROWEST, min(shutil.get_terminal_size().columns, WIDEST))
     for i, row in enumerate(rows):

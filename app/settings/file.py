@@ -8,6 +8,7 @@ which value counts where several are given.
 from __future__ import annotations
 
 import os
+import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -193,8 +194,6 @@ def from_text(key: str, text: str) -> Any:
 
 def _value(text: str) -> Any:
     """A number, a list or true and false where a text is one."""
-    import tomllib
-
     try:
         return tomllib.loads(f"x = {text.strip()}")["x"] if "\n" not in text else text
     except (tomllib.TOMLDecodeError, RecursionError):

@@ -113,27 +113,23 @@ def detail(row: SettingRow) -> list[tuple[str, str]]:
 
 def typed_form(value: Any) -> str:
     """A value as it is typed; `from_text` reads it again."""
-    import json
-
     if value is None:
         return ""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, list | tuple):
-        return "[" + ", ".join(json.dumps(each, ensure_ascii=False) for each in value) + "]" if value else ""
+        return "[" + ", ".join(json_module.dumps(each, ensure_ascii=False) for each in value) + "]" if value else ""
     return one_line(str(value)) if not str(value).isprintable() else str(value)
 
 
 def shown(value: Any) -> str:
     """A value on a line, as people read it."""
-    from ..text.cells import one_line
-
     if value in (None, "", [], ()):
         return "–"
     if isinstance(value, list | tuple):
         return one_line(", ".join(json_module.dumps(each, ensure_ascii=False) for each in value))
-    return one_line(_word(value))
+    return one_line(word(value))
 
 
-def _word(value: Any) -> str:
+def word(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
