@@ -17,22 +17,14 @@ from ..settings.precedence import load_settings
 from ..text.amounts import short_path
 from ..text.cells import fit
 from . import complete as completion_shell
-from .options import AsJson, flag, option
+from .options import AsJson, argument, flag, option
 
 if TYPE_CHECKING:
     from ..history.chats import ChatRow, OpenedChat
 
 chats = typer.Typer(name="chats", help="List, search, show, delete and export your chats.", no_args_is_help=True)
 
-Which = Annotated[
-    str,
-    typer.Argument(
-        metavar="CHAT",
-        help="The chat's number, title, or part of its title.",
-        show_default=False,
-        autocompletion=completion_shell.chats,
-    ),
-]
+Which = Annotated[str, argument("The chat's number, title, or part of its title.", "CHAT", completion_shell.chats)]
 Limit = Annotated[int, option("--limit", "Print at most N chats.", "N")]
 
 
@@ -64,7 +56,7 @@ def list_chats(
 
 @chats.command()
 def search(
-    text: Annotated[str, typer.Argument(help="Find all of these words; put a phrase in double quotes.", show_default=False)],
+    text: Annotated[str, argument("Find all of these words; put a phrase in double quotes.")],
     limit: Limit = 20,
     json: AsJson = False,
 ) -> None:
@@ -130,7 +122,7 @@ def delete(
 @chats.command()
 def export(
     chat: Which,
-    file: Annotated[Path, typer.Argument(help="The file to write; it ends in .html, .svg, .md or .json.", show_default=False)],
+    file: Annotated[Path, argument("The file to write; it ends in .html, .svg, .md or .json.")],
     force: Annotated[bool, flag("--force", "Overwrite an existing file.")] = False,
     json: AsJson = False,
 ) -> None:

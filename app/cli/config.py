@@ -20,19 +20,11 @@ from ..settings.rows import shown, word
 from ..settings.toml import write
 from ..text.cells import fit, width
 from . import complete as completion_shell
-from .options import AsJson, flag, option, with_options
+from .options import AsJson, argument, flag, option, with_options
 
 config = typer.Typer(name="settings", help="Show settings with their values and sources, and change them.")
 
-Key = Annotated[
-    str,
-    typer.Argument(
-        metavar="KEY",
-        help="For example theme or sampling.temperature.",
-        show_default=False,
-        autocompletion=completion_shell.setting_keys,
-    ),
-]
+Key = Annotated[str, argument("For example theme or sampling.temperature.", "KEY", completion_shell.setting_keys)]
 ForModel = Annotated[str | None, option("--model", "Apply this model's defaults.", "MODEL")]
 FromPreset = Annotated[str | None, option("--preset", "Apply this preset.", "NAME")]
 
@@ -85,9 +77,7 @@ def get(context: typer.Context, key: Key, preset: FromPreset = None, json: AsJso
 @config.command("set", context_settings={"ignore_unknown_options": True})
 def set_(
     key: Key,
-    values: Annotated[
-        list[str], typer.Argument(metavar="VALUE…", help="One value, or several for a list.", show_default=False)
-    ],
+    values: Annotated[list[str], argument("One value, or several for a list.", "VALUE…")],
 ) -> None:
     """Write a setting to the file, keeping its comments and order."""
     known(key)
@@ -99,7 +89,7 @@ def set_(
 
 
 @config.command()
-def unset(keys: Annotated[list[str], typer.Argument(metavar="KEY…", show_default=False)]) -> None:
+def unset(keys: Annotated[list[str], argument(None, "KEY…")]) -> None:
     """Remove settings from the file, so that their defaults apply again. Unknown keys can be removed too."""
     found = read()
     there = spots(found.path)

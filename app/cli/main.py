@@ -26,7 +26,7 @@ from .config import config
 from .exit_codes import BROKEN, CLOSED, USER
 from .measure import register
 from .models import models
-from .options import FLAGS, MODELS, AsJson, Given, Preset, Several, flag, option, takes_settings, with_options
+from .options import FLAGS, MODELS, AsJson, Given, Preset, Several, argument, flag, option, takes_settings, with_options
 
 # Rich's help and tracebacks would cost 60 ms at every start.
 app = typer.Typer(
@@ -95,7 +95,7 @@ def chat(
 def run(
     context: typer.Context,
     *,
-    prompt: Annotated[str, typer.Argument(help="The prompt; - reads it from standard input.", show_default=False)],
+    prompt: Annotated[str, argument("The prompt; - reads it from standard input.")],
     models: Annotated[Given, Several(*MODELS, "method")],
     set_: Annotated[
         list[str] | None, option("--set", "A setting of the method. Repeat for more settings.", "NAME=VALUE")
@@ -111,21 +111,13 @@ def run(
     no_history: Annotated[bool, flag("--no-history", "Continue a chat without saving the exchange.")] = False,
     file: Annotated[
         list[Path] | None,
-        typer.Option(
-            "-f",
-            "--file",
-            help="Attach a file or a folder's text files. Repeat for more.",
-            metavar="FILE",
-            show_default=False,
-        ),
+        option("--file", "Attach a file or a folder's text files. Repeat for more.", "FILE", "-f"),
     ] = None,
     json: AsJson = False,
     jsonl: Annotated[bool, flag("--jsonl", "Print one JSON object per step, then that of --json.")] = False,
     loading: Annotated[Given, Several(*LOADING, "system")],
     preset: Preset = None,
-    color: Annotated[
-        When, typer.Option("--color", help="Colour the text by tokens a pass: auto, always or never.", show_default=False)
-    ] = When.auto,
+    color: Annotated[When, flag("--color", "Colour the text by tokens a pass: auto, always or never.")] = When.auto,
 ) -> None:
     """Print one answer: coloured by tokens a pass on a terminal, plain text in a pipe.
 
@@ -179,11 +171,7 @@ def methods(json: AsJson = False) -> None:
 def themes(
     theme: Annotated[
         str | None,
-        typer.Argument(
-            help="A theme to check: its contrasts, and how well runs can be told apart.",
-            show_default=False,
-            autocompletion=completion_shell.themes,
-        ),
+        argument("A theme to check: its contrasts, and how well runs can be told apart.", offered=completion_shell.themes),
     ] = None,
 ) -> None:
     """List the colour themes, or check one by its name or file."""
@@ -202,11 +190,7 @@ def doctor(
     *,
     model: Annotated[
         str | None,
-        typer.Argument(
-            help="A model to prove, given like --model, at every length that its files name.",
-            show_default=False,
-            autocompletion=completion_shell.models,
-        ),
+        argument("A model to prove, given like --model, at every length that its files name.", offered=completion_shell.models),
     ] = None,
     json: AsJson = False,
     loading: Annotated[Given, Several("backend", "device", "dtype", "context")],
@@ -242,7 +226,7 @@ def keys() -> None:
 def locate(
     name: Annotated[
         str | None,
-        typer.Argument(help="Print only this path.", show_default=False, autocompletion=completion_shell.locations),
+        argument("Print only this path.", offered=completion_shell.locations),
     ] = None,
 ) -> None:
     """Print where settings, data, cache, log and models are."""

@@ -15,7 +15,7 @@ from ...errors import UserError
 from ..settings.fields import Settings
 from ..settings.file import changed
 from ..settings.precedence import read_settings
-from .options import MODELS, AsJson, Given, Several, flag, option, takes_settings, with_options
+from .options import MODELS, AsJson, Given, Several, argument, flag, option, takes_settings, with_options
 
 LOADED = ("device", "dtype", "context", "threads", "exact", "guard")
 """Settings on how the model is loaded."""
@@ -27,10 +27,6 @@ Methods = Annotated[str, option("--methods", "Only these methods, as NAME or NAM
 Category = Annotated[list[str] | None, option("--category", "Only this category. Repeat for more.", "NAME")]
 Past = Annotated[list[Path] | None, option("--past", "Draft from these earlier answers too. Repeat for more.", "FILE")]
 Clock = Annotated[str, option("--clock", "wall, or cpu for processor seconds (on a busy machine without a GPU).", "CLOCK")]
-
-
-def _argument(help_text: str) -> Any:
-    return typer.Argument(help=help_text, show_default=False)
 
 
 def _check_numbers(**values: int | None) -> None:
@@ -49,7 +45,7 @@ class BenchRequest:
     """What `specchat bench` is asked to do."""
 
     prompts: Annotated[
-        Path | None, _argument("JSONL (prompt, turns or messages) or plain text; by default the built-in tasks.")
+        Path | None, argument("JSONL (prompt, turns or messages) or plain text; by default the built-in tasks.")
     ] = None
     settings: OnModels
     methods: Methods = ""
@@ -100,7 +96,7 @@ def bench(request: BenchRequest) -> int:
 class ReplayRequest:
     """What `specchat replay` is asked to do."""
 
-    transcripts: Annotated[list[Path] | None, _argument("JSONL files of recorded answers.")] = None
+    transcripts: Annotated[list[Path] | None, argument("JSONL files of recorded answers.")] = None
     history: Annotated[bool, flag("--history", "Replay the chats in your history.")] = False
     chat: Annotated[
         list[str] | None, option("--chat", "With --history: only this chat, by number or title. Repeat for more.", "CHAT")
@@ -187,7 +183,7 @@ def replay(request: ReplayRequest) -> int:
 class TuneRequest:
     """What `specchat tune` is asked to do."""
 
-    prompts: Annotated[Path | None, _argument("Prompts as for bench; by default the built-in tasks.")] = None
+    prompts: Annotated[Path | None, argument("Prompts as for bench; by default the built-in tasks.")] = None
     settings: OnModels
     tokenizer: Annotated[
         Path | None, option("--tokenizer", "Folder with the tokenizer.json of a server's model.", "FOLDER")

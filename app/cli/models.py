@@ -18,7 +18,7 @@ from ..settings.precedence import read_settings
 from ..text.amounts import size_of
 from ..text.cells import fit, one_line
 from .exit_codes import CANCELLED
-from .options import AsJson, flag, option
+from .options import AsJson, argument, flag, option
 
 if TYPE_CHECKING:
     from ..models.hub import Offer, Repository
@@ -33,9 +33,7 @@ NARROWEST, WIDEST = 60, 120
 def models(
     text: Annotated[
         str,
-        typer.Argument(
-            help="Words to search for, in quotes if several; owner/name asks the Hub what it offers.", show_default=False
-        ),
+        argument("Words to search for, in quotes if several; owner/name asks the Hub what it offers."),
     ] = "",
     target: Annotated[
         str | None, option("--drafts-for", "Show which models can draft for this one, and why others cannot.", "MODEL")

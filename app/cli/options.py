@@ -12,7 +12,7 @@ import typer
 from ...engine.options import DRAFTING
 from ..settings.fields import OPTIONS, Settings
 from ..settings.precedence import with_given
-from .complete import BY_OPTION, choices
+from .complete import BY_OPTION, Completer, choices
 
 Given = dict[str, Any]
 """Settings that were given on the command line, by dotted key."""
@@ -39,9 +39,14 @@ MODELS = ("model", "draft_model", *DRAFTING)
 """Settings that name the models."""
 
 
-def option(name: str, help_text: str, metavar: str) -> Any:
+def argument(help_text: str | None, metavar: str | None = None, offered: Completer | None = None) -> Any:
+    """An argument, and what the shell offers for it at tab."""
+    return typer.Argument(help=help_text, metavar=metavar, show_default=False, autocompletion=offered)
+
+
+def option(name: str, help_text: str, metavar: str | None, *short: str) -> Any:
     """An option with a value."""
-    return typer.Option(name, help=help_text, metavar=metavar, show_default=False, autocompletion=BY_OPTION.get(name))
+    return typer.Option(*short, name, help=help_text, metavar=metavar, show_default=False, autocompletion=BY_OPTION.get(name))
 
 
 def flag(name: str, help_text: str) -> Any:
