@@ -20,7 +20,7 @@ from . import locations
 from .checks import checked
 from .fields import OPTIONS, PLAIN, SAMPLING, TABLES, Settings
 from .key_path import join, split
-from .toml import each_value, leaves, parse, put, read_text, write
+from .toml import each_value, leaves, parse, read_text, rewrite
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,20 +132,9 @@ def save(changes: Mapping[str, Any], path: Path | None = None) -> Settings:
     Raises:
         UserError: a change does not check, the file is no TOML as it is, or it cannot be written.
     """
-    import tomlkit  # 40 ms, and only a change needs it
-
     path = path or locations.settings_file()
-    values = {key: None if value is None else checked(key, value, key) for key, value in changes.items()}
-    text = read_text(path) or ""
-    parse(text, short_path(path))
-    document = tomlkit.parse(text)
-    for key, value in values.items():
-        put(document, split(key), list(value) if isinstance(value, tuple) else value)
-    # In an inline table or a dotted one tomlkit may leave what cannot be read again: better refused than written.
-    new = tomlkit.dumps(document).rstrip("\n")
-    new += "\n" if new else ""
-    parse(new, short_path(path))
-    write(path, new)
+    values = {split(key): None if value is None else checked(key, value, key) for key, value in changes.items()}
+    rewrite(path, read_text(path) or "", values)
     return settings_of(read(path))
 
 

@@ -15,7 +15,7 @@ from . import locations
 from .checks import checked
 from .fields import CHAT_KEYS, is_chat_key
 from .key_path import join, split
-from .toml import each_value, leaves, parse, put, read_text, write
+from .toml import each_value, leaves, parse, read_text, rewrite, write
 
 ABOUT = "about"
 """A line on what a preset is for; the only key that no setting has."""
@@ -162,27 +162,18 @@ def save_preset(name: str, values: Mapping[str, Any]) -> Path:
     Raises:
         UserError: the name is none, or the file cannot be written.
     """
-    import tomlkit
-
     path = path_of(name)
     text = read_text(path) or ""
     try:
         before = dict(leaves(parse(text, short_path(path)), _TABLES))
     except UserError:  # it was no TOML: what was in it cannot be kept
         text, before = "", {}
-    document = tomlkit.parse(text)
-    wanted = {split(key): value for key, value in values.items()}
-    for parts in before:
-        if parts not in wanted and parts != (ABOUT,):
-            put(document, parts, None)
-    for parts in sorted(wanted, key=len):  # tables come after plain values
-        value = wanted[parts]
-        plain = list(value) if isinstance(value, tuple) else value
-        if before.get(parts) != plain:
-            put(document, parts, plain)
-    new = tomlkit.dumps(document)
-    parse(new, short_path(path))
-    write(path, new)
+    changes: dict[tuple[str, ...], Any] = {parts: None for parts in before if parts != (ABOUT,)}
+    for parts, value in sorted(((split(key), value) for key, value in values.items()), key=lambda item: len(item[0])):
+        changes.pop(parts, None)
+        if before.get(parts) != (list(value) if isinstance(value, tuple) else value):
+            changes[parts] = value  # tables come after plain values
+    rewrite(path, text, changes)
     return path
 
 

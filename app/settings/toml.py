@@ -147,6 +147,25 @@ def line_of(lines: Mapping[tuple[str, ...], int], parts: tuple[str, ...]) -> int
     return 0
 
 
+def rewrite(path: Path, text: str, changes: Mapping[tuple[str, ...], Any]) -> None:
+    """Write a file's text with some keys, in parts, set or (None) removed; comments and order stay.
+
+    Raises:
+        UserError: the text is no TOML, or the file cannot be written.
+    """
+    import tomlkit  # 40 ms, and only a change needs it
+
+    parse(text, short_path(path))
+    document = tomlkit.parse(text)
+    for parts, value in changes.items():
+        put(document, parts, list(value) if isinstance(value, tuple) else value)
+    # In an inline table or a dotted one tomlkit may leave what cannot be read again: better refused than written.
+    new = tomlkit.dumps(document).rstrip("\n")
+    new += "\n" if new else ""
+    parse(new, short_path(path))
+    write(path, new)
+
+
 def put(table: Any, parts: tuple[str, ...], value: Any) -> None:
     """Set or (None) remove one key of a tomlkit document; tables are made as needed, and go when they are empty."""
     import tomlkit
