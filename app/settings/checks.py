@@ -74,12 +74,9 @@ def _unknown(called: str, key: str) -> str:
     head, _, rest = key.partition(".")
     if head in TABLES and not rest:
         return f"{called} is a table: write [{key}] and its settings below it"
-    if head == "methods":
-        return f"{called} must be a table: write [{key}] and the method's settings below it"
-    if head == "models":
-        return f"{called} must be a table: write [{key}] and the model's settings below it"
-    if head == "servers":
-        return f"{called} must be a table: write [{key}] and the server's url below it"
+    below = {"methods": "the method's settings", "models": "the model's settings", "servers": "the server's url"}
+    if head in below:
+        return f"{called} must be a table: write [{key}] and {below[head]} below it"
     there = f"choose from {', '.join(OPTIONS)}, [methods.NAME], [models.NAME], [servers.NAME], [keymap]."
     return f"There is no setting {called}: {did_you_mean(key, OPTIONS, there)}"
 

@@ -12,6 +12,10 @@ from typing import Any
 import pytest
 
 from specchat import __version__
+from specchat.app.cli.options import FLAGS
+from specchat.app.settings.fields import OPTIONS
+from specchat.engine.messages import Load, dump, parse
+from specchat.engine.options import DRAFTING, LOADING
 
 from .conftest import Call
 
@@ -101,6 +105,22 @@ def test_what_measures_takes_the_options_on_the_model(
     assert (settings.model, settings.draft_model, settings.device, settings.dtype) == ("m", ("d",), "cpu", "float32")
     assert (settings.context, settings.threads, settings.exact, settings.guard) == (99, 3, "bits", "off")
     assert (settings.draft_device, settings.draft_dtype, settings.draft_threads) == ("cuda:1", "bfloat16", 1)
+
+
+def test_every_option_of_a_load_goes_from_the_shell_to_the_engine(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+    monkeypatch.setattr("specchat.app.cli.oneshot.run.run_once", asked.append)
+    texts = {"device": "cuda:1", "draft_device": "mps", "rpc": "here:50052"}
+    given: dict[str, Any] = {}
+    for key in (*LOADING, *DRAFTING):
+        said = OPTIONS[key]
+        given[key] = 3 if said.kind == "int" else said.choices[-1] if said.choices else texts.get(key, "v1")
+    assert call(*(f"{FLAGS[key]}={value}" for key, value in given.items()), "run", "hi")[0] == 0
+    assert call("run", "hi", *(f"{FLAGS[key]}={value}" for key, value in given.items()))[0] == 0
+    for request in asked:
+        options = request.settings.load_options()
+        told = parse(dump(Load(1, request.settings.model, **options)))
+        assert {key: getattr(told, key) for key in given} == given
 
 
 def test_locate(call: Call, tmp_path: Path) -> None:
