@@ -53,7 +53,7 @@ finally:
 """
     modules = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True, text=True).stderr.split()
     rooms = ("chat", "export", "history", "models", "race", "render", "saved", "tui")
-    dear = ("textual", "torch", "transformers", "specchat.decoders", *(f"specchat.app.{room}" for room in rooms))
+    dear = ("textual", "torch", "transformers", "specchat.decoders", *(f"specchat.app.{room}." for room in rooms))
     assert not [name for name in modules if name.startswith(dear)]
 
 
