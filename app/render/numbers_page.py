@@ -7,7 +7,8 @@ from collections.abc import Sequence
 
 from ...engine.catalog import Totals
 from ...errors import counted
-from ..chat.entries import DOUBLE, WHAT_IF_LENGTHS, Answer
+from ..chat.answer_json import DOUBLE, WHAT_IF_LENGTHS
+from ..chat.entries import Answer
 from ..chat.methods import method_named
 from ..text.amounts import flops_of, milliseconds
 from ..text.cells import fit, one_line, width

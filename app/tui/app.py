@@ -128,9 +128,10 @@ class SpecchatApp(TerminalApp):
         return ChatScreen(self, self.actions, self.message_edit, self.copier, self.chat_history.keep, self.piped, self.tour)
 
     def _parts(self) -> tuple[object, ...]:
-        screen, races = self.chat_screen, (self.races, self.races.kept)
-        chat = (self.chat_history, self.exports, self.copier, self.message_edit, self.retries, self.editor, screen.recall)
-        return self, screen, *chat, *races, self.models, self.settings_commands, self.switches, self.tours
+        screen = self.chat_screen
+        chat = (self.chat_history, self.exports, self.copier, self.message_edit, self.retries, self.editor)
+        others = (self.races, self.races.kept, self.models, self.settings_commands, self.switches, self.tours)
+        return self, screen, screen.recall, screen.transcript_keys, *chat, *others
 
     @property
     def chat_screen(self) -> ChatScreen:

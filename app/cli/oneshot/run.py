@@ -25,6 +25,7 @@ from ....engine.messages import (
 )
 from ....errors import counted
 from ...chat.about import About, asking
+from ...chat.answer_json import answer_json
 from ...chat.choosing import PLAIN, SERVED_PLAIN
 from ...chat.entries import Answer, loop_sentence
 from ...chat.pieces import Pieces
@@ -277,7 +278,7 @@ class _Run:
 def answer_body(answer: Answer, model: str, info: Mapping[str, Any]) -> dict[str, Any]:
     """The object of --json: the answer, and what the engine tells of the model, which the user named `model`."""
     name, backend, device = info.get("name", model), info.get("backend"), info.get("device")
-    return {"model": name, "backend": backend, "device": device, **answer.as_dict()}
+    return {"model": name, "backend": backend, "device": device, **answer_json(answer)}
 
 
 def _loading(model: str, event: Loading) -> str:

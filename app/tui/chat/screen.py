@@ -39,12 +39,12 @@ from ..keys.context import KeyContext
 from ..tour.caption import Caption
 from ..tour.tours import Start
 from ..transcript.inspector import Inspector
-from ..transcript.line_view import LineView
 from ..transcript.view import TranscriptView
 from .header import ChatHeader
 from .key_contexts import chat_keys, tour_keys
 from .side_panel import PAGES, SidePanel
 from .status import StatusLine
+from .transcript_keys import TranscriptKeys
 from .welcome import TOUR, Welcome
 
 
@@ -83,6 +83,7 @@ class ChatScreen(Screen[None]):
         self.message_files = MessageFiles(host, self.suggestions.unfolded)
         self.context_check = ContextCheck(host, message_edit, self.send)
         self.recall = PromptRecall(host, keep)
+        self.transcript_keys = TranscriptKeys(host, self.show_key_context)
 
     def compose(self) -> ComposeResult:
         yield ChatHeader(self.dialogue, id="header")
@@ -360,7 +361,7 @@ class ChatScreen(Screen[None]):
         if self.suggestions.close() or self.message_files.give_up():
             return
         if self.view.cursor.by_keys:
-            self.action_inspect()
+            self.transcript_keys.inspect()
             return
         if self.focused is not self.input:
             self.input.focus()
@@ -392,37 +393,6 @@ class ChatScreen(Screen[None]):
 
     def _disarm(self) -> None:
         self._quit_armed = False
-
-    @runs(actions.MARKDOWN)
-    def action_markdown(self) -> None:
-        view = self.view
-        if view.cursor.by_keys:
-            self.action_inspect()
-        view.markdown = not view.markdown
-        what = "finished answers as Markdown" if view.markdown else "answers as runs of tokens"
-        keys = shown_keys("markdown", self._keymap)
-        line = Content.assemble((what, "$foreground"), "   ", (keys, "bold"), (" changes it", "$quiet"))
-        self.query_one(StatusLine).flash(line)
-
-    @runs(actions.INSPECT)
-    def action_inspect(self) -> None:
-        """Look into the runs one by one, or go back to the input box. Markdown gives way to the runs."""
-        cursor = self.view.cursor
-        if self.view.markdown and not cursor.by_keys:
-            self.view.markdown = False
-        if cursor.by_keys:
-            cursor.stop()
-            self.query_one(StatusLine).hint(None)  # its keys are no longer these
-            self.input.focus()
-        elif not cursor.start():
-            asked = lambda: bool(self.dialogue.transcript.entries)  # noqa: E731
-            self.host.tell("There is nothing to inspect yet. Ask something first.", until=asked)
-        else:
-            self.query_one(StatusLine).flash(
-                Content.styled(
-                    self.inspector.keys + (": why each run ended where it did" if self.size.width >= 72 else ""), "$accent"
-                )
-            )
 
     @runs(actions.PANELS)
     def action_panel(self, *words: str) -> None:
@@ -466,32 +436,6 @@ class ChatScreen(Screen[None]):
         self.query_one(StatusLine).flash(Content.styled(lengthen(self.dialogue, direction), "bold $accent"))
         self.refresh_dialogue()
         self.panel.update(now=True)
-
-    @runs(actions.MESSAGE_BEFORE, -1)
-    @runs(actions.MESSAGE_AFTER, 1)
-    def action_jump(self, step: int) -> None:
-        place = self.view.mark.move(step)
-        self.show_key_context()
-        if place is None:
-            self.host.tell("There are no more messages that way.") if step < 0 else self.view.mark.clear()
-            return
-        self.query_one(StatusLine).flash(self.view.mark.told(place, self._keymap))
-
-    @runs(actions.SCROLL_UP, -1)
-    @runs(actions.SCROLL_DOWN, 1)
-    def action_scroll_page(self, direction: int) -> None:
-        """Scroll the transcript, or the side panel if it has the focus, by a page less two rows, so that the eye finds its
-        place."""
-        view = self.focused if isinstance(self.focused, LineView) else self.view
-        view.scroll_relative(y=direction * max(1, view.size.height - 2), animate=False)
-
-    @runs(actions.SCROLL_TOP)
-    def action_scroll_top(self) -> None:
-        self.view.scroll_home(animate=False)
-
-    @runs(actions.SCROLL_END)
-    def action_scroll_end(self) -> None:
-        self.view.follow()
 
     @runs(actions.REDO)
     def action_redo(self) -> None:

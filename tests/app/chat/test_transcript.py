@@ -7,6 +7,7 @@ from itertools import pairwise
 
 import pytest
 
+from specchat.app.chat.answer_json import answer_json
 from specchat.app.chat.entries import SHADES, Answer, Figures, Notice, Prompt
 from specchat.app.chat.transcript import Transcript
 from specchat.app.render.blocks import MARK, EntryBlock
@@ -68,7 +69,7 @@ def test_an_answer_takes_what_the_engine_says() -> None:
     answer.take(Finished(1, "eos", "c", 0.25, 1.25))
     figures = answer.figures
     assert (figures.prompt_tokens, figures.reused, figures.prefill_seconds, figures.decode_seconds) == (30, 10, 0.25, 1.0)
-    told = answer.as_dict()
+    told = answer_json(answer)
     assert (told["text"], told["token_ids"], told["runs"]) == ("abc", [1, 2], [2])
     assert (told["method"], told["finish_reason"], told["draft_tokens"], told["near_ties_checked"]) == ("lookup", "eos", 4, 1)
     assert (told["ahead_tokens"], told["wasted_tokens"]) == (3, 2)

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from specchat.app.chat.answer_json import answer_json
 from specchat.app.chat.entries import Answer, Figures
 from specchat.app.chat.methods import known_methods
 from specchat.app.chat.pieces import Pieces
@@ -243,7 +244,7 @@ def test_json_has_every_figure_of_the_page(written: Make, tree_steps: Make, cert
     answer = timed(written([*tree_steps(), StepRecord("lookup", [1, 1], "x", 1, 1, 2, flops=9e6, draft_flops=1e6)] * 5))
     answer.figures.certainty = certainty
     page = figures_read(lambda: numbers_lines(answer, "fusion", Curve(), 60), ("numbers_page.py", "verdict.py"))
-    told = figures_read(answer.as_dict, ("entries.py",))
+    told = figures_read(lambda: answer_json(answer), ("answer_json.py",))
     assert {"alpha", "flops_per_token", "what_if", "ratio_for"} <= page or certainty
     # `runs` hold what the histogram counts, the method tells whether tokens were found earlier, and only servers cause doubt.
     missing = page - told - {"histogram", "earlier", "doubt"}
@@ -367,7 +368,7 @@ def test_both_pages_tell_who_drafts(written: Make) -> None:
         assert "0 of 2 guesses right" in page
     foot = text(tree_lines(answer, None, answer.pieces, 60, 30))
     assert re.search(r"¹ draft 25%\s+² draft-2 75%\s+³ lookup", foot)
-    assert answer.as_dict()["drafters"] == {
+    assert answer_json(answer)["drafters"] == {
         "draft": {"drafted": 4, "accepted": 2, "share": 0.25},
         "draft-2": {"drafted": 2, "accepted": 2, "share": 0.75},
         "lookup": {"drafted": 2, "accepted": 0, "share": 0.0},

@@ -1,0 +1,109 @@
+"""What `specchat run --json` tells of an answer."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from ...engine.catalog import Totals
+from .entries import Answer
+
+WHAT_IF_LENGTHS = (1, 2, 3, 4, 6, 8)
+"""K that an answer's figures try out."""
+DOUBLE = 2.0
+"""Times as fast as plain: which drafter would do that is a figure of each answer."""
+
+
+def answer_json(answer: Answer) -> dict[str, Any]:
+    """What `specchat run --json` tells of it. `tokens` counts an EOS token that was produced; rates are 0 where nothing was
+    measured."""
+    totals, plain = answer.totals, answer.figures.plain_seconds
+    while not answer.counted:
+        totals = answer.totals
+    return {
+        "method": answer.method,
+        "label": answer.label,
+        "prompt_tokens": answer.figures.prompt_tokens,
+        "tokens": totals.tokens,
+        "steps": totals.steps,
+        "tokens_per_step": totals.tokens_per_step,
+        "draft_tokens": totals.drafted,
+        "accepted_tokens": totals.accepted,
+        "acceptance_rate": totals.acceptance_rate,
+        "ahead_tokens": totals.ahead,
+        "wasted_tokens": totals.wasted,
+        "alpha": totals.alpha,
+        "position_acceptance": totals.position_acceptance,
+        "drafters": {name: asdict(part) for name, part in totals.parts.items()},
+        "near_ties_checked": totals.checked,
+        "nodes": totals.nodes,
+        "nodes_per_token": totals.nodes_per_token,
+        "flops_per_token": totals.flops_per_token,
+        "draft_flops_per_token": totals.draft_flops_per_token,
+        "prefill_seconds": answer.figures.prefill_seconds,
+        "decode_seconds": totals.seconds,
+        "tokens_per_second": totals.tokens_per_second,
+        "draft_seconds": totals.draft_seconds,
+        "forward_seconds": totals.forward_seconds,
+        "other_seconds": totals.other_seconds,
+        "draft_token_seconds": totals.draft_token_seconds,
+        "plain_seconds": plain,
+        "pass_seconds": totals.pass_seconds,
+        "speedup": answer.figures.speedup,
+        "by_method": {name: _part(part, plain) for name, part in answer.by_method.items()},
+        "what_if": _what_if(totals, plain),
+        "finish_reason": answer.reason or "",
+        "text": answer.text,
+        "token_ids": answer.log.tokens.tolist(),
+        "runs": totals.runs,
+        **_served(answer),
+    }
+
+
+def _served(answer: Answer) -> dict[str, Any]:
+    """What `answer_json` tells otherwise of a server's answer: nothing that is only a guess stands for a count."""
+    figures = answer.figures
+    if not figures.certainty:
+        return {}
+    known = figures.certainty != "unknown"
+    ids = answer.log.tokens.tolist()
+    return {
+        "tokens": figures.tokens,
+        "steps": figures.steps if known else 0,
+        "tokens_per_step": figures.tokens_per_step if known else 0.0,
+        "draft_tokens": figures.drafted,
+        "accepted_tokens": figures.accepted,
+        "acceptance_rate": figures.acceptance or 0.0,
+        "decode_seconds": figures.decode_seconds,
+        "tokens_per_second": figures.tokens_per_second,
+        "token_ids": ids if min(ids, default=0) >= 0 else [],
+        "runs": answer.totals.runs if known else [],
+        "certainty": figures.certainty,
+        "doubt": figures.doubt,
+        **({"seams": figures.seams} if figures.seams else {}),
+    }
+
+
+def _part(totals: Totals, plain: float) -> dict[str, Any]:
+    """What `answer_json` tells of each method that wrote a part."""
+    return {
+        "tokens": totals.tokens,
+        "tokens_per_step": totals.tokens_per_step,
+        "alpha": totals.alpha,
+        "speedup": totals.speedup(plain),
+        "tokens_per_second": totals.tokens_per_second,
+    }
+
+
+def _what_if(totals: Totals, plain: float) -> dict[str, Any]:
+    """What `answer_json` tells of other draft lengths and other drafters, at the answer's own α; empty where nothing was
+    drafted, or no plain step was timed."""
+    if not totals.drafted or not plain:
+        return {}
+    length, gain = totals.best_length(totals.alpha, plain)
+    ratio, at = totals.ratio_for(DOUBLE, totals.alpha, plain) or (None, None)
+    return {
+        "speedups": {str(k): totals.what_if(k, totals.alpha, plain) for k in WHAT_IF_LENGTHS},
+        "best": {"length": length, "speedup": gain},
+        "double": {"ratio": ratio, "length": at},
+    }

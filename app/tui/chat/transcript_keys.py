@@ -1,0 +1,84 @@
+"""What keys do with the transcript: scroll, jump from message to message, look into runs, show Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from textual.content import Content
+
+from ...settings import actions
+from ...settings.keymap import shown_keys
+from ..actions.registry import runs
+from ..host import Host
+from ..transcript.inspector import Inspector
+from ..transcript.line_view import LineView
+from .status import StatusLine
+
+
+class TranscriptKeys:
+    """Runs the actions of the transcript.
+
+    Args:
+        marked: called when another message is marked, or none.
+    """
+
+    def __init__(self, host: Host, marked: Callable[[], None]) -> None:
+        self._host, self._marked = host, marked
+
+    @runs(actions.MARKDOWN)
+    def markdown(self) -> None:
+        view = self._host.view
+        if view.cursor.by_keys:
+            self.inspect()
+        view.markdown = not view.markdown
+        what = "finished answers as Markdown" if view.markdown else "answers as runs of tokens"
+        keys = shown_keys("markdown", self._host.live.keymap)
+        self._host.flash(Content.assemble((what, "$foreground"), "   ", (keys, "bold"), (" changes it", "$quiet")))
+
+    @runs(actions.INSPECT)
+    def inspect(self) -> None:
+        """Look into the runs one by one, or go back to the input box. Markdown gives way to the runs."""
+        view, screen = self._host.view, self._host.view.screen
+        cursor = view.cursor
+        if view.markdown and not cursor.by_keys:
+            view.markdown = False
+        if cursor.by_keys:
+            cursor.stop()
+            screen.query_one(StatusLine).hint(None)  # its keys are no longer these
+            self._host.box.focus()
+        elif not cursor.start():
+            asked = lambda: bool(self._host.dialogue.transcript.entries)  # noqa: E731
+            self._host.tell("There is nothing to inspect yet. Ask something first.", until=asked)
+        else:
+            why = ": why each run ended where it did" if screen.size.width >= 72 else ""
+            self._host.flash(Content.styled(screen.query_one(Inspector).keys + why, "$accent"))
+
+    @runs(actions.MESSAGE_BEFORE, -1)
+    @runs(actions.MESSAGE_AFTER, 1)
+    def jump(self, step: int) -> None:
+        mark = self._host.view.mark
+        place = mark.move(step)
+        self._marked()
+        if place is not None:
+            self._host.flash(mark.told(place, self._host.live.keymap))
+        elif step < 0:
+            self._host.tell("There are no more messages that way.")
+        else:
+            mark.clear()
+
+    @runs(actions.SCROLL_UP, -1)
+    @runs(actions.SCROLL_DOWN, 1)
+    def scroll_page(self, direction: int) -> None:
+        """Scroll the transcript, or the side panel if it has the focus, by a page less two rows, so that the eye finds its
+        place."""
+        view, focused = self._host.view, self._host.view.screen.focused
+        shown = focused if isinstance(focused, LineView) else view
+        shown.scroll_relative(y=direction * max(1, shown.size.height - 2), animate=False)
+
+    @runs(actions.SCROLL_TOP)
+    def scroll_top(self) -> None:
+        self._host.view.scroll_home(animate=False)
+
+    @runs(actions.SCROLL_END)
+    def scroll_end(self) -> None:
+        self._host.view.follow()
