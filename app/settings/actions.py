@@ -236,3 +236,5 @@ QUIT = Action("quit", "Quit", "ctrl+q", "quit", slash="quit")
 
 ACTIONS = tuple(row for row in list(globals().values()) if isinstance(row, Action))
 """The rows above, in their order."""
+
+BY_ID = {row.id: row for row in ACTIONS}

@@ -14,7 +14,7 @@ from ...race.entry import RUNTIMES, split_prompt
 from ...settings import actions
 from ...settings.actions import Action
 from ..host import Host
-from .settings import set_now
+from .settings import PRESET_WORDS, set_now
 from .table import COMMANDS, command_of, is_command
 
 RULES = (
@@ -29,13 +29,6 @@ LOOPS = (
     Suggestion("stop_loops=off", "let it go on"),
 )
 
-PRESET_WORDS = {
-    "save": "what this chat is set to, under a name",
-    "edit": "write one anew",
-    "delete": "delete one",
-    "undo": "restore the last one deleted",
-    "none": "use none in this chat",
-}
 NAMED = ("save", "edit", "delete")
 """Words behind which the name of a preset comes."""
 

@@ -7,13 +7,11 @@ from functools import cached_property
 
 from ....errors import UserError
 from ...attach.names import Suggestion
-from ...settings.actions import ACTIONS, Action
+from ...settings.actions import ACTIONS, BY_ID, Action
 from ..host import Host
 from .complete import KnownNames, TypedCommand, offered
 from .registry import methods_of
 from .table import parse
-
-_ROWS = {row.id: row for row in ACTIONS}
 
 
 class Actions:
@@ -43,7 +41,7 @@ class Actions:
     def do(self, id: str, *words: str) -> None:
         """Run an action for a key or the help; what is in the way is told."""
         try:
-            self.run(_ROWS[id], *words)
+            self.run(BY_ID[id], *words)
         except UserError as error:
             self.host.refuse(error)
 

@@ -6,21 +6,24 @@ from collections.abc import Callable
 
 from ....errors import UserError, did_you_mean
 from ...settings import actions
-from ...settings.fields import Settings
+from ...settings.fields import SAMPLING, Settings
 from ...settings.file import from_text
 from ...text.cells import fit, one_line
 from ..host import Host
 from .registry import runs
 from .table import pairs, typed
 
-SAMPLING = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty", "seed")
-"""Names that /set takes without their table's name."""
-
 LIMITS = ("accept", "max_tokens", "stop", "stop_loops", "system")
-"""What else it takes."""
+"""What /set takes besides the names of SAMPLING, which need no table's name."""
 
-PRESET_WORDS = ("save", "delete", "undo", "edit", "none")
-"""Words that /preset takes before a name, or for one."""
+PRESET_WORDS = {
+    "save": "what this chat is set to, under a name",
+    "edit": "write one anew",
+    "delete": "delete one",
+    "undo": "restore the last one deleted",
+    "none": "use none in this chat",
+}
+"""Words that /preset takes before a name, or for one → what each does."""
 
 SYSTEM_ABOUT = "The system prompt of this chat: the model reads it before everything else. Empty it to do without."
 

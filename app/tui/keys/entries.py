@@ -10,7 +10,7 @@ from functools import partial
 from textual.notifications import Notification
 
 from ...chat.methods import Method
-from ...settings.actions import ACTIONS, Action
+from ...settings.actions import ACTIONS, BY_ID, Action
 from ...settings.keymap import CHAT, GROUPS, LEADER, Key, after_leader, display, every_way
 from ...theming.colouring import LABEL_STYLES
 from ..actions.dispatch import Actions
@@ -113,7 +113,7 @@ def _here(hint: Hint, here: KeyContext, actions: Actions, keymap: Mapping[str, s
 
 
 def _key(key: Key, keymap: Mapping[str, str], run: Callable[[], object] | None = None) -> HelpRow:
-    row = next((row for row in ACTIONS if row.id == key.id), None)
+    row = BY_ID.get(key.id)
     slash = f"/{row.command}" if row is not None and row.slash else ""
     return HelpRow(key.what, key.id, _column(key, keymap), slash, about=_ways(key, keymap, row), run=run)
 

@@ -12,14 +12,12 @@ from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
-from ...settings.actions import ACTIONS
+from ...settings.actions import BY_ID
 from ...settings.keymap import LEADER, Key, display, shown_keys
 from ..bindings import bindings_of
 
 COLUMN_CELLS = 19
 """Cells of a letter with what it does: `↑  message before`, and a gap."""
-
-_ROWS = {row.id: row for row in ACTIONS}
 
 
 class LeaderScreen(ModalScreen[None]):
@@ -75,10 +73,10 @@ class LeaderScreen(ModalScreen[None]):
         return item.pad_right(cells - item.cell_length)
 
     def action_do(self, id: str) -> None:
-        row = _ROWS[id]
+        row = BY_ID[id]
         if row.repeat:
             # With its counterpart: shorter and longer, before and after.
-            self._again = tuple(key for key in LEADER if _ROWS[key.id.removeprefix("leader_")].repeat == row.repeat)
+            self._again = tuple(key for key in LEADER if BY_ID[key.id.removeprefix("leader_")].repeat == row.repeat)
             self._letters.set_class(True, "-again")
             self.on_resize()
         else:
