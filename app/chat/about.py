@@ -35,7 +35,7 @@ class About:
     pieces: Pieces = field(default_factory=Pieces)
     """Token texts for answers that have none of their own."""
 
-    def wish(self) -> dict[str, Any]:
+    def request(self) -> dict[str, Any]:
         """What an answer is asked with, as `Answer.asked` has it."""
         return {
             "model": self.model,
@@ -49,9 +49,9 @@ class About:
         }
 
 
-def asking(wish: Mapping[str, Any]) -> dict[str, Any]:
-    """A wish as fields of the engine's `Generate`, where `model` says something else."""
-    return {name: value for name, value in wish.items() if name != "model"}
+def generate_fields(request: Mapping[str, Any]) -> dict[str, Any]:
+    """A request as fields of the engine's `Generate`, where `model` says something else."""
+    return {name: value for name, value in request.items() if name != "model"}
 
 
 class SavableChat(Protocol):

@@ -36,7 +36,7 @@ from ...engine.messages import (
 from ...engine.options import BUILTIN, BUILTIN_DRAFT, Capabilities, Sampling, draft_label, draft_names
 from ...errors import UserError
 from ..text.cells import one_line
-from .about import About, asking
+from .about import About, generate_fields
 from .choosing import PLAIN, SERVED_PLAIN, Speeds, first_method, shortlist
 from .entries import Answer, Notice, Prompt, Severity, loop_sentence
 from .methods import Method, served_methods
@@ -346,27 +346,27 @@ class Dialogue:
             self.pieces,
         )
 
-    def wish(self) -> dict[str, Any]:
+    def request(self) -> dict[str, Any]:
         """What the next answer is asked with, as `Answer.asked` has it."""
-        return self.about().wish()
+        return self.about().request()
 
-    def ask_again(self, wish: dict[str, Any]) -> None:
+    def ask_again(self, request: dict[str, Any]) -> None:
         """Answer the last prompt, which has no answer on the screen, once more. The method in force stays the chat's own.
 
         Args:
-            wish: what to ask with, like `wish` gives it. No drafter knows what was answered before.
+            request: what to ask with, like `request` gives it. No drafter knows what was answered before.
         """
         self._back = self.method
-        self._answer(wish, fresh=True)
+        self._answer(request, fresh=True)
 
     def _ask(self, text: str) -> None:
         self.transcript.entries.append(Prompt(text))
-        self._answer(self.wish())
+        self._answer(self.request())
 
-    def _answer(self, wish: dict[str, Any], fresh: bool = False) -> None:
+    def _answer(self, request: dict[str, Any], fresh: bool = False) -> None:
         messages = self.transcript.messages()
-        self.method = wish["method"]
-        self.answer = Answer(self.method, self.label_of(self.method), asked=wish)
+        self.method = request["method"]
+        self.answer = Answer(self.method, self.label_of(self.method), asked=request)
         self.transcript.entries.append(self.answer)
         self._answer_id = self.answer.id = self.engine.next_id()
         self.phase = "prefill"
@@ -379,7 +379,7 @@ class Dialogue:
                 compare=True,
                 past=self.past,
                 fresh=fresh,
-                **asking(wish),
+                **generate_fields(request),
             )
         )
 

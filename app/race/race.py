@@ -24,7 +24,7 @@ from ...engine.messages import (
     Started,
     Steps,
 )
-from ..chat.about import asking, public
+from ..chat.about import generate_fields, public
 from ..chat.compare import Mark
 from ..chat.dialogue import Dialogue
 from ..chat.entries import Answer
@@ -150,9 +150,9 @@ class Race:
             self.paused = False  # a pause of lanes that have ended since
         racer.id = engine.next_id()
         self._own.add(racer.id)
-        wish = self.dialogue.wish() | {"method": racer.entry.method, "settings": dict(racer.entry.settings)}
+        request = self.dialogue.request() | {"method": racer.entry.method, "settings": dict(racer.entry.settings)}
         lane, model = racer.lane, racer.entry.key
-        engine.send(Generate(racer.id, lane, messages=self.messages, paused=self.held, model=model, **asking(wish)))
+        engine.send(Generate(racer.id, lane, messages=self.messages, paused=self.held, model=model, **generate_fields(request)))
 
     def _close(self, racer: Racer) -> None:
         self.dialogue.engine.send(CloseLane(racer.lane))

@@ -13,8 +13,8 @@ FRAME_SECONDS = 1 / 30
 """Between looks at the engine's events while there are some to expect: what an eye can follow, at half the cost of 60 Hz."""
 
 SHARE = 0.15
-"""Most of its time that the process may spend on frames; when they are dear (a fast stream, a slow machine) there are fewer of
-them, so that keys are answered in between."""
+"""Most of its time that the process may spend on frames; when they are expensive (a fast stream, a slow machine) there are
+fewer, so that keys are answered in between."""
 
 LONGEST_REST = 0.15
 """Most seconds between two frames of a stream."""

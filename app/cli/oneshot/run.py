@@ -24,7 +24,7 @@ from ....engine.messages import (
     Steps,
 )
 from ....errors import counted
-from ...chat.about import About, asking
+from ...chat.about import About, generate_fields
 from ...chat.answer_json import answer_json
 from ...chat.choosing import PLAIN, SERVED_PLAIN
 from ...chat.entries import Answer, loop_sentence
@@ -202,7 +202,7 @@ class _Run:
             *(settings.model, event.info, settings.load_options(), answer.method, settings.methods),
             *(settings.sampling, settings.accept, settings.max_tokens, settings.stop, self.request.stop_loops),
         )
-        answer.asked = about.wish()
+        answer.asked = about.request()
         if answer.method == method:
             answer.asked["settings"] |= self.request.method_settings
         asked: dict[str, Any]
@@ -218,7 +218,7 @@ class _Run:
         self.more |= {name: asked[name] for name in ("prompt", "messages") if name in asked}
         self.id = self.client.generate(
             **asked,
-            **asking(answer.asked),
+            **generate_fields(answer.asked),
             stop_regex=list(self.request.stop_regex),
             compare=not self.request.plain or self.output.is_terminal,
         )

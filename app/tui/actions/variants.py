@@ -54,7 +54,7 @@ class Retries:
         else:
             name = self._next(tried)
             settings = dict(dialogue.settings.get(name, {}))
-        self._again(index, {**self._wish(answer), "method": name, "settings": settings})
+        self._again(index, {**self._request(answer), "method": name, "settings": settings})
 
     def _next(self, tried: list[str]) -> str:
         dialogue = self.host.dialogue
@@ -70,10 +70,10 @@ class Retries:
         """Answer the last (or the marked) message with the same method, settings and seed; with a new seed if that is asked."""
         dialogue = self.host.dialogue
         index, answer = self._subject("regenerate")
-        wish = self._wish(answer)
-        sampling = dict(wish["sampling"])
+        request = self._request(answer)
+        sampling = dict(request["sampling"])
         if arguments and not sampling["temperature"]:  # one may have been set since
-            sampling = dialogue.wish()["sampling"]
+            sampling = dialogue.request()["sampling"]
         match arguments:
             case ():
                 pass
@@ -85,24 +85,24 @@ class Retries:
                 raise UserError("/regenerate takes new (a new seed) or seed=N; alone it uses the same seed.")
         if arguments and not sampling.get("temperature"):
             raise UserError("At temperature 0 the seed changes nothing. Use /set temperature=0.8 first, then regenerate.")
-        if reason := dialogue.unavailable.get(wish["method"]):
-            raise UserError(f"{wish['method']} cannot run on this model: {reason}")
-        self._again(index, {**wish, "sampling": sampling})
+        if reason := dialogue.unavailable.get(request["method"]):
+            raise UserError(f"{request['method']} cannot run on this model: {reason}")
+        self._again(index, {**request, "sampling": sampling})
 
-    def _wish(self, answer: Answer | None) -> dict[str, Any]:
+    def _request(self, answer: Answer | None) -> dict[str, Any]:
         """What to ask with once more: what the answer was asked with as far as that can be used, else what is in force."""
         dialogue = self.host.dialogue
-        wish = dialogue.wish()
+        request = dialogue.request()
         if answer is None or not answer.asked:
-            return wish
-        asked = {key: value for key, value in answer.asked.items() if key in wish}
+            return request
+        asked = {key: value for key, value in answer.asked.items() if key in request}
         try:
             asked["sampling"] = asdict(Sampling(**asked["sampling"]))
         except (TypeError, UserError):  # of another version
             asked.pop("sampling")
         if asked["method"] not in dialogue.methods or (dialogue.info.get("server") and asked["method"] in dialogue.unavailable):
             del asked["method"], asked["settings"]
-        return {**wish, **asked, "model": dialogue.model}
+        return {**request, **asked, "model": dialogue.model}
 
     def _subject(self, what: str) -> tuple[int, Answer | None]:
         """Where the answer to ask for anew is (or would be), and the answer.
@@ -122,12 +122,12 @@ class Retries:
         found = entries[index] if index < len(entries) else None
         return index, found if isinstance(found, Answer) else None
 
-    def _again(self, index: int, wish: dict[str, Any]) -> None:
+    def _again(self, index: int, request: dict[str, Any]) -> None:
         self.message_edit.leave()
         transcript = self.host.dialogue.transcript
         if index < len(transcript.entries):
             lay_aside(self.host, index)
-        self.host.dialogue.ask_again(wish)
+        self.host.dialogue.ask_again(request)
         self.host.changed()
         self.host.view.follow()
         self.host.stir()

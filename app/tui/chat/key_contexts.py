@@ -1,4 +1,4 @@
-"""What one is in the midst of in a chat, and the keys that matter then."""
+"""What the user is doing in a chat, and the keys that matter for it."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ ALWAYS = (("leader", ""), ("help", ""), ("quit", ""))
 
 
 def tour_keys(box: PromptInput) -> KeyContext:
-    """The moment of the tour."""
+    """The keys of the tour."""
     return KeyContext("The tour", hints(("cancel", "end the tour"), *ALWAYS), box)
 
 
 def chat_keys(dialogue: Dialogue, box: PromptInput, view: TranscriptView, *, editing: bool, offer: bool) -> KeyContext:
-    """The moment of a chat.
+    """The keys of a chat, by what the user is doing.
 
     Args:
         dialogue: the conversation with the engine.

@@ -1,5 +1,4 @@
-"""What one is in the midst of, and the keys that matter then: the bar, or a frame's edge, shows as many as fit, the help shows
-all."""
+"""What the user is doing, and the keys that matter for it: the bar, or a frame's edge, shows as many as fit, the help all."""
 
 from __future__ import annotations
 
@@ -50,7 +49,7 @@ class HasKeyContext(Protocol):
 
     @property
     def key_context(self) -> KeyContext:
-        """What one is in the midst of there."""
+        """What the user is doing there."""
 
 
 def shown(hint: Hint, keymap: Mapping[str, str]) -> str:

@@ -57,7 +57,7 @@ def entries(
     """All rows, below headings.
 
     Args:
-        here: what one is in the midst of; its keys come first.
+        here: what the user is doing; its keys come first.
         actions: everything that can be done.
         recent: notices, the oldest first.
         in_chat: whether the chat is what one looks at: only then is more than what is here done.
@@ -100,7 +100,7 @@ def found(rows: Sequence[HelpRow], query: str) -> list[HelpRow]:
 
 
 def _here(hint: Hint, here: KeyContext, actions: Actions, keymap: Mapping[str, str]) -> HelpRow:
-    """What keys do now: in the words of the moment, where it has some."""
+    """What keys do now, in the words of the context where it has some."""
     label = hint.label[:1].upper() + hint.label[1:]
     if not hint.ids:
         return HelpRow(label, f"keys {hint.keys}", hint.keys)

@@ -47,7 +47,7 @@ class RaceHeader(Widget):
 
 
 def race_keys(race: Race, replay: Replay | None, hidden: bool, place: DOMNode) -> KeyContext:
-    """What one is in the midst of at a race, and the keys that matter then.
+    """What the user is doing at a race, and the keys that matter for it.
 
     Args:
         race: the race.

@@ -273,7 +273,7 @@ class TranscriptView(BlockStack, can_focus=True, inherit_bindings=False):
     def painted(self, y: int) -> Strip:
         worn = self.app.theme, self.styles.background  # the style sheet follows the theme a moment later
         if self._styled_for != worn:
-            self._plain = self.rich_style  # of the theme too, and dear: it goes through all that the view is in
+            self._plain = self.rich_style  # of the theme too, and expensive: it goes through all that the view is in
             self._painter = RowPainter(self.app.theme_variables, effective(self.colouring, self.app.no_color), self._plain)
             self._strips.clear()
             self._styled_for = worn

@@ -62,7 +62,7 @@ def forked(dialogue: Dialogue, say: Say) -> Dialogue:
     """First, answered twice, the second time followed by more; and First anew."""
     say("First", "One.")
     begin(dialogue, 1)
-    dialogue.ask_again({**dialogue.wish(), "method": "greedy"})
+    dialogue.ask_again({**dialogue.request(), "method": "greedy"})
     return dialogue
 
 
@@ -139,7 +139,7 @@ def test_an_answer_in_an_opened_chat_is_kept_to_its_end(
     keep(recorder, dialogue)
     dialogue.transcript = chats.open(1).transcript
     begin(dialogue, 1)
-    dialogue.ask_again(dialogue.wish())
+    dialogue.ask_again(dialogue.request())
     keep(recorder, dialogue)  # there are as many entries as the opened chat had
     finish(dialogue, engine, make_steps, "Once more.")
     keep(recorder, dialogue)

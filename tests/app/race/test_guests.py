@@ -199,8 +199,8 @@ def test_other_tokens_are_asked_for_and_make_characters_the_unit(dialogue: Dialo
     dialogue.drain()
     units.append(made.unit)
     assert units == ["tokens", "characters"]
-    (wish,) = [command for command in engine.sent if isinstance(command, PiecesOf) and command.model]
-    engine.events.append(PieceTable(wish.id, ["uno", "due"]))
+    (request,) = [command for command in engine.sent if isinstance(command, PiecesOf) and command.model]
+    engine.events.append(PieceTable(request.id, ["uno", "due"]))
     run(engine, made, [([1, 2, 3, 4], 1, 1.1), ([10000, 10001], 1, 0.6)])
     # Eight characters each by then: half of greedy's answer after 0.5 s of decoding, and the other's first token.
     assert made.racers[1].answer.pieces.raw(1) == "due"

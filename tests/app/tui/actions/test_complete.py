@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 from specchat.app.chat.methods import Method
 from specchat.app.history.chats import Chats
 from specchat.app.settings.actions import ACTIONS
+from specchat.app.settings.fields import SAMPLING
 from specchat.app.tui.actions import complete
 from specchat.app.tui.actions.complete import KnownNames, completions, line, quoted
-from specchat.app.tui.actions.settings import SAMPLING, set_now
+from specchat.app.tui.actions.settings import set_now
 from specchat.app.tui.actions.table import COMMANDS, parse
 from specchat.app.tui.composer.completion import Completion
 
