@@ -167,25 +167,28 @@ class ServerModel:
             outcome.doubt = f"{host} does not take {' and '.join(lost)}: its own default counts."
         # What was refused before stays out.
         body = {self._renamed.get(name, name): value for name, value in body.items() if name not in self._refused}
+        gone, new = list[str](), list[str]()
         while True:
             stream = _Stream(self, taker, outcome)
             try:
                 await stream.follow(path, body)
+                break
             except Refused as refused:
                 fewer = without(body, refused.status, refused.body, wish.max_tokens is not None)
-                if fewer.keys() == body.keys() or taker.trail.raw:
-                    raise
-                gone, new = [name for name in body if name not in fewer], [name for name in fewer if name not in body]
-                self._renamed |= dict(zip(gone, new, strict=False))
-                self._refused |= {*gone[len(new) :]}
-                instead = f"with {new[0]}" if new else "without"
-                told = f"{host} refused {' and '.join(gone)}, so the request was sent again {instead}."
-                outcome.doubt = f"{outcome.doubt} {told}".lstrip()
+                if fewer.keys() == body.keys() or stream.begun:
+                    also = f" It was sent again without {' and '.join(gone)}." if gone else ""
+                    raise UserError(f"{refused}{also}") from None
+                new += [name for name in fewer if name not in body]
+                gone += [name for name in body if name not in fewer]
                 body = fewer
-                continue
             finally:
                 stream.end()
-            break
+        if gone:
+            self._renamed |= dict.fromkeys((name for name in gone if new and name == "max_tokens"), "max_completion_tokens")
+            self._refused |= {*gone} - {*self._renamed}
+            instead = f"with {' and '.join(new)}" if new else "without"
+            told = f"{host} refused {' and '.join(gone)}, so the request was sent again {instead}."
+            outcome.doubt = f"{told} {outcome.doubt}".rstrip()
         size, context = (outcome.prompt_tokens or 0) + (outcome.tokens or 0), self.served.context
         ours = wish.max_tokens is not None and (outcome.tokens or wish.max_tokens) >= wish.max_tokens
         # A pass that might give more tokens than there is room for is not begun.
@@ -240,6 +243,11 @@ class _Stream:
         """Of a character, whose other half is in the next chunk."""
         self._beside = ""
         """What came in place of JSON."""
+
+    @property
+    def begun(self) -> bool:
+        """Whether any of the answer has come."""
+        return bool(self._first)
 
     async def follow(self, path: str, body: dict[str, Any]) -> None:
         """Read the stream to its end."""

@@ -242,6 +242,8 @@ class _Run:
             self.notes.figures(verdict_text(self.answer) + speed + (f" · chat {number}" if number is not None else ""))
             if scale := self.output.legend(self.notes.depth):
                 self.notes.painted(scale)
+        elif self.request.plain and self.answer.figures.doubt:
+            self.notes.sentence(self.answer.figures.doubt)
         return {"cancelled": self.interrupts.code, "error": BROKEN}.get(reason, ANSWERED)
 
     def close(self, reason: str) -> None:

@@ -151,16 +151,15 @@ def asked(engine: str, refuse: Any, wish: Wish, times: int = 1) -> tuple[list[di
 
     async def go() -> str:
         nonlocal outcome
-        model = ServerModel(wired(serve), Served(engine, "/v1", "m", context=2048))
-        try:
-            for _ in range(times):
-                outcome = Outcome()
+        model, failed = ServerModel(wired(serve), Served(engine, "/v1", "m", context=2048)), ""
+        for _ in range(times):
+            outcome = Outcome()
+            try:
                 await model.answer(wish, Taker(lambda _: None, lambda *_: None), outcome)
-        except UserError as error:
-            return str(error)
-        finally:
-            await model.close()
-        return ""
+            except UserError as error:
+                failed = str(error)
+        await model.close()
+        return failed
 
     failed = asyncio.run(go())
     return bodies, outcome, failed
@@ -221,6 +220,12 @@ def test_a_field_has_another_name_or_is_the_users_own() -> None:
     bodies, _, failed = asked("vLLM", lambda body: (400, f"no {' '.join(body)}"), HOT)
     assert len(bodies) < 4
     assert "refused the request (400" in failed
+    assert "It was sent again without temperature and " in failed
+    # What was left out in vain is sent again.
+    refusals = iter([(400, "bad request")] * 2)
+    bodies, _, failed = asked("vLLM", lambda _: next(refusals, None), CHAT, times=2)
+    assert ["stream_options" in body for body in bodies] == [True, False, True]
+    assert failed.endswith("It was sent again without stream_options and return_token_ids.")
 
 
 def test_a_request_for_an_answer_is_sent_once() -> None:

@@ -73,7 +73,12 @@ def test_an_answer_and_its_figures(call: Call) -> None:
 def test_where_nothing_is_known_nothing_is_claimed(call: Call) -> None:
     with serving(stream=text_only(of_words("The"))) as fake:
         told = json.loads(call("run", "--json", "--model", f"{fake.url}#small", "hi")[1])
+        # What is odd about an answer is said where there is no verdict on it, too.
+        fake.stream = text_only(of_words("The"), "odd")
+        code, out, err = call("run", "--model", f"{fake.url}#small", "hi")
     assert (told["certainty"], told["runs"], told["steps"], told["tokens_per_step"]) == ("unknown", [], 0, 0.0)
+    assert (code, out.strip()) == (0, "The")
+    assert "gives a reason for the end that specchat does not know: odd." in err
 
 
 def crash_engine() -> None:
