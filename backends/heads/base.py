@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from ...errors import ContextFull
-from ..base import Scores
+from ..base import ROOT, Scores
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -99,18 +99,44 @@ class BlockHead(Head):
         """
 
 
-class BlockSession(ABC):
-    """What a drafter of blocks remembers of one conversation: the target's states, which are true ones. Not thread-safe."""
+class DrafterMemory:
+    """What a trained drafter remembers of a conversation, in a cache. Not thread-safe.
 
-    @property
-    @abstractmethod
-    def length(self) -> int:
-        """How many tokens' states it has taken in."""
+    Args:
+        context: the most that it can remember.
+    """
 
-    @property
-    @abstractmethod
-    def context(self) -> int:
-        """The most of them."""
+    def __init__(self, context: int) -> None:
+        self.context = context
+        self.length = 0
+        """How much of the text it has taken in."""
+
+    def check_room(self, more: int) -> None:
+        """Check that so much more fits.
+
+        Raises:
+            ContextFull: it does not.
+        """
+        if self.length + more > self.context:
+            raise ContextFull(f"{self.length + more:,} tokens do not fit in a context of {self.context:,}.")
+
+    def rewind(self, length: int) -> None:
+        """Forget all but the first `length` of what it has taken in."""
+        if not 0 <= length <= self.length:
+            raise ValueError(f"cannot rewind to {length} of {self.length} tokens")
+        self._cut(length)
+        self.length = length
+
+    def _cut(self, length: int) -> None:
+        """Remove from the cache what is forgotten, if it must be told."""
+
+    def close(self) -> None:
+        """Free the cache."""
+        self.rewind(0)
+
+
+class BlockSession(DrafterMemory, ABC):
+    """What a drafter of blocks remembers of one conversation: the target's states, which are true ones."""
 
     @abstractmethod
     def extend(self, states: Tensor) -> None:
@@ -135,17 +161,9 @@ class BlockSession(ABC):
             UserError: there is not enough memory.
         """
 
-    @abstractmethod
-    def rewind(self, length: int) -> None:
-        """Forget all but the first `length` tokens."""
 
-    @abstractmethod
-    def close(self) -> None:
-        """Free the cache."""
-
-
-class HeadSession(ABC):
-    """What a drafter that writes token by token remembers of one conversation. Not thread-safe.
+class HeadSession(DrafterMemory, ABC):
+    """What a drafter that writes token by token remembers of one conversation.
 
     It takes in *pairs*: pair i is the token at position i + 1 with the target's hidden states at position i, and predicts the
     token at position i + 2. Below the last pair hang *nodes*: drafted tokens, each with its parent's output in place of the
@@ -155,27 +173,24 @@ class HeadSession(ABC):
     branches: int | None = None
     """The most leaves that its nodes may have; None for any number."""
 
-    @property
-    @abstractmethod
-    def length(self) -> int:
-        """How many pairs it has taken in."""
+    def __init__(self, context: int) -> None:
+        super().__init__(context)
+        self._depths: list[int] = []
+        """Of each node, 1 for a child of the last pair."""
 
-    @property
-    @abstractmethod
-    def context(self) -> int:
-        """The most pairs and nodes together."""
-
-    def check(self, tokens: Sequence[int], states: Tensor) -> None:
-        """Refuse pairs that `extend` cannot take in.
-
-        Raises:
-            ValueError: there are none, or not as many states as tokens.
-            ContextFull: there is no room for them.
-        """
+    def _check_pairs(self, tokens: Sequence[int], states: Tensor) -> None:
+        """Check pairs that are to be taken in: at least one, as many states as tokens, and room for them."""
         if not len(tokens) == len(states) > 0:
             raise ValueError(f"{len(tokens)} tokens with {len(states)} states")
-        if self.length + len(tokens) > self.context:
-            raise ContextFull(f"{self.length + len(tokens):,} tokens do not fit in a context of {self.context:,}.")
+        self.check_room(len(tokens))
+
+    def _hang(self, parents: Sequence[int]) -> list[int]:
+        """The depths of new nodes, once it is known that they hang below earlier ones and fit."""
+        living = len(self._depths)
+        if any(not ROOT <= parent < living for parent in parents) or not self.length:
+            raise ValueError(f"parents {list(parents)} are not all among {living} nodes")
+        self.check_room(living + len(parents))
+        return [1 + (self._depths[parent] if parent != ROOT else 0) for parent in parents]
 
     @abstractmethod
     def extend(self, tokens: Sequence[int], states: Tensor) -> Scores:
@@ -204,14 +219,11 @@ class HeadSession(ABC):
             UserError: there is not enough memory; nothing has been added.
         """
 
-    @abstractmethod
     def drop(self, first: int) -> None:
         """Free the nodes from number `first` on."""
+        del self._depths[first:]
 
-    @abstractmethod
     def rewind(self, length: int) -> None:
         """Forget every node, and all pairs after the first `length`."""
-
-    @abstractmethod
-    def close(self) -> None:
-        """Free the cache."""
+        self.drop(0)
+        super().rewind(length)

@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ...errors import ContextFull, UserError
+from ...errors import UserError
 from ..base import PREFILL_CHUNK
 from ..costs.flops import spend
 from ..costs.modules import flops_of_tensors
@@ -168,25 +168,14 @@ class DFlashSession(BlockSession):
     """One conversation's cache: the text in the slots of its positions, and room for a block behind."""
 
     def __init__(self, network: DFlashNetwork, found: DFlashFormat, context: int) -> None:
+        super().__init__(context)
         self._network, self._found = network, found
-        self._context, self._length = context, 0
         self._cache = guarded(lambda: SlotCache(network.specs, context + found.block), network.device)
-
-    @property
-    def length(self) -> int:
-        """Tokens whose states have been taken in."""
-        return self._length
-
-    @property
-    def context(self) -> int:
-        """Most of them."""
-        return self._context
 
     def extend(self, states: Tensor) -> None:
         """Take in the states of the next tokens (see `BlockSession.extend`)."""
-        network, cache, start, end = self._network, self._cache, self._length, self._length + len(states)
-        if end > self._context:
-            raise ContextFull(f"{end:,} tokens do not fit in a context of {self._context:,}.")
+        self.check_room(len(states))
+        network, cache, start, end = self._network, self._cache, self.length, self.length + len(states)
 
         def take() -> None:
             cache.reserve(end, used=start)
@@ -195,12 +184,12 @@ class DFlashSession(BlockSession):
                 network.read(part.to(network.device, network.dtype), at, cache)
 
         guarded(take, network.device)
-        self._length = end
+        self.length = end
 
     def guess(self, token: int, count: int) -> TorchScores:
         """Scores of the next positions (see `BlockSession.guess`). The block is a whole one, as in training, however many of
         its positions are wanted."""
-        network, cache, found, start = self._network, self._cache, self._found, self._length
+        network, cache, found, start = self._network, self._cache, self._found, self.length
         first = 0 if found.from_anchor else 1
 
         def run() -> Tensor:
@@ -211,13 +200,6 @@ class DFlashSession(BlockSession):
         logits = guarded(run, network.device)
         return TorchScores(logits, tuple(range(count)), tuple(range(start + 1, start + 1 + count)))
 
-    def rewind(self, length: int) -> None:
-        """Forget all but the first `length` tokens."""
-        if not 0 <= length <= self._length:
-            raise ValueError(f"cannot rewind to {length} of {self._length} tokens")
-        self._length = length
-
     def close(self) -> None:
-        """Free the cache."""
-        self.rewind(0)
+        super().close()
         self._cache = SlotCache((), 0)

@@ -16,18 +16,17 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ...errors import ContextFull, UserError
-from ..base import PREFILL_CHUNK, ROOT
+from ...errors import UserError
 from ..costs.flops import Flops, spend
 from ..costs.modules import flops_of_tensors
 from ..hf.lean.lean import LeanLayer, Rotations, norm
-from ..hf.masks import FULL, Reach, tree_mask
+from ..hf.masks import FULL
 from ..hf.slot_cache import KVSpec, SlotCache
-from ..scores import TorchScores
-from .base import HeadInfo, HeadSession, PathHead
+from .base import HeadInfo, PathHead
 from .eagle_format import EagleFormat
 from .halves import slim, slimmed
 from .layers import Modules, guarded, scattered
+from .slots import SlotHeadSession
 
 T = TypeVar("T")
 
@@ -204,60 +203,29 @@ class EagleHead(PathHead):
         self._network = None
 
 
-class EagleSession(HeadSession):
-    """One conversation's cache: pairs in the slots of their numbers, nodes behind."""
+class EagleSession(SlotHeadSession):
+    """One conversation's cache."""
 
     def __init__(self, network: Network, context: int) -> None:
+        super().__init__(context, network.device, network.dtype)
         self._network = network
-        self._context = context
-        self._length = 0
-        self._depths: list[int] = []
-        """Of each node, 1 for a child of the last pair."""
-        self._bits: list[int] = []
-        """Its ancestors and itself, bit i for node i."""
         self._outputs = torch.empty(0)
         """Of the last pair and of each node [1 + nodes, hidden]."""
-        self._cache = self._guarded(lambda: SlotCache(network.specs, context))
-
-    @property
-    def length(self) -> int:
-        """Pairs taken in."""
-        return self._length
-
-    @property
-    def context(self) -> int:
-        """Most pairs and nodes together."""
-        return self._context
-
-    def extend(self, tokens: Sequence[int], states: Tensor) -> TorchScores:
-        """Take in the next pairs (see `HeadSession.extend`)."""
-        self.check(tokens, states)
-        self.drop(0)
-        begun = self._length
-
-        def take() -> Tensor:
-            for start in range(0, len(tokens), PREFILL_CHUNK):
-                part = tokens[start : start + PREFILL_CHUNK]
-                self._outputs, logits = self._take(part, states[start : start + len(part)], every=False)
-                self._length += len(part)
-            return logits
-
-        try:
-            logits = self._guarded(take)
-        except UserError:
-            self._length = begun
-            raise
-        return TorchScores(logits, (0,), (self._length + 1,))
+        self._cache = guarded(lambda: SlotCache(network.specs, context), network.device)
 
     def every(self, tokens: Sequence[int], states: Tensor) -> Tensor:
         """Logits after each of the first pairs [n, vocab], for a look at how well the drafter knows its target. They are not
         kept."""
         self.rewind(0)
-        return self._guarded(lambda: self._take(tokens, states, every=True)[1])
+        return guarded(lambda: self._read(tokens, states, every=True)[1], self.device)
 
-    def _take(self, tokens: Sequence[int], states: Tensor, *, every: bool) -> tuple[Tensor, Tensor]:
+    def _take(self, tokens: Sequence[int], states: Tensor) -> Tensor:
+        self._outputs, logits = self._read(tokens, states, every=False)
+        return logits
+
+    def _read(self, tokens: Sequence[int], states: Tensor, *, every: bool) -> tuple[Tensor, Tensor]:
         """A pass over the next pairs: outputs and logits of all, or of the last one."""
-        network, cache, n, start = self._network, self._cache, len(tokens), self._length
+        network, cache, n, start = self._network, self._cache, len(tokens), self.length
         cache.reserve(start + n, used=start)
         cache.begin(start, n)
         mask = None
@@ -268,57 +236,25 @@ class EagleSession(HeadSession):
         network.flops.count(range(start, start + n), n if every else 1)
         return network(tokens, features, range(start, start + n), mask, cache, last=not every)
 
-    def grow(self, tokens: Sequence[int], parents: Sequence[int]) -> TorchScores:
-        """Add nodes (see `HeadSession.grow`)."""
-        living, n, start = len(self._depths), len(tokens), self._length + len(self._depths)
-        if any(not ROOT <= parent < living for parent in parents) or not self._length:
-            raise ValueError(f"parents {list(parents)} are not all among {living} nodes")
-        if start + n > self._context:
-            raise ContextFull(f"{start + n:,} tokens do not fit in a context of {self._context:,}.")
-        depths = [1 + (self._depths[parent] if parent != ROOT else 0) for parent in parents]
-        above = [self._bits[parent] if parent != ROOT else 0 for parent in parents]
-        bits = [seen | 1 << (living + i) for i, seen in enumerate(above)]
-
-        def run() -> tuple[Tensor, Tensor]:
-            network, cache = self._network, self._cache
-            cache.reserve(start + n, used=start)
-            cache.begin(start, n)
-            # One node below all the others sees everything.
-            mask = None if n == 1 and bits[0] + 1 == 2 << living else self._mask(bits, self._length)
-            first = parents[0] + 1
-            features = self._outputs[first : first + 1] if n == 1 else self._outputs[[parent + 1 for parent in parents]]
-            places = [self._length - 1 + depth for depth in depths]
-            network.flops.count(places, n)
-            return network(tokens, features, places, mask, cache)
-
-        outputs, logits = self._guarded(run)
+    def _grow(self, tokens: Sequence[int], parents: Sequence[int], depths: list[int], bits: list[int]) -> Tensor:
+        network, cache, n, living = self._network, self._cache, len(tokens), len(self._depths)
+        start = self.length + living
+        cache.reserve(start + n, used=start)
+        cache.begin(start, n)
+        # One node below all the others sees everything.
+        mask = None if n == 1 and bits[0] + 1 == 2 << living else self._mask(bits, self.length)
+        first = parents[0] + 1
+        features = self._outputs[first : first + 1] if n == 1 else self._outputs[[parent + 1 for parent in parents]]
+        places = [self.length - 1 + depth for depth in depths]
+        network.flops.count(places, n)
+        outputs, logits = network(tokens, features, places, mask, cache)
         self._outputs = torch.cat((self._outputs, outputs))
-        self._depths += depths
-        self._bits += bits
-        return TorchScores(logits, tuple(range(living, living + n)), tuple(self._length + 1 + depth for depth in depths))
-
-    def _mask(self, bits: list[int], length: int) -> Tensor:
-        """The mask of rows that see the first `length` slots and, of those behind, what their bits say."""
-        network, behind = self._network, max(bits).bit_length()
-        places = [0] * behind  # layers that see everything do not ask
-        return tree_mask(bits, places[: len(bits)], places, length, Reach(), 0, network.dtype, network.device)
-
-    def _guarded(self, run: Callable[[], T]) -> T:
-        return guarded(run, self._network.device)
+        return logits
 
     def drop(self, first: int) -> None:
-        """Free the nodes from number `first` on."""
-        del self._depths[first:], self._bits[first:]
+        super().drop(first)
         self._outputs = self._outputs[: 1 + first]
 
-    def rewind(self, length: int) -> None:
-        """Forget every node, and all pairs after the first `length`."""
-        if not 0 <= length <= self._length:
-            raise ValueError(f"cannot rewind to {length} of {self._length} pairs")
-        self.drop(0)
-        self._length = length
-
     def close(self) -> None:
-        """Free the cache."""
-        self.rewind(0)
+        super().close()
         self._cache = SlotCache((), 0)

@@ -17,14 +17,12 @@ from typing import Any, Protocol, TypeVar
 import torch
 from torch import Tensor
 
-from ....errors import ContextFull, UserError
-from ...base import PREFILL_CHUNK, ROOT
-from ...hf.masks import Reach, tree_mask
+from ....errors import UserError
 from ...hf.slot_cache import SlotCache
-from ...scores import TorchScores
-from ..base import HeadInfo, HeadSession, PathHead
+from ..base import HeadInfo, PathHead
 from ..eagle import Network
 from ..layers import guarded
+from ..slots import SlotHeadSession
 
 T = TypeVar("T")
 
@@ -58,57 +56,23 @@ class MtpChainHead(PathHead):
         self._networks = []
 
 
-class MtpChainSession(HeadSession):
+class MtpChainSession(SlotHeadSession):
     """One conversation's caches, one for each layer. Pair i, the token at position i + 1, stands in slot i - k of layer k: the
     text's first tokens have no rows in the further layers. Nodes stand behind."""
 
     def __init__(self, networks: Sequence[LayerNetwork], context: int) -> None:
-        self._networks, self._context, self._length = list(networks), context, 0
+        super().__init__(context, networks[0].device, networks[0].dtype)
+        self._networks = list(networks)
         self._last = len(networks) - 1
         """The last layer."""
-        self._depths: list[int] = []
-        """Of each node, 1 for a child of the last pair."""
-        self._bits: list[int] = []
-        """Its ancestors and itself, bit i for node i."""
         self._drafted = torch.empty(0)
         """What each node gave in each layer [nodes, layers, hidden]; rows that it does not have are zeros."""
         self._given = torch.empty(0)
         """The same of each pair, with room for more [pairs, layers, hidden]: what follows a shorter text reads it too."""
-        first = networks[0]
-        self.device, self.dtype = first.device, first.dtype
-        self._caches = self._guarded(lambda: [SlotCache(network.specs, context) for network in networks])
+        self._caches = guarded(lambda: [SlotCache(network.specs, context) for network in networks], self.device)
 
-    @property
-    def length(self) -> int:
-        """Pairs taken in."""
-        return self._length
-
-    @property
-    def context(self) -> int:
-        """Most pairs and nodes together."""
-        return self._context
-
-    def extend(self, tokens: Sequence[int], states: Tensor) -> TorchScores:
-        """Take in the next pairs (see `HeadSession.extend`)."""
-        self.check(tokens, states)
-        self.drop(0)
-        begun = self._length
-
-        def take() -> Tensor:
-            for start in range(0, len(tokens), PREFILL_CHUNK):
-                self._take(tokens[start : start + PREFILL_CHUNK], states[start : start + PREFILL_CHUNK])
-            return self._networks[0].logits(self._given[self._length - 1 : self._length, 0])
-
-        try:
-            logits = self._guarded(take)
-        except UserError:
-            self._length = begun
-            raise
-        return TorchScores(logits, (0,), (self._length + 1,))
-
-    def _take(self, tokens: Sequence[int], states: Tensor) -> None:
-        """A pass of each layer over the next pairs."""
-        start, end = self._length, self._length + len(tokens)
+    def _take(self, tokens: Sequence[int], states: Tensor) -> Tensor:
+        start, end = self.length, self.length + len(tokens)
         ids, given = self._ids(tokens), self._room(end, states)
         features = states.to(self.device, self.dtype)
         for layer, (network, cache) in enumerate(zip(self._networks, self._caches, strict=True)):
@@ -124,86 +88,55 @@ class MtpChainSession(HeadSession):
             positions = torch.arange(first, end, device=self.device)[None]
             network.flops.count(range(first, end), 0 if layer else 1)
             given[first:end, layer] = network.rows(ids[first - start :], features, positions, mask, cache)
-        self._length = end
+        return self._networks[0].logits(given[end - 1 : end, 0])
 
     def _room(self, pairs: int, like: Tensor) -> Tensor:
         """Place for what so many pairs give."""
         if len(self._given) < pairs:
-            shape = (min(self._context, max(256, 2 * pairs)), len(self._networks), like.shape[-1])
+            shape = (min(self.context, max(256, 2 * pairs)), len(self._networks), like.shape[-1])
             given = torch.zeros(shape, dtype=self.dtype, device=self.device)
-            if self._length:
-                given[: self._length] = self._given[: self._length]
+            if self.length:
+                given[: self.length] = self._given[: self.length]
             self._given = given
         return self._given
 
-    def grow(self, tokens: Sequence[int], parents: Sequence[int]) -> TorchScores:
-        """Add nodes (see `HeadSession.grow`)."""
-        living, n = len(self._depths), len(tokens)
-        if any(not ROOT <= parent < living for parent in parents) or not self._length:
-            raise ValueError(f"parents {list(parents)} are not all among {living} nodes")
-        if self._length + living + n > self._context:
-            raise ContextFull(f"{self._length + living + n:,} tokens do not fit in a context of {self._context:,}.")
-        depths = [1 + (self._depths[parent] if parent != ROOT else 0) for parent in parents]
-        above = [self._bits[parent] if parent != ROOT else 0 for parent in parents]
-        bits = [seen | 1 << (living + i) for i, seen in enumerate(above)]
-        out, logits = self._guarded(lambda: self._grown(self._ids(tokens), parents, depths, bits))
-        self._drafted = torch.cat((self._drafted, out)) if living else out
-        self._depths += depths
-        self._bits += bits
-        return TorchScores(logits, tuple(range(living, living + n)), tuple(self._length + 1 + depth for depth in depths))
-
-    def _grown(self, ids: Tensor, parents: Sequence[int], depths: Sequence[int], bits: Sequence[int]) -> tuple[Tensor, Tensor]:
-        """A pass of each layer that new nodes have rows in: what these give [n, layers, hidden], and logits [n, vocab]."""
-        living, n, known = len(self._depths), len(ids), self._given[self._length - 1 : self._length]
+    def _grow(self, tokens: Sequence[int], parents: Sequence[int], depths: list[int], bits: list[int]) -> Tensor:
+        ids, living, n = self._ids(tokens), len(self._depths), len(tokens)
+        known = self._given[self.length - 1 : self.length]
         above = (torch.cat((known, self._drafted)) if living else known)[[parent + 1 for parent in parents]]
         out, each = torch.zeros_like(above), torch.arange(n, device=self.device)
-        places = [self._length - 1 + depth for depth in depths]
+        places = [self.length - 1 + depth for depth in depths]
         positions = torch.tensor([places], device=self.device)
         for layer in range(min(*depths, self._last), self._last + 1):
             network, cache = self._networks[layer], self._caches[layer]
             # Below its depth the last layer goes on from its own output.
             sources = [layer if layer == self._last and depth > layer else layer - 1 for depth in depths]
             features = above[each, torch.tensor(sources, device=self.device)]
-            slot = max(0, self._length - layer)
+            slot = max(0, self.length - layer)
             cache.reserve(slot + living + n, used=slot + living)
             cache.begin(slot + living, n)
             network.flops.count(places, sum(min(depth, self._last) == layer for depth in depths))
             out[:, layer] = network.rows(ids, features, positions, self._mask(self._there(bits, depths, layer), slot), cache)
         shown = out[each, torch.tensor([min(depth, self._last) for depth in depths], device=self.device)]
-        return out, self._networks[0].logits(shown)
+        logits = self._networks[0].logits(shown)
+        self._drafted = torch.cat((self._drafted, out)) if living else out
+        return logits
 
     def _there(self, bits: Sequence[int], depths: Sequence[int], layer: int) -> list[int]:
         """The ancestors' bits without those that have no row in a layer: the text may be too short for one."""
-        if self._length > layer:
+        if self.length > layer:
             return list(bits)
-        gone = sum(1 << i for i, depth in enumerate((*self._depths, *depths)) if self._length - 1 + depth < layer)
+        gone = sum(1 << i for i, depth in enumerate((*self._depths, *depths)) if self.length - 1 + depth < layer)
         own = len(self._depths)
         return [seen & ~gone | 1 << (own + i) for i, seen in enumerate(bits)]
 
     def _ids(self, tokens: Sequence[int]) -> Tensor:
         return torch.tensor(tokens, device=self.device)
 
-    def _mask(self, bits: Sequence[int], length: int) -> Tensor:
-        """The mask of rows that see the first `length` slots and, of those behind, what their bits say."""
-        places = [0] * max(bits).bit_length()  # layers that see everything do not ask
-        return tree_mask(bits, places[: len(bits)], places, length, Reach(), 0, self.dtype, self.device)
-
-    def _guarded(self, run: Callable[[], T]) -> T:
-        return guarded(run, self.device)
-
     def drop(self, first: int) -> None:
-        """Free the nodes from number `first` on."""
-        del self._depths[first:], self._bits[first:]
+        super().drop(first)
         self._drafted = self._drafted[:first]
 
-    def rewind(self, length: int) -> None:
-        """Forget every node, and all pairs after the first `length`."""
-        if not 0 <= length <= self._length:
-            raise ValueError(f"cannot rewind to {length} of {self._length} pairs")
-        self.drop(0)
-        self._length = length
-
     def close(self) -> None:
-        """Free the caches."""
-        self.rewind(0)
+        super().close()
         self._caches, self._given = [], torch.empty(0)

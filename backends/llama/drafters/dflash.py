@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from ....errors import ContextFull, UserError
+from ....errors import UserError
 from ...base import PREFILL_CHUNK
 from ...heads.base import BlockHead, BlockSession, HeadInfo
 from ...heads.gguf_format import GgufDFlashFormat
@@ -39,22 +39,13 @@ class LlamaDFlashSession(BlockSession):
     """One conversation's cache."""
 
     def __init__(self, loaded: Loaded, found: GgufDFlashFormat, context: int) -> None:
+        super().__init__(context)
         block = found.block
         # As many rows of logits as a block has: llama.cpp hands out all of a pass or none.
         run = opened(lambda: StatesContext(loaded.weights, loaded.runtime, context + block, block, other=loaded.other), context)
         run.lib.llama_set_causal_attn(run.handle, found.causal)
         self._run: StatesContext | None = run
-        self._found, self._context, self._length = found, context, 0
-
-    @property
-    def length(self) -> int:
-        """Tokens whose states have been taken in."""
-        return self._length
-
-    @property
-    def context(self) -> int:
-        """Most of them."""
-        return self._context
+        self._found = found
 
     def _open(self) -> StatesContext:
         if self._run is None:
@@ -63,9 +54,8 @@ class LlamaDFlashSession(BlockSession):
 
     def extend(self, states: Tensor) -> None:
         """Take in the states of the next tokens (see `BlockSession.extend`)."""
-        run, begun = self._open(), self._length
-        if begun + len(states) > self._context:
-            raise ContextFull(f"{begun + len(states):,} tokens do not fit in a context of {self._context:,}.")
+        run, begun = self._open(), self.length
+        self.check_room(len(states))
         for start in range(0, len(states), PREFILL_CHUNK):
             part = states[start : start + PREFILL_CHUNK]
             batch, _held = run.states_batch(part, begun + start, wanted=False)
@@ -74,11 +64,11 @@ class LlamaDFlashSession(BlockSession):
                 raise UserError(
                     f"llama.cpp could not read the hidden states of {len(part):,} tokens ({last_error() or f'code {code}'})."
                 )
-            self._length += len(part)
+            self.length += len(part)
 
     def guess(self, token: int, count: int) -> TorchScores:
         """Scores of the next positions (see `BlockSession.guess`). The block is a whole one, as in training."""
-        run, found, start = self._open(), self._found, self._length
+        run, found, start = self._open(), self._found, self.length
         block = [token, *[found.mask] * (found.block - 1)]
         code = run.decode(block, range(start, start + found.block), [1] * found.block, range(found.block))
         try:
@@ -96,13 +86,8 @@ class LlamaDFlashSession(BlockSession):
             logits = (logits / found.softcap).tanh() * found.softcap
         return TorchScores(logits, tuple(range(count)), tuple(range(start + 1, start + 1 + count)))
 
-    def rewind(self, length: int) -> None:
-        """Forget all but the first `length` tokens."""
-        if not 0 <= length <= self._length:
-            raise ValueError(f"cannot rewind to {length} of {self._length} tokens")
+    def _cut(self, length: int) -> None:
         self._open().remove(0, length, -1)
-        self._length = length
 
     def close(self) -> None:
-        """Free the cache."""
-        self._run, self._length = None, 0
+        self._run, self.length = None, 0

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from ....errors import ContextFull, UserError
+from ....errors import UserError
 from ...base import ROOT
 from ...heads.base import HeadInfo, HeadSession, PathHead
 from ...scores import TorchScores
@@ -44,6 +44,7 @@ class LlamaEagleSession(HeadSession):
     """One conversation's cache."""
 
     def __init__(self, loaded: Loaded, context: int) -> None:
+        super().__init__(context)
         weights = loaded.weights
         rows = sequences(weights.vocabulary)
         run = opened(
@@ -51,22 +52,12 @@ class LlamaEagleSession(HeadSession):
         )
         run.flops = loaded.flops or run.flops
         self._run: PathContext | None = run
-        self._context, self._mtp = context, loaded.mtp
+        self._mtp = loaded.mtp
         self._nodes: dict[int, LeafNode] = {}
         self._sequences = Sequences(Cells(run), run.rows, self._nodes)
         self.branches = run.rows
         self._outputs = torch.empty((1, weights.width))
         """Of the last pair and of each node [1 + nodes, width]."""
-
-    @property
-    def length(self) -> int:
-        """Pairs taken in."""
-        return self._sequences.length
-
-    @property
-    def context(self) -> int:
-        """Most pairs and nodes together."""
-        return self._context
 
     def _open(self) -> PathContext:
         if self._run is None:
@@ -76,7 +67,7 @@ class LlamaEagleSession(HeadSession):
     def extend(self, tokens: Sequence[int], states: Tensor) -> TorchScores:
         """Take in the next pairs (see `HeadSession.extend`)."""
         run, begun = self._open(), self.length
-        self.check(tokens, states)
+        self._check_pairs(tokens, states)
         self.drop(0)
         try:
             # As many as have room in the buffer that each pass reserves for logits.
@@ -85,9 +76,10 @@ class LlamaEagleSession(HeadSession):
                 features = states[start : start + len(part)]
                 if not self._mtp:
                     features = run.encode(features, self.length)
-                _, logits, outputs = self._pass(part, range(ROOT, len(part) - 1), features, 0)
+                logits, outputs = self._pass(part, range(ROOT, len(part) - 1), features, 0)
                 self._sequences.commit(range(len(part)), ())
                 self._nodes.clear()
+                self.length += len(part)
         except UserError:
             self.rewind(begun)
             raise
@@ -96,12 +88,7 @@ class LlamaEagleSession(HeadSession):
 
     def grow(self, tokens: Sequence[int], parents: Sequence[int]) -> TorchScores:
         """Add nodes (see `HeadSession.grow`)."""
-        run, living = self._open(), len(self._outputs) - 1
-        n, used = len(tokens), self.length + living
-        if any(not ROOT <= parent < living for parent in parents) or not self.length:
-            raise ValueError(f"parents {list(parents)} are not all among {living} nodes")
-        if used + n > self._context:
-            raise ContextFull(f"{used + n:,} tokens do not fit in a context of {self._context:,}.")
+        run, depths, living, n = self._open(), self._hang(parents), len(self._depths), len(tokens)
         features = self._outputs[[parent + 1 for parent in parents]]
         found = []
         try:
@@ -111,18 +98,16 @@ class LlamaEagleSession(HeadSession):
         except UserError:
             self.drop(living)
             raise
-        new = [node for nodes, _, _ in found for node in nodes]
-        self._outputs = torch.cat((self._outputs, *(outputs for _, _, outputs in found)))
+        self._depths += depths
+        self._outputs = torch.cat((self._outputs, *(outputs for _, outputs in found)))
         return TorchScores(
-            torch.cat([logits for _, logits, _ in found]),
+            torch.cat([logits for logits, _ in found]),
             tuple(range(living, living + n)),
-            tuple([node.position + 2 for node in new]),
+            tuple(self.length + 1 + depth for depth in depths),
         )
 
-    def _pass(
-        self, tokens: Sequence[int], parents: Sequence[int], features: Tensor, first: int
-    ) -> tuple[list[LeafNode], Tensor, Tensor]:
-        """Add nodes, the first with the number `first`: they, their logits [n, vocab] and what they hand on [n, width]."""
+    def _pass(self, tokens: Sequence[int], parents: Sequence[int], features: Tensor, first: int) -> tuple[Tensor, Tensor]:
+        """Add nodes, the first with the number `first`: their logits [n, vocab] and what they hand on [n, width]."""
         run, sequences = self._open(), self._sequences
         new = sequences.grow(first, tokens, parents)
         try:
@@ -131,7 +116,7 @@ class LlamaEagleSession(HeadSession):
             sequences.withdraw()
             raise
         self._nodes.update(enumerate(new, first))
-        return new, *found
+        return found
 
     def drop(self, first: int) -> None:
         """Free the nodes from number `first` on."""
@@ -140,18 +125,14 @@ class LlamaEagleSession(HeadSession):
             self._sequences.drop(gone)
             for number in gone:
                 del self._nodes[number]
+        super().drop(first)
         self._outputs = self._outputs[: 1 + first]
 
-    def rewind(self, length: int) -> None:
-        """Forget every node, and all pairs after the first `length`."""
-        if not 0 <= length <= self.length:
-            raise ValueError(f"cannot rewind to {length} of {self.length} pairs")
-        self.drop(0)
+    def _cut(self, length: int) -> None:
         self._sequences.rewind(length)
 
     def close(self) -> None:
-        """Free the cache."""
         if self._run is not None:
-            self.rewind(0)
+            super().close()
             self._run = None
             self._sequences = Sequences(Nothing(), 1, {})

@@ -203,7 +203,7 @@ def test_a_long_text_comes_in_by_chunks(folder: Path, monkeypatch: pytest.Monkey
     text = [3 + i % 200 for i in range(120)]
     states = states_of(text, head.info.taps)
     whole: Any = head.open(256).extend(text[1:], states)
-    monkeypatch.setattr("specchat.backends.heads.eagle.PREFILL_CHUNK", 32)
+    monkeypatch.setattr("specchat.backends.heads.slots.PREFILL_CHUNK", 32)
     parts: Any = head.open(256).extend(text[1:], states)
     torch.testing.assert_close(parts.logits, whole.logits, rtol=1e-3, atol=1e-3)
     assert parts.positions == whole.positions == (120,)
