@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from ..errors import Cancelled, ContextFull, UserError
-from .base import ROOT, Capabilities, Message, Model, ModelInfo, Sampling, Scores, Session
+from .base import ROOT, Message, Model, Sampling, Scores, Session
+from .info import Capabilities, ModelInfo
 from .loading import load_model
 from .options import LoadOptions
 

@@ -16,7 +16,8 @@ from typing import Any
 from urllib.parse import unquote
 
 from ..errors import UserError
-from .base import Capabilities, Layers, Message, Model, ModelInfo, Sampling, Scores, Stopwatch
+from .base import Layers, Message, Model, Sampling, Scores
+from .info import Capabilities, ModelInfo
 from .sessions.tree import Node, TreeSession
 from .transcripts import FileTokenizer, TextTokenizer, Transcript, WordTokenizer, encode_transcript, read_transcripts
 
@@ -201,14 +202,15 @@ class RecordedSession(TreeSession[RecordedNode]):
             raise UserError("A recorded transcript has no layers to stop after. Choose a method other than early-exit.")
         self._check(tokens, parents)
         wanted = self._rows(len(tokens), rows)
-        with Stopwatch(self):
-            self._catch_up()
-            first, new = self._next, list[RecordedNode]()
-            for token, parent in zip(tokens, parents, strict=True):
-                new.append(self._node(token, parent, new[parent - first] if parent >= first else self._nodes.get(parent)))
-            self._add(new)
-            if self._model.cost is not None and tokens:
-                time.sleep(self._model.cost(len(tokens)))
+        begun = time.perf_counter()
+        self._catch_up()
+        first, new = self._next, list[RecordedNode]()
+        for token, parent in zip(tokens, parents, strict=True):
+            new.append(self._node(token, parent, new[parent - first] if parent >= first else self._nodes.get(parent)))
+        self._add(new)
+        if self._model.cost is not None and tokens:
+            time.sleep(self._model.cost(len(tokens)))
+        self.forward_seconds += time.perf_counter() - begun
         return RecordedScores(self._model, wanted, [self._place(node) for node in wanted])
 
     def _node(self, token: int, parent: int, above: RecordedNode | None) -> RecordedNode:

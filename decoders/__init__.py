@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ..backends.base import Label
+    from ..backends.info import Label
     from .acceptance import Acceptance
     from .base import Context, Drafter, NoParams, Outcome, Verified, describe_params, param, parse_params
     from .conversation import Conversation

@@ -17,7 +17,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from ..backends.base import Label, Sampling, Scores
+from ..backends.base import Sampling, Scores
+from ..backends.info import Label
 from ..backends.noise import Purpose, uniform
 from ..errors import UserError
 from .tree import Draws, Tree

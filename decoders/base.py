@@ -9,8 +9,9 @@ from dataclasses import MISSING, dataclass, field, fields, replace
 from math import isfinite
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from ..backends.base import Capabilities, Label, Model, Sampling, Scores, Session
+from ..backends.base import Model, Sampling, Scores, Session
 from ..backends.heads.base import Head
+from ..backends.info import Capabilities, Label
 from ..errors import UserError, did_you_mean
 from .acceptance import EXACT, Acceptance
 from .needs import Need, TrainedDrafter

@@ -5,8 +5,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
-from ..backends.base import Capabilities
 from ..backends.heads.base import HeadName, Kind
+from ..backends.info import Capabilities
 
 TRAINED = {
     "eagle": "an EAGLE head trained for this model",

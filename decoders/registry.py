@@ -10,8 +10,8 @@ from importlib import import_module
 from importlib.metadata import entry_points
 from typing import Any, get_args
 
-from ..backends.base import Capabilities
 from ..backends.heads.base import HeadName
+from ..backends.info import Capabilities
 from ..errors import UserError, did_you_mean
 from .base import KINDS, Drafter, Group, describe_params, parse_params, setting_type
 from .needs import Chains, Present

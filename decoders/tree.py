@@ -32,7 +32,7 @@ class Tree:
     probs: dict[int, Draws] | None = None
     """By parent, where a draft's distribution proposed children. All others count as drafted with certainty (q = 1). `soft`
     acceptance reads it, and `rejection` above temperature 0."""
-    alive: int = 0
+    pre_evaluated: int = 0
     """The first nodes, if any, that the drafter has evaluated already, with some of the target's layers: in the session they
     have the same numbers, and the verifying pass completes them."""
     ahead: int = 0
@@ -156,8 +156,8 @@ class Tree:
         return self.only(kept)
 
     def only(self, nodes: Sequence[int]) -> Tree:
-        """The tree of some of its nodes, rising, each with its parent. None is alive, and draws are left out: without them
-        every guess counts as certain, which is as right."""
+        """The tree of some of its nodes, rising, each with its parent. None is pre-evaluated, and draws are left out: without
+        them every guess counts as certain, which is as right."""
         place = {ROOT: ROOT} | {node: i for i, node in enumerate(nodes)}
         return replace(
             self,
@@ -165,7 +165,7 @@ class Tree:
             parents=[place[self.parents[node]] for node in nodes],
             window=frozenset(place[node] for node in self.window if node in place),
             probs=None,
-            alive=0,
+            pre_evaluated=0,
             sources=[self.sources[node] for node in nodes] if self.sources else [],
         )
 

@@ -28,13 +28,13 @@ from .messages import (
     Pause,
     Paused,
     Prefilling,
+    ScoreStep,
     Started,
     Steps,
+    StepScores,
     Switch,
     Switched,
     Watch,
-    Weigh,
-    Weighed,
 )
 from .requests import prompt_of, sampling_of, stops_of
 
@@ -222,15 +222,15 @@ class Lanes:
             failed.ended = False
             self._post(failed)
 
-    def weigh(self, request: Weigh) -> None:
+    def score_step(self, request: ScoreStep) -> None:
         """The target's probabilities in a step of an answer, by one more pass over its tree where the cache is near."""
         lane, probs = self._lanes.get(request.lane), list[float]()
         try:
             if lane is not None and lane.generation is None and (text := lane.texts.get(request.id)) is not None:
-                probs = weighed(request, lane.conversation, text)
+                probs = step_probs(request, lane.conversation, text)
         except BaseException as error:  # see `failure`
             failure(request.id, error)
-        self._post(Weighed(request.id, request.before, probs))
+        self._post(StepScores(request.id, request.before, probs))
 
     def cancel(self, id: int) -> bool:
         """End a running answer at once, keeping what is there; whether there was one."""
@@ -325,7 +325,7 @@ class Lanes:
             failure(lane.id, error)
 
 
-def weighed(request: Weigh, conversation: Conversation, text: tuple[list[int], int]) -> list[float]:
+def step_probs(request: ScoreStep, conversation: Conversation, text: tuple[list[int], int]) -> list[float]:
     """The target's probabilities in a step of an answer; none where the cache is too far from the text before the step.
 
     What the cache holds behind that text goes: the next answer reads it again.

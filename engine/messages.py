@@ -139,9 +139,9 @@ class Watch:
 
 
 @dataclass(slots=True)
-class Weigh:
+class ScoreStep:
     """Ask for the target's probabilities in a step of the answer `id`, which has ended: those that a watched answer's steps
-    carry. Answered by Weighed."""
+    carry. Answered by StepScores."""
 
     id: int
     before: int
@@ -365,7 +365,7 @@ class Judged:
 
 
 @dataclass(slots=True)
-class Weighed:
+class StepScores:
     """The probabilities in a step, as StepRecord's `probs`; none where the cache no longer holds the text before it."""
 
     id: int
@@ -447,7 +447,7 @@ Command = (
     | Pause
     | Advance
     | Watch
-    | Weigh
+    | ScoreStep
     | PiecesOf
     | Remember
     | Count
@@ -471,7 +471,7 @@ Event = (
     | Remembered
     | Counted
     | Judged
-    | Weighed
+    | StepScores
     | Unloaded
     | Working
     | Worked

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..backends.base import Capabilities, Sampling
+from ..backends.base import Sampling
+from ..backends.info import Capabilities
 from ..backends.loading import builtin_gguf, builtin_path
 from ..backends.options import (
     BACKENDS,

@@ -35,11 +35,11 @@ from .messages import (
     Quit,
     Ready,
     Remember,
+    ScoreStep,
     Switch,
     UnloadBeside,
     Unloaded,
     Watch,
-    Weigh,
     Work,
 )
 from .messages import parse as parse_message
@@ -144,8 +144,8 @@ class Server:
                 lanes.watch(command)
             case Judge():
                 lanes.judge(command)
-            case Weigh():
-                lanes.weigh(command)
+            case ScoreStep():
+                lanes.score_step(command)
             case PiecesOf():
                 guest = self._beside.get(command.model) if command.model else None
                 model = guest.model if guest is not None else None if command.model else self._model

@@ -24,14 +24,14 @@ from ...engine.messages import (
     PieceTable,
     Prefilling,
     Remembered,
+    ScoreStep,
     Started,
     Steps,
+    StepScores,
     Switch,
     Switched,
     Unloaded,
     Watch,
-    Weigh,
-    Weighed,
 )
 from ...engine.options import BUILTIN, BUILTIN_DRAFT, Capabilities, Sampling, draft_label, draft_names
 from ...errors import UserError
@@ -124,7 +124,7 @@ class Dialogue:
     """The methods without those of a server."""
     _counting: Callable[[Counted], None] | None = None
     _answer_id: int = 0
-    _weighing: dict[tuple[int, int], tuple[Answer, int]] = field(default_factory=dict)
+    _scoring: dict[tuple[int, int], tuple[Answer, int]] = field(default_factory=dict)
     """Steps whose probabilities have been asked for, by the answer's id and the tokens before the step."""
     _before: tuple[str, Mapping[str, Any], dict[str, Any], dict[str, str]] | None = None
     """Model, options, info and reasons of what is in the engine while another one is being loaded; None once it is gone."""
@@ -224,16 +224,16 @@ class Dialogue:
             if self.phase in ("prefill", "writing"):
                 self.engine.send(Watch(self._answer_id, on))
 
-    def weigh(self, answer: Answer, index: int) -> bool:
+    def score_step(self, answer: Answer, index: int) -> bool:
         """Let the engine find the probabilities in a step that came without them; whether they are on their way."""
-        if self.phase != "ready" or not answer.id or answer.log.weighed(index):
+        if self.phase != "ready" or not answer.id or answer.log.has_probs(index):
             return False
         step, before = answer.log.record(index), answer.log.tokens_before(index)
         if step.earlier or not step.tokens:
             return False
-        if (answer.id, before) not in self._weighing:
-            self._weighing[answer.id, before] = (answer, index)
-            self.engine.send(Weigh(answer.id, before, step.tokens[-1], step.tree_tokens, step.tree_parents, step.path))
+        if (answer.id, before) not in self._scoring:
+            self._scoring[answer.id, before] = (answer, index)
+            self.engine.send(ScoreStep(answer.id, before, step.tokens[-1], step.tree_tokens, step.tree_parents, step.path))
         return True
 
     def count(self, chats: list[list[dict[str, str]]], then: Callable[[Counted], None]) -> int:
@@ -412,10 +412,10 @@ class Dialogue:
             case Counted():
                 if self._counting is not None:
                     self._counting(event)
-            case Weighed():
-                if asked := self._weighing.pop((event.id, event.before), None):
+            case StepScores():
+                if asked := self._scoring.pop((event.id, event.before), None):
                     answer, index = asked
-                    answer.log.weigh(index, event.probs)
+                    answer.log.set_probs(index, event.probs)
             case Failed():
                 self._failed(event)
             case Started() | Prefilling() | Steps() | Switched() | Paused() | Finished() if event.id == self._answer_id:
@@ -494,7 +494,7 @@ class Dialogue:
         self.loading = None
         if event.cause == "died":
             self._before = None
-            self._weighing.clear()
+            self._scoring.clear()
             # The client starts a new engine, with the same model, at the next prompt.
             if self.answer is not None:
                 self.answer.take(event)

@@ -88,11 +88,11 @@ class StepLog:
         """How many tokens the steps before a step have."""
         return self._ends[(index - 1) * len(LISTS)] if index else 0
 
-    def weigh(self, index: int, probs: list[float]) -> None:
+    def set_probs(self, index: int, probs: list[float]) -> None:
         """Give a step the probabilities that it came without; none where they cannot be had."""
         self._late[index] = probs
 
-    def weighed(self, index: int) -> bool:
+    def has_probs(self, index: int) -> bool:
         """Whether a step has its probabilities, or cannot have them."""
         return index in self._late or bool(self.record(index).probs)
 

@@ -17,11 +17,12 @@ from torch import Tensor
 from transformers import __version__ as transformers_version
 
 from ...errors import Cancelled, UserError, counted
-from ..base import Capabilities, Message, Model, ModelInfo, Session, token_id
+from ..base import Message, Model, Session
 from ..costs.flops import NOTHING, Flops
 from ..costs.modules import flops_of_model
 from ..files.checkpoint import check_folder, read_json, shown, weight_bytes
 from ..files.verdicts import Verdict, kept
+from ..info import Capabilities, ModelInfo, token_id
 from ..options import LoadOptions, StageProgress
 from ..rounding import TOKENS, pass_seconds
 from .devices import Threads, choose_device, choose_dtype, free_memory, quick_in_bfloat16, set_threads, thread_counts

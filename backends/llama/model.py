@@ -12,13 +12,14 @@ import torch
 from torch import Tensor
 
 from ...errors import Cancelled, UserError, counted
-from ..base import Capabilities, Message, Model, ModelInfo, Session, token_id
+from ..base import Message, Model, Session
 from ..costs.flops import Flops
 from ..costs.gguf import flops_of_file
 from ..files.gguf_file import Header, read_header, read_layout
 from ..files.gguf_file import Tensor as FileTensor
 from ..files.verdicts import Verdict, kept
 from ..heads.mtp.own import in_gguf
+from ..info import Capabilities, ModelInfo, token_id
 from ..options import LoadOptions, StageProgress, pip_command
 from ..rounding import pass_seconds
 from .context import Context, Runtime, Weights

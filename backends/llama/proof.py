@@ -13,8 +13,9 @@ import torch
 from torch import Tensor
 
 from ...errors import Cancelled
-from ..base import NOT_NUMBERS, ROOT, Capabilities
+from ..base import ROOT
 from ..files.gguf_file import Header
+from ..info import NOT_NUMBERS, Capabilities
 from ..rounding import PASSES as ROUNDING_PASSES
 from ..rounding import TOKENS, movement
 from .session import LlamaSession

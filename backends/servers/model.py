@@ -11,7 +11,7 @@ from typing import Any
 import httpx2
 
 from ...errors import UserError
-from ..base import Capabilities, ModelInfo
+from ..info import Capabilities, ModelInfo
 from .address import Address
 from .bodies import SAMPLED, Wish, request, without
 from .chunks import Chunk, parse, whole

@@ -100,7 +100,7 @@ class Answer:
 def copied(tree: Tree) -> Tree:
     """A tree that nobody else changes."""
     out = Tree(list(tree.tokens), list(tree.parents))
-    out.alive = tree.alive
+    out.pre_evaluated = tree.pre_evaluated
     return out
 
 
@@ -120,8 +120,10 @@ def record(model: Model, draft: Model, arms: Sequence[str], item: Any, most: int
             tree = drafter.draft(Context(text, session, GREEDY, most, frozenset(model.info.eos_ids), True, (draft,), model))
             seconds = time.process_time() - begun
             kept, begun = copied(tree), time.process_time()
-            if tree.alive:
-                scores = session.evaluate(tree.tokens[tree.alive :], tree.parents[tree.alive :], range(len(tree)))
+            if tree.pre_evaluated:
+                scores = session.evaluate(
+                    tree.tokens[tree.pre_evaluated :], tree.parents[tree.pre_evaluated :], range(len(tree))
+                )
             else:
                 scores = session.evaluate(tree.tokens, tree.parents)
             chosen = scores.choose(GREEDY)

@@ -182,7 +182,7 @@ class Lookup(Drafter):
         return False
 
     def learn(self, verified: Verified) -> None:
-        """How far did the text go on as the longest match foretold, whoever drafted it?"""
+        """How far did the text go on as the longest match predicted, whoever drafted it?"""
         start = at = self._place
         if start < 0:
             return

@@ -121,14 +121,14 @@ class _Session(Session):
 
     def commit(self, path: Sequence[int], keep: Sequence[int] = ()) -> None:
         self._session.commit(path, keep)
-        self.sound = self._session.sound
+        self.exact_length = self._session.exact_length
 
     def drop(self, nodes: Iterable[int]) -> None:
         self._session.drop(nodes)
 
     def rewind(self, length: int) -> None:
         self._session.rewind(length)
-        self.sound = self._session.sound
+        self.exact_length = self._session.exact_length
 
     def close(self) -> None:
         self._session.close()

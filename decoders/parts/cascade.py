@@ -163,7 +163,7 @@ def grow_chain(
         last = len(tree) - 1
         guesses = proposer.grow([tree.tokens[last], *line], range(last - 1, last + len(line)), 1)
     if isinstance(proposer, FirstLayers):
-        tree.alive = proposer.evaluated
+        tree.pre_evaluated = proposer.evaluated
     return tree
 
 
@@ -192,7 +192,7 @@ def _take(
     most: int,
     enough: float,
 ) -> tuple[int, bool]:
-    """Add the choices of one pass to the chain: as far as the line foretold them, and the one after it.
+    """Add the choices of one pass to the chain: as far as the line predicted them, and the one after it.
 
     Args:
         guesses: after the chain's end, and after each token of the line [1 + n].

@@ -7,7 +7,7 @@ from copy import copy
 from itertools import pairwise
 
 MEMORY = 128
-"""Passes after which an older one counts for a third, and the pace is old: what was dear on a busy machine is tried again."""
+"""Passes after which an older one counts for a third, and the pace is old: what was expensive once is tried again."""
 
 PACE = 16
 """Latest one-node passes that count for the pace, and those of another size for its share."""

@@ -222,21 +222,21 @@ class Grower(Drafter):
         """Add the guesses to the tree as far as there is room; return the nodes that may be expanded next."""
         tree, greedy = growth.tree, context.sampling.greedy
         # (rank, order, probability of the path, node, token); the first one is the first guess of the first node.
-        wishes = []
+        requests = []
         for order, (node, found) in enumerate(guesses):
             for rank, (token, probability) in enumerate(found):
                 # Where the noise is shared, the order of drawing says more than the probabilities.
                 likely = probability if greedy or sampled else COUPLED[min(rank, len(COUPLED) - 1)]
-                wishes.append((rank, order, growth.reached[node] * likely, node, token))
+                requests.append((rank, order, growth.reached[node] * likely, node, token))
         if floor:
             # The very first guess is tried whatever it is worth: its pass is paid for.
-            wishes = [wish for wish in wishes if wish[2] >= floor or (len(tree) == 1 and wish[:2] == (0, 0))]
-        if len(wishes) > room:
+            requests = [request for request in requests if request[2] >= floor or (len(tree) == 1 and request[:2] == (0, 0))]
+        if len(requests) > room:
             # What is left out must not depend on what was drawn: the last ones of every node, not the least likely ones.
-            wishes = sorted(wishes)[:room]
+            requests = sorted(requests)[:room]
         children: dict[int, list[int]] = {}
         out = []
-        for _, _, reached, parent, token in wishes:
+        for _, _, reached, parent, token in requests:
             node = tree.add(token, parent)
             growth.reached.append(reached)
             growth.depths.append(growth.depths[parent] + 1)

@@ -112,7 +112,7 @@ class Past:
         for segment in sorted(self._segments, key=lambda segment: segment.size):
             if segment.size <= GROWTH * size:
                 size += segment.size
-                if segment.sound:
+                if segment.intact:
                     sources.append(segment)
                 else:
                     self._drop(segment)
@@ -137,7 +137,7 @@ class Past:
             for segment in list(self._segments):
                 if not np.isin(segment.keys, np.array([*keys], "<u8")).any():
                     continue
-                if segment.sound:
+                if segment.intact:
                     self._replace(segment.without(keys), segment)
                 else:
                     self._drop(segment)

@@ -146,7 +146,7 @@ class Segment:
         new.replace(path)
 
     @property
-    def sound(self) -> bool:
+    def intact(self) -> bool:
         """Whether all of it is as it was written; reads all of it."""
         told = json.loads(self._data[:HEADER])
         crc = 0

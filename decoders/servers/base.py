@@ -76,7 +76,7 @@ class TextMethod(ServerMethod):
         return len(line), right
 
 
-def foretell(method: ServerMethod, prompt: Sequence[int], response: Sequence[int], draft: Model | None = None) -> Totals:
+def predict(method: ServerMethod, prompt: Sequence[int], response: Sequence[int], draft: Model | None = None) -> Totals:
     """How a server would have decoded a recorded answer. The counting is that of `replay`: the prompt's pass gives the first
     token, and the last pass is cut where the answer ends.
 

@@ -23,7 +23,7 @@ class Pass:
         session = self._session = context.session
         self.context = context
         self.lacking = context.tokens[session.length : -1]
-        self.drafting = tree.alive / (len(self.lacking) + tree.alive) if tree.alive else 0.0
+        self.drafting = tree.pre_evaluated / (len(self.lacking) + tree.pre_evaluated) if tree.pre_evaluated else 0.0
         """What part of the session's passes until now was drafting, with its first layers."""
         # `room` bounds the depth; at the very end of the context a broad tree may still have too many nodes.
         most = session.context - session.length - len(self.lacking)
@@ -42,12 +42,12 @@ class Pass:
     def evaluate(self) -> Scores:
         """A row for each node of the tree. What was evaluated with the first layers goes on from there."""
         session, tree, lacking = self._session, self.tree, len(self.lacking)
-        if not lacking and not tree.alive:
+        if not lacking and not tree.pre_evaluated:
             self.scores = session.evaluate(tree.tokens, tree.parents)
         else:
             tokens = [*self.lacking, *tree.tokens]
             parents = [*range(ROOT, lacking - 1), *(lacking + parent for parent in tree.parents)]
-            done = lacking + tree.alive if tree.alive else 0
+            done = lacking + tree.pre_evaluated if tree.pre_evaluated else 0
             self.scores = session.evaluate(tokens[done:], parents[done:], range(lacking, len(tokens)))
         return self.scores
 

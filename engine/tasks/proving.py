@@ -7,8 +7,9 @@ from collections.abc import Callable, Sequence
 from itertools import cycle, islice
 from typing import TYPE_CHECKING, Any
 
-from ...backends.base import ROOT, Capabilities, Model
+from ...backends.base import ROOT, Model
 from ...backends.files.verdicts import Tried
+from ...backends.info import Capabilities
 from ...errors import Cancelled, UserError
 from .work import Job
 

@@ -17,7 +17,7 @@ from ...decoders import registry
 from ...decoders.base import Drafter, parse_params
 from ...decoders.past.index import Past
 from ...decoders.replay import replaying, why_not
-from ...decoders.servers.base import foretell
+from ...decoders.servers.base import predict
 from ...decoders.servers.table import get_served
 from ...decoders.stats import Totals
 from ...errors import UserError
@@ -183,7 +183,7 @@ def _decoder(
         server = theirs(parse_params(theirs, settings))
 
         def run_theirs(prompt: list[int], response: list[int], _: int, draft: Model | None) -> Iterator[Totals]:
-            yield foretell(server, prompt, response, draft)
+            yield predict(server, prompt, response, draft)
 
         return Decoder(label, theirs.needs_draft_model, run_theirs)
     method = _replayable(name, model is not None, forced)

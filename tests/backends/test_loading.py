@@ -15,9 +15,9 @@ from safetensors.torch import load_file, save_file
 from transformers import LlamaForCausalLM
 
 from specchat.backends import Cancelled, LoadOptions, UserError, load_model
-from specchat.backends.base import NOT_NUMBERS
 from specchat.backends.hf.masks import Reach
 from specchat.backends.hf.model import load_transformers
+from specchat.backends.info import NOT_NUMBERS
 
 from ..fakes.models.llama_tiny import gguf_of, needs_llama
 from ..fakes.models.llama_tiny import tiny_folder as tiny_of_both

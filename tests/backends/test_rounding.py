@@ -11,10 +11,10 @@ import pytest
 import torch
 
 from specchat.backends import ROOT, LoadOptions, Model, Sampling, load_model
-from specchat.backends.base import Capabilities
 from specchat.backends.choose import choose, near_ties
 from specchat.backends.hf.attention import in_view, padded, parts_of, tree_attention
 from specchat.backends.hf.model import load_transformers
+from specchat.backends.info import Capabilities
 from specchat.backends.loading import builtin_gguf
 from specchat.backends.rounding import TIMED, TIMED_NODES, pass_seconds, straightest
 from specchat.decoders import Conversation, Generation
@@ -102,9 +102,9 @@ def test_what_was_committed_crooked_is_evaluated_again(model: Model) -> None:
     session.prefill(TEXT[:20])
     session.evaluate([TEXT[20], 5, TEXT[21]], (ROOT, 0, 0))
     session.commit((0, 2))
-    assert session.sound == 21
+    assert session.exact_length == 21
     assert session.align([*TEXT[:22], 7]) == 21
-    assert session.sound is None
+    assert session.exact_length is None
     session.close()
 
 

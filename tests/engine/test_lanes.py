@@ -21,13 +21,13 @@ from specchat.engine.messages import (
     Pause,
     Paused,
     Prefilling,
+    ScoreStep,
     Started,
     Steps,
+    StepScores,
     Switch,
     Switched,
     Watch,
-    Weigh,
-    Weighed,
 )
 
 from ..fakes.engines import failures, steps_of, text_of
@@ -499,9 +499,9 @@ def test_an_answer_that_was_not_watched_is_weighed_afterwards(desk: Desk, method
     order = [*range(len(steps))[::-3], *range(len(steps))]  # there and back
     for i in order:
         step = steps[i]
-        desk.lanes.weigh(Weigh(2, starts[i], step.tokens[-1], step.tree_tokens, step.tree_parents, step.path))
+        desk.lanes.score_step(ScoreStep(2, starts[i], step.tokens[-1], step.tree_tokens, step.tree_parents, step.path))
         told = desk.events[-1]
-        assert isinstance(told, Weighed)
+        assert isinstance(told, StepScores)
         assert (told.id, told.before) == (2, starts[i])
         assert told.probs == pytest.approx(watched[i].probs)
     desk.lanes.start(target, Generate(3, prompt="hi", method=method))
@@ -509,20 +509,20 @@ def test_an_answer_that_was_not_watched_is_weighed_afterwards(desk: Desk, method
     assert text_of(desk.events, 3) == TEXT
 
 
-def test_what_is_far_or_forgotten_is_not_weighed(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_far_or_forgotten_is_not_scored(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     target = model()
     desk.lanes.start(target, Generate(1, prompt="hi"))
     desk.run(3)
     last = steps_of(desk.events, 1)[-1].tokens[-1]
     for id in (1, 2):  # being written; never asked for
-        desk.lanes.weigh(Weigh(id, 0, last))
-        assert desk.events[-1] == Weighed(id, 0, [])
+        desk.lanes.score_step(ScoreStep(id, 0, last))
+        assert desk.events[-1] == StepScores(id, 0, [])
     desk.run()
     monkeypatch.setattr("specchat.engine.lanes.FAR", 5)
-    desk.lanes.weigh(Weigh(1, 0, last))
-    assert desk.events[-1] == Weighed(1, 0, [])
-    desk.lanes.weigh(Weigh(1, len(TEXT) - 2, last))
-    assert isinstance(desk.events[-1], Weighed)
+    desk.lanes.score_step(ScoreStep(1, 0, last))
+    assert desk.events[-1] == StepScores(1, 0, [])
+    desk.lanes.score_step(ScoreStep(1, len(TEXT) - 2, last))
+    assert isinstance(desk.events[-1], StepScores)
     assert len(desk.events[-1].probs) == 1
 
 

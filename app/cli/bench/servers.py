@@ -88,7 +88,7 @@ def candidates_of(engines: Sequence[str], *, draft: bool) -> list[Spec]:
     return out
 
 
-def foretell(
+def predict(
     lab: Lab,
     answers: Sequence[Mapping[str, Any]],
     engines: Sequence[str],
@@ -125,13 +125,13 @@ def foretell(
     )
     best: dict[str, dict[str, Any]] = {}
     for label, found in rows.items():
-        line = _foretold(specs[label], [row for row in found if row["steps"]], curve, share, settings)
+        line = _predicted(specs[label], [row for row in found if row["steps"]], curve, share, settings)
         if line and line["expected_speedup"] > best.get(line["method"], {}).get("expected_speedup", 0.0):
             best[line["method"]] = line
     return sorted(best.values(), key=lambda line: (engines.index(line["engine"]), -line["expected_speedup"]))
 
 
-def _foretold(
+def _predicted(
     spec: Spec, rows: Sequence[Mapping[str, Any]], curve: LatencyCurve, share: float, settings: Settings
 ) -> dict[str, Any] | None:
     if not rows:
@@ -154,7 +154,7 @@ def _foretold(
     }
 
 
-def show_foretold(found: Sequence[Mapping[str, Any]], measured: bool) -> None:
+def show_predicted(found: Sequence[Mapping[str, Any]], measured: bool) -> None:
     """Print what servers' own methods would bring, and the options that ask for them."""
     if not found:
         return

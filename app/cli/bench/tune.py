@@ -22,7 +22,7 @@ from .items import Item, PromptSet, read_items
 from .lab import Lab, Spec, read_spec, read_specs
 from .plan import BASE, BenchRun
 from .run import WARM_UP_TOKENS, answer_one
-from .servers import foretell, is_server, show_foretold
+from .servers import is_server, predict, show_predicted
 from .statistics import interval
 from .tune_blocks import TIME_SHARE, Blocks, budget, search_blocks, stops_early, wanted
 from .tune_report import report
@@ -131,7 +131,7 @@ def _servers(request: TuneRequest, search: TuneSearch, lab: Lab, loaded: Loaded)
     draft = "draft" not in loaded.unavailable
     small, large = next(iter(loaded.drafts), {}).get("parameters", 0), lab.info.get("parameters", 0)
     share = {"share": small / large} if small and large else {}
-    return foretell(lab, answers, ENGINES, request.settings, draft=draft, curve=lab.curve(), **share)
+    return predict(lab, answers, ENGINES, request.settings, draft=draft, curve=lab.curve(), **share)
 
 
 def _tune_server(request: TuneRequest, prompts: PromptSet, lab: Lab) -> int:
@@ -148,14 +148,14 @@ def _tune_server(request: TuneRequest, prompts: PromptSet, lab: Lab) -> int:
             answers.append(row)
     engines = [engine] if engine in ENGINES else list(ENGINES)
     draft = bool(request.settings.draft_model)
-    found = foretell(lab, answers, engines, request.settings, draft=draft, tokenizer=str(request.tokenizer or ""))
+    found = predict(lab, answers, engines, request.settings, draft=draft, tokenizer=str(request.tokenizer or ""))
     lab.notes.clear()
     if not found:
         raise UserError("Nothing could be replayed: the server gave no answers. The messages above say why.")
     if request.as_json:
         print(json.dumps({"model": lab.info["name"], "device": lab.info["device"], "servers": found}, ensure_ascii=False))
     else:
-        show_foretold(found, measured=False)
+        show_predicted(found, measured=False)
     return ANSWERED
 
 

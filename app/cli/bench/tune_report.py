@@ -14,7 +14,7 @@ from ...settings import locations
 from ...settings.precedence import method_changes
 from ..measure import TuneRequest
 from .lab import duration, say, show_table
-from .servers import show_foretold
+from .servers import show_predicted
 from .tune_blocks import show_blocks
 from .tune_search import TuneSearch
 
@@ -100,4 +100,4 @@ def report(
             say(f"    {note}")
     if servers:
         say("")
-        show_foretold(servers, measured=True)
+        show_predicted(servers, measured=True)

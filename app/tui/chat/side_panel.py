@@ -184,7 +184,7 @@ class SidePanel(Vertical):
                     answer is not None
                     and answer.done
                     and len(answer.log) > 0
-                    and dialogue.weigh(answer, step_shown(answer, index))
+                    and dialogue.score_step(answer, step_shown(answer, index))
                 )
                 return tree_lines(answer, index, pieces, cells, height, way=way, paused=paused, keys=keys, weighing=waits)
             case "method":

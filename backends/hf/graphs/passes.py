@@ -96,7 +96,7 @@ class StaticPasses:
         """Whether a pass of so many nodes, the last in slot `tentative` behind the committed tokens, can be one of these."""
         return count <= MOST and tentative <= TENTATIVE
 
-    def wish(self, choices: int) -> None:
+    def request(self, choices: int) -> None:
         """From the next pass on so many choices of each node come back."""
         self._choices = max(self._choices, min(choices, MOST_CHOICES))
 
@@ -268,7 +268,7 @@ class StaticScores(TorchScores):
             return False
         if self._best.ids.shape[1] >= choices:
             return True
-        self._passes.wish(choices)
+        self._passes.request(choices)
         return False
 
     def choose(self, sampling: Sampling, histories: Sequence[Sequence[int]] | None = None) -> list[int]:

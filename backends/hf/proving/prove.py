@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from ....errors import UserError
-from ...base import NOT_NUMBERS, UPTO, Capabilities
 from ...files.verdicts import shortest
+from ...info import NOT_NUMBERS, UPTO, Capabilities
 from ...rounding import PASSES as ROUNDING_PASSES
 from ...rounding import TOKENS, movement
 from .. import attention

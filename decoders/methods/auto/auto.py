@@ -329,7 +329,7 @@ class Auto(Drafter):
             self._read[via] = self._read.get(via, 0) + len(verified.path)  # a round of its own leaves it nothing to read
             self._judge(via, verified)
         # Early exit leaves only the other layers to do, so its passes tell nothing of whole ones.
-        self._time(0 if tree.alive else len(tree), verified.forward_seconds)
+        self._time(0 if tree.pre_evaluated else len(tree), verified.forward_seconds)
 
     def _time(self, nodes: int, seconds: float) -> None:
         """Learn what passes take. Several nodes have cost what a plain pass behind them takes longer, too (llama.cpp)."""

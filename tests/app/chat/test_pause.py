@@ -13,13 +13,13 @@ from specchat.engine.messages import (
     Generate,
     Pause,
     Paused,
+    ScoreStep,
     StepRecord,
     Steps,
+    StepScores,
     Switch,
     Switched,
     Watch,
-    Weigh,
-    Weighed,
 )
 
 from ...fakes.pilots import settle, status, toasts
@@ -128,25 +128,25 @@ def test_probabilities_are_asked_for_once_when_the_answer_has_ended(dialogue: Di
     id = ask(dialogue, engine, make_steps()[:3])
     answer = dialogue.answer
     assert answer is not None
-    assert not dialogue.weigh(answer, 1), "it is being written"
+    assert not dialogue.score_step(answer, 1), "it is being written"
     engine.finish()
     dialogue.drain()
     before = len(answer.log.record(0).tokens)
-    assert dialogue.weigh(answer, 1)
-    assert dialogue.weigh(answer, 1)
-    assert [command for command in engine.sent if isinstance(command, Weigh)] == [
-        Weigh(id, before, answer.log.record(1).tokens[-1])
+    assert dialogue.score_step(answer, 1)
+    assert dialogue.score_step(answer, 1)
+    assert [command for command in engine.sent if isinstance(command, ScoreStep)] == [
+        ScoreStep(id, before, answer.log.record(1).tokens[-1])
     ]
-    engine.events = [Weighed(id, before, [0.5])]
+    engine.events = [StepScores(id, before, [0.5])]
     dialogue.drain()
     assert answer.log.record(1).probs == [0.5]
-    assert not dialogue.weigh(answer, 1)
-    assert dialogue.weigh(answer, 2)
-    engine.events = [Weighed(id, answer.log.tokens_before(2), [])]
+    assert not dialogue.score_step(answer, 1)
+    assert dialogue.score_step(answer, 2)
+    engine.events = [StepScores(id, answer.log.tokens_before(2), [])]
     dialogue.drain()
-    assert not dialogue.weigh(answer, 2), "it cannot be had"
+    assert not dialogue.score_step(answer, 2), "it cannot be had"
     answer.id = 0
-    assert not dialogue.weigh(answer, 0), "of another sitting"
+    assert not dialogue.score_step(answer, 0), "of another sitting"
 
 
 # The keys

@@ -1,4 +1,4 @@
-"""The options that `tune` prints for servers: a real server takes them, and gives the tokens a pass that were foretold.
+"""The options that `tune` prints for servers: a real server takes them, and gives the tokens a pass that were predicted.
 
 Run with `SPECCHAT_SERVERS=1`; `tests/fakes/real_servers.py` says which servers there are.
 """
@@ -26,7 +26,7 @@ from .test_real import LIMIT, PROMPTS, opened
 pytestmark = pytest.mark.skipif(not os.environ.get("SPECCHAT_SERVERS"), reason="SPECCHAT_SERVERS=1 starts real servers")
 
 APART = 0.05
-"""How far from what was foretold the measured tokens a pass may be."""
+"""How far from what was predicted the measured tokens a pass may be."""
 
 
 def run(home: Path, *words: object) -> Any:
@@ -38,7 +38,7 @@ def run(home: Path, *words: object) -> Any:
 
 
 @pytest.mark.parametrize("engine", ["llama-server", "vllm"])
-def test_what_was_foretold_comes_true(engine: str, tmp_path: Path) -> None:
+def test_what_was_predicted_comes_true(engine: str, tmp_path: Path) -> None:
     if f"{engine} plain" not in kinds():
         pytest.skip(f"no {engine} here")
     prompts = tmp_path / "prompts.jsonl"
@@ -53,7 +53,7 @@ def test_what_was_foretold_comes_true(engine: str, tmp_path: Path) -> None:
         run(tmp_path, "bench", prompts, "--model", model, *limit, "--record", record, "--json")
     assert found
     more = {"vllm": ["vllm/ngram:num_speculative_tokens=3"], "llama-server": ["llama-server/draft-simple:n_max=3"]}[engine]
-    for label in more:  # what the server was asked before is enough to foretell other settings
+    for label in more:  # what the server was asked before is enough to predict other settings
         words = ("replay", record, "--methods", label, "--draft-model", draft, "--json")
         (row,) = run(tmp_path, "--backend", runtime, *words)["results"]
         found.append({**row, "flags": flags_of(label, str(draft))})
@@ -64,13 +64,13 @@ def test_what_was_foretold_comes_true(engine: str, tmp_path: Path) -> None:
         with real_server(f"{engine} plain", tmp_path / f"{number}.log", flags) as server:
             rows = asyncio.run(answers(server))
         tokens, steps, drafted, accepted = (sum(row[key] for row in rows) for key in ("count", "steps", "drafted", "accepted"))
-        foretold, measured = line["tokens_per_step"], tokens / steps
+        predicted, measured = line["tokens_per_step"], tokens / steps
         sure = ", ".join(f"{name} {count}" for name, count in Counter(row["certainty"] for row in rows).items())
         print(
-            f"\n{line['flags']}: foretold {foretold:.3f}, measured {measured:.3f} ({measured / foretold - 1:+.1%}); accepted "
-            f"{line['acceptance_rate']:.1%}, {accepted / drafted:.1%}; {sure}"
+            f"\n{line['flags']}: predicted {predicted:.3f}, measured {measured:.3f} ({measured / predicted - 1:+.1%}); "
+            f"accepted {line['acceptance_rate']:.1%}, {accepted / drafted:.1%}; {sure}"
         )
-        assert measured == pytest.approx(foretold, rel=APART), line["flags"]
+        assert measured == pytest.approx(predicted, rel=APART), line["flags"]
 
 
 async def answers(server: RealServer) -> list[dict[str, Any]]:

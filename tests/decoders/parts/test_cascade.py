@@ -50,8 +50,10 @@ def chains(model: Model, make: Any, prompt: str, copies: Copies | None, **more: 
         passes += len(proposer.seconds)
         if isinstance(proposer, FirstLayers):
             # What was foreseen in vain is gone: a full pass completes just the chain.
-            assert tree.alive == proposer.evaluated <= len(tree)
-            scores = conversation.session.evaluate(tree.tokens[tree.alive :], tree.parents[tree.alive :], range(len(tree)))
+            assert tree.pre_evaluated == proposer.evaluated <= len(tree)
+            scores = conversation.session.evaluate(
+                tree.tokens[tree.pre_evaluated :], tree.parents[tree.pre_evaluated :], range(len(tree))
+            )
             assert len(scores.choose(Sampling())) == len(tree)
         proposer.settle(range(min(2, proposer.evaluated)))
     proposer.close()

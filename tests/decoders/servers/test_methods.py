@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from specchat.backends import LoadOptions, Model, load_model
 from specchat.decoders import Conversation, Generation
 from specchat.decoders.base import parse_params
-from specchat.decoders.servers.base import ServerMethod, TextMethod, foretell
+from specchat.decoders.servers.base import ServerMethod, TextMethod, predict
 from specchat.decoders.servers.drafts import DraftSimple, DraftSimpleParams, VllmDraft
 from specchat.decoders.servers.ngrams import (
     LATE,
@@ -96,11 +96,11 @@ def test_no_method_looks_ahead_and_every_token_is_given_once(prompt: list[int], 
     def made() -> ServerMethod:
         return method(parse_params(method, dict(small)))
 
-    whole = foretell(made(), prompt, answer)
+    whole = predict(made(), prompt, answer)
     assert (whole.tokens, sum(whole.runs)) == (len(answer), len(answer))
     assert whole.runs[0] == 1
     # Another end does not change what was decoded before it.
-    other = foretell(made(), prompt, [*answer, 7, 7, 7])
+    other = predict(made(), prompt, [*answer, 7, 7, 7])
     assert other.runs[: len(whole.runs) - 1] == whole.runs[:-1]
 
 
@@ -110,7 +110,7 @@ def pair() -> tuple[Model, Model]:
     return load_model("builtin", options), load_model("builtin-draft", options)
 
 
-def test_a_draft_model_is_foretold_from_one_pass_over_the_record(pair: tuple[Model, Model]) -> None:
+def test_a_draft_model_is_predicted_from_one_pass_over_the_record(pair: tuple[Model, Model]) -> None:
     """Against our own draft model, which really drafts token by token."""
     target, draft = pair
     method, steps = VllmDraft(parse_params(VllmDraft, {"num_speculative_tokens": 3})), []
@@ -124,10 +124,10 @@ def test_a_draft_model_is_foretold_from_one_pass_over_the_record(pair: tuple[Mod
         settings = {"tokens": 3, "schedule": "constant", "cascade": False}
         real = Generation(conversation, [*prompt, *first.answer], "draft", settings=settings, max_tokens=60)
         runs = [len(step.tokens) for step in real]
-        foretold = foretell(method, prompt, [*first.answer, *real.answer], draft)
-        assert foretold.runs == [1, *runs]
-        assert foretold.drafted == 3 * (foretold.steps - 1)
-        steps.append(foretold.steps)
+        predicted = predict(method, prompt, [*first.answer, *real.answer], draft)
+        assert predicted.runs == [1, *runs]
+        assert predicted.drafted == 3 * (predicted.steps - 1)
+        steps.append(predicted.steps)
         conversation.close()
     assert min(steps) > 3
 
@@ -137,23 +137,23 @@ def test_a_draft_ends_before_a_token_that_it_is_not_sure_of(pair: tuple[Model, M
     prompt = target.encode_chat([{"role": "user", "content": "Say hello."}])
     answer = target.encode("Hello! How are you today? I am fine.")
     free, sure, none = (
-        foretell(DraftSimple(DraftSimpleParams(6, threshold)), prompt, answer, draft) for threshold in (0.0, 0.6, 1.0)
+        predict(DraftSimple(DraftSimpleParams(6, threshold)), prompt, answer, draft) for threshold in (0.0, 0.6, 1.0)
     )
     assert free.steps <= sure.steps <= none.steps == len(answer)
     assert (none.drafted, none.accepted) == (0, 0)
     assert sure.drafted < free.drafted
     # With too few of them it drafts none.
-    assert foretell(DraftSimple(DraftSimpleParams(6, 1.0, 2)), prompt, answer, draft).drafted == 0
+    assert predict(DraftSimple(DraftSimpleParams(6, 1.0, 2)), prompt, answer, draft).drafted == 0
 
 
 def test_what_a_draft_model_cannot_do_is_said(pair: tuple[Model, Model]) -> None:
     method = VllmDraft()
     with pytest.raises(UserError, match="--draft-model"):
-        foretell(method, [1], [2])
+        predict(method, [1], [2])
     with pytest.raises(UserError, match="does not know every token"):
-        foretell(method, [1], [10**9], pair[1])
+        predict(method, [1], [10**9], pair[1])
     with pytest.raises(UserError, match="does not fit"):
-        foretell(method, [1], [2] * (pair[1].info.context + 1), pair[1])
+        predict(method, [1], [2] * (pair[1].info.context + 1), pair[1])
 
 
 @pytest.mark.parametrize("name", served())

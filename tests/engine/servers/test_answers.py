@@ -23,11 +23,11 @@ from specchat.engine.messages import (
     Paused,
     PiecesOf,
     PieceTable,
+    ScoreStep,
     Started,
     Steps,
+    StepScores,
     Switch,
-    Weigh,
-    Weighed,
     Work,
 )
 
@@ -93,7 +93,7 @@ def test_what_a_server_cannot_do_is_said_and_the_answer_goes_on(client: EngineCl
         until(client, lambda event: isinstance(event, Steps))
         client.send(Pause(id))
         client.send(Switch(id, "lookup"))
-        client.send(Weigh(id, 0, 5))
+        client.send(ScoreStep(id, 0, 5))
         client.send(PiecesOf(77))
         events: list[Event] = []
         until(client, lambda event: bool(events.append(event)) or isinstance(event, PieceTable))  # type: ignore[func-returns-value]
@@ -105,7 +105,7 @@ def test_what_a_server_cannot_do_is_said_and_the_answer_goes_on(client: EngineCl
         f"lookup is not used there: {fake.url.removeprefix('http://')} decodes, and it decides how.",
     ]
     assert Paused(id, False) in events
-    assert Weighed(id, 0, []) in events
+    assert StepScores(id, 0, []) in events
     assert PieceTable(77, []) in events
     assert isinstance(events[-1], Finished)
     assert events[-1].served["certainty"] == "exact"

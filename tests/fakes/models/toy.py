@@ -6,7 +6,8 @@ import random
 from collections.abc import Sequence
 from dataclasses import replace
 
-from specchat.backends.base import Capabilities, Layers, Sampling
+from specchat.backends.base import Layers, Sampling
+from specchat.backends.info import Capabilities
 from specchat.backends.recorded import RecordedModel, RecordedScores, RecordedSession
 from specchat.decoders.base import Context
 from specchat.decoders.conversation import Conversation

@@ -194,7 +194,7 @@ def test_llama_server_is_asked_for_the_tokens_that_it_does_not_send(bench: Run, 
     assert found["llama-server/ngram-simple"]["tokens_per_step"] > 1.5
 
 
-def test_what_was_recorded_from_a_server_foretells_other_settings(bench: Run, tmp_path: Path) -> None:
+def test_what_was_recorded_from_a_server_predicts_other_settings(bench: Run, tmp_path: Path) -> None:
     (tmp_path / "p.txt").write_text("one\n\ntwo\n")
     record = tmp_path / "record.jsonl"
     with serving("vLLM", vllm(SLOW), speculates=False) as fake:

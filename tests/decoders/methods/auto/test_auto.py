@@ -65,8 +65,8 @@ def drive(
         taken[tree.via] += 1
         if auto.note:
             notes.append(auto.note)
-        if tree.alive:
-            scores = session.evaluate(tree.tokens[tree.alive :], tree.parents[tree.alive :], range(len(tree)))
+        if tree.pre_evaluated:
+            scores = session.evaluate(tree.tokens[tree.pre_evaluated :], tree.parents[tree.pre_evaluated :], range(len(tree)))
         else:
             scores = session.evaluate(tree.tokens, tree.parents)
         chosen = scores.choose(Sampling())

@@ -1,0 +1,135 @@
+"""What a loaded model is and can do here: plain data, which crosses to the process that draws."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Literal
+
+from .files.verdicts import NO_TREES, UNLIKE, shortest
+
+if TYPE_CHECKING:
+    from .files.verdicts import Verdict
+
+Label = Literal["identical", "identical, near ties checked", "identical but for near ties", "same distribution", "lossy"]
+"""How far a method's text may be from plain decoding's. *identical*: the same tokens (where larger passes round differently:
+with near ties checked, or but for near ties); *same distribution*: other tokens, drawn with the same probabilities; *lossy*:
+neither."""
+
+
+UPTO = (
+    "This model may read a text otherwise from {} on, which is not yet proven, so nothing is drafted beyond that length. Run: "
+    "specchat doctor MODEL"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """What a model can do here. Tested at load by evaluating it, never inferred from its name."""
+
+    tree: bool = True
+    """A branching tree gives the same logits as its paths evaluated one by one."""
+    chain: bool = True
+    """Passes of several tokens, and rewinding, work: chains can be verified."""
+    layers: bool = False
+    """`evaluate(layers=N)` works: the first N layers can draft."""
+    states: bool = False
+    """Sessions with taps work: `Session.states` gives the model's own hidden states. Few ever ask, so only what rules it out is
+    known at load; the first session with taps tests it, and where it fails, the model's info says so from then on."""
+    reach: int | None = None
+    """Up to how many tokens of text trees and chains are proven; None for every length. Beyond it nothing is drafted."""
+    near_tie: float = 0.0
+    """If the two best choices after a node are closer than this, in logits, a pass of many nodes may pick a different one than
+    a pass of one node. 0 if it never does: the bits are the same, or the weights are float32."""
+    exact: bool = True
+    """Along each tree's first path, passes of many nodes give the same bits as passes of one; or the weights are float32."""
+    guard: bool = True
+    """Near ties are decided in a pass of their own, as in plain decoding."""
+    reasons: Mapping[str, str] = field(default_factory=dict)
+    """For each capability above that is False, one sentence that says why."""
+
+    def settled(self, verdict: Verdict, lengths: Mapping[str, int]) -> Capabilities:
+        """These with what passes at the model's real lengths gave: what failed is gone, and `reach` is the shortest one that is
+        still unproven (of `lengths`)."""
+        able, reasons = self, dict(self.reasons)
+        if where := verdict.failed("plain"):
+            reasons["plain"] = UNLIKE.format(where)
+        if self.tree and verdict.failed("tree"):
+            able, reasons["tree"] = replace(able, tree=False), NO_TREES.format(verdict.failed("tree"))
+        if self.chain and verdict.refusal:
+            able = replace(able, tree=False, chain=False, layers=False, states=False)
+            reasons |= dict.fromkeys(("tree", "chain", "layers", "states"), verdict.refusal)
+        if self.reach is not None:
+            del reasons["reach"]
+            left = verdict.unproven(lengths, tree=self.tree)
+            able = replace(able, reach=min(left.values(), default=None))
+            reasons |= {"reach": UPTO.format(shortest(left))} if left else {}
+        return replace(able, reasons=reasons)
+
+    @property
+    def identical(self) -> Label:
+        """The label of a method that verifies by exact match."""
+        if self.exact:
+            return "identical"
+        return "identical, near ties checked" if self.guard else "identical but for near ties"
+
+
+NOT_NUMBERS = (
+    "This model computes NaN instead of scores, so its answers mean nothing. Its file is damaged (download it again), or its "
+    "dtype is too narrow (try --dtype float32)."
+)
+"""Why nothing can be proven of a model whose numbers overflow."""
+
+FEW_NODES = 8
+"""Nodes of a usual draft."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelInfo:
+    """What the interface shows about a loaded model. Plain data: it is sent to the drawing process as JSON."""
+
+    name: str
+    """As the user named it."""
+    backend: Literal["transformers", "llama.cpp", "recorded", "server"]
+    device: str
+    dtype: str
+    architecture: str
+    parameters: int
+    layers: int
+    vocabulary: int
+    """Rows of the LM head: how many token ids can be chosen."""
+    context: int
+    """How many tokens the model can see at once."""
+    eos_ids: tuple[int, ...]
+    has_template: bool
+    """Whether the model has a chat template; without one, prompts are plain completions."""
+    capabilities: Capabilities = Capabilities()
+    pard_token: int | None = None
+    """The mask token of a PARD draft model: in its place the model predicts a token whose neighbours are not known yet."""
+    path: str = ""
+    """The folder or file that it was loaded from."""
+    load_seconds: float = 0.0
+    notes: tuple[str, ...] = ()
+    """Sentences worth showing: a fallback, a missing capability."""
+    embeddings: int | None = None
+    """Rows of the table of embeddings: how many token ids can be read. None for as many as can be chosen."""
+    pass_seconds: tuple[tuple[int, float], ...] = ()
+    """What passes over 1, 2, … nodes took when the model was loaded: (nodes, seconds), behind a short text; a `PassCosts` can
+    begin with it. Empty for models whose passes are quick: see `rounding.pass_seconds`."""
+
+    @property
+    def readable(self) -> int:
+        """How many token ids can be read."""
+        return self.vocabulary if self.embeddings is None else self.embeddings
+
+    @property
+    def node_cost(self) -> float | None:
+        """What a node adds to a pass of a few, in one-node passes; None where that was not measured."""
+        seconds = dict(self.pass_seconds)
+        few = [n for n in seconds if 1 < n <= FEW_NODES]
+        return max((seconds[n] / seconds[1] - 1) / (n - 1) for n in few) if few else None
+
+
+def token_id(told: object, vocabulary: int) -> int | None:
+    """A token id from a model's files; None if it is not one."""
+    return told if isinstance(told, int) and not isinstance(told, bool) and 0 <= told < vocabulary else None
