@@ -30,7 +30,6 @@ class TorchScores(Scores):
         self.positions = positions
 
     def choose(self, sampling: Sampling, histories: Sequence[Sequence[int]] | None = None) -> list[int]:
-        """The target's pick after each row's node (see `choose.choose`)."""
         return choose(self.logits, sampling, self.positions, histories)
 
     def top(self, k: int) -> list[list[tuple[int, float]]]:
@@ -53,22 +52,18 @@ class TorchScores(Scores):
         *,
         independent: bool = False,
     ) -> list[list[tuple[int, float]]]:
-        """For each row up to `count` guesses (see `choose.candidates`)."""
         purpose = Purpose.DRAFT if independent else Purpose.CHOOSE
         return candidates(self.logits, count, sampling, self.positions, histories, purpose)
 
     def probs(self, row: int, sampling: Sampling | None = None, history: Sequence[int] | None = None) -> Any:
-        """Probabilities [vocab] (numpy float32) of one row: plain softmax, or after `sampling`'s filters if given."""
         if sampling is None:
             return self.logits[row].float().softmax(-1).cpu().numpy()
         return warp(self.logits[row], sampling, history).exp().to(torch.float32).cpu().numpy()
 
     def kept(self) -> TorchScores:
-        """The same in memory of their own."""
         return TorchScores(self.logits.clone(), self.nodes, self.positions)
 
     def as_seen(self, vocabulary: int, later: int = 0) -> TorchScores:
-        """The same without the ids from `vocabulary` on, at other positions (see `Scores.as_seen`)."""
         if not later and vocabulary >= self.logits.shape[-1]:
             return self
         return TorchScores(self.logits[:, :vocabulary], self.nodes, tuple(position + later for position in self.positions))
@@ -81,17 +76,14 @@ class TorchScores(Scores):
         bound: float,
         histories: Sequence[Sequence[int]] | None = None,
     ) -> list[bool]:
-        """Whether the pick after each of some rows could be another (see `choose.near_ties`)."""
         positions = [self.positions[row] for row in rows]
         return near_ties(self.logits[list(rows)], picks, sampling, positions, bound, histories)
 
     def moved(self, row: int, alone: Scores) -> float:
-        """How far the difference of two logits moved at most."""
         assert isinstance(alone, TorchScores)
         low, high = (self.logits[row].float() - alone.logits[0].float()).aminmax()
         return float(high - low)
 
     def gap(self, row: int, token: int) -> float:
-        """How far the logit of `token` lies below the row's highest (0 for the argmax itself)."""
         logits = self.logits[row]
         return float(logits.max()) - float(logits[token])

@@ -224,6 +224,5 @@ class HeadSession(DrafterMemory, ABC):
         del self._depths[first:]
 
     def rewind(self, length: int) -> None:
-        """Forget every node, and all pairs after the first `length`."""
         self.drop(0)
         super().rewind(length)

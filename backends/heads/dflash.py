@@ -154,13 +154,11 @@ class DFlashHead(BlockHead):
         self.info, self.positions = info, found.positions
 
     def open(self, context: int) -> DFlashSession:
-        """A new, empty cache."""
         if self._network is None:
             raise UserError(f"{self.info.name} is no longer loaded. Load it again.")
         return DFlashSession(self._network, self._found, context)
 
     def close(self) -> None:
-        """Free the weights."""
         self._network = None
 
 
@@ -173,7 +171,6 @@ class DFlashSession(BlockSession):
         self._cache = guarded(lambda: SlotCache(network.specs, context + found.block), network.device)
 
     def extend(self, states: Tensor) -> None:
-        """Take in the states of the next tokens (see `BlockSession.extend`)."""
         self.check_room(len(states))
         network, cache, start, end = self._network, self._cache, self.length, self.length + len(states)
 

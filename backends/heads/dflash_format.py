@@ -63,7 +63,6 @@ class DFlashFormat(Format):
         return self.block if self.from_anchor else self.block - 1
 
     def fitting(self, name: str, target: Target) -> list[Reading]:
-        """The one reading (see `Format.fitting`)."""
         self.check_vocabulary(name, target)
         taps = self.taps if self.taps is not None else _usual(target.layers, len(self.views), self.speculators)
         if not taps or any(not 0 <= tap <= target.layers for tap in taps):

@@ -193,13 +193,11 @@ class EagleHead(PathHead):
         self.info = info
 
     def open(self, context: int) -> EagleSession:
-        """A new, empty cache."""
         if self._network is None:
             raise UserError(f"{self.info.name} is no longer loaded. Load it again.")
         return EagleSession(self._network, context)
 
     def close(self) -> None:
-        """Free the weights."""
         self._network = None
 
 

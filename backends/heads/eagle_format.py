@@ -43,7 +43,6 @@ class EagleFormat(Format):
         return self.title == "EAGLE-3"
 
     def fitting(self, name: str, target: Target) -> list[Reading]:
-        """The readings that fit (see `Format.fitting`)."""
         hidden, inputs = self.shapes["fc.weight"]
         third, width = self.third, target.width
         self.check_vocabulary(name, target)

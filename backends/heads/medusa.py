@@ -38,7 +38,6 @@ class MedusaHead(PositionHead):
         self.info, self.positions = info, found.heads
 
     def guess(self, state: Tensor, position: int, count: int) -> TorchScores:
-        """Scores of the next positions (see `PositionHead.guess`)."""
         weights = self._weights
         if weights is None:
             raise UserError(f"{self.info.name} is no longer loaded. Load it again.")
@@ -60,5 +59,4 @@ class MedusaHead(PositionHead):
         return TorchScores(logits, tuple(range(count)), tuple(range(position, position + count)))
 
     def close(self) -> None:
-        """Free the weights."""
         self._weights = None

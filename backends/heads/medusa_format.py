@@ -31,7 +31,6 @@ class MedusaFormat(Format):
     """Residual blocks of each."""
 
     def fitting(self, name: str, target: Target) -> list[Reading]:
-        """The one reading (see `Format.fitting`)."""
         self.check_vocabulary(name, target)
         own = "lm_head.weight" not in self.shapes  # else one for all
         outputs = [f"{head}.lm_head.weight" for head in range(self.heads)] if own else ["lm_head.weight"]

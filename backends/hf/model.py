@@ -91,7 +91,6 @@ class TransformersModel(Model):
         return PlainSession(self._runner, size, self._feeding)
 
     def own_logits(self, tokens: Sequence[int], rows: int) -> Tensor:
-        """Logits of one pass over a text, with the model's own masks and attention (see `Model.own_logits`)."""
         module, run = self.module, self._runner
         assert run is not None
         ours = module.config.get_text_config(decoder=True)._attn_implementation
@@ -121,19 +120,15 @@ class TransformersModel(Model):
         return works
 
     def encode(self, text: str) -> list[int]:
-        """Token ids of plain text, with BOS if the model wants one (see `Model.encode`)."""
         return self._codec.encode(text)
 
     def encode_chat(self, messages: Sequence[Message], cancelled: Callable[[], bool] | None = None) -> list[int]:
-        """Token ids of a chat up to where the next answer starts (see `Model.encode_chat`)."""
         return self._codec.encode_chat(messages, cancelled)
 
     def decode(self, tokens: Sequence[int]) -> str:
-        """Text of token ids (see `Model.decode`)."""
         return self._codec.decode(tokens)
 
     def pieces(self) -> list[str]:
-        """For each id its text (see `Model.pieces`)."""
         return self._codec.pieces()
 
     def close(self) -> None:

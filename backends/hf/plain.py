@@ -84,7 +84,6 @@ class PlainSession(ChainSession):
         return out.logits[0, -len(tokens) :]  # type: ignore[no-any-return]
 
     def close(self) -> None:
-        """Free the state."""
         self.rewind(0)
         self._forget()
 
@@ -141,7 +140,6 @@ class HybridSession(PlainSession):
         return logits
 
     def close(self) -> None:
-        """Free the state."""
         super().close()
         self._before = self._states = None
 

@@ -99,7 +99,6 @@ class TransformersSession(TreeSession[SlotNode]):
         rows: Sequence[int] | None = None,
         layers: Layers | None = None,
     ) -> TorchScores:
-        """Add nodes and run one forward pass over them (see `Session.evaluate`)."""
         begun = time.perf_counter()
         self._check(tokens, parents)
         if layers is not None or self._early.stopped:
@@ -365,7 +364,6 @@ class TransformersSession(TreeSession[SlotNode]):
         self._end = length
 
     def close(self) -> None:
-        """Free the cache."""
         self.rewind(0)
         self._cache = SlotCache((), 0)
         self._masks = PassMasks(self._run, self._cache, 0)

@@ -92,7 +92,6 @@ class LlamaModel(Model):
         return Flops(own.layers, self.weights.flops.row)
 
     def tapped(self, taps: Sequence[int]) -> tuple[int, ...]:
-        """The taps of a session to open, checked (see `Model.tapped`)."""
         if any(tap < self.info.layers for tap in taps) and (why := untold(self._header.architecture)):
             raise UserError(why)
         return super().tapped(taps)
@@ -142,19 +141,15 @@ class LlamaModel(Model):
         return states_work(tapped, weights.vocabulary, weights.width, self.info.capabilities.tree)
 
     def encode(self, text: str) -> list[int]:
-        """Token ids of plain text, with BOS if the model wants one (see `Model.encode`)."""
         return self._codec.encode(text)
 
     def encode_chat(self, messages: Sequence[Message], cancelled: Callable[[], bool] | None = None) -> list[int]:
-        """Token ids of a chat up to where the next answer starts (see `Model.encode_chat`)."""
         return self._codec.encode_chat(messages, cancelled)
 
     def decode(self, tokens: Sequence[int]) -> str:
-        """Text of token ids (see `Model.decode`)."""
         return self._codec.decode(tokens)
 
     def pieces(self) -> list[str]:
-        """For each id its text (see `Model.pieces`)."""
         return self._codec.pieces()
 
     def truncated(self, layers: int, *, write: bool = False) -> Model:

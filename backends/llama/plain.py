@@ -57,7 +57,6 @@ class LlamaPlainSession(ChainSession):
         return torch.stack([rows[place] for place in wanted]) if wanted else torch.empty((0, self._vocabulary))
 
     def close(self) -> None:
-        """Free the state."""
         self.rewind(0)
         self._held = []
         self._run = None

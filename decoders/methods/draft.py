@@ -47,7 +47,13 @@ class DraftParams:
 
 
 class Draft(Drafter):
-    """A chain of a draft model's own choices, of a length that a schedule decides (schedules.py)."""
+    """A chain of a draft model's own choices, of a length that a schedule decides (schedules.py).
+
+    Example:
+        text     The capital of France
+        guess    is Paris, which: what the draft model would write
+        verdict  is Paris ✓, which ✗ → .
+    """
 
     name = "draft"
     group = "draft model"

@@ -117,6 +117,11 @@ class EarlyExit(Drafter):
 
     Their keys and values are the target's, so the verifying pass takes those tokens on from layer N, and no layer runs twice
     for a token. llama.cpp cannot stop within a model: there the first layers are a file of their own with a cache of its own.
+
+    Example:
+        text     The capital of France
+        guess    is Paris now: what the first 4 of 8 layers would write
+        verdict  is Paris ✓, now ✗ → . from layers 5 to 8, over all of them at once
     """
 
     name = "early-exit"

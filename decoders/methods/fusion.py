@@ -101,6 +101,11 @@ class Fusion(Drafter):
     A node's children are drawn from the occurrences of its parent's context that went on with its token, one token longer,
     and from those of its own last tokens elsewhere in the text. Each node's path has the product of its tokens'
     probabilities; `probabilities` tells them, and they sum to the number of draft tokens expected to be accepted.
+
+    Example:
+        text     one two three. two three four! one two
+        guess    three, and below it both "." and "four", which have followed "two three"
+        verdict  three four ✓ → five
     """
 
     name = "fusion"

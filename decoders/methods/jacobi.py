@@ -31,6 +31,11 @@ class Jacobi(Drafter):
     The guesses that equal the choices before them are accepted, with the choice that follows; the other choices are the next
     guesses, y ← f(y). Where the places before it are right a choice is final, so that each pass settles at least one more
     place: a block of K is done after at most K passes.
+
+    Example:
+        text     we go
+        guess    home to to, of which the first is what the pass before chose there
+        verdict  home ✓, to ✗ → now; the choices after the other places are the next guesses
     """
 
     name = "jacobi"

@@ -47,6 +47,11 @@ class Lookahead(Drafter):
 
     In the same pass up to G pooled n-grams that begin with the pending token are verified. They share the nodes that they
     have in common with each other and with the window.
+
+    Example:
+        text     we go; pooled under "go" is: home now
+        guess    home now, and beside it a window whose guesses only fill the pool
+        verdict  home ✓, now ✗ → at
     """
 
     name = "lookahead"

@@ -80,6 +80,11 @@ class Lookup(Drafter):
     from every match, drafted or not: so a long match drafts far and a short one a token or two. Lines that agree share their
     nodes, and where they part each takes its share of the probability that those before it leave. A line that reaches the
     end of the text goes on copying itself, as LZ77 does: text that has begun to loop is drafted as a loop.
+
+    Example:
+        text     the cat sat on the mat, and the cat
+        guess    sat on the mat: what followed "the cat" before
+        verdict  sat ✓, on ✗ → down: two tokens from one pass
     """
 
     name = "lookup"

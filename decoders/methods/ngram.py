@@ -46,6 +46,11 @@ class Ngram(Drafter):
     pass shows beside the text, whose last token is the target's choice after draft tokens that it refused. Completions share
     one tree: those of the longest key first, the latest of each key first. What is known outlives the text: a later turn
     drafts from the turns before, even where they have been cut from the context.
+
+    Example:
+        text     a red fox ran, the red
+        guess    fox ran: the n-gram kept under the key "red"
+        verdict  fox ✓, ran ✗ → slept
     """
 
     name = "ngram"

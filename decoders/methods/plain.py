@@ -10,7 +10,13 @@ from ..tree import Tree
 
 class Greedy(Drafter):
     """One node a step. With a temperature in the sampling settings it samples; nothing else changes (Holtzman 2020,
-    "The Curious Case of Neural Text Degeneration", arXiv:1904.09751)."""
+    "The Curious Case of Neural Text Degeneration", arXiv:1904.09751).
+
+    Example:
+        text     one two
+        guess    nothing: one node
+        verdict  three
+    """
 
     name = "greedy"
     group = "plain"
@@ -41,7 +47,13 @@ class Greedy(Drafter):
 
 
 class Recompute(Greedy):
-    """Greedy's tokens at a cost that grows with the length of the text."""
+    """Greedy's tokens at a cost that grows with the length of the text.
+
+    Example:
+        text     one two, read again from its first token
+        guess    nothing
+        verdict  three
+    """
 
     name = "recompute"
     reads_cache = True

@@ -88,6 +88,11 @@ class Recycle(Drafter):
     A path is as probable as the product of its ranks' shares. The paper verifies a fixed tree of 80 nodes, the same for every
     text; here the shares are measured while the answer is written, so that the tree becomes deep and narrow where the first
     successor is nearly always right, and wide where it is not.
+
+    Example:
+        text     the; last time the target ranked cat, dog after "the", and sat after "cat"
+        guess    cat, below it sat, and beside it dog
+        verdict  cat sat ✓ → on
     """
 
     name = "recycle"

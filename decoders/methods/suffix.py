@@ -172,6 +172,11 @@ class Suffix(Drafter):
     P(t | s) = count of s and t / count of s; a path's probability is the product of its tokens'. The suffix of m tokens may
     draft factor · m + offset tokens that are as probable as `floor`. The draft with most tokens expected to be accepted, the
     sum of the probabilities, is taken.
+
+    Example:
+        text     x = 1; x = 2; x = 1; x
+        guess    = 1 ; because "= 1" has followed "x" twice and "= 2" once
+        verdict  = ✓, 1 ✗ → 3
     """
 
     name = "suffix"

@@ -52,7 +52,13 @@ MODEL = re.compile(r"draft(-[1-9]\d*)?")
 
 
 class TokenTree(Grower):
-    """The most probable tree of a draft model, or of several (see `Grower`)."""
+    """The most probable tree of a draft model, or of several (see `Grower`).
+
+    Example:
+        text     The capital of France
+        guess    is, below it Paris and the, below "Paris" . : the paths that a draft model holds most probable
+        verdict  is Paris . ✓ → It
+    """
 
     name = "tree"
     group = "draft model"

@@ -63,23 +63,18 @@ class OwnThread(Model):
         self.info = self._model.info
 
     def open_session(self, context: int | None = None, taps: Sequence[int] = ()) -> Session:
-        """A new, empty KV cache (see `Model.open_session`)."""
         return _Session(self._model.open_session(context, taps), self.worker)
 
     def encode(self, text: str) -> list[int]:
-        """Token ids of plain text (see `Model.encode`)."""
         return self._model.encode(text)
 
     def encode_chat(self, messages: Sequence[Message], cancelled: Callable[[], bool] | None = None) -> list[int]:
-        """Token ids of a chat (see `Model.encode_chat`)."""
         return self._model.encode_chat(messages, cancelled)
 
     def decode(self, tokens: Sequence[int]) -> str:
-        """Text of token ids (see `Model.decode`)."""
         return self._model.decode(tokens)
 
     def pieces(self) -> list[str]:
-        """For each id its text (see `Model.pieces`)."""
         return self._model.pieces()
 
     def close(self) -> None:

@@ -46,13 +46,11 @@ class MtpChainHead(PathHead):
         self.info = info
 
     def open(self, context: int) -> MtpChainSession:
-        """A new, empty cache."""
         if not self._networks:
             raise UserError(f"{self.info.name} is no longer loaded. Load it again.")
         return MtpChainSession(self._networks, context)
 
     def close(self) -> None:
-        """Free the weights."""
         self._networks = []
 
 

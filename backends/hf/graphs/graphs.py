@@ -74,7 +74,6 @@ class Rerun(Graphs):
     """The same work on the same buffers, without any driver."""
 
     def record(self, work: Callable[[], None]) -> Callable[[], None]:
-        """The work itself."""
         return work
 
 

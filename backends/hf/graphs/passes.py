@@ -272,7 +272,6 @@ class StaticScores(TorchScores):
         return False
 
     def choose(self, sampling: Sampling, histories: Sequence[Sequence[int]] | None = None) -> list[int]:
-        """The target's pick after each row's node."""
         if not self._known(1, sampling):
             return super().choose(sampling, histories)
         first = self._best.ids[:, 0].tolist()
@@ -284,7 +283,6 @@ class StaticScores(TorchScores):
         return [list(zip(*pair, strict=True)) for pair in zip(ids, logs, strict=True)]
 
     def top(self, k: int) -> list[list[tuple[int, float]]]:
-        """See `TorchScores.top`."""
         return self._likeliest(k) if k > 0 and self._known(max(2, k)) else super().top(k)
 
     def near_ties(
@@ -295,7 +293,6 @@ class StaticScores(TorchScores):
         bound: float,
         histories: Sequence[Sequence[int]] | None = None,
     ) -> list[bool]:
-        """See `TorchScores.near_ties`."""
         if not self._known(2, sampling):
             return super().near_ties(rows, picks, sampling, bound, histories)
         values = self._best.logits[[self._rows[row] for row in rows]]

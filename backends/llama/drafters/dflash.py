@@ -25,7 +25,6 @@ class LlamaDFlashHead(BlockHead):
         self.info, self.positions = info, found.block - 1
 
     def open(self, context: int) -> LlamaDFlashSession:
-        """A new, empty cache."""
         if self._loaded is None:
             raise UserError(f"{self.info.name} is no longer loaded. Load it again.")
         return LlamaDFlashSession(self._loaded, self._found, context)
@@ -53,7 +52,6 @@ class LlamaDFlashSession(BlockSession):
         return self._run
 
     def extend(self, states: Tensor) -> None:
-        """Take in the states of the next tokens (see `BlockSession.extend`)."""
         run, begun = self._open(), self.length
         self.check_room(len(states))
         for start in range(0, len(states), PREFILL_CHUNK):

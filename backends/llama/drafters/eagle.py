@@ -30,7 +30,6 @@ class LlamaEagleHead(PathHead):
         self.info = info
 
     def open(self, context: int) -> LlamaEagleSession:
-        """A new, empty cache."""
         if self._loaded is None:
             raise UserError(f"{self.info.name} is no longer loaded. Load it again.")
         return LlamaEagleSession(self._loaded, context)
@@ -65,7 +64,6 @@ class LlamaEagleSession(HeadSession):
         return self._run
 
     def extend(self, tokens: Sequence[int], states: Tensor) -> TorchScores:
-        """Take in the next pairs (see `HeadSession.extend`)."""
         run, begun = self._open(), self.length
         self._check_pairs(tokens, states)
         self.drop(0)
@@ -87,7 +85,6 @@ class LlamaEagleSession(HeadSession):
         return TorchScores(logits[-1:], (0,), (self.length + 1,))
 
     def grow(self, tokens: Sequence[int], parents: Sequence[int]) -> TorchScores:
-        """Add nodes (see `HeadSession.grow`)."""
         run, depths, living, n = self._open(), self._hang(parents), len(self._depths), len(tokens)
         features = self._outputs[[parent + 1 for parent in parents]]
         found = []
@@ -119,7 +116,6 @@ class LlamaEagleSession(HeadSession):
         return found
 
     def drop(self, first: int) -> None:
-        """Free the nodes from number `first` on."""
         # A node stands behind its parent, so nothing that is left hangs from one that goes.
         if gone := {number for number in self._nodes if number >= first}:
             self._sequences.drop(gone)

@@ -47,7 +47,13 @@ class AutoParams:
 
 
 class Auto(Drafter):
-    """Expected tokens per second decide: (1 + draft tokens expected to be accepted) / seconds of drafting and of the pass."""
+    """Expected tokens per second decide: (1 + draft tokens expected to be accepted) / seconds of drafting and of the pass.
+
+    Example:
+        text     the cat sat on the mat, and the cat
+        guess    sat on, from lookup: 2.2 tokens expected in the time of 1.1 plain steps, and no other method promises more
+        verdict  sat on ✓ → a; what the step took is remembered
+    """
 
     name = "auto"
     group = "automatic"

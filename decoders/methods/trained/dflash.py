@@ -67,7 +67,13 @@ class HeadBlocks(Proposer):
 
 
 class DFlash(Drafter):
-    """Each position's likeliest tokens, as a tree of the most probable paths."""
+    """Each position's likeliest tokens, as a tree of the most probable paths.
+
+    Example:
+        text     The capital of France, then three masks
+        guess    is Paris . in place of the masks, all in one pass of the drafter
+        verdict  is Paris ✓, . ✗ → ,
+    """
 
     name = "dflash"
     group = "trained"

@@ -95,7 +95,13 @@ class HeadProposer(Proposer):
 
 
 class Eagle(Grower):
-    """The most probable tree of an EAGLE head (see `Grower`)."""
+    """The most probable tree of an EAGLE head (see `Grower`).
+
+    Example:
+        text     The capital of France, and the target's states at these tokens
+        guess    is, below it Paris and the, below "Paris" . : each from the output of the one above
+        verdict  is Paris . ✓ → It
+    """
 
     name = "eagle"
     group = "trained"

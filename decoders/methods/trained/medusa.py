@@ -54,7 +54,13 @@ class HeadPositions(Proposer):
 
 
 class Medusa(Drafter):
-    """The heads' likeliest tokens, as a tree of the most probable paths."""
+    """The heads' likeliest tokens, as a tree of the most probable paths.
+
+    Example:
+        text     The capital of France
+        guess    is or was from the first head, Paris or the from the second, which does not know the first
+        verdict  is Paris ✓ → .
+    """
 
     name = "medusa"
     group = "trained"

@@ -26,7 +26,13 @@ class MtpParams(EagleParams):
 
 
 class Mtp(Eagle):
-    """The most probable tree of the model's own MTP layer, which takes in the same pairs as an EAGLE head."""
+    """The most probable tree of the model's own MTP layer, which takes in the same pairs as an EAGLE head.
+
+    Example:
+        text     The capital of France, and the target's last states
+        guess    is, from the layer that predicts one token further
+        verdict  is ✓ → Paris
+    """
 
     name = "mtp"
     summary = "A layer in the model's own checkpoint, trained to predict one token more, drafts a tree; the model verifies it."

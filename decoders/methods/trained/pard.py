@@ -30,7 +30,13 @@ class PardParams:
 
 
 class Pard(Drafter):
-    """Each position's likeliest tokens, as a tree. The mask tokens leave nothing behind: only true tokens stay in the cache."""
+    """Each position's likeliest tokens, as a tree. The mask tokens leave nothing behind: only true tokens stay in the cache.
+
+    Example:
+        text     The capital of France, then two masks
+        guess    is Paris: one pass of the draft model in place of two
+        verdict  is Paris ✓ → .
+    """
 
     name = "pard"
     group = "trained"
