@@ -21,7 +21,9 @@ MASK = SPECIAL.index("<|reserved_0|>")
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 # A busy machine takes its time; what hangs is found by pytest-timeout.
-settings.register_profile("patient", deadline=None)
+settings.register_profile(
+    "patient", deadline=None, **({} if os.environ.get("SPECCHAT_FULL") else {"max_examples": 40, "derandomize": True})
+)
 settings.load_profile("patient")
 
 # A shell starts what runs in its background with ctrl+c ignored, and programs that tests start would inherit that.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import sys
 from pathlib import Path
 
 import psutil
@@ -13,15 +12,9 @@ import pytest
 
 from ..fakes.engines import COUNTING
 from ..fakes.terminal import Terminal
+from .conftest import SPECCHAT
 
-SPECCHAT = str(Path(sys.executable).parent / "specchat")
 SENTENCE = "The lighthouse keeper counted seven lanterns before the harbour woke. "
-
-
-@pytest.fixture
-def env(tmp_path: Path) -> dict[str, str]:
-    """A home of the test's own."""
-    return {"HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path / "c"), "XDG_STATE_HOME": str(tmp_path / "s")}
 
 
 @pytest.fixture
@@ -37,17 +30,6 @@ def engine_of(terminal: Terminal) -> psutil.Process:
     """The chat's engine process."""
     chat = psutil.Process(terminal.process.pid)
     return next(child for child in chat.children(recursive=True) if "specchat.engine" in " ".join(child.cmdline()))
-
-
-@pytest.mark.slow
-def test_the_builtin_model_answers_and_quits(env: dict[str, str]) -> None:
-    with Terminal([SPECCHAT], env=env) as terminal:
-        terminal.wait("identical")
-        terminal.send("What is prompt lookup?\r")
-        terminal.wait(". · ")
-        terminal.send("\x11")
-        assert terminal.exit_code() == 0
-        assert "torch" not in terminal.text
 
 
 def test_switch_in_mid_answer_type_cancel_and_go_on(env: dict[str, str], slow_record: str) -> None:

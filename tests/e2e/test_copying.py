@@ -10,14 +10,13 @@ import shlex
 import shutil
 import stat
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from ..fakes.terminal import Terminal
+from .conftest import SPECCHAT
 
-SPECCHAT = str(Path(sys.executable).parent / "specchat")
 ANSWER = "Here:\n\n```python\nprint('lantern')\n```\n\nThat is all of it."
 
 

@@ -6,7 +6,6 @@ import contextlib
 import json
 import sqlite3
 import stat
-import sys
 import termios
 import time
 from collections.abc import Callable
@@ -15,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from ..fakes.terminal import Terminal
+from .conftest import SPECCHAT
 
-SPECCHAT = str(Path(sys.executable).parent / "specchat")
 SENTENCE = "The lighthouse keeper counted seven lanterns before the harbour woke. "
 
 Editor = Callable[..., dict[str, str]]

@@ -7,7 +7,7 @@ from ..fakes.painting import measure, record
 
 def test_only_what_changes_is_painted_and_every_frame_appears_at_once() -> None:
     # Slow enough that each step is drawn by itself; a busy machine may draw some together.
-    found = measure(*record("", "lookup", pace=0.25))
+    found = measure(*record("", "lookup", pace=0.1))
     assert found["frames"] >= 3
     assert found["painted_lines"] >= 10
     # 3 of 85 lines on an idle machine, more on a busy one: the parts of a line may come in two frames. Whoever paints the whole

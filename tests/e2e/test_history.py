@@ -6,26 +6,14 @@ import json
 import os
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from ..fakes.terminal import Terminal
+from .conftest import SPECCHAT
 
-SPECCHAT = str(Path(sys.executable).parent / "specchat")
 WORDS = " ".join(f"lantern-{n}" for n in range(400))
-
-
-@pytest.fixture
-def env(tmp_path: Path) -> dict[str, str]:
-    """A home of the test's own."""
-    return {
-        "HOME": str(tmp_path),
-        "XDG_CONFIG_HOME": str(tmp_path / "c"),
-        "XDG_STATE_HOME": str(tmp_path / "s"),
-        "SPECCHAT_DATA": str(tmp_path / "d"),
-    }
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,10 +9,11 @@ import pytest
 
 from specchat.backends.loading import builtin_path
 
+from ..cases import FULL
 from ..fakes.models.hub_server import Hub, serving
 from ..fakes.terminal import Terminal
+from .conftest import SPECCHAT
 
-SPECCHAT = str(Path(sys.executable).parent / "specchat")
 DOWN, ESCAPE, ENTER = "\x1b[B", "\x1b", "\r"
 ALT_M, CTRL_D = "\x1bm", "\x04"
 
@@ -38,6 +38,7 @@ def env(tmp_path: Path, hub: Hub) -> dict[str, str]:
 
 
 @pytest.mark.slow
+@pytest.mark.skipif(not FULL, reason="it loads four models")
 def test_from_a_name_on_the_hub_to_an_answer(env: dict[str, str], hub: Hub) -> None:
     with Terminal([SPECCHAT], env=env) as terminal:
         terminal.wait("ready")

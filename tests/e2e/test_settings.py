@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -11,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from ..fakes.terminal import Terminal
+from .conftest import SPECCHAT
 
-SPECCHAT = str(Path(sys.executable).parent / "specchat")
 ALT_I, ALT_O, ALT_P, CTRL_D, CTRL_Q, CTRL_S = "\x1bi", "\x1bo", "\x1bp", "\x04", "\x11", "\x13"
 ENTER, ESCAPE, TAB = "\r", "\x1b", "\t"
 

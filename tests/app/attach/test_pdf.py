@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from specchat.app.attach import pdf as pdf_reader
-from specchat.app.attach.attachments import OFFICE, attach, read, slow
+from specchat.app.attach.attachments import OFFICE, read, slow
 from specchat.app.attach.pdf import extract
 from specchat.app.text.amounts import size_of
 from specchat.errors import UserError
@@ -152,29 +152,6 @@ def test_what_takes_time_is_known_from_its_name(tmp_path: Path, monkeypatch: pyt
     assert not slow("Sum up @report.odt.")
     assert slow("What is in @docs?")
     assert not slow("Sum up @notes.txt and mail me@docs @@docs")
-
-
-def test_a_document_is_framed_like_any_file(tmp_path: Path) -> None:
-    pdf(tmp_path / "a.pdf", ["The lamp."])
-    _, (found,) = attach("Sum up @a.pdf.", tmp_path)
-    assert found.framed() == f"Attached file: a.pdf ({size_of(found.size)})\n```\n[Page 1]\nThe lamp.\n```"
-
-
-def test_run_takes_a_pdf_file(tmp_path: Path) -> None:
-    pdf(tmp_path / "a.pdf", ["lit at six"])
-    (tmp_path / "answers.jsonl").write_text('{"prompt": "x", "response": "Attached file lamp lit"}\n')
-    done = subprocess.run(
-        [sys.executable, "-m", "specchat", "run", "Sum up", "-f", "a.pdf", "--model", "recorded:answers.jsonl"],
-        cwd=tmp_path,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        env={**os.environ, "SPECCHAT_CONFIG": str(tmp_path), "SPECCHAT_LOG": str(tmp_path / "log")},
-        timeout=120,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert "lit at six" in done.stdout
 
 
 def test_the_process_starts_light() -> None:

@@ -204,15 +204,6 @@ def test_a_load_that_fails(engine: Any, dialogue: Dialogue) -> None:
     assert dialogue.take_queued() == "Hello"
 
 
-def test_a_failed_answer_keeps_its_text(dialogue: Dialogue, engine: Any, make_steps: Make) -> None:
-    dialogue.submit("Hello")
-    id = engine.begin(make_steps()[:2])
-    engine.events.append(Failed(id, "memory", "Out of memory."))
-    dialogue.drain()
-    assert dialogue.transcript.answers()[0].reason == "error"
-    assert phase(dialogue) == "ready"
-
-
 def test_an_answer_that_was_stopped_for_repeating_itself_says_so(dialogue: Dialogue, engine: Any, make_steps: Make) -> None:
     dialogue.submit("Hello")
     assert engine.asked.stop_loops
@@ -274,20 +265,6 @@ def test_a_method_that_nobody_chose_follows_the_model(engine: Any) -> None:
     assert made.method == "draft"
 
 
-def test_how_fast_a_method_was(dialogue: Dialogue, engine: Any, make_steps: Make) -> None:
-    for method, drafts in (("greedy", False), ("lookup", True)):
-        dialogue.switch(method)
-        dialogue.submit("Hello")
-        engine.begin(make_steps(method=method, drafts=drafts))
-        engine.finish()
-        dialogue.drain()
-    plain, sooner = (answer.figures for answer in dialogue.transcript.answers())
-    ratio = dialogue.speedup("lookup")
-    assert ratio == pytest.approx(sooner.tokens_per_second / plain.tokens_per_second)
-    dialogue.info = {**dialogue.info, "backend": "llama.cpp"}
-    assert dialogue.speedup("lookup") is None
-
-
 def test_another_model_has_neither_the_draft_model_nor_the_revision_of_this_one(engine: Any) -> None:
     made = Dialogue(engine, "one", {}, "lookup", load={"draft_model": "small", "revision": "v1", "device": "cpu"})
     made.load_model("one")
@@ -304,16 +281,6 @@ def test_a_model_that_cannot_be_loaded_leaves_the_one_before(dialogue: Dialogue,
     assert dialogue.info["name"] == "builtin"
     assert dialogue.submit("still here?")
     assert engine.asked.messages == [{"role": "user", "content": "still here?"}]
-
-
-def test_a_model_that_fails_after_the_one_before_was_freed_leaves_none(dialogue: Dialogue, engine: Any) -> None:
-    dialogue.load_model("broken")
-    engine.events += [
-        Unloaded(),
-        Failed(engine.ids, "memory", "It does not fit. The previous model is no longer loaded. Load one again."),
-    ]
-    dialogue.drain()
-    assert dialogue.phase == "unloaded"
 
 
 def test_the_methods_of_a_pair_of_servers(engine: Any, make_steps: Make) -> None:

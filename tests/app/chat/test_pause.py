@@ -22,7 +22,8 @@ from specchat.engine.messages import (
     Watch,
 )
 
-from ...fakes.pilots import settle, status, toasts
+from ...fakes.pilots import ask as asked
+from ...fakes.pilots import rows, settle, shown, status, toasts
 
 Make = Callable[..., Any]
 SIZE = (110, 30)
@@ -34,39 +35,6 @@ def ask(dialogue: Dialogue, engine: Any, records: Any = ()) -> int:
     id: int = engine.begin(records)
     dialogue.drain()
     return id
-
-
-def test_an_answer_is_held_and_goes_on(dialogue: Dialogue, engine: Any, make_steps: Make) -> None:
-    id = ask(dialogue, engine, make_steps()[:3])
-    assert dialogue.pause()
-    assert engine.sent[-1] == Pause(id, True)
-    engine.events = [Paused(id, True)]
-    dialogue.drain()
-    assert dialogue.paused
-    assert not dialogue.pause()
-    assert engine.sent[-1] == Pause(id, False)
-    engine.finish()
-    dialogue.drain()
-    assert not dialogue.paused
-
-
-def test_a_step_pauses_first(dialogue: Dialogue, engine: Any, make_steps: Make) -> None:
-    records = make_steps()
-    id = ask(dialogue, engine, records[:3])
-    assert dialogue.step()
-    assert engine.sent[-2:] == [Pause(id, True), Advance(id, 1)]
-    engine.events = [Paused(id, True), Steps(id, records[3:4])]
-    dialogue.drain()
-    assert dialogue.step(5)
-    assert engine.sent[-1] == Advance(id, 5)
-    assert dialogue.answer is not None
-    assert len(dialogue.answer.log) == 4
-
-
-def test_there_is_nothing_to_step_without_an_answer(dialogue: Dialogue, engine: Any) -> None:
-    before = list(engine.sent)
-    assert not dialogue.step()
-    assert engine.sent == before
 
 
 def test_without_an_answer_the_next_one_begins_paused(dialogue: Dialogue, engine: Any, make_steps: Make) -> None:
@@ -152,17 +120,6 @@ def test_probabilities_are_asked_for_once_when_the_answer_has_ended(dialogue: Di
 # The keys
 
 
-async def answering(app: Any, pilot: Any, engine: Any, records: Any) -> int:
-    """A chat in the middle of an answer; its id."""
-    engine.loaded()
-    await settle(app, pilot)
-    app.chat_screen.input.put("Hello")
-    await pilot.press("enter")
-    id: int = engine.begin(records)
-    await settle(app, pilot)
-    return id
-
-
 def bar(app: Any) -> str:
     return str(app.chat_screen.query_one("#keys").render().plain)
 
@@ -170,7 +127,7 @@ def bar(app: Any) -> str:
 async def test_pause_key(make_chat: Make, engine: Any, make_steps: Make) -> None:
     app = make_chat()
     async with app.run_test(size=SIZE) as pilot:
-        id = await answering(app, pilot, engine, make_steps()[:4])
+        id = await asked(pilot, engine, "Hello", make_steps()[:4], finish=False)
         assert "tokens/s" in status(app)
         await pilot.press("d", "f8")
         assert engine.sent[-1] == Pause(id, True)
@@ -190,43 +147,39 @@ async def test_step_key_shows_each_step(make_chat: Make, engine: Any, make_steps
     app = make_chat(panel="tree")
     async with app.run_test(size=SIZE) as pilot:
         records = make_steps()
-        id = await answering(app, pilot, engine, records[:2])
+        id = await asked(pilot, engine, "Hello", records[:2], finish=False)
         for count in range(3, 6):
             await pilot.press("f9")
             assert engine.sent[-1] == Advance(id, 1)
             engine.events = [Paused(id, True), Steps(id, records[count - 1 : count])]
             await settle(app, pilot)
-            shown = "\n".join(row.text for row in app.chat_screen.panel.query_one("LineView").render_lines(pane(app)))
-            assert f"step {count} of {count}" in shown
+            panel = "\n".join(rows(app.chat_screen.panel.query_one("LineView")))
+            assert f"step {count} of {count}" in panel
         assert sum(isinstance(command, Pause) for command in engine.sent) == 1
         await pilot.press("escape")
         assert engine.sent[-1] == Cancel(id)
 
 
-def pane(app: Any) -> Any:
-    return app.chat_screen.panel.query_one("LineView").size.region
-
-
 async def test_a_paused_step_shows_its_last_character(make_chat: Make, engine: Any) -> None:
     app = make_chat()
     async with app.run_test(size=SIZE) as pilot:
-        id = await answering(app, pilot, engine, [StepRecord("lookup", [1, 2], "They foun", 3, 1, 4, held="d")])
+        id = await asked(pilot, engine, "Hello", [StepRecord("lookup", [1, 2], "They foun", 3, 1, 4, held="d")], finish=False)
         await pilot.press("f8")
         engine.events = [Paused(id, True)]
         await settle(app, pilot)
         view, answer = app.chat_screen.view, app.dialogue.answer
-        assert "They found" in written(view)
+        assert "They found" in shown(app)
         await pilot.press("f7")
         assert view.cursor.spot.run == 0
         assert answer.own_text(0) == "They found"
         # It was no plain letter: the mark joins the same run, and a cell later the next one begins.
         engine.events = [Steps(id, [StepRecord("lookup", [3], "d\u0301 i", carried=2, held="t")])]
         await settle(app, pilot)
-        assert "They found\u0301 it" in written(view)
+        assert "They found\u0301 it" in shown(app)
         assert [answer.own_text(index) for index in (0, 1)] == ["They found\u0301", " it"]
         engine.finish("cancelled", "t")
         await settle(app, pilot)
-        assert "They found\u0301 it" in written(view)
+        assert "They found\u0301 it" in shown(app)
         assert answer.text == "They found\u0301 it"
         assert [answer.own_text(index) for index in (0, 1)] == ["They found\u0301", " it"]
 
@@ -238,11 +191,6 @@ def test_an_engine_that_dies_takes_no_character_along(dialogue: Dialogue, engine
     engine.events = [Failed(id, "died", "The engine was killed.")]
     dialogue.drain()
     assert (answer.text, answer.held) == ("found", "")
-
-
-def written(view: Any) -> str:
-    """What is to be seen of the chat."""
-    return "\n".join(view.render_line(y).text.rstrip() for y in range(view.size.height))
 
 
 async def test_a_pause_before_the_first_step(make_chat: Make, engine: Any) -> None:
@@ -262,14 +210,14 @@ async def test_a_pause_before_the_first_step(make_chat: Make, engine: Any) -> No
         engine.begin()
         await settle(app, pilot)
         assert "paused" in status(app)
-        shown = "\n".join(row.text for row in app.chat_screen.panel.query_one("LineView").render_lines(pane(app)))
-        assert "Paused before the first step: F9 one step, F8 continue." in " ".join(shown.split())
+        panel = "\n".join(rows(app.chat_screen.panel.query_one("LineView")))
+        assert "Paused before the first step: F9 one step, F8 continue." in " ".join(panel.split())
 
 
 async def test_the_commands(make_chat: Make, engine: Any, make_steps: Make) -> None:
     app = make_chat()
     async with app.run_test(size=SIZE, notifications=True) as pilot:
-        id = await answering(app, pilot, engine, make_steps()[:4])
+        id = await asked(pilot, engine, "Hello", make_steps()[:4], finish=False)
 
         async def run(command: str) -> Any:
             app.chat_screen.input.put(command)
@@ -284,11 +232,3 @@ async def test_the_commands(make_chat: Make, engine: Any, make_steps: Make) -> N
         assert "takes a number of steps from 1 up, not 'none'" in toasts(app)
         app.chat_screen.input.put("")
         assert await run("/pause") == Pause(id, False)
-
-
-async def test_keys_that_were_remapped_are_named(make_chat: Make, engine: Any, make_steps: Make) -> None:
-    app = make_chat(**{"keymap.pause": "f10", "keymap.step": "ctrl+r"})
-    async with app.run_test(size=SIZE) as pilot:
-        await answering(app, pilot, engine, make_steps()[:4])
-        await pilot.press("f10")
-        assert "^r one step   F10 continue" in bar(app)

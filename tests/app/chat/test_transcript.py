@@ -86,13 +86,6 @@ def test_a_failure_ends_an_answer(cause: str, reason: str) -> None:
     assert answer.severity == ("warning" if reason == "cancelled" else "error")
 
 
-def test_the_tail_is_text_too() -> None:
-    answer = answer_of((2, "ab"))
-    answer.finish("eos", "c")
-    assert answer.text == "abc"
-    assert answer.figures.tokens == 2
-
-
 def test_messages() -> None:
     transcript = Transcript(system="Be brief.")
     answered, silent = answer_of((1, "Hello.")), Answer("greedy", "identical")

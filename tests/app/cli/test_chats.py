@@ -295,8 +295,12 @@ def test_a_chat_without_a_history(begun: Begun) -> None:
 
 def test_the_options(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     given: list[tuple[Any, ...]] = []
+    toured: list[bool] = []
 
-    def open_chat(settings: Settings, notice: Any, file: Any, *, last: bool, resume: str | None, **_: Any) -> int:
+    def open_chat(
+        settings: Settings, notice: Any, file: Any = None, *, last: bool = False, resume: str | None = None, **more: Any
+    ) -> int:
+        toured.append(more.get("tour", False))
         given.append((settings.history, last, resume))
         return 0
 
@@ -307,6 +311,9 @@ def test_the_options(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     call("--resume", "--no-history")
     call("--resume", "the lamp")
     call("--resume=lamp")
+    assert not any(toured)
+    call("tour")
+    assert (toured[-1], given.pop()) == (True, (True, False, None))
     assert given == [
         (True, False, None),
         (True, True, None),

@@ -73,7 +73,7 @@ def test_settings_themes_and_presets_get_a_sentence(
     assert not preset.values
 
 
-@pytest.mark.parametrize("kind", ["pipe", "device", "sparse", "arrays", "surrogates"])
+@pytest.mark.parametrize("kind", ["pipe", "sparse", "surrogates"])
 async def test_the_chat_opens_whatever_lies_there(
     make_chat: Callable[..., Any], engine: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:

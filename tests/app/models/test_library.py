@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
-from specchat.app.models.library import FoundModel, Library, VocabularyTexts, in_order
+from specchat.app.models.library import FoundModel, Library, in_order
 from specchat.app.models.memory import FreeMemory, judge
 from specchat.app.models.pairing import pair
 from specchat.app.models.places import ModelSpot
@@ -313,15 +313,6 @@ def test_padded_vocabularies_of_one_family_are_the_same() -> None:
     assert difference(words, [*words[:-3], "<a>", "<b>", "<c>"]) is None
     assert difference(words, [*words[:-6], *"abcdef"]) == 4994
     assert difference(words, words[1:]) == 0
-
-
-def test_packed_words_are_the_words() -> None:
-    words = ["a", "", "ünï", "\n", "last"]
-    packed = VocabularyTexts(words)
-    assert list(packed) == words
-    assert [packed.text(i) for i in range(5)] == words
-    assert len(packed) == 5
-    assert "ünï" in packed
 
 
 @pytest.mark.parametrize(

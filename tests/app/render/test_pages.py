@@ -20,9 +20,8 @@ from specchat.app.render.method_page import method_lines
 from specchat.app.render.numbers_page import Curve, numbers_lines
 from specchat.app.render.tree_page import tree_lines
 from specchat.app.render.verdict import verdict_text
-from specchat.app.text.cells import width
 from specchat.app.text.charts import EIGHTHS_UP
-from specchat.app.text.lines import StyledLine, ends, length, line, paragraph
+from specchat.app.text.lines import StyledLine, length
 from specchat.app.theming.colouring import Colouring
 from specchat.app.theming.themes import heat_step
 from specchat.engine.catalog import Totals
@@ -91,19 +90,6 @@ def test_every_method_is_explained_within_the_width(name: str, cells: int, writt
     assert method.pays in flowing
     for param in method.params:
         assert f"{param['name']} = " in flowing
-
-
-def test_hostile_tokens_and_notes_stay_on_their_rows(tree_steps: Make, vocabulary: list[str]) -> None:
-    record = replace(tree_steps()[1], note="a\x1b[2Jb\nc [bold]d[/]")
-    answer = Answer("fusion", "identical", pieces=Pieces(["\x1b[31m\n\u202e" for _ in vocabulary]))
-    answer.add(record)
-    rows = tree_lines(answer, None, answer.pieces, 50, 30)
-    page = text(rows)
-    assert "\x1b" not in page
-    assert "\u202e" not in page
-    assert "␛[31m⏎" in page
-    assert "[bold]d[/]" in page
-    assert all(width(row) <= 50 for row in page.splitlines())
 
 
 def test_tokens_that_are_unknown_have_their_number(written: Make, tree_steps: Make, vocabulary: list[str]) -> None:
@@ -282,12 +268,6 @@ def test_which_drafter_would_be_twice_as_fast() -> None:
         never.add(StepRecord("draft", [1], "x", 4, 0, 5, 0.004, 0.015, 0.001))
     page = " ".join(text(numbers_lines(timed(never), "draft", Curve(), 60)).split())
     assert "At this α, not even free drafts would make it 2×." in page
-
-
-def test_lines() -> None:
-    assert text([ends(line("left"), line("right"), 12)]) == "left   right"
-    assert text([ends(line("left"), line("right"), 9)]) == "left"
-    assert text(paragraph("a few words more", 8, indent=" ")) == "a few\n words\n more"
 
 
 def test_gains_and_losses_have_their_colours(written: Make, tree_steps: Make) -> None:

@@ -106,12 +106,6 @@ def test_a_bad_file_is_one_sentence_and_the_defaults(file: Path, text: str, part
         read_settings(file)
 
 
-def test_not_text_and_not_a_file(tmp_path: Path, file: Path) -> None:
-    file.write_bytes(b"\xff\xfe")
-    assert "not UTF-8" in str(load_settings(file)[1])
-    assert "Cannot read" in str(load_settings(tmp_path)[1])
-
-
 def test_saving_keeps_comments_and_order(file: Path) -> None:
     file.write_text('# mine\nmodel = "a"  # the small one\n\n[sampling]\n# warm\ntemperature = 0.5\n')
     settings = save({"theme": None, "max_tokens": 9, "sampling.temperature": 0.7, "keymap.quit": "f2"}, file)

@@ -14,7 +14,7 @@ from specchat.app.settings.actions import ACTIONS
 from specchat.app.settings.fields import Settings
 from specchat.app.settings.file import changed
 from specchat.app.settings.precedence import read_settings
-from specchat.app.theming.colouring import INKS, WAYS, bared, effective, following, ink_name, inks_of, legend
+from specchat.app.theming.colouring import INKS, WAYS, bared, effective, ink_name, inks_of, legend
 from specchat.errors import UserError
 
 Make = Callable[..., Any]
@@ -45,13 +45,6 @@ def styles(app: Any) -> list[Style]:
             if segment.text.strip() and segment.style is not None:
                 found[len(found)] = segment.style
     return list(found.values())
-
-
-def test_the_ways_go_round() -> None:
-    seen = [WAYS[0]]
-    while (way := following(seen[-1])) != seen[0]:
-        seen.append(way)
-    assert tuple(seen) == WAYS
 
 
 def test_neighbours_differ_and_the_colour_tells_the_length() -> None:

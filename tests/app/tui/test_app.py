@@ -9,34 +9,22 @@ import pytest
 
 from specchat.app.chat.entries import Notice
 from specchat.app.settings.keymap import ALL, CHAT, INPUT
-from specchat.app.tui.chat.welcome import STARTERS, TITLE_WIDTH, Welcome
+from specchat.app.tui.chat.welcome import STARTERS, Welcome
 from specchat.app.tui.keys.context import KEYS
 from specchat.app.tui.keys.help import HelpScreen
 from specchat.app.tui.pickers.menu import Menu
 from specchat.engine.messages import Cancel, Failed, Load, Steps, Switch, Switched
 
-from ...fakes.pilots import settle, toasts
+from ...fakes.pilots import ask, loaded, settle, shown, toasts
 
 Make = Callable[..., Any]
 SIZE = (90, 26)
 
 
-async def answering(app: Any, pilot: Any, engine: Any, records: Any) -> int:
-    """A chat in the middle of an answer; its id."""
-    engine.loaded()
-    await settle(app, pilot)
-    app.chat_screen.input.put("Hello")
-    await pilot.press("enter")
-    id: int = engine.begin(records)
-    await settle(app, pilot)
-    return id
-
-
 async def test_everything_printable_types(make_chat: Make, engine: Any) -> None:
     app = make_chat()
     async with app.run_test(size=SIZE) as pilot:
-        engine.loaded()
-        await settle(app, pilot)
+        await loaded(pilot, engine)
         text = "q1 ?/[x]é漢"
         for character in text:
             await pilot.press({" ": "space"}.get(character, character))
@@ -46,15 +34,6 @@ async def test_everything_printable_types(make_chat: Make, engine: Any) -> None:
         await pilot.press("a", "1", "space")
         assert app.chat_screen.input.text == f"{text}a1 "
         assert app.chat_screen.focused is app.chat_screen.input
-
-
-@pytest.mark.parametrize("key", ["ctrl+j", "shift+enter", "alt+enter"])
-async def test_newline(make_chat: Make, key: str) -> None:
-    app = make_chat()
-    async with app.run_test(size=SIZE) as pilot:
-        await pilot.press("a", key, "b")
-        assert app.chat_screen.input.text == "a\nb"
-        assert app.chat_screen.input.size.height == 2
 
 
 async def test_paste_keeps_newlines_and_the_box_grows_to_eight_lines(make_chat: Make) -> None:
@@ -71,20 +50,20 @@ async def test_paste_keeps_newlines_and_the_box_grows_to_eight_lines(make_chat: 
 async def test_enter_sends_and_the_answer_comes(make_chat: Make, engine: Any, make_steps: Make) -> None:
     app = make_chat()
     async with app.run_test(size=SIZE) as pilot:
-        await answering(app, pilot, engine, make_steps())
+        await ask(pilot, engine, "Hello", make_steps(), finish=False)
         assert app.chat_screen.input.text == ""
         assert not app.chat_screen.query_one(Welcome).display
         engine.finish()
         await settle(app, pilot)
-        shown = "\n".join(app.chat_screen.view.render_line(y).text for y in range(app.chat_screen.view.size.height))
-        assert "Prompt lookup looks for" in shown
-        assert ". · lookup" in shown
+        seen = shown(app)
+        assert "Prompt lookup looks for" in seen
+        assert ". · lookup" in seen
 
 
 async def test_a_draft_survives_a_busy_engine(make_chat: Make, engine: Any, make_steps: Make) -> None:
     app = make_chat()
     async with app.run_test(size=SIZE, notifications=True) as pilot:
-        await answering(app, pilot, engine, make_steps()[:4])
+        await ask(pilot, engine, "Hello", make_steps()[:4], finish=False)
         await pilot.press("n", "e", "x", "t", "enter")
         assert app.chat_screen.input.text == "next"
         assert "your message stays" in toasts(app)
@@ -95,9 +74,7 @@ async def test_up_and_down_walk_the_history(make_chat: Make, engine: Any, make_s
     async with app.run_test(size=SIZE) as pilot:
         box = app.chat_screen.input
         for text in ("first", "second\nline"):
-            await answering(app, pilot, engine, make_steps()[:2])
-            engine.finish()
-            await settle(app, pilot)
+            await ask(pilot, engine, "Hello", make_steps()[:2])
             box.sent[-1] = text
         await pilot.press("d")
         await pilot.press("up")
@@ -112,10 +89,18 @@ async def test_up_and_down_walk_the_history(make_chat: Make, engine: Any, make_s
         assert box.text == "d"
 
 
+async def test_newline(make_chat: Make) -> None:
+    app = make_chat()
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.press("a", "ctrl+j", "b", "shift+enter", "c", "alt+enter", "d")
+        assert app.chat_screen.input.text == "a\nb\nc\nd"
+        assert app.chat_screen.input.size.height == 4
+
+
 async def test_escape_cancels(make_chat: Make, engine: Any, make_steps: Make) -> None:
     app = make_chat()
     async with app.run_test(size=SIZE) as pilot:
-        id = await answering(app, pilot, engine, make_steps()[:4])
+        id = await ask(pilot, engine, "Hello", make_steps()[:4], finish=False)
         await pilot.press("d", "escape")
         assert engine.sent[-1] == Cancel(id)
         assert app.chat_screen.input.text == "d"
@@ -145,16 +130,16 @@ async def test_a_waiting_message_comes_back_when_the_load_fails(make_chat: Make,
 async def test_the_engine_dies_and_the_chat_goes_on(make_chat: Make, engine: Any, make_steps: Make) -> None:
     app = make_chat()
     async with app.run_test(size=SIZE) as pilot:
-        id = await answering(app, pilot, engine, make_steps()[:9])
+        id = await ask(pilot, engine, "Hello", make_steps()[:9], finish=False)
         await pilot.press("d")
         engine.events = [Failed(id, "died", "The engine was killed.")]
         await settle(app, pilot)
-        shown = "\n".join(app.chat_screen.view.render_line(y).text for y in range(app.chat_screen.view.size.height))
-        assert "Prompt lookup" in shown
-        assert "Engine stopped." in shown
-        assert "× The engine was killed." in shown
+        seen = shown(app)
+        assert "Prompt lookup" in seen
+        assert "Engine stopped." in seen
+        assert "× The engine was killed." in seen
         assert app.chat_screen.input.text == "d"
-        await answering(app, pilot, engine, make_steps())
+        await ask(pilot, engine, "Hello", make_steps(), finish=False)
         engine.finish()
         await settle(app, pilot)
         assert [answer.reason for answer in app.dialogue.transcript.answers()] == ["died", "eos"]
@@ -163,7 +148,7 @@ async def test_the_engine_dies_and_the_chat_goes_on(make_chat: Make, engine: Any
 async def test_next_method_in_the_middle(make_chat: Make, engine: Any, make_steps: Make) -> None:
     app = make_chat(method="greedy")
     async with app.run_test(size=SIZE) as pilot:
-        id = await answering(app, pilot, engine, make_steps(method="greedy", drafts=False)[:9])
+        id = await ask(pilot, engine, "Hello", make_steps(method="greedy", drafts=False)[:9], finish=False)
         await pilot.press("ctrl+n")
         assert engine.sent[-1] == Switch(id, "lookup", {})
         header = app.chat_screen.query_one("#header")
@@ -171,8 +156,8 @@ async def test_next_method_in_the_middle(make_chat: Make, engine: Any, make_step
         engine.events = [Switched(id, "lookup", "identical"), Steps(id, make_steps()[:9])]
         await settle(app, pilot)
         assert "◆ lookup" in header.render().plain
-        shown = "\n".join(app.chat_screen.view.render_line(y).text for y in range(app.chat_screen.view.size.height))
-        assert "◆lookup" in shown
+        seen = shown(app)
+        assert "◆lookup" in seen
 
 
 @pytest.mark.parametrize("key", [["f2"], ["ctrl+o", "2"]], ids=str)
@@ -239,23 +224,12 @@ async def test_help_does_what_is_chosen(make_chat: Make, engine: Any) -> None:
         assert app.box.text == "/rename ?"
 
 
-async def test_copy(make_chat: Make, engine: Any, make_steps: Make) -> None:
-    app = make_chat()
-    async with app.run_test(size=SIZE, notifications=True) as pilot:
-        await pilot.press("ctrl+y")
-        assert "no answer to copy" in toasts(app)
-        await answering(app, pilot, engine, make_steps())
-        await pilot.press("ctrl+y")
-        assert app.clipboard == app.dialogue.transcript.answers()[0].text
-        assert "Sent the answer so far to the terminal's clipboard (OSC 52)." in toasts(app)
-
-
 async def test_a_new_chat_begins_every_time_and_open_brings_the_last_back(
     make_chat: Make, engine: Any, make_steps: Make
 ) -> None:
     app = make_chat()
     async with app.run_test(size=SIZE, notifications=True) as pilot:
-        await answering(app, pilot, engine, make_steps())
+        await ask(pilot, engine, "Hello", make_steps(), finish=False)
         engine.finish()
         await settle(app, pilot)
         await pilot.press("ctrl+l")
@@ -274,7 +248,7 @@ async def test_a_new_chat_begins_every_time_and_open_brings_the_last_back(
 async def test_scrolling_and_following(make_chat: Make, engine: Any, make_steps: Make) -> None:
     app = make_chat()
     async with app.run_test(size=SIZE) as pilot:
-        id = await answering(app, pilot, engine, make_steps("one two three\n" * 60))
+        id = await ask(pilot, engine, "Hello", make_steps("one two three\n" * 60), finish=False)
         view, hint = app.chat_screen.view, app.chat_screen.query_one("#below")
         await pilot.pause()
         end = view.scroll_offset.y
@@ -307,7 +281,7 @@ async def test_ctrl_c(make_chat: Make, engine: Any, make_steps: Make, monkeypatc
     monkeypatch.setattr("specchat.app.tui.chat.screen.ChatScreen._disarm", lambda screen: None)
     app = make_chat()
     async with app.run_test(size=SIZE, notifications=True) as pilot:
-        id = await answering(app, pilot, engine, make_steps()[:3])
+        id = await ask(pilot, engine, "Hello", make_steps()[:3], finish=False)
         app.chat_screen.input.put("word")
         app.chat_screen.input.select_all()
         await pilot.press("ctrl+c")
@@ -325,25 +299,10 @@ async def test_ctrl_c(make_chat: Make, engine: Any, make_steps: Make, monkeypatc
         assert not app.is_running
 
 
-async def test_quit(make_chat: Make) -> None:
-    app = make_chat()
-    async with app.run_test(size=SIZE) as pilot:
-        await pilot.press("ctrl+q")
-        assert not app.is_running
-
-
-def test_nine_starters_fit_a_line() -> None:
-    assert len(STARTERS) == 9
-    assert len({starter.prompt for starter in STARTERS}) == 9
-    # 80 columns leave 72 after the margins and the mark.
-    assert all(TITLE_WIDTH + 2 + len(starter.why) <= 68 for starter in STARTERS)
-
-
 async def test_starters(make_chat: Make, engine: Any) -> None:
     app = make_chat()
     async with app.run_test(size=SIZE) as pilot:
-        engine.loaded()
-        await settle(app, pilot)
+        await loaded(pilot, engine)
         await pilot.press("up", "down", "enter")
         assert engine.asked.messages == [{"role": "user", "content": STARTERS[0].prompt}]
         assert app.chat_screen.focused is app.chat_screen.input
@@ -352,8 +311,7 @@ async def test_starters(make_chat: Make, engine: Any) -> None:
 async def test_a_starters_digit_may_be_sent(make_chat: Make, engine: Any, make_steps: Make) -> None:
     app = make_chat()
     async with app.run_test(size=SIZE) as pilot:
-        engine.loaded()
-        await settle(app, pilot)
+        await loaded(pilot, engine)
         await pilot.press("3", "enter")
         await settle(app, pilot)
         first = {"role": "user", "content": STARTERS[1].prompt}
@@ -401,8 +359,7 @@ async def test_notices_at_the_start(make_chat: Make) -> None:
 async def test_commands(make_chat: Make, engine: Any) -> None:
     app = make_chat()
     async with app.run_test(size=SIZE, notifications=True) as pilot:
-        engine.loaded()
-        await settle(app, pilot)
+        await loaded(pilot, engine)
 
         async def run(text: str) -> str:
             app.clear_notifications()
@@ -439,18 +396,9 @@ async def test_commands(make_chat: Make, engine: Any) -> None:
         assert await run("/help") == ""
         assert isinstance(app.screen, HelpScreen)
         await pilot.press("escape")
-        engine.loaded()
-        await settle(app, pilot)
+        await loaded(pilot, engine)
         assert await run("/etc/hosts is a file") == ""
         assert engine.asked.messages == [{"role": "user", "content": "/etc/hosts is a file"}]
-
-
-async def test_tab_completes_a_command(make_chat: Make) -> None:
-    app = make_chat()
-    async with app.run_test(size=SIZE) as pilot:
-        await pilot.press("slash", "m", "e", "tab")
-        assert app.chat_screen.input.text == "/method "
-        assert "NAME key=value" in app.chat_screen.query_one("#status").render().plain
 
 
 async def test_a_timer_that_fires_while_the_chat_ends_does_nothing(
@@ -458,7 +406,7 @@ async def test_a_timer_that_fires_while_the_chat_ends_does_nothing(
 ) -> None:
     app = make_chat()
     async with app.run_test(size=SIZE) as pilot:
-        await answering(app, pilot, engine, make_steps())
+        await ask(pilot, engine, "Hello", make_steps(), finish=False)
         # As Textual ends: what runs the app no longer does, then the widgets go, then their screen.
         monkeypatch.setattr(app, "_running", False)
         await app.chat_screen.inspector.remove()

@@ -231,13 +231,6 @@ async def test_esc_sends_the_list_away_and_a_long_list_scrolls(make_chat: Make, 
         assert app.chat_screen.input.text == "/", "that is no command yet"
 
 
-async def test_brackets_are_no_markup_in_the_help(make_chat: Make) -> None:
-    app = make_chat()
-    async with app.run_test(size=(100, 30)) as pilot:
-        await pilot.press("ctrl+p", *"code [n]")
-        assert "/copy code [N]|run" in str(app.screen.detail.render())
-
-
 async def test_a_name_can_be_clicked(make_chat: Make, engine: Any) -> None:
     app = make_chat()
     async with app.run_test(size=SIZE) as pilot:

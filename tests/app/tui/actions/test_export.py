@@ -71,21 +71,22 @@ async def command(app: Any, pilot: Any, text: str) -> None:
     await pilot.pause()
 
 
-@pytest.mark.parametrize("format", FORMATS)
-async def test_exporting_by_command(make_chat: Make, engine: Any, make_steps: Make, here: Path, format: str) -> None:
+async def test_exporting_by_command(make_chat: Make, engine: Any, make_steps: Make, here: Path) -> None:
     app = make_chat()
     async with app.run_test(size=SIZE) as pilot:
         await converse(app, pilot, engine, make_steps)
-        await command(app, pilot, f"/export 'my chat.{format}'")
-        await until(pilot, lambda: "Saved as" in toasts(app))
-        starts = {"html": "<!DOCTYPE html>", "svg": "<svg ", "md": "# specchat", "json": "{"}[format]
-        assert (here / f"my chat.{format}").read_text().startswith(starts)
-        await command(app, pilot, f"/export 'my chat.{format}'")
-        await until(pilot, lambda: "already exists" in toasts(app))
-        assert sorted(os.listdir(here)) == [f"my chat-2.{format}", f"my chat.{format}"]
-        await command(app, pilot, f"/export {format} 'my chat' !")
-        await until(pilot, lambda: "Saved as" in toasts(app) and "was there already" not in toasts(app))
-        assert len(os.listdir(here)) == 2
+        for format in FORMATS:
+            await command(app, pilot, f"/export 'my chat.{format}'")
+            await until(pilot, lambda: "Saved as" in toasts(app))
+            starts = {"html": "<!DOCTYPE html>", "svg": "<svg ", "md": "# specchat", "json": "{"}[format]
+            assert (here / f"my chat.{format}").read_text().startswith(starts)
+            await command(app, pilot, f"/export 'my chat.{format}'")
+            await until(pilot, lambda: "already exists" in toasts(app))
+            assert sorted(here.glob(f"*.{format}")) == [here / f"my chat-2.{format}", here / f"my chat.{format}"]
+            await command(app, pilot, f"/export {format} 'my chat' !")
+            await until(pilot, lambda: "Saved as" in toasts(app) and "was there already" not in toasts(app))
+            assert len([*here.glob(f"*.{format}")]) == 2
+            app.clear_notifications()
 
 
 async def test_exporting_by_key_and_by_the_help(make_chat: Make, engine: Any, make_steps: Make, here: Path) -> None:

@@ -20,52 +20,16 @@ def shown(app: SpecchatApp) -> str:
     return "\n".join(view.render_line(y).text.rstrip() for y in range(view.size.height))
 
 
-async def test_an_answer_step_by_step(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_answer_looked_into_afterwards_and_one_step_by_step(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SPECCHAT_CONFIG", str(tmp_path))
-    client = EngineClient()
-    with client:
-        client.load("builtin", device="cpu", dtype="float32")
-        app = SpecchatApp(changed(Settings(), {"method": "lookup", "panel": "tree"}), client)
-        dialogue = app.dialogue
-        async with app.run_test(size=(120, 40)) as pilot:
-            await until(pilot, lambda: dialogue.phase == "ready" and len(dialogue.pieces) > 0)
-            await pilot.press("f8")
-            app.chat_screen.input.put("Repeat this text exactly: The lamp was lit. The lamp was lit. The lamp was lit.")
-            await pilot.press("enter")
-            answer = dialogue.answer
-            assert answer is not None
-            await until(pilot, lambda: len(answer.pieces) > 0)
-            await until(pilot, lambda: "Paused before the first step" in shown(app))
-            assert len(answer.log) == 0
-            for count in range(1, 4):
-                await pilot.press("f9")
-                await until(pilot, lambda count=count: len(answer.log) >= count)  # type: ignore[misc]
-                await pilot.pause()
-                assert len(answer.log) == count
-                assert f"lookup step {count} of {count}" in shown(app)
-                record = answer.log.record(count - 1)
-                assert len(record.probs) == max(1, len(record.tree_tokens))
-                assert "%" in shown(app)
-            await pilot.press("ctrl+up")
-            await until(pilot, lambda: dialogue.switching is None)
-            assert dialogue.settings["lookup"]["nodes"] == 32
-            await pilot.press("f8")
-            await until(pilot, lambda: dialogue.phase == "ready")
-            assert answer.reason == "eos"
-            assert "The lamp was lit." in answer.text
-            assert not dialogue.paused
-
-
-async def test_probabilities_come_when_the_tree_is_opened(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SPECCHAT_CONFIG", str(tmp_path))
-    client = EngineClient()
-    with client:
-        client.load("builtin", device="cpu", dtype="float32")
+    prompt = "Repeat this text exactly: The lamp was lit. The lamp was lit. The lamp was lit."
+    with EngineClient() as client:
+        client.load("builtin", device="cpu")
         app = SpecchatApp(changed(Settings(), {"method": "lookup"}), client)
         dialogue = app.dialogue
         async with app.run_test(size=(120, 40)) as pilot:
             await until(pilot, lambda: dialogue.phase == "ready" and len(dialogue.pieces) > 0)
-            app.chat_screen.input.put("Repeat this text exactly: The lamp was lit. The lamp was lit. The lamp was lit.")
+            app.chat_screen.input.put(prompt)
             await pilot.press("enter")
             answer = dialogue.answer
             assert answer is not None
@@ -78,3 +42,27 @@ async def test_probabilities_come_when_the_tree_is_opened(tmp_path: Any, monkeyp
             app.chat_screen.panel.select(answer, 0)
             await until(pilot, lambda: len(answer.log.record(0).probs) > 0)
             assert not answer.log.record(1).probs, "only what is looked at"
+
+            await pilot.press("ctrl+l", "f8")
+            app.chat_screen.input.put(prompt)
+            await pilot.press("enter")
+            stepped = dialogue.answer
+            assert stepped is not None
+            await until(pilot, lambda: "Paused before the first step" in shown(app))
+            assert len(stepped.log) == 0
+            for count in range(1, 4):
+                await pilot.press("f9")
+                await until(pilot, lambda count=count: len(stepped.log) >= count)  # type: ignore[misc]
+                await pilot.pause()
+                assert len(stepped.log) == count
+                assert f"lookup step {count} of {count}" in shown(app)
+                record = stepped.log.record(count - 1)
+                assert len(record.probs) == max(1, len(record.tree_tokens))
+                assert "%" in shown(app)
+            await pilot.press("ctrl+up")
+            await until(pilot, lambda: dialogue.switching is None)
+            assert dialogue.settings["lookup"]["nodes"] == 32
+            await pilot.press("f8")
+            await until(pilot, lambda: dialogue.phase == "ready")
+            assert (stepped.reason, dialogue.paused) == ("eos", False)
+            assert "The lamp was lit." in stepped.text

@@ -122,31 +122,29 @@ async def test_a_long_page_scrolls_while_it_has_the_focus(make_chat: Make, engin
 # Where it stands
 
 
-@pytest.mark.parametrize("size", [(60, 20), (80, 24), (99, 30), (100, 30), (120, 40), (300, 80)])
-async def test_it_stands_beside_the_transcript_or_below_it(
-    make_chat: Make, engine: Any, make_steps: Make, size: tuple[int, int]
-) -> None:
+async def test_it_stands_beside_the_transcript_or_below_it(make_chat: Make, engine: Any, make_steps: Make) -> None:
     app = make_chat()
-    async with app.run_test(size=size) as pilot:
+    async with app.run_test(size=SIZE) as pilot:
         await ask(app, pilot, engine, make_steps())
         await pilot.press("f4")
-        await pilot.pause()
-        panel, stage = app.chat_screen.panel.region, app.chat_screen.query_one("#stage").region
-        box, keys = app.chat_screen.query_one("#dock").region, app.chat_screen.query_one("#keys").region
-        assert keys.bottom == size[1]
-        assert box.bottom == keys.y
-        assert stage.height >= 5
-        if size[0] >= 100:
-            assert (panel.right, panel.y, panel.bottom) == (size[0], 1, keys.y)
-            assert stage.right == panel.x
-            assert box.right == panel.x
-            assert 38 <= panel.width <= 64
-            assert panel.width == pytest.approx(min(64, max(40, 0.4 * size[0])), abs=1)
-        else:
-            assert (panel.x, panel.width) == (0, size[0])
-            assert (stage.bottom, panel.bottom) == (panel.y, box.y)
-            assert panel.height > stage.height
-        assert "tokens a pass" in shown(app)
+        for size in ((60, 20), (99, 30), (100, 30), (300, 80)):
+            await pilot.resize_terminal(*size)
+            await pilot.pause()
+            panel, stage = app.chat_screen.panel.region, app.chat_screen.query_one("#stage").region
+            box, keys = app.chat_screen.query_one("#dock").region, app.chat_screen.query_one("#keys").region
+            assert keys.bottom == size[1]
+            assert box.bottom == keys.y
+            assert stage.height >= 5
+            if size[0] >= 100:
+                assert (panel.right, panel.y, panel.bottom) == (size[0], 1, keys.y)
+                assert stage.right == panel.x
+                assert box.right == panel.x
+                assert panel.width == pytest.approx(min(64, max(40, 0.4 * size[0])), abs=1)
+            else:
+                assert (panel.x, panel.width) == (0, size[0])
+                assert (stage.bottom, panel.bottom) == (panel.y, box.y)
+                assert panel.height > stage.height
+            assert "tokens a pass" in shown(app)
 
 
 async def test_it_follows_a_resize_in_mid_stream(make_chat: Make, engine: Any, tree_steps: Make) -> None:

@@ -6,13 +6,12 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from textual.events import Key, Paste
 
 from specchat.app.history.prompts import Typed
-from specchat.app.text.cells import HOSTILE, enterable
+from specchat.app.text.cells import enterable
 from specchat.engine.messages import Generate
 
 from ....fakes.pilots import until
@@ -20,7 +19,6 @@ from ....fakes.pilots import until
 Make = Callable[..., Any]
 
 EVIL = "a\x1b]0;owned\x07 \x1b[31mred\x9b2J \u202eb\u2066 [bold]x[/bold]\r\ntwo\u2028three"
-ACTS = re.compile(f"[{HOSTILE}]")
 
 
 def drawn(box: Any) -> str:
@@ -37,60 +35,38 @@ def test_what_may_be_entered_has_no_controls_and_one_kind_of_line_break(text: st
     assert enterable(entered) == entered
 
 
-@pytest.mark.parametrize("way", ["paste", "recalled", "brought back", "edited", "inserted", "taken from the history"])
-async def test_nothing_that_gets_into_the_box_acts(make_chat: Make, way: str) -> None:
+async def test_nothing_that_gets_into_the_box_acts(make_chat: Make) -> None:
     app = make_chat()
     async with app.run_test(size=(90, 26)) as pilot:
         box = app.chat_screen.input
-        match way:
-            case "paste":
-                app.post_message(Paste(EVIL))
-            case "recalled":
-                box.put(EVIL)
-            case "brought back":
-                box.sent = [EVIL]
-                box.bring(EVIL)
-            case "edited":
-                box.rewrite(EVIL)
-            case "inserted":
-                box.insert(EVIL)
-            case "taken from the history":
-                box.recall([Typed(enterable(EVIL))])
+
+        def brought_back() -> None:
+            box.sent = [EVIL]
+            box.bring(EVIL)
+
+        ways: list[Callable[[], object]] = [
+            lambda: app.post_message(Paste(EVIL)),
+            lambda: box.put(EVIL),
+            brought_back,
+            lambda: box.rewrite(EVIL),
+            lambda: box.insert(EVIL),
+            lambda: box.recall([Typed(enterable(EVIL))]),  # taken from the history
+        ]
+        for way in ways:
+            box.put("")
+            way()
+            if way is ways[-1]:
                 await pilot.press("up")
-        await pilot.pause()
-        assert "red" in drawn(box)
-        assert "[bold]x[/bold]" in drawn(box)
-        assert "␛[31m" in drawn(box)
-        assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", drawn(box))
-        assert box.text == enterable(EVIL)
-        assert "\u202eb" in box.text, "a mark of direction is sent as it was written"
-        assert box.document.line_count == 3
+            await pilot.pause()
+            assert "red" in drawn(box)
+            assert "[bold]x[/bold]" in drawn(box)
+            assert "␛[31m" in drawn(box)
+            assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", drawn(box))
+            assert box.text == enterable(EVIL)
+            assert "\u202eb" in box.text, "a mark of direction is sent as it was written"
+            assert box.document.line_count == 3
         await pilot.press("x", "up", "up", "backspace")
         assert box.text != enterable(EVIL)
-
-
-async def test_a_walk_through_the_history_is_not_stopped_by_a_strange_message(make_chat: Make) -> None:
-    app = make_chat()
-    async with app.run_test(size=(90, 26)) as pilot:
-        box = app.chat_screen.input
-        box.recall([Typed("first"), Typed(enterable("a\x1bb\rc\x85d")), Typed("last")])
-        await pilot.press("up", "up")
-        assert box.walking
-        await pilot.press("up", "up", "up", "up")
-        assert box.text == "first"
-
-
-async def test_a_hostile_message_in_the_search_is_only_shown(make_chat: Make) -> None:
-    app = make_chat()
-    async with app.run_test(size=(90, 26)) as pilot:
-        app.chat_screen.input.sent = ["one", EVIL]
-        await pilot.press("ctrl+f")
-        await pilot.pause()
-        shown = "\n".join(
-            widget.render_line(y).text for widget in app.screen.query("PickList, #detail") for y in range(widget.size.height)
-        )
-        assert "owned" in shown
-        assert not ACTS.search(shown.replace("\n", ""))
 
 
 def typed_at_once(box: Any, keys: str) -> None:

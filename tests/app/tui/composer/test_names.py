@@ -149,19 +149,6 @@ async def test_a_folder_on_a_dead_disk_does_not_hold_typing_up(
         await until(pilot, lambda: app.chat_screen.query_one(Completion).names == ["../late.txt"])
 
 
-async def test_a_missing_file_sends_nothing_and_the_draft_stays(make_chat: Make, engine: Any) -> None:
-    app = make_chat()
-    async with app.run_test(size=SIZE) as pilot:
-        engine.loaded()
-        await settle(app, pilot)
-        app.chat_screen.input.put("Read @none.txt")
-        await pilot.press("enter")
-        await pilot.pause()
-        assert app.chat_screen.input.text == "Read @none.txt"
-        assert not app.dialogue.transcript.entries
-        assert "There is no file none.txt" in toasts(app)
-
-
 async def test_a_message_that_waits_for_the_model_comes_back_as_it_was_typed(make_chat: Make, engine: Any) -> None:
     app = make_chat()
     async with app.run_test(size=SIZE) as pilot:
@@ -232,14 +219,6 @@ async def test_a_command_does_not_take_a_folded_text(make_chat: Make) -> None:
         await pilot.pause()
         assert app.chat_screen.input.text == "/rename [pasted 212 lines]"
         assert "Put the cursor after [pasted 212 lines] and press tab to unfold it" in toasts(app)
-
-
-async def test_a_short_paste_is_text(make_chat: Make) -> None:
-    app = make_chat()
-    async with app.run_test(size=SIZE) as pilot:
-        app.post_message(Paste("two\nlines"))
-        await pilot.pause()
-        assert app.chat_screen.input.text == "two\nlines"
 
 
 def test_what_is_being_typed() -> None:

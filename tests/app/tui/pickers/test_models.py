@@ -291,27 +291,26 @@ async def test_what_is_wrong_with_a_model_is_told_and_it_is_not_loaded(make_chat
 # Loading
 
 
-@pytest.mark.parametrize(
-    ("title", "spec", "backend", "revision"),
-    [
-        ("builtin · llama.cpp", "builtin", "llama.cpp", None),
-        ("builtin · transformers", "builtin", "transformers", None),
-        ("lantern/Lighthouse-Instruct", "lantern/Lighthouse-Instruct", "auto", COMMIT),
-        ("lantern/Lighthouse-GGUF", "lantern/Lighthouse-GGUF:Q4_0", "auto", COMMIT),
-        ("pilot", "ollama:pilot:3b", "auto", None),
-    ],
-)
-async def test_enter_loads(
-    make_chat: Make, engine: Any, home: Path, title: str, spec: str, backend: str, revision: str | None
-) -> None:
+LOADED = [
+    ("builtin · llama.cpp", "builtin", "llama.cpp", None),
+    ("builtin · transformers", "builtin", "transformers", None),
+    ("lantern/Lighthouse-Instruct", "lantern/Lighthouse-Instruct", "auto", COMMIT),
+    ("lantern/Lighthouse-GGUF", "lantern/Lighthouse-GGUF:Q4_0", "auto", COMMIT),
+    ("pilot", "ollama:pilot:3b", "auto", None),
+]
+"""Row of the list, and what its load asks for: model, runtime, commit."""
+
+
+async def test_enter_loads(make_chat: Make, engine: Any, home: Path) -> None:
     async with make_chat(backend="transformers").run_test(size=(100, 30)) as pilot:
-        await browse(pilot, engine)
-        await goto(pilot, title)
-        await pilot.press("enter")
-        assert not isinstance(pilot.app.screen, ModelsScreen)
-        (load,) = loads(engine)
-        assert (load.model, load.backend, load.revision, load.draft_model) == (spec, backend, revision, None)
-        assert pilot.app.dialogue.phase == "loading"
+        for title, spec, backend, revision in LOADED:
+            await browse(pilot, engine)
+            await goto(pilot, title)
+            await pilot.press("enter")
+            assert not isinstance(pilot.app.screen, ModelsScreen)
+            load = loads(engine)[-1]
+            assert (load.model, load.backend, load.revision, load.draft_model) == (spec, backend, revision, None)
+            assert pilot.app.dialogue.phase == "loading"
 
 
 async def test_a_draft_model_is_loaded_with_its_target(make_chat: Make, engine: Any, home: Path) -> None:

@@ -36,9 +36,9 @@ async def choose(pilot: Any, wanted: list[str]) -> None:
 @pytest.mark.parametrize(
     ("backend", "drafts"),
     [
-        ("transformers", DRAFTERS),
         pytest.param("llama.cpp", (), marks=needs_llama),  # the built-in model brings both along
-        *([("transformers", ()), pytest.param("llama.cpp", DRAFTERS, marks=needs_llama)] if FULL else []),
+        *([("transformers", ()), ("transformers", DRAFTERS)] if FULL else []),
+        *([pytest.param("llama.cpp", DRAFTERS, marks=needs_llama)] if FULL else []),
     ],
 )
 async def test_a_head_a_draft_model_fusion_and_plain_decoding_race(

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from specchat.app.chat.entries import Answer, Notice, Prompt
-from specchat.app.render.blocks import EntryBlock
+from specchat.app.render.blocks import TENTATIVE, EntryBlock
 from specchat.app.render.inspection_rows import strip_rows
 from specchat.app.render.runs import RunSpot, above, beside, outermost, place_of, run_at
 from specchat.app.tui.chat.status import StatusLine
@@ -422,6 +422,59 @@ async def test_runs_of_line_breaks_can_be_seen(make_chat: Make, engine: Any) -> 
         await pilot.press("left")
         await pilot.pause()
         assert chosen(app) == "one"
+
+
+async def test_the_side_panel_is_told_of_the_run(make_chat: Make, engine: Any, tree_steps: Make) -> None:
+    app = make_chat()
+    async with app.run_test(size=(140, 30)) as pilot:
+        await ask(app, pilot, engine, tree_steps())
+        told: list[int | None] = []
+        app.chat_screen.panel.select = lambda answer, index: told.append(index)
+        await pilot.press("f7", "left", "escape")
+        await pilot.pause()
+        assert told == [3, 2, None]
+
+
+async def test_another_view_of_the_text_lets_the_run_under_the_mouse_go(make_chat: Make, engine: Any, tree_steps: Make) -> None:
+    app = make_chat()
+    async with app.run_test(size=(100, 24)) as pilot:
+        await ask(app, pilot, engine, tree_steps())
+        view = app.chat_screen.view
+        y = next(y for y in range(view.size.height) if view.render_line(y).text.strip().startswith("Every"))
+        await pilot.hover("#transcript", offset=(view.margin + 8, y))
+        await pilot.pause()
+        assert "step 2" in strip_text(app)
+        await pilot.press("ctrl+g")
+        await pilot.pause()
+        assert view.markdown
+        assert view.cursor.spot is None
+        assert not strip_text(app)
+
+
+async def test_what_a_beam_search_may_still_change_is_shown_and_is_no_text(make_chat: Make, engine: Any) -> None:
+    app = make_chat()
+    async with app.run_test(size=(80, 24)) as pilot:
+        first = StepRecord("beam", [1], "Once", nodes=4, tentative=" upon a time,\na lamp")
+        await ask(app, pilot, engine, [first], finish=False)
+        view = app.chat_screen.view
+        block, answer = view.blocks[-1], app.dialogue.transcript.entries[-1]
+
+        def shown() -> list[tuple[str, int]]:
+            return [(piece.text, piece.run) for row in range(block.height) for piece in block.row(row).pieces if piece.text]
+
+        assert ("Once", 0) in shown()
+        assert (" upon a time,", TENTATIVE) in shown()
+        assert ("a lamp", TENTATIVE) in shown()
+        assert answer.text == "Once"
+        engine.begin([StepRecord("beam", [2], " there", nodes=4, tentative=" was")])
+        app.take_events()
+        await pilot.pause()
+        assert [text for text, _ in shown()][:3] == ["Once", " there", " was"]
+        engine.finish()
+        app.take_events()
+        await pilot.pause()
+        assert answer.text == "Once there"
+        assert all(run != TENTATIVE for _, run in shown())
 
 
 # Pictures
