@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import stat
 import subprocess
@@ -89,6 +90,16 @@ def test_a_message_too_long_for_the_file_is_not_kept(file: Path) -> None:
     PromptHistory(file).add(Typed("x" * 200_000))
     PromptHistory(file).add(Typed("short"))
     assert texts(file) == ["short"]
+
+
+def test_nobody_writes_while_another_chat_does(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    PromptHistory(file).add(Typed("one"))
+    monkeypatch.setattr(prompt_history, "LOCK_SECONDS", 0.0)
+    with file.open("rb") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        with pytest.raises(BlockingIOError):
+            PromptHistory(file).add(Typed("two"))
+    assert texts(file) == ["one"]
 
 
 WRITER = """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -266,3 +267,10 @@ def test_nothing_else_opens_the_database_beside_sqlite(file: Path) -> None:
         window.do("new", "Hello")
         window.quit()
         assert Path(f"{file}-wal").exists()  # the window was not the last one
+
+
+def test_one_writes_at_a_time(file: Path) -> None:
+    with Store(file) as one, Store(file) as other:
+        other.db.execute("PRAGMA busy_timeout = 0")
+        with one.transaction(), pytest.raises(sqlite3.OperationalError, match="locked"), other.transaction():
+            raise AssertionError("two at once")
