@@ -15,15 +15,15 @@ from specchat.backends import LoadOptions, Model, load_model
 from specchat.backends.loading import builtin_path
 from specchat.builtin.recipe.tokenizer import SPECIAL
 
+from .cases import FULL
+
 MASK = SPECIAL.index("<|reserved_0|>")
 
 # As the engine does: OpenMP threads that spin while they wait take the cores from the tests beside them.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 # A busy machine takes its time; what hangs is found by pytest-timeout.
-settings.register_profile(
-    "patient", deadline=None, **({} if os.environ.get("SPECCHAT_FULL") else {"max_examples": 40, "derandomize": True})
-)
+settings.register_profile("patient", deadline=None, max_examples=100 if FULL else 40, derandomize=not FULL)
 settings.load_profile("patient")
 
 # A shell starts what runs in its background with ctrl+c ignored, and programs that tests start would inherit that.
@@ -34,7 +34,7 @@ for _number in (signal.SIGINT, signal.SIGQUIT):
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The long tests of `make test-all` may take longer before they count as hanging."""
-    if os.environ.get("SPECCHAT_FULL"):
+    if FULL:
         for item in items:
             item.add_marker(pytest.mark.timeout(7200))
 

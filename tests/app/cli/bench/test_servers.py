@@ -31,7 +31,7 @@ def bench(call: Call) -> Run:
 
     def run(*words: object) -> subprocess.CompletedProcess[str]:
         words = words if words[0] in ("bench", "tune", "replay") else ("bench", *words)
-        return subprocess.CompletedProcess(words, *call(*words))
+        return subprocess.CompletedProcess([str(word) for word in words], *call(*words))
 
     return run
 
