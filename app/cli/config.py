@@ -13,7 +13,7 @@ from ...errors import UserError
 from ..settings import locations
 from ..settings.checks import known
 from ..settings.fields import OPTIONS
-from ..settings.file import from_text, read, save, settings_of, spots, takes_many
+from ..settings.file import from_text, read, save, spots, takes_many
 from ..settings.key_path import join, split
 from ..settings.precedence import Layers, default_of, load_settings
 from ..settings.rows import shown, word
@@ -112,10 +112,9 @@ def edit() -> None:
     from ..terminal.editor import editor_command
 
     found = read()
-    command = editor_command(settings_of(found).editor)
+    command = editor_command(Layers(found).settings().editor)
     if not found.path.exists():
         write(found.path, "# `specchat settings` lists every setting.\n")
-    locations.ensure(found.path.parent)
     try:
         code = subprocess.call([*command, str(found.path)])
     except OSError as error:

@@ -120,14 +120,10 @@ def read(path: Path | None = None) -> ReadSettings:
     return ReadSettings(path, values, lines, environment, (*wrong, *problems))
 
 
-def settings_of(found: ReadSettings) -> Settings:
-    """The settings that were read."""
-    return merged(Settings(), {**found.values, **found.environment})
+def save(changes: Mapping[str, Any], path: Path | None = None) -> None:
+    """Write changes into the settings file (the user's own if None), all or nothing; comments and order stay.
 
-
-def save(changes: Mapping[str, Any], path: Path | None = None) -> Settings:
-    """Write changes into the settings file (the user's own if None), all or nothing; comments and order stay. By dotted key the
-    value; None removes the key, so that its default holds again. Returns the settings as the file has them now.
+    Each dotted key has a value, or None to remove it, so that its default holds again.
 
     Raises:
         UserError: a change does not check, the file is no TOML as it is, or it cannot be written.
@@ -135,7 +131,6 @@ def save(changes: Mapping[str, Any], path: Path | None = None) -> Settings:
     path = path or locations.settings_file()
     values = {split(key): None if value is None else checked(key, value, key) for key, value in changes.items()}
     rewrite(path, read_text(path) or "", values)
-    return settings_of(read(path))
 
 
 def spots(path: Path) -> list[tuple[str, ...]]:

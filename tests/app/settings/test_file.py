@@ -108,19 +108,20 @@ def test_a_bad_file_is_one_sentence_and_the_defaults(file: Path, text: str, part
 
 def test_saving_keeps_comments_and_order(file: Path) -> None:
     file.write_text('# mine\nmodel = "a"  # the small one\n\n[sampling]\n# warm\ntemperature = 0.5\n')
-    settings = save({"theme": None, "max_tokens": 9, "sampling.temperature": 0.7, "keymap.quit": "f2"}, file)
+    save({"theme": None, "max_tokens": 9, "sampling.temperature": 0.7, "keymap.quit": "f2"}, file)
+    settings = read_settings(file)
     assert (settings.model, settings.max_tokens, settings.sampling.temperature) == ("a", 9, 0.7)
     assert settings.keymap == {"quit": "f2"}
     text = file.read_text()
     assert '# mine\nmodel = "a"  # the small one\n' in text
     assert "# warm\ntemperature = 0.7\n" in text
-    assert save({"max_tokens": None, "keymap.quit": None, "sampling.top_k": None}, file).max_tokens is None
+    save({"max_tokens": None, "keymap.quit": None, "sampling.top_k": None}, file)
     assert "max_tokens" not in file.read_text()
 
 
 def test_saving_makes_the_file_and_its_folder(tmp_path: Path) -> None:
     path = tmp_path / "new" / "settings.toml"
-    assert save({"stop": ("x",), "sampling.seed": 3}, path).stop == ("x",)
+    save({"stop": ("x",), "sampling.seed": 3}, path)
     assert path.read_text() == 'stop = ["x"]\n\n[sampling]\nseed = 3\n'
     assert [p.name for p in path.parent.iterdir()] == ["settings.toml"]
 

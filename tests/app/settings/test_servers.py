@@ -38,9 +38,10 @@ def test_servers_are_read_and_go_with_every_load(tmp_path: Path) -> None:
 
 def test_they_are_written(tmp_path: Path) -> None:
     file = tmp_path / "settings.toml"
-    assert save({"servers.here.url": "http://localhost:8080"}, file).servers == {"here": {"url": "http://localhost:8080"}}
+    save({"servers.here.url": "http://localhost:8080"}, file)
     assert file.read_text() == '[servers.here]\nurl = "http://localhost:8080"\n'
-    assert save({"servers.here.url": None}, file).servers == {}
+    save({"servers.here.url": None}, file)
+    assert file.read_text() == ""
 
 
 @pytest.mark.parametrize(
