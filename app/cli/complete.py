@@ -191,10 +191,7 @@ SHELLS = ("bash", "zsh", "fish", "pwsh", "powershell")
 
 
 def script(shell: str) -> str:
-    """What makes a shell complete `specchat`.
-
-    Args:
-        shell: its name; empty for the one that this runs in.
+    """What makes a shell complete `specchat`; empty names the one that this runs in.
 
     Raises:
         UserError: it is none of SHELLS.
@@ -205,10 +202,8 @@ def script(shell: str) -> str:
 
 
 def install(shell: str) -> str:
-    """Set a shell up, with its own folders (ZDOTDIR, XDG_CONFIG_HOME); returns a sentence on what was done.
-
-    Args:
-        shell: its name; empty for the one that this runs in.
+    """Set a shell up (empty names the one that this runs in), with its own folders (ZDOTDIR, XDG_CONFIG_HOME); returns a
+    sentence on what was done.
 
     Raises:
         UserError: it is none of SHELLS, or a file cannot be written.

@@ -33,11 +33,7 @@ class Replayed:
 
 
 def replay_files(request: ReplayRequest, files: Sequence[Path]) -> int:
-    """Replay; print; return the exit code.
-
-    Raises:
-        UserError: something in the request can be mended.
-    """
+    """Replay; print; return the exit code."""
     specs = choose_specs(request)
     for path in (*files, *(request.past or ())):
         if not path.exists():

@@ -40,11 +40,7 @@ BACKENDS = {"transformers": "transformers", "llama-cpp": "llama.cpp"}
 
 
 def run_bench(request: BenchRequest) -> int:
-    """Measure, print, return the exit code.
-
-    Raises:
-        UserError: something in the request can be mended.
-    """
+    """Measure, print, return the exit code."""
     from .report import print_report
 
     bench = BenchRun(request, read_items(request.prompts, request.limit, request.category))

@@ -66,11 +66,7 @@ def in_turn(items: Sequence[Item]) -> list[Item]:
 
 
 def tune(request: TuneRequest) -> int:
-    """Search, print, save; return the exit code.
-
-    Raises:
-        UserError: something in the request can be mended.
-    """
+    """Search, print, save; return the exit code."""
     prompts = read_items(request.prompts, request.limit or (None if request.prompts else EACH), request.category)
     prompts.items = in_turn([item for item in prompts.items if item.messages or len(item.turns) == 1])
     notes = Notes("auto")

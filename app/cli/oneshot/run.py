@@ -43,11 +43,7 @@ if TYPE_CHECKING:
 
 
 def run_once(request: Request) -> int:
-    """Answer one prompt; return the exit code.
-
-    Raises:
-        UserError: something in the request can be mended.
-    """
+    """Answer one prompt; return the exit code."""
     check(request)
     stream = stdout()
     output = AnswerOutput(stream, request.color, way_named(request.settings.colours))
