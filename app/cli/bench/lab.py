@@ -7,6 +7,7 @@ import hashlib
 import json
 import re
 import shutil
+import sys
 import textwrap
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -227,18 +228,6 @@ def duration(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
-def table_text(head: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) -> list[str]:
-    """Aligned lines: the first `left` columns to the left, all others to the right."""
-    widths = [max(len(row[i]) for row in (head, *rows)) for i in range(len(head))]
-    lines = []
-    for row in (head, *rows):
-        cells = [
-            cell.rjust(wide) if i >= left else cell.ljust(wide) for i, (cell, wide) in enumerate(zip(row, widths, strict=True))
-        ]
-        lines.append("  ".join(cells).rstrip())
-    return lines
-
-
 def show_table(head: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1, spare: Sequence[str] = ()) -> None:
     """Print a table: with a rule and within the width on a terminal, as aligned lines in a pipe.
 
@@ -246,11 +235,13 @@ def show_table(head: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1
     first, in that order; then the last ones go.
     """
     stream = stdout()
-    if stream.isatty():
-        text = "\n".join(fitting_table(head, rows, shutil.get_terminal_size().columns, left, spare))
-        stream.write((text if stream.encoding.lower().startswith("utf") else text.replace("─", "-")) + "\n")
-    else:
-        stream.write("\n".join(table_text(head, rows, left)) + "\n")
+    terminal = stream.isatty()
+    lines = fitting_table(head, rows, shutil.get_terminal_size().columns if terminal else sys.maxsize, left, spare)
+    if not terminal:
+        del lines[1]
+    elif not stream.encoding.lower().startswith("utf"):
+        lines = [line.replace("─", "-") for line in lines]
+    stream.write("\n".join(lines) + "\n")
 
 
 def fitting_table(
