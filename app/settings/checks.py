@@ -153,7 +153,7 @@ def check_sampling(called: str, name: str, value: Any) -> Any:
     Raises:
         UserError: it is of another type, or out of its range.
     """
-    number = _number(called, str(SAMPLING[name].type), value)
+    number = _number(called, OPTIONS[f"sampling.{name}"].kind, value)
     if name == "seed" and not 0 <= value < 2**63:
         raise UserError(f"{called} must be between 0 and 2^63 - 1, not {value}.")
     try:

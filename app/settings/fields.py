@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any
 
 from ...engine.options import DRAFTING, LOADING, DraftOptions, LoadOptions, Sampling
@@ -124,14 +124,14 @@ SERVER = {
 }
 """Settings of a server, with a line about each."""
 
-SAMPLING = {f.name: f for f in fields(Sampling)}
+SAMPLING = tuple(options_of(Sampling))
+"""Settings of the table `sampling`."""
 
 _OWN = options_of(Settings)
-_FIRST = ("model", "draft_model")
 _FOUND = {
-    **{name: _OWN[name] for name in _FIRST},
+    **{name: _OWN[name] for name in ("model", "draft_model")},  # what is loaded comes before how
     **{f"sampling.{name}": said for name, said in options_of(Sampling).items()},
-    **{name: said for name, said in _OWN.items() if name not in _FIRST},
+    **_OWN,
 }
 GROUPS = ("Model", "GGUF models", "Decoding", "Sampling and limits", "Prompt", "Look", "Chat")
 OPTIONS: Mapping[str, Option] = {key: said for group in GROUPS for key, said in _FOUND.items() if said.group == group}
