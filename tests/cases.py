@@ -5,9 +5,12 @@ from __future__ import annotations
 import os
 from typing import Any
 
+import pytest
 from hypothesis import settings
 
 FULL = bool(os.environ.get("SPECCHAT_FULL"))
+
+only_full = pytest.mark.skipif(not FULL, reason="make test-all runs it: it takes long")
 
 
 def cases(full: int, quick: int = 60, **more: Any) -> settings:

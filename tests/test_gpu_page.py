@@ -17,11 +17,14 @@ from specchat.backends.hf.graphs.graphs import CHOICE
 from specchat.benchmarks import gpu, llama_cuda
 from specchat.benchmarks.gpu import PARTS, ROWS, Bench, Row, run
 
+from .cases import only_full
+
 
 def bench_of(room: Path, minutes: float, **results: Any) -> Bench:
     return Bench(torch.device("cpu"), "tiny", None, None, None, room, time.monotonic() + 60 * minutes, dict(results))
 
 
+@only_full
 def test_every_part_runs_and_the_page_has_every_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(CHOICE, "rerun")
     monkeypatch.setattr(gpu, "METHODS", ("lookup",))
@@ -78,6 +81,7 @@ def test_verdicts() -> None:
     assert [Row("", "", "", 0.8).verdict(value) for value in (0.8, 0.9, 0.4)] == ["PASS", "PASS", "50% short"]
 
 
+@only_full
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
 def test_without_a_gpu_it_says_so_in_one_sentence() -> None:
     done = subprocess.run([sys.executable, "-m", "specchat.benchmarks.gpu"], capture_output=True, text=True, check=False)
@@ -94,6 +98,7 @@ def program(path: Path, script: str) -> Path:
     return path
 
 
+@only_full
 def test_llama_cpp_is_built_once_and_its_passes_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     room, log = tmp_path / "room", tmp_path / "log"
     rows = json.dumps([{"n_prompt": n, "avg_ns": n * 1e6} for n in (1, 16)])

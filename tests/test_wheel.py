@@ -8,6 +8,8 @@ import sys
 import zipfile
 from pathlib import Path
 
+from .cases import only_full
+
 ROOT = Path(__file__).resolve().parent.parent
 ROOMS = ("app", "backends", "builtin", "decoders", "engine", "themes")
 OUTSIDE = shutil.ignore_patterns(
@@ -15,6 +17,7 @@ OUTSIDE = shutil.ignore_patterns(
 )
 
 
+@only_full
 def test_the_wheel_holds_what_runs_and_nothing_else(tmp_path: Path) -> None:
     copy = tmp_path / "tree"
     shutil.copytree(ROOT, copy, symlinks=True, ignore=OUTSIDE)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import math
-import time
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specchat.backends import ROOT, Cancelled, ContextFull, Sampling, UserError, load_model
+from specchat.backends import ROOT, ContextFull, Sampling, UserError, load_model
 from specchat.backends.recorded import CERTAINTY, RecordedModel, RecordedSession, load_recorded
 from specchat.backends.transcripts import Transcript, WordTokenizer, encode_transcript, read_transcripts
 
@@ -185,25 +184,6 @@ def test_misuse_is_refused_and_changes_nothing() -> None:
         session.prefill([1, 2, 3])
 
 
-def test_prefill_can_be_cancelled_and_goes_on() -> None:
-    session = RecordedModel([(range(2000), [1])]).open_session()
-    seen: list[tuple[int, int]] = []
-    with pytest.raises(Cancelled):
-        session.prefill(range(2000), progress=lambda *p: seen.append(p), cancelled=lambda: len(seen) == 2)
-    assert seen == [(500, 2000), (1000, 2000)]
-    assert session.align(range(2000)) == 1000
-    session.prefill(range(1000, 2000))
-    assert session.length == 2000
-
-
-def test_pace_by_nodes() -> None:
-    session = RecordedModel([([1], [2])], cost=lambda nodes: 0.002 * nodes).open_session()
-    start = time.perf_counter()
-    session.evaluate([1] * 10, range(-1, 9))
-    assert time.perf_counter() - start >= 0.02
-    assert session.forward_seconds >= 0.02
-
-
 def test_chat_finds_records_over_turns_and_echoes_what_it_does_not_know() -> None:
     texts = ["Say héllo 👩‍👩‍👧", "Good day to you, héllo 👩‍👩‍👧!"]
     tokenizer = WordTokenizer(texts)
@@ -248,23 +228,6 @@ def test_load_from_a_file(tmp_path: Path) -> None:
     assert model.decode(decode(session, model.encode("One two"))) == " three four"
     assert session.forward_seconds > 0.002
     assert [r.line for r in read_transcripts(path)] == [1, 3]
-
-
-def test_load_with_a_tokenizer_file(tmp_path: Path) -> None:
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
-
-    words = {"<s>": 0, "</s>": 1, "<unk>": 2, "▁one": 3, "▁two": 4, "▁three": 5}
-    tokenizer = Tokenizer(models.WordLevel(words, unk_token="<unk>"))
-    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
-    tokenizer.decoder = decoders.Metaspace()
-    tokenizer.add_special_tokens(["<s>", "</s>"])
-    tokenizer.save(str(tmp_path / "tokenizer.json"))
-    path = write(tmp_path / "a.jsonl", {"prompt": "one two", "response": " three"})
-    model = load_recorded(Path(f"{path}?tokenizer={tmp_path}"))
-    assert model.info.eos_ids == (1,)
-    assert decode(model.open_session(), model.encode("one two")) == [5]
-    assert 1 not in model.encode("</s>")  # text that spells a special token stays text
-    assert model.pieces()[:4] == ["<s>", "</s>", "<unk>", " one"]
 
 
 @pytest.mark.parametrize(

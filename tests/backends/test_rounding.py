@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import product
 from typing import Any
@@ -16,7 +16,7 @@ from specchat.backends.hf.attention import in_view, padded, parts_of, tree_atten
 from specchat.backends.hf.model import load_transformers
 from specchat.backends.info import Capabilities
 from specchat.backends.loading import builtin_gguf
-from specchat.backends.rounding import TIMED, TIMED_NODES, pass_seconds, straightest
+from specchat.backends.rounding import TIMED, TIMED_NODES, pass_seconds
 from specchat.decoders import Conversation, Generation
 from specchat.decoders.acceptance import Acceptance
 from specchat.decoders.base import label_of
@@ -141,45 +141,6 @@ def test_more_keys_and_other_rows_move_no_bit_of_attention() -> None:
         assert torch.equal(seen(7, start), many[:7])
 
 
-def test_many_heads_of_a_group_move_no_bit_of_attention() -> None:
-    generator = torch.Generator().manual_seed(3)
-    keys, values, queries = (torch.randn(1, heads, 80, 64, generator=generator).bfloat16() for heads in (2, 2, 14))
-
-    def seen(first: int, end: int) -> torch.Tensor:
-        """Attention of a chain's nodes from `first` on behind 64 slots."""
-        mask = torch.full((end - first, 80), torch.finfo(torch.bfloat16).min).triu(65 + first).bfloat16()[None, None]
-        out, _ = tree_attention(torch.nn.Identity(), queries[:, :, first:end], keys, values, padded(mask, ()))
-        return out[0]
-
-    alone = torch.cat([seen(i, i + 1) for i in range(16)])
-    for n in (8, 9, 12, 16):  # 9 nodes have 63 rows of queries, 16 have 112
-        assert torch.equal(seen(0, n), alone[:n])
-
-
-def test_parts_divide_where_more_slots_come_into_view() -> None:
-    assert parts_of(100, 20) == ()
-    assert parts_of(185, 20) == ((0, 7, 192), (7, 20, 256))
-    assert parts_of(192, 64) == ()
-    assert parts_of(10, 300) == ((0, 182, 192), (182, 246, 256), (246, 300, 320))
-    for start, count in ((0, 500), (191, 2), (200, 130)):
-        for a, b, width in parts_of(start, count):
-            assert all(in_view(start + i + 1) in (width, *range(16, 193, 16)) for i in range(a, b))
-
-
-@pytest.mark.parametrize(
-    ("parents", "place"),
-    [
-        ([ROOT], None),
-        ([ROOT, 0, 1, 2], None),
-        ([ROOT, 0, 1, 0, 3], None),
-        ([ROOT, 0, 0, 1], [0, 1, 3, 2]),
-        ([ROOT, 0, 0, 2, 1, 4], [0, 1, 4, 5, 2, 3]),
-    ],
-)
-def test_each_first_child_follows_its_parent(parents: Sequence[int], place: list[int] | None) -> None:
-    assert straightest(parents, 0) == place
-
-
 def test_float32_has_bits_too_where_they_are_asked_for() -> None:
     torch.set_num_threads(1)
     model = loaded("float32", exact="bits")
@@ -193,22 +154,6 @@ def test_float32_has_bits_too_where_they_are_asked_for() -> None:
         session.commit((0,))
     session.rewind(30)
     assert logits(session.evaluate(TEXT[30:36], range(ROOT, 5))) == alone
-
-
-def test_without_padding_bits_move() -> None:
-    """The test above could fail."""
-    torch.set_num_threads(1)
-    model = loaded("bfloat16", exact="off")
-    assert not model.info.capabilities.exact
-    assert model.info.capabilities.near_tie > 0
-    session = model.open_session()
-    session.prefill(TEXT[:40])
-    alone = []
-    for token in TEXT[40:54]:
-        alone += logits(session.evaluate((token,), (ROOT,)))
-        session.commit((0,))
-    session.rewind(40)
-    assert logits(session.evaluate(TEXT[40:54], range(ROOT, 13))) != alone
 
 
 def test_near_ties_are_decided_alone() -> None:

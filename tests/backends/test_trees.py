@@ -16,7 +16,7 @@ from specchat.backends.hf.session import TransformersSession
 
 from ..cases import cases
 from ..fakes.models.mirror import TinyMirror, linear, tokens
-from ..fakes.models.tiny import TREES, VOCAB, WINDOW, WINDOWED, reference, tiny_model
+from ..fakes.models.tiny import TREES, VOCAB, WINDOW, reference, tiny_model
 
 GREEDY = Sampling()
 
@@ -134,31 +134,6 @@ def test_recurrent_models_decode_plainly() -> None:
     torch.testing.assert_close(scores.logits[0], linear("mamba", [*ids[:20], 50])[-1], atol=1e-4, rtol=1e-4)
     with pytest.raises(UserError, match="chains only"):
         session.evaluate([1, 2], (ROOT, ROOT))
-
-
-@pytest.mark.parametrize("kind", ["llama", "gemma3"])
-def test_kept_nodes_grow_on_after_a_commit(kind: str) -> None:
-    mirror = TinyMirror(kind)
-    mirror.prefill(list(range(10, 45)))
-    # Two beams of three levels below a shared node; one is accepted to its second level, the other goes.
-    mirror.evaluate([5, 6, 7, 8, 9, 20, 21], [ROOT, 0, 0, 1, 2, 3, 4], None)
-    mirror.commit([0, 2], [4, 6, 3])
-    assert sorted(mirror.nodes) == [4, 6]
-    mirror.evaluate([30, 31, 32], [6, 4, ROOT], None)
-    mirror.evaluate([33], [7], None)
-    mirror.commit([4, 6, 7, 10], [])
-    mirror.evaluate([34, 35], [ROOT, 0], None)
-
-
-@pytest.mark.parametrize("kind", WINDOWED)
-def test_windows_go_by_position_where_slots_differ(kind: str) -> None:
-    mirror = TinyMirror(kind)
-    mirror.prefill(list(range(10, 20)))
-    # Two lines that share their first node and outgrow the window, the second one far from its positions' slots.
-    line = [20 + i for i in range(WINDOW + 8)]
-    mirror.evaluate([5, 6, 7, *line], [ROOT, 0, 0, 1, *range(3, WINDOW + 10)], None)
-    mirror.evaluate(line[::-1], [2, *range(mirror.next, mirror.next + WINDOW + 7)], None)
-    mirror.evaluate([9], [mirror.next - 1], None)
 
 
 def test_committing_a_fully_accepted_chain_copies_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,17 +2,18 @@
 
 import json
 import re
+from itertools import product
 from types import ModuleType
 
 import pytest
 
 from specchat.builtin.recipe.corpus import TASKS, draw_task, prompt_text
 from specchat.builtin.recipe.generators.draw import Draw
-from specchat.builtin.recipe.generators.passages import lines
-from specchat.builtin.recipe.generators.sentences import plain_sentence
 from specchat.builtin.recipe.generators.tasks import editing, lists
 
-COUNT = 150
+from ..cases import FULL
+
+COUNT = 150 if FULL else 60
 
 
 def drawn(name: str) -> list[tuple[str, str]]:
@@ -55,19 +56,7 @@ def test_sorted_lists_are_sorted() -> None:
         assert keys in (sorted(keys), sorted(keys, reverse=True))
         down += keys != sorted(keys)
         assert all(item in asked for item in found)
-    assert 10 < down < COUNT / 2
-
-
-def test_a_list_may_be_longer_than_a_pool_of_names() -> None:
-    found = [lists.items(Draw(f"list/{i}", held_out=True), 10, 10) for i in range(100)]
-    assert {len(set(each)) for each in found} == {10}
-
-
-def test_reversed_lists_are_reversed() -> None:
-    for asked, answer in drawn("reverse"):
-        places = [asked.rindex(item) for item in entries(answer)]
-        assert len(places) >= 2
-        assert all(item in asked for item in entries(answer))
+    assert COUNT / 15 < down < COUNT / 2
 
 
 def test_parts_are_those_that_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -96,13 +85,6 @@ def test_parts_are_those_that_are_named(monkeypatch: pytest.MonkeyPatch) -> None
         wanted = [each for each in units if each not in picked] if "without" in pattern else picked
         found = re.split(separators[unit], answer["content"])
         assert [re.sub(r"^(- |\d+\. )", "", each) if unit == "item" else each for each in found] == wanted
-
-
-def test_items_once_each() -> None:
-    for asked, answer in drawn("change_items"):
-        found = entries(answer)
-        assert len(set(found)) == len(found)
-        assert all(item in asked for item in found)
 
 
 def test_json_is_valid_and_holds_what_was_given() -> None:
@@ -154,42 +136,8 @@ def test_sums_are_right() -> None:
         assert {"+": int(a) + int(b), "-": int(a) - int(b), "*": int(a) * int(b)}[sign] == int(right)
 
 
-def test_spelled_words_have_their_letters() -> None:
-    for asked, answer in drawn("spelling"):
-        letters = re.sub("[^a-z]", "", answer.lower())
-        assert set(letters) <= set(asked.lower())
-
-
-def test_an_attached_file_has_its_size() -> None:
-    files = 0
-    for name in ("passage_question", "long_passage"):
-        for asked, _ in drawn(name):
-            found = re.search(r"Attached file: \S+ \(([\d.,]+) (k?B)\)\n```\n(.*?)\n```", asked, re.DOTALL)
-            if found:
-                files += 1
-                size = len(found[3].encode()) + 1
-                told = float(found[1].replace(",", "")) * (1000 if found[2] == "kB" else 1)
-                assert abs(told - size) <= (50 if found[2] == "kB" else 0)
-    assert files > 10
-
-
-def test_passages_say_one_thing_about_each() -> None:
-    for i in range(60):
-        found = lines(Draw(f"lines/{i}"), 6)
-        about = [thing for line in found for thing in line.about]
-        assert len(set(about)) == len(about)
-        assert all((line.questions and line.text[0].isupper()) or line.text[0].isdigit() for line in found)
-        assert not any(re.search(r"[{}|<>@~]|\ba [aeio]", text) for line in found for text in (line.text, *line.questions))
-
-
-def test_a_plain_sentence_has_one_end() -> None:
-    d = Draw("plain")
-    assert all(not re.search(r"[.!?] ", plain_sentence(d)) for _ in range(200))
-
-
-@pytest.mark.parametrize("name", list(TASKS))
-def test_texts_are_clean_and_fit(name: str) -> None:
-    for i in range(60):
+def test_texts_are_clean_and_fit() -> None:
+    for name, i in product(TASKS, range(60 if FULL else 12)):
         messages = draw_task(name, Draw(f"clean/{name}/{i}"))
         assert len(prompt_text(messages)) < 7000
         for message in messages:

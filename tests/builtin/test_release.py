@@ -69,17 +69,6 @@ def test_a_stopped_run_goes_on(commands: list[list[str]], monkeypatch: pytest.Mo
     assert "--resume" not in head
 
 
-def test_a_command_that_fails_ends_the_release(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(command: list[str], **_: Any) -> None:
-        raise subprocess.CalledProcessError(3, command)
-
-    monkeypatch.setattr(subprocess, "run", fail)
-    monkeypatch.setattr(sys, "argv", ["release", "--only", "training"])
-    with pytest.raises(SystemExit) as ended:
-        release.main()
-    assert ended.value.code == 3
-
-
 def test_odd_prompts_are_of_every_kind_and_the_same_each_time(builtin_model: Model) -> None:
     found = list(prompts(builtin_model, 2 * len(KINDS)))
     assert found == list(prompts(builtin_model, 2 * len(KINDS)))

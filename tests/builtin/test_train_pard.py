@@ -18,6 +18,8 @@ from specchat.builtin.recipe.train import Run
 from specchat.builtin.recipe.train_pard import MASK, PardLoss, PardRun, PardSettings, masked
 from specchat.decoders import Conversation, Generation
 
+from ..cases import only_full
+
 WEIGHTS = Path(tokens_of.__file__).parent / "weights" / "target"
 CPU = torch.device("cpu")
 
@@ -84,6 +86,7 @@ def test_each_depth_keeps_its_share_of_the_masks() -> None:
     assert counts == pytest.approx([0.5, 0.25, 0.125, 0.0625], rel=0.1)
 
 
+@only_full
 def test_the_loss_falls_and_a_resumed_run_equals_an_unbroken_one(tmp_path: Path, start: Path) -> None:
     settings = _settings(20)
     losses = PardRun(settings, tmp_path / "whole", CPU, start=start).train(log_every=5)
@@ -101,6 +104,7 @@ def test_the_loss_falls_and_a_resumed_run_equals_an_unbroken_one(tmp_path: Path,
     assert second.train() == pytest.approx(losses[9:], abs=1e-4)
 
 
+@only_full
 def test_the_command_writes_a_drafter(tmp_path: Path, start: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(SIZES, "draft", SIZES["tiny"])
     out, work = tmp_path / "drafter", tmp_path / "work"

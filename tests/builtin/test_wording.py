@@ -8,10 +8,8 @@ import pytest
 from specchat.builtin.recipe.corpus import TASKS, draw_task
 from specchat.builtin.recipe.generators import wording
 from specchat.builtin.recipe.generators.draw import Choice, Draw, parsed
-from specchat.builtin.recipe.generators.facts import FACTS
-from specchat.builtin.recipe.generators.facts.asked import ASKED
-from specchat.builtin.recipe.generators.facts.wishes import WISHES
-from specchat.builtin.recipe.generators.talk import small_talk
+
+from ..cases import FULL
 
 TEXTS = {"noise", "foreign", "pasted"}
 """Tasks that are no requests."""
@@ -37,24 +35,14 @@ def test_patterns_are_parsed() -> None:
         d.say("a (b|c")
 
 
-def test_there_are_hundreds_of_thousands_of_wordings() -> None:
-    assert ways(wording.ORDER) > 200
-    assert ways(wording.QUESTION) > 60
-    assert ways(wording.GREETING) * ways(wording.REMARK) > 50_000
-    for pattern in (wording.WHAT, wording.SAME):
-        # What is asked, in a frame, after something else; before capitals, marks and slips.
-        assert ways(pattern) * ways(wording.QUESTION) * ways(wording.GREETING) > 1_000_000
-    assert ways(wording.HOW) * sum(map(ways, WISHES.values())) > 100_000
-
-
-@pytest.mark.parametrize("name", [name for name in TASKS if name not in TEXTS])
-def test_no_two_requests_begin_alike(name: str) -> None:
+def test_no_two_requests_begin_alike() -> None:
     # The first words hold the frame; content alone would differ at the end.
-    starts = set()
-    for i in range(300):
-        first = draw_task(name, Draw(f"wording/{name}/{i}"))[0]["content"]
-        starts.add(" ".join(re.sub(r"[^a-z ]", "", first.lower()).split()[:5]))
-    assert len(starts) > 150
+    for name in TASKS.keys() - TEXTS:
+        starts = set()
+        for i in range(300 if FULL else 60):
+            first = draw_task(name, Draw(f"wording/{name}/{i}"))[0]["content"]
+            starts.add(" ".join(re.sub(r"[^a-z ]", "", first.lower()).split()[:5]))
+        assert len(starts) > (150 if FULL else 40)
 
 
 def test_fields_keep_their_letters() -> None:
@@ -71,18 +59,6 @@ def test_the_text_of_a_request_stays_as_it_is() -> None:
         asked = [wording.ask(d, "repeat @text", text) for _ in range(200)]
         assert all(text in each for each in asked)
         assert {True, False} == {each.startswith(text) for each in asked}
-
-
-def test_every_pattern_of_a_fact_belongs_to_one() -> None:
-    names = {fact.names[0] for fact in FACTS}
-    assert names >= ASKED.keys() | WISHES.keys()
-    for pattern in (*ASKED.values(), *WISHES.values()):
-        assert ways(pattern) > 0
-        assert set(re.findall(r"\{\w*\}", pattern)) <= {"{method}"}
-
-
-def test_what_people_type_first_is_trained() -> None:
-    assert not any(small_talk.kept(text) for text in ("hi", "Who are you?", "What can you do?", "help", "thanks"))
 
 
 def test_a_message_has_one_answer() -> None:

@@ -23,8 +23,6 @@ from specchat.engine.messages import (
     Failed,
     Finished,
     Generate,
-    Judge,
-    Judged,
     Load,
     LoadBeside,
     Loaded,
@@ -38,7 +36,7 @@ from specchat.engine.messages import (
 )
 from specchat.errors import UserError
 
-from ..fakes.engines import ANSWER, LONG, BareEngine, recorded, text_of, until
+from ..fakes.engines import ANSWER, BareEngine, recorded, text_of, until
 from ..fakes.models.llama_tiny import needs_llama
 
 needs_builtin = pytest.mark.skipif(not (builtin_path() / "config.json").is_file(), reason="the built-in weights are absent")
@@ -97,12 +95,6 @@ def test_lanes_of_two_models_answer_each_with_its_own(engine: BareEngine, models
     assert tables[0].pieces != tables[1].pieces  # type: ignore[union-attr]
 
 
-def test_the_same_tokens_have_the_same_fingerprint(engine: BareEngine, models: tuple[str, str]) -> None:
-    loaded = load(engine, models[0], guest=models[0])[-1]
-    assert isinstance(loaded, LoadedBeside)
-    assert loaded.tokenizer == loaded.own
-
-
 def test_the_chats_cache_survives_a_race(engine: BareEngine, models: tuple[str, str]) -> None:
     load(engine, models[0], guest=models[1])
     chat = [{"role": "user", "content": "hello"}]
@@ -140,20 +132,6 @@ def test_freeing_a_model_ends_its_answers_alone(engine: BareEngine, models: tupl
     assert said(engine, 20, lane="race-12", model="other")
 
 
-def test_a_lane_that_gets_another_model_begins_with_an_empty_cache(engine: BareEngine, models: tuple[str, str]) -> None:
-    load(engine, models[0], guest=models[1])
-    assert said(engine, 10, lane="race-1") == ANSWER
-    assert said(engine, 11, lane="race-1", model="guest").startswith("Something else")
-    assert said(engine, 12, lane="race-1") == ANSWER
-
-
-def test_a_near_tie_is_judged_by_the_lanes_own_model(engine: BareEngine, models: tuple[str, str]) -> None:
-    load(engine, models[0], guest=models[1])
-    said(engine, 10, lane="race-2", model="guest")
-    engine.send(Judge(11, "race-2", 2, 0))
-    assert isinstance(engine.until(11, Judged, Failed)[-1], Judged)
-
-
 def test_a_model_that_cannot_be_loaded_leaves_what_is_there(
     engine: BareEngine, models: tuple[str, str], tmp_path: Path
 ) -> None:
@@ -166,14 +144,6 @@ def test_a_model_that_cannot_be_loaded_leaves_what_is_there(
         assert "\n" not in failed.sentence
     assert said(engine, 30) == ANSWER
     assert said(engine, 31, lane="race-1", model="guest").startswith("Something")
-
-
-def test_a_new_model_of_the_chat_sends_its_guests_away(engine: BareEngine, models: tuple[str, str]) -> None:
-    load(engine, models[0], guest=models[1])
-    engine.send(Load(40, models[1]))
-    engine.until(40, Loaded)
-    engine.send(Generate(41, prompt="hello", lane="race-1", model="guest"))
-    assert isinstance(engine.until(41, Failed, Finished)[-1], Failed)
 
 
 @needs_builtin
@@ -254,27 +224,6 @@ def test_a_gguf_files_cache_counts_as_long_as_its_context(monkeypatch: pytest.Mo
         check_room("small", builtin_gguf(), LoadOptions(device="cpu", context_at_most=2048, kv_type="f32"), 16)
 
 
-@needs_llama
-@needs_builtin
-def test_the_built_in_model_races_on_both_runtimes(log: Path) -> None:
-    with EngineClient(log=log) as client:
-        events = list(client.stream(client.load("builtin", device="cpu", threads=1, backend="llama.cpp")))
-        assert isinstance(events[-1], Loaded), events[-1]
-        id = client.next_id()
-        client.send(LoadBeside(id, "guest", "builtin", {"device": "cpu", "threads": 1, "backend": "transformers"}))
-        loaded = list(client.stream(id))[-1]
-        assert isinstance(loaded, LoadedBeside), loaded
-        assert (loaded.info["backend"], loaded.tokenizer) == ("transformers", loaded.own)
-        prompt = "What is a token tree?"
-        ids = [client.generate(prompt, lane=f"race-{n}", model=key, max_tokens=24) for n, key in enumerate(("", "guest"))]
-        seen: list[Event] = []
-        until(client, seen, lambda seen: {e.id for e in seen if isinstance(e, Finished)} >= set(ids), 60)
-        one, other = (text_of(seen, id) for id in ids)
-        assert len(one) > 20
-        # Eight bits against 32: the texts begin alike, and may part at a near tie.
-        assert one[:12] == other[:12]
-
-
 @needs_builtin
 def test_a_killed_engine_loads_the_chats_model_first_and_then_its_guest(log: Path, models: tuple[str, str]) -> None:
     with EngineClient(log=log) as client:
@@ -289,10 +238,3 @@ def test_a_killed_engine_loads_the_chats_model_first_and_then_its_guest(log: Pat
         assert [type(e) for e in events if isinstance(e, Loaded | LoadedBeside)] == [Loaded, LoadedBeside]
         answer = client.generate("hello", model="guest", lane="race-1")
         assert text_of(list(client.stream(answer)), answer).startswith("Something")
-
-
-def test_long_answers_of_guests_are_cancelled_within_a_step(engine: BareEngine, models: tuple[str, str]) -> None:
-    load(engine, models[0], guest=models[1])
-    engine.send(Generate(10, lane="race-1", prompt="long", model="guest"), Cancel(10))
-    finished = engine.until(10, Finished)
-    assert len(text_of(finished, 10)) < len(LONG)

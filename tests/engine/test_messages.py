@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from typing import Any
 
 import pytest
@@ -34,21 +34,15 @@ numbers = st.integers(-(2**63), 2**63)
 seconds = st.floats(allow_nan=False)
 plain = st.recursive(st.none() | st.booleans() | numbers | seconds | texts, lambda inner: st.lists(inner, max_size=3))
 names = st.dictionaries(texts, plain, max_size=4)
-steps = st.builds(
-    StepRecord,
-    method=texts,
-    tokens=st.lists(numbers, max_size=8),
-    text=texts,
-    drafted=numbers,
-    accepted=numbers,
-    nodes=numbers,
-    draft_seconds=seconds,
-    forward_seconds=seconds,
-    other_seconds=seconds,
-    tree_tokens=st.lists(numbers, max_size=8),
-    tree_parents=st.lists(numbers, max_size=8),
-    path=st.lists(numbers, max_size=8),
-)
+KINDS: dict[str, st.SearchStrategy[Any]] = {
+    "str": texts,
+    "int": numbers,
+    "float": seconds,
+    "Sequence[int]": st.lists(numbers, max_size=8),
+    "Sequence[float]": st.lists(seconds, max_size=8),
+    "Sequence[str]": st.lists(texts, max_size=8),
+}
+steps = st.builds(StepRecord, **{each.name: KINDS[str(each.type)] for each in fields(StepRecord)})
 messages = st.one_of(
     st.builds(Load, id=numbers, model=texts, context=st.none() | numbers),
     st.builds(Generate, id=numbers, prompt=st.none() | texts, settings=names, sampling=names, stop=st.lists(texts)),

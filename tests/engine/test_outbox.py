@@ -102,13 +102,9 @@ def test_progress_shows_its_latest_state(pipe: Pipe) -> None:
 
 
 def test_a_full_pipe_makes_nobody_wait(pipe: Pipe) -> None:
-    slowest = 0.0
-    for i in range(20_000):
-        start = time.perf_counter()
+    for i in range(20_000):  # nobody reads until all is posted: whoever waits for the pipe waits for ever
         pipe.outbox.post(Steps(1, [StepRecord("greedy", [i], "text" * 10)]))
-        slowest = max(slowest, time.perf_counter() - start)
     pipe.outbox.post(END)
-    assert slowest < 10  # nobody reads until all is posted: whoever waits for the pipe waits for ever
     assert [t for event in pipe.read(END)[:-1] for one in event.steps for t in one.tokens] == list(range(20_000))
 
 

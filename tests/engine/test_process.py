@@ -106,15 +106,6 @@ def test_a_draft_model_is_loaded_beside_the_target(engine: BareEngine, tmp_path:
     assert sum(step.accepted for event in events if isinstance(event, Steps) and event.id == 6 for step in event.steps) > 10
 
 
-def test_a_load_takes_the_place_of_the_model_and_ends_its_answers(engine: BareEngine, tmp_path: Path) -> None:
-    engine.send(Load(1, recorded(tmp_path, pace=0.01)), Generate(2, prompt="long"))
-    engine.until(2, Steps)
-    engine.send(Load(3, recorded(tmp_path)))
-    events = engine.until(3, Loaded)
-    assert [event.reason for event in events if isinstance(event, Finished)] == ["cancelled"]
-    assert Unloaded() in events
-
-
 NO_ROOM = """
 from specchat.backends import loading
 from specchat.engine import __main__
@@ -145,13 +136,6 @@ def test_the_old_model_makes_room_for_the_new_ones_weights(log: Path, tmp_path: 
     engine.send(Load(4, recorded(tmp_path)), Generate(5, prompt="hello"))
     assert text_of(engine.until(5, Finished), 5) == ANSWER
     engine.close()
-
-
-def test_an_answer_cancelled_in_the_queue_never_starts_computing(engine: BareEngine, tmp_path: Path) -> None:
-    # Its first pass would take ten minutes.
-    engine.send(Load(1, recorded(tmp_path, pace=600)), Generate(2, prompt="long"), Cancel(2), Generate(3, prompt="hi"))
-    events = engine.until(3, Started)
-    assert [event.reason for event in events if isinstance(event, Finished)] == ["cancelled"]
 
 
 FOURTH_PASS = """
@@ -316,13 +300,6 @@ def test_it_goes_with_its_parent_even_while_a_library_holds_the_gil() -> None:
     parent.stdout.close()
 
 
-def test_ctrl_c_is_the_apps_affair(engine: BareEngine, tmp_path: Path) -> None:
-    engine.send(Load(1, recorded(tmp_path, pace=0.01)), Generate(2, prompt="long", max_tokens=30))
-    engine.until(2, Started)
-    engine.process.send_signal(signal.SIGINT)
-    assert isinstance(engine.until(2, Finished)[-1], Finished)
-
-
 TELLS_A_PASS = """
 import os
 import time
@@ -359,14 +336,6 @@ def test_a_full_log_is_moved_aside(log: Path, monkeypatch: pytest.MonkeyPatch) -
         os.close(fd)
     assert log.read_text() == "2" * 150
     assert log.with_name("engine.log.1").read_text() == "1" * 150
-
-
-def test_a_folder_that_cannot_be_written_is_no_obstacle(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    engine = BareEngine(tmp_path / "file" / "engine.log")
-    engine.send(Load(1, recorded(tmp_path)))
-    assert isinstance(engine.until(1, Loaded)[-1], Loaded)
-    engine.close()
 
 
 def test_threads_wait_and_memory_is_asked_for_as_the_user_said_or_as_is_quickest() -> None:

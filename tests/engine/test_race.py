@@ -19,7 +19,7 @@ from specchat.app.theming.themes import load_themes
 from specchat.backends.base import Sampling
 from specchat.backends.loading import builtin_path
 
-from ..cases import FULL
+from ..cases import FULL, only_full
 from ..fakes.engine_races import FOX, begin, finished, opened, until
 from ..fakes.prompts import mixed_prompts
 
@@ -105,13 +105,6 @@ def test_a_method_that_cannot_run_costs_its_own_pane_alone(dialogue: Dialogue) -
     assert not dialogue.transcript.entries
 
 
-def test_a_prompt_that_fills_the_context_gives_each_pane_a_sentence(dialogue: Dialogue) -> None:
-    race = begin(dialogue, "word " * 3000, [RaceEntry("greedy"), RaceEntry("lookup")])
-    finished(race)
-    assert all("context" in racer.error for racer in race.racers)
-    assert not dialogue.transcript.entries
-
-
 def test_stopping_takes_effect_and_what_is_there_stays(dialogue: Dialogue, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dialogue, "max_tokens", LONG)
     race = begin(dialogue, FOX, [RaceEntry("greedy"), RaceEntry("recompute")])
@@ -123,6 +116,7 @@ def test_stopping_takes_effect_and_what_is_there_stays(dialogue: Dialogue, monke
     race.close()
 
 
+@only_full
 def test_a_race_runs_again_after_the_engine_was_killed(dialogue: Dialogue, monkeypatch: pytest.MonkeyPatch) -> None:
     client: Any = dialogue.engine
     with monkeypatch.context() as patch:

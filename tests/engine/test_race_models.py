@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import signal
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -17,8 +14,7 @@ from specchat.app.saved.race_json import read_race
 from specchat.app.theming.themes import load_themes
 from specchat.backends.loading import builtin_gguf, builtin_path
 
-from ..cases import FULL
-from ..fakes.engine_races import FOX, begin, finished, opened, until
+from ..fakes.engine_races import FOX, begin, finished, opened
 from ..fakes.models.llama_tiny import needs_llama
 
 pytestmark = pytest.mark.skipif(not (builtin_path() / "config.json").is_file(), reason="the built-in weights are absent")
@@ -94,17 +90,3 @@ def test_stopping_in_the_middle_of_a_load_leaves_the_chat_as_it_was(dialogue: Di
     again = begin(dialogue, "Who are you?", [RaceEntry("greedy"), RaceEntry("lookup")])
     assert [lane.mark for lane in finished(again).lanes] == ["reference", "identical"]
     again.close()
-
-
-@pytest.mark.skipif(not FULL, reason="test_race does so with one model")
-def test_a_race_of_models_runs_again_after_the_engine_was_killed(dialogue: Dialogue) -> None:
-    client: Any = dialogue.engine
-    race = begin(dialogue, FOX, [RaceEntry("recompute"), RaceEntry("greedy", model="builtin-draft")])
-    until(dialogue, lambda: len(race.racers[0].tokens) >= 2)
-    os.kill(client.pid, signal.SIGKILL)
-    until(dialogue, lambda: not race.running)
-    race.start()
-    record = finished(race)
-    assert {lane.answer.reason for lane in record.lanes} <= {"eos", "length"}
-    assert record.lanes[1].mark == "another model"
-    race.close()

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from threading import Thread
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,18 +11,15 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode, sdpa_flop
 
 from specchat.backends import LoadOptions, load_model
-from specchat.backends.base import ROOT, Block, Model, Session
-from specchat.backends.costs.flops import NOTHING, Flops, LayerFlops, Weight, computed, flops_of, spend
-from specchat.backends.costs.modules import flops_of_model
+from specchat.backends.base import ROOT, Model, Session
+from specchat.backends.costs.flops import LayerFlops, Weight, computed, flops_of
 from specchat.backends.heads.mtp.load import load_mtp
-from specchat.backends.hf import model as hf_model
 
 from ...fakes.models.gguf_heads import WIDTH, dflash_file, eagle_file, glm_llama, load_head, write_blocks, write_eagle
 from ...fakes.models.heads import random_medusa
 from ...fakes.models.llama_tiny import VOCAB, needs_llama
 from ...fakes.models.mtp_files import mtp_target
 from ...fakes.models.tiny import tiny_model
-from ...zoo.build import Tiny
 
 PREFIX = 100
 TREE = (ROOT, 0, 0, 1, 1, 2, 3, 3, 4, 5, 6, 9)
@@ -105,13 +100,6 @@ def test_a_mixture_counts_its_chosen_experts_only() -> None:
     assert flops.of([], 2) == 2000
 
 
-def test_blocks_that_do_not_run_cost_nothing() -> None:
-    flops = Flops([LayerFlops(1, 10, 0.5), LayerFlops(100, 1000, 0.5)], row=1e5)
-    assert flops.of([0], 1) == 1111 + 2 * 0.5 + 1e5
-    assert flops.of([0], 0, (0,)) == 11.5
-    assert flops.of([0], 0, (Block(0, "mlp"), Block(1, "attention"))) == 10 + 100.5
-
-
 def test_no_layer_counts_twice_under_early_exit(builtin_model: Model) -> None:
     """Drafting with two layers and completing the nodes costs a whole pass and one more scoring of the rows."""
     session = builtin_model.open_session(256)
@@ -184,33 +172,3 @@ def test_trained_drafters_against_torch(tmp_path: Path) -> None:
     state = torch.randn(1, len(medusa.info.taps) * 32)
     ours, theirs = counted(lambda: medusa.guess(state, 3, 2))
     assert ours == theirs
-
-
-def test_layers_of_many_sizes_make_keys_of_their_own_latents() -> None:
-    tiny = Tiny("dots3_note_text")
-    ranks = [layer.kv_lora_rank for layer in tiny.config.per_layer_config]
-    assert len(set(ranks)) > 1
-    found = flops_of_model(tiny.network, tiny.config, ("model", "layers"), [0] * len(ranks), ranks)
-    assert all(layer.cached > 0 for layer in found.layers)
-
-
-def test_threads_lose_nothing() -> None:
-    def run() -> None:
-        for _ in range(2000):
-            spend(1.0)
-
-    before = computed()
-    threads = [Thread(target=run) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert computed() - before == 8000
-
-
-def test_a_model_of_another_make_loads_without_them() -> None:
-    model = tiny_model("llama")
-    runner, config = model._runner, SimpleNamespace(num_hidden_layers=3, num_attention_heads=4, hidden_size="wide")
-    assert runner is not None
-    assert hf_model._flops(model.module, config, runner) is NOTHING
-    assert NOTHING.of([3, 4], 2, (0, 1)) == 0

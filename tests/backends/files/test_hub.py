@@ -8,7 +8,6 @@ import shutil
 import socket
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,13 +17,13 @@ from typing import Any
 import psutil
 import pytest
 
-from specchat.backends import Cancelled, LoadOptions, UserError, load_model
+from specchat.backends import Cancelled, LoadOptions, UserError
 from specchat.backends.files import hub_process
 from specchat.backends.files.hub import fetch, locate, look_up
 from specchat.backends.files.hub_files import INCOMPLETE, chosen
 
+from ...cases import only_full
 from ...fakes.models.hub_server import COMMIT, Handler, Hub, etag, serving
-from ...fakes.models.llama_tiny import gguf_of, needs_llama, tiny_folder
 
 WEIGHTS = bytes(range(256)) * 2000
 FILES = {
@@ -170,21 +169,6 @@ def test_a_cancel_ends_a_wait_and_the_next_call_goes_on(hub: Hub, tmp_path: Path
     assert look_up("me/tiny").offers[0].here
 
 
-@pytest.mark.parametrize("part", ["/api/", "/resolve/"])
-def test_a_wait_for_headers_is_cancelled(hub: Hub, part: str) -> None:
-    waiting = threading.Event()
-
-    def silent(handler: Handler, path: str) -> bool:
-        if part not in path:
-            return False
-        waiting.set()
-        return handler.hub.stop.wait(300)
-
-    hub.hostile = silent
-    with pytest.raises(Cancelled):
-        fetch("me/tiny", cancelled=waiting.is_set)
-
-
 def test_the_process_ends_with_the_one_that_asked(hub: Hub, tmp_path: Path) -> None:
     hub.stall_after = 131_072
     code = "from specchat.backends.files.hub import fetch; fetch('me/tiny')"
@@ -193,18 +177,6 @@ def test_the_process_ends_with_the_one_that_asked(hub: Hub, tmp_path: Path) -> N
         (child,) = psutil.Process(asking.pid).children()
         asking.kill()
     until(lambda: not child.is_running() or child.status() == psutil.STATUS_ZOMBIE)
-
-
-def test_two_at_once_fetch_it_once(hub: Hub) -> None:
-    hub.seconds_a_block = 0.01
-    found: list[bool] = []
-    threads = [threading.Thread(target=lambda: found.append(whole(fetch("me/tiny")))) for _ in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(SECONDS)
-    assert found == [True, True]
-    assert hub.bodies("/model.safetensors") == [""]
 
 
 def test_damage_is_noticed_and_thrown_away(hub: Hub, tmp_path: Path) -> None:
@@ -226,17 +198,6 @@ def test_what_came_in_place_of_a_file_is_not_gone_on_with(hub: Hub, tmp_path: Pa
     assert told()[-1]["error"].startswith("Could not download me/tiny (Consistency check failed")
     hub.hostile = None
     assert whole(Path(told()[-1]["path"]))
-
-
-def test_very_large_files_come_in_parts_and_tell_every_block(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hub_process, "MOST_AT_ONCE", 200_000)
-    monkeypatch.setattr(hub_process, "TELL_SECONDS", 0)
-    said = told()
-    assert whole(Path(said[-1]["path"]))
-    done = [each["done"] for each in said if "done" in each]
-    assert done == sorted(done)
-    assert len(set(done)) >= len(WEIGHTS) // hub_process.CHUNK
-    assert hub.bodies("/model.safetensors") == ["bytes=0-199999", "bytes=200000-399999", "bytes=400000-"]
 
 
 # Failures
@@ -281,6 +242,7 @@ print((locate("me/tiny", LoadOptions()) / "model.safetensors").stat().st_size)
 """
 
 
+@only_full
 def test_a_disk_that_is_really_full(hub: Hub, tmp_path: Path) -> None:
     may = subprocess.run(["unshare", "-rm", "true"], capture_output=True, check=False) if shutil.which("unshare") else None
     if may is None or may.returncode:
@@ -502,12 +464,6 @@ def test_pickles_are_not_fetched(hub: Hub) -> None:
     assert hub.bodies(".bin") == []
 
 
-def test_many_names_do_not_take_long(hub: Hub) -> None:
-    names = ["-".join(f"{i}{'ab' * 3}{j}" for j in range(12)) + ".gguf" for i in range(4_000)]
-    hub.info["me/tiny"] = {"siblings": [{"rfilename": name, "size": 1} for name in names]}
-    assert 0 < len(told("list")[-1]["offers"]) <= 500
-
-
 # GGUF files by their quantization
 
 GGUFS = [
@@ -540,16 +496,3 @@ def test_the_files_of_a_quantization(quantization: str, files: list[str]) -> Non
 def test_a_quantization_that_is_not_there() -> None:
     text = failing(lambda: chosen("me/tiny", "Q4_K", GGUFS))
     assert text == "me/tiny has no Q4_K quantization: choose from BF16, IQ4_K, Q4_K_M, Q4_K_S, Q8_0."
-
-
-@needs_llama
-def test_a_quantization_loads_and_then_without_the_hub(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
-    model = gguf_of(tiny_folder(), "Q8_0").read_bytes()
-    hub.repositories["me/tiny"] = {"tiny-Q8_0.gguf": model, "tiny-Q4_K_M.gguf": b"x"}
-    loaded = load_model("me/tiny:Q8_0", LoadOptions(device="cpu", threads=1))
-    assert loaded.info.name == "me/tiny:Q8_0"
-    assert Path(loaded.info.path).name == "tiny-Q8_0.gguf"
-    loaded.close()
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    assert fetch("me/tiny:q8_0") == Path(loaded.info.path)
-    assert hub.bodies("Q4_K_M.gguf") == []

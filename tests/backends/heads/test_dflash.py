@@ -18,7 +18,7 @@ from specchat.backends.loading import find_model
 
 from ...cases import FULL
 from ...fakes.models.dflash_files import write_dflash
-from ...fakes.models.heads import LAYERS, WIDTH, load_dflash, load_weights, reference, target
+from ...fakes.models.heads import LAYERS, WIDTH, load_dflash, load_weights, reference
 from ...fakes.models.tiny import VOCAB
 
 SLIDING = ["sliding_attention", "full_attention"]
@@ -293,10 +293,3 @@ def test_a_closed_drafter_opens_no_more(tmp_path: Path) -> None:
     head.close()
     with pytest.raises(UserError, match="no longer loaded"):
         head.open(16)
-
-
-def test_its_own_parameters_are_counted(tmp_path: Path) -> None:
-    folder = write_dflash(tmp_path / "drafter", "speculators", drafted=100, dtype=torch.bfloat16)
-    info = load_dflash(folder).info
-    assert info.parameters == sum(t.numel() for name, t in load_weights(folder).items() if name not in ("d2t", "t2d"))
-    assert (info.dtype, info.path, target().info.name) == ("float32", str(folder), "target")

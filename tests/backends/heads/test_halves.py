@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from specchat.backends.heads import halves
-from specchat.backends.heads.halves import slim, slimmed
+from specchat.backends.heads.halves import slim
 
 
 def weight(*shape: int) -> Tensor:
@@ -21,17 +21,6 @@ def test_they_are_float32s_products(rows: int) -> None:
     with torch.inference_mode():
         torch.testing.assert_close(slim(matrix)(inputs), inputs @ matrix.t())
         torch.testing.assert_close(slim(matrix, bias)(inputs), inputs @ matrix.t() + bias)
-
-
-def test_layers_on_one_input_become_one() -> None:
-    owner = nn.Module()
-    owner.one, owner.two = nn.Linear(16, 8, bias=False), nn.Linear(16, 24, bias=False)
-    for part in (owner.one, owner.two):
-        part.weight.data = part.weight.data.half().float()
-    inputs = torch.randn(3, 16)
-    with torch.inference_mode():
-        wanted = torch.cat((owner.one(inputs), owner.two(inputs)), -1)
-        torch.testing.assert_close(slimmed(owner, "one", "two")(inputs), wanted)
 
 
 def test_what_half_floats_cannot_hold_stays_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ from specchat.backends.heads.eagle_format import EagleFormat
 from specchat.backends.heads.folders import read_format
 from specchat.backends.loading import find_model
 
-from ...fakes.models.heads import LAYERS, Style, load, load_eagle, load_weights, target, write_head
+from ...fakes.models.heads import LAYERS, Style, load, load_eagle, load_weights, write_head
 from ...fakes.models.tiny import tiny_folder
 from ...fakes.models.toy import ToyModel
 
@@ -32,21 +32,6 @@ def test_a_head_is_told_by_its_tensors_and_a_model_is_none(tmp_path: Path) -> No
     two = write_head(tmp_path / "two", "eagle3", taps=(1, 3), architectures=["LlamaForCausalLM"])
     assert load(two).info.title == "EAGLE-3"
     assert read_format(tiny_folder("llama"), check_folder(tiny_folder("llama"))) is None
-
-
-def test_its_facts(tmp_path: Path) -> None:
-    folder = write_head(tmp_path / "head", "speculators", drafted=100, dtype=torch.bfloat16)
-    info = load(folder).info
-    weights = load_weights(folder)
-    assert (info.kind, info.taps, info.dtype, info.path) == ("eagle", (2, 3, 3), "float32", str(folder))
-    assert info.parameters == sum(t.numel() for name, t in weights.items() if name not in ("d2t", "t2d"))
-    assert not info.notes
-
-
-def test_a_copy_of_the_targets_embeddings_is_not_kept(tmp_path: Path) -> None:
-    table = target().module.get_input_embeddings().weight.clone()
-    with_copy = write_head(tmp_path / "copy", changes={"embed_tokens.weight": table})
-    assert load(with_copy).info.parameters == load(write_head(tmp_path / "without")).info.parameters
 
 
 WRONG: dict[str, tuple[dict[str, Any], str]] = {

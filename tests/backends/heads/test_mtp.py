@@ -24,7 +24,6 @@ from specchat.engine.drafts import Drafts, refusals
 from specchat.engine.messages import Load
 
 from ...cases import FULL
-from ...fakes.models.heads import target
 from ...fakes.models.mtp_files import (
     FAMILIES,
     HYBRIDS,
@@ -218,21 +217,6 @@ def test_whatever_came_before_scores_are_those_of_a_fresh_cache(layers: int) -> 
                 session.drop(living - 1)
                 session.grow(tokens[-1:], [ROOT] if living == 1 else [rng.randrange(living - 1)])
                 break
-
-
-@pytest.mark.parametrize("family", FAMILIES)
-def test_in_bfloat16(family: Family, tmp_path: Path) -> None:
-    folder = write_mtp(tmp_path / "model", family, dtype=torch.bfloat16)
-    model = load_transformers(folder, "model", LoadOptions(device="cpu", dtype="bfloat16"))
-    head = load_mtp(model)
-    assert head is not None
-    assert head.info.dtype == "bfloat16"
-    scores: Any = head.open(16).extend([5, 6, 7], torch.randn(3, WIDTH))
-    assert scores.logits.isfinite().all()
-
-
-def test_a_model_without_one_has_none() -> None:
-    assert load_mtp(target()) is None
 
 
 WRONG: dict[str, tuple[dict[str, Tensor | None], str]] = {

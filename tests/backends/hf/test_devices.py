@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from specchat.backends.hf import model as room
-from specchat.backends.hf.devices import BUSY, HELD, TRIES, Threads, quick_in_bfloat16, thread_counts
+from specchat.backends.hf.devices import BUSY, HELD, TRIES, Threads, quick_in_bfloat16
 from specchat.backends.hf.model import BFLOAT16, load_transformers
 from specchat.backends.hf.proving.prove import rounded
 from specchat.backends.options import LoadOptions
@@ -44,15 +44,6 @@ def test_the_quickest_at_load_until_the_machine_is_busy_and_again_afterwards() -
     assert len(used) == count
 
 
-def test_prompts_tell_nothing() -> None:
-    used: list[int] = []
-    threads = Threads(AT_LOAD, used.append)
-    for _ in range(5):
-        threads.learn(512, 60.0)
-    threads.learn(32, 0.2)  # dearer than the largest that was measured
-    assert used == [2]
-
-
 @given(st.lists(st.tuples(st.integers(1, 600), st.floats(1e-4, 10)), max_size=300))
 def test_only_numbers_that_were_measured_are_used(passes: list[tuple[int, float]]) -> None:
     used: list[int] = []
@@ -61,14 +52,6 @@ def test_only_numbers_that_were_measured_are_used(passes: list[tuple[int, float]
         threads.learn(nodes, seconds)
     assert set(used) <= {1, 2, 4}
     assert threads.now == used[-1]
-
-
-def test_whoever_asks_for_a_number_gets_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    assert thread_counts(None) == [torch.get_num_threads()]
-    monkeypatch.delenv("OMP_NUM_THREADS")
-    assert thread_counts(3) == [torch.get_num_threads()]
-    assert thread_counts(None)[-1] == 1
 
 
 @pytest.fixture

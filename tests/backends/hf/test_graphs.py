@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import gc
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -16,7 +15,7 @@ from torch import Tensor
 
 from specchat.backends import ROOT, LoadOptions, Model, Sampling
 from specchat.backends.hf.graphs import passes
-from specchat.backends.hf.graphs.graphs import CHOICE, CudaGraphs, Graphs, Rerun, chosen_graphs
+from specchat.backends.hf.graphs.graphs import Graphs, Rerun
 from specchat.backends.hf.graphs.passes import MOST, StaticPasses, ordered, read
 from specchat.backends.hf.lean.lean import lean
 from specchat.backends.hf.model import load_transformers
@@ -222,44 +221,3 @@ def test_a_recording_that_fails_in_a_conversation_costs_nothing_but_speed() -> N
         torch.testing.assert_close(found.logits, wanted.logits)
     assert "not permitted" in session.unrecorded
     assert session._static is None
-
-
-def test_memory_that_does_not_suffice_is_the_users_to_mend(monkeypatch: pytest.MonkeyPatch) -> None:
-    session = session_of("llama", Rerun)
-
-    def full(*args: Any) -> None:
-        raise torch.OutOfMemoryError("CUDA out of memory")
-
-    monkeypatch.setattr(StaticPasses, "_pass", full)
-    with pytest.raises(Exception, match="not enough memory on cpu"):
-        session.evaluate([5], [ROOT])
-    assert session.length == 0
-    assert session._static is not None
-
-
-def test_who_records(monkeypatch: pytest.MonkeyPatch) -> None:
-    cpu, cuda = torch.device("cpu"), torch.device("cuda:0")
-    monkeypatch.delenv(CHOICE, raising=False)
-    assert (chosen_graphs(cpu), chosen_graphs(cuda)) == (None, CudaGraphs)
-    monkeypatch.setenv(CHOICE, "off")
-    assert chosen_graphs(cuda) is None
-    monkeypatch.setenv(CHOICE, "rerun")
-    assert chosen_graphs(cpu) is Rerun
-
-
-def test_answers_leave_nothing_behind(builtin_model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Rerun, "least_slots", 256)
-    model: Any = builtin_model
-    monkeypatch.setattr(model, "_runner", replace(model._runner, graphs=Rerun))
-    conversation = Conversation(model)
-    kept: list[tuple[int, int]] = []
-    for turn in range(24):
-        prompt, method = model.encode("One, two, three. One, two"), ("greedy", "lookup")[turn % 2]
-        for _ in Generation(conversation, prompt, method, max_tokens=12):
-            pass
-        gc.collect()
-        session: Any = conversation.session
-        recorded = len(session._static.graphs.recorded)
-        kept.append((sum(issubclass(type(thing), Tensor) for thing in gc.get_objects()), recorded))
-    assert kept[3:] == kept[3:4] * 21
-    conversation.close()

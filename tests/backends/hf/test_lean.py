@@ -12,13 +12,12 @@ from transformers.models.llama.modeling_llama import LlamaRMSNorm
 
 from specchat.backends.base import ROOT
 from specchat.backends.hf.early_layers import LayerList
-from specchat.backends.hf.lean.lean import MOST_CPU_BYTES, LeanModel, lean, norm
+from specchat.backends.hf.lean.lean import LeanModel, lean, norm
 from specchat.backends.hf.model import load_transformers
 from specchat.backends.hf.session import TransformersSession
-from specchat.backends.loading import load_model
 from specchat.backends.options import LoadOptions
 
-from ...fakes.models.tiny import reference, tiny_folder, tiny_model
+from ...fakes.models.tiny import tiny_folder, tiny_model
 
 FAMILY = ("llama", "mistral", "qwen2", "qwen3")
 
@@ -86,30 +85,6 @@ def test_the_last_layer_runs_for_the_wanted_nodes_only_and_keeps_what_the_others
     assert {1, 2, 3} <= set(wide)
 
 
-def test_on_the_built_in_model_they_are_the_same_bits() -> None:
-    quick, own = pair(load_model("builtin", LoadOptions(device="cpu", dtype="float32", backend="transformers")))
-    for tokens, parents in (([5], [ROOT]), ([7, 8, 9, 10], [0, 1, 1, 3])):
-        found, wanted = (session.evaluate(tokens, parents).logits for session in (quick, own))
-        assert torch.equal(found, wanted)
-
-
-def test_weights_are_shared_and_the_model_itself_still_works() -> None:
-    module: Any = reference("llama")
-    ids = torch.arange(10, 30)[None]
-    with torch.inference_mode():
-        before = module(ids, use_cache=False).logits
-        assert lean(module) is not None
-        torch.testing.assert_close(module(ids, use_cache=False).logits, before, rtol=0, atol=1e-5)
-    for layer in module.model.layers:
-        attention, mlp = layer.self_attn, layer.mlp
-        assert same_storage(attention.q_proj, attention.k_proj, attention.v_proj)
-        assert same_storage(mlp.gate_proj, mlp.up_proj)
-
-
-def same_storage(*parts: nn.Linear) -> bool:
-    return len({part.weight.untyped_storage().data_ptr() for part in parts}) == 1
-
-
 @pytest.mark.parametrize("kind", ["gemma2", "gemma3", "gpt2", "qwen3-moe", "mixtral"])
 def test_other_families_keep_their_own_pass(kind: str) -> None:
     model: Any = tiny_model(kind)
@@ -159,14 +134,6 @@ def test_a_lean_pass_that_differs_is_not_used(monkeypatch: pytest.MonkeyPatch) -
     assert model._runner.lean is None
     assert model.info.capabilities.tree
     assert model.info.capabilities.layers
-
-
-def test_large_models_on_the_cpu_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert MOST_CPU_BYTES > 1 << 30
-    monkeypatch.setattr("specchat.backends.hf.lean.lean.MOST_CPU_BYTES", 1000)
-    model: Any = load_transformers(tiny_folder("llama"), "llama", LoadOptions(device="cpu"))
-    assert model._runner.lean is None
-    assert lean(model._runner.module) is None
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])

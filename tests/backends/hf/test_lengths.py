@@ -18,7 +18,6 @@ from specchat.backends import Model, Sampling, load_model
 from specchat.backends.files.verdicts import Tried, kept
 from specchat.backends.hf.masks import Reach
 from specchat.backends.hf.model import load_transformers
-from specchat.backends.hf.plain import HybridSession, PlainSession
 from specchat.backends.hf.proving.lengths import SHORT, twin_of, unknown_lengths
 from specchat.backends.options import LoadOptions
 from specchat.decoders import Conversation, Generation
@@ -385,55 +384,6 @@ def test_a_cancel_keeps_what_is_proven(room: Path, no_twin: Path) -> None:
     assert list(kept_tried(no_twin)) == ["rope_parameters", "sliding_window"]
 
 
-def test_a_text_that_memory_cannot_hold_is_not_tried(room: Path, no_twin: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    model = load("gpt-neo-global", room)
-    inner = model.module.forward
-
-    def full(*args: Any, **kwargs: Any) -> Any:
-        if kwargs["input_ids"].shape[1] == 43:
-            raise MemoryError
-        return inner(*args, **kwargs)
-
-    monkeypatch.setattr(model.module, "forward", full)
-    found = proven(model)
-    (row,) = found["lengths"]
-    assert (row["texts"], row["untried"]) == ([24], "A pass over 43 tokens at once does not fit in memory.")
-    assert (row["tree"], found["proven"]) == (True, 24)
-    assert (found["capabilities"]["reach"], found["kept"], found["lost"]) == (24, "", False)
-
-
 def kept_tried(folder: Path) -> dict[str, Any]:
     (file,) = folder.glob("*.json")
     return json.loads(file.read_text())  # type: ignore[no-any-return]
-
-
-def test_a_hybrid_whose_lengths_could_not_be_tried_is_bounded_as_well(room: Path, no_twin: Path) -> None:
-    model = load("bamba", room)
-    able = model.info.capabilities
-    assert (able.tree, able.chain, able.reach) == (False, True, model.module.config.mamba_chunk_size)
-    assert "nothing is drafted beyond" in able.reasons["reach"]
-    model.close()
-
-
-def test_one_token_at_a_time_has_its_position(room: Path) -> None:
-    model = loaded(folder_of("bamba", room))
-    text = prompt_of(20)
-    with torch.inference_mode():
-        wanted = reference(folder_of("bamba", room))(torch.tensor([text]), use_cache=False).logits[0]
-    for session in (PlainSession(model._runner, 64, way) for way in ("several", "single", "whole")):
-        session.prefill(text[:8])
-        for at in range(8, 20):
-            found: Any = session.evaluate([text[at]], (-1,))
-            session.commit((0,))
-            torch.testing.assert_close(found.logits[0], wanted[at], atol=1e-4, rtol=1e-4)
-    assert isinstance(model.open_session(), HybridSession)
-    assert model.info.capabilities.reach is None  # the twin held, in which chunks are short
-
-
-def test_a_cache_of_a_models_own_kind(room: Path) -> None:
-    folder = folder_of("minimax", room)
-    model = loaded(folder)
-    assert not model.info.capabilities.chain
-    conversation = Conversation(model)
-    for prompt in (prompt_of(12), prompt_of(40)):
-        assert answers(conversation, prompt, "greedy", 20).answer == own(folder, prompt, 20)

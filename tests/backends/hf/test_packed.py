@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import copy
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-import torch.nn.functional as F
 
 from specchat.backends.base import ROOT
 from specchat.backends.hf.lean import packed as room
-from specchat.backends.hf.lean.lean import chunked
-from specchat.backends.hf.lean.packed import FEWEST_ROWS, LEAST_BYTES, Packed, Part, onednn, pays
+from specchat.backends.hf.lean.packed import FEWEST_ROWS, Packed, Part, onednn
 from specchat.backends.hf.model import load_transformers
-from specchat.backends.hf.session import TransformersSession
 from specchat.backends.options import LoadOptions
 
 from ...fakes.models.tiny import reference, tiny_folder
@@ -87,68 +82,3 @@ def test_the_weights_can_be_read_and_are_in_memory_once(kind: str) -> None:
     assert {id(part) for part in tables} <= {id(module.get_input_embeddings().weight), id(module.lm_head.weight)}
     for part in module.parameters():  # no view keeps the whole file in memory
         assert part.untyped_storage().nbytes() == part.nbytes
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-@pytest.mark.parametrize("bias", [False, True])
-def test_a_row_has_the_same_bits_among_few_rows_and_among_many(dtype: torch.dtype, bias: bool) -> None:
-    torch.manual_seed(0)
-    linear = torch.nn.Linear(320, 96, bias=bias, dtype=dtype)
-    if not pays(linear.parameters()):
-        pytest.skip("not on this CPU")
-    one = Packed(linear.weight, linear.bias)
-    inputs = torch.randn(9, 320, dtype=dtype)
-    with torch.inference_mode():
-        all_rows = one.rows(inputs)
-        torch.testing.assert_close(all_rows, linear(inputs), rtol=0.02, atol=0.02 if dtype == torch.bfloat16 else 1e-5)
-        for n in range(1, FEWEST_ROWS + 2):
-            torch.testing.assert_close(one.rows(inputs[:n]), all_rows[:n], rtol=0, atol=1e-5)
-        assert torch.equal(one(inputs.view(3, 3, 320)).view(9, 96), all_rows)
-
-
-@pytest.mark.parametrize("outputs", [1152, 2048])  # the wider one is packed for a single row
-def test_in_half_types_a_row_has_the_same_bits_in_trees_of_any_size(outputs: int) -> None:
-    torch.manual_seed(0)
-    weight = torch.randn(outputs, 896).bfloat16()
-    if not pays([weight]):
-        pytest.skip("not on this CPU")
-    one, inputs = Packed(weight, None), torch.randn(64, 896).bfloat16()
-    assert torch.equal(one.weight, weight)
-    with torch.inference_mode():
-        torch.testing.assert_close(one.rows(inputs).float(), inputs.float() @ weight.float().t(), rtol=0.01, atol=0.5)
-        gated = chunked(one.rows, F.silu)
-        alone = torch.cat([one.rows(inputs[i : i + 1]) for i in range(64)])
-        gated_alone = torch.cat([gated(inputs[i : i + 1]) for i in range(64)])
-        for n in (8, 32, 33, 40, 64):
-            assert torch.equal(one.rows(inputs[:n]), alone[:n])
-            assert torch.equal(gated(inputs[:n]), gated_alone[:n])
-
-
-def test_small_models_other_devices_and_types_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    small = torch.zeros(64, 64)
-    assert pays([small])
-    assert not pays([small, small.half()])
-    assert not pays([small.to("meta")])
-    monkeypatch.setattr(room, "LEAST_BYTES", LEAST_BYTES)
-    assert LEAST_BYTES > 1 << 26
-    assert not pays([small])
-
-
-def test_tied_embeddings_stay_and_sessions_agree(tmp_path: Path) -> None:
-    from transformers import AutoModelForCausalLM
-
-    whole: Any = copy.deepcopy(reference("llama"))
-    whole.config.tie_word_embeddings = True
-    whole.tie_weights()
-    whole.save_pretrained(tmp_path)
-    for file in tiny_folder("llama").glob("*token*"):
-        (tmp_path / file.name).write_bytes(file.read_bytes())
-    model: Any = load_transformers(tmp_path, "tied", LoadOptions(device="cpu"))
-    module = model.module
-    assert isinstance(module.model.layers[0].mlp.down_proj, Packed)
-    assert module.lm_head.weight.data_ptr() == module.get_input_embeddings().weight.data_ptr()
-    again: Any = AutoModelForCausalLM.from_pretrained(tmp_path, dtype=torch.float32)
-    with torch.inference_mode():
-        wanted = again(torch.tensor([[7, 8, 9]]), use_cache=False).logits[0]
-    session = TransformersSession(model._runner, 50)
-    torch.testing.assert_close(session.evaluate([7, 8, 9], range(ROOT, 2)).logits, wanted, rtol=0, atol=1e-4)

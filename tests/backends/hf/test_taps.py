@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from specchat.backends import ROOT, Model, UserError
+from specchat.backends import ROOT, UserError
 from specchat.backends.base import Block
 from specchat.backends.hf.model import load_transformers
 from specchat.backends.options import LoadOptions
@@ -119,39 +119,6 @@ def test_passes_that_stop_early_leave_true_states(kind: str) -> None:
     check(session, kind)
 
 
-@pytest.mark.parametrize("kind", ["llama", "gemma3"])
-def test_half_precision(kind: str) -> None:
-    model = load_transformers(tiny_folder(kind), kind, LoadOptions(device="cpu", dtype="bfloat16"))
-    session, ids = model.open_session(taps=TAPS), some(60)
-    session.prefill(ids[:40])
-    # The second child is the likelier one's sibling: slots and nodes are in different orders.
-    session.evaluate([ids[40], 9, 8, ids[41], ids[42]], (ROOT, ROOT, 1, 0, 3))
-    session.commit((0, 3, 4))
-    states = session.states(0, 43)
-    assert states.dtype == torch.bfloat16
-    plain = model.open_session(taps=TAPS)
-    for token in ids[:43]:
-        plain.evaluate([token], (ROOT,))
-        plain.commit((0,))
-    wanted = hidden(network(kind), ids[:43])
-    for found in (states, plain.states(0, 43)):
-        for ours, theirs in zip(found.float().chunk(5, 1), wanted.chunk(5, 1), strict=True):
-            assert float((ours - theirs).square().mean().sqrt() / theirs.std()) < 0.1
-    model.close()
-
-
-def test_the_built_in_model(builtin_model: Model, reference_network: Any) -> None:
-    taps = (2, 4, 5, 8)
-    session = builtin_model.open_session(taps=taps)
-    ids = builtin_model.encode("A tree of tokens is verified in one pass, and the path that holds is kept.")
-    session.prefill(ids[:-3])
-    session.evaluate([*ids[-3:-1], 5, ids[-1]], (ROOT, 0, 0, 1))
-    session.commit((0, 1, 3))
-    wanted = hidden(reference_network, ids, taps)
-    assert session.states(0, len(ids)).shape == wanted.shape
-    torch.testing.assert_close(session.states(0, len(ids)), wanted, atol=1e-4, rtol=1e-4)
-
-
 def test_a_tapped_session_changes_no_logits_and_no_other_session() -> None:
     plain, tapped = tiny_model("llama").open_session(), opened("llama")
     ids = some(20)
@@ -163,20 +130,6 @@ def test_a_tapped_session_changes_no_logits_and_no_other_session() -> None:
     plain.commit((0,))
     tapped.commit((0,))
     check(tapped, "llama")
-
-
-def test_rows_are_as_many_as_the_longest_text_needs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("specchat.backends.sessions.states.FIRST_ROWS", 16)
-    session = opened("llama")
-    for turn in range(30):
-        session.align(some(10))
-        session.prefill(some(30, turn))
-        session.evaluate([5] * 8, (ROOT,) * 8, ())
-        session.commit((3,))
-    assert len(session._states._rows) == 64
-    session.close()
-    with pytest.raises(ValueError, match="no taps"):
-        session.states(0, 0)
 
 
 def test_what_is_not_committed_has_no_states() -> None:
@@ -216,28 +169,4 @@ def test_a_model_whose_states_are_not_what_they_seem_is_found_out(monkeypatch: p
     with pytest.raises(UserError, match="were not this model's own"):  # it is not tried again
         model.open_session(taps=(0,))
     model.open_session().prefill(some(3))
-    model.close()
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_only_the_first_session_with_taps_proves_them(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    tapped: list[int] = []
-
-    def noted(taps: Any, *args: Any) -> States:
-        tapped.append(len(taps))
-        return States(taps, *args)
-
-    monkeypatch.setattr("specchat.backends.hf.session.States", noted)
-    model = load_transformers(tiny_folder(kind), kind, LoadOptions(device="cpu"))
-    model.open_session().prefill(some(3))
-    assert not tapped
-    assert model.info.capabilities.states
-    with pytest.raises(UserError, match="3 layers"):
-        model.open_session(taps=(4,))
-    assert not tapped
-    for _ in range(2):
-        session = model.open_session(taps=TAPS)
-        session.prefill(some(30))
-        check(session, kind)
-    assert tapped == [4, len(TAPS), len(TAPS)]  # every tap there is, for the proof
     model.close()

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import importlib
-import json
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 
-from specchat.backends import ROOT, Model, UserError
+from specchat.backends import ROOT, ContextFull, Model, UserError
 from specchat.backends.files.verdicts import Tried
 from specchat.backends.llama.model import load_llama
 from specchat.backends.llama.plain import LlamaPlainSession
@@ -23,137 +19,37 @@ from specchat.decoders.registry import methods, unavailable
 from specchat.engine.tasks.proving import prove_lengths
 from specchat.engine.tasks.work import Job
 
-from ...fakes.models.llama_tiny import FLOAT32, VOCAB, needs_llama, tiny_folder
+from ...fakes.models.llama_tiny import FLOAT32, needs_llama
 from ...zoo import gguf_files as zoo
+from ...zoo.architectures import CONTEXT, WINDOW
 from ...zoo.llama_zoo import Plain
 
 pytestmark = needs_llama
 
-WIDTH, HEADS, HEAD, FEED, LAYERS, WINDOW = 32, 2, 16, 48, 4, 8
-INNER, STATE, KERNEL, RANK = 2 * WIDTH, 4, 4, 2
 IDS = [(31 * i + 7) % 2000 + 8 for i in range(40)]
 REPEATING = IDS[:12] * 4
 
 
-def write(file: Path, architecture: str, tensors: dict[str, tuple[int, ...]], fill: Callable[[Any], None]) -> Path:
-    """A model with random weights and the built-in tokenizer."""
-    gguf: Any = importlib.import_module("gguf")
-    writer = gguf.GGUFWriter(file, architecture)
-    writer.add_context_length(256)
-    writer.add_embedding_length(WIDTH)
-    writer.add_feed_forward_length(FEED)
-    writer.add_head_count(HEADS)
-    writer.add_block_count(LAYERS)
-    writer.add_layer_norm_rms_eps(1e-5)
-    fill(writer)
-    data = json.loads((tiny_folder() / "tokenizer.json").read_text(encoding="utf-8"))
-    vocab = data["model"]["vocab"] | {token["content"]: token["id"] for token in data["added_tokens"]}
-    writer.add_tokenizer_model("gpt2")
-    writer.add_tokenizer_pre("qwen2")
-    writer.add_token_list(sorted(vocab, key=lambda token: int(vocab[token])))
-    writer.add_token_types([3 if i < 8 else 1 for i in range(VOCAB)])
-    writer.add_token_merges([" ".join(merge) for merge in data["model"]["merges"]])
-    writer.add_eos_token_id(2)
-    rng = np.random.default_rng(0)
-    shared: dict[str, tuple[int, ...]] = {"token_embd.weight": (VOCAB, WIDTH), "output_norm.weight": (WIDTH,)}
-    for name, shape in (shared | tensors).items():
-        if name.endswith("ssm_a"):
-            values = -np.exp(rng.normal(0, 0.5, shape))
-        elif "norm" in name:
-            values = np.ones(shape)
-        else:
-            values = rng.normal(0, 0.3, shape)
-        writer.add_tensor(name, values.astype(np.float32))
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
-    return file
-
-
-def attention(layer: int, heads: int = HEADS) -> dict[str, tuple[int, ...]]:
-    shapes = {"attn_q": (HEADS, WIDTH), "attn_k": (heads, WIDTH), "attn_v": (heads, WIDTH), "attn_output": (0, WIDTH)}
-    out: dict[str, tuple[int, ...]] = {
-        f"blk.{layer}.{name}.weight": (count * HEAD, width) for name, (count, width) in shapes.items()
-    }
-    return out | {f"blk.{layer}.attn_output.weight": (WIDTH, HEADS * HEAD)}
-
-
-def feed(layer: int) -> dict[str, tuple[int, ...]]:
-    shapes: dict[str, tuple[int, ...]] = {
-        "attn_norm": (WIDTH,),
-        "ffn_norm": (WIDTH,),
-        "ffn_gate": (FEED, WIDTH),
-        "ffn_up": (FEED, WIDTH),
-        "ffn_down": (WIDTH, FEED),
-    }
-    return {f"blk.{layer}.{name}.weight": shape for name, shape in shapes.items()}
-
-
-def gemma2(folder: Path) -> Path:
+@pytest.fixture
+def gemma2(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Every other layer sees WINDOW tokens only."""
-
-    def fill(writer: Any) -> None:
-        writer.add_head_count_kv(HEADS)
-        writer.add_key_length(HEAD)
-        writer.add_value_length(HEAD)
-        writer.add_sliding_window(WINDOW)
-        writer.add_attn_logit_softcapping(50.0)
-        writer.add_final_logit_softcapping(30.0)
-
-    tensors: dict[str, tuple[int, ...]] = {}
-    for layer in range(LAYERS):
-        posts = {f"blk.{layer}.post_{name}_norm.weight": (WIDTH,) for name in ("attention", "ffw")}
-        tensors |= attention(layer) | feed(layer) | posts
-    return write(folder / "gemma2.gguf", "gemma2", tensors, fill)
-
-
-def test_what_failed_near_the_window_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SPECCHAT_CACHE", str(tmp_path))
-    file = gemma2(tmp_path)
+    return zoo.write("gemma2", tmp_path / "gemma2.gguf")
+
+
+def test_what_failed_near_the_window_is_gone(gemma2: Path) -> None:
+    file = gemma2
     verdict = load_llama(file, "gemma2", FLOAT32).verdict
     assert verdict is not None
     verdict.keep("gemma2.attention.sliding_window", Tried(WINDOW, None, True, False))
     able = load_llama(file, "gemma2", FLOAT32).info.capabilities
     assert (able.tree, able.chain) == (False, True)
-    assert "Near 8 tokens (gemma2.attention.sliding_window in its configuration)" in able.reasons["tree"]
+    assert f"Near {WINDOW} tokens (gemma2.attention.sliding_window in its configuration)" in able.reasons["tree"]
     verdict.keep("gemma2.attention.sliding_window", Tried(WINDOW, None, False, None))
     model = load_llama(file, "gemma2", FLOAT32)
     assert not model.info.capabilities.chain
     assert isinstance(model.open_session(64), LlamaPlainSession)
     assert answer(model, "greedy", 8)
-
-
-def jamba(folder: Path) -> Path:
-    """Mamba layers and attention layers by turns."""
-    heads = [0, HEADS, 0, HEADS]
-
-    def fill(writer: Any) -> None:
-        writer.add_head_count_kv(heads)
-        writer.add_ssm_conv_kernel(KERNEL)
-        writer.add_ssm_inner_size(INNER)
-        writer.add_ssm_state_size(STATE)
-        writer.add_ssm_time_step_rank(RANK)
-
-    shapes: dict[str, tuple[int, ...]] = {
-        "ssm_in.weight": (2 * INNER, WIDTH),
-        "ssm_conv1d.weight": (INNER, KERNEL),
-        "ssm_conv1d.bias": (INNER,),
-        "ssm_x.weight": (RANK + 2 * STATE, INNER),
-        "ssm_dt_norm.weight": (RANK,),
-        "ssm_dt.weight": (INNER, RANK),
-        "ssm_dt.bias": (INNER,),
-        "ssm_b_norm.weight": (STATE,),
-        "ssm_c_norm.weight": (STATE,),
-        "ssm_a": (INNER, STATE),
-        "ssm_d": (INNER,),
-        "ssm_out.weight": (WIDTH, INNER),
-    }
-    tensors: dict[str, tuple[int, ...]] = {}
-    for layer in range(LAYERS):
-        mamba = {f"blk.{layer}.{name}": shape for name, shape in shapes.items()}
-        tensors |= feed(layer) | (attention(layer) if heads[layer] else mamba)
-    return write(folder / "jamba.gguf", "jamba", tensors, fill)
 
 
 def answer(model: Model, method: str, tokens: int = 60) -> list[int]:
@@ -165,18 +61,17 @@ def answer(model: Model, method: str, tokens: int = 60) -> list[int]:
     return generation.answer
 
 
-def test_sliding_windows_draft_and_rewind_like_any_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SPECCHAT_CACHE", str(tmp_path))
-    model = load_llama(gemma2(tmp_path), "gemma2", FLOAT32)
+def test_sliding_windows_draft_and_rewind_like_any_other(gemma2: Path) -> None:
+    model = load_llama(gemma2, "gemma2", FLOAT32)
     assert model.info.capabilities.tree
     plain = answer(model, "greedy")
     for method in ("recompute", "lookup", "lookahead", "draft", "tree", "early-exit"):
         assert answer(model, method) == plain, method
     # Near the window, in texts so long.
     found = prove_lengths(Job(model, None, lambda _: None, lambda: False))
-    (row,) = found["lengths"]
-    assert (row["names"], row["texts"]) == (["gemma2.attention.sliding_window"], [WINDOW, WINDOW + 21])
-    assert (row["plain"], row["chain"], row["tree"], found["broken"], found["proven"]) == (None, True, True, False, 256)
+    row = next(row for row in found["lengths"] if "gemma2.attention.sliding_window" in row["names"])
+    assert row["texts"] == [WINDOW, WINDOW + 21], found
+    assert (row["plain"], row["chain"], row["tree"], found["broken"], found["proven"]) == (None, True, True, False, CONTEXT)
     # Far behind the window, back again, and on along another way: as a fresh cache has it.
     session: Any = model.open_session()
     session.prefill(REPEATING)
@@ -190,8 +85,9 @@ def test_sliding_windows_draft_and_rewind_like_any_other(tmp_path: Path, monkeyp
     model.close()
 
 
-def test_hybrids_say_that_they_decode_plainly(tmp_path: Path) -> None:
-    model = load_llama(jamba(tmp_path), "jamba", FLOAT32)
+@pytest.mark.parametrize("architecture", ["jamba", "mamba"])
+def test_recurrent_models_say_that_they_decode_plainly(architecture: str, tmp_path: Path) -> None:
+    model = load_llama(zoo.write(architecture, tmp_path / "model.gguf"), architecture, FLOAT32)
     capabilities = model.info.capabilities
     assert (capabilities.tree, capabilities.chain) == (False, False)
     (note,) = model.info.notes
@@ -202,8 +98,42 @@ def test_hybrids_say_that_they_decode_plainly(tmp_path: Path) -> None:
     assert {reasons[name] for name in drafting} == {note}
     with pytest.raises(UserError, match="plain decoding only"):
         Generation(Conversation(model), IDS, "lookup")
+    with pytest.raises(UserError, match="chains only"):
+        model.open_session().evaluate([9, 10], (ROOT, ROOT))
     assert answer(model, "greedy", 20) == answer(model, "recompute", 20)
     model.close()
+
+
+def fresh(model: Model, ids: list[int]) -> torch.Tensor:
+    """Logits after ids, evaluated one after the other in a new session."""
+    session: Any = model.open_session(len(ids))
+    session.prefill(ids[:-1])
+    logits: torch.Tensor = session.evaluate(ids[-1:], (ROOT,)).logits[0].clone()
+    return logits
+
+
+def test_a_recurrent_model_that_goes_back_starts_over_unseen(tmp_path: Path) -> None:
+    mamba = load_llama(zoo.write("mamba", tmp_path / "mamba.gguf"), "mamba", FLOAT32)
+    session: Any = mamba.open_session()
+
+    def right(found: Any, *rest: int) -> None:
+        torch.testing.assert_close(found, fresh(mamba, [*IDS[:20], *rest]), atol=1e-3, rtol=1e-3)
+
+    session.prefill(IDS[:-1])
+    right(session.evaluate(IDS[-1:], (ROOT,)).logits[0], *IDS[20:])
+    session.commit((0,))
+    assert session.align([*IDS[:20], 50]) == 20
+    found = session.evaluate([50, 51, 52], (ROOT, 0, 1), rows=[2, 0]).logits
+    right(found[0], 50, 51, 52)
+    right(found[1], 50)
+    session.commit((0,))
+    right(session.evaluate([60], (ROOT,)).logits[0], 50, 60)
+    session.drop([0])
+    right(session.evaluate([61], (ROOT,)).logits[0], 50, 61)
+    session.commit(())
+    with pytest.raises(ContextFull):
+        session.evaluate([1] * 2 * CONTEXT, range(ROOT, 2 * CONTEXT - 1))
+    mamba.close()
 
 
 def test_a_table_of_positions_that_is_shorter_than_the_proof(tmp_path: Path) -> None:

@@ -15,7 +15,6 @@ import pytest
 import torch
 
 from specchat.backends import UserError
-from specchat.backends.files.gguf_file import read_header
 from specchat.backends.llama import layers as gguf_layers
 from specchat.backends.llama.layers import first_layers
 from specchat.backends.llama.model import LlamaModel, load_llama
@@ -47,28 +46,6 @@ def read(file: Path) -> Any:
     """The file as the package `gguf` reads it."""
     gguf: Any = importlib.import_module("gguf")
     return gguf.GGUFReader(file)
-
-
-def rewritten(file: Path, parts: int = 1, **changes: Any) -> Path:
-    """The tiny model written again with other metadata, or in several parts; the (first) file."""
-    gguf: Any = importlib.import_module("gguf")
-    source = read(gguf_of(tiny_folder()))
-    most = -(-len(source.tensors) // parts) if parts > 1 else 0
-    writer = gguf.GGUFWriter(file, "llama", split_max_tensors=most)
-    for name, field in source.fields.items():
-        key = name.removeprefix("llama.").replace(".", "_")
-        if name.startswith("GGUF.") or name == "general.architecture" or key in changes:
-            continue
-        writer.add_key_value(name, field.contents(), field.types[0], field.types[-1] if len(field.types) > 1 else None)
-    for key, value in changes.items():
-        writer.add_array(f"llama.{key.replace('attention_', 'attention.')}", value)
-    for tensor in source.tensors:
-        writer.add_tensor(tensor.name, np.array(tensor.data))
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
-    return file if parts == 1 else file.with_name(f"{file.stem}-00001-of-{parts:05}.gguf")
 
 
 def cut_network(folder: Path, layers: int) -> Any:
@@ -152,36 +129,6 @@ def test_a_model_that_changed_is_cut_anew(tmp_path: Path, cache: Path) -> None:
     assert set(cache.iterdir()) == {after, other}
 
 
-def test_several_parts_become_one_file(tmp_path: Path) -> None:
-    split = rewritten(tmp_path / "big.gguf", parts=3)
-    header = read_header(first_layers(split, 2, "big"))
-    assert not [key for key in header.metadata if key.startswith("split.")]
-    assert header.tensors == len(read(gguf_of(tiny_folder())).tensors) - 9
-    model = load_llama(split, "big", FLOAT32)
-    whole = load_llama(gguf_of(tiny_folder()), "tiny", FLOAT32)
-    logits = [m.truncated(2).open_session().evaluate(IDS, range(-1, 39)).top(1) for m in (model, whole)]
-    assert logits[0] == logits[1]
-    model.close()
-    whole.close()
-
-
-def test_what_is_told_for_each_layer_is_cut_too(tmp_path: Path) -> None:
-    file = rewritten(tmp_path / "kv.gguf", attention_head_count_kv=[2, 2, 2], feed_forward_length=[96, 96, 96])
-    made = first_layers(file, 2, "kv")
-    header = read_header(made)
-    assert header.metadata["llama.attention.head_count_kv"] == [2, 2]
-    assert header.metadata["llama.feed_forward_length"] == [96, 96]
-    model = load_llama(file, "kv", FLOAT32)
-    assert model.truncated(2).info.layers == 2
-    model.close()
-
-
-@pytest.mark.parametrize("layers", [0, 3, 4])
-def test_it_has_fewer_layers_than_the_model(tiny: LlamaModel, layers: int) -> None:
-    with pytest.raises(UserError, match="Draft with 1 to 2"):
-        tiny.truncated(layers)
-
-
 def test_a_large_file_is_only_written_when_asked_for(tiny: LlamaModel, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gguf_layers, "ASK_ABOVE", 100_000)
     with pytest.raises(UserError, match=r"GB\) in .*/layers\. Set layers=1 to have it written"):
@@ -243,13 +190,3 @@ def test_a_table_for_all_layers_is_not_taken_for_that_of_embeddings(tmp_path: Pa
     with pytest.raises(UserError, match=r"'per_layer_token_embd\.weight' has wrong"):
         model.truncated(2)
     model.close()
-
-
-def test_layers_that_need_more_memory_stay(tiny: LlamaModel, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def load(*_: object) -> LlamaModel:
-        raise UserError("It needs 9 GB.")
-
-    monkeypatch.setattr("specchat.backends.llama.model.load_llama", load)
-    with pytest.raises(UserError, match="It needs 9 GB"):
-        tiny.truncated(1)
-    assert len(list(cache.iterdir())) == 1

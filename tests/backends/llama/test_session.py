@@ -159,16 +159,6 @@ def test_more_leaves_than_ids_are_refused_and_nothing_changes() -> None:
     mirror.compare()
 
 
-def test_more_nodes_and_rows_than_one_pass_takes() -> None:
-    mirror = LlamaMirror(open_session(512))
-    mirror.prefill([5])
-    chain = [random.Random(1).randrange(8, VOCAB) for _ in range(200)]
-    mirror.evaluate(chain, list(range(ROOT, 199)))
-    mirror.evaluate(chain[:100], [3, *range(200, 299)], [299, 200, 299, 250])
-    mirror.check()
-    mirror.compare()
-
-
 def test_a_full_context_is_refused_and_nothing_changes() -> None:
     mirror = LlamaMirror(open_session(10))
     mirror.prefill([5, 6, 7, 8])
@@ -227,30 +217,6 @@ def test_a_pass_that_fails_leaves_the_session_as_it_was(monkeypatch: pytest.Monk
     mirror.evaluate([13, 14], [0, 1])
     mirror.check()
     mirror.compare()
-
-
-def test_sessions_share_weights_and_nothing_else() -> None:
-    mirrors = [LlamaMirror(open_session()) for _ in range(3)]
-    rng = random.Random(5)
-    for mirror in mirrors * 2:
-        mirror.session.rewind(0)
-        mirror.committed, mirror.nodes, mirror.next = [], {}, 0
-        play(mirror, rng)
-    mirrors[0].session.close()
-    mirrors[1].evaluate([3], [ROOT])
-    mirrors[1].compare()
-    with pytest.raises(UserError, match="closed"):
-        mirrors[0].session.evaluate([3], [ROOT])
-
-
-def test_scores_may_outlive_their_session() -> None:
-    session = open_session()
-    session.prefill([5, 6])
-    scores = session.evaluate([7], [ROOT])
-    top = scores.top(3)
-    session.close()
-    del session
-    assert scores.top(3) == top
 
 
 def test_what_is_open_when_python_ends_is_left_to_the_process() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +12,6 @@ import torch
 from specchat.backends import ROOT, UserError
 from specchat.backends.llama import hidden_states
 from specchat.backends.llama.model import load_llama
-from specchat.backends.llama.session import LlamaSession
-from specchat.backends.loading import builtin_path
 from specchat.backends.sessions.states import States
 
 from ...fakes.models.llama_tiny import FLOAT32, VOCAB, gguf_of, needs_llama, reference, tiny_folder, tiny_llama
@@ -101,19 +98,6 @@ def test_a_long_prompt_in_chunks_and_passes() -> None:
             session.states(0, 0)
 
 
-def test_the_built_in_weights(reference_network: Any) -> None:
-    model = load_llama(gguf_of(builtin_path()), "builtin", FLOAT32)
-    assert model.info.capabilities.states
-    taps = (2, 4, 5, 8)
-    session = model.open_session(128, taps)
-    ids = model.encode("A tree of tokens is verified in one pass, and the path that holds is kept.")
-    session.prefill(ids[:-3])
-    session.evaluate([*ids[-3:-1], 5, ids[-1]], (ROOT, 0, 0, 1))
-    session.commit((0, 1, 3))
-    torch.testing.assert_close(session.states(0, len(ids)), hidden(reference_network, ids, taps), atol=5e-3, rtol=5e-3)
-    model.close()
-
-
 def test_builds_and_architectures_that_cannot_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hidden_states, "ARCHITECTURES", ("qwen3",))
     assert "llama models" in refused(gguf_of(tiny_folder()))
@@ -139,26 +123,6 @@ def test_states_that_are_not_what_they_seem_are_found_out(monkeypatch: pytest.Mo
     assert not model.info.capabilities.states
     assert "were not this model's own" in model.info.capabilities.reasons["states"]
     model.open_session(64).prefill([5, 6, 7])
-    model.close()
-
-
-def test_only_the_first_session_with_taps_proves_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    tapped: list[int] = []
-
-    def noted(self: LlamaSession, context: Any, size: int, alike: bool = False, taps: Sequence[int] = ()) -> None:
-        opened(self, context, size, alike, taps)
-        tapped.append(len(taps))
-
-    opened = LlamaSession.__init__
-    monkeypatch.setattr(LlamaSession, "__init__", noted)
-    model = load_llama(gguf_of(tiny_folder()), "tiny", FLOAT32)
-    model.open_session(64)
-    assert set(tapped) == {0}
-    assert model.info.capabilities.states
-    tapped.clear()
-    for _ in range(2):
-        model.open_session(64, TAPS)
-    assert tapped == [4, len(TAPS), len(TAPS)]  # every tap there is, for the proof
     model.close()
 
 

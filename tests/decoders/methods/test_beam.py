@@ -13,14 +13,14 @@ import pytest
 import torch
 
 from specchat.backends import Model, Sampling
-from specchat.decoders import Conversation, encode_prompt, registry
+from specchat.decoders import Conversation, registry
 from specchat.decoders.loop import Generation
-from specchat.decoders.methods.beam import LEVELS, Beam, Link, _drawn, meeting
+from specchat.decoders.methods.beam import Beam
 from specchat.decoders.needs import DraftModel, TrainedDrafter
 
+from ...cases import FULL
 from ...fakes.models.llama_tiny import needs_llama
 from ...fakes.models.tiny import VOCAB, reference, tiny_model
-from ...fakes.models.toy import ToyModel
 
 EARLY = {"guess": False, "full": True, "never": "never"}
 """Our names for transformers' `early_stopping`."""
@@ -91,12 +91,12 @@ def settings_of(beams: int, penalty: float, early: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("early", EARLY)
 @pytest.mark.parametrize(("beams", "penalty"), [(2, 1.0), (3, 0.0), (5, 2.0), (4, -0.7)])
-@pytest.mark.parametrize("kind", ["llama", "gpt2", "gemma3"])
+@pytest.mark.parametrize("kind", ["llama", "gpt2", "gemma3", "qwen3-moe", "mistral"] if FULL else ["llama", "gemma3"])
 def test_sequences_and_scores_are_those_of_transformers(kind: str, beams: int, penalty: float, early: str) -> None:
     rng = random.Random(repr((kind, beams, penalty, early)))
     settings = settings_of(beams, penalty, early)
-    for model in (tiny_model(kind), ending(kind)):
-        compare(model, reference(kind), [rng.randrange(4, VOCAB) for _ in range(rng.randint(1, 40))], settings)
+    for model in (tiny_model(kind), ending(kind)):  # some prompts reach beyond the window of 32
+        compare(model, reference(kind), [rng.randrange(4, VOCAB) for _ in range(rng.randint(1, 50))], settings)
 
 
 @pytest.mark.parametrize("kind", ["llama", "gpt2"])
@@ -135,30 +135,6 @@ def test_a_step_shows_the_open_texts_and_the_best_of_them(kind: str) -> None:
     assert not step.tentative
 
 
-def test_of_texts_that_parted_long_ago_only_the_ends_are_drawn() -> None:
-    tail = Link(1, None, 0)
-    ends = []
-    for first in (2, 3):
-        link = tail
-        for length in range(1, 2 * LEVELS + 1):
-            link = Link(first if length == 1 else 9, link, length, 0.5)
-        ends.append(link)
-    tree, path, probs = _drawn(tail, tail, ends)
-    assert path == [0]
-    assert tree.parents[1] == 0
-    assert len(tree) == 1 + 2 * (LEVELS + 1)
-    for end in (LEVELS + 1, len(tree) - 1):
-        assert math.prod(probs[node - 1] for node in tree.path(end)[1:]) == pytest.approx(0.5 ** (2 * LEVELS))
-
-
-@pytest.mark.parametrize("kind", ["qwen2", "qwen3-moe", "mistral"])
-def test_other_families_match_transformers_too(kind: str) -> None:
-    rng = random.Random(kind)
-    for model, early in ((tiny_model(kind), "guess"), (ending(kind), "never"), (ending(kind), "full")):
-        # Beyond the window of 32.
-        compare(model, reference(kind), [rng.randrange(4, VOCAB) for _ in range(50)], settings_of(4, 1.0, early))
-
-
 @pytest.mark.parametrize("penalty", [1.5, 0.5])
 def test_repetition_penalty_is_that_of_transformers_beam_search(penalty: float) -> None:
     rng = random.Random(3)
@@ -166,24 +142,6 @@ def test_repetition_penalty_is_that_of_transformers_beam_search(penalty: float) 
         prompt = [rng.randrange(4, VOCAB) for _ in range(100)]
         found = compare(model, reference("llama"), prompt, settings_of(4, 1.0, "guess"), penalty)
         assert found != compare(model, reference("llama"), prompt, settings_of(4, 1.0, "guess"))
-
-
-def test_texts_that_end_themselves_are_found() -> None:
-    rng = random.Random(8)
-    lengths = set()
-    for early in (*EARLY, *EARLY):
-        prompt = [rng.randrange(4, VOCAB) for _ in range(8)]
-        lengths.add(len(compare(ending("llama"), reference("llama"), prompt, settings_of(3, 0.5, early))))
-    assert min(lengths) < TOKENS, "no text ended, so this proves little"
-    assert len(lengths) > 1
-
-
-@pytest.mark.parametrize(("beams", "penalty", "early"), [(2, 1.0, "guess"), (4, 0.6, "full"), (6, 2.0, "never")])
-def test_builtin_model_matches_transformers(
-    builtin_model: Model, reference_network: Any, beams: int, penalty: float, early: str
-) -> None:
-    for text in ("What is a KV cache?", "Repeat this text exactly: Ada met Bruno."):
-        compare(builtin_model, reference_network, encode_prompt(builtin_model, text), settings_of(beams, penalty, early))
 
 
 @needs_llama
@@ -230,17 +188,6 @@ def test_the_shared_beginning_streams_before_the_end() -> None:
         streamed += sum(len(step.tokens) for step in steps[:-1])
         assert all(step.drafted == step.accepted == 0 for step in steps)
     assert streamed > 60
-
-
-def test_only_the_beams_stay_alive() -> None:
-    conversation = Conversation(tiny_model("llama"))
-    session: Any = conversation.session
-    generation = Generation(conversation, list(range(20, 30)), "beam", settings={"beams": 3}, max_tokens=60)
-    for _ in generation:
-        parents = {node.parent for node in session._nodes.values()}
-        leaves = [number for number in session._nodes if number not in parents]
-        assert len(leaves) <= 3
-    assert not session._nodes
 
 
 @pytest.mark.parametrize("kind", ["llama", "gemma2"])
@@ -293,23 +240,6 @@ def test_switching_to_and_fro_never_loses_the_cache() -> None:
         assert len(generation.answer) == 60 or generation.finish_reason == "eos"
 
 
-def test_settings_may_change_between_steps() -> None:
-    generation = Generation(
-        Conversation(tiny_model("llama")), list(range(20, 30)), "beam", settings={"beams": 5}, max_tokens=40
-    )
-    for number, step in enumerate(generation):
-        match number:
-            case 8:
-                generation.switch("beam", {"beams": 2})
-            case 16:
-                generation.switch("beam", {"beams": 7, "length_penalty": 2.0})
-            case 9 | 15:
-                assert step.nodes == 2
-            case 18:
-                assert step.nodes == 7
-    assert len(generation.answer) == 40
-
-
 def test_a_new_answer_starts_a_new_search() -> None:
     model = tiny_model("llama")
     conversation = Conversation(model)
@@ -348,27 +278,6 @@ def test_a_cancelled_search_keeps_its_best_text() -> None:
     assert kept, "the beams never differed, so this proves little"
 
 
-def test_nothing_is_left_to_settle_before_the_first_pass() -> None:
-    generation = Generation(Conversation(tiny_model("llama")), list(range(20, 30)), "beam", max_tokens=8)
-    generation.cancel()
-    assert generation.advance() is None
-    assert (generation.answer, generation.finish_reason, generation.totals.steps) == ([], "cancelled", 0)
-
-
-@pytest.mark.parametrize("beams", [1, 4])
-def test_no_pass_of_a_search_gives_several_tokens(beams: int) -> None:
-    generation = Generation(
-        Conversation(tiny_model("llama")), list(range(20, 30)), "beam", settings={"beams": beams}, max_tokens=40
-    )
-    steps = list(generation)
-    assert all(0 <= len(step.tokens) - step.earlier <= 1 for step in steps)
-    assert generation.totals.earlier == sum(step.earlier for step in steps)
-    if beams == 1:  # plain decoding
-        assert not generation.totals.earlier
-    else:
-        assert max(len(step.tokens) for step in steps) > 1
-
-
 def test_the_context_may_fill_up() -> None:
     # Eight beams of four tokens and more beyond what they share do not fit beside each other at the end.
     conversation = Conversation(tiny_model("llama"), context=48)
@@ -382,11 +291,6 @@ def test_the_context_may_fill_up() -> None:
     assert "The context is nearly full, so the best beam continues alone." in notes
 
 
-def test_models_without_trees_say_why() -> None:
-    model = ToyModel(0, tree=False)
-    assert registry.unavailable(Beam, model.info.capabilities) == "A toy that only does chains."
-
-
 def test_it_is_no_identical_method() -> None:
     assert Beam.label == "lossy"
     prompts = [list(range(20 + i, 30 + i)) for i in range(4)]
@@ -397,16 +301,3 @@ def test_it_is_no_identical_method() -> None:
             pass
         differing += searched(tiny_model("llama"), prompt, {}, max_tokens=TOKENS)[0].answer != greedy.answer
     assert differing
-
-
-def test_where_links_meet() -> None:
-    root = Link(1, None, 0)
-    a = Link(2, root, 1)
-    b, c = Link(3, a, 2), Link(4, a, 2)
-    deep = Link(6, Link(5, c, 3), 4)
-    assert meeting([b]) is b
-    assert meeting([b, c]) is a
-    assert meeting([deep, c]) is c
-    assert meeting([deep, b, root]) is root
-    assert deep.tokens() == [2, 4, 5, 6]
-    assert deep.tokens(2) == [5, 6]

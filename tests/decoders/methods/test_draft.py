@@ -14,18 +14,17 @@ import pytest
 import torch
 from scipy.stats import chisquare
 
-from specchat.backends import LoadOptions, Model, Sampling, UserError, load_model
+from specchat.backends import Model, Sampling, UserError
 from specchat.backends.hf.session import TransformersSession
 from specchat.decoders import Conversation, Generation, encode_prompt
 from specchat.decoders.acceptance import Acceptance
 from specchat.decoders.loop import Step
 from specchat.decoders.parts.proposers import Reencoded
-from specchat.decoders.parts.schedules import SCHEDULES
 from specchat.decoders.registry import methods
 
 from ...cases import FULL
 from ...fakes.models import heads
-from ...fakes.models.tiny import tiny_folder, tiny_model
+from ...fakes.models.tiny import tiny_model
 from ...fakes.models.toy import ToyModel
 from ...fakes.prompts import TEXTS
 
@@ -53,39 +52,6 @@ def run(
 
 def plain(target: Model, prompt: str | Sequence[int], **options: Any) -> list[int]:
     return run(target, None, prompt, "greedy", **options)[0].answer
-
-
-FLOORS: list[tuple[str, dict[str, Any], float]] = [
-    *(("draft", {"schedule": schedule}, 1.5) for schedule in SCHEDULES),
-    ("early-exit", {}, 1.4),
-    ("early-exit", {"layers": 4}, 1.4),
-    ("early-exit", {"layers": 4, "schedule": "cost"}, 1.4),
-    ("early-exit", {"layers": 4, "inner": 2}, 1.4),
-    ("early-exit", {"layers": 6, "inner": 4, "cascade": False}, 1.4),
-    ("tree", {}, 1.5),
-    ("tree", {"expansion": "1,1,3,1,1,1,1,1"}, 1.5),
-    ("tree", {"merge": "lookup,recycle"}, 1.5),
-]
-
-
-@pytest.mark.parametrize("temperature", [0.0, 0.8])
-@pytest.mark.parametrize(("method", "settings", "floor"), FLOORS)
-def test_a_draft_is_accepted_and_changes_no_token(
-    builtin_model: Model,
-    draft_model: Model,
-    method: str,
-    settings: dict[str, Any],
-    floor: float,
-    temperature: float,
-    request: pytest.FixtureRequest,
-) -> None:
-    if method == "early-exit":
-        request.getfixturevalue("idle")  # on a busy machine any depth may be the fastest for a while
-    sampling = Sampling(temperature=temperature, seed=4)
-    generation, _ = run(builtin_model, draft_model, COPY, method, settings, sampling=sampling)
-    assert generation.answer == plain(builtin_model, COPY, sampling=sampling)
-    assert generation.totals.tokens_per_step >= floor
-    assert generation.totals.draft_seconds > 0
 
 
 def test_a_draft_model_that_is_the_target_is_always_right(builtin_model: Model) -> None:
@@ -133,14 +99,6 @@ def test_soft_acceptance_sees_the_drafts_probabilities_at_temperature_0(
     assert loose
 
 
-def test_the_first_layers_of_a_token_run_once(builtin_model: Model) -> None:
-    settings = {"layers": 4, "inner": 0, "tokens": 3, "schedule": "constant", "cascade": False}
-    _, steps = run(builtin_model, None, COPY, "early-exit", settings)
-    assert all(step.nodes == len(step.tree) for step in steps), "no node is counted, or evaluated, twice"
-    assert any(step.tree.pre_evaluated == 3 for step in steps)
-    assert all(step.draft_seconds > 0 for step in steps if len(step.tree) > 1)
-
-
 @pytest.mark.parametrize("inner", [0, 2])
 @pytest.mark.parametrize("temperature", [0.0, 0.8])
 def test_the_prompt_rides_along_with_the_first_draft(builtin_model: Model, inner: int, temperature: float) -> None:
@@ -155,26 +113,6 @@ def test_the_prompt_rides_along_with_the_first_draft(builtin_model: Model, inner
         assert generation.prefill_seconds > 0
         assert min(step.draft_seconds for step in steps) >= 0
         assert min(step.forward_seconds for step in steps) > 0
-
-
-def test_every_depth_gets_its_turn_again_and_the_fastest_most_of_them(builtin_model: Model) -> None:
-    fresh = copy(builtin_model)
-    conversation = Conversation(fresh)
-    generation = Generation(conversation, encode_prompt(fresh, COPY), "early-exit", max_tokens=20)
-    assert list(generation)
-    drafter: Any = generation.drafter
-    context = generation._context()
-    taken: Counter[Any] = Counter()
-    for _ in range(400):
-        depth = drafter._pick(context)
-        way = next(way for way, found in drafter._depths.items() if found is depth)
-        taken[way] += 1
-        drafter._record.learn(4, 1.0 if way == (2, 0) else 2.0)
-    assert taken.most_common(1)[0][0] == (2, 0)
-    others = [count for way, count in taken.items() if way != (2, 0)]
-    assert len(others) == 3
-    assert min(others) >= 4
-    assert max(others) <= 10
 
 
 def test_inner_layers_draft_anew_behind_every_pass_up_to_the_end_of_the_context() -> None:
@@ -219,23 +157,6 @@ def test_an_error_in_the_middle_of_a_draft_leaves_nothing_behind(monkeypatch: py
         conversation.close()
 
 
-def test_inner_layers_spare_the_others_passes(builtin_model: Model) -> None:
-    """The first two layers draft for the first four: these run over several tokens at a time."""
-    passes: dict[int, int] = {}
-    for inner in (0, 2):
-        conversation = Conversation(builtin_model)
-        ids = encode_prompt(builtin_model, "What is speculative decoding?")
-        settings = {"layers": 4, "inner": inner, "cascade": False}
-        generation = Generation(conversation, ids, "early-exit", settings=settings, max_tokens=TOKENS)
-        passes[inner] = 0
-        for step in generation:
-            (depth,) = generation.drafter._depths.values()  # type: ignore[attr-defined]
-            passes[inner] += len(depth.proposer.seconds) if len(step.tree) > 1 else 0
-        assert generation.answer == plain(builtin_model, ids)
-        conversation.close()
-    assert passes[2] < 0.85 * passes[0]
-
-
 @pytest.mark.usefixtures("idle")
 def test_early_exit_settles_on_one_depth_and_remembers_it(builtin_model: Model) -> None:
     fresh = copy(builtin_model)  # as one that nothing has been measured on
@@ -276,12 +197,6 @@ def test_the_draft_follows_switches_and_later_turns(builtin_model: Model, draft_
     assert accepted
 
 
-@pytest.mark.parametrize("method", ["draft", "tree"])
-def test_without_a_draft_model_it_says_what_to_load(builtin_model: Model, method: str) -> None:
-    with pytest.raises(UserError, match="--draft-model"):
-        Generation(Conversation(builtin_model), [1, 2], method)
-
-
 def test_a_draft_model_is_loaded_when_the_first_method_needs_it(builtin_model: Model, draft_model: Model) -> None:
     loads: list[int] = []
 
@@ -299,23 +214,6 @@ def test_a_draft_model_is_loaded_when_the_first_method_needs_it(builtin_model: M
     assert sum(len(step.tokens) for step in generation) > 5
 
 
-def test_what_it_drafts_with_is_opened_before_the_first_step(
-    builtin_model: Model, draft_model: Model, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    opened: list[int] = []
-    counted = copy(draft_model)
-    monkeypatch.setattr(counted, "open_session", lambda context=None: opened.append(1) or draft_model.open_session(context))  # type: ignore[func-returns-value]
-    conversation = Conversation(builtin_model, draft_model=counted)
-    generation = Generation(conversation, encode_prompt(builtin_model, TEXTS[0]), "greedy", max_tokens=8)
-    assert not opened
-    generation.switch("draft")
-    assert opened == [1]
-    for _ in generation:
-        pass
-    assert opened == [1]
-    conversation.close()
-
-
 def test_a_switch_to_a_draft_model_with_other_tokens_leaves_the_answer_alone(builtin_model: Model) -> None:
     conversation = Conversation(builtin_model, draft_model=tiny_model("llama"))
     generation = Generation(conversation, encode_prompt(builtin_model, TEXTS[0]), "greedy", max_tokens=4)
@@ -326,15 +224,6 @@ def test_a_switch_to_a_draft_model_with_other_tokens_leaves_the_answer_alone(bui
     conversation.close()
 
 
-def test_another_tokenizer_is_refused_with_the_reason_or_drafts_through_text(builtin_model: Model) -> None:
-    other = tiny_model("llama")
-    for method in ("draft", "tree"):
-        with pytest.raises(UserError, match="tokenizer differs"):
-            run(builtin_model, other, COPY, method)
-    generation, _ = run(builtin_model, other, COPY, "draft", {"reencode": True})
-    assert generation.answer == plain(builtin_model, COPY)
-
-
 def test_a_draft_through_text_is_right_when_the_draft_model_is(builtin_model: Model) -> None:
     generation, _ = run(builtin_model, builtin_model, COPY, "greedy", max_tokens=10)
     drafter = Reencoded(builtin_model, builtin_model, 512)
@@ -343,6 +232,8 @@ def test_a_draft_through_text_is_right_when_the_draft_model_is(builtin_model: Mo
     expected = plain(builtin_model, COPY, max_tokens=16)[10:]
     assert line
     assert line == expected[: len(line)]
+    generation, _ = run(builtin_model, tiny_model("llama"), COPY, "draft", {"reencode": True}, max_tokens=16)
+    assert generation.answer[10:] == expected
 
 
 @pytest.mark.parametrize("method", ["draft", "tree", "pard"])
@@ -361,41 +252,6 @@ def test_at_the_end_of_the_draft_models_context_it_decodes_plainly_and_says_so(
     assert "reads at most" in steps[-2].note
 
 
-BAD: list[tuple[str, dict[str, Any], str]] = [
-    ("early-exit", {"layers": 8}, "below the model's 8 layers"),
-    ("early-exit", {"layers": 4, "inner": 4}, r"inner \(4\) must be below the number of layers that draft \(4\)"),
-    ("early-exit", {"inner": 8}, r"inner \(8\) must be below the number of layers that draft \(6\)"),
-    ("early-exit", {"skip": "2-9"}, "takes layers from 0 to 7"),
-    ("early-exit", {"skip": "middle"}, "list of layers"),
-    ("tree", {"expansion": "1,0,2"}, "numbers from 1 to 64"),
-    ("tree", {"merge": "lookup,beam"}, "tree.merge takes"),
-]
-
-
-@pytest.mark.parametrize(("method", "settings", "words"), BAD)
-def test_bad_settings_are_told(
-    builtin_model: Model, draft_model: Model, method: str, settings: dict[str, Any], words: str
-) -> None:
-    with pytest.raises(UserError, match=words):
-        run(builtin_model, draft_model, COPY, method, settings)
-
-
-@pytest.mark.parametrize(
-    ("method", "settings"),
-    [
-        ("draft", {"tokens": 0, "schedule": "constant"}),
-        ("early-exit", {"tokens": 0, "layers": 1, "schedule": "constant"}),
-        ("tree", {"nodes": 1}),
-        ("tree", {"width": 1, "grow": 1}),
-    ],
-)
-def test_settings_that_leave_nothing_to_draft_decode_plainly(
-    builtin_model: Model, draft_model: Model, method: str, settings: dict[str, Any]
-) -> None:
-    generation, _ = run(builtin_model, draft_model, COPY, method, settings, max_tokens=12)
-    assert generation.answer == plain(builtin_model, COPY, max_tokens=12)
-
-
 def test_merged_drafters_need_no_draft_model() -> None:
     model = ToyModel(3)
     generation = Generation(
@@ -405,7 +261,6 @@ def test_merged_drafters_need_no_draft_model() -> None:
     assert generation.totals.tokens_per_step > 1.5
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("method", "settings"),
     [
@@ -427,7 +282,7 @@ def test_rejection_gives_the_targets_joint_distribution_of_two_tokens(method: st
     prompt = [0, 2, 70, 71, 72 if kind else 3]
     unsure = {"eagle": heads.unsure_head, "medusa": heads.unsure_medusa, "dflash": heads.unsure_dflash}
     head = unsure[kind]() if kind else None
-    draws = 3000 if FULL else 750
+    draws = 3000 if FULL else 500
     conversation = Conversation(target, draft_model=draft, head=head)
     seen: dict[tuple[int, ...], int] = {}
     accepted = 0
@@ -475,12 +330,3 @@ def test_a_label_follows_the_rule(builtin_model: Model, draft_model: Model) -> N
     ]
     assert texts[0] == plain(builtin_model, story, sampling=sampling)
     assert all(text != texts[0] for text in texts[1:])
-
-
-def test_a_folder_is_a_draft_model_too(builtin_model: Model) -> None:
-    tiny = load_model(str(tiny_folder("llama")), LoadOptions(device="cpu"))
-    conversation = Conversation(tiny, draft_model=tiny)
-    generation = Generation(conversation, [0, 2, 80, 3], "draft", max_tokens=30)
-    assert sum(len(step.tokens) for step in generation) <= 30
-    assert generation.totals.acceptance_rate == 1.0
-    tiny.close()

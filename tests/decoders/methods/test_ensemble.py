@@ -21,7 +21,7 @@ from ...fakes.models.tiny import tiny_model
 from ...fakes.prompts import TEXTS
 
 PROMPTS = ("Tell me a story about a dog.", f"Repeat this text exactly: {TEXTS[0]}", *(TEXTS if FULL else ()))
-TOKENS = 64
+TOKENS = 64 if FULL else 48
 
 
 @dataclass
@@ -81,8 +81,10 @@ def tokens_per_step(models: Models, drafts: Sequence[Model], settings: Any = Non
     return sum(each.tokens for each in totals) / sum(each.steps for each in totals)
 
 
-@pytest.mark.parametrize("settings", [{}, {"expansion": "3,2,1,1", "nodes": 24}, {"merge": "lookup,recycle", "nodes": 24}])
-@pytest.mark.parametrize("temperature", [0.0, 0.8])
+@pytest.mark.parametrize(
+    ("settings", "temperature"),
+    [({}, 0.0), ({}, 0.8), ({"expansion": "3,2,1,1", "nodes": 24}, 0.8), ({"merge": "lookup,recycle", "nodes": 24}, 0.0)],
+)
 def test_a_tree_of_several_models_is_accepted_and_changes_no_token(models: Models, settings: Any, temperature: float) -> None:
     sampling = Sampling(temperature=temperature, seed=4)
     most = 1 + 2 * 21 if "expansion" in settings else settings.get("nodes", 20)  # each model's expansion is whole
@@ -98,12 +100,6 @@ def test_a_tree_of_several_models_is_accepted_and_changes_no_token(models: Model
                 assert step.sources[0] == 0
                 assert all(0 < source < 1 << len(step.drafters) for source in step.sources[1:])
                 assert sum(step.shares) == pytest.approx(1)
-
-
-def test_two_models_are_worth_the_better_one_of_them(models: Models) -> None:
-    better, other = (tokens_per_step(models, [model], max_tokens=160) for model in (models.better, models.other))
-    for drafts in ((models.better, models.other), (models.other, models.better)):
-        assert tokens_per_step(models, drafts, max_tokens=160) > 0.95 * max(better, other)
 
 
 def test_only_those_that_are_named_draft(models: Models) -> None:
@@ -130,7 +126,7 @@ def useless() -> Model:
     return model  # type: ignore[no-any-return]
 
 
-@pytest.mark.parametrize("rule", ["exact", "rejection"])
+@pytest.mark.parametrize("rule", ["exact", "rejection"] if FULL else ["rejection"])
 def test_the_better_model_gets_the_nodes_and_a_useless_one_hardly_costs_tokens(
     builtin_model: Model, draft_model: Model, useless: Model, rule: str
 ) -> None:

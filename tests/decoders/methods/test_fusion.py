@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import random
-import tracemalloc
 from collections.abc import Sequence
 from statistics import mean
 from typing import Any
@@ -15,18 +14,16 @@ from hypothesis import strategies as st
 
 from specchat.backends.base import ROOT, Sampling, Scores
 from specchat.backends.recorded import RecordedModel
-from specchat.decoders.base import Context, Drafter, Verified, parse_params
+from specchat.decoders.base import Context, Verified
 from specchat.decoders.conversation import Conversation
 from specchat.decoders.loop import Generation
 from specchat.decoders.methods.fusion import Fusion, FusionParams
 from specchat.decoders.methods.lookup import Lookup, LookupParams
-from specchat.decoders.needs import Trees
 from specchat.decoders.parts.evidence import Evidence, Recycled
 from specchat.decoders.parts.ngram_index import ORDERS
-from specchat.decoders.parts.ppm import EVIDENCE_LIMIT, FREQUENT, KIND, KINDS, SUREST, ContextModel, Weights, prior
+from specchat.decoders.parts.ppm import FREQUENT, ContextModel
 from specchat.decoders.replay import replay
 from specchat.decoders.tree import Tree
-from specchat.errors import UserError
 
 from ...cases import cases
 
@@ -126,42 +123,6 @@ def test_occurrences_of_a_guessed_tail(text: list[int], guessed: list[int], limi
     assert len(set(again)) == len(again)
 
 
-@cases(150)
-@given(MORE, st.integers(0, FREQUENT))
-def test_frequent_tokens(text: list[int], most: int) -> None:
-    model = ContextModel()
-    model.follow(text)
-    found = model.frequent(most)
-    counts = sorted((text.count(token) for token in set(text)), reverse=True)
-    assert [text.count(token) for token, _ in found] == counts[:most]
-    assert sum(share for _, share in found) < 1
-
-
-@cases(150)
-@given(st.one_of(FEW, MORE), st.booleans())
-def test_growing_is_the_same_as_starting_afresh(text: list[int], branching: bool) -> None:
-    drafter, growing = fusion(), list[int]()
-    for token in text:
-        growing.append(token)
-        tree = drafter.draft(context(growing, branching=branching))
-    fresh = fusion()
-    assert tree == fresh.draft(context(list(text), branching=branching))
-    assert drafter.probabilities == fresh.probabilities
-
-
-@cases(150)
-@given(st.lists(FEW, min_size=2, max_size=4), st.integers(0, 60))
-def test_another_text_is_noticed(turns: list[list[int]], shared: int) -> None:
-    drafter = fusion()
-    text: list[int] = []
-    for turn in turns:
-        text = text[:shared] + turn  # a new turn keeps only a prefix
-        assert drafter.draft(context(text)) == fusion().draft(context(list(text)))
-    del text[len(text) // 2 :]  # the same list, shorter
-    if text:
-        assert drafter.draft(context(text)) == fusion().draft(context(list(text)))
-
-
 def test_agreement_and_length_raise_a_probability() -> None:
     def first(text: list[int]) -> dict[int, float]:
         drafter = fusion(frequent=0)
@@ -254,42 +215,11 @@ def test_probabilities_tell_how_much_is_accepted() -> None:
     assert 0.75 <= expected / accepted <= 1.33
 
 
-def test_settings_change_between_steps() -> None:
-    text = [1, 2, 3, 4, 1, 2, 5, 6, 7, 8, 9, 10, 11, 12, 13, 1, 2]
-    drafter = fusion()
-    first = drafter.draft(context(text))
-    for params in ({"nodes": 64}, {"nodes": 1}, {"floor": 0.05}, {"frequent": 0}, {"recycle": 0}, {}):
-        drafter.params = FusionParams(**params)
-        assert drafter.draft(context(text)) == Fusion(drafter.params).draft(context(text))
-    assert drafter.draft(context(text)) == first
-    drafter.params = FusionParams(floor=1.0)
-    assert len(drafter.draft(context(text))) == 1
-
-
 def test_no_more_nodes_than_the_context_holds() -> None:
     session = RecordedModel([([1] * 20, [2])], context=24).open_session()
     session.prefill([1] * 19)
     tree = fusion().draft(Context([1] * 20, session, Sampling(), 4, frozenset()))
     assert len(tree) <= 5
-
-
-@pytest.mark.parametrize(("name", "value"), [("nodes", 0), ("floor", 2), ("frequent", FREQUENT + 1), ("recycle", -1)])
-def test_bad_settings_say_why(name: str, value: object) -> None:
-    with pytest.raises(UserError, match=name):
-        parse_params(Fusion, {name: value})
-
-
-@pytest.mark.parametrize("text", ["twice", "random", "one token"])
-def test_memory_stays_under_a_kilobyte_per_token(text: str) -> None:
-    rng = random.Random(0)
-    tokens = [rng.randrange(32_000) for _ in range(8000)]
-    tokens = {"twice": tokens[:4000] * 2, "random": tokens, "one token": [7] * 8000}[text]
-    tracemalloc.start()
-    drafter = fusion()
-    drafter.draft(context(tokens))
-    used = tracemalloc.get_traced_memory()[0]
-    tracemalloc.stop()
-    assert used / len(tokens) <= 1024
 
 
 class Told(Scores):
@@ -386,21 +316,3 @@ def test_other_evidence_votes_and_its_worth_is_learned() -> None:
     wrong, low = worth([rng.randrange(10_000) for _ in range(80)])
     assert wrong < 1.2
     assert low < 1 < high
-
-
-def test_weights_stay_within_their_limits() -> None:
-    weights = Weights()
-    assert weights.match == [0.0, *(prior(match) for match in range(1, SUREST + 1))]
-    right, total = [0.0] * KINDS, [0.0] * KINDS
-    total[KIND[1]] = 1.0
-    for _ in range(500):
-        weights.learn(right, total, 1.5, 0.1)
-    weights.refresh()
-    assert weights.match[1] == pytest.approx(prior(1) / EVIDENCE_LIMIT)
-    assert weights.match[2] == prior(2)
-
-
-def test_a_drafter_like_any_other() -> None:
-    assert issubclass(Fusion, Drafter)
-    assert Fusion.label == "identical"
-    assert not Fusion.needs(Trees)

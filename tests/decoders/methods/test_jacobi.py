@@ -4,19 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specchat.backends import Model
-from specchat.decoders import Conversation, Generation, encode_prompt
 from specchat.decoders.acceptance import walk
 from specchat.decoders.base import Verified
 from specchat.decoders.methods.jacobi import Jacobi, JacobiParams
 
-from ...cases import FULL, cases
+from ...cases import cases
 from ...fakes.models.toy import ToyModel, drafting, plain
-from ...fakes.prompts import copy_prompts
 
 
 def jacobi(**params: Any) -> Jacobi:
@@ -93,24 +89,3 @@ def test_guesses_are_for_their_place_only() -> None:
     step(drafter, model, tokens)
     tokens.append(9)  # another method's token
     assert drafter.draft(drafting(tokens)) == jacobi(tokens=4).draft(drafting(tokens)), "begun afresh"
-
-
-def test_settings_may_change_between_steps() -> None:
-    model, tokens, drafter = ToyModel(4, vocabulary=40), [1, 2, 3], jacobi(tokens=6)
-    for k in (6, 2, 9, 1):
-        drafter.params = JacobiParams(tokens=k)
-        assert len(step(drafter, model, tokens)) == k
-    assert tokens[3:] == plain(model, [1, 2, 3], len(tokens) - 3)
-
-
-@pytest.mark.parametrize("slide", [True, False])
-def test_floor_on_copy_prompts(builtin_model: Model, slide: bool) -> None:
-    steps = tokens = 0
-    for text in copy_prompts(3 if FULL else 1, seed=1):
-        prompt = encode_prompt(builtin_model, text)
-        reference = Generation(Conversation(builtin_model), prompt, max_tokens=60)
-        generation = Generation(Conversation(builtin_model), prompt, "jacobi", settings={"slide": slide}, max_tokens=60)
-        assert [token for step in generation for token in step.tokens] == [t for step in reference for t in step.tokens]
-        steps += generation.totals.steps
-        tokens += generation.totals.tokens
-    assert tokens / steps >= (1.05 if slide else 1.0)

@@ -9,14 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specchat.backends import Model, UserError
-from specchat.decoders import Conversation, encode_prompt
+from specchat.decoders import Conversation
 from specchat.decoders.loop import Generation
 from specchat.decoders.methods.lookahead import Lookahead, LookaheadParams
 
-from ...cases import FULL, cases
+from ...cases import cases
 from ...fakes.models.toy import ToyModel, drafting, plain, run
-from ...fakes.prompts import copy_prompts
 
 
 def lookahead_of(conversation: Conversation, **params: Any) -> Lookahead:
@@ -115,22 +113,6 @@ def test_a_full_match_yields_n_tokens(n: int, w: int) -> None:
     assert step.drafted == n, "what two n-grams share is verified once"
 
 
-def test_a_guess_that_the_window_holds_too_counts_as_drafted() -> None:
-    model, prompt = ToyModel(3, memory=3, vocabulary=5000), [1, 2, 3]
-    generation = begin(model, prompt, 40, window=3, ngram=3, text=False)
-    window = lookahead_of(generation.conversation, window=3, ngram=3, text=False)
-    next(generation)
-    next(generation)
-    answer = plain(model, prompt, 6)
-    window._window[0].tokens[1] = answer[2]  # level 1 of column 0 stands where the guess's first token does
-    window._pool.add((answer[1],), (answer[2], answer[3]), 7)
-    step = next(generation)
-    assert list(step.tokens) == answer[2:5]
-    assert (step.drafted, step.accepted) == (2, 2)
-    assert len(step.tree) == 1 + 2 + 4, "of the window's 6 nodes one is the pending token and one the guess's"
-    assert len(step.tree.window) == 4
-
-
 def test_a_match_in_the_window_alone_is_taken_too() -> None:
     model, prompt = ToyModel(3, memory=3, vocabulary=5000), [1, 2, 3]
     generation = begin(model, prompt, 40, window=3, ngram=3, text=False)
@@ -156,18 +138,6 @@ def test_eos_in_the_window_is_drawn_anew_and_ngrams_may_end_in_it() -> None:
     assert ended > 0
 
 
-def test_a_column_that_met_eos_yields_ngrams_again_once_it_is_through() -> None:
-    broken = 0
-    for seed in range(20):
-        model = ToyModel(seed, memory=1, vocabulary=5, ends=True)
-        generation = begin(model, [0, 1, 2, 3, 4], 60, window=5, ngram=4, text=False)
-        drafter = lookahead_of(generation.conversation, window=5, ngram=4, text=False)
-        for _ in generation:
-            broken += sum(column.broken > 0 for column in drafter._window)
-            assert all(column.broken < len(column.tokens) for column in drafter._window), "a break is at a level"
-    assert broken > 0
-
-
 def test_the_pool_may_be_seeded_from_the_text() -> None:
     text = [1, 2, 3, 4, 5, 1]
     seeded = Lookahead(LookaheadParams(ngram=4)).draft(drafting(text))
@@ -177,42 +147,8 @@ def test_the_pool_may_be_seeded_from_the_text() -> None:
     assert unseeded.window == frozenset(range(1, len(unseeded)))
 
 
-def test_near_the_end_only_guesses_are_drafted() -> None:
-    drafter = Lookahead(LookaheadParams(window=4, ngram=3))
-    text = [1, 2, 3, 4, 5, 1]
-    assert len(drafter.draft(drafting(text, room=4)).window) > 0
-    tree = drafter.draft(drafting(text, room=3))
-    assert (tree.tokens, tree.window) == ([1, 2, 3], frozenset())
-    assert len(drafter.draft(drafting(text, room=0))) == 1
-
-
-def test_settings_may_change_between_steps() -> None:
-    model = ToyModel(2, vocabulary=6)
-    generation = begin(model, [0, 1, 2], 200)
-    rng = random.Random(0)
-    for _ in generation:
-        generation.switch("lookahead", {"window": rng.randint(1, 6), "ngram": rng.randint(2, 6), "guesses": rng.randint(1, 5)})
-        next(generation, None)
-    assert generation.answer == plain(model, [0, 1, 2], 200)
-
-
-def test_a_model_without_trees_is_refused_with_the_reason() -> None:
-    with pytest.raises(UserError, match="only does chains"):
-        begin(ToyModel(1, tree=False), [1, 2], 5)
-
-
 def test_a_turn_may_begin_where_the_window_has_not_been() -> None:
     model = ToyModel(6, vocabulary=4, memory=3)
     conversation = Conversation(model)
     for prompt in ([0, 1, 2], [3, 3], [0, 1, 2, 3, 0, 1], [1]):
         assert run(Generation(conversation, prompt, "lookahead", max_tokens=70)).answer == plain(model, prompt, 70)
-
-
-@pytest.mark.parametrize("params", [{}, {"window": 1, "ngram": 2}, {"window": 15, "guesses": 15}])
-def test_floor_on_copy_prompts(builtin_model: Model, params: dict[str, Any]) -> None:
-    for text in copy_prompts(3 if FULL else 1, seed=1):
-        prompt = encode_prompt(builtin_model, text)
-        reference = Generation(Conversation(builtin_model), prompt, max_tokens=80)
-        generation = Generation(Conversation(builtin_model), prompt, "lookahead", settings=params, max_tokens=80)
-        assert [token for step in generation for token in step.tokens] == [t for step in reference for t in step.tokens]
-        assert generation.totals.tokens_per_step >= 1.2

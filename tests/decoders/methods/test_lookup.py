@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import tracemalloc
 from typing import Any
 
 import pytest
@@ -12,13 +11,12 @@ from hypothesis import strategies as st
 
 from specchat.backends.base import ROOT, Sampling
 from specchat.backends.recorded import RecordedModel
-from specchat.decoders.base import Context, Verified, parse_params
+from specchat.decoders.base import Context, Verified
 from specchat.decoders.conversation import Conversation
 from specchat.decoders.loop import Generation
 from specchat.decoders.methods.lookup import Lookup, LookupParams
 from specchat.decoders.parts.ngram_index import LONGEST, ORDERS, STRIDE, NgramIndex
 from specchat.decoders.tree import Tree
-from specchat.errors import UserError
 
 from ...cases import cases
 
@@ -130,29 +128,6 @@ def follow(text: list[int], at: int, n: int) -> list[int]:
     return (line * n)[:n]
 
 
-@cases(100)
-@given(FEW)
-def test_growing_is_the_same_as_starting_afresh(text: list[int]) -> None:
-    drafter, growing = lookup(), list[int]()
-    for token in text:
-        growing.append(token)
-        tree = drafter.draft(context(growing))
-    assert tree == lookup().draft(context(list(text)))
-
-
-@cases(150)
-@given(st.lists(FEW, min_size=2, max_size=4), st.sampled_from(["ours", "reference"]), st.integers(0, 60))
-def test_another_text_is_noticed(turns: list[list[int]], variant: str, shared: int) -> None:
-    drafter = lookup(variant=variant)
-    text: list[int] = []
-    for turn in turns:
-        text = text[:shared] + turn  # a new turn keeps only a prefix
-        assert drafter.draft(context(text)) == lookup(variant=variant).draft(context(list(text)))
-    del text[len(text) // 2 :]  # the same list, shorter
-    if text:
-        assert drafter.draft(context(text)) == lookup(variant=variant).draft(context(list(text)))
-
-
 def test_a_long_match_drafts_far_and_a_short_one_does_not() -> None:
     rng = random.Random(0)
     text = [rng.randrange(3, 90) for _ in range(200)]
@@ -246,16 +221,6 @@ def test_the_accepted_path_tells_of_the_match_up_to_its_first_mistake() -> None:
     assert after([3, 8, 9], [0, 1, 2], [3, 8]) == after([3, 1, 1], [0], [7, 8]) < nothing
 
 
-def test_a_late_match_is_held_against_its_own_repetition() -> None:
-    text = [4, 4]
-    scores = context(text).session.evaluate([4], [ROOT])
-    drafter = lookup()
-    drafter.draft(context(text))
-    before = drafter.chance(4)
-    drafter.learn(Verified(Tree.chain(4, [4, 4, 4]), [4, 4, 4, 4], [0, 1, 2, 3], scores))
-    assert drafter.chance(4) > before
-
-
 def test_after_many_mistakes_a_copy_is_drafted_again() -> None:
     rng = random.Random(1)
     drafter = lookup(floor=0.28)
@@ -290,30 +255,6 @@ def test_settings_change_between_steps() -> None:
     assert drafter.draft(context(text)) == both
     drafter.params = LookupParams(floor=1.0)
     assert len(drafter.draft(context(text))) == 1
-
-
-@pytest.mark.parametrize(
-    ("name", "value"), [("tokens", 0), ("nodes", 0), ("max_ngram", ORDERS + 1), ("variant", "theirs"), ("min_ngram", 9)]
-)
-def test_bad_settings_say_why(name: str, value: object) -> None:
-    with pytest.raises(UserError, match=name):
-        parse_params(Lookup, {name: value})
-    with pytest.raises(UserError, match="at most max_ngram"):
-        parse_params(Lookup, {"min_ngram": 4, "variant": "reference"})
-
-
-@pytest.mark.parametrize("text", ["twice", "random", "one token"])
-@pytest.mark.parametrize("variant", ["ours", "reference"])
-def test_memory_stays_under_a_kilobyte_per_token(text: str, variant: str) -> None:
-    rng = random.Random(0)
-    tokens = [rng.randrange(32_000) for _ in range(8000)]
-    tokens = {"twice": tokens[:4000] * 2, "random": tokens, "one token": [7] * 8000}[text]
-    tracemalloc.start()
-    drafter = lookup(variant=variant)
-    drafter.draft(context(tokens))
-    used = tracemalloc.get_traced_memory()[0]
-    tracemalloc.stop()
-    assert used / len(tokens) <= 1024
 
 
 @pytest.mark.parametrize(("params", "least"), [({}, 4.0), ({"variant": "reference"}, 3.0)])

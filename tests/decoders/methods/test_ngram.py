@@ -8,16 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specchat.backends import Model
 from specchat.backends.base import Sampling
-from specchat.decoders import Conversation, Generation, encode_prompt
+from specchat.decoders import Conversation, Generation
 from specchat.decoders.methods.ngram import Ngram, NgramParams
 from specchat.decoders.parts.ngram_pool import NgramPool, TextNgrams
 from specchat.decoders.tree import Tree
 
-from ...cases import FULL, cases
+from ...cases import cases
 from ...fakes.models.toy import ToyModel, drafting, plain, run
-from ...fakes.prompts import copy_prompts
 
 FEW = st.lists(st.integers(0, 3), min_size=1, max_size=60)
 
@@ -83,15 +81,6 @@ def test_another_text_adds_to_what_is_known() -> None:
     assert lines(drafter.draft(drafting([1, 2, 5, 1]))) == [[2, 5], [2, 3]]
 
 
-def test_settings_may_change_between_steps() -> None:
-    drafter, text = ngram(n=3, key=1), [1, 2, 3, 4, 1]
-    assert lines(drafter.draft(drafting(text))) == [[2, 3]]
-    drafter.params = NgramParams(n=4, key=1)
-    assert lines(drafter.draft(drafting(text))) == [[2, 3, 4]]
-    drafter.params = NgramParams(n=64)
-    assert len(drafter.draft(drafting(text))) == 1, "an n-gram longer than the text"
-
-
 @pytest.mark.parametrize("n", [3, 5])
 def test_all_ngrams_has_what_the_target_chose_after_refused_tokens(n: int) -> None:
     model, prompt = ToyModel(3, vocabulary=12, memory=2), [1, 2, 3]
@@ -134,13 +123,3 @@ def test_a_later_turn_drafts_from_the_turn_before() -> None:
     again = run(Generation(conversation, [5, 1, 2, 3], "ngram", max_tokens=40, sampling=sampling))
     assert again.answer == plain(model, [5, 1, 2, 3], 40)
     assert again.totals.tokens_per_step > max(2, first)
-
-
-@pytest.mark.parametrize("drafted", [{}, {"n": 5, "key": 1}])
-def test_floor_on_copy_prompts(builtin_model: Model, drafted: dict[str, Any]) -> None:
-    for text in copy_prompts(3 if FULL else 1, seed=1):
-        prompt = encode_prompt(builtin_model, text)
-        reference = Generation(Conversation(builtin_model), prompt, max_tokens=80)
-        generation = Generation(Conversation(builtin_model), prompt, "ngram", settings=drafted, max_tokens=80)
-        assert [token for step in generation for token in step.tokens] == [t for step in reference for t in step.tokens]
-        assert generation.totals.tokens_per_step >= 1.5

@@ -8,15 +8,13 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specchat.backends import Model
-from specchat.decoders import Conversation, Generation, encode_prompt
+from specchat.decoders import Conversation, Generation
 from specchat.decoders.base import Verified
 from specchat.decoders.methods.recycle import SHARES, Recycle, RecycleParams, SuccessorTable
 from specchat.decoders.tree import Tree
 
-from ...cases import FULL, cases
+from ...cases import cases
 from ...fakes.models.toy import ToyModel, drafting, plain, run
-from ...fakes.prompts import copy_prompts
 
 
 def recycle(rows: dict[int, tuple[int, ...]] | None = None, **params: Any) -> Recycle:
@@ -90,16 +88,6 @@ def test_the_text_gives_first_successors() -> None:
     assert drafter._table.row(1) == (9, 7)
 
 
-def test_the_shares_follow_what_is_accepted() -> None:
-    model = ToyModel(1, memory=1, vocabulary=20)
-    conversation = Conversation(model)
-    run(Generation(conversation, [1, 2, 3], "recycle", max_tokens=400))
-    drafter = conversation.drafter("recycle")
-    assert isinstance(drafter, Recycle)
-    assert drafter._shares[0] > 0.9
-    assert max(drafter._shares[1:8]) < SHARES[1]
-
-
 def test_the_table_survives_switches_and_turns() -> None:
     model = ToyModel(9, memory=1, vocabulary=40)
     conversation = Conversation(model)
@@ -123,21 +111,3 @@ def test_the_table_is_bounded() -> None:
     table = SuccessorTable(rows=10)
     table.follow(range(100))
     assert len(table._rows) == 10
-
-
-def test_settings_may_change_between_steps() -> None:
-    drafter = recycle({1: tuple(range(2, 10))}, text=False)
-    assert len(drafter.draft(drafting([1]))) == 9
-    drafter.params = RecycleParams(successors=3, text=False)
-    assert len(drafter.draft(drafting([1]))) == 4
-    drafter.params = RecycleParams(nodes=1)
-    assert len(drafter.draft(drafting([1]))) == 1
-
-
-def test_floor_on_copy_prompts(builtin_model: Model) -> None:
-    for text in copy_prompts(3 if FULL else 1, seed=1):
-        prompt = encode_prompt(builtin_model, text)
-        reference = Generation(Conversation(builtin_model), prompt, max_tokens=80)
-        generation = Generation(Conversation(builtin_model), prompt, "recycle", max_tokens=80)
-        assert [token for step in generation for token in step.tokens] == [t for step in reference for t in step.tokens]
-        assert generation.totals.tokens_per_step >= 1.5

@@ -137,17 +137,6 @@ def test_the_most_frequent_successor_is_drafted_not_the_latest() -> None:
     assert chain.parents == list(range(-1, len(chain) - 1))
 
 
-def test_a_draft_is_as_long_as_its_match() -> None:
-    text = [*LINE, 1, 2, 3, 4, 0, *LINE]
-    assert suffix().draft(drafting(text)) == Tree.chain(9, [1, 2, 3, 4, 0])
-    assert suffix(factor=0.7).draft(drafting(text)) == Tree.chain(9, [1, 2, 3])
-    assert suffix(factor=0.0, offset=2.0).draft(drafting(text)) == Tree.chain(9, [1, 2])
-    assert suffix(factor=2.0).draft(drafting(text, room=7)) == Tree.chain(9, [1, 2, 3, 4, 0, 5, 6])
-    assert suffix(nodes=3).draft(drafting(text)) == Tree.chain(9, [1, 2])
-    assert suffix(depth=6).draft(drafting(text)).tokens[1:] == [1, 2, 3], "three tokens of match, three of draft"
-    assert suffix(floor=0.6).draft(drafting(text)) == Tree.root(9), "followed once, and once it stands at the end"
-
-
 def test_an_answer_that_is_tried_again_is_drafted_from_the_first_try() -> None:
     drafter, prompt = suffix(), [1, 2, 3]
     first = [*prompt]
@@ -176,13 +165,6 @@ def test_past_answers_are_bounded() -> None:
     none = suffix(past=0)
     none.draft(drafting([1, 2, 3]))
     assert none.draft(drafting([4, 2])).tokens == [2]
-
-
-def test_a_changed_depth_counts_anew() -> None:
-    drafter, text = suffix(), [*LINE, 1, 2, 3, 4, 0, *LINE]
-    drafter.draft(drafting(text))
-    drafter.params = SuffixParams(depth=6)
-    assert drafter.draft(drafting(text)).tokens[1:] == [1, 2, 3]
 
 
 @pytest.mark.parametrize("settings", [{}, {"tree": True, "factor": 4.0, "floor": 0.0}])

@@ -101,23 +101,16 @@ def test_a_model_without_trees_gets_chains(method: str, model: ToyModel, seed: i
 
 
 @pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("limit", range(1, 10))
-def test_the_token_limit_is_exact(method: str, limit: int) -> None:
-    model = ToyModel(5, vocabulary=3)
-    conversation, prompt = Conversation(model), [0, 1, 2, 0, 1, 2, 0, 1]
-    run(Generation(conversation, prompt, method, max_tokens=50))  # so that there is something to draft
-    generation = run(Generation(conversation, prompt, method, max_tokens=limit))
-    assert generation.answer == plain(model, prompt, limit)
-    assert generation.finish_reason == "length"
-
-
-@pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("spare", range(1, 40, 3))
-def test_the_context_may_fill_up(method: str, spare: int) -> None:
+def test_limits_of_tokens_and_of_the_context_are_exact(method: str) -> None:
     model, prompt = ToyModel(5, vocabulary=3), [0, 1, 2, 0, 1, 2, 0, 1]
-    generation = run(Generation(Conversation(model, context=len(prompt) + spare), prompt, method))
-    assert generation.answer == plain(model, prompt, spare + 1)
-    assert generation.finish_reason == "context"
+    conversation = Conversation(model)
+    run(Generation(conversation, prompt, method, max_tokens=50))  # so that there is something to draft
+    for limit in range(1, 10):
+        generation = run(Generation(conversation, prompt, method, max_tokens=limit))
+        assert (generation.answer, generation.finish_reason) == (plain(model, prompt, limit), "length")
+    for spare in range(1, 40, 3):
+        generation = run(Generation(Conversation(model, context=len(prompt) + spare), prompt, method))
+        assert (generation.answer, generation.finish_reason) == (plain(model, prompt, spare + 1), "context")
 
 
 @pytest.mark.parametrize(("method", "floor"), FLOORS.items())

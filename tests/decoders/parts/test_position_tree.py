@@ -88,9 +88,3 @@ def test_an_eos_takes_its_place_and_ends_its_path() -> None:
         assert paths(cut) == [path for path in wanted if EOS not in path[:-1]]
         seen += len(cut) < len(whole)
     assert seen > 10
-
-
-def test_nothing_to_guess_is_a_tree_of_one() -> None:
-    nothing: list[list[Guesses]] = [[], [[]], [[], [(3, 1.0)]]]
-    for guesses in nothing:
-        assert len(position_tree(context(), guesses, 9, 0.0, lambda _: None)) == 1

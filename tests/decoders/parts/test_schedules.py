@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from specchat.decoders.parts.costs import PassCosts, bucket
+from specchat.decoders.parts.costs import PassCosts
 from specchat.decoders.parts.schedules import Rates, Schedule, best_length
 
 
@@ -15,13 +15,6 @@ def costs(one: float, per_node: float, sizes: tuple[int, ...] = (1, 2, 4, 8, 16,
         for size in sizes:
             out.learn(size, one + per_node * (size - 1))
     return out
-
-
-def test_buckets_grow_with_their_size_and_hold_near_sizes_only() -> None:
-    sizes = [bucket(n) for n in range(1, 300)]
-    assert sizes == sorted(sizes)
-    assert sizes[:4] == [1, 2, 3, 4]
-    assert all(n <= size <= n * 1.25 for n, size in enumerate(sizes, 1))
 
 
 def test_costs_between_and_beyond_what_was_measured_lie_on_a_line() -> None:
@@ -47,23 +40,6 @@ def test_one_interrupted_pass_does_not_change_the_picture() -> None:
     assert known.seconds(1) < 11
     assert PassCosts().seconds(5) == 0
     assert not PassCosts().known
-
-
-def test_slow_first_passes_are_forgotten_where_plain_ones_are_rare() -> None:
-    known = PassCosts()
-    for _ in range(3):
-        known.learn(1, 3.0)
-    for _ in range(200):
-        known.learn(8, 3.0)
-    for _ in range(3):
-        known.learn(1, 1.0)
-    assert known.seconds(1) < 1.5
-
-
-def test_a_pace_that_was_measured_before_counts_as_a_mean() -> None:
-    known = PassCosts([(1, 1.0), (8, 2.0)])
-    known.learn(1, 2.0)
-    assert known.seconds(1) < 1.1
 
 
 def test_what_was_dear_long_ago_is_cheap_again() -> None:
@@ -145,24 +121,6 @@ def test_no_pass_is_thought_dearer_than_one_over_more_nodes_was() -> None:
     for _ in range(12):
         known.learn(8, 2.8)
     assert known.seconds(1) == known.seconds(4) == known.seconds(8) < 3.2
-
-
-def test_a_size_seen_on_a_busy_machine_gets_back_its_good_name() -> None:
-    known = costs(1.0, 0.1, (1, 2, 4, 8, 16))
-    for _ in range(15):
-        known.learn(8, 5 * 1.7)
-    assert known.seconds(8) > 2.5
-    for _ in range(300):
-        for size in (1, 2, 4):
-            known.learn(size, 1 + 0.1 * (size - 1))
-    assert known.seconds(8) < 2
-
-
-def test_a_machine_that_is_idle_again_is_noticed() -> None:
-    known = costs(1.0, 1.0, (1, 4, 8, 16))
-    for _ in range(40):
-        known.learn(8, 1.2)
-    assert known.seconds(4) <= known.seconds(8) < 2
 
 
 def test_a_machine_that_gets_slower_does_so_for_sizes_that_are_not_seen() -> None:

@@ -32,13 +32,6 @@ def shipped(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(module, "builtin_path", path)
 
 
-def test_the_target_gets_what_was_asked_for() -> None:
-    command = Load(1, "m.gguf", device="cpu", context=9, gpu_layers=3, kv_type="q8_0", rpc="here:1", revision="v1")
-    assert options_of(command) == LoadOptions(
-        device="cpu", context=9, gpu_layers=3, kv_type="q8_0", rpc="here:1", revision="v1"
-    )
-
-
 def test_the_draft_model_has_options_of_its_own() -> None:
     target = str(tiny_folder("llama"))
     asked: dict[str, Any] = {"device": "cuda", "dtype": "float16", "threads": 3, "kv_type": "q8_0", "gpu_layers": 0}
@@ -77,15 +70,6 @@ def test_a_shorter_context_is_told_at_load() -> None:
     assert f"reads at most {CONTEXT} tokens" in note
     drafts._target = tiny_model("mistral")
     assert not drafts.notes
-    drafts.close()
-
-
-def test_a_device_of_its_own_is_a_thread_of_its_own() -> None:
-    drafts = Drafts(Load(1, "target", str(tiny_folder("llama")), device="cpu"))
-    target = copy(tiny_model("mistral"))
-    target.info = replace(target.info, device="cuda:0")
-    drafts.join(target)
-    assert isinstance(drafts.get()[0], OwnThread)
     drafts.close()
 
 

@@ -52,8 +52,8 @@ def until(client: EngineClient, holds: Callable[[Event], bool]) -> Event:
     raise AssertionError("the event did not come")
 
 
-def test_a_server_answers_without_torch_in_any_process(client: EngineClient) -> None:
-    with serving("llama-server", llama_server(WRITTEN)) as fake:
+def test_a_server_answers_without_torch_in_any_process(tmp_path: Path) -> None:
+    with serving("llama-server", llama_server(WRITTEN)) as fake, EngineClient(log=tmp_path / "log") as client:
         ready = loaded(client, fake.url)
         assert isinstance(ready, Loaded)
         assert (ready.info["name"], ready.info["backend"], ready.info["context"]) == ("target.gguf", "server", 2048)

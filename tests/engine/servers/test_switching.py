@@ -257,6 +257,7 @@ def test_an_answer_that_breaks_after_the_switch_keeps_both_halves(client: Engine
 
 def test_half_of_a_pair_that_is_gone(client: EngineClient) -> None:
     with serving("vLLM") as plain:
-        client.send(Load(5, "pair", servers={"pair": {"plain": plain.url, "with": "http://127.0.0.1:9"}}))
-        (failed,) = [event for event in client.stream(5) if isinstance(event, Failed)]
+        load = Load(client.next_id(), "pair", servers={"pair": {"plain": plain.url, "with": "http://127.0.0.1:9"}})
+        client.send(load)
+        (failed,) = [event for event in client.stream(load.id) if isinstance(event, Failed)]
         assert "Nothing answers at 127.0.0.1:9" in failed.sentence

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from specchat.app.cli.bench.items import read_items
-from specchat.backends import ROOT, Model, Sampling, UserError
+from specchat.backends import ROOT, Model, Sampling
 from specchat.backends.base import Block, Layers
 from specchat.backends.hf.session import TransformersSession
 from specchat.decoders.methods.early_exit import skip_text, what_is_left
 from specchat.engine.tasks import block_search
-from specchat.engine.tasks.block_search import Counted, Found, Scorer, Seconds, Spent, Text, Walk, find_blocks
-from specchat.engine.tasks.work import TASKS, Job
+from specchat.engine.tasks.block_search import Counted, Scorer, Spent, Text, Walk, find_blocks
+from specchat.engine.tasks.work import Job
 from specchat.errors import Cancelled
 
 from ...cases import FULL
@@ -68,15 +68,6 @@ def test_the_blocks_that_cost_least_go_first(seed: int) -> None:
     assert len(seen) == len(set(seen)) <= len(UNITS) + block_search.NEAR * len(walk.path)
 
 
-def test_a_walk_from_a_depth_leaves_out_what_is_below_it() -> None:
-    walk, seen = walking(made_up(1))
-    tail = frozenset((layer, kind) for layer in (4, 5, 6, 7) for kind in "am")
-    walk.known[tail] = Found(tail, 1.0, 0.0)
-    walk.go(tail, UNITS)
-    assert walk.path
-    assert all(tail < left_out for left_out in (*walk.path, *seen))
-
-
 def test_a_walk_that_runs_out_of_passes_keeps_what_it_has() -> None:
     whole, _ = walking(made_up(2))
     whole.go(frozenset(), UNITS)
@@ -86,23 +77,6 @@ def test_a_walk_that_runs_out_of_passes_keeps_what_it_has() -> None:
     assert len(seen) == 24
     assert 1 <= len(part.path) < len(whole.path)
     assert list(part.path) == list(whole.path)[: len(part.path)]
-
-
-def test_expected_speedups() -> None:
-    costs = Seconds(full=16.0, node=0.0, attention=1.0, mlp=1.0)
-    half = frozenset((layer, kind) for layer in range(4, 8) for kind in "am")
-    most = half | {(0, "m"), (1, "a"), (1, "m"), (2, "a"), (2, "m")}
-    assert costs.draft(half) == 8
-    speedup, tokens = costs.best(Found(half, 0.0, 0.0), 8)
-    assert (round(speedup, 6), tokens) == (round(16 / 24, 6), 1)
-    speedup, tokens = costs.best(Found(most, 1.0, 0.0), 8)
-    assert tokens == block_search.LONGEST
-    assert speedup == pytest.approx(9 * 16 / (8 * 3 + 16), rel=0.05)
-    # A cheaper draft that is right as often is better, and so is one that is right more often at the same price.
-    assert speedup > costs.best(Found(half, 1.0, 0.0), 8)[0] > costs.best(Found(half, 0.8, 0.0), 8)[0]
-    # Where further nodes cost, drafts are shorter.
-    dear = Seconds(full=16.0, node=4.0, attention=1.0, mlp=1.0)
-    assert dear.best(Found(half, 0.8, 0.0), 8)[1] < costs.best(Found(half, 0.8, 0.0), 8)[1]
 
 
 @pytest.mark.parametrize("kind", ["llama", "mistral", "gpt2", "bloom"])
@@ -203,27 +177,6 @@ def test_it_is_cancelled_between_passes(builtin_model: Model) -> None:
     for after in (0, 5, 40, 90) if FULL else (0, 40):
         with pytest.raises(Cancelled):
             find_blocks(job_of(builtin_model, after=after), prompts())
-
-
-def test_models_whose_blocks_cannot_be_told_apart_leave_out_whole_layers() -> None:
-    asked = [{"messages": [{"role": "user", "content": "the quick brown fox"}]}]
-    result = find_blocks(job_of(tiny_model("bloom")), asked, most=200)
-    assert {row.get("skip", "") for row in result["found"]} <= {"", "0", "1", "0,2", "0-1"}
-    assert {row["layers"] for row in result["found"] if "layers" in row} == {1, 2}
-    with pytest.raises(UserError, match="recurrent"):
-        find_blocks(job_of(tiny_model("mamba")), asked)
-
-
-def test_prompts_that_do_not_fit_are_left_out() -> None:
-    long = {"messages": [{"role": "user", "content": "word " * 300}]}
-    asked = [long, {"messages": [{"role": "user", "content": "the quick brown fox"}]}, long]
-    result = find_blocks(job_of(tiny_model("llama")), asked, most=200, answer_tokens=24)
-    assert result["answers"] == 1
-    assert result["found"]
-
-
-def test_the_engine_knows_the_task() -> None:
-    assert TASKS["blocks"] == "block_search:find_blocks"
 
 
 def test_lists_are_written_as_they_are_read() -> None:

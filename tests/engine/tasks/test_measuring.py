@@ -20,7 +20,7 @@ from specchat.engine.tasks.measuring import measure_answer
 from specchat.engine.tasks.pass_costs import measure_costs
 from specchat.engine.tasks.peers import _networks, prepare
 from specchat.engine.tasks.work import Job
-from specchat.errors import Cancelled, UserError
+from specchat.errors import UserError
 
 from ...fakes.engines import recorded
 from ...fakes.models.dflash_files import write_dflash
@@ -94,11 +94,6 @@ def test_their_beams_and_settings(builtin_model: Model) -> None:
     ):
         with pytest.raises(UserError, match=says):
             measure_answer(job(builtin_model), method, settings, prompt=PROMPT, max_tokens=10)
-
-
-def test_a_model_that_transformers_has_no_class_for_is_no_peer() -> None:
-    with pytest.raises(UserError, match="transformers cannot load mimo by itself"):
-        prepare(job(mtp_target("mimo")), "transformers/greedy")
 
 
 def test_transformers_own_mtp_beside_ours(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -195,20 +190,6 @@ def test_costs_are_measured_for_every_size(builtin_model: Model) -> None:
     assert all(seconds > 0 for _, seconds in found["passes"])
     assert [part["done"] for part in told] == [0, 1, 2]
     assert "context_node" not in found, "the built-in model's context is too short to tell"
-
-
-def test_what_a_long_chat_adds_is_measured_where_there_is_room(tmp_path: Path) -> None:
-    model = load_model(recorded(tmp_path, pace=0.002))
-    found = measure_costs(job(model), nodes=(1, 16), rounds=2)
-    assert found["context"] == 128
-    assert found["context_pass"] >= 0
-    assert found["context_node"] >= 0
-    assert found["evaluated"] == 3 * (2 + 1 + 2) + 2 * 2
-
-
-def test_a_measurement_can_be_cancelled(builtin_model: Model) -> None:
-    with pytest.raises(Cancelled):
-        measure_answer(Job(builtin_model, None, print, lambda: True), prompt=PROMPT)
 
 
 def test_a_task_reports_and_ends_over_the_pipe(client: EngineClient, tmp_path: Path) -> None:

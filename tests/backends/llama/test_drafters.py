@@ -1,0 +1,266 @@
+"""EAGLE-3 heads and DFlash drafters on llama.cpp: the files that the recipe writes, against the torch ones behind them."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from specchat.backends import UserError, load_model
+from specchat.backends.base import ROOT
+from specchat.backends.heads.base import BlockHead, PathHead
+from specchat.backends.llama import hidden_states
+from specchat.backends.llama.drafters.context import PathContext, StatesContext
+from specchat.errors import ContextFull
+
+from ...fakes.models.gguf_changes import changed
+from ...fakes.models.gguf_heads import WIDTH, dflash_file, eagle_file, load_head, torch_target, write_blocks, write_eagle
+from ...fakes.models.llama_tiny import VOCAB, needs_llama, tiny_llama
+
+pytestmark = needs_llama
+
+PATHS: dict[str, dict[str, Any]] = {
+    "all tokens": {},
+    "a reduced vocabulary": {"drafted": 512},
+    "the target's LM head": {"own_head": False, "dtype": torch.bfloat16},
+    "all options": {"taps": (1, 3, 5), "norm_before_fc": True, "norm_before_residual": True, "rope_theta": 500.0},
+    "another width": {"hidden": 32, "own_embeddings": True, "drafted": 64},
+    "speculators": {"style": "speculators", "drafted": 512},
+}
+
+BLOCKS: dict[str, dict[str, Any]] = {
+    "all tokens": {},
+    "a reduced vocabulary": {"drafted": 512, "layers": 3},
+    "one layer and a long block": {"layers": 1, "taps": (0, 1, 4), "block": 16},
+    "its own embeddings": {"own_embeddings": True},
+    "causal": {"is_causal": True},
+    "windows": {"layer_types": ["sliding_attention", "full_attention"], "sliding_window": 24, "is_causal": False},
+    "scaled": {"inner": {"output_multiplier": 0.5, "final_logit_softcapping": 4.0, "input_embedding_scale": 2.0}},
+    "speculators": {"layout": "speculators", "drafted": 512},
+}
+
+APART = {"F32": 1e-3, "F16": 1e-2, "Q8_0": 0.2}
+"""Greatest root-mean-square difference of logits from torch's, in units of their standard deviation. Those of unlike
+heads are 1.4 apart; random weights make more of rounding than trained ones, and each kind of CPU rounds in its own way (F32
+2.3e-4 on an AMD EPYC)."""
+
+
+def both(tmp_path: Path, make: Any, write: Any, kind: str, **options: Any) -> list[Any]:
+    """A drafter on llama.cpp, and on transformers."""
+    heads = [load_head(make(tmp_path / "head", kind, **options)), load_head(write(tmp_path / "head", **options))]
+    assert all(isinstance(head, PathHead if write is write_eagle else BlockHead) for head in heads)
+    return heads
+
+
+def apart(found: Any, wanted: Any) -> float:
+    """How far logits [n, vocab] are apart; what is not drafted is minus infinity in both."""
+    drafted = wanted.logits.isfinite()
+    assert torch.equal(found.logits.isfinite(), drafted)
+    assert (found.positions, found.nodes) == (wanted.positions, wanted.nodes)
+    a, b = found.logits[drafted], wanted.logits[drafted]
+    return float((a - b).square().mean().sqrt() / b.std())
+
+
+@pytest.mark.parametrize("layout", list(PATHS))
+def test_scores_of_paths_are_those_of_torch(layout: str, tmp_path: Path) -> None:
+    ours, theirs = both(tmp_path, eagle_file, write_eagle, "F32", **PATHS[layout])
+    assert ours.info.taps == theirs.info.taps
+    assert (ours.info.kind, ours.info.title, ours.info.dtype) == ("eagle", "EAGLE-3", "all F32")
+    rng = random.Random(4)
+    text = [rng.randrange(8, VOCAB) for _ in range(200)]
+    states = torch.randn(200, 3 * WIDTH, generator=torch.Generator().manual_seed(2))
+    sessions = [head.open(256) for head in (ours, theirs)]
+    far, begun = [], 0
+    for end in (150, 151, 154, 190):  # a chunk and a bit, then as steps of decoding have them
+        far.append(apart(*(session.extend(text[begun + 1 : end], states[begun : end - 1]) for session in sessions)))
+        for parents in ([ROOT, ROOT, ROOT], [0, 0, 2], [5, 1, 3, 3], [9]):
+            tokens = [rng.randrange(8, VOCAB) for _ in parents]
+            far.append(apart(*(session.grow(tokens, parents) for session in sessions)))
+        for session in sessions:
+            session.drop(6)
+        far.append(apart(*(session.grow(text[:3], [5, 1, ROOT]) for session in sessions)))
+        begun = end - 1
+    for session in sessions:
+        session.rewind(40)
+        assert session.length == 40
+    far.append(apart(*(session.extend(text[41:61], states[40:60]) for session in sessions)))
+    assert max(far) < APART["F32"]
+
+
+@pytest.mark.parametrize("layout", list(BLOCKS))
+def test_scores_of_blocks_are_those_of_torch(layout: str, tmp_path: Path) -> None:
+    ours, theirs = both(tmp_path, dflash_file, write_blocks, "F32", **BLOCKS[layout])
+    assert (ours.info.taps, ours.positions) == (theirs.info.taps, theirs.positions)
+    assert (ours.info.kind, ours.info.title, ours.info.dtype) == ("dflash", "DFlash", "all F32")
+    rng = random.Random(4)
+    states = torch.randn(200, len(ours.info.taps) * WIDTH, generator=torch.Generator().manual_seed(2))
+    sessions = [head.open(256) for head in (ours, theirs)]
+    far, begun = [], 0
+    for end in (40, 41, 44, 110):
+        for session in sessions:
+            session.extend(states[begun:end])
+            assert session.length == end
+        for count in (ours.positions, 2):
+            token = rng.randrange(8, VOCAB)
+            far.append(apart(*(session.guess(token, count) for session in sessions)))
+        begun = end
+    for session in sessions:
+        session.rewind(30)
+        session.extend(states[30:50])
+    far.append(apart(*(session.guess(9, 3) for session in sessions)))
+    assert max(far) < APART["F32"] / 5
+
+
+@pytest.mark.parametrize("kind", ["F16", "Q8_0"])
+def test_scores_of_paths_in_smaller_types(kind: str, tmp_path: Path) -> None:
+    ours, theirs = both(tmp_path, eagle_file, write_eagle, kind, drafted=512)
+    assert ours.info.dtype == kind
+    states = torch.randn(30, 3 * WIDTH, generator=torch.Generator().manual_seed(2))
+    text = [8 + 11 * i for i in range(31)]
+    sessions = [head.open(64) for head in (ours, theirs)]
+    far = [apart(*(session.extend(text[1:], states) for session in sessions))]
+    far.append(apart(*(session.grow([70, 80, 90], [ROOT, ROOT, ROOT]) for session in sessions)))
+    assert APART["F32"] < max(far) < APART[kind]
+
+
+def test_scores_of_blocks_in_a_smaller_type(tmp_path: Path) -> None:
+    ours, theirs = both(tmp_path, dflash_file, write_blocks, "Q8_0")
+    states = torch.randn(30, 2 * WIDTH, generator=torch.Generator().manual_seed(2))
+    sessions = [head.open(64) for head in (ours, theirs)]
+    for session in sessions:
+        session.extend(states)
+    assert APART["F32"] / 5 < apart(*(session.guess(70, 5) for session in sessions)) < APART["Q8_0"]
+
+
+WRONG_PATHS: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
+    "width": ({"target_hidden_size": 128}, {}, "hidden states 128 numbers wide, and those of heads-target have 64"),
+    "taps": ({"target_layers": [1, 2, 6]}, {}, r"layers that heads-target does not have \(1, 2, 6\): it has 6 layers"),
+    "two taps": ({"target_layers": [1, 2]}, {}, "one layer and read 3 of the target's. .* 1 layer and reads 2"),
+    "no taps": ({"target_layers": None}, {}, r"damaged \(target_layers is None\)"),
+    "layers": ({"block_count": 2}, {}, "has 2 layers and reads 3"),
+    "heads": ({"attention.head_count_kv": 3}, {}, "its attention heads do not go together"),
+    "rotation": ({"rope.dimension_count": 40}, {}, "its attention heads do not go together"),
+    "no width": ({"target_hidden_size": None}, {}, r"damaged \(target_hidden_size is None\)"),
+    "missing": ({}, {"fc.weight": None}, "is missing 1 tensor that it needs, such as fc.weight"),
+    "no LM head": ({}, {"output.weight": None}, "such as output.weight"),
+    "shape": ({}, {"output_norm.weight": np.ones(32, np.float32)}, r"has the shape \[32\] instead of \[64\]"),
+    "unknown": ({}, {"blk.0.attn_q.bias": np.ones(64, np.float32)}, "does not know, such as blk.0.attn_q.bias"),
+    "nan": ({}, {"fc.weight": np.full((64, 192), np.nan, np.float32)}, "Cannot load head.gguf: .*invalid data"),
+    "d2t outside": ({}, {"d2t": np.arange(512) + 1800}, "its table d2t does not lead to tokens"),
+    "d2t twice": ({}, {"d2t": np.arange(512) // 2}, "each once"),
+    "d2t of another type": ({}, {"d2t": np.arange(512).astype(np.float32)}, "its table d2t"),
+    "vocabulary": ({"tokens": [f"t{i}" for i in range(2000)]}, {}, "a vocabulary of 2,000 tokens, and heads-target has 2,048"),
+}
+"""Metadata and tensors; llama.cpp ends the process over most of these."""
+
+
+MASK = "tokenizer.ggml.mask_token_id"
+WRONG_BLOCKS: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
+    "width": ({"dflash.embedding_length": 128}, {}, "hidden states 128 numbers wide, and those of heads-target have 64"),
+    "taps": ({"dflash.target_layers": [1, 6]}, {}, r"layers that heads-target does not have \(1, 6\): it has 6 layers"),
+    "fewer taps": ({"dflash.target_layers": [1]}, {}, r"fc.weight has the shape \[64, 128\] instead of \[64, 64\]"),
+    "heads": ({"dflash.attention.head_count_kv": 3}, {}, "its attention heads do not go together"),
+    "block": ({"dflash.block_size": 1}, {}, r"damaged \(block_size is 1\)"),
+    "no mask": ({MASK: None}, {}, r"damaged \(mask_token_id is None\)"),
+    "mask": ({MASK: 5000}, {}, "uses the token 5,000 as its mask, and heads-target has 2,048 tokens"),
+    "missing": ({}, {"blk.1.attn_q_norm.weight": None}, "such as blk.1.attn_q_norm.weight"),
+    "nan": ({}, {"fc.weight": np.full((64, 128), np.nan, np.float32)}, "Cannot load head.gguf: .*invalid data"),
+    "DSpark": ({}, {"markov_w1.weight": np.ones((VOCAB, 8), np.float32)}, "holds DSpark, which specchat cannot draft with yet"),
+    "DFlash 2": ({}, {"selector_hidden.weight": np.ones((8, 64), np.float32)}, "holds DFlash 2, which"),
+}
+
+
+@pytest.mark.parametrize(("drafter", "case"), [*(("eagle", c) for c in WRONG_PATHS), *(("dflash", c) for c in WRONG_BLOCKS)])
+def test_a_wrong_file_is_refused_in_one_sentence(drafter: str, case: str, tmp_path: Path) -> None:
+    if drafter == "dflash":
+        values, tensors, words = WRONG_BLOCKS[case]
+        whole = dflash_file(tmp_path / "whole")
+    else:
+        values, tensors, words = WRONG_PATHS[case]
+        values = {"tokenizer.ggml.tokens" if key == "tokens" else f"eagle3.{key}": value for key, value in values.items()}
+        values = {key: [v.encode() for v in value] if key.endswith("tokens") else value for key, value in values.items()}
+        whole = eagle_file(tmp_path / "whole", drafted=512)
+    with pytest.raises(UserError, match=words) as caught:
+        load_head(changed(whole, tmp_path / "head.gguf", values, tensors))
+    assert "\n" not in str(caught.value)
+
+
+def test_pairs_that_do_not_go_together(tmp_path: Path) -> None:
+    file = eagle_file(tmp_path / "head")
+    with pytest.raises(UserError, match=r"trained drafter \(EAGLE-3\) in GGUF, which drafts for models on llama.cpp only"):
+        load_head(file, torch_target())
+    with pytest.raises(UserError, match=r"is a trained drafter \(EAGLE-3\), not a model of its own"):
+        load_model(str(file))
+    with pytest.raises(UserError, match="layers that tiny does not have"):
+        load_head(file, tiny_llama())
+
+
+def test_builds_that_cannot_say_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = eagle_file(tmp_path / "head")
+    monkeypatch.setattr(hidden_states, "GET_NEXT_NAMES", ("llama_no_such_function",))
+    hidden_states.next_states.cache_clear()
+    try:
+        with pytest.raises(UserError, match="does not hand out what drafters compute"):
+            load_head(file)
+    finally:
+        monkeypatch.undo()
+        hidden_states.next_states.cache_clear()
+    monkeypatch.setattr(PathContext, "_handed_on", lambda self, rows: torch.randn(rows, WIDTH))
+    monkeypatch.setattr(StatesContext, "logits", lambda self, rows: torch.randn(rows, VOCAB))
+    for made in (file, dflash_file(tmp_path / "blocks")):
+        with pytest.raises(UserError, match=rf"does not draft with {made.name} as it should"):
+            load_head(made)
+
+
+def test_a_closed_head_opens_no_more_and_its_sessions_live_on(tmp_path: Path) -> None:
+    head = load_head(eagle_file(tmp_path / "head"))
+    assert isinstance(head, PathHead)
+    session = head.open(64)
+    head.close()
+    with pytest.raises(UserError, match="no longer loaded"):
+        head.open(64)
+    session.extend([9], torch.ones(1, 3 * WIDTH))
+    with pytest.raises(ContextFull):
+        session.extend([9] * 64, torch.ones(64, 3 * WIDTH))
+    session.grow([9], [ROOT])
+    session.close()
+    with pytest.raises(UserError, match="conversation is closed"):
+        session.extend([9], torch.ones(1, 3 * WIDTH))
+
+
+def test_a_closed_block_drafter_opens_no_more_and_its_sessions_live_on(tmp_path: Path) -> None:
+    head = load_head(dflash_file(tmp_path / "head"))
+    assert isinstance(head, BlockHead)
+    session = head.open(64)
+    head.close()
+    with pytest.raises(UserError, match="no longer loaded"):
+        head.open(64)
+    session.extend(torch.ones(60, 2 * WIDTH))
+    with pytest.raises(ContextFull):
+        session.extend(torch.ones(5, 2 * WIDTH))
+    session.extend(torch.ones(4, 2 * WIDTH))
+    session.guess(9, 5)
+    session.close()
+    with pytest.raises(UserError, match="conversation is closed"):
+        session.guess(9, 5)
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"layout": "deepspec"}, "sample_from_anchor"),
+        ({"bias": True}, "biases"),
+        ({"hidden": 32, "own_embeddings": True}, "another width than the target's"),
+        ({"layer_types": ["sliding_attention", "full_attention"], "sliding_window": 24}, "causal layers beside others"),
+        ({"taps": (1, 5)}, "the target's last state"),
+        ({"rope_scaling": {"rope_type": "yarn", "factor": 2.0}}, "scaled rotary embeddings"),
+    ],
+)
+def test_what_llama_cpp_does_not_compute_is_not_written(options: dict[str, Any], why: str, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=f"llama.cpp has no DFlash drafters with {why}"):
+        dflash_file(tmp_path / "head", **options)
+    assert not list(tmp_path.glob("*.gguf"))

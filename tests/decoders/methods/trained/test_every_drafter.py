@@ -1,0 +1,272 @@
+"""Every trained drafter on every runtime: the target's own tokens whatever it drafts; one that is right is believed."""
+
+from __future__ import annotations
+
+import functools
+import gc
+import random
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import pytest
+import torch
+
+from specchat.backends import Model, Sampling, UserError
+from specchat.backends.heads.base import Head
+from specchat.backends.heads.mtp.load import load_mtp
+from specchat.decoders import Conversation, Generation
+from specchat.decoders.acceptance import Acceptance
+from specchat.decoders.loop import Step
+from specchat.engine.drafts import Drafts
+from specchat.engine.messages import Load
+
+from ....cases import FULL
+from ....fakes.models import heads
+from ....fakes.models.gguf_heads import counting, glm_llama, llama_target, random_gguf_blocks, random_gguf_head
+from ....fakes.models.llama_tiny import needs_llama
+from ....fakes.models.mtp_files import FAMILIES, mtp_target
+
+DEEP: dict[str, Any] = {"nodes": 12, "depth": 3, "width": 3, "grow": 2, "floor": 0, "cascade": False}
+WIDE: dict[str, Any] = {"nodes": 16, "width": 3, "floor": 0}
+TREES = {"eagle": DEEP, "mtp": DEEP, "medusa": WIDE, "dflash": WIDE}
+MERGED: dict[str, Any] = {"merge": "lookup,recycle", "nodes": 20}
+SAMPLED = Sampling(temperature=0.8, seed=11)
+PENALIZED = Sampling(temperature=1.2, top_p=0.9, repetition_penalty=1.2, seed=2)
+
+KINDS = ["eagle eagle1", "eagle eagle3", "eagle speculators", "medusa", "dflash"]
+KINDS += [f"mtp {family}" for family in (*FAMILIES, "glm4-moe 3")]
+LLAMA = [pytest.param(f"llama.cpp {kind}", marks=needs_llama) for kind in ("eagle", "dflash", "mtp")]
+ALL = [*KINDS, *LLAMA]
+ONE_OF_EACH = ["eagle eagle3", "medusa", "dflash", "mtp glm4-moe", *LLAMA]
+
+
+class Pair(NamedTuple):
+    """A target and a drafter for it."""
+
+    model: Model
+    head: Head
+
+    @property
+    def method(self) -> str:
+        return self.head.info.kind
+
+    @property
+    def tree(self) -> dict[str, Any]:
+        return TREES[self.method]
+
+    @property
+    def chain(self) -> dict[str, Any]:
+        return {**self.tree, "width": 1}
+
+    def talk(self) -> Conversation:
+        return Conversation(self.model, head=self.head, context=256)
+
+    def run(self, prompt: Sequence[int], method: str = "", **options: Any) -> tuple[Generation, list[Step]]:
+        """An answer and its steps."""
+        talk = self.talk()
+        generation = Generation(talk, prompt, method or self.method, **{"max_tokens": 32 if FULL else 24, **options})
+        steps = list(generation)
+        talk.close()
+        return generation, steps
+
+
+def mtp_of(words: list[str], right: bool = False) -> Pair:
+    model = mtp_target(words[1], right, int(words[2]) if len(words) > 2 else 1)  # type: ignore[arg-type]
+    head = load_mtp(model)
+    assert head is not None
+    return Pair(model, head)
+
+
+@functools.cache
+def pair(kind: str) -> Pair:
+    """A drafter that knows nothing, beside its target."""
+    match kind.split():
+        case ["eagle", style]:
+            return Pair(heads.target(), heads.random_head(style))  # type: ignore[arg-type]
+        case ["medusa"]:
+            return Pair(heads.target(), heads.random_medusa())
+        case ["dflash"]:
+            return Pair(heads.target(), heads.random_dflash())
+        case ["llama.cpp", "mtp"]:
+            drafts = Drafts(Load(1, "glm"))
+            drafts.join(glm_llama())
+            assert drafts.head is not None
+            return Pair(glm_llama(), drafts.head)
+        case ["llama.cpp", which]:
+            return Pair(llama_target(), random_gguf_head() if which == "eagle" else random_gguf_blocks())
+        case words:
+            return mtp_of(words)
+
+
+def prompts(count: int, length: int = 12) -> list[list[int]]:
+    rng = random.Random(3)
+    return [[0, *(rng.randrange(8, 256) for _ in range(length))] for _ in range(count)]
+
+
+@pytest.mark.parametrize("kind", ALL)
+def test_any_drafter_gives_the_targets_own_tokens(kind: str) -> None:
+    both = pair(kind)
+    ways = [both.tree, both.chain, {}] + [MERGED] * (both.method != "medusa")
+    samplings = (Sampling(), SAMPLED, PENALIZED)
+    pairings = [(way, s) for way in ways for s in samplings] if FULL else list(zip(ways, (*samplings, SAMPLED), strict=False))
+    for prompt in prompts(20 if FULL else 1):
+        plain = {sampling: both.run(prompt, "greedy", sampling=sampling)[0].answer for sampling in samplings}
+        for settings, sampling in pairings:
+            generation, steps = both.run(prompt, settings=settings, sampling=sampling)
+            assert generation.answer == plain[sampling]
+            assert all(step.drafted for step in steps[1:-2]), "there is room but in the prompt's pass and at the end"
+            assert sum(step.draft_seconds for step in steps) > 0
+
+
+@pytest.mark.parametrize("kind", ALL)
+def test_it_catches_up_after_other_methods_and_in_later_turns(kind: str) -> None:
+    """Switched at random, over turns that share a beginning."""
+    both, rng = pair(kind), random.Random(8)
+    ways: list[tuple[str, dict[str, Any]]] = [
+        (both.method, both.tree),
+        (both.method, both.chain),
+        ("greedy", {}),
+        ("lookup", {}),
+    ]
+    for sampling in (Sampling(), SAMPLED):
+        talk, prompt = both.talk(), prompts(1)[0]
+        for _ in range(6 if FULL else 2):
+            generation, drafted = Generation(talk, prompt, both.method, settings=both.tree, max_tokens=30, sampling=sampling), 0
+            for step in generation:
+                drafted += step.drafted
+                if rng.random() < 0.4:
+                    generation.switch(*rng.choice(ways))
+            assert generation.answer == both.run(prompt, "greedy", max_tokens=30, sampling=sampling)[0].answer
+            assert drafted or len(generation.answer) < 4
+            prompt = [*generation.tokens[: rng.randrange(5, len(generation.tokens))], *prompts(1, 4)[0]]
+        talk.close()
+
+
+@pytest.mark.parametrize("kind", ONE_OF_EACH)
+def test_the_drafts_of_a_conversation_are_those_of_a_fresh_one(kind: str) -> None:
+    """What is remembered comes from true states only, whatever was drafted, accepted and rejected before."""
+    both, prompt = pair(kind), prompts(1)[0]
+    talk = both.talk()
+    list(Generation(talk, prompts(2)[1], both.method, settings=both.chain, max_tokens=24))
+    generation, done = Generation(talk, prompt, both.method, settings=both.tree, max_tokens=24), 0
+    for step in generation:
+        tokens, fresh = [*prompt, *generation.answer[:done]], both.talk()
+        if done:  # before that comes the prompt's own pass
+            fresh.session.prefill(tokens[:-1])
+            tree = next(Generation(fresh, tokens, both.method, settings=both.tree, max_tokens=24 - done)).tree
+            assert (step.tree.tokens, step.tree.parents) == (tree.tokens, tree.parents)
+            assert step.drafted or done == 23
+        done += len(step.tokens)
+        fresh.close()
+    talk.close()
+
+
+@pytest.mark.parametrize("sampling", [Sampling(), SAMPLED], ids=["greedy", "sampled"])
+@pytest.mark.parametrize("kind", ["eagle", "medusa", "dflash", pytest.param("llama.cpp", marks=needs_llama)])
+def test_one_that_is_right_is_accepted_to_the_end_of_its_draft(kind: str, sampling: Sampling) -> None:
+    right = {"eagle": heads.right_head, "medusa": heads.right_medusa, "dflash": heads.right_dflash}
+    both = Pair(*counting()) if kind == "llama.cpp" else Pair(heads.cyclic_target(), right[kind]())
+    if kind == "llama.cpp" and not sampling.greedy:
+        sampling = Sampling(temperature=0.2, seed=3)
+    for settings in (both.chain, both.tree):
+        generation, steps = both.run([0, 70, 71, 72], settings=settings, sampling=sampling)
+        assert generation.answer == list(range(73, 73 + (32 if FULL else 24)))
+        assert {len(step.tokens) for step in steps[1:-2]} == {2 if kind == "llama.cpp" else 4}
+
+
+@pytest.mark.parametrize("family", [*FAMILIES, "glm4-moe 3"])
+def test_an_mtp_layer_that_is_right_is_accepted_to_the_depth_of_its_draft(family: str) -> None:
+    both = mtp_of(["mtp", *family.split()], right=True)
+    for sampling, settings, depth in ((Sampling(), {**both.chain, "depth": 4}, 4), (SAMPLED, both.tree, 3)):
+        generation, steps = both.run([0, 2, 70, 71], settings=settings, sampling=sampling)
+        assert generation.answer == both.run([0, 2, 70, 71], "greedy", sampling=sampling)[0].answer
+        # A near tie is decided in a pass of its own, which ends the run of a chain.
+        assert {len(step.tokens) for step in steps[1:-2] if not step.checked} == {depth + 1}
+
+
+@pytest.mark.parametrize("kind", ONE_OF_EACH)
+def test_a_chain_is_a_chain_and_a_tree_branches(kind: str) -> None:
+    both = pair(kind)
+    for settings, branches in ((both.chain, False), (both.tree, True)):
+        parents = [list(step.tree.parents) for step in both.run(prompts(1)[0], settings=settings)[1]]
+        assert any(len(set(p)) < len(p) for p in parents) is branches
+        assert max(map(len, parents)) <= settings["nodes"]
+
+
+@pytest.mark.parametrize("kind", ONE_OF_EACH)
+def test_at_the_end_of_the_context_it_still_gives_the_targets_tokens(kind: str) -> None:
+    both = pair(kind)
+    broad = {**both.tree, "nodes": 64, "width": 8}
+    for length in (238, 246, 253, 254):
+        prompt = prompts(1, length - 1)[0]
+        plain, _ = both.run(prompt, "greedy", max_tokens=None)
+        generation, _ = both.run(prompt, settings=broad, max_tokens=None)
+        assert (generation.answer, generation.finish_reason) == (plain.answer, plain.finish_reason)
+
+
+@pytest.mark.parametrize("kind", ["eagle eagle3", "dflash"])
+def test_a_prompt_of_one_token_has_nothing_to_read_yet(kind: str) -> None:
+    both = pair(kind)
+    generation, steps = both.run([7])
+    assert not steps[0].drafted
+    assert any(step.drafted for step in steps)
+    assert generation.answer == both.run([7], "greedy")[0].answer
+
+
+@pytest.mark.parametrize("kind", ["eagle eagle3", "dflash"])
+def test_memory_does_not_grow_over_answers(kind: str) -> None:
+    talk, prompt = pair(kind).talk(), prompts(1)[0]
+
+    def held() -> int:
+        gc.collect()
+        tensors = [found for found in gc.get_objects() if issubclass(type(found), torch.Tensor)]
+        return sum(t.untyped_storage().nbytes() for t in {t.untyped_storage().data_ptr(): t for t in tensors}.values())
+
+    sizes = []
+    for _ in range(4):
+        for _ in range(50 if FULL else 2):
+            list(Generation(talk, prompt, pair(kind).method, max_tokens=10))
+        sizes.append(held())
+    assert sizes[-1] <= sizes[1]
+
+
+@pytest.mark.parametrize("kind", ONE_OF_EACH)
+def test_under_rejection_its_distributions_travel_along(kind: str) -> None:
+    options: dict[str, Any] = {"sampling": Sampling(temperature=1.0, top_k=4, seed=5), "acceptance": Acceptance("rejection")}
+    both = pair(kind)
+    for settings in (both.tree, {**both.tree, "merge": "recycle"})[: 1 + (both.method == "dflash")]:
+        _, steps = both.run(prompts(1)[0], settings=settings, **options)
+        drawn = [(step, parent, draws) for step in steps for parent, draws in (step.tree.probs or {}).items()]
+        assert drawn
+        for step, parent, draws in drawn:
+            assert abs(float(draws.q.sum()) - 1) < 1e-4
+            assert (draws.q > 0).sum() <= 4
+            assert all(draws.q[step.tree.tokens[node]] > 0 and step.tree.parents[node] == parent for node in draws.nodes)
+
+
+LOAD = r"\. Load one with --draft-model"
+
+
+@pytest.mark.parametrize(
+    ("method", "loaded", "words"),
+    [
+        ("eagle", None, "needs an EAGLE head trained for this model" + LOAD),
+        ("eagle", "medusa", r"needs an EAGLE head .*, and random-medusa \(Medusa\) is loaded"),
+        ("medusa", None, "needs Medusa heads trained for this model" + LOAD),
+        ("medusa", "eagle eagle3", r"needs Medusa heads trained for this model, and random-eagle3 \(EAGLE-3\) is loaded"),
+        ("dflash", None, "needs a DFlash drafter trained for this model" + LOAD),
+        ("dflash", "eagle eagle3", r"needs a DFlash drafter .*, and random-eagle3 \(EAGLE-3\) is loaded"),
+        ("draft", "eagle eagle3", r"needs a draft model, and random-eagle3 is a trained drafter \(EAGLE-3\)"),
+        ("mtp", None, "needs an MTP layer in the model's own checkpoint, and no other trained drafter as --draft-model"),
+        ("mtp", "eagle eagle3", "needs an MTP layer in the model's own checkpoint, and no other trained drafter"),
+    ],
+)
+def test_without_a_drafter_of_its_kind_it_says_what_to_load(method: str, loaded: str | None, words: str) -> None:
+    with pytest.raises(UserError, match=words):
+        Generation(Conversation(heads.target(), head=loaded and pair(loaded).head), [1, 2, 3], method)
+
+
+@pytest.mark.parametrize("kind", ["eagle eagle3", "dflash"])
+def test_what_cannot_be_merged_is_told(kind: str) -> None:
+    with pytest.raises(UserError, match=rf"{pair(kind).method}\.merge takes"):
+        pair(kind).run([1, 2, 3], settings={"merge": "beam"})
