@@ -77,28 +77,12 @@ def test_states_follow_whatever_happens_to_the_nodes(kind: str, seed: int, monke
     mirror, rng = Mirror(opened(kind)), random.Random(seed)
     monkeypatch.setattr("specchat.backends.base.PREFILL_CHUNK", 16)
     mirror.prefill(some(rng.choice((1, 40)), seed))
-    for _ in range(12):
-        living = sorted(mirror.nodes)
-        match rng.choice(("grow", "grow", "grow", "commit", "commit", "drop", "rewind", "align")):
-            case "grow":
-                size = rng.randint(1, 6)
-                parents = [rng.choice([ROOT, *living, *range(mirror.next, mirror.next + i)]) for i in range(size)]
-                mirror.evaluate(some(size, rng.randrange(1 << 20)), parents, [])
-            case "commit" if living:
-                path = mirror.line(rng.choice(living))
-                mirror.commit(path[: rng.randint(0, len(path))], rng.sample(living, rng.choice((0, len(living) // 2))))
-            case "drop" if living:
-                mirror.drop(rng.sample(living, 1))
-            case "rewind":
-                mirror.rewind(rng.randint(len(mirror.committed) // 2, len(mirror.committed)))
-            case "align":
-                # A next turn that shares some of the last one.
-                turn = mirror.committed[: rng.randint(1, len(mirror.committed) + 1)] + some(5, seed)
-                shared = mirror.session.align(turn)
-                mirror.rewind(shared)
-                mirror.prefill(turn[shared:])
+
+    def compare() -> None:
         assert list(mirror.session.tokens) == mirror.committed
         check(mirror.session, kind)
+
+    mirror.wander(rng, some(200, seed), 12, compare)
 
 
 @pytest.mark.parametrize("kind", KINDS)

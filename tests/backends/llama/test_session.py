@@ -84,30 +84,7 @@ def play(mirror: LlamaMirror, rng: random.Random) -> None:
     """A random conversation of a session."""
     some = [rng.randrange(8, VOCAB) for _ in range(400)]
     mirror.prefill(some[: rng.choice((0, 1, 20))])
-    for _ in range(rng.randint(3, 7)):
-        living = sorted(mirror.nodes)
-        match rng.choice(("grow", "grow", "grow", "level", "commit", "commit", "drop", "rewind", "prefill")):
-            case "grow":
-                size = rng.randint(1, 8)
-                parents = [rng.choice([ROOT, *living, *range(mirror.next, mirror.next + i)]) for i in range(size)]
-                new = range(mirror.next, mirror.next + len(parents))
-                rows = rng.choice([None, rng.sample(new, rng.randint(0, len(parents)))])
-                mirror.evaluate(rng.sample(some, len(parents)), parents, rows)
-            case "level" if living:
-                # Each leaf grows, as a drafter does it level by level.
-                leaves = [i for i in living if not any(p == i for _, p in mirror.nodes.values())]
-                mirror.evaluate(rng.sample(some, len(leaves)), leaves)
-            case "commit" if living:
-                path = mirror.line(rng.choice(living))
-                kept = rng.sample(living, rng.choice((0, 0, len(living) // 2)))
-                mirror.commit(path[: rng.randint(0, len(path))], kept)
-            case "drop" if living:
-                mirror.drop(rng.sample(living, rng.randint(1, len(living))))
-            case "rewind":
-                mirror.rewind(rng.randint(0, len(mirror.committed)))
-            case "prefill" if len(mirror.committed) < 60:
-                mirror.prefill(some[: rng.randint(0, 20)])
-        mirror.check()
+    mirror.wander(rng, some, rng.randint(3, 7), mirror.check)
     # Whatever happened, the next plain step is right.
     mirror.commit([], [])
     mirror.evaluate([9], [ROOT])

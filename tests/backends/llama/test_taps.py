@@ -54,28 +54,12 @@ def test_states_follow_whatever_happens_to_the_nodes(taps: tuple[int, ...], seed
     session: Any = tiny_llama().open_session(256, taps)
     mirror = LlamaMirror(session)
     mirror.prefill(some[: rng.choice((1, 40))])
-    for _ in range(12):
-        living = sorted(mirror.nodes)
-        match rng.choice(("grow", "grow", "grow", "commit", "commit", "drop", "rewind", "align")):
-            case "grow":
-                size = rng.randint(1, 6)
-                parents = [rng.choice([ROOT, *living, *range(mirror.next, mirror.next + i)]) for i in range(size)]
-                new = range(mirror.next, mirror.next + size)
-                mirror.evaluate(rng.sample(some, size), parents, rng.sample(new, rng.randint(0, size)))
-            case "commit" if living:
-                path = mirror.line(rng.choice(living))
-                mirror.commit(path[: rng.randint(0, len(path))], rng.sample(living, rng.choice((0, len(living) // 2))))
-            case "drop" if living:
-                mirror.drop(rng.sample(living, 1))
-            case "rewind":
-                mirror.rewind(rng.randint(len(mirror.committed) // 2, len(mirror.committed)))
-            case "align":
-                turn = mirror.committed[: rng.randint(1, len(mirror.committed) + 1)] + some[:5]
-                shared = session.align(turn)
-                mirror.rewind(shared)
-                mirror.prefill(turn[shared:])
+
+    def compare() -> None:
         assert list(session.tokens) == mirror.committed
         check(session, taps)
+
+    mirror.wander(rng, some, 12, compare)
     if mirror.found:
         mirror.compare()
 

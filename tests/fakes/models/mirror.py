@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -89,6 +89,35 @@ class Mirror:
         self.session.rewind(length)
         del self.committed[length:]
         self.nodes, self.next = {}, 0
+
+    def wander(self, rng: random.Random, some: list[int], actions: int, check: Callable[[], None]) -> None:
+        """Do so many things to the session at random, with tokens of `some`, and check after each."""
+        for _ in range(actions):
+            living = sorted(self.nodes)
+            match rng.choice(("grow", "grow", "grow", "level", "commit", "commit", "drop", "rewind", "align")):
+                case "grow":
+                    size = rng.randint(1, 8)
+                    parents = [rng.choice([ROOT, *living, *range(self.next, self.next + i)]) for i in range(size)]
+                    new = range(self.next, self.next + size)
+                    self.evaluate(rng.sample(some, size), parents, rng.choice([None, rng.sample(new, rng.randint(0, size))]))
+                case "level" if living:
+                    # Each leaf grows, as a drafter does it level by level.
+                    leaves = [i for i in living if not any(p == i for _, p in self.nodes.values())]
+                    self.evaluate(rng.sample(some, len(leaves)), leaves)
+                case "commit" if living:
+                    path = self.line(rng.choice(living))
+                    self.commit(path[: rng.randint(0, len(path))], rng.sample(living, rng.choice((0, len(living) // 2))))
+                case "drop" if living:
+                    self.drop(rng.sample(living, rng.randint(1, len(living))))
+                case "rewind":
+                    self.rewind(rng.randint(0, len(self.committed)))
+                case "align" if len(self.committed) < 60:
+                    # A next turn that shares some of the last one.
+                    turn = self.committed[: rng.randint(0, len(self.committed))] + some[: rng.randint(1, 20)]
+                    shared = self.session.align(turn)
+                    self.rewind(shared)
+                    self.prefill(turn[shared:])
+            check()
 
 
 class TinyMirror(Mirror):
