@@ -286,7 +286,7 @@ def test_an_answer_that_breaks_off_loses_no_text_that_was_held_back(desk: Desk) 
     ],
 )
 def test_errors_end_one_answer(
-    desk: Desk, error: BaseException, cause: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    desk: Desk, error: BaseException, cause: str, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SPECCHAT_LOG", "/var/log/here.log")
     broken = breaking(error)
@@ -298,7 +298,7 @@ def test_errors_end_one_answer(
     assert failed.sentence.count("\n") == 0
     assert text_of(desk.events, 2) == TEXT
     assert TEXT.startswith(text_of(desk.events, 1))
-    logged = capsys.readouterr().err
+    logged = capfd.readouterr().err
     assert ("Traceback" in logged) == (cause != "user")
     if cause == "bug":
         assert "/var/log/here.log" in failed.sentence
