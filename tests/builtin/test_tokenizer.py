@@ -1,7 +1,6 @@
 """The tokenizer: any text survives, chats grow at the end only, and text never becomes control tokens."""
 
 from functools import cache
-from pathlib import Path
 
 import jinja2
 import pytest
@@ -10,12 +9,13 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer
 from transformers import AutoTokenizer
 
+from specchat.builtin import path
 from specchat.builtin.recipe import tokenizer as tokens_of
 from specchat.builtin.recipe.generators.draw import Message
 
 from ..cases import cases
 
-WEIGHTS = Path(tokens_of.__file__).parent / "weights" / "target"
+WEIGHTS = path()
 
 TEXTS = st.text(alphabet=st.characters(exclude_categories=["Cs"]), max_size=60) | st.sampled_from(
     [

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from specchat.backends import LoadOptions, load_model
+from specchat.builtin import path
 from specchat.builtin.recipe import data, train_pard
 from specchat.builtin.recipe import tokenizer as tokens_of
 from specchat.builtin.recipe.data import IGNORED, Curriculum, batches
@@ -20,7 +21,7 @@ from specchat.decoders import Conversation, Generation
 
 from ..cases import only_full
 
-WEIGHTS = Path(tokens_of.__file__).parent / "weights" / "target"
+WEIGHTS = path()
 CPU = torch.device("cpu")
 
 

@@ -13,6 +13,7 @@ import pytest
 import torch
 from transformers import LlamaForCausalLM
 
+from specchat.builtin import path
 from specchat.builtin.recipe import data
 from specchat.builtin.recipe import tokenizer as tokens_of
 from specchat.builtin.recipe.data import IGNORED, Curriculum, batches
@@ -22,7 +23,7 @@ from specchat.builtin.recipe.train import Run, Settings
 
 from ..cases import FULL, only_full
 
-WEIGHTS = Path(tokens_of.__file__).parent / "weights" / "target"
+WEIGHTS = path()
 CPU = torch.device("cpu")
 
 
