@@ -123,7 +123,7 @@ def test_all_settings_at_the_ends_of_their_ranges(runtime: str, name: str) -> No
     method = methods()[name]
     target, draft = (tiny_llama(),) * 2 if runtime == "llama.cpp" else (tiny_model("llama"), smaller_model("llama"))
     head = tiny_head(kind) if (kind := method.head_kind()) and runtime == "transformers" else None
-    if unavailable(method, target.info.capabilities, draft_model=True, pard=True, head=head and head.info) or (
+    if unavailable(method, target.info.capabilities, draft_model=True, pard=True, head=head.info if head else None) or (
         runtime == "llama.cpp" and method.needs(Pard)
     ):
         pytest.skip("not on this runtime")

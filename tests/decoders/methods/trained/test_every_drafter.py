@@ -71,7 +71,7 @@ class Pair(NamedTuple):
 
 
 def mtp_of(words: list[str], right: bool = False) -> Pair:
-    model = mtp_target(words[1], right, int(words[2]) if len(words) > 2 else 1)  # type: ignore[arg-type]
+    model = mtp_target(words[1], right, int(words[2]) if len(words) > 2 else 1)
     head = load_mtp(model)
     assert head is not None
     return Pair(model, head)
@@ -82,7 +82,7 @@ def pair(kind: str) -> Pair:
     """A drafter that knows nothing, beside its target."""
     match kind.split():
         case ["eagle", style]:
-            return Pair(heads.target(), heads.random_head(style))  # type: ignore[arg-type]
+            return Pair(heads.target(), heads.random_head(style))
         case ["medusa"]:
             return Pair(heads.target(), heads.random_medusa())
         case ["dflash"]:
@@ -263,7 +263,7 @@ LOAD = r"\. Load one with --draft-model"
 )
 def test_without_a_drafter_of_its_kind_it_says_what_to_load(method: str, loaded: str | None, words: str) -> None:
     with pytest.raises(UserError, match=words):
-        Generation(Conversation(heads.target(), head=loaded and pair(loaded).head), [1, 2, 3], method)
+        Generation(Conversation(heads.target(), head=pair(loaded).head if loaded else None), [1, 2, 3], method)
 
 
 @pytest.mark.parametrize("kind", ["eagle eagle3", "dflash"])
