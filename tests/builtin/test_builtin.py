@@ -27,7 +27,7 @@ def test_the_folder_is_found_and_small() -> None:
 
 
 def test_a_missing_model_says_what_to_do() -> None:
-    with pytest.raises(FileNotFoundError, match=r"specchat\.builtin\.train"):
+    with pytest.raises(FileNotFoundError, match=r"specchat\.builtin\.recipe\.train"):
         builtin.path("nothing")
 
 

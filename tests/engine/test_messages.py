@@ -85,6 +85,7 @@ def test_unknown_fields_are_ignored() -> None:
         *(b'{"kind":"Nothing"}', b'{"kind":[]}', b'{"kind":{}}', b'{"kind":"Load"}', b'{"kind":"StepRecord"}'),
         *(b'{"kind":"Steps","id":1,"steps":7}', b'{"kind":"Steps","id":1,"steps":[7]}', b"[" * 100_000),
     ],
+    ids=lambda line: repr(line[:40]),
 )
 def test_anything_else_is_refused(line: bytes) -> None:
     with pytest.raises(ValueError, match="not a message"):
