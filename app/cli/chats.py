@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json as json_module
 import shutil
 import sys
 from dataclasses import asdict
@@ -17,7 +16,7 @@ from ..settings.precedence import load_settings
 from ..text.amounts import short_path
 from ..text.cells import fit
 from . import complete as completion_shell
-from .options import AsJson, argument, flag, option
+from .options import AsJson, argument, flag, option, print_json
 
 if TYPE_CHECKING:
     from ..history.chats import ChatRow, OpenedChat
@@ -41,7 +40,7 @@ def list_chats(
         rows = kept.deleted()[:limit] if deleted else kept.newest(limit=limit)
         count = len(rows) if deleted else kept.count()
     if json:
-        _print_json({"chats": [_as_json(row) for row in rows], "count": count})
+        print_json({"chats": [_as_json(row) for row in rows], "count": count})
         return
     for row in rows:
         typer.echo(_line(row))
@@ -66,7 +65,7 @@ def search(
     with reading() as kept:
         found = kept.search(text, limit)
     if json:
-        _print_json({"chats": [{**_as_json(each.chat), "excerpt": "".join(each.excerpt)} for each in found]})
+        print_json({"chats": [{**_as_json(each.chat), "excerpt": "".join(each.excerpt)} for each in found]})
     else:
         for each in found:
             typer.echo(f"{_line(each.chat)}\n       {_fitted(''.join(each.excerpt), 7)}")
@@ -112,7 +111,7 @@ def delete(
     if not undo:
         forget_deleted()
     if json:
-        _print_json(_as_json(row))
+        print_json(_as_json(row))
     elif undo:
         typer.echo(f"Restored: {row.id}  {row.title}")
     else:
@@ -142,7 +141,7 @@ def export(
     look = Look(palettes.get(settings.theme, palettes["dark"]), way_named(settings.colours))
     place = export_chat(opened, path, look, force)
     if json:
-        _print_json({"file": str(place)})
+        print_json({"file": str(place)})
     else:
         other = f" ({path.name} already exists; --force overwrites it)" if place.name != path.name else ""
         typer.echo(f"Saved as {short_path(place)}{other}.")
@@ -161,10 +160,6 @@ def _fitted(text: str, taken: int) -> str:
 def _as_json(row: ChatRow) -> dict[str, Any]:
     times = {name: datetime.fromtimestamp(getattr(row, name)).astimezone().isoformat() for name in ("created", "changed")}
     return asdict(row) | times
-
-
-def _print_json(body: dict[str, Any]) -> None:
-    typer.echo(json_module.dumps(body, indent=1, ensure_ascii=False))
 
 
 def _warn(opened: OpenedChat) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
@@ -15,6 +14,7 @@ from ..text.cells import one_line
 from .bench.lab import Lab
 from .bench.servers import is_server
 from .exit_codes import ANSWERED, BROKEN, CANCELLED
+from .options import print_json
 
 ABLE = {"tree": "token trees", "chain": "chains", "layers": "early layers", "states": "hidden states"}
 """Capability → as the page names it."""
@@ -45,8 +45,10 @@ def examine(settings: Settings, *, as_json: bool) -> int:
         return lab.code
     told_of = {key: info[key] for key in ("name", "backend", "device", "dtype", "architecture", "parameters", "context")}
     report = {"model": told_of.pop("name"), **told_of, **found}
-    text = json.dumps(report, indent=2, ensure_ascii=False) if as_json else "\n".join(page(report))
-    stdout().write(text + "\n")
+    if as_json:
+        print_json(report)
+    else:
+        stdout().write("\n".join(page(report)) + "\n")
     return BROKEN if found["broken"] else ANSWERED
 
 

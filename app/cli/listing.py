@@ -3,7 +3,6 @@ docs/methods.md and docs/settings.md, a test compares them."""
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 import sys
@@ -16,6 +15,7 @@ from ...engine.catalog import broken, describe
 from ...errors import UserError, did_you_mean
 from ..settings import locations
 from ..settings.fields import OPTIONS
+from .options import print_json
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 
@@ -24,7 +24,7 @@ def print_methods(*, as_json: bool) -> None:
     """Every decoding method, with its settings."""
     found = describe()
     if as_json:
-        print(json.dumps(found, indent=2, ensure_ascii=False))
+        print_json(found)
         return
     # Lines longer than about 100 characters are hard to read, however wide the terminal.
     width = min(shutil.get_terminal_size().columns, 100)

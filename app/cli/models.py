@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json as json_module
 import shlex
 import shutil
 import signal
@@ -18,7 +17,7 @@ from ..settings.precedence import read_settings
 from ..text.amounts import size_of
 from ..text.cells import fit, one_line
 from .exit_codes import CANCELLED
-from .options import AsJson, argument, flag, option
+from .options import AsJson, argument, flag, option, print_json
 
 if TYPE_CHECKING:
     from ..models.hub import Offer, Repository
@@ -85,7 +84,7 @@ def _print_server(name: str, settings: Settings, as_json: bool) -> None:
     if found.problem:
         raise UserError(found.problem)
     if as_json:
-        _print_json({**asdict(found), "specs": [found.spec(model) for model in found.models]})
+        print_json({**asdict(found), "specs": [found.spec(model) for model in found.models]})
         return
     about = [" ".join(filter(None, (found.engine, found.version))), f"decodes with {found.method}", f"runs {found.certainty}"]
     about += [f"{found.context:,} tokens of context"] if found.context else []
@@ -110,7 +109,7 @@ def _print_models(text: str, settings: Settings, free: FreeMemory, as_json: bool
     options = settings.load_options()
     if as_json:
         listed = [_told(each) | {"memory": asdict(fit_of(each, free, options))} for each in found]
-        _print_json({"models": listed, "free": asdict(free)})
+        print_json({"models": listed, "free": asdict(free)})
     else:
         _print_rows(all_rows(found, free, options, {}))
     if not found:
@@ -133,7 +132,7 @@ def _print_drafts(target: str, text: str, settings: Settings, as_json: bool) -> 
     pairings: dict[object, Pairing] = {each.key: pair(library, chosen, each) for each in found}
     if as_json:
         listed = [_told(each) | {"able": pairings[each.key].able, "reason": pairings[each.key].reason} for each in found]
-        _print_json({"target": _told(chosen), "models": listed})
+        print_json({"target": _told(chosen), "models": listed})
         return
     able = [each for each in found if pairings[each.key].able]
     own = chosen.card.mtp
@@ -154,7 +153,7 @@ def _print_offers(repository: Repository, offers: Sequence[Offer], settings: Set
             {**asdict(offer), "here": offer.here, "memory": asdict(judge(needs_of_offer(repository, offer), free, options))}
             for offer in offers
         ]
-        _print_json({**asdict(repository), "offers": listed, "free": asdict(free)})
+        print_json({**asdict(repository), "offers": listed, "free": asdict(free)})
     else:
         _print_rows(offer_rows(replace(repository, offers=tuple(offers)), free, options, {}))
     if not offers:
@@ -185,7 +184,7 @@ def _fetch(spec: str, as_json: bool) -> None:
     finally:
         notes.clear()
     if as_json:
-        _print_json({"model": offer.spec, "size": offer.size, "path": str(folder), "commit": repository.commit})
+        print_json({"model": offer.spec, "size": offer.size, "path": str(folder), "commit": repository.commit})
     else:
         typer.echo(f"{offer.spec} is ready ({size_of(offer.size)}). Chat with it: specchat --model {offer.spec}")
 
@@ -228,7 +227,3 @@ def _nothing(as_json: bool, sentence: str) -> None:
     if not as_json and sentence:
         typer.echo(sentence, err=True)
     raise typer.Exit(1)
-
-
-def _print_json(data: dict[str, Any]) -> None:
-    typer.echo(json_module.dumps(data, indent=2, ensure_ascii=False))

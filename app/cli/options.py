@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 from collections.abc import Callable, Mapping
 from functools import wraps
 from typing import Annotated, Any
@@ -103,6 +104,11 @@ def _parameter(key: str) -> inspect.Parameter:
 def _name(key: str) -> str:
     """A parameter's name, which none of a command's own has."""
     return f"setting_{key.replace('.', '_')}"
+
+
+def print_json(data: Any) -> None:
+    """Print data as JSON that people can read too."""
+    typer.echo(json.dumps(data, indent=2, ensure_ascii=False))
 
 
 def with_options(settings: Settings, given: Mapping[str, Any]) -> Settings:
