@@ -38,7 +38,10 @@ def test_what_is_set_on_the_screen_is_in_the_file_and_the_other_way_round(env: d
     file = tmp_path / "config" / "settings.toml"
     file.parent.mkdir()
     file.write_text("# mine\n[sampling]\nseed = 3\n")
-    with Terminal([SPECCHAT], env=env) as terminal:
+    (tmp_path / "record.jsonl").write_text(
+        '{"prompt": "count", "response": "one two three four five six seven eight nine ten"}\n'
+    )
+    with Terminal([SPECCHAT, "--model", f"recorded:{tmp_path / 'record.jsonl'}"], env=env) as terminal:
         terminal.wait("ready")
         terminal.send(ALT_O)
         terminal.wait("Settings · every model")
@@ -53,11 +56,11 @@ def test_what_is_set_on_the_screen_is_in_the_file_and_the_other_way_round(env: d
         terminal.send("5" + ENTER)
         terminal.wait("it applies from the next answer")
         until(lambda: file.read_text() == "# mine\nmax_tokens = 5\n\n[sampling]\nseed = 3\n")
-        subprocess.run([SPECCHAT, "settings", "set", "max_tokens", "8"], check=True, env={**env, "PATH": "/usr/bin:/bin"})
-        terminal.wait(lambda text: any("max_tokens" in row and " 8 " in row for row in text.splitlines()))
+        subprocess.run([SPECCHAT, "settings", "set", "max_tokens", "3"], check=True, env={**env, "PATH": "/usr/bin:/bin"})
+        terminal.wait(lambda text: any("max_tokens" in row and " 3 " in row for row in text.splitlines()))
         terminal.send(ESCAPE)
         terminal.wait("Search settings")
         terminal.send(ESCAPE)
         terminal.wait("Ask something")
-        terminal.send("How does prompt lookup work?" + ENTER)
+        terminal.send("count" + ENTER)
         terminal.wait("Token limit")

@@ -6,11 +6,13 @@ import re
 
 import pytest
 
+from ..cases import FULL
 from ..fakes.terminal import Terminal
 from .conftest import SPECCHAT
 
 
 @pytest.mark.slow
+@pytest.mark.skipif(not FULL, reason="it takes its 30 seconds; tests/app/tui/test_tour.py has a quick one")
 def test_enter_on_the_first_start_and_every_step_comes(env: dict[str, str]) -> None:
     with Terminal([SPECCHAT], env=env) as terminal:
         terminal.wait("New here? Press enter for the tour")

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from specchat.app.settings import key_path as dotted
 from specchat.app.settings.file import read, save
-from specchat.app.settings.presets import read_preset, save_preset
 from specchat.app.settings.toml import leaves, line_numbers, line_of, put
 
 from ...cases import cases
@@ -162,23 +161,6 @@ def test_the_settings_file_says_what_was_saved_and_keeps_its_comments(
         if before:
             assert text.startswith("# my settings\n")
             assert "# cool" in text
-
-
-@cases(30)
-@given(st.lists(changes, min_size=1, max_size=3))
-def test_a_preset_has_what_was_saved_last(tmp_path_factory: pytest.TempPathFactory, many: list[dict[str, Any]]) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SPECCHAT_CONFIG", str(tmp_path_factory.mktemp("presets")))
-        for change in many:
-            values = {
-                key: value
-                for key, value in change.items()
-                if value is not None and (key in ("max_tokens", "stop", "system") or key.startswith(("sampling", "methods")))
-            }
-            save_preset("mine", values)
-            found = read_preset("mine")
-            assert found.problems == ()
-            assert found.values == values
 
 
 def test_a_key_that_is_taken_out_takes_its_empty_table_with_it() -> None:

@@ -246,23 +246,5 @@ async def test_every_action_has_its_function(make_chat: Make) -> None:
         assert app.actions.methods.keys() == {row.id for row in ACTIONS}
 
 
-async def test_the_help_has_every_key_and_every_command(make_chat: Make) -> None:
-    app = make_chat(**{"keymap.editor": "f12"})
-    async with app.run_test(size=SIZE) as pilot:
-        await pilot.press("f1")
-        entries = {entry.id: entry for entry in app.screen.listed.items}
-        for row in ACTIONS:
-            if row.id != "help":
-                assert f"/{row.slash}".lower() in entries[row.id].text if row.slash else row.id in entries
-        assert entries["editor"].about[1][0] == "F12 · ctrl+o e   /editor"
-        await pilot.press("escape")
-        app.chat_screen.input.put("my draft")
-        entries["rename"].run()
-        assert app.chat_screen.input.text == "/rename "
-        app.chat_screen.input.put("")
-        await pilot.press("up")
-        assert app.chat_screen.input.text == "my draft"
-
-
 def test_set_completes_what_it_takes(make_chat: Make) -> None:
     assert set(set_now(make_chat().settings)) >= {*SAMPLING, "accept", "max_tokens", "stop", "system"}

@@ -82,7 +82,7 @@ texts = st.text(st.characters(codec="utf-8") | st.sampled_from("#*_`|-> \n\t[]()
 cell = st.text("ab 你好🙂é`*", max_size=12)
 
 
-@cases(100)
+@cases(100, 15)
 @given(st.lists(st.tuples(cell, cell, cell), min_size=1, max_size=4), texts, st.integers(20, 120))
 def test_tables_and_code_fit(table: list[tuple[str, str, str]], code: str, cells: int) -> None:
     lines = ["|a|b|c|", "|-|-:|:-:|", *(f"|{'|'.join(row)}|" for row in table), "", "```python", code, "```"]
