@@ -1,4 +1,4 @@
-"""What copying, jumping, searching and completing look like, in two sizes and two themes."""
+"""What copying, jumping, searching and completing look like."""
 
 from __future__ import annotations
 

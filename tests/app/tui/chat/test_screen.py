@@ -1,4 +1,4 @@
-"""What the chat looks like: one picture for each screen, size and theme. `pytest --snapshot-update` takes them anew."""
+"""What the chat looks like: each screen small and dark, and large and light. `pytest --snapshot-update` takes them anew."""
 
 from __future__ import annotations
 
