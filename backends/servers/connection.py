@@ -23,8 +23,11 @@ CONNECT_SECONDS = 10.0
 ASK_SECONDS = 10.0
 """For a question about the server itself, from the connection to the last byte."""
 
-MOST_BODY = 8_000_000
-"""Bytes of an answer that is no stream: a server's metrics, or the models of a large provider."""
+MOST_BODY = 128_000_000
+"""Bytes of an answer that is no stream: a server's metrics, the models of a large provider, the tokens of a long prompt."""
+
+DECODED = ("gzip", "deflate")
+"""Compressions that httpx reads: none is asked for, but some proxies compress all the same."""
 
 MOST_SAID = 300
 """Characters of a server's own words within a sentence."""
@@ -144,7 +147,7 @@ class Connection:
             TimeoutError, httpx2.HTTPError
         ):  # a server that fails may stall or hang up in its last sentence
             async with asyncio.timeout(ASK_SECONDS):
-                async for chunk in response.aiter_raw():
+                async for chunk in response.aiter_bytes():
                     data += chunk
                     if len(data) > MOST_BODY:
                         break
@@ -164,9 +167,10 @@ class Connection:
             if not response.is_success:
                 said = _parsed(await self.body(response))
                 raise self.refusal(response.status_code, said, response.headers.get("Retry-After", ""))
-            if response.headers.get("Content-Encoding", "identity").lower() not in ("", "identity"):
-                raise UserError(f"{self.address.host} sent compressed data that was not asked for. Check the address.")
-            response.encoding = "utf-8"  # never one of the server's choice
+            if response.headers.get("Content-Encoding", "identity").lower() not in ("", "identity", *DECODED):
+                raise UserError(
+                    f"{self.address.host} sent compressed data that was not asked for. Check the proxies before it."
+                )
             yield response
         finally:
             await response.aclose()

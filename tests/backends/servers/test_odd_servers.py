@@ -111,8 +111,10 @@ def rows(*found: Any) -> dict[str, Any]:
         (rows("openai/*"), "openai/gpt-5", "openai/gpt-5"),
         (rows("meta/llama"), "meta/llama:free", "meta/llama:free"),
         (rows({"id": "a", "aliases": ["b"]}), "b", "b"),
+        (rows({"id": "a", "description": "y" * 9_000_000}), "", "a"),
         (rows(), "", ""),
     ],
+    ids=lambda value: str(value)[:30],
 )
 def test_the_model_is_the_one_that_is_meant(body: Any, named: str, model: str) -> None:
     served = found(lambda request: (200, body) if request.url.path == "/v1/models" else (404, {}), named)

@@ -4,6 +4,7 @@ finished, and a prompt that does not fit is told as that."""
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
 from typing import Any
 
@@ -38,7 +39,7 @@ def answer(
 ) -> tuple[str, Outcome, str]:
     """Text, outcome, and the sentence that it ended with, of a server whose whole answer is this."""
     texts, outcome = list[str](), Outcome()
-    headers = {"Content-Type": more.pop("kind", "text/event-stream")}
+    headers = {"Content-Type": more.pop("kind", "text/event-stream"), **more.pop("headers", {})}
 
     async def go() -> str:
         parts = Fed(*(body if isinstance(body, list) else [body]))
@@ -306,6 +307,13 @@ def test_a_limit_of_the_server_is_no_full_context() -> None:
     ]
     assert ended(2000, 48, limit=48) == "length"
     assert ended(100, 16, __verbose={"truncated": True}) == "context"
+
+
+def test_a_proxy_may_compress() -> None:
+    for body, heard, said in ((HI + STOP, "Hi there", ""), (b'{"error": "gone"}', "", "failed (500: gone)")):
+        got = answer(gzip.compress(body), status=200 if heard else 500, headers={"Content-Encoding": "gzip"})
+        assert (got[0], said in got[2]) == (heard, True)
+    assert "compressed data" in answer(HI + STOP, headers={"Content-Encoding": "br"})[2]
 
 
 @pytest.mark.parametrize("cut", [1, 3, 7, 100])
