@@ -18,7 +18,8 @@ from ..backends.options import BUILTIN, BUILTIN_DRAFT, BUILTIN_EAGLE, LoadOption
 from ..decoders import registry
 from ..decoders.conversation import Conversation
 from ..decoders.parts.ahead import OwnThread
-from ..decoders.parts.proposers import mismatch, shorter
+from ..decoders.parts.proposers import shorter
+from ..decoders.parts.vocabularies import mismatch
 from ..errors import UserError
 from .messages import Load
 

@@ -37,7 +37,7 @@ from specchat.decoders.methods.auto import auto, figures
 from specchat.decoders.methods.lookup import Lookup
 from specchat.decoders.methods.plain import Greedy
 from specchat.decoders.parts import costs
-from specchat.decoders.parts.ngram_index import LONGEST
+from specchat.decoders.parts.ngrams import LONGEST
 from specchat.decoders.registry import methods
 from specchat.decoders.tree import Tree
 

@@ -21,8 +21,9 @@ from ..parts.ahead import Ahead, OwnThread
 from ..parts.cascade import Copies, Worth, grow_chain
 from ..parts.elsewhere import COPIED, draft_chain, noted
 from ..parts.ppm import ContextModel
-from ..parts.proposers import DraftModel, Reencoded, mismatch, need_draft_model
+from ..parts.proposers import DraftModel
 from ..parts.schedules import SCHEDULES, Schedule
+from ..parts.vocabularies import Reencoded, mismatch
 from ..tree import Tree
 
 _worth: WeakKeyDictionary[Model, Worth] = WeakKeyDictionary()
@@ -117,7 +118,7 @@ class Draft(Drafter):
 
     def prepare(self, context: Context) -> None:
         """Open the draft model's session, once."""
-        model = need_draft_model(self.name, context)
+        model = context.draft_models[0]
         if (wanted := (model, self.params.reencode)) == self._opened:
             return
         self.close()

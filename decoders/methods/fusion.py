@@ -19,7 +19,7 @@ from ..parts.drafting import node_budget, worthwhile
 from ..parts.elsewhere import depth, ngram_tree, speculative
 from ..parts.evidence import Evidence, Recycled
 from ..parts.learned import Calibration
-from ..parts.ngram_index import ORDERS
+from ..parts.ngrams import ORDERS
 from ..parts.ppm import ESCAPE, FREQUENT, KIND, KINDS, PAST, RANKS, SUREST, ContextModel, Occurrence, Weights
 from ..tree import Tree
 

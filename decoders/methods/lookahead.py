@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from .. import needs
 from ..base import Context, Drafter, Verified, param
 from ..parts.drafting import Trie, drawn, node_budget, until_eos
-from ..parts.ngram_pool import NgramPool, TextNgrams
+from ..parts.ngrams import NgramPool, TextNgrams
 from ..tree import Tree
 
 

@@ -16,7 +16,7 @@ from ..base import Context, Drafter, Elsewhere, Verified, param
 from ..parts.drafting import worthwhile
 from ..parts.elsewhere import depth, prompt_lookup
 from ..parts.learned import USUAL, Reliability
-from ..parts.ngram_index import LONGEST, ORDERS, FirstOccurrences, NgramIndex
+from ..parts.ngrams import LONGEST, ORDERS, FirstOccurrences, NgramIndex
 from ..tree import Tree
 
 REFERENCE_NGRAM = 3

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from ..base import Context, Drafter, Elsewhere, Verified, param
 from ..parts.drafting import Trie, drawn, node_budget, until_eos
 from ..parts.elsewhere import ngram_tree
-from ..parts.ngram_pool import NgramPool, TextNgrams
+from ..parts.ngrams import NgramPool, TextNgrams
 from ..tree import Tree
 
 

@@ -15,7 +15,7 @@ from heapq import heappop, heappush
 from ..base import Context, Drafter, Elsewhere, Verified, param
 from ..parts.drafting import node_budget
 from ..parts.elsewhere import ngram_tree
-from ..parts.ngram_index import TokenIndex
+from ..parts.ngrams import TokenIndex
 from ..tree import Tree
 
 ROWS = 65_536

@@ -20,7 +20,7 @@ from operator import itemgetter
 from ..base import Context, Drafter, Elsewhere, param
 from ..parts.drafting import node_budget
 from ..parts.elsewhere import ngram_tree, speculative
-from ..parts.ngram_index import TokenIndex
+from ..parts.ngrams import TokenIndex
 from ..tree import Tree
 
 PAST_LINES = 32

@@ -18,7 +18,8 @@ from .. import needs
 from ..base import Context, Drafter, Elsewhere, param
 from ..parts.elsewhere import draft_chain, noted
 from ..parts.growth import MERGED, MOST, Grower, merged, nodes_of
-from ..parts.proposers import DraftModel, mismatch
+from ..parts.proposers import DraftModel
+from ..parts.vocabularies import mismatch
 
 
 @dataclass(frozen=True, slots=True)

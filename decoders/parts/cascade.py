@@ -15,7 +15,7 @@ from ..tree import Draws, Tree
 from .costs import SLOPE, PassCosts
 from .drafting import weighs_draft
 from .learned import Reliability
-from .ngram_index import LONGEST, ORDERS
+from .ngrams import LONGEST, ORDERS
 from .ppm import ContextModel, Occurrence
 from .proposers import FirstLayers, Guesses, Proposer
 

@@ -19,7 +19,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from .ngram_index import LONGEST, ORDERS, NgramIndex
+from .ngrams import LONGEST, ORDERS, NgramIndex
 
 Occurrence = tuple[int, int, int]
 """(index of the token that followed, length of the match, where to go on from the end of the text). A match of the text's last

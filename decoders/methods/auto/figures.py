@@ -17,7 +17,7 @@ from ....plain_file import read_json, write_json
 from ...base import Context
 from ...parts.costs import PassCosts
 from ...parts.learned import Reliability
-from ...parts.proposers import mismatch
+from ...parts.vocabularies import mismatch
 
 MEMORY = 400
 """One-node passes' time of a method after which a round of it counts for a third."""

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 from ....backends.base import Scores
 from ....backends.heads.base import BlockHead, BlockSession
-from ....errors import UserError
 from ... import needs
 from ...base import Context, Drafter, Elsewhere, Verified, param
 from ...parts.drafting import Following, node_budget, worthwhile
@@ -133,8 +132,7 @@ class DFlash(Drafter):
     def _open(self, context: Context) -> HeadBlocks:
         """The drafter's session."""
         head = context.head
-        if not isinstance(head, BlockHead) or head.info.kind != self.head_kind():
-            raise UserError("The method dflash needs a DFlash drafter trained for this model. Load one with --draft-model.")
+        assert isinstance(head, BlockHead)
         if self._proposer is None or head is not self._proposer.head:
             self.close()
             self._proposer = HeadBlocks(head, context.session.context)

@@ -9,12 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 from weakref import WeakKeyDictionary
 
 from ....backends.base import PREFILL_CHUNK, ROOT, Scores
 from ....backends.heads.base import Head, HeadSession, PathHead
-from ....errors import UserError
 from ... import needs
 from ...base import Context, Elsewhere, Verified, param
 from ...parts.cascade import Copies, Worth
@@ -115,7 +113,6 @@ class Eagle(Grower):
     )
     paper = "EAGLE-3: Scaling up Inference Acceleration via Training-Time Test, Li 2025, arXiv:2503.01840"
     requires = (needs.TrainedDrafter("eagle"),)
-    missing: ClassVar[str] = "an EAGLE head trained for this model. Load one with --draft-model"
     Params = EagleParams
     params: EagleParams
 
@@ -180,8 +177,7 @@ class Eagle(Grower):
 
     def _open(self, context: Context) -> Mapping[str, Proposer]:
         head = context.head
-        if not isinstance(head, PathHead) or head.info.kind != self.head_kind():
-            raise UserError(f"The method {self.name} needs {self.missing}.")
+        assert isinstance(head, PathHead)
         if head is not self._head:
             self.close()
             self._proposers, self._head = {self.name: HeadProposer(head, context.session.context)}, head

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 from ....backends.base import Scores
 from ....backends.heads.base import PositionHead
-from ....errors import UserError
 from ... import needs
 from ...base import Context, Drafter, Elsewhere, param
 from ...parts.drafting import node_budget, worthwhile
@@ -88,8 +87,7 @@ class Medusa(Drafter):
 
     def draft(self, context: Context) -> Tree:
         params, head = self.params, context.head
-        if not isinstance(head, PositionHead) or head.info.kind != self.head_kind():
-            raise UserError("The method medusa needs Medusa heads trained for this model. Load them with --draft-model.")
+        assert isinstance(head, PositionHead)
         positions, budget = min(head.positions, context.room), node_budget(context, params.nodes)
         if positions < 1 or budget < 2:
             return Tree.root(context.pending)

@@ -44,7 +44,6 @@ class Mtp(Eagle):
     )
     paper = "DeepSeek-V3 Technical Report, DeepSeek-AI 2024, arXiv:2412.19437"
     requires = (needs.TrainedDrafter("mtp"),)
-    missing = "an MTP layer in the model's own checkpoint"
     Params = MtpParams
 
     @classmethod

@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ....backends.base import Model
 from ....errors import UserError
 from ... import needs
 from ...base import Context, Drafter, Elsewhere, param
 from ...parts.drafting import node_budget, worthwhile
 from ...parts.elsewhere import speculative
 from ...parts.position_tree import position_tree
-from ...parts.proposers import DraftModel, mismatch, need_draft_model
+from ...parts.proposers import DraftModel
+from ...parts.vocabularies import mismatch
 from ...tree import Tree
 
 
@@ -89,8 +89,7 @@ class Pard(Drafter):
         Raises:
             UserError: its tokens are others than the target's.
         """
-        fitting = (model for model in context.draft_models if model.info.pard_token is not None)
-        model: Model = next(fitting, None) or need_draft_model(self.name, context)
+        model = next(model for model in context.draft_models if model.info.pard_token is not None)
         if self._proposer is None or model is not self._proposer.model:
             self.close()
             reason = mismatch(context.model, model) if context.model is not None else ""
@@ -99,7 +98,7 @@ class Pard(Drafter):
                     f"The draft model's tokenizer differs from the target's ({reason}). Choose one of the same family."
                 )
             self._proposer = DraftModel(model, context.session.context)
-        assert model.info.pard_token is not None  # others are refused before (`registry.unavailable`)
+        assert model.info.pard_token is not None
         return self._proposer, model.info.pard_token
 
     @property

@@ -19,7 +19,7 @@ from specchat.backends.hf.session import TransformersSession
 from specchat.decoders import Conversation, Generation, encode_prompt
 from specchat.decoders.acceptance import Acceptance
 from specchat.decoders.loop import Step
-from specchat.decoders.parts.proposers import Reencoded
+from specchat.decoders.parts.vocabularies import Reencoded
 from specchat.decoders.registry import methods
 
 from ...cases import FULL

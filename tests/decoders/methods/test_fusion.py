@@ -20,7 +20,7 @@ from specchat.decoders.loop import Generation
 from specchat.decoders.methods.fusion import Fusion, FusionParams
 from specchat.decoders.methods.lookup import Lookup, LookupParams
 from specchat.decoders.parts.evidence import Evidence, Recycled
-from specchat.decoders.parts.ngram_index import ORDERS
+from specchat.decoders.parts.ngrams import ORDERS
 from specchat.decoders.parts.ppm import FREQUENT, ContextModel
 from specchat.decoders.replay import replay
 from specchat.decoders.tree import Tree

@@ -15,7 +15,7 @@ from specchat.decoders.base import Context, Verified
 from specchat.decoders.conversation import Conversation
 from specchat.decoders.loop import Generation
 from specchat.decoders.methods.lookup import Lookup, LookupParams
-from specchat.decoders.parts.ngram_index import LONGEST, ORDERS, STRIDE, NgramIndex
+from specchat.decoders.parts.ngrams import LONGEST, ORDERS, STRIDE, NgramIndex
 from specchat.decoders.tree import Tree
 
 from ...cases import cases

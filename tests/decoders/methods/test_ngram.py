@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from specchat.backends.base import Sampling
 from specchat.decoders import Conversation, Generation
 from specchat.decoders.methods.ngram import Ngram, NgramParams
-from specchat.decoders.parts.ngram_pool import NgramPool, TextNgrams
+from specchat.decoders.parts.ngrams import NgramPool, TextNgrams
 from specchat.decoders.tree import Tree
 
 from ...cases import cases

@@ -23,7 +23,7 @@ from specchat.decoders.methods.draft import Draft
 from specchat.decoders.methods.lookup import Lookup
 from specchat.decoders.methods.plain import Greedy
 from specchat.decoders.parts.costs import MEMORY
-from specchat.decoders.parts.ngram_index import NgramIndex
+from specchat.decoders.parts.ngrams import NgramIndex
 from specchat.decoders.past.index import Past
 from specchat.decoders.tree import Tree
 
