@@ -13,7 +13,7 @@ from typing import NamedTuple
 from .actions import ACTIONS
 
 
-class Key(NamedTuple):
+class KeyBinding(NamedTuple):
     """One binding. `short` is its name in a word or two, as the bar at the bottom has it."""
 
     id: str
@@ -23,152 +23,158 @@ class Key(NamedTuple):
     short: str = ""
 
 
-CHAT = tuple(Key(row.id, row.keys, f"app.do('{row.id}')", row.what, row.short) for row in ACTIONS if row.keys)
+CHAT = tuple(KeyBinding(row.id, row.keys, f"app.do('{row.id}')", row.what, row.short) for row in ACTIONS if row.keys)
 """Keys of the chat screen. They come before the input box's own, so they work while it has the focus."""
 
-LEADER = tuple(Key(f"leader_{row.id}", row.letters, f"do('{row.id}')", row.what, row.short) for row in ACTIONS if row.letters)
+LEADER = tuple(
+    KeyBinding(f"leader_{row.id}", row.letters, f"do('{row.id}')", row.what, row.short) for row in ACTIONS if row.letters
+)
 """Keys after the leader key."""
 
 INPUT = (
-    Key("send", "enter", "send", "Send the message, or run a /command", "send"),
-    Key(
+    KeyBinding("send", "enter", "send", "Send the message, or run a /command", "send"),
+    KeyBinding(
         *("newline", "ctrl+j,shift+enter,alt+enter", "newline"),
         *("New line (shift+enter where the terminal can tell it apart)", "new line"),
     ),
-    Key(
+    KeyBinding(
         *("complete", "tab", "complete", "Complete a command or a file name, unfold a paste, go to the starters"),
         short="complete",
     ),
-    Key(
+    KeyBinding(
         *("history_back", "up", "history(-1)", "On the first line: the previous message that begins with what you typed"),
         short="prev message",
     ),
-    Key("history_forward", "down", "history(1)", "On the last line: the next message", "next message"),
-    Key("follow", "end", "line_end", "End of the line; in an empty box: the end of the chat", "to the end"),
-    Key("ask_help", "question_mark", "ask_help", "In an empty box: help", "help"),
+    KeyBinding("history_forward", "down", "history(1)", "On the last line: the next message", "next message"),
+    KeyBinding("follow", "end", "line_end", "End of the line; in an empty box: the end of the chat", "to the end"),
+    KeyBinding("ask_help", "question_mark", "ask_help", "In an empty box: help", "help"),
 )
 """Keys of the input box, besides those of any text field."""
 
 INSPECT = (
-    Key("inspect_previous", "left", "inspect_move('previous')", "Previous run", "prev run"),
-    Key("inspect_next", "right", "inspect_move('next')", "Next run", "next run"),
-    Key("inspect_above", "up", "inspect_move('above')", "Run above", "run above"),
-    Key("inspect_below", "down", "inspect_move('below')", "Run below", "run below"),
-    Key("inspect_first", "home", "inspect_move('first')", "First run of the chat", "first run"),
-    Key("inspect_last", "end", "inspect_move('last')", "Last run of the chat", "last run"),
-    Key("inspect_toggle", "enter", "app.do('inspect')", "Back to the input box", "back"),
+    KeyBinding("inspect_previous", "left", "inspect_move('previous')", "Previous run", "prev run"),
+    KeyBinding("inspect_next", "right", "inspect_move('next')", "Next run", "next run"),
+    KeyBinding("inspect_above", "up", "inspect_move('above')", "Run above", "run above"),
+    KeyBinding("inspect_below", "down", "inspect_move('below')", "Run below", "run below"),
+    KeyBinding("inspect_first", "home", "inspect_move('first')", "First run of the chat", "first run"),
+    KeyBinding("inspect_last", "end", "inspect_move('last')", "Last run of the chat", "last run"),
+    KeyBinding("inspect_toggle", "enter", "app.do('inspect')", "Back to the input box", "back"),
 )
 """Keys of the transcript while its runs are inspected."""
 
 MOVES = (
-    Key("menu_above", "up", "focused.cursor_up", "Item above", "above"),
-    Key("menu_below", "down", "focused.cursor_down", "Item below", "below"),
-    Key("menu_page_up", "pageup", "focused.page_up", "Page up", "page up"),
-    Key("menu_page_down", "pagedown", "focused.page_down", "Page down", "page down"),
-    Key("menu_first", "home", "focused.first", "First item", "first"),
-    Key("menu_last", "end", "focused.last", "Last item", "last"),
-    Key("menu_help", "question_mark", "app.do('help')", "Help: the keys of this menu", "help"),
+    KeyBinding("menu_above", "up", "focused.cursor_up", "Item above", "above"),
+    KeyBinding("menu_below", "down", "focused.cursor_down", "Item below", "below"),
+    KeyBinding("menu_page_up", "pageup", "focused.page_up", "Page up", "page up"),
+    KeyBinding("menu_page_down", "pagedown", "focused.page_down", "Page down", "page down"),
+    KeyBinding("menu_first", "home", "focused.first", "First item", "first"),
+    KeyBinding("menu_last", "end", "focused.last", "Last item", "last"),
+    KeyBinding("menu_help", "question_mark", "app.do('help')", "Help: the keys of this menu", "help"),
 )
 """Keys of every menu, where a race is set up too. The key for help of the chat works as well."""
 
 MENU = (
     *MOVES,
-    Key(
+    KeyBinding(
         "menu_choose",
         "enter",
         "choose",
         "Choose the item under the cursor",
         "choose",
     ),
-    Key("menu_leave", "escape,ctrl+c", "leave", "Close without changing anything", "close"),
+    KeyBinding("menu_leave", "escape,ctrl+c", "leave", "Close without changing anything", "close"),
 )
 """Keys of a menu, and of the starters of an empty chat."""
 
 SETUP = (
-    Key("setup_choose", "space", "choose", "Add the method under the cursor, or remove it", "add or remove"),
-    Key("setup_model", "m", "model", "Race the method on another model as well, or remove that again", "model"),
-    Key("setup_start", "enter", "start", "Start the race", "start"),
-    Key("setup_leave", "escape,ctrl+c", "leave", "Back to the chat", "close"),
+    KeyBinding("setup_choose", "space", "choose", "Add the method under the cursor, or remove it", "add or remove"),
+    KeyBinding("setup_model", "m", "model", "Race the method on another model as well, or remove that again", "model"),
+    KeyBinding("setup_start", "enter", "start", "Start the race", "start"),
+    KeyBinding("setup_leave", "escape,ctrl+c", "leave", "Back to the chat", "close"),
 )
 """Keys of the menu that sets up a race."""
 
 RACE = (
-    Key("race_leave", "escape,ctrl+c", "leave", "Stop the race; when it is done, back to the chat", "chat"),
-    Key("race_rerun", "r", "rerun", "Run the race again", "rerun"),
-    Key("race_watch", "w", "watch", "Replay the race at its recorded pace; again: from the start", "watch"),
-    Key("race_pause", "p,space", "pause", "Pause or continue the race or the replay", "pause"),
-    Key("race_speed", "s", "speed", "Speed of the replay: 1×, ¼×, 4×", "speed"),
-    Key("race_export", "e", "export", "Save the race as a web page, a picture, Markdown or JSON", "export"),
-    *(Key(f"race_swap_{n}", str(n), f"swap({n})", f"Change the method in pane {n}", "swap") for n in range(1, 5)),
-    Key("race_model", "m", "model", "Change the model of a pane", "model"),
-    Key("race_add", "plus,a,equals_sign", "add", "Add a pane", "add"),
-    Key("race_remove", "minus,d", "remove", "Remove a pane", "remove"),
-    Key("race_finish", "f", "finish", "Hide or show the results; hidden, the texts have more room", "hide results"),
-    Key("race_theme", "f3,t", "app.do('theme_menu')", "Choose a colour theme, with a live preview", "theme"),
-    Key("race_colours", "f6,c", "app.do('colours')", "Change how runs are coloured", "colours"),
-    Key("race_up", "pageup,up", "scroll_texts(-1)", "Scroll the texts up", "up"),
-    Key("race_down", "pagedown,down", "scroll_texts(1)", "Scroll the texts down", "down"),
-    Key("race_help", "question_mark,f1,ctrl+p", "app.do('help')", "This help", "help"),
-    Key("race_quit", "ctrl+q", "app.quit", "Quit", "quit"),
+    KeyBinding("race_leave", "escape,ctrl+c", "leave", "Stop the race; when it is done, back to the chat", "chat"),
+    KeyBinding("race_rerun", "r", "rerun", "Run the race again", "rerun"),
+    KeyBinding("race_watch", "w", "watch", "Replay the race at its recorded pace; again: from the start", "watch"),
+    KeyBinding("race_pause", "p,space", "pause", "Pause or continue the race or the replay", "pause"),
+    KeyBinding("race_speed", "s", "speed", "Speed of the replay: 1×, ¼×, 4×", "speed"),
+    KeyBinding("race_export", "e", "export", "Save the race as a web page, a picture, Markdown or JSON", "export"),
+    *(KeyBinding(f"race_swap_{n}", str(n), f"swap({n})", f"Change the method in pane {n}", "swap") for n in range(1, 5)),
+    KeyBinding("race_model", "m", "model", "Change the model of a pane", "model"),
+    KeyBinding("race_add", "plus,a,equals_sign", "add", "Add a pane", "add"),
+    KeyBinding("race_remove", "minus,d", "remove", "Remove a pane", "remove"),
+    KeyBinding("race_finish", "f", "finish", "Hide or show the results; hidden, the texts have more room", "hide results"),
+    KeyBinding("race_theme", "f3,t", "app.do('theme_menu')", "Choose a colour theme, with a live preview", "theme"),
+    KeyBinding("race_colours", "f6,c", "app.do('colours')", "Change how runs are coloured", "colours"),
+    KeyBinding("race_up", "pageup,up", "scroll_texts(-1)", "Scroll the texts up", "up"),
+    KeyBinding("race_down", "pagedown,down", "scroll_texts(1)", "Scroll the texts down", "down"),
+    KeyBinding("race_help", "question_mark,f1,ctrl+p", "app.do('help')", "This help", "help"),
+    KeyBinding("race_quit", "ctrl+q", "app.quit", "Quit", "quit"),
 )
 """Keys of the race screen. Nothing is typed there, so letters are free."""
 
 LISTS = (
-    Key("list_choose", "enter", "choose", "Open, load, use or change the item under the cursor", "choose"),
-    Key("list_leave", "escape,ctrl+c", "leave", "Cancel what is being typed, else clear the search, else go back", "back"),
-    Key("list_above", "up", "move(-1)", "Item above", "above"),
-    Key("list_below", "down", "move(1)", "Item below", "below"),
-    Key("list_page_up", "pageup", "page(-1)", "Page up", "page up"),
-    Key("list_page_down", "pagedown", "page(1)", "Page down", "page down"),
-    Key("list_first", "ctrl+home", "end(-1)", "First item", "first"),
-    Key("list_last", "ctrl+end", "end(1)", "Last item", "last"),
-    Key("list_help", "question_mark", "app.do('help')", "In an empty search box: help", "help"),
+    KeyBinding("list_choose", "enter", "choose", "Open, load, use or change the item under the cursor", "choose"),
+    KeyBinding(
+        "list_leave", "escape,ctrl+c", "leave", "Cancel what is being typed, else clear the search, else go back", "back"
+    ),
+    KeyBinding("list_above", "up", "move(-1)", "Item above", "above"),
+    KeyBinding("list_below", "down", "move(1)", "Item below", "below"),
+    KeyBinding("list_page_up", "pageup", "page(-1)", "Page up", "page up"),
+    KeyBinding("list_page_down", "pagedown", "page(1)", "Page down", "page down"),
+    KeyBinding("list_first", "ctrl+home", "end(-1)", "First item", "first"),
+    KeyBinding("list_last", "ctrl+end", "end(1)", "Last item", "last"),
+    KeyBinding("list_help", "question_mark", "app.do('help')", "In an empty search box: help", "help"),
 )
 """Keys of every list with a search. What is typed there is searched for."""
 
 CHATS = (
-    Key("chats_rename", "ctrl+r", "rename", "Rename the chat under the cursor", "rename"),
-    Key("chats_delete", "ctrl+d", "delete", "Delete the chat under the cursor", "delete"),
-    Key("chats_undo", "ctrl+z", "undo", "Restore the last chat deleted", "undo"),
-    Key("chats_branch", "ctrl+g", "branch", "Branch: a new chat that starts as a copy of the one under the cursor", "branch"),
+    KeyBinding("chats_rename", "ctrl+r", "rename", "Rename the chat under the cursor", "rename"),
+    KeyBinding("chats_delete", "ctrl+d", "delete", "Delete the chat under the cursor", "delete"),
+    KeyBinding("chats_undo", "ctrl+z", "undo", "Restore the last chat deleted", "undo"),
+    KeyBinding(
+        "chats_branch", "ctrl+g", "branch", "Branch: a new chat that starts as a copy of the one under the cursor", "branch"
+    ),
 )
 """Further keys of the list of chats."""
 
 MODELS = (
-    Key(
+    KeyBinding(
         "models_drafts",
         "ctrl+d",
         "drafts",
         "Show which models can draft for the one under the cursor, and why others cannot",
         "drafts",
     ),
-    Key("models_cancel", "ctrl+x", "cancel", "Cancel a download and delete it", "cancel"),
-    Key("models_again", "ctrl+r", "again", "Search for models again", "search again"),
+    KeyBinding("models_cancel", "ctrl+x", "cancel", "Cancel a download and delete it", "cancel"),
+    KeyBinding("models_again", "ctrl+r", "again", "Search for models again", "search again"),
 )
 """Further keys of the list of models."""
 
-PROMPTS = (Key("prompts_older", "ctrl+f", "move(1)", "The next older message", "older"),)
+PROMPTS = (KeyBinding("prompts_older", "ctrl+f", "move(1)", "The next older message", "older"),)
 """Further keys of the search in earlier messages."""
 
 PRESETS = (
-    Key("presets_save", "ctrl+s", "save", "Save this chat's settings as a preset", "save"),
-    Key("presets_edit", "ctrl+e", "edit", "Edit the preset under the cursor", "edit"),
-    Key("presets_rename", "ctrl+r", "rename", "Rename the preset under the cursor", "rename"),
-    Key("presets_delete", "ctrl+d", "delete", "Delete the preset under the cursor", "delete"),
-    Key("presets_undo", "ctrl+z", "undo", "Restore the last preset deleted", "undo"),
+    KeyBinding("presets_save", "ctrl+s", "save", "Save this chat's settings as a preset", "save"),
+    KeyBinding("presets_edit", "ctrl+e", "edit", "Edit the preset under the cursor", "edit"),
+    KeyBinding("presets_rename", "ctrl+r", "rename", "Rename the preset under the cursor", "rename"),
+    KeyBinding("presets_delete", "ctrl+d", "delete", "Delete the preset under the cursor", "delete"),
+    KeyBinding("presets_undo", "ctrl+z", "undo", "Restore the last preset deleted", "undo"),
 )
 """Further keys of the list of presets."""
 
 SETTINGS = (
-    Key("settings_scope", "tab", "scope", "Switch between settings for all models and for the loaded model", "scope"),
-    Key("settings_default", "ctrl+d", "default", "Back to the default: remove it from the settings file", "default"),
-    Key("settings_undo", "ctrl+z", "undo", "Undo the last change", "undo"),
+    KeyBinding("settings_scope", "tab", "scope", "Switch between settings for all models and for the loaded model", "scope"),
+    KeyBinding("settings_default", "ctrl+d", "default", "Back to the default: remove it from the settings file", "default"),
+    KeyBinding("settings_undo", "ctrl+z", "undo", "Undo the last change", "undo"),
 )
 """Further keys of the list of settings."""
 
 TEXT = (
-    Key("text_keep", "ctrl+s", "keep", "Save the text", "save"),
-    Key("text_leave", "escape,ctrl+c", "leave", "Close without saving; asks first if you changed something", "close"),
+    KeyBinding("text_keep", "ctrl+s", "keep", "Save the text", "save"),
+    KeyBinding("text_leave", "escape,ctrl+c", "leave", "Close without saving; asks first if you changed something", "close"),
 )
 """Keys of the screen in which a system prompt or a preset is written."""
 
@@ -196,7 +202,7 @@ GROUPS = {
 ALL = tuple(key for keys in GROUPS.values() for key in keys)
 
 # The chat screen's keys come before those of what has the focus in it.
-SCOPES: tuple[tuple[Key, ...], ...] = (
+SCOPES: tuple[tuple[KeyBinding, ...], ...] = (
     (*CHAT, *INPUT),
     (*CHAT, *INSPECT),
     LEADER,
@@ -253,23 +259,23 @@ def _key(key: str) -> str:
     return "+".join([*held, _SIGNS.get(last, last if held else _SYMBOLS.get(last, last))])
 
 
-def every_way(key: Key, keymap: Mapping[str, str]) -> str:
+def every_way(key: KeyBinding, keymap: Mapping[str, str]) -> str:
     """All of a binding's keys for the help, and the first after the leader key: `alt+m · ctrl+o m`."""
     ways = spell(keymap.get(key.id) or key.keys)
     letter = (keymap.get(f"leader_{key.id}") or _DEFAULTS.get(f"leader_{key.id}", "")).split(",")[0].strip()
     return f"{ways} · {spell(keymap.get('leader') or _DEFAULTS['leader'])} {_key(letter)}" if letter else ways
 
 
-def keys_of(binding: Key, keymap: Mapping[str, str]) -> list[str]:
+def keys_of(binding: KeyBinding, keymap: Mapping[str, str]) -> list[str]:
     """A binding's keys as they are mapped."""
     return [key.strip() for key in keymap.get(binding.id, binding.keys).split(",") if key.strip()]
 
 
-def wanted_by(keys: str, binding: str, keymap: Mapping[str, str]) -> list[tuple[Key, str]]:
+def wanted_by(keys: str, binding: str, keymap: Mapping[str, str]) -> list[tuple[KeyBinding, str]]:
     """Other bindings that have one of some keys (separated by commas) already, each with that key; `binding` is the id of the
     one that is to have them."""
     asked = {key.strip() for key in keys.split(",")}
-    found: dict[str, tuple[Key, str]] = {}
+    found: dict[str, tuple[KeyBinding, str]] = {}
     for scope in SCOPES:
         if all(key.id != binding for key in scope):
             continue

@@ -22,14 +22,14 @@ from .key_path import join, split
 from .keymap import ALL as KEYS
 from .presets import read_preset
 
-Kind = Literal["default", "file", "model", "environment", "command line", "preset", "chat"]
+OriginKind = Literal["default", "file", "model", "environment", "command line", "preset", "chat"]
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
     """Where a value comes from."""
 
-    kind: Kind
+    kind: OriginKind
     said: str
     """In words: `default`, `~/.config/specchat/settings.toml, line 3`, `--theme`, …"""
 

@@ -6,10 +6,10 @@ from collections.abc import Collection, Iterable
 
 from textual.binding import Binding, BindingType
 
-from ..settings.keymap import Key
+from ..settings.keymap import KeyBinding
 
 
-def bindings_of(keys: Iterable[Key], after_box: Collection[str] = ()) -> list[BindingType]:
+def bindings_of(keys: Iterable[KeyBinding], after_box: Collection[str] = ()) -> list[BindingType]:
     """Bindings that come before those of what has the focus.
 
     Args:

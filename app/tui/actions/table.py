@@ -13,7 +13,7 @@ from typing import Any
 from ....errors import UserError, did_you_mean
 from ...race.entry import split_prompt
 from ...settings.actions import ACTIONS, Action
-from ...settings.keymap import GROUPS, Key, every_way
+from ...settings.keymap import GROUPS, KeyBinding, every_way
 from ...terminal.keys import KINDS, TERMINALS
 
 COMMANDS = tuple(row for row in ACTIONS if row.slash)
@@ -126,7 +126,7 @@ def page() -> str:
     return "\n".join(parts)
 
 
-def _keys(keys: Iterable[Key]) -> Iterator[str]:
+def _keys(keys: Iterable[KeyBinding]) -> Iterator[str]:
     yield "| key | does | id |"
     yield "|---|---|---|"
     for key in keys:

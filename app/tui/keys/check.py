@@ -15,7 +15,7 @@ from textual.driver import Driver
 from textual.message import Message
 from textual.widgets import Static
 
-from ...settings.keymap import GROUPS, Key, every_way, keys_of, spell
+from ...settings.keymap import GROUPS, KeyBinding, every_way, keys_of, spell
 from ...settings.locations import config_folder
 from ...terminal.keys import lost, readable, terminals_here
 from ..driver import Terminal
@@ -153,7 +153,7 @@ class KeyCheck(TerminalApp):
         return Content.assemble(*parts, (instead, "$foreground"))
 
 
-def bound_to(key: str, keymap: Mapping[str, str]) -> list[tuple[str, Key]]:
+def bound_to(key: str, keymap: Mapping[str, str]) -> list[tuple[str, KeyBinding]]:
     """The bindings that a key runs, each with where it holds."""
     return [(place, binding) for place, keys in GROUPS.items() for binding in keys if key in keys_of(binding, keymap)]
 

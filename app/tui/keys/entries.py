@@ -11,7 +11,7 @@ from textual.notifications import Notification
 
 from ...chat.methods import Method
 from ...settings.actions import ACTIONS, BY_ID, Action
-from ...settings.keymap import CHAT, GROUPS, LEADER, Key, after_leader, display, every_way
+from ...settings.keymap import CHAT, GROUPS, LEADER, KeyBinding, after_leader, display, every_way
 from ...theming.colouring import LABEL_STYLES
 from ..actions.dispatch import Actions
 from .context import KEYS, Hint, KeyContext, shown
@@ -112,7 +112,7 @@ def _here(hint: Hint, here: KeyContext, actions: Actions, keymap: Mapping[str, s
     return entry if hint.label == key.short else replace(entry, title=label)
 
 
-def _key(key: Key, keymap: Mapping[str, str], run: Callable[[], object] | None = None) -> HelpRow:
+def _key(key: KeyBinding, keymap: Mapping[str, str], run: Callable[[], object] | None = None) -> HelpRow:
     row = BY_ID.get(key.id)
     slash = f"/{row.command}" if row is not None and row.slash else ""
     return HelpRow(key.what, key.id, _column(key, keymap), slash, about=_ways(key, keymap, row), run=run)
@@ -138,12 +138,12 @@ def _action(row: Action, actions: Actions, keymap: Mapping[str, str], in_chat: b
     return HelpRow(row.what, row.id, keys, slash, about=_ways(key, keymap, row), run=run)
 
 
-def _column(key: Key, keymap: Mapping[str, str]) -> str:
+def _column(key: KeyBinding, keymap: Mapping[str, str]) -> str:
     """A binding's first key, and the way after the leader key."""
     return "  ".join(filter(None, (display(keymap.get(key.id) or key.keys), after_leader(key.id, keymap))))
 
 
-def _ways(key: Key | None, keymap: Mapping[str, str], row: Action | None) -> tuple[tuple[str, str], ...]:
+def _ways(key: KeyBinding | None, keymap: Mapping[str, str], row: Action | None) -> tuple[tuple[str, str], ...]:
     parts = [every_way(key, keymap)] if key is not None else []
     parts += [f"/{row.slash}"] if row is not None and row.slash else []
     what = key.what if key is not None else row.what if row is not None else ""

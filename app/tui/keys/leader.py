@@ -13,7 +13,7 @@ from textual.screen import ModalScreen
 from textual.widgets import Static
 
 from ...settings.actions import BY_ID
-from ...settings.keymap import LEADER, Key, display, shown_keys
+from ...settings.keymap import LEADER, KeyBinding, display, shown_keys
 from ..bindings import bindings_of
 
 COLUMN_CELLS = 19
@@ -49,7 +49,7 @@ class LeaderScreen(ModalScreen[None]):
         super().__init__()
         self._keymap, self._do = keymap, do
         self._letters = Static()
-        self._again: tuple[Key, ...] = ()
+        self._again: tuple[KeyBinding, ...] = ()
         """The letters that are waited for once more, after one that repeats."""
 
     def compose(self) -> ComposeResult:
@@ -66,7 +66,7 @@ class LeaderScreen(ModalScreen[None]):
             lines[-1] = Content.assemble(lines[-1], ("esc", "bold $primary"), (" done", "$quiet"))
         self._letters.update(Content("\n").join(lines))
 
-    def _item(self, key: Key, cells: int) -> Content:
+    def _item(self, key: KeyBinding, cells: int) -> Content:
         letter = display(self._keymap.get(key.id) or key.keys)
         label = Content(f"  {key.short}").stylize(f"@click=screen.{key.action}")
         item = Content.assemble((letter, "bold $primary"), label).truncate(cells - 1, ellipsis=True)

@@ -9,7 +9,7 @@ from textual.app import ComposeResult
 from textual.content import Content
 from textual.widgets import Static
 
-from ...settings.keymap import ALL, CHAT, INPUT, Key, keys_of, spell, wanted_by
+from ...settings.keymap import ALL, CHAT, INPUT, KeyBinding, keys_of, spell, wanted_by
 from ..keys.context import Hint
 from .framed import FramedScreen
 
@@ -27,7 +27,7 @@ class KeyScreen(FramedScreen[dict[str, str]]):
 
     def __init__(self, binding: str, keymap: Mapping[str, str]) -> None:
         super().__init__("A key for this", keymap)
-        self._binding: Key = next(key for key in ALL if key.id == binding)
+        self._binding: KeyBinding = next(key for key in ALL if key.id == binding)
         self._asked = ""
 
     def compose(self) -> ComposeResult:
