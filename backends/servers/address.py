@@ -124,7 +124,19 @@ def root_of(url: str) -> tuple[str, str]:
     scheme, shown = parts.scheme.lower(), f"[{host}]" if ":" in host else host
     if port and port != {"http": 80, "https": 443}[scheme]:
         shown = f"{shown}:{port}"
-    return f"{scheme}://{shown}{path}", unquote(model).strip()
+    return f"{scheme}://{shown}{path}", _named(model)
+
+
+def _named(model: str) -> str:
+    """The model that is named behind `#`.
+
+    Raises:
+        UserError: it is no name.
+    """
+    name = unquote(model).strip()
+    if re.search(r"[\x00-\x1f\x7f]", name):
+        raise UserError(f"{name!r:.80} is not a model's name. Leave out what cannot be printed.")
+    return name
 
 
 def find_server(spec: str, servers: Mapping[str, Mapping[str, Any]]) -> Address | None:
@@ -147,7 +159,7 @@ def find_server(spec: str, servers: Mapping[str, Mapping[str, Any]]) -> Address 
     name, _, model = spec.partition("#")
     if name not in servers:
         return None
-    model = unquote(model).strip()
+    model = _named(model)
     table = servers[name]
     if PAIR & table.keys():
         return _pair(spec, name, model, servers)

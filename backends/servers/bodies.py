@@ -81,7 +81,9 @@ TELLING = (
 """Fields without which less is known of it."""
 
 _VAGUE = re.compile(
-    "field|param|argument|propert|extra|unexpected|unrecogni|not permitted|schema|validation|invalid request|bad request", re.I
+    "field|param|argument|propert|extra|unexpected|unrecogni|not permitted|support|not allowed|schema|validation"
+    "|invalid request|bad request",
+    re.IGNORECASE,
 )
 """Words of a refusal that may be about a field although it names none."""
 
@@ -97,7 +99,10 @@ def without(body: dict[str, Any], status: int, refusal: Any, limited: bool) -> d
     """
     said = json.dumps(refusal)
     own = () if limited else ("max_tokens",)
-    named = [name for name in (*SAMPLED, *TELLING, *own) if name in body and _names(said, name)]
+    inner = {name: (name, *value) if isinstance(value := body[name], dict) else (name,) for name in body}
+    named = [name for name in (*SAMPLED, *TELLING, *own) if any(_names(said, each) for each in inner.get(name, ()))]
+    if _names(said, "stream") and re.search("support|allow|enabled|disabled|must be false", said, re.IGNORECASE):
+        named += ["stream", "stream_options"]  # then the answer comes whole
     if "max_tokens" in body and "max_completion_tokens" in said:  # OpenAI's newer name
         rest = {name: value for name, value in body.items() if name != "max_tokens"}
         return rest | {"max_completion_tokens": body["max_tokens"]}
@@ -108,7 +113,7 @@ def without(body: dict[str, Any], status: int, refusal: Any, limited: bool) -> d
 
 
 def _names(said: str, field: str) -> bool:
-    return re.search(rf"(?<![a-z]){field.replace('_', '[_ ]?')}(?![a-z])", said, re.IGNORECASE) is not None
+    return re.search(rf"(?<![a-z_]){field.replace('_', '[_ ]?')}(ing)?(?![a-z_])", said, re.IGNORECASE) is not None
 
 
 def _method(served: Served, wish: Wish) -> dict[str, Any]:

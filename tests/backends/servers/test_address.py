@@ -120,6 +120,8 @@ def test_what_names_another_model(spec: str) -> None:
         ("http://[::1", "is not a server's address"),
         ("http://me:secret@host", "must not hold a name or password"),
         ("http://host?key=1", "ends before the question mark"),
+        ("http://host#a%0ab", "is not a model's name"),
+        ("work#a\x1b[2J", "is not a model's name"),
         ("bare", r"\[servers.bare\] has no url"),
     ],
 )

@@ -266,7 +266,8 @@ def test_a_prompt_that_does_not_fit_is_told_as_that_in_the_words_of_any_engine()
         failed = answer(b'{"error": "Requested tokens (5000) exceed context window of 2048"}', status=status)[2]
         assert "no longer fits in the context of fake:1" in failed
     assert is_full({"error": {"message": "no", "code": "context_length_exceeded"}})
-    assert status_of({"error": {"code": True, "status": "500"}}) == 500
+    codes = (429, "429", 429.0, "429 Too Many Requests", True, 4290, None, "x")
+    assert [status_of({"error": {"code": code}}) for code in codes] == [429] * 4 + [500] * 4
 
 
 @pytest.mark.parametrize(
