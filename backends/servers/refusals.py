@@ -77,8 +77,8 @@ def status_of(body: Any) -> int:
     """The status that an error in a stream stands for; a failure of the server's own if it does not say."""
     for table in _tables(body):
         for name in _STATUS:
-            if found := re.match(r"\s*([45]\d\d)(?!\d)", str(table.get(name))):  # a text, maybe with words behind it
-                return int(found[1])
+            if told := re.match(r"\s*([45]\d\d)(?!\d)", str(table.get(name))):  # a text, maybe with words behind it
+                return int(told[1])
     for said in (kinds_of(body), words_of(body)):
         if found := next((status for status, words in _BY_KIND if re.search(words, said, re.IGNORECASE)), 0):
             return found
