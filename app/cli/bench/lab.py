@@ -1,4 +1,4 @@
-"""What bench, replay, tune and doctor share: a model in the engine, measurements that Ctrl-C ends, method specifications,
+"""What bench, replay, tune and doctor share: a model in the engine, measurements that Ctrl-C ends, specifications, plans,
 durations."""
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import textwrap
 import time
 from collections.abc import Callable, Mapping, Sequence
 from csv import DictWriter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
@@ -28,6 +28,8 @@ from ...terminal.output import Notes, stdout
 from ...text.cells import one_line, sanitise, width
 from ..exit_codes import ANSWERED, BROKEN, CANCELLED
 from ..interrupts import POLL_SECONDS, Interrupts
+from .items import PromptSet
+from .requests import BenchRequest
 
 
 class EngineFailed(Exception):
@@ -328,3 +330,38 @@ def write_tables(
         lines = [head, ["---"] + ["---:"] * (len(head) - 1), *rows]
         table = ("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |\n" for line in lines)
         markdown.write_text(heading + "".join(table), encoding="utf-8")
+
+
+BASE = "greedy"
+"""What speedups are against on this machine: plain decoding, ours."""
+
+
+@dataclass(slots=True)
+class BenchRun:
+    """A run's plan and what has been measured."""
+
+    request: BenchRequest
+    prompts: PromptSet
+    specs: list[Spec] = field(default_factory=list)
+    info: dict[str, Any] = field(default_factory=dict)
+    rows: list[dict[str, Any]] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+    record: Path | None = None
+    servers: dict[str, str] = field(default_factory=dict)
+    """By method the server that decodes with it, as it was named; empty for methods of this machine."""
+    answers: bool = False
+    """Keep the text and token ids of every answer."""
+    past: bool = False
+    """Draft from the past answers that the engine's task `past` has opened."""
+    base: str = BASE
+    """The method that speedups are against; empty where there is none."""
+
+    @property
+    def labels(self) -> list[str]:
+        """The methods as the tables name them."""
+        return [spec.label for spec in self.specs]
+
+
+def is_own(spec: Spec) -> bool:
+    """Whether it is a method of ours (or of a drafter package) with answers identical to plain decoding's."""
+    return "/" not in spec.name and get(spec.name).label == "identical"

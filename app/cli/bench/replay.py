@@ -15,8 +15,8 @@ from ....errors import UserError
 from ...settings.fields import Settings
 from ...terminal.output import Notes
 from ..exit_codes import ANSWERED
-from ..measure import ReplayRequest
 from .lab import Lab, Spec, read_spec, read_specs, say, show_table, write_tables
+from .requests import ReplayRequest
 
 REFERENCE = Spec("lookup:variant=reference", "lookup", {"variant": "reference"})
 """Prompt lookup as published: what the others are compared with."""

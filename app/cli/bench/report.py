@@ -12,8 +12,7 @@ from ....errors import counted
 from ...settings import locations
 from ...text.amounts import count_of
 from . import plots
-from .lab import say, show_table, write_tables
-from .plan import BASE, BenchRun, is_own
+from .lab import BASE, BenchRun, is_own, say, show_table, write_tables
 from .statistics import compare, scaling, summarise
 
 

@@ -13,11 +13,10 @@ from ....errors import UserError, counted
 from ....plain_file import cache_folder
 from ...terminal.output import Notes
 from ..exit_codes import ANSWERED
-from ..measure import BenchRequest
 from .items import Item, read_items
-from .lab import Clock, Lab, Spec, fingerprint, read_spec, read_specs
-from .plan import BASE, BenchRun
+from .lab import BASE, BenchRun, Clock, Lab, Spec, fingerprint, read_spec, read_specs
 from .record import BenchRecord
+from .requests import BenchRequest
 from .servers import choose_servers, is_server, place, refuse
 
 WARM_UP_TOKENS = 64

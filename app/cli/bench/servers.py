@@ -10,10 +10,9 @@ from ....engine.catalog import get_served, parse_params, served
 from ....engine.options import is_url
 from ....errors import UserError, counted
 from ...settings.fields import Settings
-from ..measure import BenchRequest
-from .lab import Lab, Spec, say, show_table
-from .plan import BenchRun
+from .lab import BenchRun, Lab, Spec, say, show_table
 from .replay import draft_of
+from .requests import BenchRequest
 
 FIRST_TOKENS = 8
 """Of the answer by which a server tells how it decodes; llama-server does so in no other way."""

@@ -17,10 +17,9 @@ from ...settings.fields import Settings
 from ...settings.key_path import join
 from ...terminal.output import Notes
 from ..exit_codes import ANSWERED, USER
-from ..measure import BenchRequest, TuneRequest
 from .items import Item, PromptSet, read_items
-from .lab import Lab, Spec, read_spec, read_specs
-from .plan import BASE, BenchRun
+from .lab import BASE, BenchRun, Lab, Spec, read_spec, read_specs
+from .requests import BenchRequest, TuneRequest
 from .run import WARM_UP_TOKENS, answer_one
 from .servers import is_server, predict, show_predicted
 from .statistics import interval

@@ -12,8 +12,8 @@ from ....errors import counted
 from ...settings import file as settings_file
 from ...settings import locations
 from ...settings.precedence import method_changes
-from ..measure import TuneRequest
 from .lab import duration, say, show_table
+from .requests import TuneRequest
 from .servers import show_predicted
 from .tune_blocks import show_blocks
 from .tune_search import TuneSearch

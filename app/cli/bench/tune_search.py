@@ -15,10 +15,9 @@ from statistics import mean
 from typing import Any
 
 from ....errors import counted
-from ..measure import TuneRequest
 from .items import Item
-from .lab import Spec, read_spec
-from .plan import BASE
+from .lab import BASE, Spec, read_spec
+from .requests import TuneRequest
 from .run import WARM_UP_TOKENS
 from .statistics import per_token
 from .tune_blocks import TIME_SHARE, Blocks

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from specchat.app.cli.bench.replay import choose_specs
-from specchat.app.cli.measure import ReplayRequest
+from specchat.app.cli.bench.requests import ReplayRequest
 from specchat.app.settings.fields import Settings
 from specchat.backends.loading import builtin_path
 from specchat.backends.transcripts import scan_transcripts

@@ -15,12 +15,12 @@ import pytest
 
 from specchat.app.cli.bench.items import Item
 from specchat.app.cli.bench.lab import Spec, read_spec, read_specs
+from specchat.app.cli.bench.requests import TuneRequest
 from specchat.app.cli.bench.run import WARM_UP_TOKENS
 from specchat.app.cli.bench.tune import anew, candidates, in_force, in_turn, joined, result_of, unclear
 from specchat.app.cli.bench.tune_blocks import SETS, Blocks, block_specs, budget, fewest, show_blocks, wanted
 from specchat.app.cli.bench.tune_report import grid_passes
 from specchat.app.cli.bench.tune_search import LEAST, TuneSearch, rung_sizes
-from specchat.app.cli.measure import TuneRequest
 from specchat.app.settings.fields import Settings
 from specchat.app.settings.file import read
 from specchat.app.settings.precedence import Layers, read_settings
