@@ -38,12 +38,10 @@ class Typed:
     text: str
     pastes: Mapping[str, str] = field(default_factory=dict)
     """What stands in it for a long text → that text."""
-    draft: bool = False
-    """It was not sent: a signal ended the chat. The next chat begins with it."""
 
 
 class PromptHistory:
-    """The file of messages that were sent, and drafts.
+    """The file of messages that were sent.
 
     Args:
         path: where it is; in the data folder if None.
@@ -69,7 +67,7 @@ class PromptHistory:
             return []
         found: list[Typed] = []
         for line in lines:
-            typed = _parsed(line)
+            typed = parsed(line)
             if typed is not None:
                 found[len(found) - (bool(found) and found[-1].text == typed.text) :] = [typed]
         return found[-MOST:]
@@ -89,7 +87,7 @@ class PromptHistory:
             OSError: the file cannot be written.
             UserError: its folder cannot be made.
         """
-        line = _dumped(typed)
+        line = dumped(typed)
         if len(line) > MOST_ONE:
             return False
         ensure(self.path.parent)
@@ -131,7 +129,7 @@ class PromptHistory:
         kept: list[bytes] = []
         size = 0
         for typed in reversed(self.read()):
-            line = _dumped(typed)
+            line = dumped(typed)
             if size + len(line) > MOST_BYTES:
                 break
             kept.append(line)
@@ -161,20 +159,22 @@ def _count(file: int) -> int:
     return os.pread(file, 2 * MOST_BYTES, 0).count(b"\n")
 
 
-def _dumped(typed: Typed) -> bytes:
+def dumped(typed: Typed) -> bytes:
+    """A message as a line of JSON."""
     pastes = {chip: text for chip, text in typed.pastes.items() if chip in typed.text}
-    table = {"text": typed.text, **({"pastes": pastes} if pastes else {}), **({"draft": True} if typed.draft else {})}
+    table = {"text": typed.text, **({"pastes": pastes} if pastes else {})}
     return json.dumps(table, ensure_ascii=True, separators=(",", ":")).encode() + b"\n"
 
 
-def _parsed(line: bytes) -> Typed | None:
+def parsed(line: bytes) -> Typed | None:
+    """The message in such a line; None if there is none."""
     try:
         table = json.loads(line)
         text, pastes = table["text"], table.get("pastes", {})
         if not isinstance(text, str) or not text.strip() or not isinstance(pastes, dict):
             return None
         clean = {_clean(enterable(str(chip))): _clean(str(pasted)) for chip, pasted in pastes.items()}
-        return Typed(_clean(enterable(text)), clean, table.get("draft") is True)
+        return Typed(_clean(enterable(text)), clean)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return None
 

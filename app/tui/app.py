@@ -172,9 +172,13 @@ class SpecchatApp(TerminalApp):
             self.leave()
 
     def leave(self) -> None:
-        """End the chat as the signal asks. What was being typed is kept."""
-        self.last_words = self.chat_screen.recall.leave()
+        """End the chat as the signal asks."""
         self.exit(return_code=128 + self.ended_by)
+
+    def exit(self, result: None = None, return_code: int = 0, message: Any = None) -> None:
+        """End the chat, whoever asks. What was being typed is kept."""
+        self.last_words = self.chat_screen.recall.leave()
+        super().exit(result, return_code, message)
 
     def _leave_if_ended(self) -> None:
         if self.ended_by:
@@ -205,6 +209,7 @@ class SpecchatApp(TerminalApp):
         self.untell()
         self.live.idle()
         self.chat_history.idle()
+        self.chat_screen.recall.idle(self.chat_history.current)
         self.models.idle()
         dialogue = self.dialogue
         self.sweeper.idle(dialogue.phase not in ("ready", "unloaded") or self.races.running)
@@ -316,6 +321,7 @@ class SpecchatApp(TerminalApp):
         self.message_edit.leave()
         self.chat_history.opened(transcript)
         self.dialogue.transcript = transcript
+        self.chat_screen.recall.show(self.chat_history.current)
         self.chat_screen.view.show(transcript)
         self.changed()
 

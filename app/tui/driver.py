@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import select
 import signal
 import sys
 import termios
 from codecs import getincrementaldecoder
 from collections.abc import Iterator
+from math import inf
 from threading import Timer
+from time import monotonic
 from typing import IO, Any
 
 from textual._xterm_parser import XTermParser
@@ -18,6 +21,8 @@ from textual.app import App
 from textual.drivers.linux_driver import LinuxDriver
 from textual.events import Paste
 from textual.message import Message
+
+from .thrift import Thrift
 
 ENDING = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGINT)
 """Signals that ask the chat to end. In the chat ctrl+c is a key and sends none."""
@@ -35,22 +40,87 @@ PASTE, PASTED = "\x1b[200~", "\x1b[201~"
 ESCAPE, HIDDEN = "\x1b", "\ufdd0"
 """What begins a sequence, and a character that no text has, for one that begins none."""
 
+REPLY = re.compile(
+    r"\x1b(?:\](?=\d)|P(?=[>!$\d])|_(?=\w)|\^(?=\w))[^\x07\x1b]*(?:\x07|\x1b\\)"  # OSC, DCS, APC, PM
+    r"|\x1b\[(?:[?>=](?![\d;]*\$y)[\d;:]*[ -/]*[@-~]|[\d;]*[cnx]|(?!48;)\d+(?:;\d+)+t)"  # attributes, status, sizes
+)
+"""What a terminal says when it is asked: its colours, name, attributes, modes. It may come late, and would be typed."""
 
-class PasteParser(XTermParser):
-    """Textual's own parser, but what is pasted is text and nothing else. Textual looks for sequences there too, as in a log
-    with its colours, and what it does not know it gives out as keys: enter among them, which sends."""
+REPLY_BEGUN = re.compile(
+    r"\x1b(?:\]\d[^\x07\x1b]*|P[>!$\d][^\x07\x1b]*|_\w[^\x07\x1b]*|\^\w[^\x07\x1b]*)\x1b?\Z"
+    r"|\x1b(?:\[[?>=]?[\d;:$]*|[\]P_^])\Z"
+)
+"""The beginning of one, whose end is still to come."""
+
+REPLY_SECONDS = 0.5
+"""Longest wait for the end: one that was cut off must not hide what is typed after it."""
+
+BURST_SECONDS = 0.003
+"""Between two parts of what arrives at once. A hand takes ten times as long between two keys."""
+
+WAITED = 0.03
+"""Seconds of a write that had to wait for the terminal."""
+
+HELD_BYTES = 16_384
+"""What Linux holds between a program and its terminal."""
+
+FIRST_RATE = 6_000.0
+"""Bytes a second of a link of which nothing is known but that it is slow."""
+
+FULL_SECONDS, ENOUGH_BYTES = 8.0, 3000
+"""Longest time between two moments that are compared: in a longer one the kernel may have had nothing to give. And the least
+that was written meanwhile."""
+
+SAFE = 0.8
+"""Of a rate that was measured: what is on its way shall become less, not stay as it is."""
+
+FASTER, GUESSING = 1.002, 1.006
+"""By which a link is taken to be faster with each write that did not have to wait; and while its rate is only guessed."""
+
+LATEST = 0.12
+"""Seconds that what is drawn may be on its way before the next is drawn."""
+
+MOST_BURST = 1 << 20
+"""Bytes that are taken in together."""
+
+BURST = re.compile(r"[\r\n]+[^\x00-\x1f\x7f]")
+"""A line that goes on behind its end, in what arrives at once: pasted in a terminal that does not say so, since nobody types a
+key in the same moment as enter."""
+
+
+class TerminalParser(XTermParser):
+    """Textual's own parser, but what is pasted is text and nothing else, and what the terminal says of itself is no key.
+    Textual looks for sequences in a paste too, as in a log with its colours, and what it does not know it gives out as keys:
+    enter among them, which sends."""
 
     def __init__(self, debug: bool = False) -> None:
         super().__init__(debug)
         self._pasting = False
         self._before, self._held = "", ""
         """The last characters outside of a paste, where one may begin; the last of a paste, where it may end."""
+        self._begun, self._begun_at = "", 0.0
+        """The beginning of a reply, and when it came."""
 
     def feed(self, data: str) -> Iterator[Message]:
-        """Keys, pastes and what else comes."""
+        """Keys, pastes and what else comes at once."""
+        now = monotonic()
+        # Two characters may be a key with alt as well.
+        if self._begun and (now - self._begun_at < REPLY_SECONDS or len(self._begun) == 2):
+            data, now = self._begun + data, self._begun_at
+        self._begun = ""
+        if not self._pasting and PASTE not in self._before + data:
+            data = self._without_replies(data, now)
+            if BURST.search(data) and ESCAPE not in data:
+                data = f"{PASTE}{data}{PASTED}"
         # Nothing at all would mean the end of all input.
         for message in super().feed(plain) if (plain := self._hidden(data)) else ():
             yield Paste(message.text.replace(HIDDEN, ESCAPE)) if isinstance(message, Paste) else message
+
+    def _without_replies(self, data: str, now: float) -> str:
+        data = REPLY.sub("", data)
+        begun = REPLY_BEGUN.search(data)
+        self._begun, self._begun_at = (begun[0], now) if begun else ("", 0.0)
+        return data[: len(data) - len(self._begun)]
 
     def _hidden(self, data: str) -> str:
         """What came, with every escape in a paste hidden."""
@@ -71,8 +141,8 @@ class PasteParser(XTermParser):
 
 
 class Terminal(LinuxDriver):
-    """Textual's own driver, but for four things: what is pasted is only text, bytes that are no UTF-8 become U+FFFD, a signal
-    that ends programs ends the chat in order, and so does a terminal that has gone."""
+    """Textual's own driver, but for four things: what is pasted or replied is no key, bytes that are no UTF-8 become U+FFFD, a
+    signal that ends programs ends the chat in order, and so does a terminal that has gone."""
 
     class Ended(Message):
         """The chat is to end.
@@ -85,7 +155,7 @@ class Terminal(LinuxDriver):
             self.number = number
             super().__init__()
 
-    parser: type[XTermParser] = PasteParser
+    parser: type[XTermParser] = TerminalParser
     """Makes keys of what comes."""
 
     def __init__(self, app: App[Any], *, debug: bool = False, mouse: bool = True, size: tuple[int, int] | None = None) -> None:
@@ -123,6 +193,12 @@ class Terminal(LinuxDriver):
         if self._writer_thread is not None and self._writer_thread.is_alive():
             self._writer_thread.write(data)
 
+    @property
+    def behind(self) -> bool:
+        """Whether what is drawn now would wait for what was drawn before, on a link that is slow."""
+        thread = self._writer_thread
+        return self._file.pace.behind(monotonic()) or (thread is not None and thread._queue.qsize() > 1)
+
     def _disable_mouse_support(self) -> None:
         super()._disable_mouse_support()
         if self._mouse_pixels:
@@ -135,20 +211,30 @@ class Terminal(LinuxDriver):
         while not self.exit_event.is_set():
             text = None
             if select.select([self.fileno], [], [], LOOK_SECONDS)[0]:
-                try:
-                    data = os.read(self.fileno, 4096)
-                except OSError:
-                    data = b""
+                text = decode(data) if (data := self._read()) else ""
                 if not data:
                     self.send_message(self.Ended(signal.SIGHUP))
                     return
-                text = decode(data)
             try:
                 for message in (*(parser.feed(text) if text else ()), *parser.tick()):
                     self.process_message(message)
             except (ArithmeticError, ValueError):
                 # A sequence with a number that no terminal sends (a key beyond Unicode, a screen of no width): left out.
                 parser = _renewed(parser, self._debug)
+
+    def _read(self) -> bytes:
+        """What arrives at once; nothing where the terminal has gone."""
+        data = b""
+        try:
+            while part := os.read(self.fileno, 65536):
+                data += part
+                # Keys come one by one; a longer part may be one of several of the same paste.
+                wait = BURST_SECONDS if len(part) > 1 else 0.0
+                if len(data) >= MOST_BURST or not select.select([self.fileno], [], [], wait)[0]:
+                    break
+        except OSError:
+            pass
+        return data
 
 
 def _renewed(parser: XTermParser, debug: bool) -> XTermParser:
@@ -159,6 +245,54 @@ def _renewed(parser: XTermParser, debug: bool) -> XTermParser:
     return fresh
 
 
+class Pace:
+    """How fast the terminal takes what is written. Nobody tells how much is on its way, so it is reckoned from writes that had
+    to wait: what the kernel holds is full then, and between two such moments as much was taken as was written.
+
+    Times are in seconds, of any clock.
+    """
+
+    def __init__(self) -> None:
+        self.rate = inf
+        """Bytes a second; infinite until a write had to wait."""
+        self._under_way = 0.0
+        self._at = 0.0
+        self._begun: float | None = None
+        self._full_at = -inf
+        self._since_full = 0
+        self._guessed = True
+
+    def begin(self, now: float) -> None:
+        """A write begins."""
+        self._begun = now
+
+    def end(self, size: int, now: float) -> None:
+        """It has ended, and was of so many bytes."""
+        waited, self._begun = now - (self._begun if self._begun is not None else now), None
+        left, self._at = self._left(now), now
+        self._since_full += size
+        if waited <= WAITED:
+            self.rate *= GUESSING if self._guessed else FASTER  # until a write has to wait again
+            self._under_way = left + size
+            return
+        if now - self._full_at < FULL_SECONDS and self._since_full > ENOUGH_BYTES:
+            self.rate, self._guessed = SAFE * self._since_full / (now - self._full_at), False
+        else:
+            self.rate = FIRST_RATE if self.rate == inf else SAFE * self.rate
+        if self._since_full > ENOUGH_BYTES or now - self._full_at >= FULL_SECONDS:
+            self._full_at, self._since_full = now, 0
+        self._under_way = float(HELD_BYTES)
+
+    def behind(self, now: float) -> bool:
+        """Whether what is written now would come late."""
+        if self._begun is not None:
+            return self.rate < inf or now - self._begun > WAITED
+        return self._left(now) > self.rate * LATEST
+
+    def _left(self, now: float) -> float:
+        return max(0.0, self._under_way - self.rate * (now - self._at)) if self.rate < inf else 0.0
+
+
 class _Lasting:
     """A file that takes what is written when the terminal behind it has gone as well: else the writing thread would end, and
     the chat would wait for it for ever."""
@@ -166,11 +300,16 @@ class _Lasting:
     def __init__(self, file: IO[str]) -> None:
         self._file = file
         self.fileno = file.fileno
+        self.pace = Pace()
+        self._thrift = Thrift()
 
     def write(self, text: str) -> None:
+        text = self._thrift.lighter(text)
+        self.pace.begin(monotonic())
         with contextlib.suppress(OSError):
             self._file.write(text)
+            self._file.flush()
+        self.pace.end(len(text.encode("utf-8", "replace")), monotonic())
 
     def flush(self) -> None:
-        with contextlib.suppress(OSError):
-            self._file.flush()
+        """All that is written has been flushed."""

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import unicodedata
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from textwrap import wrap
+from time import monotonic
 from typing import Any, TypeVar
 
 from rich.console import RenderableType
@@ -19,6 +22,7 @@ from textual.drivers.linux_driver import LinuxDriver
 from textual.filter import LineFilter
 from textual.notifications import Notification, Notify
 from textual.screen import Screen
+from textual.widgets import Input, TextArea
 
 from ...errors import UserError
 from ..chat.entries import Severity
@@ -34,6 +38,12 @@ T = TypeVar("T")
 SLOW_SECONDS = 0.7
 """Work beside the interface that takes longer says so."""
 
+HOLD_SECONDS = 0.03
+"""Between looks at whether a slow terminal has taken what was drawn."""
+
+LONGEST_HOLD = 4.0
+"""Seconds after which it is drawn on whatever the terminal seems to do."""
+
 NOTICE_ROWS = 2
 """Rows of all notices together: they lie over the keys at the bottom and the edge above them."""
 
@@ -42,6 +52,21 @@ NOTICE_EDGE = 4
 
 RECENT = 10
 """Notices that the help still has."""
+
+
+class Key(events.Key):
+    """A key whose character counts as text unless it steers something. Textual asks `str.isprintable`, which is about Python's
+    own `repr`: no space but one, nothing that joins letters or turns their direction, nothing that Unicode added lately."""
+
+    @property
+    def is_printable(self) -> bool:
+        """Whether its character is typed. A letter with alt is none: it is bound to something, or to nothing."""
+        if self.character is None or "alt+" in self.key:
+            return False
+        return not any(unicodedata.category(each) in ("Cc", "Cs") for each in self.character)
+
+    def copy(self) -> Key:
+        return Key(self.key, self.character)
 
 
 class TerminalApp(App[None]):
@@ -54,6 +79,7 @@ class TerminalApp(App[None]):
         """Of the terminal itself; `size` is what the screens are laid out for."""
         self.sweeper = Sweeper()
         self._harmless = Harmless()
+        self._held = False  # nothing is drawn for now: the terminal is behind
         self._told: list[tuple[Notification, Callable[[], bool]]] = []
         self.recent: deque[Notification] = deque(maxlen=RECENT)
         """The last notices, with their full text."""
@@ -62,6 +88,8 @@ class TerminalApp(App[None]):
         """Note each key press on its way. No screen is laid out for less than the least size."""
         if isinstance(event, events.Key):
             self.sweeper.key()
+            if not isinstance(event, Key) and not event.is_forwarded:
+                event = Key(event.key, event.character)
         elif isinstance(event, events.Resize):
             if not (fits(self.terminal_size) and fits(event.size)):
                 self.refresh(layout=True)
@@ -81,7 +109,27 @@ class TerminalApp(App[None]):
         """Write what changed on the screen; a terminal that is too small for it says so instead, and the chat goes on."""
         if isinstance(renderable, CompositorUpdate) and not fits(self.terminal_size):
             renderable = refusal(self.terminal_size)
+        # Where the caret is, input methods show what they offer. It moves with the layout too, of which the box knows nothing.
+        if isinstance(self.focused, Input | TextArea):
+            self.cursor_position = self.focused.cursor_screen_offset
         super()._display(screen, renderable)
+        if self._behind and not self._held:
+            self._held = True
+            self._begin_batch()
+            self.set_timer(HOLD_SECONDS, partial(self._go_on, monotonic() + LONGEST_HOLD))
+
+    @property
+    def _behind(self) -> bool:
+        return isinstance(self._driver, Terminal) and self._driver.behind
+
+    def _go_on(self, latest: float) -> None:
+        """Draw again, all that changed meanwhile at once, as soon as the terminal has taken what was drawn before."""
+        if self._behind and monotonic() < latest:
+            self.set_timer(HOLD_SECONDS, partial(self._go_on, latest))
+        else:
+            self._held = False
+            self._end_batch()
+            self.screen.check_idle()  # it looks at what is to be drawn when it is idle
 
     def tell(self, text: str, severity: Severity = "information", until: Callable[[], bool] | None = None) -> None:
         """Say something over the keys at the bottom, where nobody reads, for some seconds. It takes the place of what is

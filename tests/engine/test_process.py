@@ -149,7 +149,7 @@ passes = 0
 class Server(server.Server):
     def __init__(self, *pipes):
         super().__init__(*pipes)
-        recorded.time = SimpleNamespace(sleep=self.sleep)
+        recorded.time = SimpleNamespace(sleep=self.sleep, perf_counter=time.perf_counter)
 
     def sleep(self, seconds):
         global passes
@@ -312,7 +312,7 @@ def sleep(seconds):
     Path(os.environ["SPECCHAT_LOG"] + ".pass").touch()
     time.sleep(seconds)
 
-recorded.time = SimpleNamespace(sleep=sleep)
+recorded.time = SimpleNamespace(sleep=sleep, perf_counter=time.perf_counter)
 __main__.main()
 """
 

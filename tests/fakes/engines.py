@@ -106,6 +106,7 @@ class BareEngine:
             out.append(event)
             if isinstance(event, kinds) and getattr(event, "id", 0) == id:
                 return out
+            assert not (isinstance(event, Failed) and event.id == id and event.ended), event.sentence
         raise AssertionError(f"the engine ended after {out[-3:]}")
 
     def close(self) -> None:

@@ -9,16 +9,16 @@ from typing import ClassVar
 from textual import events
 from textual.binding import Binding, BindingType
 from textual.message import Message
-from textual.widgets import TextArea
 from textual.widgets.text_area import Edit, EditResult
 
 from ...attach.attachments import pasted
 from ...history.prompts import Typed, step_back
 from ...settings.keymap import INPUT
 from ...text.cells import enterable
+from .text_box import TextBox
 
 
-class PromptInput(TextArea):
+class PromptInput(TextBox):
     """The input box: a message of several lines."""
 
     DEFAULT_CSS = """
@@ -104,6 +104,18 @@ class PromptInput(TextArea):
         own = [text for text in self.sent if text not in known]
         self.sent = [self._told(typed) for typed in history] + own
 
+    @property
+    def draft(self) -> Typed:
+        """What is being typed: not an earlier message that is walked through."""
+        text = self._draft if self.walking else self.text
+        return Typed(text, {chip: whole for chip, whole in self.pastes.items() if chip in text})
+
+    def go_on(self, typed: Typed) -> None:
+        """Go on with a draft; one that is in the box already becomes an earlier message."""
+        if self.text.strip() and self.text not in self.sent:
+            self.sent.append(self.text)
+        self.put(self._told(typed))
+
     def _told(self, typed: Typed) -> str:
         """A message of another chat, with its pasted texts under names that are free here."""
         text = typed.text
@@ -164,10 +176,10 @@ class PromptInput(TextArea):
             self._prefix = self.text if step_back(self.sent, len(self.sent), self.text, -1) is not None else ""
         to = step_back(self.sent, len(self.sent) if self._at is None else self._at, self._prefix, step)
         if to is not None:
-            self.put(self.sent[to])
+            self.rewrite(self.sent[to])
             self._at = to
         elif step > 0:
-            self.put(self._draft)
+            self.rewrite(self._draft)
 
     def action_complete(self) -> None:
         if self.complete is not None:
@@ -251,3 +263,6 @@ class PromptInput(TextArea):
         """An edited message from the history is a draft of its own."""
         if self._at is not None and self.text != self.sent[self._at]:
             self._at = None
+            # The draft that the walk began with is not lost: it is the last message to go back to.
+            if self._draft.strip() and self._draft not in (self.text, *self.sent[-1:]):
+                self.sent.append(self._draft)

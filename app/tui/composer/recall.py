@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 
 from textual.css.query import NoMatches
 
 from ....errors import UserError
+from ...history.drafts import NEW, Drafts
 from ...history.prompts import PromptHistory, Typed
 from ...settings import actions
 from ...text.amounts import short_path
@@ -24,6 +24,9 @@ class PromptRecall:
         self._history: PromptHistory | None = None
         self._turn = asyncio.Lock()
         self._warned = False
+        self._drafts: Drafts | None = None
+        self._shown = NEW
+        self._noted, self._writing, self._begun = "", False, False
 
     def begin(self) -> None:
         """Read what earlier chats left, beside the first frame."""
@@ -48,33 +51,82 @@ class PromptRecall:
                     return
                 if found is not None:
                     self._host.box.recall(found)
-                    if first and found and found[-1].draft:
-                        self._take_up(found[-1])
+                if first:
+                    await self._take_up()
 
         self._host.box.run_worker(read(), group="prompts")
 
-    def _take_up(self, typed: Typed) -> None:
+    async def _take_up(self) -> None:
         """Go on with what was being typed when a chat was ended; no other chat does then."""
+        drafts = Drafts()
+        try:
+            left = await asyncio.to_thread(drafts.take_over)
+        except OSError as error:
+            self._warn("Cannot read what was being typed", error)
+            return
+        self._drafts = drafts
+        for typed in left:
+            self._host.box.go_on(typed)
+
+    def idle(self, chat: int | None) -> None:
+        """Keep what is being typed, in a thread; call it several times a second.
+
+        Args:
+            chat: number of the chat on the screen, once the history has it.
+        """
+        drafts, box = self._drafts, self._host.box
+        if drafts is None or self._writing:
+            return
+        if self._shown != (shown := chat or NEW):  # it got its number, or a new one began: the draft goes along
+            drafts.by_chat.pop(self._shown, None)
+            self._shown = shown
+            if shown in drafts.by_chat and not box.text:
+                box.go_on(drafts.by_chat[shown])
+        line = self._line(drafts)
+        if line == self._noted and self._begun:
+            return
+        self._writing = True
+
+        async def write() -> None:
+            try:
+                await asyncio.to_thread(drafts.write, line)
+                self._noted, self._begun = line, True
+            except (OSError, UserError):
+                pass  # said at the end, if it is still so
+            finally:
+                self._writing = False
+
+        box.run_worker(write(), group="drafts")
+
+    def _line(self, drafts: Drafts) -> str:
+        drafts.by_chat[self._shown] = self._host.box.draft
+        return drafts.line(self._shown)
+
+    def show(self, chat: int | None) -> None:
+        """Another chat is on the screen (its number, None for a new one): each has its own draft."""
         box = self._host.box
-        if not box.text and not self._host.dialogue.queued:
-            box.bring(box.sent[-1])
-            self._keep(replace(typed, draft=False))
+        before, self._shown = self._shown, chat or NEW
+        if self._drafts is not None and before != self._shown:
+            self._drafts.by_chat[before] = box.draft
+            box.put("")
+            if (typed := self._drafts.by_chat.get(self._shown)) is not None:
+                box.go_on(typed)
 
     def leave(self) -> str:
-        """Keep what is being typed for the next chat, now; a sentence about it, empty if nothing is."""
+        """Keep what is being typed, now; a sentence about it, empty if nothing is."""
         try:
-            box = self._host.box
+            draft = self._host.box.draft
         except NoMatches:  # the first frame is still to come
             return ""
-        draft = Typed(box.text, {chip: whole for chip, whole in box.pastes.items() if chip in box.text}, draft=True)
-        if not draft.text.strip() or box.walking:
-            return ""
+        said = "What you were typing is saved. The next chat starts with it."
         try:
-            if self._history is not None and self._history.add(draft):
-                return "What you were typing is saved. The next chat starts with it."
+            if self._drafts is not None:
+                self._drafts.write(self._line(self._drafts))
+                self._drafts.close()
+                return said if draft.text.strip() else ""
         except (OSError, UserError):
             pass
-        return f"What you were typing could not be saved:\n{sanitise(draft.text)}"
+        return f"What you were typing could not be saved:\n{sanitise(draft.text)}" if draft.text.strip() else ""
 
     def _keep(self, typed: Typed) -> None:
         history = self._history

@@ -8,12 +8,13 @@ from typing import ClassVar
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.content import Content
-from textual.widgets import Static, TextArea
+from textual.widgets import Static
 
 from ....errors import UserError
 from ...settings.keymap import HELP, TEXT, shown_keys
 from ...text.cells import sanitise
 from ..bindings import bindings_of
+from ..composer.text_box import TextBox
 from ..keys.context import Hint, hints
 from .framed import FramedScreen
 
@@ -42,7 +43,7 @@ class TextScreen(FramedScreen[str]):
     DEFAULT_CSS = """
     TextScreen {
         & > Frame { width: 92; height: 70%; min-height: 12; padding: 1 1 0 1; }
-        & TextArea {
+        & TextBox {
             height: 1fr; border: none; padding: 0 1; background: $surface; color: $foreground; scrollbar-size-vertical: 1;
             &:focus { border: none; }
             & .text-area--cursor-line { background: $surface; }
@@ -53,7 +54,7 @@ class TextScreen(FramedScreen[str]):
         & #text-about.-wrong { color: $warning; }
     }
     """
-    AUTO_FOCUS = "TextArea"
+    AUTO_FOCUS = "TextBox"
     BINDINGS: ClassVar[list[BindingType]] = bindings_of((*TEXT, HELP), after_box=("text_keep",))
 
     def __init__(
@@ -68,7 +69,7 @@ class TextScreen(FramedScreen[str]):
     def compose(self) -> ComposeResult:
         with self.frame:
             # The tab key leads nowhere here, so it may as well be what it is in a text.
-            area = TextArea(
+            area = TextBox(
                 self._text, soft_wrap=True, show_line_numbers=False, tab_behavior="indent", placeholder="Nothing yet"
             )
             area.highlight_cursor_line = False
@@ -77,7 +78,7 @@ class TextScreen(FramedScreen[str]):
             yield Static(Content(self._about), id="text-about")
 
     def on_mount(self) -> None:
-        area = self.query_one(TextArea)
+        area = self.query_one(TextBox)
         area.move_cursor(area.document.end)
 
     def hints(self) -> tuple[Hint, ...]:
@@ -91,7 +92,7 @@ class TextScreen(FramedScreen[str]):
 
     @property
     def text(self) -> str:
-        return self.query_one(TextArea).text
+        return self.query_one(TextBox).text
 
     def _say(self, text: str) -> None:
         about = self.query_one("#text-about", Static)

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import ClassVar
 
 from markdown_it import MarkdownIt
+from markdown_it.rules_inline import StateInline
 from markdown_it.token import Token
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.markdown import CodeBlock, Heading, Markdown, MarkdownElement
@@ -49,6 +50,24 @@ class PageCode(CodeBlock):
         )
 
 
+def keep_formula(state: StateInline, silent: bool) -> bool:
+    r"""A rule of the parser: `\(`, `\)`, `\[` and `\]` stay as they are. CommonMark would drop the backslash, but in answers
+    they stand around formulas."""
+    if state.src[state.pos : state.pos + 2] not in (r"\(", r"\)", r"\[", r"\]"):
+        return False
+    if not silent:
+        state.pending += state.src[state.pos : state.pos + 2]
+    state.pos += 2
+    return True
+
+
+def parser() -> MarkdownIt:
+    """CommonMark with tables and strikethrough; HTML is text, and formulas keep their marks."""
+    made = MarkdownIt("commonmark", {"html": False}).enable(["strikethrough", "table"])
+    made.inline.ruler.before("escape", "formula", keep_formula)
+    return made
+
+
 class AnswerMarkdown(Markdown):
     """Rich's Markdown with HTML as text and links written out."""
 
@@ -63,7 +82,7 @@ class AnswerMarkdown(Markdown):
         super().__init__("", code_theme=code_theme, hyperlinks=False)
         # Rich leaves HTML out; what the model wrote must not vanish.
         self.markup = text
-        self.parsed = MarkdownIt("commonmark", {"html": False}).enable(["strikethrough", "table"]).parse(text)
+        self.parsed = parser().parse(text)
 
 
 def styles(variables: Mapping[str, str]) -> Theme:

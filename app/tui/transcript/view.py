@@ -112,7 +112,12 @@ class TranscriptView(BlockStack, can_focus=True, inherit_bindings=False):
             self.scroll_to(y=min(y, self.max_scroll_y), animate=False, immediate=True, force=True)
         self.refresh()
 
-    def update_text(self) -> None:
+    def update_text(self, fresh: bool = True) -> None:
+        """Show what was added.
+
+        Args:
+            fresh: it came in; False where it is only wrapped anew.
+        """
         if not self._cells:
             return
         entries = self.transcript.entries
@@ -129,6 +134,8 @@ class TranscriptView(BlockStack, can_focus=True, inherit_bindings=False):
                 first = self.blocks[index].update()
                 if self.markdown and first is not None:
                     self._render_markdown(self.blocks[index])
+                    if self.blocks[index].rendered is not None:
+                        first = 0
             self.tops[index] = self.tops[index - 1] + self.blocks[index - 1].height if index else TOP
             if first is not None and changed is None:
                 changed = self.tops[index] + first
@@ -136,20 +143,20 @@ class TranscriptView(BlockStack, can_focus=True, inherit_bindings=False):
             self._open += 1
         if changed is None:
             return
-        height = self.tops[-1] + self.blocks[-1].height
-        if height != self._height:
+        height, before = self.tops[-1] + self.blocks[-1].height, self._height
+        if height != before:
             self._resize_content(height)
         self.cursor.relocate()
         if self.following and self.cursor.by_keys and not self.cursor.stays(height):
             self.following = False
         if self.following:
             self._to_end()
-        else:
+        elif fresh:
             self.post_message(self.Followed(False, fresh=True))
         if self._waiting:
             self.call_later(self._render_more, FIRST_SLICE)
         # The last row is blank, and so was what was there before.
-        self.refresh_lines(changed, max(1, height - changed - 1))
+        self.refresh_lines(changed, max(1, max(height, before) - changed - 1))
 
     def on_resize(self) -> None:
         """Wrap anew; the row at the top stays in view unless the end is followed."""
@@ -163,8 +170,8 @@ class TranscriptView(BlockStack, can_focus=True, inherit_bindings=False):
         following, anchor = self.following, self._place()
         self._cells = cells
         self._reset()
+        self.following = following
         if following:
-            self.following = True
             self._to_end()
         elif anchor is not None:
             self.scroll_to(y=self._row_of(*anchor), animate=False, immediate=True, force=True)
@@ -177,6 +184,9 @@ class TranscriptView(BlockStack, can_focus=True, inherit_bindings=False):
             return None
         index = bisect_right(self.tops, y) - 1
         lines = self.blocks[index].flow.lines
+        if self.blocks[index].rendered is not None:  # rows of another kind: as far into them
+            part = (y - self.tops[index]) / self.blocks[index].height
+            return index, int(part * sum(len(line.text) for line in lines))
         return index, sum(len(line.text) for line in lines[: y - self.tops[index]])
 
     def _row_of(self, index: int, offset: int) -> int:
@@ -192,7 +202,7 @@ class TranscriptView(BlockStack, can_focus=True, inherit_bindings=False):
         self._waiting = []
         self.blocks, self.tops, self._open, self._height = [], [], 0, 0
         self._strips.clear()
-        self.update_text()
+        self.update_text(fresh=False)
         if not self.blocks:
             self.virtual_size = Size(self.size.width, 0)
         self.refresh()

@@ -12,6 +12,7 @@ from textual.events import Key, Paste
 
 from specchat.app.history.prompts import Typed
 from specchat.app.text.cells import enterable
+from specchat.app.tui.driver import TerminalParser
 from specchat.engine.messages import Generate
 
 from ....fakes.pilots import until
@@ -99,3 +100,74 @@ async def test_an_arrow_an_enter_and_a_letter_typed_at_once_keep_their_order(mak
             box.post_message(key)
         await pilot.pause()
         assert box.text == "/theme x"
+
+
+TYPED = [
+    "東京\u3000大阪", "10\u00a0km", "10\u202fkm", "می\u200cخواهم", "👩\u200d🚀", "abc\u200f!", "a\u00adb",
+    "❤\ufe0f", "e\u0301",
+    "\ue0b0x",     "🏴\U000e0067\U000e0062\U000e0065\U000e006e\U000e0067\U000e007f", "\U0001fae9", "\U0002ebf0",
+]  # fmt: skip
+"""What keyboards and input methods send, of which Python prints some as escapes."""
+
+
+async def test_all_that_is_text_can_be_typed(make_chat: Make) -> None:
+    app = make_chat()
+    async with app.run_test(size=(90, 26)) as pilot:
+        box = app.chat_screen.input
+        for text in TYPED:
+            box.put("")
+            for message in TerminalParser().feed(text):
+                app.post_message(message)
+            await pilot.pause()
+            assert box.text == text
+
+
+async def test_keys_take_what_a_reader_sees(make_chat: Make) -> None:
+    app = make_chat()
+    async with app.run_test(size=(90, 26)) as pilot:
+        box = app.chat_screen.input
+        for text in ("🇩🇪", "👍🏽", "👩\u200d🚀", "e\u0301", "ü", "漢"):
+            box.put(f"a{text}")
+            await pilot.press("left", "x", "right", "backspace")
+            assert box.text == "ax"
+        box.put("one two three")
+        app.post_message(Key("alt+q", "q"))  # bound to nothing, so it types nothing
+        await pilot.press("home", "alt+d")
+        assert box.text == " two three"
+        await pilot.click(box, offset=(2, 0), times=2)
+        assert box.selected_text == "two"
+
+
+async def test_an_earlier_message_that_is_changed_costs_no_draft(make_chat: Make) -> None:
+    app = make_chat()
+    async with app.run_test(size=(90, 26)) as pilot:
+        box = app.chat_screen.input
+        box.sent = ["An earlier one"]
+        await pilot.press(*"draft", "up")
+        await pilot.pause()
+        assert box.text == "An earlier one"
+        await pilot.press("ctrl+z")
+        await pilot.pause()
+        assert box.text == "draft"
+        await pilot.press("up", "X")
+        await pilot.pause()
+        assert box.text == "An earlier oneX"
+        await pilot.press("up")
+        assert box.text == "draft"
+
+
+async def test_the_terminals_cursor_is_the_caret(make_chat: Make) -> None:
+    app = make_chat()
+    async with app.run_test(size=(90, 26)) as pilot:
+        box = app.chat_screen.input
+        await pilot.pause()
+        assert app.cursor_position == box.cursor_screen_offset != (0, 0)
+        await pilot.resize_terminal(70, 20)
+        await pilot.pause()
+        assert app.cursor_position == box.cursor_screen_offset
+        await pilot.press("f1")
+        await pilot.pause()
+        assert app.cursor_position == app.focused.cursor_screen_offset
+        await pilot.press("escape")
+        await pilot.pause()
+        assert app.cursor_position == box.cursor_screen_offset

@@ -1,0 +1,112 @@
+"""What is being typed, chat by chat, on disk soon after it was typed: whatever ends the program, it comes back.
+
+Each running specchat has a file of its own, which it holds a lock on; a file that nobody holds was left by one that has ended.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import threading
+import time
+from pathlib import Path
+
+from ..settings.locations import data_folder, ensure
+from .prompts import Typed, dumped, parsed
+
+NEW = 0
+"""Stands for a chat that the history does not have yet."""
+
+MOST_BYTES = 1_000_000
+"""Of a file that is read."""
+
+
+class Drafts:
+    """The drafts of this run, and those that earlier ones left.
+
+    Args:
+        folder: where the files are; in the data folder if None.
+    """
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self.folder = folder or data_folder() / "drafts"
+        self.by_chat: dict[int, Typed] = {}
+        """Number of a chat, or NEW → what is being typed in it."""
+        self._file = -1
+        self._path = self.folder / f"{time.time_ns()}-{os.getpid()}.json"
+        self._written = ""
+        self._taken: dict[Path, int] = {}  # files of earlier runs, locked, until this run has written what they held
+        self._lock = threading.Lock()
+
+    def take_over(self) -> list[Typed]:
+        """Take what earlier runs left; what was in the box when each of them ended, oldest first.
+
+        Raises:
+            OSError: the files cannot be read.
+        """
+        last = []
+        for path in sorted(self.folder.glob("*.json")) if self.folder.is_dir() else ():
+            file = os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                found, shown = _read(file)
+                if shown in found:
+                    last.append(found.pop(shown))
+                last += [found.pop(NEW)] if NEW in found else []
+                self.by_chat |= found
+                self._taken[path] = file
+            except BlockingIOError:  # it is running
+                os.close(file)
+        return last
+
+    def line(self, shown: int) -> str:
+        """What there is, as `write` takes it; `shown` is the chat on the screen."""
+        table = {number: json.loads(dumped(typed)) for number, typed in self.by_chat.items() if typed.text.strip()}
+        return json.dumps({"shown": shown, "drafts": table}) if table else ""
+
+    def write(self, line: str) -> None:
+        """Write it down, from any thread.
+
+        Raises:
+            OSError: it cannot be written.
+            UserError: the folder cannot be made.
+        """
+        with self._lock:
+            if line == self._written and not self._taken:
+                return
+            if self._file < 0:
+                ensure(self.folder)
+                self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+                fcntl.flock(self._file, fcntl.LOCK_EX)
+            # A line behind the one before, so that a kill in between costs nothing.
+            if os.fstat(self._file).st_size + len(line) > MOST_BYTES or not line:
+                os.ftruncate(self._file, 0)
+            os.pwrite(self._file, line.encode() + b"\n", os.fstat(self._file).st_size)
+            self._written = line
+            # Not before: a kill in between would cost what they held.
+            while self._taken:
+                path, file = self._taken.popitem()
+                path.unlink(missing_ok=True)
+                os.close(file)
+
+    def close(self) -> None:
+        """Leave the file to the next run, or nothing where there is nothing in it."""
+        with self._lock:
+            if self._file >= 0:
+                if not self._written:
+                    self._path.unlink(missing_ok=True)
+                os.close(self._file)
+                self._file = -1
+
+
+def _read(file: int) -> tuple[dict[int, Typed], int]:
+    """The last drafts in a file that were written whole, and the number of the chat that was on the screen."""
+    for line in reversed(os.pread(file, 2 * MOST_BYTES, 0).splitlines()):
+        try:
+            table = json.loads(line)
+            pairs = ((int(number), parsed(json.dumps(typed).encode())) for number, typed in table["drafts"].items())
+            return {number: typed for number, typed in pairs if typed is not None}, int(table["shown"])
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+            continue
+    return {}, NEW

@@ -1,0 +1,51 @@
+"""A field of text that goes by what a reader sees: whole characters however many code points they have, whole words."""
+
+from __future__ import annotations
+
+import re
+from typing import ClassVar
+
+from textual import events
+from textual.binding import Binding, BindingType
+from textual.document._document import Location, Selection
+from textual.widgets import TextArea
+
+from ...text.cells import graphemes
+
+WORD = re.compile(r"\w+|\s+|[^\w\s]+")
+"""What a double click takes: a word, or what stands between two."""
+
+
+def next_stop(text: str, at: int, step: int) -> int:
+    """Where the cursor goes from `at` in a line: over one character that a reader sees, to the right (1) or left (−1)."""
+    if step > 0:
+        return next((end for _, end in graphemes(text) if end > at), len(text))
+    return max((start for start, _ in graphemes(text) if start < at), default=0)
+
+
+def word_at(text: str, at: int) -> tuple[int, int]:
+    """Start and end of the word at a place in a line."""
+    return next((found.span() for found in WORD.finditer(text) if found.end() > at), (len(text), len(text)))
+
+
+class TextBox(TextArea):
+    """Textual's field of several lines; left, right and backspace take whole characters, a double click a word."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("alt+d", "delete_word_right", "Delete the word to the right", show=False)]
+
+    def get_cursor_left_location(self) -> Location:
+        row, column = self.cursor_location
+        return (row, next_stop(self.document.get_line(row), column, -1)) if column else super().get_cursor_left_location()
+
+    def get_cursor_right_location(self) -> Location:
+        row, column = self.cursor_location
+        line = self.document.get_line(row)
+        return (row, next_stop(line, column, 1)) if column < len(line) else super().get_cursor_right_location()
+
+    async def _on_click(self, event: events.Click) -> None:
+        event.prevent_default()  # Textual takes all of the text at the second click
+        if event.chain >= 2:
+            row, column = self.get_target_document_location(event)
+            line = self.document.get_line(row)
+            start, end = word_at(line, column) if event.chain == 2 else (0, len(line))
+            self.selection = Selection((row, start), (row, end))

@@ -1,0 +1,50 @@
+"""What is being typed comes back, whatever ended the program."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from specchat.app.history.drafts import NEW, Drafts
+from specchat.app.history.prompts import Typed
+
+
+def kept(folder: Path, shown: int, **texts: str) -> Drafts:
+    drafts = Drafts(folder)
+    drafts.by_chat = {int(name[1:]): Typed(text) for name, text in texts.items()}
+    drafts.write(drafts.line(shown))
+    return drafts
+
+
+def test_the_next_run_takes_what_was_on_the_screen_and_knows_the_others(tmp_path: Path) -> None:
+    kept(tmp_path, 5, c5="Being typed", c7="In another chat").close()
+    after = Drafts(tmp_path)
+    assert [typed.text for typed in after.take_over()] == ["Being typed"]
+    assert {chat: typed.text for chat, typed in after.by_chat.items()} == {7: "In another chat"}
+    (left,) = os.listdir(tmp_path)  # until this run has written it
+    after.write(after.line(7))
+    assert left not in os.listdir(tmp_path)
+
+
+def test_a_running_one_keeps_its_own(tmp_path: Path) -> None:
+    running = kept(tmp_path, NEW, c0="Mine")
+    assert Drafts(tmp_path).take_over() == []
+    running.close()
+    assert [typed.text for typed in Drafts(tmp_path).take_over()] == ["Mine"]
+
+
+def test_a_kill_while_it_writes_costs_the_last_moment_alone(tmp_path: Path) -> None:
+    drafts = kept(tmp_path, NEW, c0="Hello")
+    (file,) = tmp_path.iterdir()
+    os.close(drafts._file)
+    with file.open("ab") as opened:
+        opened.write(b'{"shown": 0, "dra')
+    assert [typed.text for typed in Drafts(tmp_path).take_over()] == ["Hello"]
+
+
+def test_nothing_is_left_of_what_was_sent(tmp_path: Path) -> None:
+    drafts = kept(tmp_path, NEW, c0="Hello")
+    drafts.by_chat[NEW] = Typed("")
+    drafts.write(drafts.line(NEW))
+    drafts.close()
+    assert os.listdir(tmp_path) == []
