@@ -64,18 +64,18 @@ WAITED = 0.03
 HELD_BYTES = 16_384
 """What Linux holds between a program and its terminal."""
 
-FIRST_RATE = 6_000.0
-"""Bytes a second of a link of which nothing is known but that it is slow."""
-
-FULL_SECONDS, ENOUGH_BYTES = 8.0, 3000
+FULL_SECONDS, ENOUGH_BYTES = 1.5, 2000
 """Longest time between two moments that are compared: in a longer one the kernel may have had nothing to give. And the least
 that was written meanwhile."""
 
-SAFE = 0.8
+SAFE = 0.7
 """Of a rate that was measured: what is on its way shall become less, not stay as it is."""
 
-FASTER, GUESSING = 1.002, 1.006
-"""By which a link is taken to be faster with each write that did not have to wait; and while its rate is only guessed."""
+FASTER, MUCH_FASTER, PROBE_SECONDS = 1.002, 1.03, 30.0
+"""By which a link is taken to be faster with each write that did not have to wait; and if none had to for so long."""
+
+QUICK_RATE = 1_000_000.0
+"""Bytes a second of what is no slow link."""
 
 LATEST = 0.12
 """Seconds that what is drawn may be on its way before the next is drawn."""
@@ -260,7 +260,6 @@ class Pace:
         self._begun: float | None = None
         self._full_at = -inf
         self._since_full = 0
-        self._guessed = True
 
     def begin(self, now: float) -> None:
         """A write begins."""
@@ -272,15 +271,17 @@ class Pace:
         left, self._at = self._left(now), now
         self._since_full += size
         if waited <= WAITED:
-            self.rate *= GUESSING if self._guessed else FASTER  # until a write has to wait again
+            self.rate *= FASTER if now - self._full_at < PROBE_SECONDS else MUCH_FASTER  # until a write has to wait again
+            if self.rate > QUICK_RATE:
+                self.rate = inf
             self._under_way = left + size
             return
+        # One wait may be any hiccup; of two that follow one another what was written between them tells.
         if now - self._full_at < FULL_SECONDS and self._since_full > ENOUGH_BYTES:
-            self.rate, self._guessed = SAFE * self._since_full / (now - self._full_at), False
-        else:
-            self.rate = FIRST_RATE if self.rate == inf else SAFE * self.rate
-        if self._since_full > ENOUGH_BYTES or now - self._full_at >= FULL_SECONDS:
-            self._full_at, self._since_full = now, 0
+            self.rate = SAFE * self._since_full / (now - self._full_at)
+        elif self.rate < inf:
+            self.rate *= SAFE
+        self._full_at, self._since_full = now, 0
         self._under_way = float(HELD_BYTES)
 
     def behind(self, now: float) -> bool:

@@ -92,7 +92,7 @@ def test_a_slow_link_is_not_filled(rate: int) -> None:
         pace.end(frame, now)
         now, held = now + 0.03, max(0.0, held - 0.03 * rate)
     settled = sorted(seconds for at, seconds in late if at > 10)
-    assert settled[len(settled) // 2] < 2 * frame / rate + 0.6
+    assert settled[len(settled) // 2] < 2 * frame / rate + 1
     assert len(settled) * frame > 0.5 * 50 * rate  # and it is used
 
 
