@@ -40,9 +40,13 @@ PASTE, PASTED = "\x1b[200~", "\x1b[201~"
 ESCAPE, HIDDEN = "\x1b", "\ufdd0"
 """What begins a sequence, and a character that no text has, for one that begins none."""
 
+PARTS = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b[^\x1b]*|[^\x1b]+")
+"""What comes, sequence by sequence."""
+
 REPLY = re.compile(
     r"\x1b(?:\](?=\d)|P(?=[>!$\d])|_(?=\w)|\^(?=\w))[^\x07\x1b]*(?:\x07|\x1b\\)"  # OSC, DCS, APC, PM
     r"|\x1b\[(?:[?>=](?![\d;]*\$y)[\d;:]*[ -/]*[@-~]|[\d;]*[cnx]|(?!48;)\d+(?:;\d+)+t)"  # attributes, status, sizes
+    r"|\x1b\[48;(?:0+|\d+;0+);[\d;]*t"  # a screen without rows or columns
 )
 """What a terminal says when it is asked: its colours, name, attributes, modes. It may come late, and would be typed."""
 
@@ -215,12 +219,14 @@ class Terminal(LinuxDriver):
                 if not data:
                     self.send_message(self.Ended(signal.SIGHUP))
                     return
-            try:
-                for message in (*(parser.feed(text) if text else ()), *parser.tick()):
-                    self.process_message(message)
-            except (ArithmeticError, ValueError):
-                # A sequence with a number that no terminal sends (a key beyond Unicode, a screen of no width): left out.
-                parser = _renewed(parser, self._debug)
+            # Sequence by sequence, so that a bad one costs nothing behind it.
+            for part in PARTS.findall(text or "") or [""]:
+                try:
+                    for message in (*(parser.feed(part) if part else ()), *parser.tick()):
+                        self.process_message(message)
+                except (ArithmeticError, ValueError):
+                    # A number that no terminal sends (a key beyond Unicode, a screen of no width): left out.
+                    parser = _renewed(parser, self._debug)
 
     def _read(self) -> bytes:
         """What arrives at once; nothing where the terminal has gone."""
