@@ -19,7 +19,7 @@ NEW = 0
 """Stands for a chat that the history does not have yet."""
 
 MOST_BYTES = 1_000_000
-"""Of a file that is read."""
+"""Size at which a file of drafts is begun anew."""
 
 
 class Drafts:

@@ -49,7 +49,7 @@ class TextRow(NamedTuple):
     badge: str = ""
     """At the end of a prompt's row: which of its variants this is."""
     styles: tuple[str, ...] = ()
-    """Of the pieces of a row of kind `figures` (names that `verdict` has) or `variants` (those of `compare.StyledPart`)."""
+    """The style of each piece of a row of kind `figures` (a name of `verdict`) or `variants` (one of `compare.StyledPart`)."""
 
     @property
     def text(self) -> str:

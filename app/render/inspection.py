@@ -64,7 +64,7 @@ class Inspection:
     step: int
     """From 1; 0 if no step is known."""
     steps: int
-    """Of the answer; 0 while it is being written, and where none is known."""
+    """How many steps the answer has; 0 while it is being written, and where none is known."""
     drafted: int
     accepted: int
     count: int
@@ -90,7 +90,7 @@ class Inspection:
     note: str = ""
     """What the drafter says."""
     certainty: str = ""
-    """Of a server's answer: how well its runs are known."""
+    """How well the runs of a server's answer are known; empty for an answer of ours."""
 
 
 def inspect(answer: Answer, index: int, pieces: Pieces) -> Inspection:

@@ -24,7 +24,7 @@ DELETED = ".deleted"
 """Folder beside the presets, where a deleted one lies until another of its name is deleted."""
 
 MOST_CELLS = 40
-"""Of a name."""
+"""Longest name of a preset."""
 
 _NAME = re.compile(r"[^\W_][\w .+-]*", re.UNICODE)
 _TABLES = ("methods", "sampling")

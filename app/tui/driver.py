@@ -73,7 +73,7 @@ FULL_SECONDS, ENOUGH_BYTES = 1.5, 2000
 that was written meanwhile."""
 
 SAFE = 0.7
-"""Of a rate that was measured: what is on its way shall become less, not stay as it is."""
+"""The share of a measured rate at which is written, so that what is on its way becomes less."""
 
 FASTER, MUCH_FASTER, PROBE_SECONDS = 1.002, 1.03, 30.0
 """By which a link is taken to be faster with each write that did not have to wait; and if none had to for so long."""

@@ -76,7 +76,7 @@ class TerminalApp(App[None]):
         super().__init__()
         self.animation_level = "none"
         self.terminal_size = LEAST
-        """Of the terminal itself; `size` is what the screens are laid out for."""
+        """The size of the terminal itself; `size` is what the screens are laid out for."""
         self.sweeper = Sweeper()
         self._harmless = Harmless()
         self._held = False  # nothing is drawn for now: the terminal is behind

@@ -17,7 +17,7 @@ PLACE = re.compile(r"(?:\x1b\[\d+;\d+H|\r|\n)*")
 """Goes somewhere else, which has no style."""
 
 Colours: TypeAlias = tuple[str, str, str]
-"""Of the text, behind it, and all else (bold, italic …), as parameters of a sequence."""
+"""A style in three parts, each as parameters of a sequence: the text's colour, the one behind it, all else (bold, italic …)."""
 
 
 _COLOUR = re.compile(r"[34]8;(?:5;\d+|2;\d+;\d+;\d+)|\d+")

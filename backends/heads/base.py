@@ -176,7 +176,7 @@ class HeadSession(DrafterMemory, ABC):
     def __init__(self, context: int) -> None:
         super().__init__(context)
         self._depths: list[int] = []
-        """Of each node, 1 for a child of the last pair."""
+        """The depth of each node; a child of the last pair has 1."""
 
     def _check_pairs(self, tokens: Sequence[int], states: Tensor) -> None:
         """Check pairs that are to be taken in: at least one, as many states as tokens, and room for them."""

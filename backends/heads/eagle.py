@@ -208,7 +208,7 @@ class EagleSession(SlotHeadSession):
         super().__init__(context, network.device, network.dtype)
         self._network = network
         self._outputs = torch.empty(0)
-        """Of the last pair and of each node [1 + nodes, hidden]."""
+        """Hidden states of the last pair and of each node [1 + nodes, hidden]."""
         self._cache = guarded(lambda: SlotCache(network.specs, context), network.device)
 
     def every(self, tokens: Sequence[int], states: Tensor) -> Tensor:

@@ -33,7 +33,7 @@ LOGITS_BYTES = 64 << 20
 """Memory for logits, one row per sequence, before large vocabularies get fewer than MOST_SEQUENCES."""
 
 SHARE = 0.95
-"""Of the free memory that a cache may take."""
+"""The share of the free memory that a cache may take."""
 
 
 def choose_runtime(options: LoadOptions, header: Header) -> Runtime:

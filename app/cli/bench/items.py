@@ -16,7 +16,7 @@ BUILTIN_EACH = 6
 """Prompts of each family of the built-in set, unless told otherwise."""
 
 MOST_BYTES = 50_000_000
-"""Of a file of prompts: Spec-Bench has 0.5 MB."""
+"""Longest file of prompts that is read; Spec-Bench has 0.5 MB."""
 
 NO_CATEGORY = "prompts"
 """Category of prompts that name none."""

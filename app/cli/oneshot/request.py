@@ -31,7 +31,7 @@ class Request:
     explicit: frozenset[str] = frozenset()
     """The settings that came from the command line."""
     method_settings: Mapping[str, str] = field(default_factory=dict)
-    """Of `--set`, as typed."""
+    """The values of `--set`, as typed."""
     stop_regex: tuple[str, ...] = ()
     raw: bool = False
     """The prompt goes as it is: an @ in it is an @, and nothing piped in goes with it."""

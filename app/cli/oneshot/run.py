@@ -117,7 +117,7 @@ class _Run:
     notes: Notes
     chat: KeptRun | None
     id: int = 0
-    """Of the answer, once it is asked for."""
+    """The answer's id, once it is asked for."""
     cancelling: bool = False
     info: Mapping[str, Any] = field(default_factory=dict)
     """What the engine tells of the model; empty until it is loaded."""

@@ -56,7 +56,7 @@ class LlamaEagleSession(HeadSession):
         self._sequences = Sequences(Cells(run), run.rows, self._nodes)
         self.branches = run.rows
         self._outputs = torch.empty((1, weights.width))
-        """Of the last pair and of each node [1 + nodes, width]."""
+        """Hidden states of the last pair and of each node [1 + nodes, width]."""
 
     def _open(self) -> PathContext:
         if self._run is None:

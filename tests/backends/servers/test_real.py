@@ -230,8 +230,8 @@ def test_a_cancel_stops_the_server(asked: Asked) -> None:
             begun = time.perf_counter()
             asked.engine.cancel(id)
             break
-    while asked.busy():
-        assert time.perf_counter() - begun < 60
+    while asked.busy():  # one that goes on meets the limit of every test
+        time.sleep(0.01)
     print(f"\n{asked.kind}: nothing runs {time.perf_counter() - begun:.3f} s after the cancel")
     rest = list(asked.engine.stream(id))
     assert isinstance(rest[-1], Finished)
