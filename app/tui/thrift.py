@@ -1,4 +1,4 @@
-"""What is written on the terminal, in fewer bytes: a slow link takes a third of what Rich writes.
+"""What is written on the terminal, in fewer bytes than Rich makes of it, for slow links.
 
 Rich begins and ends each piece of text with its whole style. Here a style is written only where text has another one than the
 text before it, and then only what changes of it.
