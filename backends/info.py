@@ -117,6 +117,9 @@ class ModelInfo:
     """What passes over 1, 2, … nodes took when the model was loaded: (nodes, seconds), behind a short text; a `PassCosts` can
     begin with it. Empty for models whose passes are quick: see `rounding.pass_seconds`."""
 
+    active: float = 1.0
+    """Of a mixture of experts, the share of them that a token is sent to."""
+
     @property
     def readable(self) -> int:
         """How many token ids can be read."""

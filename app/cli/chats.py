@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ...errors import UserError
 from ..settings.locations import themes_folder
 from ..settings.precedence import load_settings
 from ..text.amounts import short_path
@@ -88,6 +89,35 @@ def show(chat: Which, json: AsJson = False) -> None:
     _warn(opened)
     for chunk in chat_json(opened) if json else chat_markdown(opened):
         typer.echo(chunk.encode("utf-8", "backslashreplace"), nl=False)
+
+
+def why(
+    chat: Annotated[
+        str | None,
+        argument("The chat's number, title, or part of its title; else the last chat.", "[CHAT]", completion_shell.chats),
+    ] = None,
+    json: AsJson = False,
+) -> None:
+    """Say why the last answer of a chat was no faster, and which one change would help most."""
+    from ..chat.entries import Answer
+    from ..chat.why import diagnose
+    from ..history.chats import reading
+    from ..history.resume import one_chat
+    from ..render.why_page import why_text
+
+    with reading() as kept:
+        opened = kept.open((kept.latest() if chat is None else one_chat(kept, chat)).id)
+    _warn(opened)
+    answers = [entry for entry in reversed(opened.transcript.entries) if isinstance(entry, Answer) and len(entry.log)]
+    if not answers:
+        raise UserError("No answer of this chat is kept with its passes, so nothing is known of its speed.")
+    while not all(answer.counted for answer in answers):
+        _ = [answer.totals for answer in answers]
+    found = diagnose(answers[0], opened.model, answers)
+    if json:
+        print_json(asdict(found))
+    else:
+        typer.echo(why_text(found))
 
 
 @chats.command()

@@ -21,7 +21,7 @@ from ..settings.precedence import load_settings, read_settings
 from ..terminal import encoding
 from ..text.cells import sanitise
 from . import complete as completion_shell
-from .chats import chats
+from .chats import chats, why
 from .config import config
 from .exit_codes import BROKEN, CLOSED, USER
 from .measure import register
@@ -237,6 +237,7 @@ def locate(
 
 register(app)
 app.command()(models)
+app.command()(why)
 app.add_typer(chats)
 app.add_typer(config)
 

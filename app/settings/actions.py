@@ -84,17 +84,25 @@ COLOURS = Action(
 MARKDOWN = Action("markdown", "Show finished answers as Markdown, or as runs again", "ctrl+g", "Markdown", slash="markdown")
 PANELS = Action(
     "panels",
-    "Side panel: figures, token tree, how the method works, closed",
+    "Side panel: figures, token tree, how the method works, what held the answer back, closed",
     "f4",
     "panel",
-    slash="panel numbers|tree|method|off",
+    slash="panel numbers|tree|method|speed|off",
     words={
         "numbers": "speed, run lengths, acceptance",
         "tree": "the token tree of each pass",
         "method": "how the current method works",
+        "speed": "why the answer was no faster",
         "off": "close it",
     },
     each="Side panel:",
+)
+WHY = Action(
+    "why",
+    "Why the answer was no faster; once more: make the change that would help most",
+    "alt+a",
+    "why no faster",
+    slash="why",
 )
 INSPECT = Action("inspect", "Inspect a run: why it ended where it did", "f7,ctrl+r", "why")
 RACE = Action(

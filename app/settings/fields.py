@@ -73,7 +73,7 @@ class Settings(LoadOptions, DraftOptions):
     panel: str = option(
         "off",
         "Page of the side panel at the start: {}.",
-        choices=("numbers", "tree", "method", "off"),
+        choices=("numbers", "tree", "method", "speed", "off"),
         group="Look",
         when=NEXT_START,
     )

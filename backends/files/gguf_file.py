@@ -90,6 +90,12 @@ class Header:
             return (numbers + [numbers[-1] if numbers else default] * layers)[:layers]
         return [int(value) if isinstance(value, int | float) else default] * layers
 
+    @property
+    def active(self) -> float:
+        """Of a mixture of experts, the share that a token is sent to; 1 for a model without."""
+        there, used = self.number("expert_count"), self.number("expert_used_count")
+        return used / there if there and used else 1.0
+
     def cache_numbers(self) -> tuple[int, int]:
         """Keys and values in the KV cache for each token, as numbers (an estimate: what the metadata tell)."""
         layers = self.number("block_count")

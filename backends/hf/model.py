@@ -19,7 +19,7 @@ from transformers import __version__ as transformers_version
 from ...errors import Cancelled, UserError, counted
 from ..base import Message, Model, Session
 from ..costs.flops import NOTHING, Flops
-from ..costs.modules import flops_of_model
+from ..costs.modules import active, flops_of_model
 from ..files.checkpoint import check_folder, read_json, shown, weight_bytes
 from ..files.verdicts import Verdict, kept
 from ..info import Capabilities, ModelInfo, token_id
@@ -280,6 +280,7 @@ def _proven(
         load_seconds=time.perf_counter() - begun,
         notes=tuple(notes),
         pass_seconds=taken,
+        active=active(config),
     )
     return TransformersModel(proven._replace(runner=runner), codec, info, verdict, own)
 

@@ -275,6 +275,7 @@ def load_llama(
         load_seconds=time.perf_counter() - begun,
         notes=tuple(dict.fromkeys(why for what, why in capabilities.reasons.items() if what not in ("layers", "states"))),
         pass_seconds=taken,
+        active=header.active,
     )
     return LlamaModel(weights, codec, header, runtime, info, options, verdict)
 

@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from ....builtin import PROMPTS as BUILTIN_PROMPTS
-from ....errors import UserError, did_you_mean
+from ....errors import UserError, counted, did_you_mean
 from ....plain_file import as_text
 
 BUILTIN_EACH = 6
 """Prompts of each family of the built-in set, unless told otherwise."""
 
-MOST_BYTES = 50_000_000
-"""Longest file of prompts that is read; Spec-Bench has 0.5 MB."""
+MOST_BYTES = 200_000_000
+"""Longest file of prompts that is read; Spec-Bench has 0.5 MB, SPEED-Bench's prompts of 32,000 tokens have 52 MB."""
+
+MASKED = "FULL BENCHMARK DATA SHOULD BE FETCHED FROM THE SOURCE USING SPECDEC_BENCH"
+"""Stands in SPEED-Bench's published files for prompts whose licence forbids handing them on."""
+
+MT_BENCH = ("writing", "roleplay", "reasoning", "math", "coding", "extraction", "stem", "humanities")
+"""Categories of Spec-Bench whose questions are MT-bench's, which its results count as one."""
 
 NO_CATEGORY = "prompts"
 """Category of prompts that name none."""
@@ -47,8 +53,8 @@ class PromptSet:
 def read_items(path: Path | None, limit: int | None, categories: Sequence[str] | None = None) -> PromptSet:
     """The prompts of a run: at most `limit` questions of each category, or of the categories named.
 
-    A file is JSONL with a "prompt", "turns" or chat "messages" in each line, and perhaps a "category"; any other is plain text,
-    a prompt for each paragraph. None is the built-in set.
+    A file is JSONL or Parquet with a "prompt", "turns" or chat "messages" in each row, and perhaps a "category"; any other is
+    plain text, a prompt for each paragraph. None is the built-in set.
 
     Raises:
         UserError: the file cannot be read, or nothing is left to answer.
@@ -57,6 +63,8 @@ def read_items(path: Path | None, limit: int | None, categories: Sequence[str] |
         found = _jsonl(BUILTIN_PROMPTS, BUILTIN_PROMPTS.read_text(encoding="utf-8"))
         found.name = "built-in tasks"
         limit = limit or BUILTIN_EACH
+    elif path.suffix == ".parquet":
+        found = _rows(path, enumerate(_parquet(path), 1))
     else:
         text = _read(path)
         if path.suffix == ".jsonl" or text.lstrip().startswith("{"):
@@ -118,19 +126,59 @@ def _plain(path: Path, text: str) -> PromptSet:
 
 
 def _jsonl(path: Path, text: str) -> PromptSet:
-    found = PromptSet(path.name, [], [])
-    for number, line in enumerate(text.split("\n"), 1):
-        if not line.strip():
-            continue
-        try:
-            row = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            found.problems.append(f"{path}, line {number}, is not JSON: {error}.")
+    return _rows(path, ((number, _parsed(line)) for number, line in enumerate(text.split("\n"), 1) if line.strip()))
+
+
+def _parsed(line: str) -> Any:
+    """What a line says, or what is wrong with it."""
+    try:
+        return json.loads(line)
+    except (ValueError, RecursionError) as error:
+        return error
+
+
+def _parquet(path: Path) -> list[Any]:
+    """The rows of a Parquet file.
+
+    Raises:
+        UserError: it cannot be read, or the package that reads such files is missing.
+    """
+    try:
+        import pyarrow.parquet
+    except ImportError:
+        raise UserError("Parquet files need pyarrow: pip install pyarrow. Or save the prompts as JSONL.") from None
+    try:
+        if path.stat().st_size > MOST_BYTES:
+            raise UserError(f"{path} is larger than {MOST_BYTES / 1e6:g} MB. Use fewer prompts.")
+        rows: list[Any] = pyarrow.parquet.read_table(path).to_pylist()
+    except OSError as error:
+        raise UserError(f"Cannot read {path} ({error.strerror or error}). Give a file of prompts.") from None
+    except pyarrow.ArrowException:
+        raise UserError(f"{path} is not a Parquet file. Download it again.") from None
+    return rows
+
+
+def _rows(path: Path, rows: Iterable[tuple[int, Any]]) -> PromptSet:
+    """The prompts in numbered rows."""
+    found, masked = PromptSet(path.name, [], []), 0
+    for number, row in rows:
+        if MASKED in str(row):
+            masked += 1
             continue
         items = _row(row, number)
-        if not items:
+        if isinstance(row, Exception):
+            found.problems.append(f"{path}, line {number}, is not JSON: {row}.")
+        elif not items:
             found.problems.append(f'{path}, line {number}, needs a "prompt", "turns" or chat "messages".')
         found.items += items
+    if masked:
+        found.problems.append(
+            f"{path}: {counted(masked, 'prompt is a placeholder', 'prompts are placeholders')}. SPEED-Bench's own "
+            "prepare_data.py fetches what they stand for; without it the others are answered."
+        )
+    names = {item.category for item in found.items}
+    if names.issuperset((*MT_BENCH, "math_reasoning", "rag")):
+        found.items = [replace(item, category="mt_bench") if item.category in MT_BENCH else item for item in found.items]
     return found
 
 

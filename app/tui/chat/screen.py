@@ -403,6 +403,21 @@ class ChatScreen(Screen[None]):
         page = known("panel", words[0], (*PAGES, "off"))
         self.panel.open("" if page == "off" else page)
 
+    @runs(actions.WHY)
+    def action_why(self) -> None:
+        """The page on speed; where it is open, the change that it proposes."""
+        if self.panel.page != "speed":
+            self.panel.open("speed")
+            return
+        found = self.panel.diagnosis()
+        if found is None or found.change is None or not found.change.method:
+            self.host.tell("There is nothing to change by a key.", until=lambda: self.panel.page != "speed")
+            return
+        self.dialogue.switch(found.change.method, dict(found.change.settings))
+        self.query_one(StatusLine).flash(Content.styled(found.change.said, "bold $accent"))
+        self.refresh_dialogue()
+        self.panel.update(now=True)
+
     @runs(actions.PAUSE)
     def action_pause(self) -> None:
         dialogue = self.dialogue

@@ -1,4 +1,4 @@
-"""The panel beside the transcript: figures, the step's token tree, or how the method in force works."""
+"""The panel beside the transcript: figures, a step's token tree, how the method works, or what held the answer back."""
 
 from __future__ import annotations
 
@@ -15,16 +15,18 @@ from textual.widget import Widget
 from ...chat.dialogue import Dialogue
 from ...chat.entries import Answer
 from ...chat.methods import Method
+from ...chat.why import Diagnosis, diagnose
 from ...race.guests import short_name
 from ...render.method_page import method_lines
 from ...render.numbers_page import Curve, numbers_lines
 from ...render.tree_page import step_shown, tree_lines
+from ...render.why_page import why_lines
 from ...settings.keymap import shown_keys
 from ...text.lines import StyledLine
 from ...theming.colouring import Colouring, effective
 from ..transcript.line_view import LineView
 
-PAGES = ("numbers", "tree", "method")
+PAGES = ("numbers", "tree", "method", "speed")
 """In the order in which the key goes through them."""
 
 COUNTING_SECONDS = 0.02
@@ -187,6 +189,8 @@ class SidePanel(Vertical):
                     and dialogue.score_step(answer, step_shown(answer, index))
                 )
                 return tree_lines(answer, index, pieces, cells, height, way=way, paused=paused, keys=keys, weighing=waits)
+            case "speed":
+                return why_lines(answer, self.diagnosis(), cells, shown_keys("why", self._keymap))
             case "method":
                 name = dialogue.switching or dialogue.method
                 return method_lines(
@@ -202,6 +206,13 @@ class SidePanel(Vertical):
             case _:
                 last = answer.log.record(len(answer.log) - 1).method if answer is not None and len(answer.log) else ""
                 return numbers_lines(answer, last, self._curve, cells)
+
+    def diagnosis(self) -> Diagnosis | None:
+        """What held the shown answer back; None without one that is complete."""
+        answer = self._shown()
+        if answer is None or not answer.done or not answer.totals.steps or not answer.counted:
+            return None
+        return diagnose(answer, self.dialogue.info, self._answers())
 
     def _answers(self) -> list[Answer]:
         """Latest first; the inspected one before the others."""

@@ -349,3 +349,11 @@ def test_the_chat_of_a_continue_with_no_history_yet(call: Call, monkeypatch: pyt
     for asked in ({"last": True}, {"resume": ""}):
         with pytest.raises(UserError, match="no chats in the history yet"):
             begun(Settings(), **asked)
+
+
+def test_why_the_last_answer_was_no_faster(call: Call, kept: None) -> None:
+    code, out, _ = call("why")
+    assert code == 0
+    assert "The answer took only 1 pass: too few to gain anything, or to tell." in out
+    assert json.loads(call("why", "lamps", "--json")[1])["causes"][0]["name"] == "short"
+    assert "No chat is called 'zebra'" in call("why", "zebra")[2]

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pyarrow.parquet
 import pytest
 
-from specchat.app.cli.bench.items import read_items
+from specchat.app.cli.bench.items import MASKED, MT_BENCH, read_items
 from specchat.errors import UserError
 
 
@@ -87,3 +88,28 @@ def test_a_file_that_cannot_be_read_says_what_to_give_in_its_place(tmp_path: Pat
     ):
         with pytest.raises(UserError, match=says):
             read_items(path, None)
+
+
+def test_spec_bench_and_speed_bench_are_read_as_they_are_published(tmp_path: Path) -> None:
+    names = (*MT_BENCH, "translation", "summarization", "qa", "math_reasoning", "rag")
+    rows = [{"question_id": 81 + i, "category": name, "turns": ["a"], "reference": []} for i, name in enumerate(names)]
+    found = read_items(file(tmp_path, "\n".join(map(json.dumps, rows))), 2)
+    assert [item.category for item in found.items] == ["mt_bench"] * 2 + list(names[8:])
+
+    columns = {
+        "question_id": ["a", "b", "c"],
+        "category": ["coding", "roleplay", "roleplay"],
+        "sub_category": ["python", "", ""],
+        "turns": [["x", "y"], ["z"], [MASKED]],
+        "multiturn": [True, False, False],
+    }
+    pyarrow.parquet.write_table(pyarrow.table(columns), tmp_path / "test-00000-of-00001.parquet")
+    found = read_items(tmp_path / "test-00000-of-00001.parquet", None)
+    assert [(item.category, item.turns) for item in found.items] == [
+        ("coding", ("x",)),
+        ("coding", ("x", "y")),
+        ("roleplay", ("z",)),
+    ]
+    assert "1 prompt is a placeholder" in found.problems[0]
+    with pytest.raises(UserError, match="not a Parquet file"):
+        read_items(file(tmp_path, "text", "p.parquet"), None)

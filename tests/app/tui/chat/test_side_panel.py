@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -55,7 +56,7 @@ async def test_the_key_goes_round_and_the_input_box_keeps_the_focus(make_chat: M
             await pilot.press("f4", "x")
             assert panel.page == page
             assert panel.display == bool(page)
-        assert app.chat_screen.input.text == "x" * 7
+        assert app.chat_screen.input.text == "x" * (2 * len(PAGES) + 1)
         assert app.chat_screen.focused is app.chat_screen.input
         await pilot.click("PanelBar", offset=(13, 0))
         assert panel.page == "tree"
@@ -296,6 +297,21 @@ async def test_the_method_page_follows_the_method_and_its_settings(make_chat: Ma
         await pilot.press("enter")
         await until(pilot, lambda: "soft" in shown(app).splitlines()[1])
         assert "lossy" in shown(app)
+
+
+async def test_the_change_that_is_proposed_is_a_key_away(make_chat: Make, engine: Any, make_steps: Make) -> None:
+    app = make_chat()
+    async with app.run_test(size=SIZE) as pilot:
+        await ask(app, pilot, engine, [replace(step, accepted=0, tokens=[1]) for step in make_steps()])
+        await pilot.press("alt+a")
+        assert "When the answer is complete" in " ".join(shown(app).split())
+        engine.finish()
+        await settle(app, pilot)
+        page = " ".join(shown(app).split())
+        assert "Slower than plain" in page
+        assert "What would help most Decode plainly. expected 1.0× plain ^o a does it" in page
+        await pilot.press("alt+a")
+        assert app.chat_screen.dialogue.method == "greedy"
 
 
 # What it looks like

@@ -1,0 +1,70 @@
+"""The page on speed: why an answer was no faster, each cause with the speed that it would have had without it, and the change
+that promises the most."""
+
+from __future__ import annotations
+
+from ..chat.entries import Answer
+from ..chat.why import Diagnosis
+from ..text.charts import bar, percent
+from ..text.lines import StyledLine, cut, flowed, line, paragraph, track
+from .verdict import against
+
+MOST = 4
+"""Causes that are named."""
+SCALE = 4.0
+"""Times plain's speed at which a bar is full."""
+BAR = 12
+"""Cells of a bar."""
+
+
+def why_lines(answer: Answer | None, found: Diagnosis | None, cells: int, key: str = "") -> list[StyledLine]:
+    """The page.
+
+    Args:
+        answer: whose; None if there is none.
+        found: what is known of it; None while it is being written.
+        cells: width.
+        key: makes the change.
+    """
+    if answer is None:
+        return paragraph("No answer yet. After one, this page says what held it back.", cells, "$quiet")
+    if found is None:
+        return paragraph("When the answer is complete, this page says what held it back.", cells, "$quiet")
+    out: list[StyledLine] = []
+    if found.speedup:
+        said, style = against(found.speedup)
+        out += [line((said[:1].upper() + said[1:], f"bold ${style}")), ()]
+    for cause in found.causes[:MOST]:
+        out += paragraph(cause.said, cells, "$foreground")
+        if cause.gain and found.speedup:
+            without = found.speedup * cause.gain
+            drawn = track(bar(min(1.0, without / SCALE), BAR), BAR, "$quiet")
+            out.append(line(("without it ", "$quiet"), *drawn, (f" {without:.1f}×", "bold $foreground")))
+        out.append(())
+    if not found.causes:
+        out += [*paragraph("Nothing held it back: this is what the method gives on this text.", cells, "$foreground"), ()]
+    if (change := found.change) is not None:
+        out.append(line(("What would help most", "bold $primary")))
+        out += paragraph(change.said, cells, "$foreground")
+        if change.speedup:
+            out.append(line(("expected ", "$quiet"), (f"{change.speedup:.1f}× plain", "bold $accent")))
+        if change.method and key:
+            out += flowed(line((key, "bold $primary"), (" does it, also in the middle of an answer", "$quiet")), cells)
+    if any(rates := answer.totals.position_acceptance):
+        out += [(), line(("Where guesses end", "bold $primary"))]
+        room = max(1, cells - 9)
+        for at, rate in enumerate(rates[:8], 1):
+            out.append(line((f"{at:>2} ", "$quiet"), *track(bar(rate, room), room, "$quiet"), (f"{percent(rate):>5}", "")))
+    return [cut(row, cells) for row in out]
+
+
+def why_text(found: Diagnosis) -> str:
+    """The same as text, for a terminal."""
+    said = [against(found.speedup)[0].capitalize() + "."] if found.speedup else []
+    for cause in found.causes[:MOST]:
+        without = f" Without it: {found.speedup * cause.gain:.1f}× plain." if cause.gain and found.speedup else ""
+        said.append(f"- {cause.said}{without}")
+    if found.change is not None:
+        expected = f" Expected: {found.change.speedup:.1f}× plain." if found.change.speedup else ""
+        said.append(f"What would help most: {found.change.said}{expected}")
+    return "\n".join(said) or "Nothing held it back: this is what the method gives on this text."

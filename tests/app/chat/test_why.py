@@ -1,0 +1,156 @@
+"""Made-up answers of which it is known what held them back: the first cause named is the true one, and the change helps."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from specchat.app.chat.entries import Answer
+from specchat.app.chat.why import diagnose
+from specchat.engine.messages import Finished, Started, StepRecord
+
+PLAIN = 0.010
+
+
+@dataclass(frozen=True)
+class Situation:
+    """A machine, a drafter and a text, as an answer's steps follow from them."""
+
+    method: str = "draft"
+    passes: int = 60
+    length: int = 4
+    """Tokens of a draft."""
+    rates: Callable[[int], float] = lambda position: 0.85
+    """How often a position (from 0) is right if all before it were."""
+    share: Callable[[int], float] = lambda step: 1.0
+    """How often a step has something to draft."""
+    draft_token: float = 0.0008
+    """Seconds."""
+    node: float = 0.03
+    """What a node adds to a pass, in plain passes."""
+    other: float = 0.0003
+    noise: Callable[[random.Random], float] = lambda rng: rng.gauss(1.0, 0.03)
+    plain: float = PLAIN
+    at_load: Mapping[int, float] = field(default_factory=lambda: {1: PLAIN, 4: PLAIN * 1.09, 8: PLAIN * 1.2})
+    prompt: int = 60
+    prefill: float = 0.02
+    temperature: float = 0.0
+    info: Mapping[str, Any] = field(default_factory=dict)
+
+    def answer(self, seed: int) -> Answer:
+        rng = random.Random(seed)
+        answer = Answer(self.method, "identical")
+        answer.asked = {
+            "method": self.method,
+            "settings": {"schedule": "constant", "tokens": self.length} if self.method == "draft" else {},
+            "sampling": {"temperature": self.temperature},
+        }
+        answer.take(Started(1, "main", self.method, "identical", self.prompt, 0))
+        for step in range(self.passes):
+            drafted = self.length if rng.random() < self.share(step) else 0
+            accepted = 0
+            while accepted < drafted and rng.random() < self.rates(accepted):
+                accepted += 1
+            nodes = drafted + 1
+            answer.add(
+                StepRecord(
+                    self.method,
+                    list(range(accepted + 1)),
+                    "x" * (accepted + 1),
+                    drafted=drafted,
+                    accepted=accepted,
+                    nodes=nodes,
+                    draft_seconds=drafted * self.draft_token,
+                    forward_seconds=self.plain * (1 + self.node * (nodes - 1)) * max(0.5, self.noise(rng)),
+                    other_seconds=self.other,
+                    tree_tokens=list(range(nodes)) if drafted else [],
+                    tree_parents=list(range(-1, drafted)) if drafted else [],
+                    path=list(range(1, accepted + 1)),
+                )
+            )
+        busy = self.prefill + answer.figures.decode_seconds
+        answer.take(Finished(1, "eos", "", self.prefill, busy, plain_seconds=self.plain + self.other))
+        return answer
+
+    def diagnose(self, seed: int = 0) -> Any:
+        return diagnose(self.answer(seed), {"pass_seconds": list(self.at_load.items()), **self.info})
+
+
+def _spikes(rng: random.Random) -> float:
+    return rng.choice([1.0, 1.0, 1.03, 2.5, 4.0])
+
+
+SITUATIONS: dict[str, tuple[Situation, str]] = {
+    "a drafter of another family": (Situation(rates=lambda position: 0.15), "drafter"),
+    "drafts of 16 that are right at first": (
+        Situation(length=16, rates=lambda position: 0.9 if position < 3 else 0.3, draft_token=0.002),
+        "too long",
+    ),
+    "drafts of 1 from a perfect drafter": (Situation(length=1, rates=lambda position: 0.98), "too short"),
+    "a story, and a method that copies": (
+        Situation("lookup", rates=lambda position: 0.3, share=lambda step: 0.2, draft_token=0.0),
+        "nothing to copy",
+    ),
+    "another program on the machine": (Situation(noise=_spikes), "busy"),
+    "plain passes slower than at load": (Situation(plain=0.025), "busy"),
+    "three words": (Situation(passes=3), "short"),
+    "a page to read for a sentence": (Situation(passes=12, prompt=900, prefill=2.5), "reading"),
+    "a mixture of experts": (
+        Situation(node=0.55, at_load={1: PLAIN, 4: PLAIN * 2.65, 8: PLAIN * 4.9}, info={"active": 0.06}),
+        "experts",
+    ),
+    "a runtime with dear passes": (Situation(node=0.45, at_load={1: PLAIN, 4: PLAIN * 2.4, 8: PLAIN * 4.2}), "wide passes"),
+    "a long text": (Situation(node=0.3, prompt=8_000, prefill=0.1, plain=0.02), "long text"),
+    "a draft model half as large": (Situation(length=3, draft_token=0.006), "dear drafter"),
+    "a hot sampler": (Situation(temperature=1.2, rates=lambda position: 0.45), "sampling"),
+    "a draft model whose context is full": (Situation(share=lambda step: float(step < 25)), "stopped"),
+    "a tiny model": (Situation(other=0.012), "overhead"),
+}
+
+
+@pytest.mark.parametrize("name", SITUATIONS)
+def test_the_first_cause_named_is_the_true_one(name: str) -> None:
+    situation, cause = SITUATIONS[name]
+    named = [situation.diagnose(seed).causes[0].name for seed in range(20)]
+    assert named.count(cause) >= 18, named
+
+
+def test_servers_are_asked_for_what_they_can_do() -> None:
+    def served(**counts: int) -> Any:
+        answer = Answer("server", "")
+        answer.take(Started(1, "main", "server", "", 60, 0, certainty="exact"))
+        answer.take(Finished(1, "eos", "", 0.1, 1.0, served={"certainty": "exact", **counts}))
+        return diagnose(answer, {"server": {"engine": "llama-server"}})
+
+    plain = served(tokens=100, steps=100, drafted=0, accepted=0)
+    assert plain.causes[0].name == "server"
+    assert "--spec-type" in plain.change.said
+    assert served(tokens=110, steps=100, drafted=400, accepted=10).causes[0].name == "drafter"
+    assert not served(tokens=300, steps=100, drafted=300, accepted=200).causes
+
+
+def test_the_change_is_expected_to_be_faster_and_is_faster() -> None:
+    """What is expected of shorter drafts is what the same machine and text then give."""
+    rates = lambda position: 0.9 if position < 3 else 0.3  # noqa: E731
+    found = Situation(length=16, rates=rates, draft_token=0.002, passes=400).diagnose()
+    assert found.change.method == "draft"
+    length = found.change.settings["tokens"]
+    assert 2 <= length <= 4
+    after = Situation(length=length, rates=rates, draft_token=0.002, passes=400).diagnose().speedup
+    assert found.change.speedup == pytest.approx(after, rel=0.1)
+    assert after > 1.3 * found.speedup
+
+
+def test_what_was_faster_in_this_chat_is_proposed() -> None:
+    """A drafter that does not fit gives way to the method that won before, else to plain decoding."""
+    slow = Situation(rates=lambda position: 0.05).answer(0)
+    won = Situation("lookup", draft_token=0.0).answer(1)
+    assert diagnose(slow, {}, [slow, won]).change == diagnose(slow, {}, [won]).change
+    assert diagnose(slow, {}, [slow, won]).change.method == "lookup"  # type: ignore[union-attr]
+    alone = diagnose(slow, {}, [slow]).change
+    assert alone is not None
+    assert (alone.method, alone.speedup) == ("greedy", 1.0)
