@@ -17,9 +17,11 @@ from ..option import NEXT_ANSWER, option
 from .info import ModelInfo
 
 if TYPE_CHECKING:
+    from llguidance import LLTokenizer
     from torch import Tensor
 
     from .files.verdicts import Verdict
+    from .grammars.matcher import Mask
     from .rope import RopeRule
     from .sessions.states import States
 
@@ -169,6 +171,15 @@ class Scores(ABC):
     def moved(self, row: int, alone: Scores) -> float:
         """How far the difference of two of a row's logits lies at most from what it is in a pass of that node alone."""
         return 0.0
+
+    def masked(self, rows: Sequence[int], masks: Sequence[Mask]) -> Scores:
+        """The scores of some rows where only the tokens of a mask may be chosen, each row's own; all others have no
+        probability.
+
+        Raises:
+            UserError: these scores cannot be masked.
+        """
+        raise UserError(UNCONSTRAINED)
 
     @abstractmethod
     def gap(self, row: int, token: int) -> float:
@@ -351,6 +362,8 @@ class Session(ABC):
         return next((i for i in range(limit) if mine[i] != tokens[i]), limit)
 
 
+UNCONSTRAINED = "This model's answers cannot follow a schema here. Load another one, or leave the schema out."
+
 UNTRUE_STATES = "The hidden states of a token tree were not this model's own, so drafters trained on them cannot draft for it."
 
 
@@ -447,6 +460,14 @@ class Model(ABC):
     @abstractmethod
     def pieces(self) -> list[str]:
         """The text of each id on its own, for trees and the inspector; special tokens by name."""
+
+    def grammar_tokenizer(self) -> LLTokenizer:
+        """Its vocabulary as llguidance reads it, made on first use (a second for 150,000 tokens).
+
+        Raises:
+            UserError: this model's answers cannot follow a schema.
+        """
+        raise UserError(UNCONSTRAINED)
 
     def truncated(self, layers: int, *, write: bool = False) -> Model:
         """A model of the first `layers` layers with this one's final norm and head, for runtimes whose sessions cannot stop

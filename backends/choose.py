@@ -121,7 +121,8 @@ def shortlist(logits: Tensor, k: int, reach: float = 0.0) -> tuple[Tensor, Tenso
     """
     vocab = logits.shape[-1]
     values, ids = logits.topk(min(vocab, k + TIES), sorted=True)
-    threshold = values[:, k - 1 : k] - reach
+    # Of a masked row that allows fewer all are taken, and none of the others, which tie at -inf.
+    threshold = (values[:, k - 1 : k] - reach).clamp_(min=torch.finfo(values.dtype).min)
     if values.shape[-1] < vocab and bool((values[:, -1:] >= threshold).any()):
         values, ids = logits.topk(int((logits >= threshold).sum(-1).max()), sorted=True)
     ids, order = ids.sort(-1)

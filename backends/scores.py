@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from .base import Sampling, Scores
 from .choose import Purpose, candidates, choose, near_ties, shortlist, warp
+
+if TYPE_CHECKING:
+    from .grammars.matcher import Mask
 
 
 class TorchScores(Scores):
@@ -59,6 +63,14 @@ class TorchScores(Scores):
         if sampling is None:
             return self.logits[row].float().softmax(-1).cpu().numpy()
         return warp(self.logits[row], sampling, history).exp().to(torch.float32).cpu().numpy()
+
+    def masked(self, rows: Sequence[int], masks: Sequence[Mask]) -> TorchScores:
+        bits = np.unpackbits(np.stack(masks).view(np.uint8), axis=-1, bitorder="little")
+        refused = torch.ones((len(rows), self.logits.shape[-1]), dtype=torch.bool)
+        known = min(bits.shape[1], refused.shape[1])
+        refused[:, :known] = torch.from_numpy(bits[:, :known]) == 0
+        logits = self.logits[list(rows)].float().masked_fill_(refused.to(self.logits.device), -torch.inf)
+        return TorchScores(logits, tuple(self.nodes[row] for row in rows), tuple(self.positions[row] for row in rows))
 
     def kept(self) -> TorchScores:
         return TorchScores(self.logits.clone(), self.nodes, self.positions)

@@ -18,6 +18,7 @@ from .needs import Need, TrainedDrafter
 from .tree import Tree
 
 if TYPE_CHECKING:
+    from ..backends.grammars.matcher import Matcher
     from .past.index import Past
 
 
@@ -49,6 +50,8 @@ class Context:
     """Returns the conversation's drafter with that name, including what it has learned: for methods that build on others."""
     past: Past | None = None
     """Past answers to draft from beside the text, if there are any."""
+    matcher: Matcher | None = None
+    """The constraint on the answer, if there is one; it stands at the end of `tokens`."""
 
     @property
     def draft_model(self) -> Model | None:
@@ -99,6 +102,8 @@ class Outcome:
     """As `loop.Step.checked`."""
     tentative: Sequence[int] = ()
     """Tokens of the best open text after the certain ones; they may yet change."""
+    grammar: int = 0
+    """As `StepRecord.grammar`."""
 
     def first(self, count: int) -> Outcome:
         """The same where the answer ends after its first `count` tokens: what hangs below them was drafted for nothing, as is
@@ -118,6 +123,7 @@ class Outcome:
             drafted=min(self.drafted, tree.drafted),
             accepted=min(self.accepted, tree.accepted(path)),
             earlier=min(self.earlier, count),
+            grammar=min(self.grammar, count),
             probs=probs,
         )
 
@@ -125,8 +131,8 @@ class Outcome:
         """The same in the fields of a `StepRecord`."""
         tree, tokens = self.tree, tuple(self.tokens)
         counts = {"drafted": self.drafted, "accepted": self.accepted, "earlier": self.earlier, "checked": self.checked}
-        drawn = tree.record(self.path)
-        return {"tokens": tokens, "probs": self.probs, "ahead": tree.ahead, "wasted": tree.wasted, **counts, **drawn}
+        more = {"ahead": tree.ahead, "wasted": tree.wasted, "grammar": self.grammar}
+        return {"tokens": tokens, "probs": self.probs, **more, **counts, **tree.record(self.path)}
 
 
 def param(
@@ -201,6 +207,8 @@ class Drafter(Configured, ABC):
     the prompt together with the draft."""
     drafts: ClassVar[bool] = True
     """False for plain decoding, which needs neither trees nor chains."""
+    searches: ClassVar[bool] = False
+    """It follows several texts in passes of its own (`step`), so that nobody else may add to the answer between two of them."""
     plain: ClassVar[bool] = False
     """It is what the others are compared with: one node a pass."""
 

@@ -28,6 +28,8 @@ from .verifying.verify import verify
 from .verifying.watch import Watch
 
 if TYPE_CHECKING:
+    from ..backends.grammars.constraint import Constraint
+    from ..backends.grammars.matcher import Matcher
     from .repeats import Loop, LoopGuard
 
 WARMING = 2
@@ -69,9 +71,12 @@ class Generation(Iterator[Step]):
         max_tokens: the most tokens in the answer; None for as many as the context holds.
         stops: stop strings and regexes that end the answer, besides EOS.
         stop_loops: end the answer if it repeats itself far beyond what ordinary text does (`LoopGuard`).
+        constraint: what the whole answer must match; tokens that would break it are not chosen. What it leaves no choice
+            about it writes itself, without a pass.
 
     Raises:
-        UserError: the method or a setting is unknown, or the model does not have a token of the prompt.
+        UserError: the method or a setting is unknown, the model does not have a token of the prompt, or the constraint cannot
+            be used.
         ContextFull: the prompt leaves no room for an answer.
     """
 
@@ -87,6 +92,7 @@ class Generation(Iterator[Step]):
         max_tokens: int | None = None,
         stops: Stops | None = None,
         stop_loops: bool = False,
+        constraint: Constraint | None = None,
     ) -> None:
         model = conversation.model
         if not prompt:
@@ -129,6 +135,11 @@ class Generation(Iterator[Step]):
             from .repeats import LoopGuard  # NumPy: who lists the methods does not wait for it
 
             self._guard = LoopGuard(model.decode)
+        self._matcher: Matcher | None = None
+        if constraint is not None:
+            from ..backends.grammars.matcher import Matcher
+
+            self._matcher = Matcher(model.grammar_tokenizer(), constraint)
         self._eos = frozenset(model.info.eos_ids)
         self._branching = able.tree
         self._cancelled = False
@@ -161,6 +172,14 @@ class Generation(Iterator[Step]):
     def trouble(self) -> UserError | None:
         """Why the answer could not continue; its text is complete up to there."""
         return self._text.trouble
+
+    @property
+    def valid(self) -> bool | None:
+        """Whether the text up to here matches the constraint; None without one. A stop takes text away, so then it does not."""
+        if self._matcher is None:
+            return None
+        self._matcher.follow(self.tokens, self.prompt_tokens)
+        return self.finish_reason != "stop" and self._matcher.matches
 
     @property
     def answer(self) -> list[int]:
@@ -202,10 +221,15 @@ class Generation(Iterator[Step]):
             self._note = READ_AGAIN.format(session.horizon)
             session.align(self.tokens[:-1])
         left = len(self.tokens) - 1 - session.length
-        if left > PREFILL_CHUNK or (left > 0 and self.drafter.reads_cache):
+        reads = left > 0 and self.drafter.reads_cache
+        if left > PREFILL_CHUNK or (reads and session.length < self.prompt_tokens - 1):
             self._prefill_chunk()
             return None
+        if (step := self._certain()) is not None:
+            return step
         clock = StepClock(session, self.watch, self.prompt_tokens)
+        if reads:  # what a constraint wrote
+            session.prefill(self.tokens[session.length : -1])
         outcome = self.drafter.step(self._context(), partial(verify, clock=clock, watch=self.watch, guard=self._ties))
         return self._take(self.drafter, outcome, clock)
 
@@ -234,6 +258,22 @@ class Generation(Iterator[Step]):
                 break
         session.rewind(min(length, session.length))
         return mean(times[WARMING:] or times) if times else 0.0
+
+    def _certain(self) -> Step | None:
+        """A step of the tokens that the constraint leaves no choice about, if there are any; it takes no pass: the next one
+        reads them with its tree."""
+        matcher = self._matcher
+        if matcher is None:
+            return None
+        matcher.follow(self.tokens, self.prompt_tokens)
+        if self.drafter.searches:
+            return None
+        tokens = matcher.forced()[: self._room() + 1]
+        over = not tokens and not matcher.ends and matcher.stopped
+        if not tokens and not over:
+            return None
+        outcome = Outcome(tokens, Tree.root(self.tokens[-1]), (0,), grammar=len(tokens), done=over)
+        return self._take(self.drafter, outcome, StepClock(self.conversation.session, self.watch))
 
     def _leave(self) -> None:
         """End what the method in force has begun (beam search: its best text is certain now)."""
@@ -280,6 +320,7 @@ class Generation(Iterator[Step]):
             conversation.head,
             conversation.helper,
             conversation.past,
+            self._matcher,
         )
 
     def _take(self, drafter: Drafter, outcome: Outcome, clock: StepClock) -> Step:

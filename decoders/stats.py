@@ -38,6 +38,8 @@ class Totals:
     """How many of them were accepted."""
     nodes: int = 0
     """How many nodes the model evaluated."""
+    grammar: int = 0
+    """How many of the tokens a constraint left no choice about."""
     checked: int = 0
     """How many near ties were decided in a pass of their own."""
     draft_seconds: float = 0.0
@@ -98,6 +100,7 @@ class Totals:
         self.nodes += step.nodes
         self.earlier += step.earlier
         self.checked += step.checked
+        self.grammar += step.grammar
         self.ahead += step.ahead
         self.wasted += step.wasted
         self.draft_seconds += step.draft_seconds
@@ -155,6 +158,11 @@ class Totals:
     def tokens_per_step(self) -> float:
         """The compression ratio: mean accepted tokens + 1."""
         return _ratio(self.tokens, self.steps)
+
+    @property
+    def own_tokens_per_step(self) -> float:
+        """The same without the tokens that a constraint left no choice about."""
+        return _ratio(self.tokens - self.grammar, self.steps)
 
     @property
     def nodes_per_token(self) -> float:

@@ -66,6 +66,9 @@ class StepRecord:
     """Names of the drafters that grew the tree together; empty if the method drafted alone."""
     sources: Sequence[int] = field(default_factory=list)
     """By tree node, where there are `drafters`: bit i is set if `drafters[i]` guessed it."""
+    grammar: int = 0
+    """How many of `tokens` a constraint left no choice about: all of them in a step of no nodes, which the constraint wrote
+    without a pass. Drafted and accepted do not count them."""
     shares: Sequence[float] = field(default_factory=list)
     """What part of the nodes each of the first of `drafters`, the draft models, had learned to get."""
 

@@ -45,6 +45,14 @@ class Tree:
     """Names of the drafters that grew it together; empty if the method drafted alone."""
     sources: list[int] = field(default_factory=list)
     """By node, where there are `drafters`: bit i is set if `drafters[i]` guessed it; 0 for node 0."""
+    certain: frozenset[int] = frozenset()
+    """Nodes that a constraint leaves no choice about; not counted as drafted either."""
+    keeps: bool = False
+    """Wrong guesses are worth a pass as well, because the method works on them (Jacobi): a constraint removes none."""
+    origin: Tree | None = None
+    """The tree that it was cut from; None if it is as it was drafted."""
+    places: Sequence[int] = ()
+    """By node, its number in `origin`."""
     shares: tuple[float, ...] = ()
     """What part of the nodes each of the first of `drafters`, the draft models, had learned to get. They sum to 1."""
 
@@ -64,11 +72,16 @@ class Tree:
     @property
     def drafted(self) -> int:
         """How many nodes are guesses of what comes next."""
-        return len(self.tokens) - 1 - len(self.window)
+        return len(self.tokens) - 1 - len(self.window | self.certain)
 
     def accepted(self, path: Sequence[int]) -> int:
         """How many nodes of an accepted path were guesses of what comes next."""
-        return sum(node not in self.window for node in path[1:]) if self.window else len(path) - 1
+        others = self.window | self.certain
+        return sum(node not in others for node in path[1:]) if others else len(path) - 1
+
+    def as_drafted(self, path: Sequence[int]) -> tuple[Tree, list[int]]:
+        """The tree that the drafter made, and a path of this one as numbered there."""
+        return (self, list(path)) if self.origin is None else (self.origin, [self.places[node] for node in path])
 
     def record(self, path: Sequence[int]) -> dict[str, Any]:
         """The tree in the fields of a `StepRecord`; nothing of it if no node is a guess."""
@@ -156,16 +169,20 @@ class Tree:
         return self.only(kept)
 
     def only(self, nodes: Sequence[int]) -> Tree:
-        """The tree of some of its nodes, rising, each with its parent. None is pre-evaluated, and draws are left out: without
-        them every guess counts as certain, which is as right."""
+        """The tree of some of its nodes, rising, each with its parent. Draws are left out: without them every guess counts as
+        certain, which is as right. Nodes stay pre-evaluated if those that are left of them are the first ones."""
         place = {ROOT: ROOT} | {node: i for i, node in enumerate(nodes)}
+        early = [node for node in nodes if node < self.pre_evaluated]
         return replace(
             self,
             tokens=[self.tokens[node] for node in nodes],
             parents=[place[self.parents[node]] for node in nodes],
             window=frozenset(place[node] for node in self.window if node in place),
+            certain=frozenset(place[node] for node in self.certain if node in place),
             probs=None,
-            pre_evaluated=0,
+            pre_evaluated=len(early) if early == list(range(len(early))) else 0,
+            origin=self.origin or self,
+            places=[self.places[node] for node in nodes] if self.origin is not None else list(nodes),
             sources=[self.sources[node] for node in nodes] if self.sources else [],
         )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..backends.grammars.constraint import Constraint, constraint_of
 from ..decoders.acceptance import Acceptance
 from ..decoders.base import ON_OFF, label_of, parse_params
 from ..decoders.registry import broken, describe, elsewhere, get, methods
@@ -12,9 +13,11 @@ from ..decoders.text import Stops
 __all__ = [
     "ON_OFF",
     "Acceptance",
+    "Constraint",
     "Stops",
     "Totals",
     "broken",
+    "constraint_of",
     "describe",
     "elsewhere",
     "get",

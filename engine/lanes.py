@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ..backends.base import PREFILL_CHUNK, ROOT, Model
+from ..backends.grammars.constraint import constraint_of
 from ..backends.noise import gumbel_of
 from ..decoders.acceptance import Acceptance, probabilities
 from ..decoders.base import label_of
@@ -158,6 +159,7 @@ class Lanes:
                 max_tokens=request.max_tokens,
                 stops=stops_of(request.stop, request.stop_regex),
                 stop_loops=request.stop_loops,
+                constraint=constraint_of(request.constraint),
             )
         except BaseException as error:  # see `failure`
             self._fail(lane, request.id, error)
@@ -363,6 +365,7 @@ def _finished(lane: Lane, generation: Generation) -> Finished:
         busy_seconds=lane.busy_seconds,
         period=period,
         repeats=repeats,
+        valid=generation.valid,
         plain_seconds=_plain_seconds(lane, generation) if lane.compare else 0.0,
     )
 

@@ -78,6 +78,8 @@ class Generate:
     max_tokens: int | None = None
     stop: list[str] = field(default_factory=list)
     stop_regex: list[str] = field(default_factory=list)
+    constraint: dict[str, str] | None = None
+    """What the whole answer must match: `kind` (json_schema, json_object, regex or grammar) and its `text`."""
     stop_loops: bool = False
     """End the answer where it repeats itself far beyond what text does."""
     watch: bool = False
@@ -387,6 +389,8 @@ class Finished:
     """With the reason "loop": how many tokens the answer repeated at its end."""
     repeats: int = 0
     """And how often they came."""
+    valid: bool | None = None
+    """Whether the answer matches the constraint; None without one."""
     plain_seconds: float = 0.0
     """Of a plain step at the answer's end, timed for Generate's `compare`; 0 where it was not."""
     served: dict[str, Any] = field(default_factory=dict)

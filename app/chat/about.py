@@ -34,6 +34,8 @@ class About:
     stop_loops: bool
     pieces: Pieces = field(default_factory=Pieces)
     """Token texts for answers that have none of their own."""
+    constraint: Mapping[str, str] | None = None
+    """What answers must match, as `Generate.constraint`."""
 
     def request(self) -> dict[str, Any]:
         """What an answer is asked with, as `Answer.asked` has it."""
@@ -46,6 +48,7 @@ class About:
             "max_tokens": self.max_tokens,
             "stop": list(self.stop),
             "stop_loops": self.stop_loops,
+            **({"constraint": dict(self.constraint)} if self.constraint else {}),
         }
 
 

@@ -89,6 +89,8 @@ class Dialogue:
     max_tokens: int | None = None
     stop: tuple[str, ...] = ()
     stop_loops: bool = True
+    constraint: dict[str, str] | None = None
+    """What answers must match, as `Generate.constraint`."""
     load: Mapping[str, Any] = field(default_factory=dict)
     transcript: Transcript = field(default_factory=Transcript)
     phase: Phase = "loading"
@@ -344,6 +346,7 @@ class Dialogue:
             *(self.model, self.info, self.load, self.method, self.settings),
             *(self.sampling, self.accept, self.max_tokens, self.stop, self.stop_loops),
             self.pieces,
+            self.constraint,
         )
 
     def request(self) -> dict[str, Any]:

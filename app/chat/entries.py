@@ -83,6 +83,13 @@ def loop_sentence(event: Finished, penalty: str, off: str) -> str:
     return f"Stopped: the last {last} repeated {event.repeats:,} times. {penalty} often helps; {off} lets it continue."
 
 
+def cut_sentence(answer: Answer, limit: str) -> str:
+    """What a reader is told of an answer that ended before it matched its schema. `limit`: how to set the token limit here."""
+    schema = "the grammar" if answer.asked.get("constraint", {}).get("kind") in ("regex", "grammar") else "the schema"
+    more = {"length": f" Raise {limit}.", "context": " The context is full."}.get(answer.reason or "", "")
+    return f"The answer is cut ({answer.ending}), so it does not match {schema}.{more}"
+
+
 @dataclass(slots=True)
 class Run:
     """The tokens of one step: those that a forward pass produced together, or (beam search) those that it made certain."""
@@ -116,6 +123,8 @@ class Figures:
     steps: int = 0
     drafted: int = 0
     accepted: int = 0
+    grammar: int = 0
+    """Tokens that a constraint left no choice about."""
     prefill_seconds: float = 0.0
     decode_seconds: float = 0.0
     plain_seconds: float = 0.0
@@ -152,6 +161,7 @@ class Figures:
         self.steps += step.nodes > 0
         self.drafted += step.drafted
         self.accepted += step.accepted
+        self.grammar += step.grammar
         self.decode_seconds += seconds
         if not step.prefilled:
             self.timed += 1
@@ -171,6 +181,11 @@ class Figures:
     def tokens_per_step(self) -> float:
         """Tokens that a pass gave on average; 0 where it is not known."""
         return self.tokens / self.steps if self.steps and self.certainty != "unknown" else 0.0
+
+    @property
+    def own_tokens_per_step(self) -> float:
+        """The same without the tokens that a constraint left no choice about."""
+        return self.tokens_per_step * (1 - self.grammar / self.tokens) if self.tokens else 0.0
 
     @property
     def tokens_per_second(self) -> float:
@@ -229,6 +244,8 @@ class Answer:
     asked: dict[str, Any] = field(default_factory=dict)
     """What it was asked with: `model`, `method` (the first), `settings` (of that), `sampling`, `accept`, `max_tokens`, `stop`.
     Empty where that is not known."""
+    valid: bool | None = None
+    """Whether it matches its constraint; None without one, and until it has ended."""
     id: int = 0
     """That the engine knows it by; 0 if it was written in another sitting."""
     prefill: tuple[int, int] = (0, 0)
@@ -320,7 +337,7 @@ class Answer:
                 figures.prefill_seconds = event.prefill_seconds
                 if event.busy_seconds > event.prefill_seconds:
                     figures.decode_seconds = event.busy_seconds - event.prefill_seconds
-                figures.plain_seconds = event.plain_seconds
+                figures.plain_seconds, self.valid = event.plain_seconds, event.valid
                 figures.take_served(event.served)
             case Failed(ended=True):
                 figures.take_served(event.served)

@@ -13,6 +13,7 @@ from . import locations
 from .fields import CHAT_KEYS, OPTIONS, SAMPLING, SERVER, TABLES, is_chat_key
 from .key_path import join, split
 from .keymap import ALL as KEYS
+from .shape import checked_shape
 
 SERVER_NAME = re.compile(r"[A-Za-z0-9_-]+")
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -133,6 +134,8 @@ def _text(called: str, name: str, value: str) -> str:
                 raise UserError(f"{called}: {error}") from None
         case "method":
             check_method(called, value, {})
+        case "schema" | "regex" | "grammar":
+            return checked_shape(called, name, value)
         case "theme":
             names = theme_names()
             if names and value not in names:

@@ -61,6 +61,26 @@ class Settings(LoadOptions, DraftOptions):
         group="Sampling and limits",
         when=NEXT_ANSWER,
     )
+    schema: str | None = option(
+        None,
+        "Answers are JSON that matches this JSON schema, given as a file or as itself.",
+        "FILE",
+        group="Sampling and limits",
+        when=NEXT_ANSWER,
+    )
+    regex: str | None = option(
+        None, "Answers match this regex, from start to end.", "REGEX", group="Sampling and limits", when=NEXT_ANSWER
+    )
+    grammar: str | None = option(
+        None,
+        "Answers match this grammar (Lark as llguidance reads it, or GBNF), given as a file or as itself.",
+        "FILE",
+        group="Sampling and limits",
+        when=NEXT_ANSWER,
+    )
+    json_object: bool = option(
+        False, "Answers are JSON objects, whatever is in them.", group="Sampling and limits", when=NEXT_ANSWER
+    )
     system: str | None = option(None, "System prompt for new chats.", "TEXT", group="Prompt", when=NEXT_ANSWER)
     theme: str = option("dark", "Colour theme; `specchat themes` lists them.", group="Look", when=AT_ONCE)
     colours: str = option(

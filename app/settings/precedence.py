@@ -21,6 +21,7 @@ from .file import ReadSettings, flat, from_text, merged, read, variable
 from .key_path import join, split
 from .keymap import ALL as KEYS
 from .presets import read_preset
+from .shape import SHAPES
 
 OriginKind = Literal["default", "file", "model", "environment", "command line", "preset", "chat"]
 
@@ -62,14 +63,12 @@ class Layers:
 
     def values(self) -> dict[str, Any]:
         """Every value that is not a default."""
-        return {
-            **self.read.values,
-            **self.of_model()[1],
-            **self.read.environment,
-            **self.given,
-            **self.preset,
-            **self.chat,
-        }
+        out: dict[str, Any] = {}
+        for values in (self.read.values, self.of_model()[1], self.read.environment, self.given, self.preset, self.chat):
+            if any(key in values for key in SHAPES):
+                out = {key: value for key, value in out.items() if key not in SHAPES}
+            out |= values
+        return out
 
     def settings(self) -> Settings:
         """The values that count, which know where they come from."""

@@ -17,6 +17,7 @@ from ..settings.file import ReadSettings, from_text, read, save
 from ..settings.key_path import join, split
 from ..settings.keymap import conflicts
 from ..settings.precedence import Layers, chat_part, layers_of
+from ..settings.shape import SHAPES, constraint_of
 
 LOOK_SECONDS = 0.5
 """Between looks whether somebody else has changed the file."""
@@ -136,7 +137,7 @@ class LiveSettings:
         settings, dialogue = self.settings, self._dialogue
         dialogue.accept = settings.accept
         dialogue.sampling, dialogue.max_tokens, dialogue.stop = settings.sampling, settings.max_tokens, settings.stop
-        dialogue.stop_loops = settings.stop_loops
+        dialogue.stop_loops, dialogue.constraint = settings.stop_loops, constraint_of(settings)
         if (
             before is not None and settings.system != before.system
         ):  # a chat that was opened has its own until another one is set
@@ -216,7 +217,7 @@ class LiveSettings:
         if dialogue.transcript.system:
             values["system"] = dialogue.transcript.system
         default = Settings()
-        for key in ("max_tokens", "stop", "stop_loops", "accept"):
+        for key in ("max_tokens", "stop", "stop_loops", "accept", *SHAPES):
             value = getattr(settings, key)
             if value != getattr(default, key):
                 values[key] = value

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -36,6 +36,9 @@ from .proving.proof import attempt, switched, tolerance
 from .proving.prove import PASSES, Proven, prove, rounded
 from .runner import Runner, out_of_memory
 from .tokenizer import TextCodec
+
+if TYPE_CHECKING:
+    from llguidance import LLTokenizer
 
 QUIET = 40
 """logging.ERROR: what transformers says below that, a user cannot act on."""
@@ -130,6 +133,9 @@ class TransformersModel(Model):
 
     def pieces(self) -> list[str]:
         return self._codec.pieces()
+
+    def grammar_tokenizer(self) -> LLTokenizer:
+        return self._codec.grammar_tokenizer(self.info.eos_ids)
 
     def close(self) -> None:
         """Free the weights; sessions that are open keep them until they are closed and dropped."""

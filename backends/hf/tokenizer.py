@@ -5,12 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...errors import UserError
 from ..base import Message
 from ..chat_template import Template, marked, parted_at_marks
 from ..files.checkpoint import tokenizer_problem
+
+if TYPE_CHECKING:
+    from llguidance import LLTokenizer
 
 
 class TextCodec:
@@ -28,6 +31,7 @@ class TextCodec:
         self._tokenizer = open_tokenizer(folder)
         self.vocabulary = vocabulary
         self._pieces: list[str] | None = None
+        self._for_grammars: LLTokenizer | None = None
         special = {str(token) for token in self._tokenizer.all_special_tokens}
         special |= {t.content for t in self._tokenizer.added_tokens_decoder.values() if t.special}
         longest_first = sorted(filter(None, special), key=len, reverse=True)
@@ -125,6 +129,32 @@ class TextCodec:
             self._pieces = [self._piece(i, name, text) for i, (name, text) in enumerate(zip(names, texts, strict=True))]
             self._pieces += [f"<{i}>" for i in range(known, self.vocabulary)]
         return self._pieces
+
+    def grammar_tokenizer(self, ends: Sequence[int]) -> LLTokenizer:
+        """The tokenizer as llguidance reads it.
+
+        Args:
+            ends: the tokens that end an answer; what it finds by itself was `<|pad|>` for the built-in model.
+
+        Raises:
+            UserError: it is not made of the parts that llguidance knows.
+        """
+        if self._for_grammars is None:
+            from llguidance import LLTokenizer
+            from tokenizers import Tokenizer
+
+            try:
+                fast = Tokenizer.from_str(self._tokenizer.backend_tokenizer.to_str())  # a copy: padding is state
+                fast.no_padding()
+                fast.no_truncation()
+                self._for_grammars = LLTokenizer(fast.to_str(), n_vocab=self.vocabulary, eos_token=list(ends))
+            except Exception as error:  # a tokenizer in Python alone, or of a kind of its own
+                said = str(error).strip().splitlines()
+                raise UserError(
+                    f"This model's tokenizer cannot follow a schema ({said[0] if said else type(error).__name__}). Leave the "
+                    "schema out, or load the model as GGUF."
+                ) from None
+        return self._for_grammars
 
     @staticmethod
     def _piece(index: int, name: str | None, text: str) -> str:

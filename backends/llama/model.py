@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import prod
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -31,6 +32,9 @@ from .plain import LlamaPlainSession
 from .proof import PASSES, RECURRENT, SIZE, TOLERANCE, named_lengths, prove, rounded, states_work
 from .session import LlamaSession
 from .tokenizer import LlamaCodec
+
+if TYPE_CHECKING:
+    from llguidance import LLTokenizer
 
 UNKNOWN_CONTEXT = 32_768
 """Context of models that state none (recurrent ones may go on for ever)."""
@@ -151,6 +155,9 @@ class LlamaModel(Model):
 
     def pieces(self) -> list[str]:
         return self._codec.pieces()
+
+    def grammar_tokenizer(self) -> LLTokenizer:
+        return self._codec.grammar_tokenizer()
 
     def truncated(self, layers: int, *, write: bool = False) -> Model:
         """A model of the first layers (see `Model.truncated`): a file of its own in the cache folder, written at the first

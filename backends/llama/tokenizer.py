@@ -5,14 +5,17 @@ from __future__ import annotations
 import ctypes
 import re
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...errors import UserError
 from ..base import Message
 from ..chat_template import Template, marked, parted_at_marks
 from .context import Weights
 
-UNKNOWN, NORMAL, CONTROL = 1, 4, 8
+if TYPE_CHECKING:
+    from llguidance import LLTokenizer
+
+UNKNOWN, NORMAL, CONTROL, USER = 1, 4, 8, 16
 """Bits of llama_token_attr."""
 
 NONE = -1
@@ -46,6 +49,7 @@ class LlamaCodec:
         self._special = re.compile("|".join(map(re.escape, longest_first)) or r"(?!)")
         self._bytes: dict[int, bytes] = {}
         self._pieces: list[str] | None = None
+        self._for_grammars: LLTokenizer | None = None
         # SentencePiece puts a space before a text; it is no part of it.
         spm = lib.llama_vocab_type(vocab) == lib.LLAMA_VOCAB_TYPE_SPM
         told = weights.metadata("tokenizer.ggml.add_space_prefix")
@@ -62,7 +66,7 @@ class LlamaCodec:
 
     def close(self) -> None:
         """Let go of the weights. What has been decoded before can still be; nothing can be encoded."""
-        self._weights = None
+        self._weights = self._for_grammars = None
 
     def _specials(self) -> dict[str, str]:
         """What a template may name: bos_token and its like."""
@@ -159,6 +163,28 @@ class LlamaCodec:
             found = self._to_piece(token)
         self._bytes[token] = found
         return found
+
+    def grammar_tokenizer(self) -> LLTokenizer:
+        """The vocabulary as llguidance reads it, which then tokenizes with llama_tokenize itself. What is not text begins with
+        0xFF there, which no UTF-8 has."""
+        if self._for_grammars is None:
+            from llguidance import LLTokenizer
+
+            lib, vocab = self._lib, self._vocab
+            address = ctypes.cast(lib._lib.llama_tokenize, ctypes.c_void_p).value
+            tokens = [self._to_piece(i) for i in range(self.vocabulary)]
+            tokens = [
+                b"\xff" + piece if i in self._control or self._is_mark(i, piece) else piece for i, piece in enumerate(tokens)
+            ]
+            self._for_grammars = LLTokenizer.from_llamacpp(  # type: ignore[attr-defined]
+                tokens=tokens, vocab_ptr=vocab, tokenize_fptr=address, eos_token=list(self.eos_ids), slices=None
+            )
+        return self._for_grammars
+
+    def _is_mark(self, token: int, piece: bytes) -> bool:
+        """Whether a token that the file's author added is a mark such as `<tool>` rather than text."""
+        added = self._lib.llama_vocab_get_attr(self._vocab, token) & USER
+        return bool(added) and piece[:1] == b"<" and piece[-1:] == b">"
 
     def _to_piece(self, token: int) -> bytes:
         size = 64

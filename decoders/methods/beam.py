@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from math import exp
+from math import exp, inf
 
 from ...backends.base import ROOT, Scores, Session
 from .. import needs
@@ -144,6 +144,7 @@ class Beam(Drafter):
     )
     undrafted = "each pass follows several texts, and the best one is the answer"
     compared = False
+    searches = True
     paper = "Sequence Transduction with Recurrent Neural Networks, Graves 2012, arXiv:1211.3711"
     requires = (needs.Trees(),)
     Params = BeamParams
@@ -184,6 +185,8 @@ class Beam(Drafter):
         self._make_room(search)
         links = [link for link, _ in search.running]
         scores = search.session.evaluate([link.token for link in links], [_parent(link) for link in links])
+        if (matcher := context.matcher) is not None:
+            scores = scores.masked(range(len(links)), [matcher.mask(link.tokens(search.tail.length)) for link in links])
         for link, node in zip(links, scores.nodes, strict=True):
             link.node = node
         search.alive += links
@@ -269,7 +272,7 @@ class Beam(Drafter):
         """For each beam its `count` most probable continuations (token, log-probability), after the repetition penalty."""
         penalty = context.sampling.repetition_penalty
         if penalty == 1:
-            return scores.top(count)
+            return [[(token, log) for token, log in row if log > -inf] for row in scores.top(count)]
         import numpy as np  # here alone: listing the methods needs no arrays
 
         out = []
@@ -279,7 +282,7 @@ class Beam(Drafter):
             seen = [token for token in search.seen.union(link.tokens()) if token < len(logs)]
             logs[seen] *= penalty
             best = np.argsort(-logs, kind="stable")[:count]
-            out.append(list(zip(best.tolist(), logs[best].tolist(), strict=True)))
+            out.append([(token, log) for token, log in zip(best.tolist(), logs[best].tolist(), strict=True) if log > -inf])
         return out
 
     def _enough(self, search: Search) -> bool:

@@ -146,7 +146,11 @@ class Draft(Drafter):
             evaluated = self._proposer.evaluated
             self._proposer.settle([node for node in verified.path if node < evaluated])
         self._schedule.learn(
-            len(verified.tree) - 1, len(verified.path) - 1, len(verified.tree), verified.forward_seconds, seconds
+            len(verified.tree.as_drafted(())[0]) - 1,
+            len(verified.path) - 1,
+            len(verified.tree),
+            verified.forward_seconds,
+            seconds,
         )
 
     @property

@@ -273,7 +273,7 @@ class EarlyExit(Drafter):
         depth = self._depth
         if depth is None:
             return
-        drafted, accepted = len(verified.tree) - 1, len(verified.path) - 1
+        drafted, accepted = len(verified.tree.as_drafted(())[0]) - 1, len(verified.path) - 1
         seconds = depth.proposer.seconds if drafted else []
         if drafted:
             depth.proposer.settle([node for node in verified.path if node < depth.proposer.evaluated])

@@ -191,11 +191,12 @@ class Fusion(Drafter):
             self._recycled.learn(verified)
         for source in self.evidence:
             source.learn(verified)
-        if verified.tree is self._tree:
-            self._worth.learn(self.probabilities, verified.path)
-        if self.params.learn and verified.tree is self._tree:
-            for node in verified.path[:LESSONS]:
-                known = self._expansions.get(node)
+        drafted, path = verified.tree.as_drafted(verified.path)
+        if drafted is self._tree:
+            self._worth.learn(self.probabilities, path)
+        if self.params.learn and drafted is self._tree:
+            for node, own in list(zip(verified.path, path, strict=True))[:LESSONS]:
+                known = self._expansions.get(own)
                 if known is not None and known.weights:
                     self._weigh(known, verified.chosen[node])
             self.weights.refresh()

@@ -70,7 +70,9 @@ class Jacobi(Drafter):
                 [tokens[-1]] * missing if params.start == "repeat" else drawn(tokens, missing, params.seed, context.eos_ids)
             )
         room = min(context.room, node_budget(context, len(guesses) + 1) - 1)
-        return Tree.chain(context.pending, until_eos(guesses[: max(0, room)], context.eos_ids))
+        tree = Tree.chain(context.pending, until_eos(guesses[: max(0, room)], context.eos_ids))
+        tree.keeps = True
+        return tree
 
     def learn(self, verified: Verified) -> None:
         accepted, chosen = len(verified.path) - 1, verified.chosen

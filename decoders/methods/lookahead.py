@@ -85,8 +85,6 @@ class Lookahead(Drafter):
         """W and N of the window."""
         self._context: Context | None = None
         """What the last tree was drafted for."""
-        self._size = 0
-        """Nodes of that tree."""
 
     def draft(self, context: Context) -> Tree:
         params, eos, room = self.params, context.eos_ids, context.room
@@ -103,18 +101,21 @@ class Lookahead(Drafter):
             guessed.update(trie.add(guess))
         self._hang(window, trie, context)
         tree = trie.tree
-        self._size = len(tree)
         tree.window = frozenset(range(len(tree))) - guessed
         return tree
 
     def learn(self, verified: Verified) -> None:
         params, window, context = self.params, self._window, self._context
-        if context is None or not window or not window[0].nodes or len(verified.tree) < self._size:
+        tree = verified.tree
+        if context is None or not window or not window[0].nodes:
+            return
+        place = {own: node for node, own in enumerate(tree.places or range(len(tree)))}
+        if not all(column.nodes[-1] in place for column in window):  # the target could not evaluate all of it
             return
         filling = len(window[0].tokens) < params.ngram - 1
         for i, column in enumerate(window):
             tokens = column.tokens
-            choice = verified.chosen[column.nodes[-1]]
+            choice = verified.chosen[place[column.nodes[-1]]]
             if not filling and column.broken <= 0:
                 self._pool.add((tokens[0],), (*tokens[1:], choice), params.guesses)
             if choice in context.eos_ids:  # nothing follows EOS: the column goes on from another token

@@ -194,14 +194,15 @@ class Ahead(DraftModel):
         """The draft was verified: `settle`, where what was drafted on stays or goes."""
         self._stop()
         tree, path = verified.tree, verified.path
-        whole = len(path) == len(tree)
-        if whole and self._made and self.evaluated < len(tree):
+        drafted = len(tree.as_drafted(())[0])
+        whole = len(path) == drafted
+        if whole and self._made and self.evaluated < drafted:
             self._take()  # the draft's last token, which the draft itself had no need to evaluate
         if not (whole and self._made and self._made[0].token == verified.chosen[path[-1]]):
             self._free()
         tree.ahead, tree.wasted = self._new, self._wasted
         self._new = self._wasted = 0
-        for node in range(1, min(len(path) + 1, len(tree))):
+        for node in range(1, min(len(path) + 1, drafted)):
             self._agreed += ((node < len(path)) - self._agreed) / MEMORY
         if self._ids:
             ids = [self._ids[node] for node in path if node < self.evaluated]

@@ -253,7 +253,7 @@ class Grower(Drafter):
 
     def learn(self, verified: Verified) -> None:
         tree, growths = verified.tree, self._growths
-        if tree is self._tree:
+        if tree.as_drafted(())[0] is self._tree:
             tokens = [tree.tokens[node] for node in verified.path[1:]]
             for name, growth in growths.items():
                 path = growth.along(tokens)

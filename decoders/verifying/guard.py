@@ -5,7 +5,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 
 from ...backends.base import Model
-from ..acceptance import walk
 from .passes import Pass
 
 
@@ -38,7 +37,7 @@ class TieGuard(Guard):
     def checked(self, running: Pass, chosen: list[int], path: list[int]) -> list[int]:
         if len(running) == 1:
             return path
-        tree, model, able, sampling = running.tree, self._model, self._model.info.capabilities, running.context.sampling
+        model, able = self._model, self._model.info.capabilities
         # Of an exact pass only what lies beside the first path can have moved.
         start = running.exact(path) if able.exact else 0
         at = 0
@@ -47,7 +46,7 @@ class TieGuard(Guard):
             fresh = [node for node in path[at:] if node not in ties]
             if fresh:
                 bound, picks = max(able.near_tie, model.moved), [chosen[node] for node in fresh]
-                found = running.scores.near_ties(fresh, picks, sampling, bound, running.histories(fresh))
+                found = running.near_ties(fresh, picks, bound)
                 ties.update(zip(fresh, found, strict=True))
             at = next((i for i in range(at, len(path)) if ties[path[i]]), len(path))
             if at == len(path):
@@ -59,10 +58,10 @@ class TieGuard(Guard):
             node = path[at]
             scores = running.alone(node, last=not able.tree)
             model.moved = max(model.moved, running.scores.moved(node, scores))
-            (choice,) = scores.choose(sampling, running.histories((node,)))
+            choice = running.choose_alone(scores, node)
             if choice != chosen[node]:
                 chosen[node] = choice
-                path = walk(tree, chosen)
+                path = running.walk(chosen)
             at += 1
             if not able.tree:
                 return path[:at]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from ...backends.base import ROOT, Scores
+from ..acceptance import walk
 from ..base import Context, Outcome
 from ..tree import Tree
 
@@ -21,23 +22,44 @@ class Pass:
 
     def __init__(self, context: Context, tree: Tree) -> None:
         session = self._session = context.session
-        self.context = context
+        self.context, drafted = context, tree
         self.lacking = context.tokens[session.length : -1]
         self.drafting = tree.pre_evaluated / (len(self.lacking) + tree.pre_evaluated) if tree.pre_evaluated else 0.0
         """What part of the session's passes until now was drafting, with its first layers."""
         # `room` bounds the depth; at the very end of the context a broad tree may still have too many nodes.
         most = session.context - session.length - len(self.lacking)
         readable = context.model.info.readable if context.model is not None else None
-        self.tree = tree.fitted(most, session.branches if context.branching else 1, readable)
-        if self.tree is not tree:
-            session.commit(())  # the first layers may have been through what goes
+        self.tree = self._allowed(tree).fitted(most, session.branches if context.branching else 1, readable)
         self.exactly = context.acceptance.rule == "exact" or len(self.tree) == 1
         """Whether the target's own choice decides."""
+        if drafted.pre_evaluated and self.tree is not drafted:  # the first layers have been through what goes
+            lacking, kept = len(self.lacking), self.tree.pre_evaluated
+            session.commit(()) if not kept else session.drop(range(lacking + kept, lacking + drafted.pre_evaluated))
         self.checked = 0
         """Nodes that a pass of their own decided."""
 
     def __len__(self) -> int:
         return len(self.lacking) + len(self.tree)
+
+    def _allowed(self, tree: Tree) -> Tree:
+        """As much of a drafted tree as may be chosen."""
+        return tree
+
+    def choose(self) -> list[int]:
+        """The target's choice after each node."""
+        return self.scores.choose(self.context.sampling, self.histories(range(len(self.tree))))
+
+    def choose_alone(self, scores: Scores, node: int) -> int:
+        """The target's choice after a node of which these are the scores."""
+        return scores.choose(self.context.sampling, self.histories((node,)))[0]
+
+    def walk(self, chosen: list[int]) -> list[int]:
+        """The accepted path by these choices."""
+        return walk(self.tree, chosen)
+
+    def near_ties(self, nodes: Sequence[int], picks: Sequence[int], bound: float) -> list[bool]:
+        """Which of some nodes' choices are near ties (see `Scores.near_ties`)."""
+        return self.scores.near_ties(nodes, picks, self.context.sampling, bound, self.histories(nodes))
 
     def evaluate(self) -> Scores:
         """A row for each node of the tree. What was evaluated with the first layers goes on from there."""
@@ -49,6 +71,8 @@ class Pass:
             parents = [*range(ROOT, lacking - 1), *(lacking + parent for parent in tree.parents)]
             done = lacking + tree.pre_evaluated if tree.pre_evaluated else 0
             self.scores = session.evaluate(tokens[done:], parents[done:], range(lacking, len(tokens)))
+        self.weighed = self.scores
+        """What acceptance rules weigh."""
         return self.scores
 
     def alone(self, node: int, *, last: bool = False) -> Scores:
@@ -76,7 +100,12 @@ class Pass:
         """What came of it."""
         tree = self.tree
         tokens = [*(tree.tokens[node] for node in path[1:]), chosen[path[-1]]]
-        return Outcome(tokens, tree, path, tree.drafted, tree.accepted(path), probs=probs, checked=self.checked)
+        counts = tree.drafted, tree.accepted(path)
+        return Outcome(tokens, tree, path, *counts, probs=probs, checked=self.checked, grammar=self.certain(path))
+
+    def certain(self, path: list[int]) -> int:
+        """How many tokens of a path, and of the choice after it, a constraint left no choice about."""
+        return 0
 
     def histories(self, nodes: Iterable[int]) -> list[list[int]] | None:
         """For each of the nodes all tokens up to and including it; None where no setting asks."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from ..acceptance import accept, walk
+from ..acceptance import accept
 from ..base import Context, Drafter, Outcome, Verified
 from .clock import StepClock
+from .constrained import ConstrainedPass
 from .guard import Guard
 from .passes import Pass
 from .watch import Watch
@@ -12,10 +13,10 @@ from .watch import Watch
 
 def verify(drafter: Drafter, context: Context, clock: StepClock, watch: Watch, guard: Guard | None = None) -> Outcome:
     """One step: the longest path of a drafted tree that the target agrees with, and the target's own choice after it."""
-    running = Pass(context, drafter.draft(context))
+    running = (Pass if context.matcher is None else ConstrainedPass)(context, drafter.draft(context))
     clock.drafted(running)
-    scores = running.evaluate()
-    chosen = scores.choose(context.sampling, running.histories(range(len(running.tree))))
+    running.evaluate()
+    chosen = running.choose()
     path = _path(running, chosen, guard)
     watch.look(running, chosen, path)
     running.commit(path)
@@ -27,9 +28,9 @@ def _path(running: Pass, chosen: list[int], guard: Guard | None) -> list[int]:
     """The accepted path; `chosen` is changed to what became of it, for the drafters to learn."""
     tree, context = running.tree, running.context
     if running.exactly:
-        path = walk(tree, chosen)
+        path = running.walk(chosen)
         return guard.checked(running, chosen, path) if guard is not None else path
-    path, last = accept(tree, running.scores, chosen, context.acceptance, context.sampling, running.history)
+    path, last = accept(tree, running.weighed, chosen, context.acceptance, context.sampling, running.history)
     for node, follows in zip(path, [*(tree.tokens[node] for node in path[1:]), last], strict=True):
         chosen[node] = follows
     return path

@@ -16,6 +16,7 @@ from ...attach.attachments import Attachment, attach, compose, decoded, read_all
 from ...chat.choosing import first_method
 from ...chat.methods import known_methods
 from ...settings.fields import CHAT_KEYS, Settings
+from ...settings.shape import SHAPES
 from ...terminal.output import Notes
 from ...terminal.piped import whole
 from ..options import FLAGS
@@ -94,6 +95,8 @@ def check(request: Request) -> None:
                     f"Use {FLAGS[key]} instead."
                 ) from None
         raise
+    if len(shapes := [FLAGS[key] for key in SHAPES if key in request.explicit]) > 1:
+        raise UserError(f"{' and '.join(shapes)} each say what the answer must look like. Use only one of them.")
     if settings.stop or request.stop_regex:
         Stops(settings.stop, request.stop_regex)
     if request.prompt != "-" and not request.prompt.strip():

@@ -27,9 +27,10 @@ from ....errors import counted
 from ...chat.about import About, generate_fields
 from ...chat.answer_json import answer_json
 from ...chat.choosing import PLAIN, SERVED_PLAIN
-from ...chat.entries import Answer, loop_sentence
+from ...chat.entries import Answer, cut_sentence, loop_sentence
 from ...chat.pieces import Pieces
 from ...render.verdict import verdict_text
+from ...settings.shape import constraint_of
 from ...terminal.output import Notes, stdout
 from ...text.amounts import progress_of
 from ...theming.colouring import way_named
@@ -197,6 +198,7 @@ class _Run:
         about = About(
             *(settings.model, event.info, settings.load_options(), answer.method, settings.methods),
             *(settings.sampling, settings.accept, settings.max_tokens, settings.stop, self.request.stop_loops),
+            constraint=constraint_of(settings),
         )
         answer.asked = about.request()
         if answer.method == method:
@@ -240,6 +242,9 @@ class _Run:
                 self.notes.painted(scale)
         elif self.request.plain and self.answer.figures.doubt:
             self.notes.sentence(self.answer.figures.doubt)
+        if self.answer.valid is False and reason not in ("cancelled", "error"):
+            self.notes.sentence(cut_sentence(self.answer, "--max-tokens"))
+            return USER
         return {"cancelled": self.interrupts.code, "error": BROKEN}.get(reason, ANSWERED)
 
     def close(self, reason: str) -> None:

@@ -1,0 +1,1 @@
+"""Constraints on an answer: JSON schemas, regexes and grammars, compiled by llguidance."""

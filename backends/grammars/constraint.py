@@ -1,0 +1,188 @@
+"""What an answer must match: a JSON schema, any JSON object, a regex or a grammar; and what is wrong with one that cannot be
+used. Imports llguidance when first used."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, cast, get_args
+
+from ...errors import UserError
+from .endless import endless
+
+Kind = Literal["json_schema", "json_object", "regex", "grammar"]
+
+MOST_TEXT = 1_000_000
+"""Longest schema, regex or grammar, in characters."""
+
+NAMES: Mapping[str, str] = {
+    "json_schema": "The schema",
+    "json_object": "The schema",
+    "regex": "The regex",
+    "grammar": "The grammar",
+}
+
+TIGHT: dict[str, Any] = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
+"""One way to write white space, that of `json.dumps`: all punctuation is forced, and a weak model cannot fill a line with
+spaces for ever."""
+
+WORDS = re.compile(r'"([^"]+)"')
+
+
+@dataclass(frozen=True, slots=True)
+class Constraint:
+    """What the whole answer must match. Tokens that would break it are never chosen."""
+
+    kind: Kind
+    text: str = ""
+    """The schema as JSON, the regex, or the grammar in llguidance's Lark or llama.cpp's GBNF; empty for json_object."""
+
+    @property
+    def is_json(self) -> bool:
+        """Whether the answer is JSON."""
+        return self.kind in ("json_schema", "json_object")
+
+    @property
+    def name(self) -> str:
+        """A word or two for headers: the schema's title, or its kind."""
+        if self.kind == "json_schema":
+            title = json.loads(self.text).get("title") if self.text.lstrip().startswith("{") else None
+            return title if isinstance(title, str) and title.strip() else "schema"
+        return {"json_object": "JSON", "regex": "regex", "grammar": "grammar"}[self.kind]
+
+    def compiled(self, *, tight: bool = True) -> str:
+        """The same as llguidance reads it. With `tight` JSON's white space is that of `json.dumps`, else any that JSON allows.
+
+        Raises:
+            UserError: it cannot be used; says which part.
+        """
+        from llguidance import LLMatcher
+
+        if len(self.text) > MOST_TEXT:
+            raise UserError(
+                f"{NAMES[self.kind]} has {len(self.text):,} characters, more than {MOST_TEXT:,}. Use a smaller part of it."
+            )
+        match self.kind:
+            case "json_schema" | "json_object":
+                schema = _schema(self.text) if self.kind == "json_schema" else {"type": "object"}
+                return LLMatcher.grammar_from_json_schema(json.dumps(schema), overrides=cast("Any", TIGHT if tight else {}))
+            case "regex":
+                return LLMatcher.grammar_from_regex(self.text)
+            case "grammar":
+                return LLMatcher.grammar_from_lark(_lark(self.text))
+
+    def check(self) -> None:
+        """Find out whether it can be used, without a model.
+
+        Raises:
+            UserError: it cannot; says which part.
+        """
+        from llguidance import LLMatcher
+
+        try:
+            bad, said = LLMatcher.validate_grammar_with_warnings(self.compiled())
+        except ValueError as error:
+            raise self.refused(str(error)) from None
+        if bad:
+            raise self.refused(said[0])
+
+    def refused(self, said: str) -> UserError:
+        """A sentence for what llguidance says is wrong."""
+        name = NAMES[self.kind]
+        lines = [line.strip() for line in said.strip().splitlines() if line.strip()] or ["unknown"]
+        first = next((line.removeprefix("error: ") for line in lines if line.startswith("error: ")), lines[0])
+        first = re.sub(r"^at \d+\(\d+\): ", "", first).rstrip(".")
+        if first.startswith("Unimplemented keys"):
+            parts = " and ".join(WORDS.findall(first))
+            return UserError(f"{name} uses {parts}, which cannot be enforced here. Remove it, and check the answer yourself.")
+        if first.startswith("oneOf constraints"):
+            return UserError(
+                f"{name} uses oneOf with alternatives that overlap, which cannot be enforced here. Use anyOf instead."
+            )
+        if first.startswith("Unknown format: "):
+            return UserError(f"{name} uses the format {first[16:]!r}, which cannot be enforced here. Use a pattern instead.")
+        if found := re.match(r"Resource '(.*)' is not present", first):
+            return UserError(f"{name} refers to {found[1]}, and nothing is fetched. Put that part under $defs.")
+        if found := re.match(r"Pointer '(.*)' does not exist", first):
+            return UserError(f"{name} refers to #{found[1]}, which it does not have.")
+        if first.startswith("Unsatisfiable schema: "):
+            return UserError(f"{name} contradicts itself, so no answer can match it: {first[22:]}.")
+        if re.search(r"too (big|large|complex|many)|limit|fuel", first):
+            return UserError(f"{name} is too large to follow ({first}). Use a smaller part of it.")
+        return UserError(f"{name} cannot be used: {first}.")
+
+
+def constraint_of(asked: Mapping[str, Any] | None) -> Constraint | None:
+    """A constraint from plain data; None for none.
+
+    Raises:
+        UserError: there is no such kind.
+    """
+    if not asked:
+        return None
+    kind = asked.get("kind")
+    if kind not in get_args(Kind):
+        raise UserError(f"A constraint is one of {', '.join(get_args(Kind))}, not {kind!r}.")
+    return Constraint(cast("Kind", kind), str(asked.get("text", "")))
+
+
+def json_schema(schema: Mapping[str, Any] | str) -> Constraint:
+    """The answer must be JSON that matches a schema."""
+    return Constraint("json_schema", schema if isinstance(schema, str) else json.dumps(schema))
+
+
+def json_object() -> Constraint:
+    """The answer must be a JSON object."""
+    return Constraint("json_object")
+
+
+def regex(pattern: str) -> Constraint:
+    """The whole answer must match a regex: Rust's syntax, without look-around and back-references."""
+    return Constraint("regex", pattern)
+
+
+def grammar(text: str) -> Constraint:
+    """The answer must match a grammar, in llguidance's Lark or llama.cpp's GBNF."""
+    return Constraint("grammar", text)
+
+
+def _schema(text: str) -> dict[str, Any]:
+    """A schema as an object.
+
+    Raises:
+        UserError: it is not JSON, not a schema, or nothing finite matches it.
+    """
+    try:
+        schema = json.loads(text)
+        if schema is True:
+            schema = {}
+        if not isinstance(schema, dict):
+            raise UserError('The schema must be a JSON object such as {"type": "object"}.')
+        if endless(schema):
+            raise UserError("The schema refers to itself without end, so no answer can match it. Make a part of it optional.")
+    except json.JSONDecodeError as error:
+        raise UserError(
+            f"The schema is not JSON (line {error.lineno}, column {error.colno}: {error.msg.lower()}). Correct it there."
+        ) from None
+    except RecursionError:
+        raise UserError("The schema is nested too deeply to follow. Use a smaller part of it.") from None
+    return schema
+
+
+def _lark(text: str) -> str:
+    """A grammar in Lark; GBNF is told by its `::=`.
+
+    Raises:
+        UserError: GBNF that cannot be read.
+    """
+    if "::=" not in text:
+        return text
+    from llguidance.gbnf_to_lark import gbnf_to_lark
+
+    try:
+        return str(gbnf_to_lark(text))
+    except Exception as error:  # its parser raises what comes
+        said = str(error).splitlines()
+        raise UserError(f"The grammar cannot be read: {said[0] if said else type(error).__name__}.") from None
