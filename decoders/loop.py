@@ -143,6 +143,8 @@ class Generation(Iterator[Step]):
         self._eos = frozenset(model.info.eos_ids)
         self._branching = able.tree
         self._cancelled = False
+        self._index = 0
+        """Of the next step."""
         self._note = ""
         """The note for the next step, unless its drafter has one of its own."""
         self._left: tuple[Drafter, Sequence[int]] | None = None
@@ -341,10 +343,11 @@ class Generation(Iterator[Step]):
             carried=min(waiting, len(text)),
             held=self._text.waiting,
             tentative=tentative,
-            note=drafter.note or self._note,
-            index=len(self.totals.runs),
+            note=drafter.note or self._note or _written(outcome),
+            index=self._index,
             tree=outcome.tree,
         )
+        self._index += 1
         self.totals.add(step)
         self._note = ""
         return step
@@ -389,6 +392,15 @@ class Generation(Iterator[Step]):
         decode, anchor = self.conversation.model.decode, self.tokens[-TENTATIVE_ANCHOR:]
         before, text = decode(anchor).rstrip("\ufffd"), decode([*anchor, *tokens])
         return text[len(before) :].rstrip("\ufffd") if text.startswith(before) else ""
+
+
+def _written(outcome: Outcome) -> str:
+    """What a step says of the tokens that a constraint left no choice about."""
+    if not outcome.grammar:
+        return ""
+    if outcome.grammar == len(outcome.tokens):
+        return "Written by the grammar: nothing else could follow, so no pass was needed."
+    return f"The grammar left no choice about {outcome.grammar} of these tokens. They count as neither drafted nor accepted."
 
 
 def generate(

@@ -106,9 +106,10 @@ class Totals:
         self.draft_seconds += step.draft_seconds
         self.forward_seconds += step.forward_seconds
         self.other_seconds += step.other_seconds
-        self.runs.append(run)
-        self.drafts.append(drafted)
-        self.histogram[run] += 1
+        if step.nodes or not step.grammar:  # what a constraint wrote is no pass
+            self.runs.append(run)
+            self.drafts.append(drafted)
+            self.histogram[run] += 1
         self.depth += _depth(step.tree_parents) if drafted and step.tree_parents else drafted
         if not step.prefilled:
             self.timed += step.nodes > 0

@@ -28,6 +28,10 @@ SHADES = 6
 """Colours that runs cycle through; neighbours differ with any number from two."""
 
 
+WRITTEN = -3
+"""The shade of what a constraint wrote without a pass."""
+
+
 class Shades:
     """Which colour each run of an answer has, in the chat, in files and in the shell: a run is coloured where one pass gave
     several tokens together."""
@@ -37,6 +41,8 @@ class Shades:
 
     def next(self, step: StepRecord) -> int:
         """The shade of a step's run, as `Run.shade` has it."""
+        if step.grammar and not step.nodes:
+            return WRITTEN
         if len(step.tokens) - step.earlier > 1:
             # A run that shows nothing yet leaves its colour to the next, so that visible neighbours always differ.
             shade = (self._shade + 1) % SHADES
@@ -98,7 +104,8 @@ class Run:
     tokens: int
     method: str
     shade: int
-    """Which of the run colours, from 0; −1 and −2 take turns where no pass produced several tokens."""
+    """Which of the run colours, from 0; −1 and −2 take turns where no pass produced several tokens, WRITTEN is for those that
+    took none."""
     drafted: int = 0
     accepted: int = 0
     seconds: float = 0.0
@@ -140,6 +147,8 @@ class Figures:
     """Of a server's answer, how well its runs are known: exact, reported, estimated or unknown. Empty for one of ours."""
     doubt: str = ""
     """Where the server contradicts itself, a sentence that says so."""
+    valid: bool | None = None
+    """Whether the answer matches its constraint; None without one, and until it has ended."""
     seams: str = ""
     """Where several servers wrote it, how one went on where another had stopped."""
 
@@ -244,8 +253,6 @@ class Answer:
     asked: dict[str, Any] = field(default_factory=dict)
     """What it was asked with: `model`, `method` (the first), `settings` (of that), `sampling`, `accept`, `max_tokens`, `stop`.
     Empty where that is not known."""
-    valid: bool | None = None
-    """Whether it matches its constraint; None without one, and until it has ended."""
     id: int = 0
     """That the engine knows it by; 0 if it was written in another sitting."""
     prefill: tuple[int, int] = (0, 0)
@@ -299,6 +306,11 @@ class Answer:
         return self.reason is not None
 
     @property
+    def valid(self) -> bool | None:
+        """Whether it matches its constraint (see `Figures.valid`)."""
+        return self.figures.valid
+
+    @property
     def through(self) -> bool:
         return self.reason in THROUGH
 
@@ -337,7 +349,7 @@ class Answer:
                 figures.prefill_seconds = event.prefill_seconds
                 if event.busy_seconds > event.prefill_seconds:
                     figures.decode_seconds = event.busy_seconds - event.prefill_seconds
-                figures.plain_seconds, self.valid = event.plain_seconds, event.valid
+                figures.plain_seconds, figures.valid = event.plain_seconds, event.valid
                 figures.take_served(event.served)
             case Failed(ended=True):
                 figures.take_served(event.served)

@@ -135,6 +135,9 @@ def _speed(totals: Totals, cells: int) -> list[StyledLine]:
         (f"{totals.tokens_per_second:,.0f}", "tokens/s"),
         (f"{totals.tokens:,}", "tokens"),
     ]
+    if totals.grammar:
+        figures[1:1] = [(f"{totals.own_tokens_per_step:.2f}", "without the grammar's")]
+        figures.append((f"{totals.grammar:,}", "by the grammar"))
     return figures_rows(figures, cells)
 
 

@@ -27,11 +27,18 @@ def verdict(answer: Answer, *, speeds: bool = True) -> StyledLine:
     if not figures.tokens:
         return ((ending, ENDS[answer.severity]),)
     ended: StyledLine = () if answer.reason == "eos" else ((f"{ending} ", ENDS[answer.severity]),)
+    match answer.valid:
+        case True:
+            ended = (*ended, ("✓ ", "success"))
+        case False:
+            ended = (*ended, ("✗ It does not match the schema. ", "warning"))
     ratio = figures.speedup if speeds else 0.0
     lead, style = against(ratio) if ratio else (_unmeasured(answer) if speeds else "", "quiet")
     fact = _fact(answer)
     if style == "quiet" and not figures.drafted and ratio:  # what is worth saying is why it was no faster
         lead, fact = fact, lead
+    if figures.grammar:
+        fact += f"; the grammar wrote {figures.grammar:,} of {counted(figures.tokens, 'token')}"
     first, rest = (lead, f": {fact}.") if lead else (fact, ".")
     doubt: StyledLine = ((f" {one_line(figures.doubt)}", "warning"),) if figures.doubt else ()
     return (*ended, (first[:1].upper() + first[1:], style), (rest, "quiet"), *doubt)

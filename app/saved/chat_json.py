@@ -10,7 +10,7 @@ from typing import Any
 
 from ...engine.messages import FIELDS, StepRecord
 from ...errors import UserError
-from ..chat.entries import SEVERITIES, SHADES, Answer, Figures, Notice, Prompt, Run
+from ..chat.entries import SEVERITIES, SHADES, WRITTEN, Answer, Figures, Notice, Prompt, Run
 from ..chat.pieces import Pieces, SomePieces
 from ..chat.transcript import Transcript
 from ..text.cells import one_line
@@ -80,7 +80,7 @@ def figures_body(figures: Figures) -> dict[str, Any]:
     """An answer's figures as an object."""
     body = {name: getattr(figures, name) for name in _FIGURES}
     more = {name: value for name in ("plain_seconds", "certainty", "doubt", "seams") if (value := getattr(figures, name))}
-    return body | more
+    return body | more | ({} if figures.valid is None else {"valid": figures.valid})
 
 
 def pieces_body(tokens: Iterable[int], pieces: Pieces) -> dict[str, str]:
@@ -174,7 +174,7 @@ def read_answer(entry: Table) -> Answer:
     for run in entry.tables("runs"):
         made = answer.add(_step(run))
         made.seconds = run.number("seconds")
-        made.shade = run.count("shade", made.shade, -2, SHADES - 1)
+        made.shade = run.count("shade", made.shade, WRITTEN, SHADES - 1)
     answer.finish(one_line(entry.optional_text("reason") or "unfinished"), entry.text("tail", ""))
     figures = entry.table("figures")
     for name in _FIGURES:
@@ -183,6 +183,7 @@ def read_answer(entry: Table) -> Answer:
     answer.figures.certainty = one_line(figures.text("certainty", ""))
     answer.figures.doubt = one_line(figures.text("doubt", ""))
     answer.figures.seams = one_line(figures.text("seams", ""))
+    answer.figures.valid = valid if isinstance(valid := figures.data.get("valid"), bool) else None
     pieces = entry.table("pieces", {})
     known = {}
     for key in pieces.data:

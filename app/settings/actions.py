@@ -232,6 +232,18 @@ SET = Action(
     "Sampling and limits of this chat: temperature, top_k, top_p, seed, accept, max_tokens, …",
     slash="set temperature=0.7 …",
 )
+SCHEMA = Action(
+    "schema",
+    "What answers must match: a JSON schema as a file or as itself, any JSON, a regex or a grammar; alone, tell it",
+    slash="schema FILE|{…}|json|regex PATTERN|grammar FILE|off",
+    takes="text",
+    words={
+        "json": "any JSON object",
+        "regex": "a regex, from start to end",
+        "grammar": "a grammar: Lark or GBNF",
+        "off": "anything",
+    },
+)
 NEW_CHAT = Action("new_chat", "Start a new chat; this one stays in your chats", "ctrl+l", "new chat", slash="new", letter="l")
 SCROLL_UP = Action("scroll_up", "Scroll the transcript up by a page", "pageup", "page up", letter="k", repeat="scroll")
 SCROLL_DOWN = Action(

@@ -61,18 +61,18 @@ class Settings(LoadOptions, DraftOptions):
         group="Sampling and limits",
         when=NEXT_ANSWER,
     )
-    schema: str | None = option(
-        None,
+    schema: str = option(
+        "",
         "Answers are JSON that matches this JSON schema, given as a file or as itself.",
         "FILE",
         group="Sampling and limits",
         when=NEXT_ANSWER,
     )
-    regex: str | None = option(
-        None, "Answers match this regex, from start to end.", "REGEX", group="Sampling and limits", when=NEXT_ANSWER
+    regex: str = option(
+        "", "Answers match this regex, from start to end.", "REGEX", group="Sampling and limits", when=NEXT_ANSWER
     )
-    grammar: str | None = option(
-        None,
+    grammar: str = option(
+        "",
         "Answers match this grammar (Lark as llguidance reads it, or GBNF), given as a file or as itself.",
         "FILE",
         group="Sampling and limits",

@@ -18,9 +18,9 @@ MOST_BYTES = 4_000_000
 class Shaped(Protocol):
     """The settings that say it."""
 
-    schema: str | None
-    regex: str | None
-    grammar: str | None
+    schema: str
+    regex: str
+    grammar: str
     json_object: bool
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal, NamedTuple, get_args
 
-from ..chat.entries import SHADES
+from ..chat.entries import SHADES, WRITTEN
 from .themes import LENGTHS, LONGEST, STEPS, heat_step
 
 LABEL_STYLES = {
@@ -47,6 +47,7 @@ class Ink(NamedTuple):
 INKS: Mapping[str, Ink] = {
     "plain": Ink("plain"),
     "plain-alt": Ink("plain-alt"),
+    "plain-written": Ink("quiet"),
     **{name: Ink(name, f"{name}-tint") for name in (f"run-{i}" for i in range(SHADES))},
     **{name: Ink(name, f"{name}-tint") for step in STEPS for name in (f"heat-{step}", f"heat-{step}-half")},
     "line": Ink("foreground", underline=True),
@@ -75,10 +76,13 @@ def ink_name(way: Colouring, shade: int, tokens: int) -> str:
 
     Args:
         way: as `effective` has it.
-        shade: of the run's colour, which its neighbours do not have; negative where the pass produced a single token.
+        shade: of the run's colour, which its neighbours do not have; negative where the pass produced a single token, WRITTEN
+            where a constraint wrote it without one.
         tokens: how many it produced.
     """
     step = heat_step(tokens)
+    if shade == WRITTEN:
+        return "plain-written" if way in ("length", "cycle") else "plain"
     match way:
         case "length" if step:
             return f"heat-{step}-half" if shade % 2 else f"heat-{step}"
@@ -94,7 +98,7 @@ def ink_name(way: Colouring, shade: int, tokens: int) -> str:
 
 def inks_of(way: Colouring) -> list[str]:
     """Names of the inks that runs can have."""
-    found = {ink_name(way, shade, tokens) for shade in range(-2, SHADES) for tokens in range(1, LONGEST + 1)}
+    found = {ink_name(way, shade, tokens) for shade in range(WRITTEN, SHADES) for tokens in range(1, LONGEST + 1)}
     return [name for name in INKS if name in found]
 
 

@@ -252,6 +252,13 @@ def saved(typed: TypedCommand, known: KnownNames) -> list[Suggestion]:
     return [] if typed.words else _files(typed, known, [".json"])
 
 
+@completes(actions.SCHEMA)
+def schema(typed: TypedCommand, known: KnownNames) -> list[Suggestion]:
+    """A file with a schema or a grammar."""
+    grammar = typed.words[:1] == ("grammar",)
+    return _files(typed, known, [".lark", ".gbnf"] if grammar else [".json"]) if grammar or not typed.words else []
+
+
 @completes(actions.EXPORT)
 def export(typed: TypedCommand, known: KnownNames) -> list[Suggestion]:
     """A file to write over, of the format that was named if one was."""

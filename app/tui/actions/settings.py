@@ -8,6 +8,7 @@ from ....errors import UserError, did_you_mean
 from ...settings import actions
 from ...settings.fields import SAMPLING, Settings
 from ...settings.file import from_text
+from ...settings.shape import SHAPES, constraint_name
 from ...text.cells import fit, one_line
 from ..host import Host
 from .registry import runs
@@ -57,6 +58,22 @@ class SettingsCommands:
         parts = [f"{name}={now[name] or None}" for name in (*SAMPLING, "accept")]
         parts += [f"max_tokens={now['max_tokens'] or 'as many as fit'}", f"stop_loops={now['stop_loops']}"]
         self.host.tell("From the next answer on: " + "  ".join(parts))
+
+    @runs(actions.SCHEMA)
+    def schema(self, *words: str) -> None:
+        """Set what answers must match, from the next one on; alone, tell it."""
+        text = words[0].strip() if words else ""
+        if text:
+            kind, _, rest = text.partition(" ")
+            told = {"json": {"json_object": True}, "off": {}}.get(text)
+            if told is None:
+                told = {kind: rest.strip()} if kind in ("regex", "grammar") and rest.strip() else {"schema": text}
+            self.host.live.set({**dict.fromkeys(SHAPES, ""), "json_object": False, **told}, dict.fromkeys(SHAPES, "/schema"))
+            self.host.changed()
+        name = constraint_name(self.host.dialogue.constraint)
+        self.host.tell(
+            f"From the next answer on: {name}." if name else "Answers may be anything; /schema FILE constrains them."
+        )
 
     # System prompts
 

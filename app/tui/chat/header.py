@@ -9,6 +9,7 @@ from textual.widget import Widget
 from ....errors import counted
 from ...chat.dialogue import Dialogue
 from ...chat.methods import Method, reach_of
+from ...settings.shape import constraint_name
 from ...text.amounts import count_of
 from ...text.cells import fit, one_line
 from ...theming.colouring import LABEL_STYLES
@@ -30,7 +31,8 @@ class ChatHeader(Widget):
         """Draw anew if something changed; most frames change nothing here."""
         dialogue = self.dialogue
         label = dialogue.answer.label if dialogue.answer is not None else dialogue.label
-        shown = (dialogue.model, bool(dialogue.info), dialogue.method, dialogue.switching, label)
+        constraint = repr(dialogue.constraint)
+        shown = (dialogue.model, bool(dialogue.info), dialogue.method, dialogue.switching, label, constraint)
         if shown != self._shown:
             self._shown = shown
             self.refresh()
@@ -43,6 +45,9 @@ class ChatHeader(Widget):
         parts = [one_line(dialogue.model)]
         if info:
             parts = [one_line(str(info.get("name", dialogue.model)))]
+        if name := constraint_name(dialogue.constraint):
+            parts.append(f"{{}} {fit(one_line(name), 20)}")
+        if info:
             parts.append(" ".join(one_line(str(info[key])) for key in ("device", "dtype") if info.get(key)))
             if info.get("parameters"):
                 parts.append(f"{count_of(info['parameters'])} parameters")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import ClassVar
@@ -17,6 +18,7 @@ from rich.style import Style
 from rich.syntax import Syntax
 from rich.theme import Theme
 
+from ...chat.entries import Answer
 from ...text.cells import sanitise
 
 CODE_THEMES = {True: "github-dark", False: "default"}
@@ -114,6 +116,17 @@ def styles(variables: Mapping[str, str]) -> Theme:
         },
         inherit=True,
     )
+
+
+def as_markdown(answer: Answer) -> str:
+    """An answer's text as Markdown; one that was to be JSON as a block of code, each value on a row of its own."""
+    if answer.asked.get("constraint", {}).get("kind") not in ("json_schema", "json_object"):
+        return answer.text
+    try:
+        text = json.dumps(json.loads(answer.text), indent=2, ensure_ascii=False)
+    except (ValueError, RecursionError):  # it was cut
+        text = answer.text
+    return f"~~~~~~json\n{text}\n~~~~~~"
 
 
 def markdown_rows(text: str, cells: int, variables: Mapping[str, str], dark: bool) -> list[list[Segment]]:

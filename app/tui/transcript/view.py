@@ -233,10 +233,10 @@ class TranscriptView(BlockStack, can_focus=True, inherit_bindings=False):
 
     def _render_markdown(self, block: EntryBlock) -> None:
         if isinstance(block.entry, Answer) and block.closed and block.entry.text.strip():
-            from .markdown_rows import markdown_rows  # 20 ms, and most chats never ask
+            from .markdown_rows import as_markdown, markdown_rows  # 20 ms, and most chats never ask
 
             theme = self.app.current_theme
-            block.rendered = markdown_rows(block.entry.text, self._cells, self.app.theme_variables, theme.dark) or None
+            block.rendered = markdown_rows(as_markdown(block.entry), self._cells, self.app.theme_variables, theme.dark) or None
             block.worn = self.app.theme
 
     def _render_more(self, seconds: float = SLICE, place: tuple[int, float] | None = None) -> None:
