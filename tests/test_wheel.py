@@ -32,4 +32,4 @@ def test_the_wheel_holds_what_runs_and_nothing_else(tmp_path: Path) -> None:
     files = {file.relative_to(copy) for room in ROOMS for file in (copy / room).rglob("*") if file.suffix in kept}
     runs = {str(file) for file in files if file.parts[:2] != ("builtin", "recipe")}
     assert {"app/tui/app.tcss", "themes/dark.toml", "builtin/prompts.jsonl", "builtin/weights/target/model.safetensors"} <= runs
-    assert wheel == runs | {"__init__.py", "__main__.py", "errors.py", "plain_file.py", "py.typed"}
+    assert wheel == runs | {"__init__.py", "__main__.py", "errors.py", "option.py", "plain_file.py", "py.typed"}

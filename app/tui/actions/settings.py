@@ -72,7 +72,7 @@ class SettingsCommands:
             self.host.changed()
         name = constraint_name(self.host.dialogue.constraint)
         self.host.tell(
-            f"From the next answer on: {name}." if name else "Answers may be anything; /schema FILE constrains them."
+            f"From the next answer on: {name}." if name else "Answers may be anything. /schema FILE constrains them."
         )
 
     # System prompts
