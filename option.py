@@ -23,7 +23,7 @@ class Option:
     """What stands for its value in the help of a command."""
     group: str
     when: str
-    """From when on a change counts."""
+    """When a change takes effect."""
     choices: tuple[str, ...] = ()
     """The words that it may be; empty for anything."""
     form: str = ""

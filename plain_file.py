@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 MOST_BYTES = 1_000_000
-"""For files that people write by hand: settings, themes, presets. The longest theme has 3 kB."""
+"""Most bytes of a file that people write by hand: settings, themes, presets. The longest theme has 3 kB."""
 
 databases: set[Path] = set()
 """Files that SQLite has open in this process. Nothing else may open them: the locks of a file belong to the process, and go as

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from .sessions.states import States
 
 ROOT = -1
-"""As a node's parent: the end of the committed tokens, so the node continues them."""
+"""The parent of a node that continues the committed tokens."""
 
 PREFILL_CHUNK = 512
 """The most prompt tokens in one forward pass. Bounds the attention mask, and how long a cancellation waits."""

@@ -89,7 +89,7 @@ class ModelInfo:
     """What the interface shows about a loaded model. Plain data: it is sent to the drawing process as JSON."""
 
     name: str
-    """As the user named it."""
+    """The model's name, as the user gave it."""
     backend: Literal["transformers", "llama.cpp", "recorded", "server"]
     device: str
     dtype: str

@@ -64,8 +64,8 @@ class LoadOptions:
         "WHEN",
         choices=("auto", "bits", "off"),
     )
-    """On the CPU. auto: in half types, and on llama.cpp in contexts of up to 4,096 tokens; bits: also in float32 and in longer
-    contexts."""
+    """When, on the CPU. auto: in half types, and on llama.cpp in contexts of up to 4,096 tokens; bits: also in float32 and in
+    longer contexts."""
     guard: str = at_load(
         "on",
         "Decide near ties in a pass of their own, where passes of many nodes round differently: {}.",

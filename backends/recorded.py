@@ -121,7 +121,7 @@ class RecordedModel(Model):
         return line[position] if position < len(line) else self.tokenizer.eos_id
 
     def narrow(self, matching: tuple[int, ...], position: int, token: int) -> tuple[int, ...]:
-        """Of the records that agree with a path of `position` tokens, those that go on with `token`."""
+        """Filter the records that agree with a path of `position` tokens: those that go on with `token`."""
         if len(matching) == 1:  # the usual case, once a path has left the records' common start
             return matching if self.token_at(matching[0], position) == token else ()
         out = tuple(record for record in matching if self.token_at(record, position) == token)

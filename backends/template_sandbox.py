@@ -33,7 +33,7 @@ MOST_SECONDS = 10.0
 """CPU seconds that a template may take. Most need a millisecond."""
 
 GRACE_SECONDS = 5
-"""So much later the system ends the whole process: an operation in C, such as to compare lists that hold each other a billion
+"""How much later the system ends the whole process: an operation in C, such as to compare lists that hold each other a billion
 times, lets no Python run that could stop it."""
 
 POLL_SECONDS = 0.05

@@ -16,7 +16,7 @@ BENCH = "specchat-bench"
 """What the first line of a record of `specchat bench` has."""
 
 MOST_BYTES = 500_000_000
-"""Of a file of records, or of a tokenizer."""
+"""Size of a file of records, or of a tokenizer, at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class Transcript:
     line: int = 0
     """Line of the file that it comes from, from 1; 0 if it comes from none."""
     messages: tuple[Mapping[str, str], ...] = ()
-    """Of a chat: what was there before the answer; a model that has a chat template renders it."""
+    """The chat before the answer; a model that has a chat template renders it."""
     ended: bool = True
     """Whether the model ended the answer itself; False where it was cut off at a token limit."""
     prompt_ids: tuple[int, ...] = ()

@@ -48,7 +48,7 @@ class Way:
 
     name: str
     threads: int
-    """Of the target."""
+    """Threads of the target."""
     target: Model
     draft: Model
     method: str = "draft"

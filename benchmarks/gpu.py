@@ -46,7 +46,7 @@ CONTEXT = 1024
 """Tokens in the cache meanwhile."""
 NODES = (1, 2, 4, 8, 16, 32, 64)
 METHODS = ("lookup", "fusion", "recycle", "lookahead", "jacobi")
-"""Whose tokens are compared with plain decoding's."""
+"""Methods whose tokens are compared with plain decoding's."""
 PROMPTS = 6
 SHORT = {"tiny": 4, "360m": 16}
 """Tokens of a measurement, and rounds, on shapes for trying it out; 64 and 20 on others."""
@@ -101,12 +101,12 @@ class Bench:
 
     @property
     def rounds(self) -> int:
-        """Of interleaved measurements."""
+        """Rounds of interleaved measurements."""
         return SHORT.get(self.shape, 20)
 
     @property
     def tokens(self) -> int:
-        """That a decoding measurement takes."""
+        """Tokens that a decoding measurement takes."""
         return SHORT.get(self.shape, 64)
 
     @property
@@ -195,7 +195,7 @@ def answers(model: Model, prompts: Sequence[list[int]], method: str, tokens: int
 
 
 def identity(bench: Bench) -> dict[str, Any]:
-    """Of the built-in model on this device: how many answers of the methods are plain decoding's, in float32 (where plain
+    """Check the built-in model on this device: how many answers of the methods are plain decoding's, in float32 (where plain
     decoding's are those of `generate`) and in bfloat16 with near ties checked."""
     from transformers import AutoModelForCausalLM
 

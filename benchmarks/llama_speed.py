@@ -44,7 +44,7 @@ FAMILIES = {
 """One prompt for each family of tasks."""
 
 RESAMPLES = 2000
-"""Of the bootstrap."""
+"""Resamples of the bootstrap."""
 
 Timed = Callable[[list[int]], float]
 """Answers a prompt; tokens per second of processor time."""

@@ -48,7 +48,7 @@ def opened(model: Model) -> Session:
 
 
 def seconds(session: Session, nodes: int = 1) -> float:
-    """Of one pass."""
+    """Time one pass."""
     begun = time.perf_counter()
     session.evaluate(ordinary(nodes), range(ROOT, nodes - 1)).choose(Sampling())
     taken = time.perf_counter() - begun

@@ -25,7 +25,7 @@ WRAP_EVERY = 20
 
 
 def steps(tokens: int, nodes: int, *, probs: bool, seed: int = 1) -> Iterator[StepRecord]:
-    """So many tokens as steps of one to six, each with a tree of `nodes` nodes."""
+    """Make steps of one to six tokens, so many in all, each with a tree of `nodes` nodes."""
     pick = random.Random(seed)
     made = 0
     while made < tokens:

@@ -77,7 +77,8 @@ class Verified:
     """Scores of all n nodes, for `top(k)`; valid during the call only."""
     draft_seconds: float = 0.0
     forward_seconds: float = 0.0
-    """Of the pass, the choice from its scores and what became of the tree in the cache; 0 if the pass took a prompt along."""
+    """Time of the pass, the choice from its scores and moving the tree's nodes in the cache; 0 if the pass took a prompt
+    along."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,9 +98,9 @@ class Outcome:
     done: bool = False
     """The answer has ended."""
     probs: tuple[float, ...] = ()
-    """As `loop.Step.probs`."""
+    """The probabilities that `loop.Step.probs` has."""
     checked: int = 0
-    """As `loop.Step.checked`."""
+    """The count that `loop.Step.checked` has."""
     tentative: Sequence[int] = ()
     """Tokens of the best open text after the certain ones; they may yet change."""
     grammar: int = 0

@@ -36,7 +36,7 @@ class Loop(NamedTuple):
 
 
 def _needed(rule: tuple[int, int]) -> np.ndarray:
-    """For each lag how many tokens must equal the one so far before them."""
+    """How many tokens, for each lag, must equal the one so far before them."""
     repeats, tokens = rule
     lags = np.arange(1, LAGS + 1)
     return np.asarray(np.maximum(tokens, repeats * lags) - lags, np.int32)

@@ -76,14 +76,14 @@ class Totals:
     counted_steps: int = 0
     """and how many there were."""
     passes: dict[int, tuple[int, float]] = field(default_factory=dict)
-    """By nodes of a pass: how many timed steps evaluated so many, and their `forward_seconds` together."""
+    """Nodes of a pass → how many timed steps evaluated so many, and their `forward_seconds` together."""
     offered: list[int] = field(default_factory=list)
     """By draft position (0 is the first draft token): steps in which all before it was accepted and something was drafted
     there."""
     taken: list[int] = field(default_factory=list)
     """By draft position: in how many of those steps it was accepted."""
     parts: dict[str, Part] = field(default_factory=dict)
-    """By name, those that drafted together; empty where it was all the method's own."""
+    """Name → the drafters that drafted together; empty where it was all the method's own."""
 
     def add(self, step: StepRecord) -> None:
         """Count one step. Without `tree_parents` its draft was a chain."""

@@ -66,7 +66,7 @@ class Lane:
         self.name = name
         self.conversation = conversation_of(model, drafts)
         self.id = 0
-        """Of the answer that runs."""
+        """Id of the answer that runs."""
         self.generation: Generation | None = None
         self.clock = 0.0
         """What the turns go by: seconds of own compute, counted from the clock of the race that the answer joined."""
@@ -79,7 +79,7 @@ class Lane:
         self.answered: Generation | None = None
         """The running or the last answer."""
         self.texts: dict[int, tuple[list[int], int]] = {}
-        """By id, the latest answers that have ended: prompt and answer, and the prompt's tokens."""
+        """Id → one of the latest answers that have ended: prompt and answer, and the prompt's tokens."""
         self.paused = False
         self.due = 0
         """Steps that a paused answer may still take."""
@@ -371,7 +371,7 @@ def _finished(lane: Lane, generation: Generation) -> Finished:
 
 
 def _plain_seconds(lane: Lane, generation: Generation) -> float:
-    """Of a plain step at the answer's end; 0 for a plain answer, where whoever stopped it would wait for that, and where
+    """Time a plain step at the answer's end; 0 for a plain answer, where whoever stopped it would wait for that, and where
     other programs kept the two from being compared."""
     totals = generation.totals
     plain = generation.drafter.plain and totals.nodes == totals.tokens

@@ -293,7 +293,8 @@ class Started:
     prompt_tokens: int
     reused: int
     certainty: str = ""
-    """Of a server's answer: how well its runs are going to be known, as `backends.servers.runs` says; empty for one of ours."""
+    """For a server's answer, how well its runs are going to be known, as `backends.servers.runs` says; empty for one of
+    ours."""
 
 
 @dataclass(slots=True)
@@ -305,7 +306,7 @@ class Prefilling:
     done: int
     total: int
     seconds: float = field(default=0.0, compare=False)
-    """Of prefill so far."""
+    """Time of prefill so far."""
 
 
 @dataclass(slots=True)
@@ -388,14 +389,14 @@ class Finished:
     period: int = 0
     """With the reason "loop": how many tokens the answer repeated at its end."""
     repeats: int = 0
-    """And how often they came."""
+    """How often they came."""
     valid: bool | None = None
     """Whether the answer matches the constraint; None without one."""
     plain_seconds: float = 0.0
-    """Of a plain step at the answer's end, timed for Generate's `compare`; 0 where it was not."""
+    """Time of a plain step at the answer's end, taken for Generate's `compare`; 0 where it was not."""
     served: dict[str, Any] = field(default_factory=dict)
-    """Of a server's answer: `certainty`, `doubt`, `seams`, and what the server counted, each where it told: `prompt_tokens`,
-    `reused`, `tokens`, `steps`, `drafted`, `accepted`."""
+    """What is known of a server's answer: `certainty`, `doubt`, `seams`, and what the server counted, each where it told:
+    `prompt_tokens`, `reused`, `tokens`, `steps`, `drafted`, `accepted`."""
 
 
 @dataclass(slots=True)

@@ -78,7 +78,7 @@ class Server:
         self._guests: dict[str, RemoteModel] = {}
         """Servers beside the chat's model, by key."""
         self._answers: ServerAnswers | None = None
-        """Of servers; made, and httpx imported, when the first one is named."""
+        """Runs the servers' answers; made, and httpx imported, when the first one is named."""
 
     def run(self) -> None:
         """Serve for ever; the process ends from the reading thread."""

@@ -61,7 +61,7 @@ class IgnoreRule:
 
 
 Rules = tuple[Path, tuple[IgnoreRule, ...]]
-"""Of a folder's own .gitignore."""
+"""A folder and the rules of its own .gitignore."""
 
 
 def read(folder: Path) -> Rules | None:

@@ -17,7 +17,7 @@ MOST_NAMES = 10_000
 """Files that are offered: a look at all of them at each key must not be felt."""
 
 LOOK_SECONDS = 3.0
-"""For the files below a folder; what was found until then is offered."""
+"""Time for finding the files below a folder; what was found until then is offered."""
 
 
 class Suggestion(NamedTuple):

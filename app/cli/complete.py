@@ -31,7 +31,7 @@ Completer = Callable[..., list[tuple[str, str]]]
 MOST = 200
 
 ABOUT_CELLS = 60
-"""Of the words beside a value: Typer breaks what is wider than a line of 80."""
+"""Width of the words beside a value: Typer breaks what is wider than a line of 80."""
 
 # None of these means anything to a shell where it stands: ~ and = would at the beginning, # and ^ do in some shells anywhere.
 _SAFE = re.compile(r"[\w./][\w.,:/+@=-]*")
@@ -64,7 +64,8 @@ def _shell() -> str:
 
 
 def _beside(found: list[tuple[str, str]]) -> list[tuple[str, str]]:
-    """For bash, which shows values alone: numbers say nothing without their titles' words. A single one stays as it is."""
+    """The candidates for bash, which shows values alone: numbers say nothing without their titles' words. A single one stays as
+    it is."""
     if len(found) < 2 or not all(value.isdigit() for value, _ in found):
         return found
     return [(f"{value}  {_BUT_WORDS.sub(' ', about).strip()}", "") for value, about in found]

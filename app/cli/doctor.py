@@ -54,7 +54,8 @@ print(json.dumps(build_report()))
 """
 
 GPU_BUILDS = (("CUDA", "nvidia-smi", "an NVIDIA driver"), ("Vulkan", "vulkaninfo", "Vulkan"))
-"""Of llama.cpp: its name for them, the command that tells that they would be of use here, and what that command belongs to."""
+"""Builds of llama.cpp for a GPU: their name, the command that tells that they would be of use here, and what that command
+belongs to."""
 
 
 @dataclass(slots=True)
@@ -75,7 +76,7 @@ class Report:
     machine: dict[str, Any] = field(default_factory=dict)
     devices: dict[str, Any] = field(default_factory=dict)
     llama_cpp: dict[str, Any] = field(default_factory=dict)
-    """Of the installed build: backends (CPU, CUDA …), devices, library (its folder); empty where it is not installed."""
+    """The installed build: its backends (CPU, CUDA …), devices, library (its folder); empty where it is not installed."""
     terminal: dict[str, Any] = field(default_factory=dict)
     paths: dict[str, str] = field(default_factory=dict)
     settings: str = ""

@@ -19,7 +19,7 @@ import sqlite3
 from typing import TypeAlias
 
 VERSION = 4
-"""As `PRAGMA user_version` has it."""
+"""The schema's version, as `PRAGMA user_version` has it."""
 
 TABLES = frozenset({"chats", "places", "forks", "ends", "entries", "steps", "races", "words"})
 

@@ -67,9 +67,9 @@ class Downloads:
     def __init__(self, record: Path | None = None) -> None:
         self._record = record or plain_file.cache_folder() / "downloads.json"
         self.all: dict[str, Download] = {}
-        """By spec, oldest first."""
+        """Spec → its download, oldest first."""
         self.news: deque[Download] = deque()
-        """Those that have ended, well or not, and of which nobody has been told."""
+        """Downloads that have ended, well or not, and of which nobody has been told."""
         self._lock = threading.Lock()
         for entry in self._read():
             with contextlib.suppress(KeyError, TypeError, ValueError):

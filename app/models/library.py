@@ -64,7 +64,7 @@ class Library:
         self._cards: dict[Path, tuple[tuple[int, int], Card]] = {}
         self._words: dict[Path, tuple[tuple[int, int], VocabularyTexts | str]] = {}
         self._shared: dict[bytes, VocabularyTexts] = {}
-        """By the checksum of what they were read from: the models of a family share one."""
+        """Checksum of the file → its texts: the models of a family share one."""
         self._lock = threading.Lock()
 
     def look(

@@ -26,7 +26,7 @@ class FreeMemory:
     free: int
     """Bytes."""
     where: str
-    """In words: in memory, on the GPU."""
+    """Where, in words: in memory, on the GPU."""
     gpu: bool = False
 
 
@@ -38,7 +38,7 @@ class MemoryFit:
     """short: with a shorter conversation than usual."""
     needed: int = 0
     tokens: int = 0
-    """Of the conversation that was reckoned with; short: that fits."""
+    """Length of the conversation that was reckoned with; short: of one that fits."""
     told: str = ""
     """How it was judged, as a sentence."""
 

@@ -21,7 +21,7 @@ MOST_FOLDERS = 2000
 """Folders of one place that are looked into: a chat may be started in a home folder."""
 
 PLACES = ("Built in", "Recently used", "This folder", "Your folders", "Hugging Face cache", "LM Studio", "Ollama")
-"""In the order in which they are shown."""
+"""The places, in the order in which they are shown."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,7 +39,7 @@ VERDICTS = {
 """What is judged → sign, word, style."""
 
 DRAFTER = ("◇", "drafter", "$accent")
-"""In place of a verdict, for a trained drafter."""
+"""What stands in place of a verdict, for a trained drafter."""
 
 
 def needs_of_offer(repository: Repository, offer: Offer) -> Needs:
@@ -247,7 +247,7 @@ class ModelRow:
     verdict: tuple[str, str, str] = ("", "", "")
     """A sign, the same in a word, and their style."""
     note: str = ""
-    """In place of the columns but size and parameters: a sentence, cut where there is no room."""
+    """A sentence in place of the columns but size and parameters, cut where there is no room."""
     faint: bool = False
 
     @property

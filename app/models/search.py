@@ -46,7 +46,7 @@ class ModelSearch:
         self.room: FreeMemory | None = None
         """None until it is known."""
         self.found: dict[object, FoundModel] = {}
-        """By key."""
+        """Key → the model found."""
         self.scanning = False
         self.repository: Repository | None = None
         """What the Hub told last."""

@@ -20,7 +20,7 @@ class FoundServer:
     """A server that was found, as far as it answers."""
 
     name: str
-    """As a model is named on it: a name of the settings, or an address."""
+    """The name that leads to it: a name of the settings, or an address."""
     engine: str = ""
     version: str = ""
     method: str = ""

@@ -21,7 +21,7 @@ class RaceEntry:
     method: str
     settings: Mapping[str, Any] = field(default_factory=dict)
     model: str = ""
-    """As the user named it; empty for the chat's."""
+    """The model as the user named it; empty for the chat's."""
     backend: str = ""
     """The runtime, where one is asked for."""
 

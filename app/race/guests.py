@@ -46,7 +46,7 @@ class RaceModels:
         """What tells the tokens of the chat's model from others'."""
         self._tables: dict[int, str] = {}
         self.ids: set[int] = set()
-        """Of every command that was ever sent from here."""
+        """Ids of all commands that were ever sent from here."""
 
     def want(self, entries: Sequence[RaceEntry]) -> None:
         """Let the engine hold the models of these, and no others. One that could not be loaded is tried again."""

@@ -11,7 +11,7 @@ from .clock import LaneTrack, Unit
 from .entry import RaceEntry
 
 NO_ID = -1
-"""In place of a token's id where a server does not send it."""
+"""What stands in place of a token's id where a server does not send it."""
 
 FULL = "The context is full: race on a shorter prompt, or load the model with a larger context."
 

@@ -199,7 +199,7 @@ class Race:
         return self.models.names([racer.entry for racer in self.racers])
 
     def reference(self, racer: Racer) -> Racer:
-        """Whose tokens a lane's are compared with: the first lane of its model, which may be itself."""
+        """The lane whose tokens a lane's are compared with: the first of its model, which may be itself."""
         return next(other for other in self.racers if other.entry.key == racer.entry.key)
 
     def mark(self, racer: Racer) -> Mark:

@@ -60,7 +60,7 @@ class RaceRecord:
     model: str
     lanes: list[RaceLane]
     sampling: dict[str, Any] = field(default_factory=dict)
-    """As `backends.base.Sampling` has it; empty for greedy."""
+    """The fields of `backends.base.Sampling`; empty for greedy."""
     info: dict[str, Any] = field(default_factory=dict)
     """What the engine tells of the model."""
     saved: str = ""

@@ -10,7 +10,7 @@ from ..chat.entries import Prompt
 from ..chat.transcript import Transcript
 
 LANES = 3
-"""As many as fit side by side in a usual terminal."""
+"""Lanes at first: as many as fit side by side in a usual terminal."""
 
 
 def suggested(dialogue: Dialogue) -> list[str]:

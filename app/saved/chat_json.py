@@ -22,7 +22,7 @@ VERSION = 1
 
 _FIGURES = ("prompt_tokens", "reused", "tokens", "steps", "drafted", "accepted", "prefill_seconds", "decode_seconds")
 NO_ID = -1
-"""In place of the id of a token that a server did not send."""
+"""What stands in place of the id of a token that a server did not send."""
 _OWN = {
     *("method", "tokens", "text", "held", "tentative", "drafted", "accepted", "nodes", "carried", "path", "probs"),
     *("draft_seconds", "forward_seconds", "other_seconds"),

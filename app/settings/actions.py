@@ -16,7 +16,7 @@ class Action(NamedTuple):
 
     id: str
     what: str
-    """In one sentence."""
+    """What it does, in one sentence."""
     keys: str = ""
     """Defaults, separated by commas."""
     short: str = ""

@@ -32,7 +32,7 @@ class Origin:
 
     kind: OriginKind
     said: str
-    """In words: `default`, `~/.config/specchat/settings.toml, line 3`, `--theme`, …"""
+    """Where it comes from, in words: `default`, `~/.config/specchat/settings.toml, line 3`, `--theme`, …"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class Layers:
     given: Mapping[str, Any] = field(default_factory=dict)
     """The command line."""
     names: Mapping[str, str] = field(default_factory=dict)
-    """By key the option that gives it."""
+    """Key → the option that gives it."""
     preset: Mapping[str, Any] = field(default_factory=dict)
     preset_name: str = ""
     preset_problems: tuple[str, ...] = ()
@@ -149,7 +149,7 @@ def default_of(key: str) -> Any:
 
 
 def chat_part(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Those of some values, by dotted key, that a chat may have of its own."""
+    """Filter values by dotted key: those that a chat may have of its own."""
     return {key: value for key, value in values.items() if is_chat_key(split(key))}
 
 

@@ -36,7 +36,7 @@ class Preset:
 
     name: str
     values: Mapping[str, Any] = field(default_factory=dict)
-    """By dotted keys of the settings."""
+    """Dotted key of a setting → its value."""
     about: str = ""
     problems: tuple[str, ...] = ()
 

@@ -37,7 +37,7 @@ class SettingRow:
     title: str = ""
     entry: ListedSetting | None = None
     key: str = ""
-    """As it is changed: with the model's name in front where it is one model's."""
+    """The key by which it is changed: with the model's name in front where it is one model's."""
     value: Any = None
     text: str = ""
     """The value on a line."""

@@ -23,7 +23,7 @@ class ListedSetting:
     what: str
     """What it is about, in a sentence."""
     when: str
-    """From when on a change counts."""
+    """When a change takes effect."""
     choices: tuple[str, ...] = ()
     """What it may be; empty where that is not one of a few words."""
 

@@ -44,7 +44,7 @@ class Copied:
     """How a copy went."""
 
     tool: Tool | None = None
-    """Whose clipboard has the text; None if no tool's has."""
+    """The tool whose clipboard has the text; None if no tool's has."""
     failed: str = ""
     """The first tool that did not take it."""
 

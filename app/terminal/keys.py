@@ -20,11 +20,11 @@ class KeyKind(NamedTuple):
     """Keys that arrive from terminals in the same way."""
 
     keys: str
-    """As people write them."""
+    """The keys as people write them."""
     names: str
     """A pattern of their names."""
     sent: tuple[str, ...]
-    """By terminal: what is sent (^[ is escape), or after NO why they do not arrive as themselves."""
+    """Terminal → what it sends (^[ is escape), or after NO why they do not arrive as themselves."""
 
 
 def _same(sent: str) -> tuple[str, ...]:

@@ -48,7 +48,7 @@ class Trend:
 
 
 def resampled(values: Sequence[float], cells: int) -> list[float]:
-    """At most `cells` values: means of neighbours where there are more."""
+    """Reduce to at most `cells` values: means of neighbours where there are more."""
     count = len(values)
     if count <= cells:
         return list(values)

@@ -12,9 +12,9 @@ class CodeBlock:
     """One block of code."""
 
     text: str
-    """As it stands in the answer, without the fence and without the last line break."""
+    """The code as it stands in the answer, without the fence and without the last line break."""
     language: str = ""
-    """As the fence names it; empty for none, and for code that is only indented."""
+    """The language that the fence names; empty for none, and for code that is only indented."""
 
     @property
     def lines(self) -> int:

@@ -353,7 +353,7 @@ def _derived_heat(colours: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def _derived_glow(page: str, heat: tuple[str, ...]) -> str:
-    """As much of the last heat colour as leaves every step readable."""
+    """Take as much of the last heat colour as leaves every step readable."""
     for percent in range(50, 4, -2):
         glow = blend(page, heat[-1], percent / 100)
         if all(contrast(colour, blend(page, glow, share)) >= READABLE for colour, share in zip(heat, SHARES, strict=True)):

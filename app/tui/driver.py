@@ -28,7 +28,7 @@ ENDING = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGINT)
 """Signals that ask the chat to end. In the chat ctrl+c is a key and sends none."""
 
 GRACE_SECONDS = 10.0
-"""For an end in order. It takes longer where the terminal takes nothing any more."""
+"""Time for an end in order. It takes longer where the terminal takes nothing any more."""
 
 LOOK_SECONDS = 0.1
 """Between looks at whether the chat still wants keys; a lone escape is told from a longer sequence by it too."""

@@ -15,7 +15,7 @@ QUIET_SECONDS = 2.0
 """Without a key, before a full collection."""
 
 BETWEEN_SECONDS = 60.0
-"""At least, between two full collections in the middle of a stream."""
+"""Least time between two full collections in the middle of a stream."""
 
 WORTH = 10
 """Collections of the middle generation that make a full one worth while: Python's own number."""

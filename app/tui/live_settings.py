@@ -53,7 +53,7 @@ class LiveSettings:
     ) -> None:
         layers = layers_of(settings)
         self.settings = replace(settings, layers=layers)
-        """Those in force."""
+        """The settings in force."""
         self._dialogue, self._beside, self._applied, self._tell = dialogue, beside, applied, news
         self.keymap: dict[str, str] = dict(settings.keymap)
         """The keys in force. Screens hold it too, so it is changed in place."""

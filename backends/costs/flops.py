@@ -106,7 +106,7 @@ class Flops:
 
 
 NOTHING = Flops()
-"""Of a network whose weights are not known."""
+"""The cost of a network whose weights are not known."""
 
 
 class Weight(NamedTuple):

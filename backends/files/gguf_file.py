@@ -20,7 +20,7 @@ from ...plain_file import opened
 MAGIC = b"GGUF"
 VERSIONS = (2, 3)
 ALIGNMENT = 32
-"""Of the tensors' data, unless the file says otherwise."""
+"""Alignment of the tensors' data, unless the file says otherwise."""
 SHORT = 1024
 """Arrays up to this length are read; of longer ones (the vocabulary) only the length."""
 
@@ -53,7 +53,7 @@ _SPLIT = re.compile(r"(.*)-(\d{5})-of-(\d{5})\.gguf")
 
 @dataclass(frozen=True, slots=True)
 class Long:
-    """In place of an array longer than SHORT."""
+    """What stands in place of an array longer than SHORT."""
 
     length: int
 
@@ -116,7 +116,7 @@ class Tensor:
     entry: bytes
     """Its record in the header but for the offset at the end."""
     begin: int
-    """Of its data, in bytes from the start of the file."""
+    """Where its data begins, in bytes from the start of the file."""
     length: int
     """Bytes; 0 for a type that is not known here."""
 

@@ -98,7 +98,7 @@ def chosen(repository: str, quantization: str, names: Sequence[str]) -> list[str
 
 
 def plain_files(names: Iterable[str]) -> list[str]:
-    """Those of a model in safetensors."""
+    """The files of a model in safetensors."""
     return [name for name in names if matches(name, WANTED) and not matches(name, UNWANTED)]
 
 

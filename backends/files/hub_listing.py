@@ -11,7 +11,7 @@ from .hub_files import IGNORED, PART, Listed, files_of, matches, one_line, plain
 from .model_card import config_cache_numbers, config_context, quantization_in
 
 BYTES = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2, "F8_E4M3": 1, "F8_E5M2": 1, "I8": 1, "U8": 1}
-"""Of a number of each type, as the Hub counts a repository's parameters."""
+"""Bytes of a number of each type, as the Hub counts a repository's parameters."""
 
 MOST_SIZE = 10**15
 """Bytes of a file, or numbers of a model, that can be meant."""
@@ -58,7 +58,7 @@ class Repository:
     parameters: int = 0
     context: int = 0
     cache_numbers: int = 0
-    """As in a model's card; 0 where nothing tells."""
+    """Numbers in its KV cache for each token, as in a model's card; 0 where nothing tells."""
     gated: bool = False
     offers: tuple[Offer, ...] = ()
     remark: str = ""

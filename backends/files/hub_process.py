@@ -226,7 +226,7 @@ class Hub:
         from huggingface_hub.utils import build_hf_headers  # type: ignore[attr-defined]
 
         class Bar:
-            """As much of a progress bar as `http_get` uses."""
+            """The part of a progress bar that `http_get` uses."""
 
             def __init__(self, **_: object) -> None: ...
 

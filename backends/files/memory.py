@@ -14,10 +14,10 @@ USUAL = 8192
 """Tokens of a long conversation: for a cache that takes its memory as it fills, or where no context is set."""
 
 SPARE = 0.05
-"""Of the weights, for what a pass needs beside them."""
+"""Share of the weights' memory that a pass needs beside them."""
 
 KV_BYTES = {"f32": 4.0, "float32": 4.0, "q8_0": 34 / 32, "q5_1": 24 / 32, "q5_0": 22 / 32, "q4_1": 20 / 32, "q4_0": 18 / 32}
-"""Of a number in llama.cpp's KV cache; those not here take 2."""
+"""Bytes of a number in llama.cpp's KV cache; types not here take 2."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Footprint:
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """Of a model: what its card says, or the Hub."""
+    """What a model needs, as its card or the Hub says."""
 
     backend: str
     weights: int
@@ -70,5 +70,5 @@ class Needs:
 
 
 def needs_of(card: Card) -> Needs:
-    """Of a model on the disk."""
+    """The needs of a model on the disk."""
     return Needs(card.backend, card.size, card.weight_bytes(4), card.context, card.cache_numbers)

@@ -33,7 +33,7 @@ FILE_TYPES = {
 """llama.cpp's llama_ftype → how files are named after it."""
 
 WRITES = re.compile(r"CausalLM|LMHead|ForConditionalGeneration")
-"""In the name of an architecture that writes text."""
+"""Matches the name of an architecture that writes text."""
 
 
 MOST_TOKENS = 1 << 31
@@ -50,7 +50,7 @@ class Card:
     architecture: str = ""
     parameters: int = 0
     quantization: str = ""
-    """Of most of its weights: BF16, Q4_K_M, gptq …"""
+    """The type of most of its weights: BF16, Q4_K_M, gptq …"""
     size: int = 0
     """Bytes of its weights on the disk."""
     floats: int = 0
@@ -62,7 +62,7 @@ class Card:
     cache_numbers: int = 0
     """Numbers in its KV cache for each token, about."""
     width: int = 0
-    """Of its hidden states; 0 where it does not say, like the next two."""
+    """Width of its hidden states; 0 where it does not say, like the next two."""
     layers: int = 0
     vocabulary: int = 0
     pard: bool = False

@@ -15,7 +15,7 @@ from ...plain_file import read_bytes, read_json
 from .gguf_file import MOST_STRINGS, Layout
 
 MOST_BYTES = 200_000_000
-"""Of a tokenizer's file; Gemma's, the largest we know, has 33 MB."""
+"""Size of a tokenizer's file at most; Gemma's, the largest we know, has 33 MB."""
 
 TOLERATED = 1000
 """One id in so many may differ: reserved and unused ids have made-up names, which may differ between two files of a family."""

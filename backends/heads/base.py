@@ -22,7 +22,7 @@ class HeadName:
     """What is known of a trained drafter before it is loaded."""
 
     name: str
-    """As the user named it."""
+    """The drafter's name, as the user gave it."""
     kind: Kind
     title: str
     """What people call this kind, such as EAGLE-3."""

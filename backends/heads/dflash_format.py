@@ -39,7 +39,7 @@ class DFlashFormat(Format):
     layer: Mapping[str, Any]
     """The configuration of its layers, in the words of Llama's."""
     views: tuple[View, ...]
-    """Of each layer."""
+    """What each layer sees."""
     taps: tuple[int, ...] | None
     """Layers whose inputs it reads; None for those that everybody takes for a target of that depth."""
     speculators: bool

@@ -27,11 +27,11 @@ class EagleFormat(Format):
     """The configuration of its layers, in the words of Llama's."""
     layers: int
     readings: tuple[Reading, ...]
-    """At least one, the documented one first."""
+    """The readings, at least one, the documented one first."""
     drafted: int | None
     """How many token ids it can draft, if the configuration says so."""
     target_width: int | None
-    """Of the target's hidden states, if the configuration says so."""
+    """Width of the target's hidden states, if the configuration says so."""
     norm_before_fc: bool
     fc_norm: bool
     norm_output: bool

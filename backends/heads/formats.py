@@ -29,7 +29,7 @@ class Reading:
     """Layers whose inputs the drafter reads, as it names them; empty for the usual three. Negative: counted from the end."""
     norm_before_residual: bool = False
     note: str = ""
-    """In what it differs from the first reading."""
+    """How it differs from the first reading."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class Target:
 
     name: str
     width: int
-    """Of its hidden states."""
+    """Width of its hidden states."""
     layers: int
     vocabulary: int
 
@@ -56,7 +56,7 @@ class Format(ABC):
     """Tensor → its file and its name there. Here they have the same names in every layout."""
     shapes: Mapping[str, tuple[int, ...]]
     vocabulary: int | None
-    """Of the target, if the configuration says so."""
+    """Size of the target's vocabulary, if the configuration says so."""
     trained_for: str
     """The target's name, if the configuration has it."""
 

@@ -36,7 +36,7 @@ LONGEST = 128
 """Tokens of it, at most."""
 
 TABLES = ("d2t", "token_map")
-"""Of a reduced vocabulary: offsets from the draft's ids to the target's, or the target's ids."""
+"""Tables of a reduced vocabulary: offsets from the draft's ids to the target's, or the target's ids."""
 
 
 def load_head(found: Format, name: str, target: Model) -> Head:

@@ -28,7 +28,7 @@ class SlotHeadSession(HeadSession):
         super().__init__(context)
         self.device, self.dtype = device, dtype
         self._bits: list[int] = []
-        """Of each node its ancestors and itself, bit i for node i."""
+        """For each node, its ancestors and itself: bit i for node i."""
 
     def extend(self, tokens: Sequence[int], states: Tensor) -> TorchScores:
         self._check_pairs(tokens, states)

@@ -26,7 +26,8 @@ MOST_ROWS = 60
 others."""
 
 NAME = "specchat_tree"
-"""As models are told to use it. No mask function goes by this name, so transformers takes our masks, or none, as they are."""
+"""The attention's name in transformers. No mask function goes by this name, so transformers takes our masks, or none, as they
+are."""
 
 
 def tree_attention(

@@ -58,7 +58,7 @@ def number(part: int | Block) -> int:
 
 
 def shown(run: Run) -> str:
-    """As `0, 1, 2a`: layer 2's attention block only."""
+    """Write as `0, 1, 2a`: layer 2's attention block only."""
     return ", ".join(map(str, run)) or "none"
 
 

@@ -109,7 +109,7 @@ class Threads:
         self._trials: list[int] = []
         """Numbers still to try, the last first."""
         self._found: dict[int, float] = {}
-        """Of those tried: how many times what it should a pass took."""
+        """Numbers tried → how many times what it should a pass took."""
         self._held = 0
         self.now = self._best
         use(self._best)

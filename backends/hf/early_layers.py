@@ -204,7 +204,7 @@ class EarlyLayers:
         self._taps = taps
         self._portions: dict[tuple[Any, ...], Portion] = {}
         self.stopped: dict[int, Stopped] = {}
-        """By node id."""
+        """Node id → where it stopped."""
 
     def checked(self, layers: Layers) -> Run:
         """The layers and blocks of an early pass (see `checked`).

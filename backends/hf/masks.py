@@ -53,9 +53,9 @@ class MaskPlan:
 
     style: Style
     reaches: dict[str, Reach]
-    """By layer type."""
+    """Layer type → what it reaches."""
     layer_types: tuple[str, ...]
-    """Of each layer."""
+    """The type of each layer."""
     causal_without: bool
     """A chain on an empty cache needs no mask (not so with transformers' eager attention)."""
     group: int = 1

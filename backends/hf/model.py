@@ -50,7 +50,7 @@ UNKNOWN_CONTEXT = 32_768
 UNREAD = "The tokenizer has {} that this model does not have ({}). A prompt with one of them cannot be read."
 """What is said of a tokenizer that knows more than its model."""
 NAMED = 4
-"""So many of them are named."""
+"""How many of them are named."""
 
 BFLOAT16 = "Runs in bfloat16, the type of its file, in which this CPU is faster. Use --dtype float32 for the wider type."
 
@@ -439,7 +439,7 @@ def _watched(progress: StageProgress | None, cancelled: Callable[[], bool] | Non
     from transformers.utils import logging
 
     class Bar:
-        """As much of tqdm as loading uses."""
+        """The part of tqdm that loading uses."""
 
         def __init__(self, items: Any = None, **options: Any) -> None:
             self.items = items
@@ -488,7 +488,7 @@ def _quiet() -> Iterator[None]:
 
 
 def _device_name(module: Any, device: torch.device) -> str:
-    """For the interface: cpu, mps, cuda:0, or how many GPUs."""
+    """The device for the interface: cpu, mps, cuda:0, or how many GPUs."""
     used = {p.device for p in module.parameters()}
     return f"{len(used)} devices" if len(used) > 1 else str(device)
 

@@ -165,13 +165,13 @@ def _put_back(layer: Any, state: Mapping[str, Any]) -> None:
 
 
 def _copied(states: Mapping[Any, Any]) -> dict[Any, Any]:
-    """By number what linear attention overwrites in place."""
+    """Layer number → what linear attention overwrites in place."""
     return {number: value.clone() if isinstance(value, Tensor) else value for number, value in states.items()}
 
 
 @contextmanager
 def overheard(module: Any, where: LayerList | None, taps: Collection[int] | None = None) -> Iterator[dict[int, Tensor]]:
-    """By tap the hidden states of a pass that is made meanwhile. torch's own hooks hear them; transformers'
+    """Tap → the hidden states of a pass that is made meanwhile. torch's own hooks hear them; transformers'
     `output_hidden_states` would leave hooks in the model for ever.
 
     Args:

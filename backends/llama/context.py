@@ -41,7 +41,7 @@ class Runtime:
     type_v: int = 1
     threads: int = 1
     devices: tuple[Device, ...] = ()
-    """To share the layers between, where others than all local GPUs: those of RPC servers first."""
+    """Devices that share the layers, where others than all local GPUs: those of RPC servers first."""
 
 
 class Weights:

@@ -24,7 +24,7 @@ GET_NAMES = (
     "_Z30llama_get_embeddings_layer_inpP13llama_contextj",
     "?llama_get_embeddings_layer_inp@@YAPEAMPEAUllama_context@@I@Z",
 )
-"""In C, and as C++ compilers on Linux and macOS, and on Windows, name them."""
+"""The function's names in C, and as C++ compilers on Linux and macOS, and on Windows, name them."""
 
 SET_NEXT_NAMES = (
     "llama_set_embeddings_nextn",
@@ -46,8 +46,8 @@ EMBEDDING_NAMES = (
 """The same for the table of embeddings."""
 
 ARCHITECTURES = ("llama", "qwen3", "qwen3moe", "gemma4", "gpt-oss", "minimax-m2", "mimo2", "deepseek4")
-"""Whose graphs note what each layer is given, in llama.cpp 0c1e57098. With any other the process ends in the next pass, so this
-cannot be found out by trying."""
+"""Architectures whose graphs note what each layer is given, in llama.cpp 0c1e57098. With any other the process ends in the next
+pass, so this cannot be found out by trying."""
 
 
 def exported(names: tuple[str, ...], answer: Any, *arguments: Any) -> Any:

@@ -380,7 +380,7 @@ def _unloadable(file: Path, header: Header, said: str) -> UserError:
 
 
 def _device_name(runtime: Runtime) -> str:
-    """For the interface: cpu, or the GPUs' names in llama.cpp."""
+    """The device for the interface: cpu, or the GPUs' names in llama.cpp."""
     if runtime.devices:
         return ", ".join(f"{d.name} ({d.description})" if d.name.startswith("RPC") else d.name for d in runtime.devices)
     gpus = [device.name for device in devices() if device.gpu] if runtime.gpu_layers else []

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 CACHE_TYPES = {"f32": 0, "f16": 1, "bf16": 30, "q8_0": 8, "q5_1": 7, "q5_0": 6, "q4_1": 3, "q4_0": 2}
 """Names of cache types → ggml_type."""
 DTYPES = {"auto": "f16", "float32": "f32", "float16": "f16", "bfloat16": "bf16"}
-"""Of `LoadOptions.dtype`, which weights in a GGUF file have no use for → the cache's."""
+"""`LoadOptions.dtype`, which weights in a GGUF file have no use for → the cache's type."""
 SPLIT_MODES = {"none": 0, "layer": 1, "row": 2}
 FLASH = {"auto": -1, "off": 0, "on": 1}
 F32 = 0
@@ -121,7 +121,7 @@ def _placement(options: LoadOptions, gpus: list[Device]) -> tuple[int, int, int]
 
 
 def _remote_placement(options: LoadOptions) -> tuple[int, int, int]:
-    """As `_placement`, where RPC servers hold layers; the local GPUs take part unless the device is cpu."""
+    """The placement where RPC servers hold layers; the local GPUs take part unless the device is cpu."""
     if options.device not in ("auto", "cpu"):
         raise UserError(f"With --rpc the device is auto (local GPUs take part) or cpu (they do not), not {options.device!r}.")
     if options.gpu_layers is not None and options.gpu_layers < 1:

@@ -17,7 +17,7 @@ from ..base import ROOT
 from ..sessions.tree import Node
 
 ANY = -1
-"""As a sequence id: all; as an end: no end."""
+"""A sequence id that means all, and an end that means none."""
 
 
 class Memory(Protocol):

@@ -219,7 +219,7 @@ class Probable:
         return getattr(self._scores, name)
 
     def probs(self, row: int) -> Any:
-        """Of the recorded token, by its id."""
+        """The probability of the recorded token, by its id."""
         Probable.row.softmax(-1).cpu().numpy()
         answer = Recorded.now
         at = self._scores.positions[row] - len(answer.prompt)
@@ -280,7 +280,7 @@ def speeds(answers: Sequence[Answer], seconds: dict[int, float]) -> dict[str, fl
 
 
 def auto_speeds(answers: Sequence[Answer], order: int, *rest: Any) -> tuple[dict[str, float], dict[str, float]]:
-    """Of `auto` with nothing known: cold and warm."""
+    """Speeds of `auto` with nothing known: cold and warm."""
     model, draft, cost = rest
     figures._known = WeakKeyDictionary()
     chance, drafter = random.Random(order), auto.Auto()

@@ -27,7 +27,7 @@ from specchat.decoders import Conversation, Generation
 from specchat.decoders.acceptance import Acceptance
 
 FAMILIES = ("copy", "edit", "extract", "passage")
-"""Those whose prompts have a text to copy from."""
+"""Families whose prompts have a text to copy from."""
 
 ARMS = (("lookup", "exact"), ("lookup", "rejection"), ("greedy", "exact"), ("lookup", "soft:0.9"))
 """(method, rule), each compared with plain sampling."""
@@ -48,7 +48,7 @@ class Sampled:
 
     texts: list[list[int]]
     shares: list[float]
-    """Of each answer's n-grams, how many stand in its prompt (0 … 1)."""
+    """Share of each answer's n-grams that stand in its prompt (0 … 1)."""
     drafted: float
     """The share of their tokens that were drafted."""
 

@@ -128,7 +128,7 @@ class Compared:
     def __init__(self) -> None:
         self.steps = self.equal = 0
         self.accepted: tuple[Counter[int], Counter[int]] = (Counter(), Counter())
-        """Of vLLM and of ours: how often so many tokens of a draft were accepted."""
+        """For vLLM and for ours, how often so many tokens of a draft were accepted."""
 
     def add(self, answer: Sequence[int], theirs: Sequence[Sequence[int]], ours: Sequence[Sequence[int]]) -> None:
         """Count an answer.

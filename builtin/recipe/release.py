@@ -26,7 +26,7 @@ TRAIN = {
     "pard": ["--tokens", "5e6", "--out", str(WEIGHTS / "draft"), "--type", "Q8_0", "Q4_0"],
     "eagle": ["--tokens", "17e6", "--lm-head", "shared", "--inner", "288", "--out", str(WEIGHTS / "eagle"), "--gguf", "Q8_0"],
 }  # fmt: skip
-"""Of each folder of checkpoints. What drafts also writes its files."""
+"""Arguments for each folder of checkpoints. What drafts also writes its files."""
 
 BY_HAND = """
 Now by hand:

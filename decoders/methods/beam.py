@@ -19,7 +19,7 @@ from ..tree import Tree
 EARLY = ("guess", "full", "never")
 
 LEVELS = 64
-"""Of the open texts so many last tokens are drawn: texts that part early share nothing for as long as they last."""
+"""How many last tokens of the open texts are drawn: texts that part early share nothing for as long as they last."""
 
 
 @dataclass(frozen=True, slots=True)

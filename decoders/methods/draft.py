@@ -27,7 +27,7 @@ from ..parts.vocabularies import Reencoded, mismatch
 from ..tree import Tree
 
 _worth: WeakKeyDictionary[Model, Worth] = WeakKeyDictionary()
-"""Of each draft model."""
+"""What drafting with each draft model was worth."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -94,8 +94,8 @@ class Known:
 
     def __init__(self) -> None:
         self.records = {repeats: Record() for repeats in (False, True)}
-        """By whether the text has just repeated itself. A copy is drafted in few passes, so that it pays to be right; elsewhere
-        each draft token takes a pass, so that it pays to be quick."""
+        """Records by whether the text has just repeated itself. A copy is drafted in few passes, so that it pays to be right;
+        elsewhere each draft token takes a pass, so that it pays to be quick."""
         self.worth = Worth()
 
 
@@ -176,7 +176,7 @@ class EarlyExit(Drafter):
         self._depths: dict[Way, Depth] = {}
         self._depth: Depth | None = None
         self._record = Record()
-        """That of this round's depth on this kind of text."""
+        """The record of this round's depth on this kind of text."""
         self._costs = PassCosts()
         self._index = ContextModel()
 

@@ -145,7 +145,7 @@ class Fusion(Drafter):
         """Sources beside the text and the recycled successors."""
         self._worth = Calibration()
         self.probabilities: list[float] = []
-        """Of each node of the last tree: the probability of its path; it never rises from one node to the next."""
+        """For each node of the last tree, the probability of its path; it never rises from one node to the next."""
         self._recycled = Recycled(self.params.recycle)
         self._sources: Sequence[Evidence] = ()
         self._tree: Tree | None = None

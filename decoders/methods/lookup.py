@@ -124,7 +124,7 @@ class Lookup(Drafter):
         """Where in the text the token stands that followed the longest match, and the length of that; -1 for no match."""
         self._floor: tuple[Any, float] = (), 0.0  # for which model and setting, and what it is
         self.probabilities: list[float] = []
-        """Of each node of the last tree: the probability of its path."""
+        """For each node of the last tree, the probability of its path."""
 
     def draft(self, context: Context) -> Tree:
         if self.params.variant == "reference":
@@ -152,7 +152,7 @@ class Lookup(Drafter):
         return self._match
 
     def close(self) -> None:
-        """That a text ended where a match would have gone on tells as much as another word does, for `match`."""
+        """Count that a text ended where a match would have gone on tells as much as another word does, for `match`."""
         if (source := self._index.source) is not None and self._index.followed(source):
             self.match(source)
 

@@ -67,11 +67,11 @@ class SuffixAutomaton(TokenIndex):
     def clear(self) -> None:
         self.tokens = array("i")
         self.next: list[dict[int, int]] = [{}]
-        """By state: the token that follows → the state of the sequences with it at their end."""
+        """For each state: the token that follows → the state of the sequences with it at their end."""
         self.link = array("i", [-1])
         self.length = array("i", [0])
         self.count = array("i", [0])
-        """By state: how often its sequences occur, where they have at most `depth` tokens."""
+        """For each state, how often its sequences occur, where they have at most `depth` tokens."""
         self.end_text()
 
     def end_text(self) -> None:
@@ -224,7 +224,7 @@ class Suffix(Drafter):
         self._source: Sequence[int] = ()
         self._begun = self._read = 0
         self._match = 0, 0
-        """In the past answers, of the text's first `_read` tokens."""
+        """The match in past answers of the text's first `_read` tokens."""
 
     def draft(self, context: Context) -> Tree:
         params = self.params

@@ -93,7 +93,7 @@ class TokenTree(Grower):
     def __init__(self, params: TreeParams | None = None) -> None:
         super().__init__(params)
         self._models: dict[str, DraftModel] = {}
-        """Those that are open; some may not be in use at the moment, as `merge` says."""
+        """The draft models that are open; some may not be in use at the moment, as `merge` says."""
 
     def prepare(self, context: Context) -> None:
         if self._chosen(context):

@@ -134,7 +134,7 @@ class Made:
     """A node that was evaluated ahead."""
 
     id: int
-    """In the session."""
+    """The node's id in the session."""
     token: int
     scores: Scores
     guesses: Guesses

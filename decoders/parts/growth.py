@@ -40,7 +40,7 @@ class Growth:
 
     tree: Tree
     reached: list[float] = field(default_factory=lambda: [1.0])
-    """By node: the probability of its path, as the draft sees it [n]."""
+    """For each node, the probability of its path, as the draft sees it [n]."""
     depths: list[int] = field(default_factory=lambda: [0])
     evaluated: dict[int, int] = field(default_factory=dict)
     """Tree node → the draft's own number of it."""
@@ -75,10 +75,10 @@ class Grower(Drafter):
         super().__init__(params)
         self._tree: Tree | None = None
         self._growths: dict[str, Growth] = {}
-        """Of this round, by the proposer's name."""
+        """This round's growths, by the proposer's name."""
         self._proposers: Mapping[str, Proposer] = {}
         self._shares: dict[tuple[str, ...], Shares] = {}
-        """By the names of the proposers."""
+        """Names of the proposers → their shares."""
         self._merged: list[Drafter] = []
 
     @abstractmethod

@@ -31,7 +31,7 @@ class Reliability:
     def __init__(self) -> None:
         self._log = 0.0
         self.factor = 1.0
-        """By which the odds of USUAL are multiplied."""
+        """What the odds of USUAL are multiplied by."""
 
     def __getitem__(self, match: int) -> float:
         """The probability after a match of this length, at most LONGEST."""
@@ -80,7 +80,7 @@ class Calibration:
         return bisect_left(self.EDGES, probability)
 
     def factors(self) -> list[float]:
-        """By what probabilities are to be multiplied, for each of the sizes that EDGES part.
+        """What probabilities are to be multiplied by, for each of the sizes that EDGES part.
 
         `bisect_left(EDGES, probability)` is the size of a probability.
         """

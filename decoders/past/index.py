@@ -62,7 +62,7 @@ class Past:
 
     @property
     def keys(self) -> set[int]:
-        """Of the answers that it has."""
+        """Keys of the answers that it has."""
         return {key for segment in self._segments for key in segment.keys.tolist()}
 
     @property

@@ -19,7 +19,7 @@ class ServerMethod(Configured, ABC):
     """
 
     engine: ClassVar[str]
-    """Which server it is of, as people write it."""
+    """The server's name, as people write it."""
     summary: ClassVar[str]
     """What it does, in one sentence."""
     needs_draft_model: ClassVar[bool] = False

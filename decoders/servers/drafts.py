@@ -33,7 +33,7 @@ class Choices:
 
 
 _known: WeakKeyDictionary[Model, Choices] = WeakKeyDictionary()
-"""Of each draft model for the record that it has read last: many settings are tried on one."""
+"""Each draft model's choices for the record that it has read last: many settings are tried on one."""
 
 
 def choices(model: Model, record: Sequence[int]) -> Choices:
@@ -89,7 +89,7 @@ class DraftChain(ServerMethod):
 
 @dataclass(frozen=True, slots=True)
 class TokensParams:
-    """As in vLLM's speculative config."""
+    """The parameters of vLLM's speculative config."""
 
     num_speculative_tokens: int = param(4, "Draft tokens", low=1, high=64)
 
@@ -117,7 +117,7 @@ class VllmDraft(DraftChain):
 
 @dataclass(frozen=True, slots=True)
 class StandaloneParams:
-    """As in SGLang's flags."""
+    """The parameters of SGLang's flags."""
 
     num_steps: int = param(4, "Draft tokens", low=1, high=64)
 
@@ -145,7 +145,7 @@ class Standalone(DraftChain):
 
 @dataclass(frozen=True, slots=True)
 class DraftSimpleParams:
-    """As in llama-server's flags."""
+    """The parameters of llama-server's flags."""
 
     n_max: int = param(3, "Most draft tokens", low=1, high=64)
     p_min: float = param(0.0, "Least probability of a draft token: the draft ends before a less probable one", low=0, high=1)

@@ -15,7 +15,7 @@ Key = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class VllmNgramParams:
-    """As in vLLM's speculative config."""
+    """The parameters of vLLM's speculative config."""
 
     num_speculative_tokens: int = param(10, "Most draft tokens", low=1, high=256)
     prompt_lookup_max: int = param(5, "Longest n-gram to look up, in tokens", low=1, high=64)
@@ -33,7 +33,7 @@ class VllmNgram(TextMethod):
 
     def read(self, record: Sequence[int], prompt: int, draft: Model | None) -> None:
         self._first: list[dict[Key, int]] = [{} for _ in range(self.params.prompt_lookup_max + 1)]
-        """By length of n-gram: where each one ended first."""
+        """For each length of n-gram, where each one ended first."""
         self._ends = 0
         """N-grams that end before this place are in there."""
 
@@ -72,7 +72,7 @@ class VllmNgram(TextMethod):
 
 @dataclass(frozen=True, slots=True)
 class NgramSimpleParams:
-    """As in llama-server's flags."""
+    """The parameters of llama-server's flags."""
 
     size_n: int = param(12, "Length of the n-gram to look up, in tokens", low=1, high=1024)
     size_m: int = param(48, "Most draft tokens", low=1, high=1024)
@@ -118,7 +118,7 @@ class NgramSimple(TextMethod):
 
 @dataclass(frozen=True, slots=True)
 class NgramModParams:
-    """As in llama-server's flags."""
+    """The parameters of llama-server's flags."""
 
     n_match: int = param(24, "Length of the n-gram to look up, in tokens", low=1, high=1024)
     n_min: int = param(48, "Fewest draft tokens: with fewer, none", low=0, high=1024)
@@ -129,7 +129,7 @@ LATE = 32
 """Tokens of an answer after which ngram-mod takes in what was written."""
 
 LOW, STREAK = 0.25, 5
-"""So many drafts of which a smaller share was accepted, one after the other, and it forgets everything."""
+"""After how many drafts of which a smaller share was accepted, one after the other, and it forgets everything."""
 
 
 class NgramMod(TextMethod):

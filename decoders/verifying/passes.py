@@ -11,9 +11,9 @@ from ..tree import Tree
 
 
 class Pass:
-    """As much of a drafted tree as the target can evaluate, behind what the cache lacks of the text (the prompt's end, or what
-    is evaluated again, see `Session.exact`). These tokens come first in the session's count of nodes; here nodes count as in
-    the tree.
+    """The part of a drafted tree that the target can evaluate, behind what the cache lacks of the text (the prompt's end, or
+    what is evaluated again, see `Session.exact`). These tokens come first in the session's count of nodes; here nodes count as
+    in the tree.
 
     Args:
         context: of the step.
@@ -108,7 +108,7 @@ class Pass:
         return 0
 
     def histories(self, nodes: Iterable[int]) -> list[list[int]] | None:
-        """For each of the nodes all tokens up to and including it; None where no setting asks."""
+        """All tokens up to and including each node; None where no setting asks."""
         return [self.history(node) for node in nodes] if self.context.sampling.uses_history else None
 
     def history(self, node: int) -> list[int]:

@@ -15,7 +15,7 @@ class Watch:
         self.on = False
         self.seconds = 0.0
         self.probs: tuple[float, ...] = ()
-        """Of the last pass; empty if it was off."""
+        """Probabilities from the last pass; empty if it was off."""
 
     def look(self, running: Pass, chosen: list[int], path: list[int]) -> None:
         """Read those of a pass that has been evaluated, and of the path accepted."""

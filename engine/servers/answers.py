@@ -33,7 +33,7 @@ POLL_SECONDS = 0.05
 """Between looks whether a load was cancelled."""
 
 CLOSE_SECONDS = 2.0
-"""For connections to close; what takes longer ends with the process."""
+"""Time for connections to close; what takes longer ends with the process."""
 
 T = TypeVar("T")
 
@@ -49,13 +49,13 @@ class ServerAnswers:
         self._post = post
         self._loop: asyncio.AbstractEventLoop | None = None
         self._tasks: dict[int, asyncio.Task[None]] = {}
-        """By the answer's id; touched on the loop's thread alone."""
+        """The answer's id → its task; touched on the loop's thread alone."""
         self._writings: dict[int, Writing] = {}
         """The same."""
         self._lanes: dict[str, int] = {}
         """The answers that run, by lane; so are these."""
         self._measured: dict[str, RemoteModel] = {}
-        """Those that are measured beside another, by the name that they were given."""
+        """Models that are measured beside another, by the name that they were given."""
         self._ids: set[int] = set()
         """Answers that were begun and have not ended, as the main thread knows them."""
 

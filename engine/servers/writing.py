@@ -16,7 +16,7 @@ from ...errors import UserError
 from ..messages import Event, Failed, Prefilling, StepRecord, Steps, Switched
 
 _SURE = get_args(Certainty)
-"""From the best to the worst."""
+"""Degrees of certainty, from the best to the worst."""
 
 
 class Writing:
@@ -34,7 +34,7 @@ class Writing:
         self._post, self._id, self.remote, self._wish = post, id, remote, wish
         self.method = method
         self.outcome = Outcome()
-        """Of all that was written."""
+        """The outcome of all that was written."""
         self._taker = Taker(self._take, self._prefilling)
         self._stream: asyncio.Task[None] | None = None
         self._next = ""

@@ -119,15 +119,15 @@ class Seconds:
     """What passes take."""
 
     full: float
-    """Of the whole model over one node."""
+    """A pass of the whole model over one node."""
     node: float
     """More for each further node."""
     attention: float
-    """Of one attention block within `full`."""
+    """One attention block within `full`."""
     mlp: float
 
     def draft(self, left_out: Unit) -> float:
-        """Of a draft pass over one node."""
+        """Time of a draft pass over one node."""
         saved = sum(self.attention if kind == "a" else self.mlp for _, kind in left_out)
         return max(self.full - saved, self.full * 0.02)
 

@@ -161,7 +161,7 @@ class Decoder:
     drafts: bool
     """It runs a draft model."""
     run: Callable[[list[int], list[int], int, Model | None], Iterator[Totals]]
-    """Of prompt, answer, end token and draft model: the totals after each pass, or once."""
+    """Replays prompt, answer, end token and draft model: the totals after each pass, or once."""
 
 
 def _decoder(

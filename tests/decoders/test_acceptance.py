@@ -90,8 +90,8 @@ def blind(rng: np.random.Generator) -> Tree:
 
 
 def several(rng: np.random.Generator) -> Tree:
-    """Of two drafters: a child drawn from Q and two from Q_BLIND, a token that both drew is one node, a certain child beside
-    them, and below each node what its drafters draw there."""
+    """A tree of two drafters: a child drawn from Q and two from Q_BLIND, a token that both drew is one node, a certain child
+    beside them, and below each node what its drafters draw there."""
     tree, children = Tree.root(0), dict[tuple[int, int], int]()
 
     def hang(parent: int, q: Any, draws: Sequence[int], then: Draws | None = None) -> Draws:

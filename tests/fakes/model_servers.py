@@ -76,7 +76,8 @@ def _chat(delta: Any, finish: str | None = None, **more: Any) -> dict[str, Any]:
 
 
 def _texts(written: Written) -> Iterator[tuple[int, int, str | None]]:
-    """Of each token the number of its pass, its own, and the text that it completes; None where it ends within a character."""
+    """For each token, the number of its pass, its own, and the text that it completes; None where it ends within a
+    character."""
     held, number = b"", 0
     for at, one in enumerate(written.passes):
         for token in one.tokens:
@@ -234,7 +235,7 @@ WORDS: list[str] = []
 
 
 def tokens_of(text: str) -> list[int]:
-    """Of a text: words with the space before them, and tags."""
+    """Ids of a text's tokens: words with the space before them, and tags."""
     found = TOKEN.findall(text)
     WORDS.extend(word for word in dict.fromkeys(found) if word not in WORDS)
     return [1000 + WORDS.index(word) for word in found]
@@ -270,7 +271,7 @@ def posts_of(engine: str, speculates: bool = True) -> dict[str, Callable[[Any], 
 
 
 Part = bytes | float | Callable[[], None]
-"""Of a stream: bytes to send, seconds to wait, or something to do."""
+"""A part of a stream: bytes to send, seconds to wait, or something to do."""
 BREAK = object()
 """The connection is reset."""
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 VOCAB = 2048
-"""Of the built-in tokenizer, which serves all."""
+"""Size of the built-in tokenizer's vocabulary, which serves all."""
 CONTEXT = 256
 WINDOW = 24
 CHUNK = 16

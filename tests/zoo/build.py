@@ -19,7 +19,7 @@ MOST_PARAMETERS = 5_000_000
 SPREADS = (0.25, 0.5, 1.0)
 """Standard deviations of weights, the first that will do. Layers that norm what they add need larger ones."""
 VARIED = 20
-"""Of the first TRIAL tokens of an answer, this many must differ."""
+"""How many of the first TRIAL tokens of an answer must differ."""
 TRIAL = 40
 
 KEPT = ("A_log", "conv", "rg_lru", "altup", "router", "e_score")

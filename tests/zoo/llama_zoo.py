@@ -26,7 +26,7 @@ from .gguf_files import names as names_in_files
 
 NOISE = 0.05
 SUFFIX = ".gguf"
-"""Of a name here: llama is transformers', llama.gguf llama.cpp's."""
+"""Suffix of a name here: llama is transformers', llama.gguf llama.cpp's."""
 
 MODEL, NOISY = "model.gguf", "noisy.gguf"
 

@@ -17,7 +17,7 @@ from .build import Tiny, prompts_around
 from .compare import SEEDS, Outcome, Reference, compare
 
 NOISE = 0.05
-"""Of a draft model's weights, in units of their own spread: enough that it is wrong now and then."""
+"""Noise on a draft model's weights, in units of their own spread: enough that it is wrong now and then."""
 
 
 def names() -> list[str]:

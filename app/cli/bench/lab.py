@@ -348,7 +348,7 @@ class BenchRun:
     problems: list[str] = field(default_factory=list)
     record: Path | None = None
     servers: dict[str, str] = field(default_factory=dict)
-    """By method the server that decodes with it, as it was named; empty for methods of this machine."""
+    """Method → the server that decodes with it, as it was named; empty for methods of this machine."""
     answers: bool = False
     """Keep the text and token ids of every answer."""
     past: bool = False

@@ -85,7 +85,7 @@ def comparisons(bench: BenchRun, results: Sequence[dict[str, Any]]) -> list[dict
 
 
 def sweeps(bench: BenchRun, results: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """For each `--sweep` its points over all categories, and the line through tokens a pass on log(nodes per token); the same
+    """The points of each `--sweep` over all categories, and the line through tokens a pass on log(nodes per token); the same
     on log(GFLOPs a pass), which is lookahead's scaling law (Fu et al., arXiv:2402.02057)."""
     out = {}
     overall = "all" if any(row["category"] == "all" for row in results) else None
@@ -136,7 +136,7 @@ def table(results: Sequence[dict[str, Any]], base: str = BASE) -> tuple[list[str
 
 
 def _interval(low: float, high: float, pairs: int) -> str:
-    """As shown; a single pair of answers tells nothing of how far another would be from it."""
+    """The interval as shown; a single pair of answers tells nothing of how far another would be from it."""
     return f"{low:.2f}–{high:.2f}" if pairs > 1 else "–"
 
 

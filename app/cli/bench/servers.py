@@ -15,7 +15,7 @@ from .replay import draft_of
 from .requests import BenchRequest
 
 FIRST_TOKENS = 8
-"""Of the answer by which a server tells how it decodes; llama-server does so in no other way."""
+"""Length of the answer by which a server tells how it decodes; llama-server does so in no other way."""
 
 
 def is_server(name: str, settings: Settings) -> bool:

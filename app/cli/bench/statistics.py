@@ -9,7 +9,7 @@ from statistics import median
 from typing import Any
 
 RESAMPLES = 1000
-"""Of the bootstrap: enough for two digits of a 95% interval."""
+"""Resamples of the bootstrap: enough for two digits of a 95% interval."""
 
 CONFIDENCE = 0.95
 
@@ -54,7 +54,7 @@ def interval(groups: Sequence[Sequence[float]], seed: int = 0) -> tuple[float, f
 
 
 def pairs(rows: Iterable[Row], method: str, base: str, clock: str) -> dict[str, list[float]]:
-    """By item the ratios of its rounds: seconds per token of `base` / seconds per token of `method`, measured side by side."""
+    """Item → the ratios of its rounds: seconds per token of `base` / seconds per token of `method`, measured side by side."""
     by_place = {(row["item"], row["round"], row["method"]): row for row in rows if not row.get("error")}
     out: dict[str, list[float]] = {}
     for (item, turn, name), row in by_place.items():

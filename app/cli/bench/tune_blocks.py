@@ -20,7 +20,7 @@ PASSES_SHARE = 12
 MOST_PASSES = 1000
 
 TIME_SHARE = 0.2
-"""Of the time of the whole search."""
+"""Share of the time of the whole search."""
 
 TOKENS_PER_PASS = 4
 """Taken for the estimate."""
@@ -39,7 +39,7 @@ class Blocks:
     answers: int = 0
     layers: int = 0
     found: Sequence[Mapping[str, Any]] = ()
-    """By expected speedup (see `find_blocks`)."""
+    """What was found, by expected speedup (see `find_blocks`)."""
     specs: Sequence[Spec] = field(default=())
     """What is measured of it."""
 

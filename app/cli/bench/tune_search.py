@@ -42,7 +42,7 @@ class TuneSearch:
     """The candidate that is the model's method already. It goes on to the end, so that the winner can be compared with it."""
     now: Callable[[], float] = time.monotonic
     rows: dict[tuple[str, str], dict[str, Any]] = field(default_factory=dict)
-    """By (prompt, method)."""
+    """(prompt, method) → its row."""
     passes: int = 0
     """Forward passes of all candidates, and of the search for blocks; those of plain decoding are left out, it runs once for
     all."""
@@ -53,9 +53,9 @@ class TuneSearch:
     rungs: list[dict[str, Any]] = field(default_factory=list)
     out_of_time: bool = False
     tokens: int = 0
-    """Of all answers, those of the warm-up too."""
+    """Tokens of all answers, those of the warm-up too."""
     seconds: float = 0.0
-    """That they took."""
+    """Time that they took."""
 
     def score(self, label: str, items: Sequence[Item]) -> float:
         """Geometric mean of the paired speedups; those far from the middle half are brought to its edge: a prompt during which

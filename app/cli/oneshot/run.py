@@ -123,7 +123,7 @@ class _Run:
     info: Mapping[str, Any] = field(default_factory=dict)
     """What the engine tells of the model; empty until it is loaded."""
     more: dict[str, Any] = field(default_factory=dict)
-    """Of the object of --json, for this request alone."""
+    """Further fields of the object of --json, for this request alone."""
 
     def __post_init__(self) -> None:
         self.answer = Answer(self.request.method(), "")

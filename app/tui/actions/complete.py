@@ -174,7 +174,7 @@ CompletionSource = Callable[[TypedCommand, KnownNames], list[Suggestion]]
 """Gives what may come behind a command, whatever is typed of it."""
 
 COMPLETERS: dict[str, CompletionSource] = {}
-"""By the ids of the commands."""
+"""Command id → its completions."""
 
 
 def completes(*rows: Action) -> Callable[[CompletionSource], CompletionSource]:

@@ -11,7 +11,7 @@ from ..transcript.view import TranscriptView
 METHODS = (("next_method", ""), ("method_menu", ""))
 LOOK = (("inspect", ""), ("panels", ""), ("colours", ""))
 ALWAYS = (("leader", ""), ("help", ""), ("quit", ""))
-"""At the end of each."""
+"""Keys at the end of each context."""
 
 
 def tour_keys(box: PromptInput) -> KeyContext:

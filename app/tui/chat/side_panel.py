@@ -27,7 +27,7 @@ from ...theming.colouring import Colouring, effective
 from ..transcript.line_view import LineView
 
 PAGES = ("numbers", "tree", "method", "speed")
-"""In the order in which the key goes through them."""
+"""The pages, in the order in which the key goes through them."""
 
 COUNTING_SECONDS = 0.02
 """Between two looks at an answer whose steps are not all counted yet."""

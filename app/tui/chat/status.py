@@ -116,7 +116,7 @@ class StatusLine(Widget):
         return [self._lively("stopping"), *parts] if stopping else [self._lively("") + parts[0], *parts[1:]]
 
     def _joined(self, parts: list[Content]) -> Content:
-        """As many parts as fit; the first always is there."""
+        """Join as many parts as fit; the first always is there."""
         line = parts[0]
         for part in parts[1:]:
             if line.cell_length + 3 + part.cell_length > self.size.width:

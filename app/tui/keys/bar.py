@@ -30,9 +30,9 @@ class KeyBar(Widget):
     """
 
     colouring: reactive[Colouring | None] = reactive[Colouring | None](None)
-    """Whose legend to show at the end, where there is room."""
+    """The colouring whose legend to show at the end, where there is room."""
     key_context: reactive[KeyContext | None] = reactive[KeyContext | None](None)
-    """Whose keys to show."""
+    """The context whose keys to show."""
 
     def __init__(self, keymap: Mapping[str, str], *, id: str | None = None) -> None:
         super().__init__(id=id)

@@ -19,11 +19,11 @@ class Hint:
     """Keys that do one thing now."""
 
     ids: tuple[str, ...]
-    """Of the bindings: one, or several that belong together, as arrows do."""
+    """Ids of the bindings: one, or several that belong together, as arrows do."""
     label: str
     """What they do, in a word or two."""
     keys: str = ""
-    """As they are shown, where they are a widget's own and have no ids."""
+    """The keys as shown, where they are a widget's own and have no ids."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,11 +31,11 @@ class KeyContext:
     """What the user is doing, and the keys that matter for it."""
 
     name: str
-    """As a heading: `An answer is being written`."""
+    """The context's name, a heading: `An answer is being written`."""
     hints: tuple[Hint, ...]
     """The most useful first."""
     place: DOMNode
-    """Whose actions the keys run."""
+    """The node whose actions the keys run."""
 
 
 def hints(*pairs: tuple[str, str]) -> tuple[Hint, ...]:

@@ -34,9 +34,9 @@ class HelpRow:
     title: str = ""
     id: str = ""
     keys: str = ""
-    """As they stand before it."""
+    """The keys as they stand before it."""
     tag: str = ""
-    """At the end of the row: a command, or a method's label."""
+    """What stands at the end of the row: a command, or a method's label."""
     tag_style: str = "$quiet"
     about: tuple[tuple[str, str], ...] = ()
     """Lines below the list, each with its style."""

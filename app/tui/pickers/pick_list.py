@@ -42,7 +42,7 @@ class PickList(ScrollView, Generic[Item], can_focus=False):
     }
     """
     cursor: reactive[int] = reactive(0, repaint=False)
-    """Which of the items."""
+    """Index of the item under the cursor."""
 
     @dataclass
     class Chosen(Message):

@@ -59,9 +59,9 @@ class PaneState:
     unit: Unit = "tokens"
     """What `amount` is counted in."""
     tokens_per_second: float = 0.0
-    """By the clock too; shown beside characters."""
+    """Speed by the clock; shown beside characters."""
     slowed: bool = False
-    """In slow motion no speed is told."""
+    """Whether in slow motion, where no speed is told."""
     unknown: bool = False
     """A server does not show its passes."""
 

@@ -48,14 +48,14 @@ class Standing:
     """Why it did not get through, in a word or two."""
     unit: Unit = "tokens"
     tokens_per_second: float = 0.0
-    """By the clock too; shown beside characters."""
+    """Speed by the clock; shown beside characters."""
     line: int = 0
     """Where the lanes wrote texts of different lengths: that of the shortest, at which places are given."""
     arrival: float = 0.0
     """Its clock there."""
     passes: int = 0
     slowed: bool = False
-    """In slow motion no speed is told."""
+    """Whether in slow motion, where no speed is told."""
 
 
 def mark_words(race: Race, racer: Racer, *, live: bool = False) -> tuple[str, str, str]:

@@ -85,7 +85,7 @@ class RaceSetup(FramedScreen[list[LanePick]]):
         self._ask_model = ask_model
         self._items, self._prompt, self._source = items, prompt, source
         self.lanes = [LanePick(name) for name in chosen]
-        """In the order of the panes."""
+        """The lanes, in the order of the panes."""
         self._refused = ""
 
     def hints(self) -> tuple[Hint, ...]:

@@ -50,7 +50,7 @@ REST_SECONDS = 3.0
 RACE_SECONDS, LONGEST_RACE = 7.0, 9.0
 """What the slowest lane should take, and what a race may take."""
 LOOK_SECONDS, READ_SECONDS = 2.0, 4.0
-"""To look at the whole answer, and to read how the race ended."""
+"""Time to look at the whole answer, and to read how the race ended."""
 
 
 ENDS = {"died": "the engine stopped.", "error": "the model could not answer."}

@@ -41,8 +41,8 @@ class MtpFormat:
     """The MTP layers of a checkpoint."""
 
     layers: tuple[Mapping[str, tuple[Path, str]], ...]
-    """Of each its tensors: name in DeepSeek's layout → its file and its name there. The first predicts the token after the
-    next."""
+    """The tensors of each layer: name in DeepSeek's layout → its file and its name there. The first predicts the token after
+    the next."""
     states_first: bool
     """Whether a layer's input has the hidden state before the embedding."""
     full_attention: bool

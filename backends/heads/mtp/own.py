@@ -35,7 +35,7 @@ class OwnLayers:
 
 
 def in_folder(folder: Path, layers: int) -> OwnLayers | None:
-    """Those in a folder of safetensors; None if there are none.
+    """Read the MTP layers of a folder of safetensors; None if there are none.
 
     Args:
         folder: the model's.
@@ -53,7 +53,7 @@ def in_folder(folder: Path, layers: int) -> OwnLayers | None:
 
 
 def in_gguf(header: Header, names: Collection[str]) -> OwnLayers | None:
-    """Those in a GGUF file; None if there are none.
+    """Read the MTP layers of a GGUF file; None if there are none.
 
     Args:
         header: the file's.

@@ -97,7 +97,7 @@ class StaticPasses:
         return count <= MOST and tentative <= TENTATIVE
 
     def request(self, choices: int) -> None:
-        """From the next pass on so many choices of each node come back."""
+        """Have so many choices of each node come back from the next pass on."""
         self._choices = max(self._choices, min(choices, MOST_CHOICES))
 
     def run(
@@ -199,7 +199,7 @@ class StaticPasses:
         return next(iter(masks.values()))
 
     def _mask(self, visible: Tensor, reach: Reach, positions: Tensor, held: Tensor) -> Tensor:
-        """Of one kind of layer [1, 1, group × bucket, slots].
+        """The mask of one kind of layer [1, 1, group × bucket, slots].
 
         Args:
             visible: ignoring how far back it sees [bucket, slots].

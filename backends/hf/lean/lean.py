@@ -95,7 +95,7 @@ def norm(module: Any) -> Any:
 
 
 def _unchanged(hidden: Tensor) -> Tensor:
-    """In place of a norm that a layer does not have."""
+    """Stand in for a norm that a layer does not have."""
     return hidden
 
 
@@ -117,7 +117,7 @@ class Rotations:
         self._tables: list[tuple[Tensor, Tensor]] = []  # all that were made: graphs go on reading theirs
 
     def __call__(self, hidden: Tensor, positions: Tensor, most: int) -> tuple[Tensor, Tensor]:
-        """Of nodes.
+        """Cosines and sines for each node.
 
         Args:
             hidden: for its type and device.

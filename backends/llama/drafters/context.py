@@ -30,7 +30,7 @@ class Loaded:
     weights: Weights
     runtime: Runtime
     other: Context | None
-    """Of the target, if the drafter uses its embeddings or LM head."""
+    """The target's context, if the drafter uses its embeddings or LM head."""
     mtp: bool = False
     """Whether it is the target's own MTP layer."""
     flops: Flops | None = None

@@ -28,7 +28,7 @@ SHARED = ("token_embd.weight", "output.weight")
 """Tensors that a drafter uses of its target's where it has none."""
 
 PREFIX, PARENTS = 6, (ROOT, ROOT, 0, 1, 2)
-"""Of the proof: pairs before the tree, and the tree."""
+"""The proof's pairs before the tree, and the tree."""
 PATHS = ((0, 2, 4), (1, 3))
 
 
@@ -122,7 +122,7 @@ def states_of(reads: int) -> Tensor:
 
 
 def logits(scores: Any) -> Tensor:
-    """Those of tokens that are drafted: of a reduced vocabulary's, the others are minus infinity."""
+    """The logits of tokens that are drafted: of a reduced vocabulary's, the others are minus infinity."""
     found: Tensor = scores.logits
     return found[:, found[0].isfinite()]
 

@@ -200,7 +200,7 @@ class Outcome(NamedTuple):
     """The mean over the steps, those near the start counting more."""
     losses: list[float]
     hits: list[int]
-    """At each step how often the draft was the target's own choice."""
+    """How often the draft was the target's own choice, at each step."""
     rows: list[int]
     chains: int
     """Drafts that were right, with all before them right."""

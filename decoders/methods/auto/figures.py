@@ -96,7 +96,7 @@ class TargetFigures:
         self.rounds[situation][name].lately += spent
 
     def plain(self) -> dict[str, Any]:
-        """As plain data."""
+        """The figures as plain data."""
         rounds = {where: {name: astuple(it) for name, it in known.items()} for where, known in self.rounds.items()}
         passes = {bits: it.curve for bits, it in self._lengths.items()}
         return {"passes": passes, "methods": rounds, "reading": self.reading, "doubt": astuple(self.doubt)}
@@ -135,7 +135,7 @@ def keep(context: Context | None, figures: TargetFigures, every: float = 0.0) ->
 
 
 def _kept() -> dict[str, Any]:
-    """By model: what the file holds."""
+    """Model → what the file holds."""
     with suppress(OSError, ValueError, TypeError):
         return dict(read_json(file)) if file is not None else {}
     return {}

@@ -24,8 +24,8 @@ from ...parts.proposers import Proposer
 from ...tree import Tree
 
 CPU_FLOOR, SMALL_FLOOR = 0.1, 0.3
-"""As in `worthwhile`: a node costs a part of a pass of the head too. The second is for models that are too small for their
-passes to be timed at load: there a node costs a tenth of a pass and more. Against 0.1, 96 prompts of six families on the
+"""Floors as in `worthwhile`: a node costs a part of a pass of the head too. The second is for models that are too small for
+their passes to be timed at load: there a node costs a tenth of a pass and more. Against 0.1, 96 prompts of six families on the
 built-in model took 0.93 times as long (one core, processor time)."""
 
 COPIES = 2.0

@@ -16,7 +16,7 @@ from specchat.app.tui.thrift import Thrift
 from ...cases import cases
 
 PIECES = ["a", "\r", "\n", "\x1b", "\x1b[31m", "\x1b[A", "\x1b[200", PASTE, "\x1b]0;title\x07", "\x1b[2J", " lamp", "[201~"]
-"""Of what may be pasted: colours, keys, the beginning of another paste."""
+"""Parts of what may be pasted: colours, keys, the beginning of another paste."""
 
 
 def came(*parts: str) -> list[str]:

@@ -111,7 +111,7 @@ class Reference:
         return out & (away >= 0) if causal else out
 
     def logits(self, states: Tensor, token: int) -> Tensor:
-        """Of all guesses, over the target's vocabulary [positions, vocab]."""
+        """Logits of all guesses, over the target's vocabulary [positions, vocab]."""
         n = len(states)
         text = self.norm(self.linear(states, "fc"), "hidden_norm.weight")
         block = torch.tensor([token] + [self.given["mask_token_id"]] * (self.block - 1))

@@ -70,7 +70,7 @@ class Reference:
         self.epsilon = deeper.config.rms_norm_eps
 
     def tensor(self, name: str, number: int) -> Tensor:
-        """Of an MTP layer; experts as transformers stacks them."""
+        """A tensor of an MTP layer; experts as transformers stacks them."""
         if name.endswith((".experts.gate_up_proj", ".experts.down_proj")):
             first, _, last = name.rpartition(".")
             parts = ("gate_proj", "up_proj") if last == "gate_up_proj" else ("down_proj",)

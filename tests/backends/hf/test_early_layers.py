@@ -23,7 +23,7 @@ from ...fakes.models.mirror import TinyMirror, linear, tokens
 from ...fakes.models.tiny import TREES, WINDOW, cut, tiny_folder, tiny_model
 
 LAYERS = 3
-"""Of every tiny model."""
+"""Layers of every tiny model."""
 GAPS = ((0, 2), (1,), (1, 2), (2,))
 """Lists of layers with a layer left out before the last."""
 HALVES: tuple[Run, ...] = (

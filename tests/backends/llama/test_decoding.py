@@ -33,7 +33,7 @@ NEAR_TIE = {"F32": 1e-3, "Q8_0": 0.2}
 """Passes of one and of several tokens round differently (quantized ones multiply activations in 8 bits): two logits as close as
 this may change places."""
 MOST_FLIPS = 0.01
-"""Of all tokens."""
+"""Share of all tokens."""
 
 
 def model_of(kind: str) -> Model:

@@ -61,7 +61,7 @@ async def opened(server: RealServer) -> ServerModel:
 
 
 PASS = re.compile(rb"accepted +(\d+)/ *(\d+) draft tokens")
-"""Of llama-server's log: a pass with a draft."""
+"""A line of llama-server's log: a pass with a draft."""
 
 
 @dataclass

@@ -28,7 +28,7 @@ pytestmark = [
 ]
 
 SAID = re.compile(rb"draft candidate +0, pos +\d+: +(\d+) |accepted +(\d+)/ *(\d+) draft tokens\n")
-"""Of its log: a token that it drafts, and the end of a pass."""
+"""Lines of its log: a token that it drafts, and the end of a pass."""
 
 ALIKE = LoadOptions(device="cpu", backend="llama.cpp", threads=1, kv_type="f16", flash_attention="on")
 """As llama-server runs. Our own default keeps keys as bfloat16, so that a node's bits do not depend on the pass."""

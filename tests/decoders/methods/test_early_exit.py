@@ -15,7 +15,7 @@ from ...fakes.prompts import TEXTS
 from .test_families import FAMILIES, SETTINGS, TOKENS, endless, explained, plain, prompts, through
 
 LISTS = ("1a", "1m", "2", "0m,2a", "1a,2m", "1-2a", "0,2m")
-"""Of the tiny models' three layers."""
+"""Lists of the tiny models' three layers."""
 COPY = f"Repeat this text exactly: {TEXTS[0]}"
 KINDS = ("llama", *FAMILIES, "gpt-neox")
 BUILT_IN = ("3a,4-6", "2a,3m,5-6m,7", "4-7m", "2-7a", "1m,4-7")

@@ -29,7 +29,7 @@ Answers = Sequence[tuple[Sequence[int], Sequence[int]]]
 """Prompts, and what follows."""
 
 SCALE = 0.05
-"""Of random weights, so that a layer adds about as much as it gets."""
+"""Scale of random weights, so that a layer adds about as much as it gets."""
 
 
 def write(kind: str, folder: Path, target: TransformersModel, answers: Answers, positions: int) -> Path:

@@ -24,7 +24,7 @@ from .llama_tiny import FLOAT32, VOCAB, gguf_of, room, save_llama
 from .mtp_files import mtp_folder
 
 WIDTH, LAYERS = 64, 6
-"""Of the target."""
+"""Sizes of the target."""
 
 
 @functools.cache

@@ -27,7 +27,7 @@ from .dflash_files import write_dflash
 from .tiny import VOCAB, _room, tiny_model, write_model
 
 WIDTH, LAYERS = 32, 6
-"""Of the target's hidden states, and how many layers it has."""
+"""Width of the target's hidden states, and how many layers it has."""
 
 Style = Literal["eagle1", "eagle3", "speculators", "deepspec"]
 

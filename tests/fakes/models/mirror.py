@@ -121,7 +121,7 @@ class Mirror:
 
 
 class TinyMirror(Mirror):
-    """Of a tiny model on transformers, whose logits it checks at once."""
+    """A mirror of a tiny model on transformers, whose logits it checks at once."""
 
     def __init__(self, kind: str) -> None:
         super().__init__(tiny_model(kind).open_session())

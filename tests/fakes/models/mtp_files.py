@@ -97,7 +97,7 @@ QWEN2 = (
     *("vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "max_position_embeddings"),
     *("bos_token_id", "eos_token_id", "pad_token_id", "tie_word_embeddings"),
 )
-"""Of the sizes."""
+"""Names of the sizes."""
 
 
 def write_mtp(

@@ -428,7 +428,7 @@ async def test_a_name_is_looked_up_and_fetched_and_loaded(make_chat: Make, engin
 async def test_the_cursor_is_on_what_was_fetched_however_late_it_is_found(
     make_chat: Make, engine: Any, hub: Hub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of two files on the one that the cursor stood on."""
+    """It is on the one of two files that it stood on."""
     look, go_on = Library.look, threading.Event()
 
     def late(library: Library, *args: Any, **options: Any) -> Iterator[FoundModel]:
