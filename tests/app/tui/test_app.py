@@ -12,7 +12,6 @@ from specchat.app.settings.keymap import ALL, CHAT, INPUT
 from specchat.app.tui.chat.welcome import STARTERS, Welcome
 from specchat.app.tui.keys.context import KEYS
 from specchat.app.tui.keys.help import HelpScreen
-from specchat.app.tui.pickers.menu import Menu
 from specchat.engine.messages import Cancel, Failed, Load, Steps, Switch, Switched
 
 from ...fakes.pilots import ask, loaded, settle, shown, toasts
@@ -160,24 +159,6 @@ async def test_next_method_in_the_middle(make_chat: Make, engine: Any, make_step
         assert "◆lookup" in seen
 
 
-async def test_method_menu(make_chat: Make, engine: Any) -> None:
-    app = make_chat()
-    async with app.run_test(size=SIZE) as pilot:
-        engine.loaded(recompute="This model keeps no cache.")
-        await settle(app, pilot)
-        await pilot.press("f2")
-        assert isinstance(app.screen, Menu)
-        await pilot.press("2")  # not available: the menu stays
-        assert isinstance(app.screen, Menu)
-        await pilot.press("4")
-        assert app.dialogue.method == "soft"
-        await pilot.press("f2", "up", "up", "up", "enter")
-        assert app.dialogue.method == "greedy"
-        await pilot.press("f2", "down", "escape")
-        assert app.dialogue.method == "greedy"
-        assert app.screen is app.chat_screen
-
-
 async def test_theme_menu_previews_and_restores(make_chat: Make) -> None:
     app = make_chat()
     async with app.run_test(size=SIZE) as pilot:
@@ -296,15 +277,6 @@ async def test_ctrl_c(make_chat: Make, engine: Any, make_steps: Make, monkeypatc
         assert app.chat_screen.input.text == "draft"
         await pilot.press("ctrl+c")
         assert not app.is_running
-
-
-async def test_starters(make_chat: Make, engine: Any) -> None:
-    app = make_chat()
-    async with app.run_test(size=SIZE) as pilot:
-        await loaded(pilot, engine)
-        await pilot.press("up", "down", "enter")
-        assert engine.asked.messages == [{"role": "user", "content": STARTERS[0].prompt}]
-        assert app.chat_screen.focused is app.chat_screen.input
 
 
 async def test_a_starters_digit_may_be_sent(make_chat: Make, engine: Any, make_steps: Make) -> None:

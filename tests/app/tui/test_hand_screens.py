@@ -5,15 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import pytest
-
 Make = Callable[..., Any]
 
 
 CODE = "Two ways.\n\n```python\ndef one():\n    return 1\n\ndef two():\n    return 2\n```\n\nOr:\n\n```sh\nmake two\n```\n"
 SENT = ["What is prompt lookup?", "Write a story\nabout a fox\nand a lamp\nat night", "/theme light", "How does a lamp work?"]
-
-sizes = pytest.mark.parametrize("size", [(60, 20), (120, 40)], ids=lambda size: f"{size[0]}x{size[1]}")
 
 
 async def converse(pilot: Any, engine: Any, make_steps: Make) -> None:
@@ -54,19 +50,6 @@ def test_searching_what_was_sent(picture: Make, engine: Any) -> None:
         await pilot.pause()
         pilot.app.chat_screen.input.sent = SENT * 3
         await pilot.press("ctrl+f", *"lamp", "down")
-        await pilot.pause()
-
-    assert picture(before)
-
-
-def test_arguments_offered(picture: Make, engine: Any) -> None:
-    async def before(pilot: Any) -> None:
-        await pilot.pause()
-        engine.loaded()
-        pilot.app.take_events()
-        pilot.app.chat_screen.input.put("/panel ")
-        await pilot.pause()
-        await pilot.press("down")
         await pilot.pause()
 
     assert picture(before)

@@ -10,7 +10,7 @@ from textual.events import AppBlur, AppFocus
 
 from specchat.app.terminal.notify import way_here
 from specchat.app.tui import notify
-from specchat.engine.messages import Failed, Loading
+from specchat.engine.messages import Loading
 
 from ...fakes.pilots import settle
 
@@ -122,40 +122,3 @@ async def test_a_download_that_ends_unseen_is_told(
         engine.loaded()
         await settle(app, pilot)
         assert written == ["bell: builtin is downloaded and loaded."]
-
-
-async def test_a_download_that_fails_is_told_too(make_chat: Make, engine: Any, clock: list[float], written: list[str]) -> None:
-    app = make_chat(notify="bell", model="owner/name")
-    async with app.run_test() as pilot:
-        app.post_message(AppBlur())
-        engine.events = [Loading(1, "download", 1, 100)]
-        await settle(app, pilot)
-        clock[0] += 60
-        engine.events = [Failed(1, "user", "The Hub does not answer.")]
-        await settle(app, pilot)
-        assert written == ["bell: owner/name could not be downloaded."]
-
-
-async def test_a_race_that_ends_unseen_is_told(make_chat: Make, engine: Any, clock: list[float], written: list[str]) -> None:
-    class Race:
-        running = True
-
-    class Screen:
-        race = Race()
-
-        def refresh_race(self) -> None:
-            """Nothing to draw."""
-
-    app = make_chat(notify="osc777")
-    async with app.run_test() as pilot:
-        engine.loaded()
-        await settle(app, pilot)
-        app.post_message(AppBlur())
-        await settle(app, pilot)
-        app.races.screen = Screen()
-        app.changed()
-        clock[0] += 60
-        Race.running = False
-        app.changed()
-        assert written == ["osc777: The race has ended."]
-        app.races.screen = None

@@ -20,7 +20,7 @@ from specchat.app.tui.actions.race import Races
 from specchat.app.tui.keys.help import HelpScreen
 from specchat.app.tui.race.screen import RaceScreen
 from specchat.app.tui.tour import tour as script
-from specchat.app.tui.tour.caption import GUTTER, Caption, caption_rows
+from specchat.app.tui.tour.caption import Caption
 from specchat.engine.messages import (
     Advance,
     Cancel,
@@ -43,8 +43,6 @@ from ..conftest import INFO, TEXT, FakeEngine
 Make = Callable[..., Any]
 
 SIZE = (100, 30)
-AROUND = 5
-"""Columns of a chat beside its caption: margins, border, padding."""
 LONG = 1000.0
 """Seconds: as good as for ever."""
 
@@ -251,18 +249,6 @@ async def test_esc_ends_it(make_chat: Make, engine: Live, monkeypatch: pytest.Mo
         assert not toasts(app)
 
 
-async def test_esc_in_the_race_ends_it_too(make_chat: Make, engine: Live, monkeypatch: pytest.MonkeyPatch) -> None:
-    stay(monkeypatch, 3)
-    app = make_chat()
-    async with app.run_test(size=SIZE, notifications=True) as pilot:
-        await begin(app, pilot, engine, 3)
-        await until(pilot, lambda: isinstance(app.screen, RaceScreen))
-        await pilot.press("escape")
-        await until(pilot, lambda: app.screen is app.chat_screen and step(app) == 0)
-        assert (app.box.text, toasts(app)) == ("", "")
-        assert not engine.running
-
-
 @pytest.mark.parametrize("at", [2, 4])
 async def test_whoever_types_goes_on_alone(make_chat: Make, engine: Live, monkeypatch: pytest.MonkeyPatch, at: int) -> None:
     stay(monkeypatch, at)
@@ -273,14 +259,6 @@ async def test_whoever_types_goes_on_alone(make_chat: Make, engine: Live, monkey
         await until(pilot, lambda: step(app) == 0 and app.dialogue.phase == "ready")
         assert app.box.text.endswith("hi"), "what is typed stays"
         assert app.dialogue.transcript.answers()[0].reason == "eos", "and the answer is written to its end"
-
-
-async def test_what_was_typed_before_stays(make_chat: Make, engine: Live) -> None:
-    app = make_chat()
-    async with app.run_test(size=SIZE) as pilot:
-        app.box.put("my own words")
-        await begin(app, pilot, engine, 4)
-        assert app.box.text == "my own words"
 
 
 @pytest.mark.parametrize("key", ["f9", "ctrl+n"])
@@ -299,16 +277,6 @@ async def test_a_key_for_the_answer_takes_over(
             await pilot.press("f8")
         await until(pilot, lambda: answer.reason == "eos")
         assert app.dialogue.method == ("lookup" if key == "ctrl+n" else "recompute"), "the one that was chosen"
-
-
-async def test_a_new_chat_ends_it(make_chat: Make, engine: Live, monkeypatch: pytest.MonkeyPatch) -> None:
-    stay(monkeypatch, 2)
-    app = make_chat()
-    async with app.run_test(size=SIZE) as pilot:
-        await begin(app, pilot, engine, 2)
-        await pilot.press("ctrl+l")
-        await until(pilot, lambda: step(app) == 0 and app.dialogue.phase == "ready")
-        assert not app.dialogue.transcript.entries
 
 
 @pytest.mark.parametrize("at", [1, 3])
@@ -345,15 +313,6 @@ async def test_another_screen_holds_it(make_chat: Make, engine: Live, monkeypatc
         await until(pilot, lambda: len(engine.sent) > before)
         await pilot.press("escape")
         await until(pilot, lambda: step(app) == 0)
-
-
-async def test_an_answer_that_ends_early_leads_to_the_race(make_chat: Make, engine: Live, said: list[tuple[int, str]]) -> None:
-    engine.text = "Guesses."
-    app = make_chat()
-    async with app.run_test(size=SIZE) as pilot:
-        await begin(app, pilot, engine, 4)
-        assert app.dialogue.transcript.answers()[0].methods == ["greedy"]
-        assert {number for number, _ in said} == {1, 3, 4}
 
 
 async def test_a_model_where_nothing_drafts(make_chat: Make, engine: Live) -> None:
@@ -447,30 +406,6 @@ async def test_enter_takes_it_where_it_is_offered(make_chat: Make, engine: Live,
         await until(pilot, lambda: step(app) >= 1)
 
 
-async def test_enter_does_nothing_where_it_is_not(make_chat: Make, engine: Live) -> None:
-    app = make_chat()
-    async with app.run_test(size=SIZE) as pilot:
-        engine.loaded()
-        await settle(app, pilot)
-        await pilot.press("enter")
-        await pilot.pause()
-        assert not app.chat_screen.query("#welcome-offer")
-        assert step(app) == 0
-
-
-async def test_it_is_the_first_of_the_starters(make_chat: Make, engine: Live) -> None:
-    app = make_chat()
-    async with app.run_test(size=SIZE) as pilot:
-        engine.loaded()
-        await settle(app, pilot)
-        starters = app.chat_screen.query_one("#starters")
-        starters.focus()
-        starters.highlighted = 0
-        await pilot.press("enter")
-        await until(pilot, lambda: step(app) >= 1)
-        assert app.chat_screen.focused is app.box
-
-
 async def test_the_chat_may_begin_with_it(make_chat: Make, engine: Live) -> None:
     app = make_chat()
     app.tour = "begin"
@@ -479,24 +414,6 @@ async def test_the_chat_may_begin_with_it(make_chat: Make, engine: Live) -> None
         engine.loaded()
         app.take_events()
         await until(pilot, lambda: step(app) >= 2)
-
-
-@pytest.mark.parametrize("fast", ["draft", "lookup", "recycle"])
-def test_every_sentence_fits_60_columns(fast: str) -> None:
-    sentences = (
-        (f"{script.PLAIN}", "14 tokens, 14 passes"),
-        (script.in_runs(fast), "46 tokens, 11 passes"),
-        ("early-exit was 12.3× faster than plain decoding, with the same text.", ""),
-        ("early-exit wrote the same text in 1,024 passes, plain decoding in 8,192.", ""),
-        ("greedy was fastest here: the guesses cost more than they saved.", ""),
-        ("No method needs fewer passes than greedy here.", ""),
-        ("No method can guess ahead for this model. /model builtin loads one where several can.", ""),
-        ("Your turn: enter sends this message.", "^n next method   F5 race   F1 all keys"),
-    )
-    for sentence, beside in sentences:
-        rows = caption_rows(2, sentence, beside, 60 - AROUND)
-        text = " ".join(" ".join(row.plain[GUTTER:] for row in rows).split())
-        assert text == " ".join(f"{sentence} {beside}".split())
 
 
 def test_a_first_start_is_one_without_settings_and_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -524,17 +441,3 @@ def test_what_it_looks_like(snap_compare: Any, make_chat: Make, engine: Live, mo
         await pilot.pause()
 
     assert snap_compare(make_chat(), terminal_size=(60, 18), run_before=before)
-
-
-def test_what_the_end_of_its_race_looks_like(
-    snap_compare: Any, make_chat: Make, engine: Live, said: list[tuple[int, str]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    stay(monkeypatch, 3)
-
-    async def before(pilot: Any) -> None:
-        await begin(pilot.app, pilot, engine, 3)
-        pilot.app.screen.race.hurry()
-        await until(pilot, lambda: "same text" in said[-1][1])
-        await pilot.pause()
-
-    assert snap_compare(make_chat(), terminal_size=(80, 24), run_before=before)

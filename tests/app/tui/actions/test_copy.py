@@ -68,20 +68,6 @@ async def test_the_only_block_is_copied_at_once(make_chat: Make, engine: Any, ma
         assert app.clipboard == "int a;"
 
 
-async def test_code_is_looked_for_in_the_last_answers_only_so_that_a_long_chat_does_not_wait(
-    make_chat: Make, engine: Any, make_steps: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("specchat.app.tui.actions.copy.LOOK_BACK", 40)
-    app = make_chat()
-    async with app.run_test(size=SIZE, notifications=True) as pilot:
-        await say(pilot, engine, make_steps, "Code?", CODE)
-        await say(pilot, engine, make_steps, "Thanks", "You are welcome, whenever there is something more to ask.")
-        await pilot.press("alt+y")
-        assert "Mark an older one with alt+up" in toasts(app)
-        await pilot.press("alt+up", "alt+up", "alt+up", "alt+y", "1")
-        assert app.clipboard.startswith("def one")
-
-
 async def test_there_may_be_no_code_no_message_no_run(make_chat: Make, engine: Any, make_steps: Make) -> None:
     app = make_chat()
     async with app.run_test(size=SIZE, notifications=True) as pilot:
@@ -188,21 +174,6 @@ async def test_messages_are_gone_through_marked_and_copied(make_chat: Make, engi
         assert marked_rows(app) == []
 
 
-async def test_past_the_last_message_the_end_is_followed_again(make_chat: Make, engine: Any, make_steps: Make) -> None:
-    app = make_chat()
-    async with app.run_test(size=SIZE) as pilot:
-        for number in range(1, 4):
-            await say(pilot, engine, make_steps, f"Question {number}?", "More words. \n" * 12)
-        view = app.chat_screen.view
-        await pilot.press("alt+up", "alt+up", "alt+up")
-        assert not view.following
-        await pilot.press("alt+down", "alt+down", "alt+down")
-        assert view.mark.entry is None
-        assert view.following
-        await pilot.press("pageup", "pageup", "alt+down")  # from what is in view
-        assert view.mark.entry is not None
-
-
 async def test_a_new_message_takes_the_mark_away_and_so_does_another_chat(
     make_chat: Make, engine: Any, make_steps: Make
 ) -> None:
@@ -216,14 +187,3 @@ async def test_a_new_message_takes_the_mark_away_and_so_does_another_chat(
         assert app.chat_screen.view.mark.entry is None
         await pilot.press("alt+up", "ctrl+l")
         assert app.chat_screen.view.mark.entry is None
-
-
-async def test_a_mark_costs_no_drawing_of_rows(make_chat: Make, engine: Any, make_steps: Make) -> None:
-    app = make_chat()
-    async with app.run_test(size=SIZE) as pilot:
-        for number in range(1, 4):
-            await say(pilot, engine, make_steps, f"Question {number}?", "Few words. \n" * 3)
-        view = app.chat_screen.view
-        before = view.draws
-        await pilot.press("alt+up", "alt+up", "escape")
-        assert view.draws == before

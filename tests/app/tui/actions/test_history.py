@@ -231,19 +231,6 @@ async def test_branches(make_kept: Make, engine: Any, make_steps: Make) -> None:
         assert titles(await browse(app, pilot)) == ["Shared", "Other way", "Shared"]
 
 
-async def test_rename_in_the_chat(make_kept: Make, engine: Any, make_steps: Make) -> None:
-    app = make_kept()
-    async with app.run_test(size=SIZE, notifications=True) as pilot:
-        await say(app, pilot, engine, make_steps, "Hello")
-        app.actions.command("/rename All about  lamps")
-        await pilot.pause()
-        assert "now called All about lamps" in toasts(app)
-        app.chat_history.recorder.settle()
-        with pytest.raises(UserError, match="needs at least one character"):
-            app.actions.command("/rename")
-        assert titles(await browse(app, pilot)) == ["All about lamps"]
-
-
 async def test_trouble_is_said_in_the_chat_which_goes_on(make_kept: Make, engine: Any, make_steps: Make, folder: Path) -> None:
     folder.mkdir()
     sqlite3.connect(folder / "history.db").execute("PRAGMA user_version = 99").close()
@@ -300,21 +287,6 @@ async def test_many_chats_scroll_and_only_visible_ones_are_drawn(
         await press(pilot, "ctrl+home", "down")
         assert screen._under is not None
         assert screen._under.title == "Chat 9998"
-
-
-async def test_a_click_opens_a_chat_and_one_outside_closes_the_list(make_kept: Make, engine: Any, make_steps: Make) -> None:
-    app = make_kept()
-    async with app.run_test(size=SIZE) as pilot:
-        await several(app, pilot, engine, make_steps, "First", "Second")
-        await browse(app, pilot)
-        await pilot.click("PickList", offset=(5, 3))
-        await quiet(pilot)
-        assert app.screen is app.chat_screen
-        assert app.dialogue.transcript.entries[0].text == "First"
-        await browse(app, pilot)
-        await pilot.click(offset=(0, 0))
-        await pilot.pause()
-        assert app.screen is app.chat_screen
 
 
 def test_dates_say_more_the_nearer_they_are(monkeypatch: pytest.MonkeyPatch) -> None:

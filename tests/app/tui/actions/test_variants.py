@@ -115,22 +115,6 @@ async def test_an_edit_that_must_wait_changes_nothing_yet(make_chat: Make, engin
         assert talk(app)[:3] == ["First", "One.", "Secondx"]
 
 
-async def test_an_edit_that_waits_for_a_model_that_is_not_to_be_had_comes_back(
-    make_chat: Make, engine: Any, make_steps: Make
-) -> None:
-    app = make_chat()
-    async with app.run_test(size=SIZE) as pilot:
-        await say(app, pilot, engine, make_steps, "First", "One.")
-        app.actions.command("/model gone")
-        await pilot.press("alt+w", *"!", "enter")
-        assert app.dialogue.queued == "First!"
-        await pilot.press("escape")  # takes it back
-        assert app.chat_screen.input.text == "First!"
-        assert talk(app) == []
-        await pilot.press("alt+left")
-        assert talk(app) == ["First", "One."]
-
-
 async def test_a_retry_stands_beside_the_first_answer(make_chat: Make, engine: Any, make_steps: Make) -> None:
     app = make_chat()
     async with app.run_test(size=SIZE) as pilot:
@@ -251,19 +235,6 @@ async def test_variants_lie_within_variants(make_chat: Make, engine: Any, make_s
         await pilot.press("alt+up", "alt+up", "alt+right")  # the message is marked
         assert talk(app) == ["First!", "Anew."]
         await pilot.press("alt+right")  # and so is the one that took its place
-        assert talk(app) == ["First", "One."]
-
-
-async def test_a_click_on_the_sign_turns(make_chat: Make, engine: Any, make_steps: Make) -> None:
-    app = make_chat()
-    async with app.run_test(size=SIZE) as pilot:
-        await say(app, pilot, engine, make_steps, "First", "One.")
-        await pilot.press("alt+w", *"!", "enter")
-        await answer(app, pilot, engine, make_steps, "Anew.")
-        rows = shown(app).splitlines()
-        y = next(i for i, row in enumerate(rows) if "‹ 2/2 ›" in row)
-        await pilot.click("#transcript", offset=(rows[y].index("‹"), y))
-        await pilot.pause()
         assert talk(app) == ["First", "One."]
 
 

@@ -74,13 +74,6 @@ def test_menus(picture: Make, engine: Any, make_steps: Make, key: str) -> None:
     assert picture(before)
 
 
-def test_largest(snap_compare: Any, make_chat: Make, engine: Any, make_steps: Make) -> None:
-    async def before(pilot: Any) -> None:
-        await converse(pilot, engine, make_steps)
-
-    assert snap_compare(make_chat(), terminal_size=(300, 80), run_before=before)
-
-
 def test_loading(snap_compare: Any, make_chat: Make, engine: Any) -> None:
     async def before(pilot: Any) -> None:
         await pilot.pause()

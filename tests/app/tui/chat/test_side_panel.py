@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from specchat.app.chat.methods import known_methods
-from specchat.app.text.lines import line
 from specchat.app.tui.chat import side_panel
 from specchat.app.tui.chat.side_panel import PAGES
 from specchat.app.tui.transcript.line_view import LineView
@@ -81,14 +80,6 @@ async def test_the_command(make_chat: Make, engine: Any) -> None:
         assert "did you mean tree?" in " ".join(n.message for n in app._notifications)
 
 
-async def test_a_setting_opens_it_at_the_start(make_chat: Make) -> None:
-    app = make_chat(panel="method")
-    async with app.run_test(size=SIZE) as pilot:
-        await pilot.pause()
-        assert app.chat_screen.panel.page == "method"
-        assert "When it pays" in shown(app)
-
-
 async def test_probabilities_are_asked_for_while_the_tree_is_open(make_chat: Make, engine: Any, tree_steps: Make) -> None:
     app = make_chat()
     async with app.run_test(size=SIZE) as pilot:
@@ -148,21 +139,6 @@ async def test_it_stands_beside_the_transcript_or_below_it(make_chat: Make, engi
             assert "tokens a pass" in shown(app)
 
 
-async def test_it_follows_a_resize_in_mid_stream(make_chat: Make, engine: Any, tree_steps: Make) -> None:
-    app = make_chat()
-    async with app.run_test(size=(140, 40)) as pilot:
-        id = await ask(app, pilot, engine, tree_steps()[:2])
-        await pilot.press("f4", "f4")
-        for size in ((60, 20), (300, 80), (101, 22)):
-            await pilot.resize_terminal(*size)
-            await pilot.pause()
-            assert "step 2 of 2" in shown(app)
-            assert "┗━ ␣the" in shown(app)
-        engine.events = [Steps(id, tree_steps()[2:3])]
-        await settle(app, pilot)
-        await until(pilot, lambda: "step 3 of 3" in shown(app))
-
-
 # How often it draws
 
 
@@ -186,27 +162,6 @@ async def test_it_draws_a_few_times_a_second_and_misses_nothing(
         engine.events = [Steps(id, tree_steps()[3:4])]
         await settle(app, pilot)
         await until(pilot, lambda: "step 4 of 4" in shown(app))  # no event comes any more
-
-
-async def test_only_rows_that_changed_are_painted(make_chat: Make, engine: Any) -> None:
-    app = make_chat()
-    async with app.run_test(size=SIZE) as pilot:
-        await loaded(app, pilot, engine)
-        await pilot.press("f4")
-        view = app.chat_screen.panel.query_one(LineView)
-        lines = [line((f"row {i}", "$quiet")) for i in range(20)]
-        view.show(lines)
-        await pilot.pause()
-        before = view.draws
-        painted: list[Any] = []
-        view.refresh = lambda *regions, **_: painted.extend(regions)
-        view.show(list(lines))
-        assert painted == []
-        view.show([*lines[:7], line(("another", "$quiet")), *lines[8:]])
-        assert [region.y for region in painted] == [7]
-        view.render_line(7)
-        view.render_line(8)
-        assert view.draws == before + 1
 
 
 # The pages

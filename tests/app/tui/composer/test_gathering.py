@@ -115,14 +115,3 @@ async def test_esc_gives_up(make_chat: Make, engine: Any, held: Event) -> None:
         held.set()
         await pilot.press("enter")
         await until(pilot, lambda: asked(engine))
-
-
-async def test_a_chat_that_is_left_while_a_document_is_read_ends(make_chat: Make, engine: Any, held: Event) -> None:
-    app = make_chat()
-    async with app.run_test(size=SIZE) as pilot:
-        engine.loaded()
-        await settle(app, pilot)
-        app.chat_screen.input.put("Sum up @slow.pdf ")
-        await pilot.press("enter")
-        app.exit()
-    assert not asked(engine)

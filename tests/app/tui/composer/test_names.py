@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -107,28 +106,6 @@ async def test_folders_and_several_files_go_with_one_message_but_what_git_ignore
             "Attached file: notes.txt", "Attached file: old papers/one.md", "Attached file: old papers/deep/two.md"
         ]  # fmt: skip
         assert "three.log" not in content
-
-
-async def test_rules_of_a_stranger_hold_neither_typing_nor_sending_up(make_chat: Make, engine: Any, folder: Path) -> None:
-    (folder / ".git").mkdir()
-    os.mkfifo(folder / ".gitignore")
-    (folder / "docs" / ".gitignore").symlink_to("/dev/zero")
-    (folder / "deep").mkdir()
-    (folder / "deep" / ("a" * 200)).write_text("Deep.\n")
-    (folder / "deep" / ".gitignore").write_text("*a" * 200 + "b\n")
-    app = make_chat()
-    async with app.run_test(size=SIZE) as pilot:
-        engine.loaded()
-        await settle(app, pilot)
-        await type_text(pilot, "Read @not")
-        await settle(app, pilot)
-        assert app.chat_screen.query_one(Completion).names[0] == "notes.txt"
-        app.chat_screen.input.put("Read @docs and @deep")
-        await pilot.press("enter")
-        await settle(app, pilot)
-        content = engine.asked.messages[-1]["content"]
-        assert "The lamp." in content
-        assert "Deep." in content
 
 
 async def test_a_folder_on_a_dead_disk_does_not_hold_typing_up(

@@ -158,16 +158,5 @@ async def test_a_click_beside_a_text_asks_first(make_chat: Make, open_screen: An
         assert app.screen is app.chat_screen
 
 
-async def test_pages_move_the_cursor_where_a_race_is_set_up(make_chat: Make, open_screen: Any) -> None:
-    app = make_chat()
-    async with app.run_test(size=(100, 30)) as pilot:
-        screen = await open_screen(pilot, RaceSetup)
-        choices = screen.query_one("OptionList")
-        await pilot.press("end")
-        assert choices.highlighted == choices.option_count - 1
-        await pilot.press("home", "down", "up")
-        assert choices.highlighted == 0
-
-
 def test_keys_of_items() -> None:
     assert [picks(n) for n in (1, 2, 9, 10, 11, 12, 40)] == ["1", "1–2", "1–9", "0–9", "0–9 a", "0–9 a–b", "0–9 a–z"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ from typing import Any
 import pytest
 
 from specchat.app.models.downloads import Download
-from specchat.app.models.library import FoundModel, Library
+from specchat.app.models.library import Library
 from specchat.app.models.memory import FreeMemory
 from specchat.app.tui.pickers.models import ModelsScreen
 from specchat.app.tui.pickers.pick_list import PickList
@@ -159,14 +158,6 @@ def test_downloads(picture: Make, engine: Any, home: Path) -> None:
     assert picture(before)
 
 
-def test_smallest(snap_compare: Any, make_chat: Make, engine: Any, home: Path) -> None:
-    async def before(pilot: Any) -> None:
-        await browse(pilot, engine)
-        await goto(pilot, "damaged")
-
-    assert snap_compare(make_chat(), terminal_size=(60, 20), run_before=before)
-
-
 # Looking around
 
 
@@ -184,35 +175,6 @@ async def test_the_key_the_command_and_the_help_open_it(make_chat: Make, engine:
         assert screen(pilot).is_current
 
 
-async def test_the_loaded_model_may_be_found_after_others(
-    make_chat: Make, engine: Any, home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The cursor goes to it when it comes, unless somebody has put the cursor elsewhere."""
-    look, go_on = Library.look, threading.Event()
-
-    def late(library: Library, *args: Any, **options: Any) -> Iterator[FoundModel]:
-        found = sorted(look(library, *args, **options), key=lambda each: (each.spot.place == "Built in", each.spot.backend))
-        yield from found[:-1]
-        go_on.wait(300)
-        yield found[-1]
-
-    monkeypatch.setattr(Library, "look", late)
-    for keys, expected in ((), "builtin · transformers"), (("down",), None):
-        go_on.clear()
-        async with make_chat().run_test(size=(100, 30)) as pilot:
-            await pilot.pause()
-            engine.loaded()
-            pilot.app.take_events()
-            pilot.app.models.browse("")
-            await until(pilot, lambda: opened(pilot) and len(titles(pilot)) > 6)
-            await pilot.press(*keys)
-            before = current(pilot)
-            assert before != "builtin · transformers"
-            go_on.set()
-            await until(pilot, lambda: still(pilot))
-            assert current(pilot) == (expected or before)
-
-
 async def test_typing_searches_and_escape_empties_then_leaves(make_chat: Make, engine: Any, home: Path) -> None:
     async with make_chat().run_test(size=(100, 30)) as pilot:
         await browse(pilot, engine, *"lighthouse", "space", *"q4")
@@ -221,25 +183,6 @@ async def test_typing_searches_and_escape_empties_then_leaves(make_chat: Make, e
         assert len(titles(pilot)) > 6
         await pilot.press("escape")
         assert not isinstance(pilot.app.screen, ModelsScreen)
-
-
-async def test_headings_are_passed_over_and_the_ends_are_reached(make_chat: Make, engine: Any, home: Path) -> None:
-    async with make_chat().run_test(size=(60, 20)) as pilot:
-        shown = await browse(pilot, engine, "ctrl+home")
-        names = []
-        for _ in range(12):
-            assert shown.listed.item is not None
-            names.append(shown.listed.item.title)
-            top, height = shown.listed.scroll_offset.y, shown.listed.size.height
-            assert top <= shown.listed.cursor < top + height
-            await pilot.press("down")
-        assert names[0].startswith("builtin")
-        assert names[-1] == "pilot:3b"
-        assert len(set(names)) == 10
-        await pilot.press("ctrl+home")
-        assert current(pilot) == names[0]
-        await pilot.press("ctrl+end")
-        assert current(pilot) == "pilot:3b"
 
 
 async def test_rows_come_as_they_are_found(make_chat: Make, engine: Any, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -336,19 +279,6 @@ async def test_a_draft_model_is_loaded_with_its_target(make_chat: Make, engine: 
         assert (load.model, load.drafts) == ("lantern/Lighthouse-Instruct", ["lantern/Lighthouse-Tiny"])
 
 
-async def test_another_draft_model_takes_the_place_of_the_first(make_chat: Make, engine: Any) -> None:
-    app = make_chat(model="big")
-    app.dialogue.load = {"draft_model": ["a", "b", "c"]}
-    async with app.run_test():
-        for draft, drafts in (("d", ["d", "b", "c"]), ("c", ["c", "b"])):
-            app.dialogue.phase = "ready"
-            app.models.load("big", draft=draft)
-            assert loads(engine)[-1].drafts == drafts
-        app.dialogue.phase = "ready"
-        app.models.load("other", draft="d")
-        assert loads(engine)[-1].drafts == ["d"], "of another model they are not known to fit"
-
-
 async def test_escape_cancels_a_load_and_the_model_before_stays(make_chat: Make, engine: Any, home: Path) -> None:
     async with make_chat().run_test(size=(100, 30)) as pilot:
         await browse(pilot, engine)
@@ -379,28 +309,6 @@ async def test_a_model_that_was_loaded_by_its_path_is_remembered(make_chat: Make
         assert next(row for row in screen(pilot).listed.items if row.title == "away.gguf").mark[0] == "●"
 
 
-async def test_a_model_that_did_not_load_is_not_remembered(
-    make_chat: Make, engine: Any, home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    kept: list[str] = []
-    monkeypatch.setattr("specchat.app.models.recent.remember", kept.append)
-    broken, good = (write_gguf(home / "far" / f"{name}.gguf") for name in ("broken", "good"))
-    app = make_chat()
-    async with app.run_test(size=(100, 40)) as pilot:
-        await pilot.pause()
-        engine.loaded()
-        app.take_events()
-        app.models.load(str(broken))
-        engine.events = [Failed(loads(engine)[-1].id, "user", "This file is damaged.")]
-        app.take_events()
-        app.models.load(str(good))
-        engine.events = [Loaded(loads(engine)[-1].id, {"name": "good", "backend": "llama.cpp", "notes": []}, {})]
-        app.take_events()
-        await until(pilot, lambda: bool(kept))
-        await pilot.pause()
-        assert kept == [str(good)]
-
-
 # The Hub
 
 
@@ -423,56 +331,6 @@ async def test_a_name_is_looked_up_and_fetched_and_loaded(make_chat: Make, engin
         await pilot.press("enter")
         (load,) = loads(engine)
         assert (load.model, load.revision) == ("sea/Buoy-GGUF:Q8_0", COMMIT)
-
-
-async def test_the_cursor_is_on_what_was_fetched_however_late_it_is_found(
-    make_chat: Make, engine: Any, hub: Hub, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It is on the one of two files that it stood on."""
-    look, go_on = Library.look, threading.Event()
-
-    def late(library: Library, *args: Any, **options: Any) -> Iterator[FoundModel]:
-        for found in look(library, *args, **options):
-            if found.spot.spec.startswith("sea/Buoy-GGUF"):
-                go_on.wait(300)
-            yield found
-
-    monkeypatch.setattr(Library, "look", late)
-    async with make_chat().run_test(size=(100, 30)) as pilot:
-        downloads: dict[str, Download] = pilot.app.models.downloads.all
-        shown = await browse(pilot, engine, query="sea/Buoy-GGUF")
-        await until(pilot, lambda: shown.looking.repository is not None)
-        await pilot.press("enter", "down", "enter")
-        assert list(downloads) == ["sea/Buoy-GGUF:Q4_K_M", "sea/Buoy-GGUF:Q8_0"]
-        await until(pilot, lambda: all(each.state == "done" for each in downloads.values()))
-        await pilot.press("escape")
-        assert titles(pilot) == ["Look up sea/Buoy-GGUF on the Hub"]
-        go_on.set()
-        await until(pilot, lambda: still(pilot) and len(titles(pilot)) == 4)
-        assert current(pilot) == "sea/Buoy-GGUF:Q8_0"
-
-
-async def test_what_ends_while_folders_are_searched_is_found(
-    make_chat: Make, engine: Any, home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    look, listed, go_on = Library.look, threading.Event(), threading.Event()
-
-    def late(library: Library, *args: Any, **options: Any) -> Iterator[FoundModel]:
-        found = list(look(library, *args, **options))
-        listed.set()
-        go_on.wait(300)
-        yield from found
-
-    async with make_chat().run_test(size=(100, 40)) as pilot:
-        shown = await browse(pilot, engine)
-        monkeypatch.setattr(Library, "look", late)
-        await pilot.press("ctrl+r")
-        await until(pilot, listed.is_set)
-        write_gguf(home / "here" / "fresh-Q4_K_M.gguf")
-        pilot.app.models.downloads.all["sea/Buoy"] = Download("sea/Buoy", 512_000, 512_000, "done")
-        await until(pilot, lambda: "sea/Buoy" in shown._states)
-        go_on.set()
-        await until(pilot, lambda: "fresh-Q4_K_M" in titles(pilot))
 
 
 async def test_a_download_is_held_goes_on_and_is_given_up(make_chat: Make, engine: Any, hub: Hub) -> None:

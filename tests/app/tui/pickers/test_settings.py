@@ -282,15 +282,3 @@ def test_pictures(picture: Callable[..., bool], start: Start, monkeypatch: pytes
         return start(f'theme = "{theme}"\n{rest}', device="cpu")
 
     assert picture(before, make)
-
-
-async def test_a_key_of_every_list_is_remapped_once(start: Start) -> None:
-    async with start('[keymap]\nlist_below = "ctrl+b"\nlist_leave = "ctrl+w"\n').run_test(size=(100, 34)) as pilot:
-        screen = await opened(pilot)
-        assert "^w" in str(screen.frame.border_subtitle)
-        before = screen.listed.cursor
-        await pilot.press("ctrl+b")
-        assert screen.listed.cursor > before
-        await pilot.press("ctrl+w", "alt+p", "ctrl+w")
-        await pilot.pause()
-        assert len(pilot.app.screen_stack) == 1, "the list of presets, too"

@@ -13,10 +13,8 @@ from specchat.app.race.entry import RaceEntry
 from specchat.app.tui.pickers.menu import Menu
 from specchat.app.tui.race import screen as race_screen
 from specchat.app.tui.race.model import RaceModel
-from specchat.app.tui.race.photo_finish import PhotoFinish, standings
 from specchat.app.tui.race.screen import RaceScreen
 from specchat.app.tui.race.setup import LanePick, RaceSetup
-from specchat.backends.loading import builtin_gguf
 from specchat.engine.messages import (
     Cancel,
     Failed,
@@ -47,9 +45,6 @@ CHOICES = [
         "broken.gguf", "", "broken.gguf", "llama.cpp", "This folder", "broken.gguf is not a GGUF file. Download it again."
     ),
 ]
-
-
-LOOK = race_choices.look
 
 
 @pytest.fixture
@@ -170,15 +165,6 @@ async def test_the_command_takes_models(make_chat: Make, engine: Any) -> None:
             await pilot.pause()
 
 
-async def test_a_model_that_is_not_named_is_asked_for(make_chat: Make, engine: Any) -> None:
-    async with make_chat().run_test(size=(100, 30), notifications=True) as pilot:
-        await load(pilot, engine)
-        pilot.app.chat_screen.input.put("/race greedy lookup@")
-        await pilot.press("enter")
-        assert pilot.app.screen is pilot.app.chat_screen
-        assert any("lookup@ does not name a model" in note.message for note in pilot.app._notifications)
-
-
 # Racing
 
 
@@ -241,34 +227,6 @@ async def test_another_method_keeps_the_panes_model(make_chat: Make, engine: Any
         assert [command.model for command in engine.sent if isinstance(command, Generate)][-1] == "models/small-Q4_0.gguf"
 
 
-async def test_the_models_of_this_machine_are_found(make_chat: Make, engine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(race_choices, "look", LOOK)
-    async with make_chat().run_test(size=(100, 30)) as pilot:
-        await load(pilot, engine)
-        await pilot.press("f5", "m")
-        menu = await choose(pilot)
-        own, *others = menu._choices
-        assert (own.key, own.place) == ("", "this chat")
-        found = {choice.title: choice for choice in others}
-        if builtin_gguf().is_file():
-            # The chat's runs on transformers: the same one on the other runtime, and what was made of it.
-            assert (found["builtin"].model, found["builtin"].backend) == ("builtin", "llama.cpp")
-            assert found["builtin-Q4_0"].what.startswith("llama.cpp · Q4_0 · ")
-        assert "builtin-draft" in found
-        assert len({choice.key for choice in menu._choices}) == len(menu._choices)
-
-
-async def test_no_row_of_the_photo_finish_of_models_is_wider_than_the_screen(make_chat: Make, engine: Any) -> None:
-    async with make_chat().run_test(size=(120, 30)) as pilot:
-        screen = await race_of_models(pilot, engine, end=True)
-        chart = PhotoFinish()
-        chart.rows = standings(screen.race)
-        for cells in (60, 76, 80, 100, 120, 200, 300):
-            lines = [chart._headline(cells), *chart._table(cells)]
-            assert all(line.cell_length <= cells for line in lines)
-            assert "chars in" in lines[0].plain
-
-
 # Pictures
 
 
@@ -289,16 +247,3 @@ def test_race_of_models(picture: Make, engine: Any, end: bool) -> None:
         await pilot.pause()
 
     assert picture(before)
-
-
-def test_loading(snap_compare: Any, make_chat: Make, engine: Any) -> None:
-    async def before(pilot: Any) -> None:
-        await race(pilot, engine, "/race greedy greedy@models/small-Q4_0.gguf greedy@none.gguf : Say it.")
-        first, second = loads(engine)
-        engine.events += [
-            Loading(first.id, "weights", 3, 4),
-            Failed(second.id, "user", "There is no file none.gguf: check it."),
-        ]
-        await take(pilot)
-
-    assert snap_compare(make_chat(), terminal_size=(120, 24), run_before=before)

@@ -14,18 +14,15 @@ from specchat.app.race.replay import Replay
 from specchat.app.tui.keys.help import HelpScreen
 from specchat.app.tui.pickers.menu import Menu
 from specchat.app.tui.race import screen as race_screen
-from specchat.app.tui.race.pane import PaneFoot, PaneState, RacePane, eighths
+from specchat.app.tui.race.pane import RacePane, eighths
 from specchat.app.tui.race.photo_finish import PhotoFinish, Standing, headline
 from specchat.app.tui.race.screen import RaceScreen
 from specchat.app.tui.race.setup import RaceSetup
-from specchat.app.tui.race.state import replay_state
 from specchat.app.tui.transcript.run_text import RunText
 from specchat.engine.messages import (
     Cancel,
     CloseLane,
-    Failed,
     Finished,
-    Generate,
     Judge,
     Judged,
     Pause,
@@ -145,17 +142,6 @@ async def test_the_set_up_takes_methods_in_and_leaves_them_out(make_chat: Make, 
         assert [racer.entry.method for racer in pilot.app.screen.race.racers] == ["soft", "greedy"]
 
 
-async def test_escape_leaves_the_set_up_and_the_draft_as_they_were(make_chat: Make, engine: Any) -> None:
-    async with make_chat().run_test() as pilot:
-        await load(pilot, engine)
-        pilot.app.chat_screen.input.put("A draft")
-        await pilot.press("f5")
-        assert pilot.app.screen._prompt == "A draft"
-        await pilot.press("escape")
-        assert pilot.app.chat_screen.input.text == "A draft"
-        assert not any(isinstance(command, Generate) for command in engine.sent)
-
-
 async def test_a_draft_is_raced_on_with_the_chat_before_it_and_stays(make_chat: Make, engine: Any, make_steps: Make) -> None:
     async with make_chat().run_test(size=(100, 30)) as pilot:
         await load(pilot, engine)
@@ -210,12 +196,6 @@ async def test_the_command_takes_settings_and_a_prompt_with_quotes(make_chat: Ma
         assert asked(engine, 1).messages == [{"role": "user", "content": 'What\'s "that": x'}]
 
 
-async def test_a_single_method_races_the_plain_one(make_chat: Make, engine: Any) -> None:
-    async with make_chat().run_test(size=(100, 30)) as pilot:
-        screen = await race(pilot, engine, "/race soft")
-        assert [racer.entry.method for racer in screen.race.racers] == ["greedy", "soft"]
-
-
 async def test_there_is_no_race_while_an_answer_is_written(make_chat: Make, engine: Any, make_steps: Make) -> None:
     async with make_chat().run_test(notifications=True) as pilot:
         await load(pilot, engine)
@@ -226,12 +206,6 @@ async def test_there_is_no_race_while_an_answer_is_written(make_chat: Make, engi
         await pilot.press("f5")
         assert pilot.app.screen is pilot.app.chat_screen
         assert any("Press esc to stop it" in n.message for n in pilot.app._notifications)
-
-
-async def test_there_is_no_race_before_the_model_is_loaded(make_chat: Make) -> None:
-    async with make_chat().run_test(notifications=True) as pilot:
-        await pilot.press("f5")
-        assert any("is still loading" in n.message for n in pilot.app._notifications)
 
 
 # Keys of the race
@@ -254,18 +228,6 @@ async def test_escape_stops_then_leaves_and_frees_the_lanes(make_chat: Make, eng
         assert [command for command in engine.sent if isinstance(command, CloseLane)][-3:] == [
             CloseLane(f"race-{n}") for n in (1, 2, 3)
         ]
-        assert not pilot.app.dialogue.transcript.entries
-
-
-async def test_escape_twice_leaves_at_once(make_chat: Make, engine: Any) -> None:
-    async with make_chat().run_test(size=(100, 30)) as pilot:
-        await race(pilot, engine)
-        await run(pilot, engine, end=False)
-        await pilot.press("escape", "escape")
-        await pilot.pause()
-        assert pilot.app.screen is pilot.app.chat_screen
-        engine.events.append(Failed(asked(engine, 0).id, "bug", "It broke."))
-        pilot.app.take_events()
         assert not pilot.app.dialogue.transcript.entries
 
 
@@ -415,16 +377,6 @@ async def test_theme_colours_room_help_and_scrolling(make_chat: Make, engine: An
         assert top(pilot) is screen
 
 
-async def test_keys_can_be_mapped_anew(make_chat: Make, engine: Any) -> None:
-    async with make_chat(**{"keymap.race_rerun": "x"}).run_test(size=(100, 30)) as pilot:
-        screen = await race(pilot, engine)
-        await run(pilot, engine)
-        await pilot.press("r")
-        assert not screen.race.running
-        await pilot.press("x")
-        assert screen.race.running
-
-
 # What is shown
 
 
@@ -517,18 +469,6 @@ def test_no_row_of_the_photo_finish_is_wider_than_the_screen(cells: int, monkeyp
     assert all("2.00×" in line.plain for line in lines[2:3])
 
 
-async def test_a_replay_shows_the_difference_only_when_it_comes(make_chat: Make, engine: Any) -> None:
-    async with make_chat().run_test(size=(120, 30)) as pilot:
-        screen = await race(pilot, engine)
-        await run(pilot, engine)
-        replay = Replay(screen.race.racers)
-        early, runs = replay_state(screen.race, replay, 2, 0.12 + 0.031 + 0.001)
-        assert (runs, early.sign) == (1, "≡")
-        late, _ = replay_state(screen.race, replay, 2, replay.end)
-        assert (late.sign, late.mark) == ("≠", "lossy from token 12")
-        assert late.tokens_per_step == pytest.approx(screen.race.racers[2].answer.figures.tokens_per_step)
-
-
 # Pictures
 
 
@@ -549,20 +489,3 @@ def test_race(picture: Make, engine: Any, end: bool) -> None:
         await pilot.pause()
 
     assert picture(before)
-
-
-def test_without_colours(snap_compare: Any, make_chat: Make, engine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def before(pilot: Any) -> None:
-        await race(pilot, engine)
-        await run(pilot, engine, end=False)
-
-    monkeypatch.setenv("NO_COLOR", "1")
-    assert snap_compare(make_chat(), terminal_size=(80, 24), run_before=before)
-
-
-def test_one_token_is_singular() -> None:
-    foot = PaneFoot()
-    for amount, words in ((1, "1 token"), (2, "2 tokens")):
-        foot.state = PaneState(1, "greedy", amount=amount, expected=4)
-        assert foot._bar(40).plain.endswith(f" {words}")
-        assert foot._figures(40, ("amount",)).plain == words

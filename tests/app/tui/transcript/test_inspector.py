@@ -211,23 +211,6 @@ async def test_ways_out_while_an_answer_streams(make_chat: Make, engine: Any, tr
         assert app.dialogue.phase == "writing"  # escape has stopped the looking, not the answer
 
 
-async def test_arrow_keys_scroll_where_no_run_is_looked_into(make_chat: Make, engine: Any, tree_steps: Make) -> None:
-    app = make_chat()
-    async with app.run_test(size=(60, 20)) as pilot:
-        await ask(app, pilot, engine, tree_steps() * 30)
-        view = app.chat_screen.view
-        view.focus()
-        end = view.scroll_offset.y
-        assert end > 3
-        await pilot.press("up", "up")
-        await pilot.pause()
-        assert view.scroll_offset.y == end - 2
-        await pilot.press("home")
-        await pilot.pause()
-        assert view.scroll_offset.y == 0
-        assert view.cursor.spot is None
-
-
 async def test_the_run_stays_in_sight_above_the_strip(make_chat: Make, engine: Any, tree_steps: Make) -> None:
     app = make_chat()
     async with app.run_test(size=(60, 20)) as pilot:
@@ -247,20 +230,6 @@ async def test_the_run_stays_in_sight_above_the_strip(make_chat: Make, engine: A
         assert view.following
         assert view.is_vertical_scroll_end
         assert view.virtual_size.height == view.tops[-1] + view.blocks[-1].height  # no room left below
-
-
-async def test_while_scrolled_up_the_last_run_in_sight_comes_first(make_chat: Make, engine: Any, tree_steps: Make) -> None:
-    app = make_chat()
-    async with app.run_test(size=(60, 20)) as pilot:
-        await ask(app, pilot, engine, tree_steps() * 30)
-        view = app.chat_screen.view
-        await pilot.press("ctrl+home", "f7")
-        await pilot.pause()
-        assert view.scroll_offset.y == 0
-        assert 0 < view.cursor.spot.run < 60
-        await pilot.press("escape")
-        await pilot.pause()
-        assert view.scroll_offset.y == 0
 
 
 async def test_a_stream_does_not_carry_the_run_away(make_chat: Make, engine: Any, tree_steps: Make) -> None:
@@ -359,58 +328,6 @@ async def test_hovering_tells_and_costs_nothing_within_a_run(make_chat: Make, en
         assert (chosen(app), strip_text(app)) == ("", "")
 
 
-async def test_the_strip_does_not_lie_over_the_run_under_the_mouse(make_chat: Make, engine: Any, tree_steps: Make) -> None:
-    app = make_chat()
-    async with app.run_test(size=(60, 20)) as pilot:
-        await ask(app, pilot, engine, tree_steps() * 30)
-        view, strip = app.chat_screen.view, app.chat_screen.query_one(Inspector)
-        view.scroll_to(y=6, animate=False)
-        await pilot.pause()
-        for y in (1, view.size.height - 2):
-            await pilot.hover(app.chat_screen.input)
-            await pilot.hover(view, offset=(10, y))
-            await pilot.pause()
-            assert strip.display
-            first, last = view.cursor.rows
-            top = view.region.y - view.scroll_offset.y
-            assert not set(range(first + top, last + top + 1)) & set(range(strip.region.y, strip.region.bottom))
-
-
-async def test_a_resting_mouse_does_not_hide_what_is_being_written(make_chat: Make, engine: Any, tree_steps: Make) -> None:
-    app = make_chat()
-    async with app.run_test(size=(60, 20)) as pilot:
-        id = await ask(app, pilot, engine, tree_steps() * 8, finish=False)
-        view, strip = app.chat_screen.view, app.chat_screen.query_one(Inspector)
-        await pilot.hover(view, offset=(10, 8))
-        await pilot.pause()
-        assert strip.display
-        assert strip.region.y == view.region.y
-        for _ in range(20):
-            engine.events.append(Steps(id, tree_steps()))
-            await settle(app, pilot)
-        assert view.following
-        assert not strip.display  # the run is out of sight
-
-
-async def test_a_clicked_run_stays_until_it_is_clicked_again(make_chat: Make, engine: Any, tree_steps: Make) -> None:
-    app = make_chat()
-    async with app.run_test(size=SIZE) as pilot:
-        await ask(app, pilot, engine, tree_steps() * 3)
-        view = app.chat_screen.view
-        await pilot.click(view, offset=cell_of(app, RunSpot(1, 1)))
-        await pilot.hover(view, offset=cell_of(app, RunSpot(1, 6)))
-        await pilot.press("right")
-        await pilot.pause()
-        assert view.cursor.spot == RunSpot(1, 2)
-        app.CLICK_CHAIN_TIME_THRESHOLD = 0  # not a double click
-        await pilot.click(view, offset=cell_of(app, RunSpot(1, 2)))
-        await pilot.pause()
-        assert not view.cursor.by_keys
-        await pilot.press("f7", "ctrl+l")
-        await pilot.pause()
-        assert (view.cursor.spot, strip_text(app)) == (None, ""), "a new chat ends it"
-
-
 async def test_runs_of_line_breaks_can_be_seen(make_chat: Make, engine: Any) -> None:
     app = make_chat()
     async with app.run_test(size=SIZE) as pilot:
@@ -422,33 +339,6 @@ async def test_runs_of_line_breaks_can_be_seen(make_chat: Make, engine: Any) -> 
         await pilot.press("left")
         await pilot.pause()
         assert chosen(app) == "one"
-
-
-async def test_the_side_panel_is_told_of_the_run(make_chat: Make, engine: Any, tree_steps: Make) -> None:
-    app = make_chat()
-    async with app.run_test(size=(140, 30)) as pilot:
-        await ask(app, pilot, engine, tree_steps())
-        told: list[int | None] = []
-        app.chat_screen.panel.select = lambda answer, index: told.append(index)
-        await pilot.press("f7", "left", "escape")
-        await pilot.pause()
-        assert told == [3, 2, None]
-
-
-async def test_another_view_of_the_text_lets_the_run_under_the_mouse_go(make_chat: Make, engine: Any, tree_steps: Make) -> None:
-    app = make_chat()
-    async with app.run_test(size=(100, 24)) as pilot:
-        await ask(app, pilot, engine, tree_steps())
-        view = app.chat_screen.view
-        y = next(y for y in range(view.size.height) if view.render_line(y).text.strip().startswith("Every"))
-        await pilot.hover("#transcript", offset=(view.margin + 8, y))
-        await pilot.pause()
-        assert "step 2" in strip_text(app)
-        await pilot.press("ctrl+g")
-        await pilot.pause()
-        assert view.markdown
-        assert view.cursor.spot is None
-        assert not strip_text(app)
 
 
 async def test_what_a_beam_search_may_still_change_is_shown_and_is_no_text(make_chat: Make, engine: Any) -> None:
@@ -488,15 +378,3 @@ def test_why_a_run_ended(picture: Make, engine: Any, tree_steps: Make, run: int)
         await pilot.pause()
 
     assert picture(before)
-
-
-def test_without_colours(
-    snap_compare: Any, make_chat: Make, engine: Any, tree_steps: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def before(pilot: Any) -> None:
-        await ask(pilot.app, pilot, engine, tree_steps() * 2)
-        await pilot.press("f7", "left", "left")
-        await pilot.pause()
-
-    monkeypatch.setenv("NO_COLOR", "1")
-    assert snap_compare(make_chat(), terminal_size=SIZE, run_before=before)

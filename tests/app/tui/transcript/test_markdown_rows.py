@@ -166,44 +166,6 @@ async def test_an_answer_is_runs_while_it_is_written_and_markdown_when_it_has_en
         assert "Some bold text." in shown(app)
 
 
-async def test_an_answer_that_markdown_would_cut_stays_as_runs(make_chat: Make, engine: Any) -> None:
-    app = make_chat()
-    async with app.run_test(size=(100, 40)) as pilot:
-        await answered(pilot, engine, "> " * 40 + "deep")
-        await pilot.press("ctrl+g")
-        await pilot.pause()
-        assert "deep" in shown(app)
-        assert "Markdown" not in shown(app).split("guess")[1]
-
-
-async def test_the_place_in_a_long_answer_is_kept(make_chat: Make, engine: Any) -> None:
-    app = make_chat()
-    async with app.run_test(size=(100, 24)) as pilot:
-        await answered(pilot, engine, "\n\n".join(f"Paragraph **{i}**." for i in range(200)))
-        view = app.chat_screen.view
-        view.scroll_to(y=200, animate=False, immediate=True)
-        await pilot.pause()
-        for middle in ("Paragraph 10", "Paragraph **10"):
-            await pilot.press("ctrl+g")
-            await pilot.pause()
-            assert middle in shown(app)
-            assert not view.following
-
-
-async def test_another_theme_colours_the_rows_anew(make_chat: Make, engine: Any) -> None:
-    app = make_chat(theme="dark")
-    async with app.run_test(size=(100, 40)) as pilot:
-        await answered(pilot, engine)
-        await pilot.press("ctrl+g")
-        await pilot.pause()
-        for theme in ("light", "dark"):
-            app.theme = theme
-            await pilot.pause()
-            view = app.chat_screen.view
-            heading = next(s for y in range(40) for s in view.render_line(y) if "Prompt lookup" in s.text)
-            assert heading.style.color.name.lower() == app.theme_variables["primary"].lower()
-
-
 async def test_looking_into_runs_shows_them_again(make_chat: Make, engine: Any) -> None:
     app = make_chat()
     async with app.run_test(size=(100, 40)) as pilot:
