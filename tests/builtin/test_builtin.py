@@ -12,8 +12,6 @@ from specchat.app.tui.tour.tour import PROMPT as TOUR
 from specchat.builtin.recipe import evaluate as scoring
 from specchat.builtin.recipe import tokenizer as tokens_of
 from specchat.builtin.recipe.generators.draw import Message
-from specchat.builtin.recipe.generators.facts import FACTS
-from specchat.builtin.recipe.generators.talk.outside import HONEST
 
 COPY = "Repeat this text exactly: "
 
@@ -65,24 +63,3 @@ def test_evaluation_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     story = result["families"]["story"]
     assert story == {"count": 1, "right": None, "exact": None, "eos": story["eos"]}
     assert story["eos"] in (0, 1)
-
-
-def test_what_counts_as_right() -> None:
-    fact = next(fact for fact in FACTS if "greedy" in fact.names)
-    assert scoring.right("fact", f"{fact.short} {fact.more}", f"It takes the {fact.key}, always.")
-    assert not scoring.right("fact", fact.short, "It draws a token at random.")
-    assert not scoring.right("fact", "Nothing that any fact says.", "Something else.")
-    assert scoring.right("outside", HONEST, "I am only a small demonstration model.")
-    assert not scoring.right("sort", "a, b", "a, b.")
-
-
-def test_one_pass_tells_what_greedy_decoding_writes() -> None:
-    folder = builtin.path()
-    model = LlamaForCausalLM.from_pretrained(folder, local_files_only=True)
-    found = scoring.jobs(tokens_of.load(folder), 6, ["copy_list", "sort", "fact"])
-    written = [scoring.answers(model, [job.prompt], job.limit)[0] for job in found]
-    own = [[*ids, tokens_of.END] for ids in written if len(ids) < 60]
-    prompts = [job.prompt for job, ids in zip(found, written, strict=True) if len(ids) < 60]
-    assert len(own) >= 2
-    assert scoring.spoken(model, prompts, own) == [True] * len(own)
-    assert scoring.spoken(model, prompts, [[ids[0] + 1, *ids[1:]] for ids in own]) == [False] * len(own)

@@ -1,10 +1,8 @@
 """The corpus: the same bytes everywhere, and an evaluation side that training never meets."""
 
-import ast
 import hashlib
 import json
 import os
-import re
 import subprocess
 import sys
 
@@ -12,7 +10,6 @@ import pytest
 
 from specchat.builtin import PROMPTS
 from specchat.builtin.recipe.corpus import TASKS, bench_tasks, draw_task, prompt_text
-from specchat.builtin.recipe.generators import poems
 from specchat.builtin.recipe.generators.draw import Draw, is_held_out
 from specchat.builtin.recipe.generators.facts import FACTS
 
@@ -53,45 +50,10 @@ def test_evaluation_prompts_are_held_out() -> None:
         assert all(message["content"] for message in messages)
 
 
-def test_held_out_people_are_not_in_training() -> None:
-    trained, held = Draw("a"), Draw("a", held_out=True)
-    assert not {trained.first_name() for _ in range(2000)} & {held.first_name() for _ in range(2000)}
-    assert not {trained.city() for _ in range(2000)} & {held.city() for _ in range(2000)}
-
-
 def test_every_fact_holds_its_key() -> None:
     for fact in FACTS:
         assert fact.key in fact.short
         assert len(fact.key) >= 7
-
-
-def test_docstrings_leave_the_function_as_it_is() -> None:
-    for i in range(50):
-        user, assistant = draw_task("docstring", Draw(f"docstring/{i}"))
-        head, _, *body = assistant["content"].split("\n")
-        function = "\n".join([head, *body])
-        assert function in user["content"]
-        documented = ast.parse(assistant["content"]).body[0]
-        assert isinstance(documented, ast.FunctionDef)
-        assert ast.get_docstring(documented)
-        documented.body = documented.body[1:]
-        assert ast.unparse(documented) == ast.unparse(ast.parse(function))
-
-
-def test_poems_are_about_what_was_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(poems, "_topic", lambda d: "a zebra")
-    counts = {"2": 2, "two": 2, "4": 4, "four": 4, "6": 6, "six": 6, "8": 8, "eight": 8}
-    asked = 0
-    for i in range(200):
-        user, assistant = draw_task("poem", Draw(f"poem/{i}"))
-        lines = [line for line in assistant["content"].split("\n") if line]
-        assert len(set(lines)) == len(lines) >= 2
-        assert ("the zebra" in assistant["content"]) == ("a zebra" in user["content"])
-        wanted = re.search(r"\b([2468]|two|four|six|eight)[ -]line", user["content"], re.IGNORECASE)
-        if wanted:
-            asked += 1
-            assert len(lines) == counts[wanted[1].lower()]
-    assert asked > 20
 
 
 def test_the_bench_asks_what_training_never_sees() -> None:

@@ -19,8 +19,6 @@ from specchat.backends.loading import find_model
 from specchat.builtin import path
 from specchat.builtin.recipe import tokenizer as tokens_of
 from specchat.builtin.recipe import train_eagle
-from specchat.builtin.recipe.corpus import chats
-from specchat.builtin.recipe.data import IGNORED
 from specchat.builtin.recipe.train_eagle import EagleRun, Settings
 from specchat.builtin.recipe.training import text
 from specchat.builtin.recipe.training.eagle import anchors
@@ -168,18 +166,6 @@ def test_a_head_is_written_as_published(
     whole.close()
 
 
-def test_other_taps_are_named_and_a_shared_lm_head_is_not_written(tmp_path: Path, target: Target, conversations: Path) -> None:
-    run = _run(_settings(1, taps=(1, 6), lm_head="shared", inner=16), tmp_path / "work", target, conversations)
-    assert run.train()
-    run.export(tmp_path / "head", "safeailab", "float16")
-    tensors = load_file(tmp_path / "head" / "model.safetensors")
-    assert "lm_head.weight" not in tensors
-    assert tensors["fc.weight"].shape == (WIDTH, 2 * WIDTH)
-    assert tensors["midlayer.mlp.up_proj.weight"].shape == (16, WIDTH)
-    described = json.loads((tmp_path / "head" / "config.json").read_text())
-    assert described["eagle_config"] == {"eagle_aux_hidden_state_layer_ids": [1, 6], "use_aux_hidden_state": True}
-
-
 @only_full
 @pytest.mark.parametrize("optimizer", ["adamw", "muon"] if FULL else ["muon"])
 def test_every_step_learns_what_the_target_says(tmp_path: Path, target: Target, conversations: Path, optimizer: str) -> None:
@@ -207,53 +193,6 @@ def test_a_resumed_run_equals_an_unbroken_one(tmp_path: Path, target: Target, co
     second = EagleRun(train_eagle.settings_of(first.checkpoint, {}), tmp_path / "parts", target, source, resumed=True)
     second.restore()
     assert second.train() == pytest.approx(losses[5:], abs=1e-4)
-
-
-@only_full
-def test_half_precision_passes_move_the_float32_weights(tmp_path: Path, target: Target, conversations: Path) -> None:
-    run = _run(_settings(2), tmp_path / "work", target, conversations)
-    halves = EagleRun(Settings(tokens=800, batch=512, warmup=2000), tmp_path / "half", target, run.source)
-    assert halves.train() == pytest.approx(run.train(), rel=0.02)
-    assert {p.dtype for p in halves.model.parameters()} == {torch.float32}
-
-
-def test_chats_are_read_as_the_recipe_reads_them() -> None:
-    target = Target(path(), CPU, torch.float32)
-    tokenizer = tokens_of.load(path())
-    several = 0
-    for chat in chats(5, 30):
-        expected = tokens_of.encode_chat(tokenizer, chat["messages"])
-        several += len(chat["messages"]) > 2
-        messages: list[Message] = [{"role": turn["role"], "content": turn["content"]} for turn in chat["messages"]]
-        assert text.encode(target, messages, 4096) == [expected]
-    assert several
-
-
-def test_drafts_stay_within_an_answer() -> None:
-    labels = torch.full((2, 9), IGNORED)
-    labels[0, 2:5] = labels[0, 7] = labels[1, 0] = labels[1, 3] = 1
-    found = anchors(labels)
-    assert found.places[0].tolist() == [2, 3, 4, 7]
-    assert found.there.sum(1).tolist() == [4, 1]  # nothing comes before the first token
-    assert [found.at(step)[0].tolist() for step in range(3)] == [[True] * 4, [True, True, False], [True, False]]
-
-
-def test_texts_of_several_kinds(tmp_path: Path, target: Target) -> None:
-    (tmp_path / "a.txt").write_text("one two three " * 50)
-    said = {"conversations": [{"from": "human", "value": "Hi"}, {"from": "gpt", "value": "Hello.\u2028"}]}
-    (tmp_path / "b.jsonl").write_text(f"{json.dumps(said, ensure_ascii=False)}\n\n{json.dumps({'text': 'four five six'})}\n")
-    entries = text.read([tmp_path / "a.txt", tmp_path / "b.jsonl"])
-    assert entries[1] == [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello.\u2028"}]
-    assert entries[2] == "four five six"
-    parts = text.encode(target, entries[0], 40)
-    whole = target.codec.encode("one two three " * 50)
-    cut = [token for ids, _ in parts for token in ids]
-    assert cut == whole[: len(cut)]
-    assert len(whole) - len(cut) <= 2  # what is too short to learn from
-    assert max(len(ids) for ids, _ in parts) == 40
-    assert text.encode(target, [{"role": "user", "content": "Hi"}], 40) == []
-    refused: list[Message] = [{"role": "function", "content": "Hi"}, {"role": "assistant", "content": "Hello, you."}]
-    assert text.encode(target, refused, 40) == []
 
 
 @only_full

@@ -45,15 +45,6 @@ def _settings(steps: int) -> PardSettings:
     return PardSettings(size="tiny", tokens=steps * 450.0, batch=512, warmup=2000, rate=1e-2, optimizer="adamw")
 
 
-def test_no_text_has_the_mask_token() -> None:
-    tokenizer = tokens_of.load(WEIGHTS)
-    assert tokenizer.id_to_token(MASK) == "<|reserved_0|>"
-    assert MASK not in tokenizer.encode("<|reserved_0|> is text").ids
-    for batch in islice(batches(tokenizer, 3, 2048, Curriculum()), 5):
-        assert not (batch.tokens == MASK).any()
-        assert not (batch.labels == MASK).any()
-
-
 def test_the_loss_is_that_of_every_chain_of_masks_by_itself() -> None:
     model = build(SIZES["tiny"], 0)
     tokens = torch.randint(10, tokens_of.VOCABULARY, (3, 33), generator=torch.Generator().manual_seed(1))
@@ -77,14 +68,6 @@ def test_the_loss_is_that_of_every_chain_of_masks_by_itself() -> None:
     alone = [loss for masks, loss in losses if not masks]
     assert len(alone) == int((labels != IGNORED).sum())
     assert own.item() == pytest.approx(sum(alone) / len(alone), abs=1e-4)
-
-
-def test_each_depth_keeps_its_share_of_the_masks() -> None:
-    labels = torch.full((20, 400), 9)
-    batch = masked(labels, labels, 5, 0.5, torch.Generator().manual_seed(0))
-    depth = (batch.visible[:, 400:, 400:].sum(-1) * (batch.labels[:, 400:] != IGNORED)).flatten()
-    counts = [int((depth == d).sum()) / (20 * 400) for d in range(1, 5)]
-    assert counts == pytest.approx([0.5, 0.25, 0.125, 0.0625], rel=0.1)
 
 
 @only_full

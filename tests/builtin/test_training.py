@@ -2,13 +2,9 @@
 
 import json
 import shutil
-import subprocess
-import sys
-import time
 from itertools import islice
 from pathlib import Path
 
-import psutil
 import pytest
 import torch
 from transformers import LlamaForCausalLM
@@ -21,7 +17,7 @@ from specchat.builtin.recipe.export import export
 from specchat.builtin.recipe.model import SIZES, Size, TrainingLoss, build, inherit
 from specchat.builtin.recipe.train import Run, Settings
 
-from ..cases import FULL, only_full
+from ..cases import only_full
 
 WEIGHTS = path()
 CPU = torch.device("cpu")
@@ -72,13 +68,6 @@ def test_batches_go_on_where_a_checkpoint_left(monkeypatch: pytest.MonkeyPatch) 
     turns = [list(islice(batches(tokenizer, 3, 1024, Curriculum(), rank=rank, world=2), 3)) for rank in (0, 1)]
     for i in range(6):
         assert torch.equal(stream[i].tokens, turns[i % 2][i // 2].tokens)
-
-
-def test_labels_are_the_next_tokens_of_answers() -> None:
-    batch = next(batches(tokens_of.load(WEIGHTS), 3, 2048, Curriculum()))
-    wanted = batch.labels[:, :-1] != IGNORED
-    assert torch.equal(batch.tokens[:, 1:][wanted], batch.labels[:, :-1][wanted])
-    assert not wanted[:, 0].any()
 
 
 def test_the_training_attention_is_the_models_own() -> None:
@@ -132,40 +121,3 @@ def test_a_shallow_model_starts_from_layers_of_a_deep_one() -> None:
     tokens = torch.randint(10, tokens_of.VOCABULARY, (2, 20))
     del teacher.model.layers[1]
     assert torch.allclose(shallow(tokens).logits, teacher(tokens, use_cache=False).logits, atol=1e-5)
-
-
-@pytest.mark.skipif(not FULL, reason="20 s of three processes that import torch: make test-all runs it")
-def test_a_run_of_two_processes_that_is_stopped_saves_and_leaves_none_behind(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "specchat.builtin.recipe.train", "--size", "tiny", "--processes", "2", "--threads", "1"]
-    command += ["--tokens", "1e8", "--work", str(_work(tmp_path / "work")), "--device", "cpu"]
-    loss, checkpoint = tmp_path / "work" / "loss.jsonl", tmp_path / "work" / "checkpoint.pt"
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as run:
-        deadline = time.monotonic() + 120
-        while not loss.exists() and time.monotonic() < deadline:
-            time.sleep(0.2)
-        children = psutil.Process(run.pid).children(recursive=True)
-        assert len(children) >= 2
-        run.terminate()
-        run.wait(60)
-    gone, alive = psutil.wait_procs(children, timeout=120)
-    assert gone
-    assert not alive
-    assert checkpoint.exists()
-
-
-@pytest.mark.skipif(not FULL, reason="torch's compiler takes half a minute: make test-all runs it")
-def test_compiled_passes_learn_the_same() -> None:
-    found = []
-    for compiled in (False, True):
-        loss = TrainingLoss(build(SIZES["tiny"], 0), (1,))
-        if compiled:
-            loss.compile_passes()
-        for chats, length in ((3, 33), (5, 21), (2, 70)):
-            tokens = torch.randint(10, tokens_of.VOCABULARY, (chats, length), generator=torch.Generator().manual_seed(length))
-            full, early = loss(tokens, tokens.roll(-1, 1))
-            (full + early).backward()
-        gradients = [parameter.grad for parameter in loss.parameters()]
-        assert all(gradient is not None for gradient in gradients)
-        found.append([full.detach(), early.detach(), *gradients])
-    for eager, quick in zip(*found, strict=True):
-        torch.testing.assert_close(eager, quick, rtol=1e-3, atol=1e-5)

@@ -234,13 +234,6 @@ def test_continue_takes_the_last_chat(begun: Begun) -> None:
         assert [row.id for row in Chats(store).newest()] == [2, 1]
 
 
-def test_another_model_is_said(begun: Begun) -> None:
-    settings = changed(Settings(), {"model": "/models/other"})
-    begun(settings, resume="lamps", given={"model": "/models/other"})
-    assert begun.dialogue.model == "/models/other"
-    assert begun.texts[2:] == ["This chat was with builtin and continues with /models/other. Switch back with /model."]
-
-
 def test_resume_takes_the_chat_that_is_meant_or_lists_those_that_may_be(begun: Begun) -> None:
     begun(Settings(), resume="lamp")
     assert begun.texts == ["About lamps", "The keeper lit it."]
@@ -254,14 +247,6 @@ def test_resume_takes_the_chat_that_is_meant_or_lists_those_that_may_be(begun: B
     assert begun.browsed == ["about", "keeper", ""]
     with pytest.raises(UserError, match="No chat contains 'zebra'"):
         begun(Settings(), resume="zebra")
-
-
-def test_what_is_wrong_with_the_settings_is_no_reason_to_write(begun: Begun) -> None:
-    with Store() as store:
-        before = Chats(store).row(1)
-        begun(Settings(), "The settings are odd.", resume="1")
-        assert begun.texts[-1] == "The settings are odd."
-        assert Chats(store).row(1) == before
 
 
 def test_a_last_word_that_could_not_be_kept_is_said_after_the_chat(
@@ -327,21 +312,6 @@ def test_the_options(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
         *(["--resume", "x", "methods"], ["--open", "x.json", "methods"]),
     ):
         assert call(*wrong)[0] == 2
-
-
-def test_the_setting(call: Call, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    given: list[bool] = []
-
-    def open_chat(settings: Settings, *_: Any, **__: Any) -> int:
-        given.append(settings.history)
-        return 0
-
-    monkeypatch.setattr(launch, "open_chat", open_chat)
-    (tmp_path / "settings.toml").write_text("history = false\n")
-    call()
-    assert given == [False]
-    with pytest.raises(UserError, match="history takes true or false, not 'no'"):
-        changed(Settings(), {"history": "no"})
 
 
 def test_the_chat_of_a_continue_with_no_history_yet(call: Call, monkeypatch: pytest.MonkeyPatch, engine: Any) -> None:

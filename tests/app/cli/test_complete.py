@@ -106,19 +106,6 @@ def test_chats_are_offered_by_number(shell: str, home: Path) -> None:
     assert offered(shell, "specchat chats show 2") == ["2"]
 
 
-def test_titles_stand_beside_the_numbers() -> None:
-    keep("The lighthouse", "third")
-    assert asked("fish", "specchat --resume ", _TYPER_COMPLETE_FISH_ACTION="get-args") == "2\tthird\n1\tThe lighthouse\n"
-    assert asked("zsh", "specchat --resume ") == '_arguments \'*: :(("2":"third"\n"1":"The lighthouse"))\'\n'
-
-
-def test_presets_are_offered() -> None:
-    from specchat.app.settings.presets import save_preset
-
-    save_preset("brief", {"max_tokens": 20})
-    assert [value for value, _ in completion_shell.presets(None, [], "br")] == ["brief"]
-
-
 def test_names_that_a_shell_would_run_are_not_offered(home: Path) -> None:
     hostile = [
         "$(touch ran)",
@@ -186,27 +173,6 @@ def test_what_bash_puts_in_whole_runs_nothing(home: Path) -> None:
     assert not (home / "here" / "ran").exists()
 
 
-def test_paths_are_left_to_the_shell(home: Path) -> None:
-    assert asked("zsh", "specchat --model ./") == "_files\n"
-    assert asked("bash", "specchat --model /tm") == "\n"
-
-
-@pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
-def test_bash_itself_completes(home: Path) -> None:
-    keep("The lighthouse")
-    script = subprocess.run(
-        [SPECCHAT], env={**os.environ, "_SPECCHAT_COMPLETE": "source_bash"}, capture_output=True, text=True, check=True
-    ).stdout
-    assert "complete -o default -F _specchat_completion specchat" in script
-    tab = "_specchat_completion specchat; printf '<%s>' \"${COMPREPLY[@]}\"\n"
-    code = (
-        f"{script}\nCOMP_WORDS=(specchat run --resume ''); COMP_CWORD=3; {tab}"
-        f"COMP_WORDS=(specchat --theme lig); COMP_CWORD=2; {tab}"
-    )
-    done = subprocess.run(["bash", "--norc", "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "<1>" + "".join(f"<{name}>" for name in theme_names() if name.startswith("lig"))
-
-
 @pytest.mark.parametrize("typed", ["--model ", "--resume "])
 def test_nothing_heavy_is_imported(typed: str) -> None:
     keep("one")
@@ -227,12 +193,6 @@ def test_nothing_heavy_is_imported(typed: str) -> None:
     )
     assert done.stdout.startswith("_arguments")
     assert done.stderr == "[]\n"
-
-
-def test_what_goes_wrong_is_silent(home: Path) -> None:
-    (home / "data").mkdir()
-    (home / "data" / "history.db").write_bytes(b"no database" * 100)
-    assert asked("zsh", "specchat --resume ") == "_files\n"
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import torch
 from typer.testing import CliRunner
 
 from specchat.app.cli import doctor, doctor_model
@@ -21,7 +20,6 @@ from specchat.app.settings.fields import Settings
 from specchat.errors import UserError
 
 from ...fakes.models.heads import target_folder, write_head
-from ...fakes.models.mtp_files import mtp_folder, write_mtp
 
 
 @pytest.fixture
@@ -55,14 +53,6 @@ def test_a_healthy_machine(probe: SimpleNamespace) -> None:
     assert data["machine"]["threads"] >= 1
 
 
-def test_graphics_cards_are_named(probe: SimpleNamespace) -> None:
-    probe.stdout = json.dumps({"cuda": [{"name": "H200", "memory": 150e9}], "built_for_cuda": "13", "mps": True, "threads": 2})
-    text = doctor.as_text(doctor.examine())
-    assert "cuda:0" in text
-    assert "H200, 150 GB" in text
-    assert "mps" in text
-
-
 def test_what_is_broken_comes_with_what_mends_it(
     probe: SimpleNamespace, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -77,14 +67,6 @@ def test_what_is_broken_comes_with_what_mends_it(
     assert "The package textual is missing." in whats
     assert all(problem.fix for problem in report.problems)
     assert "-m pip install textual" in doctor.as_text(report)
-
-
-def test_a_torch_that_hangs_is_told(probe: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
-    def hang(*args: Any, **options: Any) -> None:
-        raise subprocess.TimeoutExpired("python", 60)
-
-    monkeypatch.setattr("subprocess.run", hang)
-    assert any("more than" in problem.what for problem in doctor.examine().problems)
 
 
 def test_a_cpu_build_beside_a_driver_is_a_note(probe: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -125,19 +107,6 @@ def test_the_draft_model_of_the_settings_is_judged(probe: SimpleNamespace, tmp_p
     assert (problem.fix, problem.serious) == ("specchat models --drafts-for builtin", False)
     settings.write_text("draft_model = 'nobody/nothing'")
     assert doctor.examine().draft_model == "nobody/nothing (not on this machine)"
-
-
-def test_a_model_of_the_settings_that_drafts_for_itself(probe: SimpleNamespace, tmp_path: Path) -> None:
-    settings, folder = tmp_path / "settings.toml", mtp_folder("mimo", layers=3)
-    settings.write_text(f"model = '{folder}'")
-    report = doctor.examine()
-    assert report.problems == []
-    assert f"draft model        none, but {folder} drafts for itself with 3 MTP layers (method mtp)" in doctor.as_text(report)
-    folder = write_mtp(tmp_path / "eight", "glm4-moe", changes={"hnorm.weight": torch.ones(32).to(torch.int8)})
-    settings.write_text(f"model = '{folder}'")
-    (problem,) = doctor.examine().problems
-    assert problem.what == f"{folder} has MTP layers that cannot draft: They are quantized (I8)."
-    assert (problem.fix, problem.serious) == (f"specchat models --drafts-for {folder}", False)
 
 
 class FakeLab(Lab):
@@ -194,15 +163,6 @@ def test_a_page_about_a_model(lab: type[FakeLab]) -> None:
     told = CliRunner().invoke(app, ["doctor", "neo", "--json"])
     assert json.loads(told.stdout)["model"] == "neo"
     assert json.loads(told.stdout)["lengths"] == PROVEN["lengths"]
-
-
-def test_what_is_not_tried_or_not_kept_is_told(lab: type[FakeLab]) -> None:
-    row = {**ROW, "tree": None, "chain": None, "failed": {}, "unclear": {}, "texts": [256], "untried": "There is no memory."}
-    lab.answer = {**PROVEN, "lengths": [row], "proven": 256, "broken": False, "kept": "", "lost": True}
-    told = CliRunner().invoke(app, ["doctor", "neo"])
-    assert told.exit_code == 0
-    assert "in texts of 256 tokens, plain decoding held. Longer ones were not tried: There is no memory." in told.stdout
-    assert "Proven to 256 tokens.\nThis could not be kept" in told.stdout
 
 
 def test_ctrl_c_ends_it_and_what_needs_a_model_says_so(lab: type[FakeLab]) -> None:

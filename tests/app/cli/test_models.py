@@ -23,7 +23,6 @@ from ...fakes.models.heads import write_head
 from ...fakes.models.hub_server import Hub, serving
 from ...fakes.models.llama_tiny import needs_llama
 from ...fakes.models.model_folders import make_home
-from ...fakes.models.mtp_files import write_mtp
 
 WEIGHTS = bytes(range(256)) * 2000
 
@@ -70,11 +69,6 @@ def test_models_are_listed_with_what_fits(home: Path) -> None:
     assert max(map(len, lines)) <= 120
 
 
-def test_words_narrow_the_list_and_none_is_exit_code_1(home: Path) -> None:
-    assert run("gull").splitlines()[0] == "LM Studio"
-    assert run("nothing-like-it", code=1) == ""
-
-
 def test_json_tells_every_model(home: Path) -> None:
     found = {each["model"]: each for each in table()["models"]}
     tiny = found["lantern/Lighthouse-Tiny"]
@@ -114,14 +108,6 @@ def test_a_target_may_be_any_path_and_the_built_in_head_drafts_for_it_on_its_run
     told = {each["model"]: each for each in table("--drafts-for", path)["models"]}
     assert told["builtin-eagle"]["able"], told["builtin-eagle"]["reason"]
     assert told["builtin-draft"]["able"]
-
-
-def test_a_model_with_mtp_layers_drafts_for_itself(home: Path) -> None:
-    folder = write_mtp(home / "here" / "itself", "mimo", layers=2)
-    told = {each["model"]: each for each in table()["models"]}
-    assert (told[str(folder)]["mtp"], told["builtin"]["mtp"]) == ({"count": 2, "problem": ""}, None)
-    assert "  No draft model: Its own MTP layers draft (method mtp)." in run("--drafts-for", str(folder)).splitlines()
-    assert any("itself · MTP" in line for line in run().splitlines())
 
 
 def test_an_unknown_target_is_a_sentence(home: Path) -> None:

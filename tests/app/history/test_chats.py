@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,15 +12,12 @@ from specchat.app.chat.dialogue import Dialogue
 from specchat.app.chat.entries import Answer, Notice, Prompt
 from specchat.app.chat.transcript import Transcript
 from specchat.app.history.chats import AFTER, BEFORE, Chats
-from specchat.app.history.recorder import Recorder
 from specchat.app.history.store import Store
 from specchat.app.history.writing import TITLE_CELLS, ChatTrack, snapshot, write
 from specchat.engine.messages import StepRecord
 from specchat.errors import UserError
 
 from ...cases import cases
-
-Say = Callable[..., None]
 
 
 def put(store: Store, dialogue: Dialogue, *texts: str, title: str = "", system: str | None = None) -> int:
@@ -126,17 +121,6 @@ def test_titles_are_one_line_and_fit(chats: Chats, dialogue: Dialogue) -> None:
         chats.rename(99, "x")
 
 
-def test_going_on_with_a_deleted_chat_brings_it_back(recorder: Recorder, chats: Chats, dialogue: Dialogue, say: Say) -> None:
-    say("Hello")
-    recorder.note(dialogue)
-    recorder.settle()
-    chats.delete(1)
-    say("Again")
-    recorder.note(dialogue)
-    recorder.settle()
-    assert [row.id for row in chats.newest()] == [1]
-
-
 def test_a_branch_of_a_part(chats: Chats, dialogue: Dialogue) -> None:
     first = put(chats.store, dialogue, "One", "1", "Two", "2", system="Be brief.")
     branch = chats.branch(first, entries=2)
@@ -194,15 +178,6 @@ def test_hostile_texts_come_back_as_they_were_and_are_shown_as_text(
         assert id in [found.chat.id for found in chats.search(query, limit=10**6)]
 
 
-def test_a_line_of_5_megabytes(chats: Chats, dialogue: Dialogue) -> None:
-    line = "lamp oil " * 555_555
-    id = put(chats.store, dialogue, line, line + "needle")
-    assert [entry.text for entry in chats.open(id).transcript.entries] == [line, line + "needle"]
-    (found,) = chats.search("needle")
-    assert len("".join(found.excerpt)) < 250
-    assert len(chats.newest()[0].title) <= TITLE_CELLS
-
-
 def test_rows_that_somebody_else_wrote_do_no_harm(chats: Chats, dialogue: Dialogue) -> None:
     id = put(chats.store, dialogue, "Hello", "Hi.")
     db = chats.store.db
@@ -215,9 +190,3 @@ def test_rows_that_somebody_else_wrote_do_no_harm(chats: Chats, dialogue: Dialog
     db.execute("UPDATE entries SET kind = 'else', text = NULL")
     assert [type(entry) for entry in chats.open(id).transcript.entries] == [Notice, Notice]
     chats.search("hello")
-
-
-def test_a_path_with_odd_characters(tmp_path: Path, dialogue: Dialogue) -> None:
-    with Store(tmp_path / "Ünï?code=#%20 \u202e" / "history.db") as store:
-        put(store, dialogue, "Hello")
-        assert Chats(store).count() == 1

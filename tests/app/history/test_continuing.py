@@ -10,18 +10,14 @@ import pytest
 
 from specchat.app.chat.dialogue import Dialogue
 from specchat.app.chat.entries import Notice
-from specchat.app.chat.methods import known_methods
 from specchat.app.history.chats import Chats
 from specchat.app.history.recorder import Recorder
 from specchat.app.history.resume import continued, own_values
 from specchat.app.settings.fields import Settings
 from specchat.app.settings.file import changed
 from specchat.app.tui.actions.history import go_on
-from specchat.app.tui.transcript.inspector import Inspector
 from specchat.backends.base import Sampling
 from specchat.engine.messages import Failed, Load
-
-from ...fakes.pilots import settle
 
 Make = Callable[..., Any]
 Say = Callable[..., None]
@@ -68,33 +64,6 @@ def test_what_another_version_wrote_is_left_out(opened: Any) -> None:
     opened.model, opened.load = {"asked": ["x"]}, {"draft_model": 5}
     assert own_values(opened) == {"sampling.seed": 5, "max_tokens": 9}
     assert (continued(Settings(), opened).model, continued(Settings(), opened).draft_model) == ("builtin", ())
-
-
-async def test_a_chat_by_a_method_that_is_gone_is_shown_and_goes_on(
-    recorder: Recorder, chats: Chats, dialogue: Dialogue, say: Say, make_chat: Make, engine: Any
-) -> None:
-    dialogue.method, dialogue.sampling = "sample", Sampling(temperature=0.8)
-    say("Hello", method="sample", drafts=False)
-    recorder.note(dialogue)
-    recorder.settle()
-    opened = chats.open(chats.latest().id)
-    settings = continued(Settings(), opened)
-    assert (settings.method, settings.sampling.temperature) == (Settings().method, 0.8)
-    app = make_chat()
-    async with app.run_test(size=(110, 34)) as pilot:
-        engine.loaded()
-        app.take_events()
-        app.show_chat(opened.transcript)
-        go_on(app, opened)
-        await settle(app, pilot)
-        await pilot.press("f7")
-        await settle(app, pilot)
-        (answer,) = app.dialogue.transcript.answers()
-        assert (answer.method, answer.methods) == ("sample", ["sample"])
-        assert "sample  step" in app.screen.query_one(Inspector).render_line(0).text
-        app.actions.command("/retry")
-        assert engine.asked.method in known_methods()
-        assert engine.asked.sampling["temperature"] == 0.8
 
 
 async def test_a_chat_from_the_list_brings_its_model(opened: Any, make_chat: Make, engine: Any) -> None:

@@ -132,26 +132,6 @@ def test_an_opened_chat_goes_on_in_its_place(chats: Chats, recorder: Recorder, m
     ]
 
 
-def test_an_answer_in_an_opened_chat_is_kept_to_its_end(
-    chats: Chats, recorder: Recorder, dialogue: Dialogue, engine: Any, make_steps: Any, say: Say
-) -> None:
-    say("First", "One.")
-    keep(recorder, dialogue)
-    dialogue.transcript = chats.open(1).transcript
-    begin(dialogue, 1)
-    dialogue.ask_again(dialogue.request())
-    keep(recorder, dialogue)  # there are as many entries as the opened chat had
-    finish(dialogue, engine, make_steps, "Once more.")
-    keep(recorder, dialogue)
-    opened = chats.open(1).transcript
-    assert every_way(opened) == [["First", "One."], ["First", "Once more."]]
-    assert opened.answers()[0].reason == "eos"
-    opened.variants.turn(opened.entries, 1, 0)
-    dialogue.transcript = opened
-    keep(recorder, dialogue)
-    assert texts(chats.open(1).transcript) == ["First", "One."]
-
-
 def test_an_answer_that_was_cut_short_and_laid_aside_is_kept_to_its_end(
     chats: Chats, recorder: Recorder, forked: Dialogue, engine: Any, make_steps: Any
 ) -> None:
@@ -181,15 +161,6 @@ def test_a_chat_that_is_forgotten_leaves_nothing_behind(chats: Chats, many: Dial
         assert chats.store.db.execute(f"SELECT count(*) FROM {table}").fetchone() == (0,), table
 
 
-def test_a_branch_has_what_is_on_the_screen(chats: Chats, many: Dialogue) -> None:
-    branch = chats.branch(1)
-    assert texts(chats.open(branch).transcript) == ["First!", "Anew."]
-    assert len(chats.open(branch).transcript.variants) == 0
-    with chats.store.transaction() as db:
-        forget(db, 1)
-    assert texts(chats.open(branch).transcript) == ["First!", "Anew."]
-
-
 def test_two_that_turn_the_same_chat_lose_nothing(
     file: Path, chats: Chats, recorder: Recorder, many: Dialogue, say: Say
 ) -> None:
@@ -206,13 +177,3 @@ def test_two_that_turn_the_same_chat_lose_nothing(
     branch = next(row for row in chats.newest() if row.id != 1)
     assert branch.parent == 1
     assert every_way(chats.open(branch.id).transcript) == [*WAYS[:2], ["First!", "Anew.", "Meanwhile", "Something else."]]
-
-
-def test_odd_rows_do_no_harm(chats: Chats, many: Dialogue) -> None:
-    db = chats.store.db
-    db.execute("UPDATE entries SET asked = '[1]' WHERE kind = 'answer'")
-    db.execute("UPDATE forks SET shown = 7 WHERE after <> 0")
-    db.execute("INSERT INTO forks VALUES (1, 4711, 3)")
-    opened = chats.open(1).transcript
-    assert texts(opened) == ["First!", "Anew."]
-    assert [answer.asked for answer in opened.answers()] == [{}]

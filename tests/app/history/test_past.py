@@ -83,24 +83,6 @@ def test_kept_answers_are_told_and_deleted_ones_forgotten(store: Store) -> None:
     assert len(told.keys) == 2
 
 
-def test_answers_of_a_branch_stay_when_the_other_chat_goes(store: Store) -> None:
-    chats, told = Chats(store), Told()
-    first = put(store, "one", "two")
-    chats.branch(first, 1)
-    chats.delete(first)
-    told.settle()
-    assert [text for command in told.sent for _, text in command.answers] == ["one"]
-
-
-def test_nothing_is_added_while_an_answer_is_written(store: Store) -> None:
-    told = Told()
-    put(store, "one")
-    told.settle(resting=False)
-    assert not told.keys
-    told.settle()
-    assert len(told.keys) == 1
-
-
 def test_the_oldest_answers_go_when_there_are_too_many(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("specchat.app.history.past.CHARACTERS", 10)
     monkeypatch.setattr("specchat.app.history.past.SLACK", 4)

@@ -14,13 +14,12 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from textual.events import Key, Paste
 
 from specchat.app.history import prompts as prompt_history
 from specchat.app.history.prompts import PromptHistory, Typed, found, step_back
 from specchat.app.tui.pickers.prompts import PromptSearch
 
-from ...fakes.pilots import settle, until
+from ...fakes.pilots import settle
 
 Make = Callable[..., Any]
 SIZE = (90, 26)
@@ -84,12 +83,6 @@ def test_the_oldest_go_when_it_grows_too_large(file: Path, monkeypatch: pytest.M
     assert [int(text.split()[1]) for text in kept] == list(range(300 - len(kept), 300)), "no gap"
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert [path.name for path in file.parent.iterdir()] == [file.name]
-
-
-def test_a_message_too_long_for_the_file_is_not_kept(file: Path) -> None:
-    PromptHistory(file).add(Typed("x" * 200_000))
-    PromptHistory(file).add(Typed("short"))
-    assert texts(file) == ["short"]
 
 
 def test_nobody_writes_while_another_chat_does(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -189,27 +182,6 @@ async def test_a_second_chat_goes_back_to_what_the_first_sent(make_chat: Make, e
         assert box.text == "Wh"
 
 
-async def test_a_pasted_text_comes_back_in_another_chat(make_chat: Make, engine: Any, file: Path) -> None:
-    long = "\n".join(f"line {number}" for number in range(60))
-    first = keeping(make_chat)
-    async with first.run_test(size=SIZE) as pilot:
-        engine.loaded()
-        await settle(first, pilot)
-        first.post_message(Paste(long))
-        await pilot.pause()
-        await pilot.press("enter")
-        await settle(first, pilot)
-    second = keeping(make_chat)
-    async with second.run_test(size=SIZE) as pilot:
-        second.post_message(Paste(long.upper()))  # as many lines, another text
-        await settle(second, pilot)
-        box = second.chat_screen.input
-        await pilot.press("ctrl+u", "up")
-        assert box.text.startswith("[pasted 60 lines")
-        await pilot.press("tab")
-        assert box.text == long
-
-
 async def test_nothing_is_kept_without_a_history(make_chat: Make, engine: Any, file: Path) -> None:
     app = make_chat()
     async with app.run_test(size=SIZE) as pilot:
@@ -219,36 +191,6 @@ async def test_nothing_is_kept_without_a_history(make_chat: Make, engine: Any, f
         await pilot.press("up")
         assert app.chat_screen.input.text == "secret", "this chat itself goes back"
     assert not file.exists()
-
-
-async def test_what_another_chat_sends_is_there_when_this_one_is_in_front_again(
-    make_chat: Make, engine: Any, file: Path
-) -> None:
-    from textual.events import AppBlur, AppFocus
-
-    app = keeping(make_chat)
-    async with app.run_test(size=SIZE) as pilot:
-        await settle(app, pilot)
-        app.post_message(AppBlur())
-        PromptHistory(file).add(Typed("from the other one"))
-        app.post_message(AppFocus())
-        await pilot.pause()
-        await settle(app, pilot)
-        await pilot.press("up")
-        assert app.chat_screen.input.text == "from the other one"
-
-
-async def test_a_folder_that_cannot_be_written_is_said_once(make_chat: Make, engine: Any, file: Path) -> None:
-    file.parent.write_text("a file where the folder should be")
-    app = keeping(make_chat)
-    async with app.run_test(size=SIZE, notifications=True) as pilot:
-        engine.loaded()
-        await settle(app, pilot)
-        await send(app, pilot, engine, "one", "two")
-        said = [notification.message for notification in app._notifications]
-        assert len([text for text in said if "are not being saved for the up key" in text]) == 1
-        await pilot.press("up")
-        assert app.chat_screen.input.text == "two"
 
 
 async def test_the_search_narrows_as_one_types_and_the_draft_is_one_down(make_chat: Make) -> None:
@@ -268,14 +210,3 @@ async def test_the_search_narrows_as_one_types_and_the_draft_is_one_down(make_ch
         assert box.text == "d"
         await pilot.press("ctrl+f", *"nothing", "enter")
         assert isinstance(app.screen, PromptSearch), "there is nothing to take"
-
-
-async def test_enter_right_behind_what_is_searched_for_takes_what_is_found(make_chat: Make, file: Path) -> None:
-    app = make_chat()
-    async with app.run_test(size=SIZE) as pilot:
-        app.chat_screen.input.sent = ["The old lamp", "Something else"]
-        await pilot.press("ctrl+f")
-        for key in (*"lamp", "enter"):
-            app.post_message(Key(key, "\r" if key == "enter" else key))
-        await until(pilot, lambda: not isinstance(app.screen, PromptSearch))
-        assert app.chat_screen.input.text == "The old lamp"

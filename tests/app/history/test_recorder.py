@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sqlite3
 import stat
 from collections.abc import Callable
@@ -11,14 +10,12 @@ from typing import Any
 
 import pytest
 
-from specchat.app.attach.attachments import Attachment, compose
 from specchat.app.chat.dialogue import Dialogue
 from specchat.app.chat.entries import Answer, Notice, Prompt
 from specchat.app.chat.transcript import Transcript
 from specchat.app.history import recorder as recorder_module
 from specchat.app.history.chats import Chats
 from specchat.app.history.recorder import Recorder
-from specchat.app.history.store import Store
 from specchat.engine.messages import PieceTable, Steps
 
 Say = Callable[..., None]
@@ -209,26 +206,6 @@ def test_a_branch_shares_its_beginning(recorder: Recorder, chats: Chats, dialogu
     assert entries == 6
 
 
-def test_what_is_attached_is_no_part_of_the_title(recorder: Recorder, chats: Chats, dialogue: Dialogue, say: Say) -> None:
-    files = [Attachment("a.txt", "one\n```\ntwo\n", 14), Attachment("b.txt", "three\n", 6)]
-    say(compose("Who built it? @a.txt", files))
-    recorder.note(dialogue)
-    assert recorder.settle()
-    assert [row.title for row in chats.newest()] == ["Who built it? @a.txt"]
-
-
-def test_the_chat_of_a_file_is_kept_once_it_goes_on(recorder: Recorder, chats: Chats, dialogue: Dialogue, say: Say) -> None:
-    dialogue.transcript = Transcript([Prompt("From a file"), Notice("Hm.")])
-    recorder.track(dialogue.transcript).quiet = 2
-    recorder.note(dialogue)
-    recorder.settle()
-    assert chats.count() == 0
-    say("More")
-    recorder.note(dialogue)
-    recorder.settle()
-    assert [row.title for row in chats.newest()] == ["From a file"]
-
-
 def test_two_at_once_see_each_other_and_go_on_with_the_same_chat_side_by_side(
     file: Path, chats: Chats, dialogue: Dialogue, engine: Any, say: Say
 ) -> None:
@@ -259,19 +236,6 @@ def test_two_at_once_see_each_other_and_go_on_with_the_same_chat_side_by_side(
         2: ["Of the second"],
         3: ["Of the first", "First goes on"],
     }
-
-
-def test_two_that_begin_with_no_database_make_one(tmp_path: Path, dialogue: Dialogue, say: Say) -> None:
-    say("Hello")
-    for n in range(10):
-        file = tmp_path / str(n) / "history.db"
-        several = [Recorder(file) for _ in range(4)]
-        for recorder in several:
-            recorder.close()
-            assert recorder.sentences() == []
-        with Store(file) as store:
-            assert Chats(store).count() == 0
-        assert [name for name in os.listdir(file.parent) if "damaged" in name] == []
 
 
 def test_others_on_the_machine_cannot_read_it(recorder: Recorder, file: Path, dialogue: Dialogue, say: Say) -> None:

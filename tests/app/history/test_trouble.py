@@ -143,18 +143,6 @@ def test_a_damaged_database_is_put_aside(file: Path, dialogue: Dialogue, say: Sa
         assert Chats(store).latest().title == "Hello"
 
 
-def test_somebody_elses_database_is_put_aside(file: Path) -> None:
-    file.parent.mkdir()
-    db = sqlite3.connect(file)
-    db.execute("CREATE TABLE recipes (name)")
-    db.commit()
-    db.close()
-    Store(file).close()
-    assert "was moved to" in remarks()[0]
-    (aside,) = names(file, "damaged")
-    assert sqlite3.connect(file.parent / aside).execute("SELECT * FROM recipes").fetchall() == []
-
-
 def test_damage_in_the_middle_of_a_chat_costs_nothing_of_it(file: Path, dialogue: Dialogue, say: Say) -> None:
     recorder = Recorder(file)
     say("Before")
@@ -173,19 +161,6 @@ def test_damage_in_the_middle_of_a_chat_costs_nothing_of_it(file: Path, dialogue
     with Store(file) as store:
         (row,) = Chats(store).newest()
         assert [entry.text for entry in Chats(store).open(row.id).transcript.entries][::2] == ["Before", "After"]
-
-
-def test_a_database_that_vanishes_is_begun_anew_with_the_whole_chat(file: Path, dialogue: Dialogue, say: Say) -> None:
-    recorder = Recorder(file)
-    say("Before")
-    keep(recorder, dialogue)
-    shutil.rmtree(file.parent)
-    say("After")
-    keep(recorder, dialogue)
-    recorder.close()
-    with Store(file) as store:
-        (row,) = Chats(store).newest()
-        assert row.answers == 2
 
 
 def test_a_full_disk_is_told_once_and_made_up_for(
@@ -227,19 +202,6 @@ def test_a_full_disk_is_told_once_and_made_up_for(
         assert row.answers == 2
 
 
-def test_the_end_does_not_wait_for_a_full_disk(
-    file: Path, dialogue: Dialogue, say: Say, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def write(*_: Any) -> None:
-        raise sqlite3.OperationalError("database or disk is full")
-
-    monkeypatch.setattr(recorder_module, "write", write)
-    recorder = Recorder(file)
-    say("First")
-    recorder.close(dialogue)
-    assert not recorder._thread.is_alive()
-
-
 def test_a_folder_that_cannot_be(tmp_path: Path, dialogue: Dialogue, say: Say) -> None:
     (tmp_path / "data").write_text("a file where the folder should be")
     recorder = Recorder(tmp_path / "data" / "history.db")
@@ -247,19 +209,6 @@ def test_a_folder_that_cannot_be(tmp_path: Path, dialogue: Dialogue, say: Say) -
     recorder.note(dialogue)
     recorder.close(dialogue)
     assert re.search("not saved.*cannot be used", told(recorder))
-
-
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-def test_a_read_only_folder(file: Path, dialogue: Dialogue, say: Say) -> None:
-    Store(file).close()
-    file.chmod(0o400)
-    file.parent.chmod(0o500)
-    recorder = Recorder(file)
-    say("Hello")
-    recorder.note(dialogue)
-    recorder.close(dialogue)
-    assert "is not writable. Make the file and its folder writable" in told(recorder)
-    file.parent.chmod(0o700)
 
 
 MOUNTED = """

@@ -134,14 +134,6 @@ def test_ctrl_c_shows_what_is_done(world: dict[str, Any]) -> None:
     assert "--resume" in err
 
 
-def test_a_record_of_another_run_is_not_gone_on_with(world: dict[str, Any], run: Run) -> None:
-    record = world["folder"] / "r.jsonl"
-    assert run("--methods", "lookup", "--record", record, "--limit", 1).returncode == 0
-    done = run("--methods", "ngram", "--record", record, "--limit", 1, "--resume")
-    assert done.returncode == 2
-    assert "the record of a different run" in done.stderr
-
-
 def test_a_sweep_checks_the_scaling_law(world: dict[str, Any], run: Run) -> None:
     done = run("--sweep", "lookup.nodes=2,4,8,16", "--json", "--plots", world["folder"] / "plots")
     assert done.returncode == 0, done.stderr
@@ -152,18 +144,6 @@ def test_a_sweep_checks_the_scaling_law(world: dict[str, Any], run: Run) -> None
     labels = [row["method"] for row in report["results"] if row["category"] == "all"]
     assert labels == ["greedy", *(f"lookup:nodes={n}" for n in (2, 4, 8, 16))]
     ElementTree.parse(world["folder"] / "plots" / "scaling.svg")
-
-
-def test_second_turns_follow_plain_decodings_answers(world: dict[str, Any], run: Run) -> None:
-    world["prompts"].write_text(json.dumps({"turns": ["hello there", "and again"], "category": "c"}))
-    done = run("--methods", "lookup", "--json")
-    assert done.returncode == 0, done.stderr
-    rows = [json.loads(line) for line in Path(json.loads(done.stdout)["record"]).read_text().splitlines()[1:]]
-    assert {row["item"] for row in rows} == {"1", "1/2"}
-    first = next(row for row in rows if row["item"] == "1" and row["method"] == "greedy")
-    second = next(row for row in rows if row["item"] == "1/2" and row["method"] == "lookup")
-    # The second chat holds the first one and its answer.
-    assert second["prompt_tokens"] > first["prompt_tokens"] + first["count"]
 
 
 def test_what_cannot_run_here_is_left_out_with_the_reason(world: dict[str, Any], run: Run) -> None:

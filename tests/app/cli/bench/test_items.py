@@ -67,29 +67,6 @@ def test_a_file_without_prompts_is_refused(tmp_path: Path, text: str) -> None:
         read_items(file(tmp_path, text), None)
 
 
-def test_a_missing_file_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="There is no file"):
-        read_items(tmp_path / "none.txt", None)
-
-
-def test_the_built_in_set_has_every_family() -> None:
-    found = read_items(None, 3)
-    families = ("copy", "edit", "extract", "fact", "passage", "story")
-    assert [item.category for item in found.items] == [family for family in families for _ in range(3)]
-    assert not found.problems
-    assert len({item.id for item in found.items}) == len(found.items)
-
-
-def test_a_file_that_cannot_be_read_says_what_to_give_in_its_place(tmp_path: Path) -> None:
-    (tmp_path / "p.txt").write_bytes(b"\xff\xfe")
-    for path, says in (
-        (tmp_path, r"\(Is a directory\)\. Give a file of"),
-        (tmp_path / "p.txt", r"is not UTF-8 text\. Save it"),
-    ):
-        with pytest.raises(UserError, match=says):
-            read_items(path, None)
-
-
 def test_spec_bench_and_speed_bench_are_read_as_they_are_published(tmp_path: Path) -> None:
     names = (*MT_BENCH, "translation", "summarization", "qa", "math_reasoning", "rag")
     rows = [{"question_id": 81 + i, "category": name, "turns": ["a"], "reference": []} for i, name in enumerate(names)]

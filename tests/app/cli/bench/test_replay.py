@@ -9,12 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from specchat.app.cli.bench.replay import choose_specs
-from specchat.app.cli.bench.requests import ReplayRequest
-from specchat.app.settings.fields import Settings
-from specchat.backends.loading import builtin_path
 from specchat.backends.transcripts import scan_transcripts
-from specchat.errors import UserError
 
 from ..conftest import Call
 
@@ -86,21 +81,6 @@ def test_a_model_runs_the_passes_and_the_record_decides(records: Path, run: Run)
     assert rows["lookup"]["measured_speedup"] > 0
 
 
-def test_on_any_model_the_trees_are_those_of_the_record_and_the_seconds_the_models(records: Path, run: Run) -> None:
-    # Their defaults ask what device they draft for.
-    methods = ("--methods", "lookup:variant=reference,lookup:floor=0,fusion:floor=0", "--tokenizer", builtin_path(), "--json")
-    alone, forced = run(records, *methods), run(records, "--on-model", "builtin", "--threads", 1, *methods)
-    assert forced.returncode == 0, forced.stderr
-    found = [json.loads(done.stdout) for done in (alone, forced)]
-    counts = [
-        [[row[key] for key in ("method", "line", "tokens", "steps", "drafted", "accepted")] for row in report["records"]]
-        for report in found
-    ]
-    assert [row for row in counts[1] if row[0] != "greedy"] == counts[0]
-    for row in found[1]["results"]:
-        assert row["measured_speedup"] > 0
-
-
 @pytest.mark.parametrize(
     ("args", "says"),
     [
@@ -120,13 +100,6 @@ def test_what_can_be_mended_is_one_sentence(records: Path, args: list[str], says
     assert says in done.stderr
 
 
-def test_node_budgets_multiply_the_methods_that_have_one() -> None:
-    request = ReplayRequest(settings=Settings(), nodes="8,64", methods="lookup,ngram,lookup:variant=reference,fusion:nodes=4")
-    labels = [spec.label for spec in choose_specs(request)]
-    assert labels[:2] == ["lookup:nodes=8", "lookup:nodes=64"]
-    assert labels[-2:] == ["lookup:variant=reference", "fusion:nodes=4"]
-
-
 def test_every_answer_of_a_chat_is_a_record(tmp_path: Path) -> None:
     path = tmp_path / "chat.jsonl"
     chat = [{"role": r, "content": c} for r, c in (("system", "s"), ("user", "a"), ("assistant", "b"), ("user", "c"))]
@@ -135,15 +108,3 @@ def test_every_answer_of_a_chat_is_a_record(tmp_path: Path) -> None:
     assert problems == []
     assert [(r.response, len(r.messages), r.ended) for r in records] == [("b", 2, True), ("d", 4, False)]
     assert records[1].prompt == "system: s\n\nuser: a\n\nassistant: b\n\nuser: c\n\nassistant: "
-
-
-def test_a_line_separator_inside_a_text_ends_no_line(tmp_path: Path) -> None:
-    path = tmp_path / "lines.jsonl"
-    path.write_text('{"prompt": "a\u2028b", "response": "c\u0085d"}\n', encoding="utf-8")
-    records, problems = scan_transcripts(path)
-    assert (len(records), problems) == (1, [])
-
-
-def test_a_missing_transcript_is_a_users_error(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="There is no file"):
-        scan_transcripts(tmp_path / "none.jsonl")

@@ -6,14 +6,8 @@ import json
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
-
-from specchat.app.cli.bench.report import table
-from specchat.app.cli.bench.statistics import summarise
-from specchat.engine.messages import Failed, Work
-from specchat.engine.servers.answers import ServerAnswers
 
 from ....fakes.model_servers import Pass, Written, llama_server, of_words, serving, text_only, vllm
 from ..conftest import Call
@@ -104,16 +98,6 @@ def test_passes_that_are_guessed_are_not_counted(bench: Run, tmp_path: Path) -> 
     assert line.split()[-1] in ("estimated", "unknown")
 
 
-def test_how_sure_the_passes_are_is_said_where_answers_differ() -> None:
-    row: dict[str, Any] = {
-        "category": "c", "method": "m", "round": 0, "count": 4, "steps": 2, "accepted": 2, "drafted": 4, "nodes": 6,
-        "seconds": 1.0, "draft_seconds": 0.0, "forward_seconds": 0.0, "other_seconds": 1.0, "digest": "d",
-    }  # fmt: skip
-    rows = [{**row, "item": i, "certainty": "reported" if i else "exact"} for i in range(3)]
-    head, ((*_, cell),) = table(summarise(rows, ["m"], "", "wall"), "")
-    assert (head[-1], cell) == ("passes", "exact 1, reported 2")
-
-
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
@@ -126,42 +110,6 @@ def test_how_sure_the_passes_are_is_said_where_answers_differ() -> None:
 def test_what_a_server_cannot_do_is_refused_before_it_is_asked(bench: Run, words: list[str], sentence: str) -> None:
     done = bench("--model", "http://localhost:9", *words)
     assert (done.returncode, sentence in done.stderr) == (2, True), done.stderr
-
-
-def test_servers_beside_a_model_of_this_machine_are_refused(bench: Run) -> None:
-    done = bench("--against", "http://localhost:9")
-    assert (done.returncode, "Servers are compared with each other" in done.stderr) == (2, True), done.stderr
-
-
-def test_a_task_that_needs_a_model_says_so() -> None:
-    posted = list[Any]()
-    with serving("vLLM", vllm(FAST)) as fake:
-        answers = ServerAnswers(posted.append)
-        from specchat.backends.servers.address import find_server
-
-        address = find_server(fake.url, {})
-        assert address is not None
-        model = answers.load(address, lambda: False)
-        answers.measure(model, Work(1, "costs", {}), lambda: False)
-        answers.measure(model, Work(2, "answer", {"prompt": "hi", "at": {"model": "nowhere", "servers": {}}}), lambda: False)
-        answers.free(model)
-    assert [(type(each), each.cause) for each in posted] == [(Failed, "user")] * 2
-    assert "nowhere is not a server" in posted[1].sentence
-
-
-def test_a_pair_is_compared_with_itself(bench: Run, tmp_path: Path) -> None:
-    (tmp_path / "p.txt").write_text("one\n\ntwo\n")
-    with serving("vLLM", vllm(FAST)) as fast, serving("vLLM", vllm(SLOW), speculates=False) as slow:
-        (tmp_path / "settings.toml").write_text(f'[servers.both]\nplain = "{slow.url}"\nwith = "{fast.url}"\n')
-        done = bench(tmp_path / "p.txt", "--model", "both", "--json")
-        other = bench(tmp_path / "p.txt", "--model", "both", "--against", slow.url, "--json")
-    assert done.returncode == 0, done.stderr
-    rows = json.loads(done.stdout)["results"]
-    assert [(row["method"], row["tokens_per_step"], row["identical"]) for row in rows] == [
-        ("plain", 1.0, 2),
-        ("speculation K=10", sum(FAST.lengths) / len(FAST.lengths), 2),
-    ]
-    assert [row["method"] for row in json.loads(other.stdout)["results"]] == ["plain", "speculation K=10"]
 
 
 def test_tune_asks_a_server_and_prints_the_options_of_its_own_methods(bench: Run, tmp_path: Path) -> None:
@@ -192,22 +140,3 @@ def test_llama_server_is_asked_for_the_tokens_that_it_does_not_send(bench: Run, 
     found = {line["method"]: line for line in json.loads(done.stdout)["servers"]}
     assert set(found) == {"llama-server/ngram-simple", "llama-server/ngram-mod"}
     assert found["llama-server/ngram-simple"]["tokens_per_step"] > 1.5
-
-
-def test_what_was_recorded_from_a_server_predicts_other_settings(bench: Run, tmp_path: Path) -> None:
-    (tmp_path / "p.txt").write_text("one\n\ntwo\n")
-    record = tmp_path / "record.jsonl"
-    with serving("vLLM", vllm(SLOW), speculates=False) as fake:
-        assert bench(tmp_path / "p.txt", "--model", fake.url, "--rounds", 2, "--record", record).returncode == 0
-    methods = ("--methods", "lookup,vllm/ngram:prompt_lookup_min=1")
-    done = bench("replay", record, *methods, "--json")
-    assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout)
-    assert [(row["method"], row["transcripts"], row["tokens"]) for row in told["results"]] == [
-        ("lookup", 2, 28),
-        ("vllm/ngram:prompt_lookup_min=1", 2, 28),
-    ]
-    assert {row["prompt"] for row in told["records"]} == {13}, "the prompt's own tokens"
-    assert told["problems"] == []
-    done = bench("replay", record, "--methods", "vllm/draft_model", "--json")
-    assert (done.returncode, "--draft-model" in done.stderr) == (2, True)

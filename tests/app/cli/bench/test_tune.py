@@ -16,16 +16,14 @@ import pytest
 from specchat.app.cli.bench.items import Item
 from specchat.app.cli.bench.lab import Spec, read_spec, read_specs
 from specchat.app.cli.bench.requests import TuneRequest
-from specchat.app.cli.bench.run import WARM_UP_TOKENS
-from specchat.app.cli.bench.tune import anew, candidates, in_force, in_turn, joined, result_of, unclear
-from specchat.app.cli.bench.tune_blocks import SETS, Blocks, block_specs, budget, fewest, show_blocks, wanted
+from specchat.app.cli.bench.tune import candidates, joined, result_of, unclear
+from specchat.app.cli.bench.tune_blocks import SETS, Blocks, block_specs, show_blocks, wanted
 from specchat.app.cli.bench.tune_report import grid_passes
-from specchat.app.cli.bench.tune_search import LEAST, TuneSearch, rung_sizes
+from specchat.app.cli.bench.tune_search import TuneSearch, rung_sizes
 from specchat.app.settings.fields import Settings
-from specchat.app.settings.file import read
-from specchat.app.settings.precedence import Layers, read_settings
+from specchat.app.settings.precedence import read_settings
 from specchat.decoders.methods.early_exit import what_is_left
-from specchat.decoders.registry import BUILT_IN, elsewhere, get
+from specchat.decoders.registry import BUILT_IN, elsewhere
 
 from ....cases import FULL
 from ....fakes.engines import paced
@@ -85,33 +83,6 @@ def test_only_what_is_clearly_faster_takes_the_place_of_what_there_was() -> None
     assert unclear(search, "lookup").startswith("Nothing was clearly faster than fusion, so")
 
 
-def test_plain_decoding_takes_the_place_only_of_what_is_clearly_slower() -> None:
-    search = searching({"lookup": 0.5}, noise=0.1)
-    search.run()
-    assert unclear(search, "greedy")
-    search.default = "lookup"
-    assert not unclear(search, "greedy")
-
-
-def test_the_default_stays_to_the_end_of_the_search() -> None:
-    search = searching(SPEEDS)
-    search.default = "fusion:nodes=1"
-    pick = result_of(search, search.run())["spec"]
-    assert [len(rung["candidates"]) for rung in search.rungs] == [30, 11, 5]
-    assert len(search.ratios(pick, search.items, search.default)) == len(search.items)
-    assert not unclear(search, pick)
-
-
-def test_the_default_is_known_among_the_candidates(tmp_path: Path) -> None:
-    specs = read_specs("lookup,lookup:nodes=32,fusion")
-    assert in_force(Settings(model="m"), specs, {}) == "lookup"
-    assert in_force(Settings(method="lookup", methods={"lookup": {"nodes": 5}}), specs[1:], {}) == "greedy"
-    assert in_force(Settings(method="beam"), specs, {}) == "greedy"
-    path = tmp_path / "settings.toml"
-    path.write_text('[models.builtin]\nmethod = "lookup"\n[models.builtin.methods.lookup]\nnodes = 32\n')
-    assert in_force(Layers(read(path)).settings(), specs, {}) == "lookup:nodes=32"
-
-
 def test_the_search_ends_when_its_time_is_over() -> None:
     search = searching(SPEEDS, minutes=1)
     clock = iter(range(10_000))
@@ -122,37 +93,9 @@ def test_the_search_ends_when_its_time_is_over() -> None:
     assert len(ranked) == 30
 
 
-def test_too_little_measured_says_what_it_would_take() -> None:
-    search = searching(SPEEDS, minutes=1, max_tokens=60)
-    clock = iter(range(10_000))
-    search.now = lambda: float(next(clock))
-    found = result_of(search, search.run())
-    assert found["prompts"] < LEAST
-    # Three rungs of 3, 8 and 24 prompts with 31, 11 and 5 answers each, 60 tokens each, and a warm-up: at 0.1 s a token.
-    search.tokens, search.seconds = 100, 10.0
-    assert search.whole_seconds() == pytest.approx(0.1 * (60 * (3 * 31 + 5 * 11 + 16 * 5) + 31 * WARM_UP_TOKENS))
-    assert "about 27 min. Use --minutes 27" in search.lacks(found["prompts"])
-    few = searching({"lookup": 1.5, "fusion": 1.2}, prompts=3)
-    assert "Give more prompts." in few.lacks(result_of(few, few.run())["prompts"])
-    enough = searching({"lookup": 1.5, "fusion": 1.2}, prompts=LEAST)
-    assert enough.lacks(result_of(enough, enough.run())["prompts"]) == ""
-
-
-def test_an_answer_that_failed_counts_against_nobody_else() -> None:
-    search = searching({"lookup": 2.0, "fusion": 1.5}, noise=0.0)
-    inner = search.measure
-    search.measure = lambda item, spec: {"error": "no"} if spec.label == "lookup" else inner(item, spec)
-    assert result_of(search, search.run())["spec"] == "fusion"
-
-
 @pytest.mark.parametrize(("prompts", "count", "sizes"), [(24, 30, [3, 8, 24]), (24, 2, [8, 24]), (1, 30, [1]), (9, 1, [9])])
 def test_rungs(prompts: int, count: int, sizes: list[int]) -> None:
     assert rung_sizes(prompts, count) == sizes
-
-
-def test_prompts_take_turns_by_category() -> None:
-    items = [Item(str(i), category) for i, category in enumerate("aaabbc")]
-    assert "".join(item.category for item in in_turn(items)) == "abcaba"
 
 
 def test_every_method_that_can_run_is_tried_and_what_was_given_is_left_alone() -> None:
@@ -162,16 +105,6 @@ def test_every_method_that_can_run_is_tried_and_what_was_given_is_left_alone() -
     assert names == set(BUILT_IN) - {"greedy", "recompute", "beam"} - without
     request = TuneRequest(settings=Settings(), methods="lookup:nodes=5,jacobi")
     assert [spec.label for spec in candidates(request, {}, {})] == ["lookup:nodes=5", "jacobi"]
-
-
-def test_early_exits_lie_within_the_model() -> None:
-    assert get("early-exit").grid(0) == get("early-exit").grid(1) == []
-    for layers in (2, 6, 32):
-        for settings in get("early-exit").grid(layers):
-            assert 0 < int(settings.get("layers", 1)) < layers
-            if "skip" in settings:
-                numbers = [int(part) for part in settings["skip"].split("-")]
-                assert 0 < numbers[0] <= numbers[-1] < layers - 1
 
 
 def test_early_exits_leave_out_no_layers_where_the_model_cannot() -> None:
@@ -240,26 +173,6 @@ def test_the_best_sets_of_blocks_are_measured_in_the_place_of_guesses(capsys: py
     assert "\n4-7 " in shown
     assert [line.endswith("measured") for line in shown.splitlines()[2:]] == [True, True, True, False]
     assert "1,2m,4-7     5 of 16     94%            0.39     1.51×  measured" in shown
-
-
-def test_the_search_for_blocks_is_a_small_part_of_the_whole() -> None:
-    # The built-in prompts with every method, and a small search of one kind of task.
-    assert fewest(8) < budget(35, 28, 128) <= 1000
-    assert budget(14, 9, 60) <= 14 * 9 * 60 / 3 / 10
-    assert budget(3, 2, 20) < fewest(8)
-
-
-def test_what_an_earlier_search_saved_changes_no_candidate(tmp_path: Path) -> None:
-    path = tmp_path / "settings.toml"
-    path.write_text(
-        "[methods.lookup]\nnodes = 9\n[methods.early-exit]\nthreshold = 0.3\n"
-        '[models.builtin]\nmethod = "early-exit"\n[models.builtin.methods.early-exit]\nskip = "3a"\nthreshold = 0.9\n'
-    )
-    given = {"methods.fusion.nodes": 5}
-    found = Layers(read(path), given).settings()
-    assert found.methods["early-exit"] == {"threshold": 0.9, "skip": "3a"}
-    assert anew(found).methods == {"lookup": {"nodes": 9}, "early-exit": {"threshold": 0.3}, "fusion": {"nodes": 5}}
-    assert anew(Settings()) == Settings()
 
 
 def test_settings_for_other_engines() -> None:

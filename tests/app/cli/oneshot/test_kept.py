@@ -94,15 +94,6 @@ def test_the_system_prompt_is_the_chats_unless_one_is_given(call: Call, model: s
     assert given["prompt_tokens"] > plain["prompt_tokens"] + 20
 
 
-def test_attached_text_is_kept_as_it_was_sent(call: Call, model: str, tmp_path: Path) -> None:
-    (tmp_path / "notes.txt").write_text("alpha\n")
-    call("Sum up", "-f", str(tmp_path / "notes.txt"), "--keep", "--max-tokens", "3", "--model", model)
-    with reading() as chats:
-        opened = chats.open(chats.latest().id)
-    assert opened.transcript.entries[0].text.endswith("\n```\nalpha\n```\n\nSum up")
-    assert opened.transcript.answers()[0].reason == "length"
-
-
 def test_a_chat_goes_on_with_its_own_model_and_settings(call: Call, model: str, tmp_path: Path) -> None:
     call("hello", "--keep", "--json", "--model", model, "--method", "greedy", "--max-tokens", "4")
     own = json.loads(call("and more", "--continue", "--no-history", "--json")[1])
@@ -113,15 +104,6 @@ def test_a_chat_goes_on_with_its_own_model_and_settings(call: Call, model: str, 
     code, out, err = call("and more", "--continue")
     assert (code, out) == (2, "")
     assert err.endswith("specchat: The chat was with that model. Choose another one with --model.\n")
-
-
-def test_another_model_goes_on_and_says_so(call: Call, model: str, tmp_path: Path) -> None:
-    call("hello", "--keep", "--model", model)
-    other = tmp_path / "other.jsonl"
-    other.write_text(json.dumps({"prompt": "and more", "response": "other"}) + "\n")
-    code, out, err = call("and more", "--continue", "--model", f"recorded:{other}")
-    assert (code, out) == (0, "other\n")
-    assert err.startswith(f"specchat: This chat was with {model} and continues with recorded:{other}")
 
 
 REFUSED = (
@@ -143,11 +125,6 @@ def test_what_cannot_go_on_is_one_sentence(call: Call, model: str) -> None:
         code, out, err = call("hello", *args, "--model", model)
         assert (code, out, err.count("\n")) == (2, "", 1)
         assert told in err
-
-
-def test_without_any_chat_there_is_nothing_to_go_on_with(call: Call, model: str) -> None:
-    code, out, err = call("hello", "--continue", "--model", model)
-    assert (code, out, err.count("\n")) == (2, "", 1)
 
 
 def test_a_cancelled_answer_is_kept_as_far_as_it_was(call: Call, model: str, tmp_path: Path) -> None:

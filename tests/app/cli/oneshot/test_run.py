@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import io
-import itertools
 import json
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -18,7 +16,6 @@ from typing import Any
 import pytest
 
 from specchat.app.chat.entries import Answer
-from specchat.app.cli import main as cli
 from specchat.app.cli.oneshot.output import AnswerOutput
 from specchat.app.cli.oneshot.request import Request
 from specchat.app.settings.fields import Settings
@@ -156,13 +153,6 @@ def test_the_prompt_may_come_from_standard_input(model: str) -> None:
     assert answer(given="hello\n") == f"{ANSWER}\n"
 
 
-def test_options_before_the_command_count(call: Call, model: str, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
-    monkeypatch.setattr(sys, "argv", ["specchat", "--model", model, "run", "hello"])
-    with pytest.raises(SystemExit):
-        cli.main()
-    assert capsys.readouterr().out == f"{ANSWER}\n"
-
-
 def run(text: str, tokens: int = 3, **more: Any) -> StepRecord:
     return StepRecord("lookup", [1] * tokens, text, 4, max(0, tokens - 1), **more)
 
@@ -190,38 +180,12 @@ def test_only_what_a_pass_gave_together_is_coloured_as_in_the_chat() -> None:
     assert stream.getvalue().startswith("one two\x1b")
 
 
-def test_runs_beside_each_other_differ_in_colour() -> None:
-    stream, answer = io.StringIO(), Answer("lookup", "identical")
-    output = AnswerOutput(stream, "always")
-    output.write([answer.add(step) for step in (run("one"), run(""), run(" two"))])
-    # Two characters had been held back: they belong to the run before.
-    output.write([answer.add(step) for step in (run("o! three", carried=2), *(run("x") for _ in range(6)))])
-    answer.finish("eos", "y")
-    output.write(answer.runs[-1:])
-    output.end_line()
-    runs = re.findall(r"(\x1b\[[0-9;]+m)(.+?)\x1b\[0m", stream.getvalue())
-    assert "".join(text for _, text in runs) == "one twoo! threexxxxxxy"
-    one, two, late, three, *others, last, tail = [colour for colour, _ in runs]
-    assert two == late
-    assert last == tail
-    assert all(a != b for a, b in itertools.pairwise([one, two, three, *others, last]))
-    assert stream.getvalue().endswith("\n")
-
-
-def test_json_is_never_coloured(call: Call, model: str) -> None:
-    assert json.loads(call("hello", "--model", model, "--json", "--color", "always")[1])["text"] == ANSWER
-
-
 def test_forced_colours_are_harmless_and_differ(call: Call, model: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLORTERM", "truecolor")
     _, out, _ = call("hello", "--model", model, "--color", "always")
     assert COLOUR.sub("", out) == f"{SAFE}\n"
     colours = re.findall(r"\x1b\[(38;2;[0-9;]+)m", out)
     assert len(set(colours)) > 1
-
-
-def test_one_token_at_a_time_is_no_rainbow(call: Call, model: str) -> None:
-    assert call("hello", "--model", model, "--method", "greedy", "--color", "always")[1] == f"{SAFE}\n"
 
 
 @pytest.mark.parametrize(
@@ -255,17 +219,6 @@ def test_mistakes_are_one_sentence(call: Call, args: list[str], said: str, monke
     assert err.count("\n") == 1
 
 
-@pytest.mark.skipif(shutil.which("yes") is None, reason="needs yes")
-def test_standard_input_without_an_end_is_a_sentence(model: str) -> None:
-    with subprocess.Popen(["yes"], stdout=subprocess.PIPE) as endless:
-        done = subprocess.run(
-            command("-", "--model", model), stdin=endless.stdout, capture_output=True, text=True, check=False, timeout=120
-        )
-        endless.kill()
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "specchat: The piped input is larger than 2.0 MB, the limit for a message. Pipe in a part of it.\n"
-
-
 def test_recordings_without_an_end_are_sentences(call: Call, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     with (tmp_path / "sparse").open("wb") as file:
@@ -279,14 +232,6 @@ def test_recordings_without_an_end_are_sentences(call: Call, tmp_path: Path) -> 
         assert (code, out, err.count("\n")) == (2, "", 1)
         assert f"Cannot read {path}" in err
         assert words in err
-
-
-def test_mistakes_that_the_engine_sees(call: Call, model: str) -> None:
-    code, out, err = call("hello", "--model", f"{model}?context=1")
-    assert (code, out) == (2, "")
-    assert "the context holds 1" in err
-    code, out, err = call("hello", "--model", model, "--stop-regex", "(")
-    assert (code, out, err.count("\n")) == (2, "", 1)
 
 
 def test_a_bad_settings_file_stops_it(call: Call, tmp_path: Path) -> None:
@@ -303,20 +248,6 @@ def test_a_draft_model_is_loaded_beside_the_target(call: Call, model: str, tmp_p
     assert data["text"] == ANSWER
     # The same answers drafted by themselves: all are accepted.
     assert data["draft_tokens"] == data["accepted_tokens"] > 10
-
-
-def test_without_a_draft_model_it_says_what_to_give(call: Call, model: str) -> None:
-    code, out, err = call("hello", "--model", model, "--method", "draft")
-    assert (code, out) == (2, "")
-    assert "--draft-model" in err
-    assert err.count("\n") == 1
-
-
-def test_a_wrong_draft_model_is_one_sentence(call: Call, model: str, tmp_path: Path) -> None:
-    code, out, err = call("hello", "--model", model, "--draft-model", str(tmp_path / "none.gguf"))
-    assert (code, out) == (2, "")
-    assert err.startswith(f"specchat: The draft model {tmp_path}/none.gguf cannot be used: There is no file")
-    assert err.count("\n") == 1
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")

@@ -80,14 +80,6 @@ def environment(tmp_path: Path) -> dict[str, str]:
     }
 
 
-def test_a_notice_begins_a_line_of_its_own(model: str, environment: dict[str, str], tmp_path: Path) -> None:
-    (tmp_path / "data").write_text("no folder")
-    more = {"SPECCHAT_DATA": str(tmp_path / "data")}
-    terminal = Terminal(["run", "hello", "--keep", "--model", model], {**environment, **more})
-    terminal.end()
-    assert re.match(rf"{re.escape(SAFE)}\nspecchat: The (end of the )?chat (is not being|was not) saved", terminal.plain)
-
-
 @pytest.mark.parametrize(
     ("changes", "pattern"),
     [
@@ -129,13 +121,6 @@ def test_ctrl_c_at_the_keyboard(model: str, environment: dict[str, str]) -> None
     assert "Cancelled." in terminal.plain
     assert terminal.plain.replace("^C", "").startswith("0 1 2")
     assert "Traceback" not in terminal.text
-
-
-def test_a_load_shows_its_progress_and_takes_it_away(model: str, environment: dict[str, str]) -> None:
-    terminal = Terminal(["run", "hello", "--model", model], environment)
-    assert terminal.end() == 0
-    assert "loading recorded:" in terminal.text
-    assert "loading" not in terminal.plain
 
 
 def test_the_chat_refuses_a_dumb_terminal(environment: dict[str, str]) -> None:
