@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from specchat.app.chat.draft_length import BUDGETS, LENGTHS, DraftLength, length_of, why_none
-from specchat.app.chat.methods import Method, known_methods
+from specchat.app.chat.draft_length import DraftLength, length_of, why_none
+from specchat.app.chat.methods import known_methods
 from specchat.engine.catalog import get, parse_params
 from specchat.engine.messages import Switch, Switched
 
-from ...fakes.pilots import status, until
+from ...fakes.pilots import status
 
 Make = Callable[..., Any]
 METHODS = known_methods()
@@ -67,22 +67,6 @@ def test_a_schedule_decides_which_setting_counts() -> None:
     assert (confident.setting, constant.setting) == ("most", "tokens")
     reference = length_of(METHODS["lookup"], {"variant": "reference", "tokens": 7})
     assert reference == DraftLength("tokens", 7, 1, 256)
-
-
-def test_sizes_that_are_on_no_scale_find_their_way_back() -> None:
-    assert DraftLength("nodes", 20, 1, 256).beside(1) == 32
-    assert DraftLength("nodes", 20, 1, 256).beside(-1) == 16
-    assert DraftLength("tokens", 9, 0, 64).beside(-1) == 8
-    assert DraftLength("tokens", 300, 0, 64).beside(1) == 64
-    assert list(LENGTHS) == sorted(set(LENGTHS))
-    assert list(BUDGETS) == sorted(set(BUDGETS))
-
-
-def test_methods_of_other_packages() -> None:
-    param = {"name": "tokens", "type": "int", "default": 5}
-    assert length_of(Method("mine", params=(param,)), {}) == DraftLength("tokens", 5, 1, 256)
-    assert length_of(Method("mine"), {}) is None
-    assert why_none(Method("mine")) == "mine has no setting for the length of its drafts."
 
 
 # The keys
@@ -142,16 +126,3 @@ async def test_a_method_without_a_length_says_so(make_chat: Make, engine: Any, m
         await pilot.press("ctrl+up")
         assert "greedy drafts nothing" in status(app)
         assert len(engine.sent) == sent
-
-
-async def test_what_a_key_did_makes_room_for_the_figures(
-    make_chat: Make, engine: Any, make_steps: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    app = make_chat(method="lookup")
-    async with app.run_test(size=(100, 30)) as pilot:
-        await answering(app, pilot, engine, make_steps()[:4])
-        await pilot.press("ctrl+up")
-        assert "nodes 16 → 32" in status(app)
-        monkeypatch.setattr("specchat.app.tui.chat.status.FLASH_SECONDS", 0.01)
-        await pilot.press("ctrl+up")
-        await until(pilot, lambda: "guesses right" in status(app))

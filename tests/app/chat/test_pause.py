@@ -9,7 +9,6 @@ from specchat.app.chat.dialogue import Dialogue
 from specchat.engine.messages import (
     Advance,
     Cancel,
-    Failed,
     Generate,
     Pause,
     Paused,
@@ -66,14 +65,6 @@ def test_a_paused_answer_can_be_switched_and_cancelled(dialogue: Dialogue, engin
     dialogue.drain()
     assert not dialogue.paused
     assert dialogue.transcript.answers()[0].reason == "cancelled"
-
-
-def test_a_pause_ends_with_the_engine(dialogue: Dialogue, engine: Any, make_steps: Make) -> None:
-    id = ask(dialogue, engine, make_steps()[:3])
-    dialogue.pause()
-    engine.events = [Failed(id, "died", "The engine was killed.")]
-    dialogue.drain()
-    assert not dialogue.paused
 
 
 def test_watching(dialogue: Dialogue, engine: Any, make_steps: Make) -> None:
@@ -184,15 +175,6 @@ async def test_a_paused_step_shows_its_last_character(make_chat: Make, engine: A
         assert [answer.own_text(index) for index in (0, 1)] == ["They found\u0301", " it"]
 
 
-def test_an_engine_that_dies_takes_no_character_along(dialogue: Dialogue, engine: Any) -> None:
-    id = ask(dialogue, engine, [StepRecord("lookup", [1], "foun", held="d")])
-    answer = dialogue.answer
-    assert answer is not None
-    engine.events = [Failed(id, "died", "The engine was killed.")]
-    dialogue.drain()
-    assert (answer.text, answer.held) == ("found", "")
-
-
 async def test_a_pause_before_the_first_step(make_chat: Make, engine: Any) -> None:
     app = make_chat(panel="tree")
     async with app.run_test(size=SIZE, notifications=True) as pilot:
@@ -212,23 +194,3 @@ async def test_a_pause_before_the_first_step(make_chat: Make, engine: Any) -> No
         assert "paused" in status(app)
         panel = "\n".join(rows(app.chat_screen.panel.query_one("LineView")))
         assert "Paused before the first step: F9 one step, F8 continue." in " ".join(panel.split())
-
-
-async def test_the_commands(make_chat: Make, engine: Any, make_steps: Make) -> None:
-    app = make_chat()
-    async with app.run_test(size=SIZE, notifications=True) as pilot:
-        id = await asked(pilot, engine, "Hello", make_steps()[:4], finish=False)
-
-        async def run(command: str) -> Any:
-            app.chat_screen.input.put(command)
-            await pilot.press("enter")
-            await pilot.pause()
-            return engine.sent[-1]
-
-        assert await run("/pause") == Pause(id, True)
-        assert await run("/step") == Advance(id, 1)
-        assert await run("/step 12") == Advance(id, 12)
-        assert await run("/step none") == Advance(id, 12)
-        assert "takes a number of steps from 1 up, not 'none'" in toasts(app)
-        app.chat_screen.input.put("")
-        assert await run("/pause") == Pause(id, False)

@@ -9,15 +9,13 @@ import pytest
 from specchat.app.chat.dialogue import Dialogue
 from specchat.app.export.formats import export_race
 from specchat.app.export.race import photo_finish, remarks
-from specchat.app.race.entry import RaceEntry, split_model, split_prompt
+from specchat.app.race.entry import RaceEntry, split_prompt
 from specchat.app.race.guests import short_name
 from specchat.app.race.race import Race
-from specchat.app.race.replay import Replay
 from specchat.app.saved.race_json import read_race
 from specchat.app.theming.themes import load_themes
-from specchat.app.tui.actions.complete import KnownNames, completions, line
 from specchat.app.tui.race.photo_finish import headline, mark_words, standings
-from specchat.app.tui.race.state import doing_of, live_state, replay_state
+from specchat.app.tui.race.state import doing_of, live_state
 from specchat.engine.messages import (
     Cancel,
     CloseLane,
@@ -34,7 +32,7 @@ from specchat.engine.messages import (
 from specchat.errors import UserError
 
 from ...fakes.races import asked, begin, finish, records, run, write
-from ..conftest import INFO, METHODS, FakeEngine
+from ..conftest import INFO, FakeEngine
 
 MESSAGES = [{"role": "user", "content": "Hello"}]
 SMALL = {**INFO, "name": "small.gguf", "backend": "llama.cpp", "dtype": "Q4_0", "path": "/secret/small.gguf"}
@@ -119,28 +117,6 @@ def test_a_model_that_cannot_be_loaded_costs_its_own_panes_alone(
     assert not dialogue.transcript.entries
     made.start()
     assert len(loads(engine)) == 2  # tried again
-
-
-def test_stopping_stops_the_load_too(dialogue: Dialogue, engine: FakeEngine) -> None:
-    made = race(dialogue)
-    made.cancel()
-    cancelled = {command.id for command in engine.sent if isinstance(command, Cancel)}
-    assert cancelled == {loads(engine)[0].id, *(racer.id for racer in made.racers)}
-
-
-def test_what_is_said_of_a_race_that_was_left_reaches_nobody(dialogue: Dialogue, engine: FakeEngine) -> None:
-    made = race(dialogue)
-    made.close()
-    after = Race(dialogue, "Hello", MESSAGES, [RaceEntry("greedy"), RaceEntry("lookup")], made.ids)
-    dialogue.listener = after.handle
-    after.start()
-    engine.events.append(Loading(loads(engine)[0].id, "weights", 1, 2))
-    loaded(engine)
-    engine.events.append(Failed(loads(engine)[0].id, "user", "It broke."))
-    dialogue.drain()
-    assert after.loading is None
-    assert dialogue.info["name"] == "builtin"
-    assert (dialogue.phase, dialogue.transcript.entries) == ("ready", [])
 
 
 def test_the_engines_end_takes_the_models_with_it(dialogue: Dialogue, engine: FakeEngine) -> None:
@@ -246,29 +222,6 @@ def test_who_was_there_sooner_is_ahead_though_it_still_writes(dialogue: Dialogue
     assert [made.place(racer) for racer in made.racers] == [2, 1]
 
 
-def test_a_speed_times_its_clock_is_what_was_written(dialogue: Dialogue, engine: FakeEngine) -> None:
-    made = race(dialogue, RaceEntry("greedy"), RaceEntry("lookup"))
-    run(engine, made, [([1, 2, 3, 4], 1, 1.0), ([1, 2, 3, 4], 2, 0.5)])
-    for row in standings(made):
-        assert row.speed * row.seconds == pytest.approx(row.amount)
-        assert row.line == 0
-    assert made.speedup(made.racers[1]) == pytest.approx(2.0)
-    for index, racer in enumerate(made.racers):
-        assert live_state(made, index).speed == pytest.approx(4 / racer.seconds)
-        shown, _ = replay_state(made, Replay(made.racers), index, racer.seconds)
-        assert shown.speed == pytest.approx(4 / racer.seconds)
-    shown, _ = replay_state(made, Replay(made.racers), 1, 0.5)
-    # By then the first lane has written one token (0.1 + 0.225 s), the second its first two after 0.3 s.
-    assert shown.speedup == pytest.approx(0.325 / 0.3)
-
-
-def test_a_lane_that_wrote_nothing_has_no_place(dialogue: Dialogue, engine: FakeEngine) -> None:
-    made = race(dialogue, RaceEntry("greedy"), RaceEntry("lookup"))
-    run(engine, made, [([1, 2], 1, 1.0), ([], 1, 0.2)])
-    assert [made.place(racer) for racer in made.racers] == [1, None]
-    assert made.finish_line == 2
-
-
 # What is typed
 
 
@@ -289,29 +242,6 @@ def test_a_lane_that_wrote_nothing_has_no_place(dialogue: Dialogue, engine: Fake
 )
 def test_the_colon_that_parts_entries_and_prompt(rest: str, parts: tuple[str, str, str]) -> None:
     assert split_prompt(rest) == parts
-
-
-def test_a_model_behind_an_at_sign() -> None:
-    info = {"backend": "llama.cpp"}
-    assert split_model("greedy", "builtin", info) == ("greedy", "", "")
-    assert split_model("greedy@x.gguf", "builtin", info) == ("greedy", "x.gguf", "")
-    assert split_model("greedy@builtin", "builtin", info) == ("greedy", "", "")
-    assert split_model("greedy@llama.cpp", "builtin", info) == ("greedy", "", "")
-    assert split_model("greedy@transformers", "builtin", info) == ("greedy", "builtin", "transformers")
-
-
-def test_models_are_completed_behind_an_at_sign() -> None:
-    known = KnownNames(METHODS, models={"builtin-draft": "built in", "my model.gguf": "here"})
-
-    def offered(text: str) -> list[str]:
-        typed = line(text)
-        return [offer.name for offer in completions(typed, known)] if typed is not None else []
-
-    assert offered("/race greedy greedy@bui") == ["greedy@builtin-draft"]
-    models = {"greedy@builtin-draft", "greedy@my model.gguf", "greedy@transformers", "greedy@llama.cpp"}
-    assert set(offered("/race greedy greedy@")) == models
-    assert "lookup" in offered("/race greedy@owner/name:Q4_0 l")
-    assert not offered("/race greedy@builtin-draft : gre")
 
 
 # Files
@@ -349,21 +279,3 @@ def test_a_race_of_models_is_a_file_of_version_2_and_comes_back(dialogue: Dialog
     path.write_text(text.replace('"unit": "characters"', '"unit": "words"'))
     with pytest.raises(UserError, match="unit is none of tokens, characters"):
         read_race(path)
-
-
-def test_a_race_of_one_model_is_still_a_file_of_version_1(dialogue: Dialogue, engine: FakeEngine, tmp_path: Path) -> None:
-    made = race(dialogue, RaceEntry("greedy"), RaceEntry("lookup"))
-    run(engine, made, [([1, 2], 1, 1.0), ([1, 2], 2, 0.5)])
-    path = export_race(made.record(), tmp_path / "race.json", load_themes()[0]["dark"])
-    assert '"version": 1,' in path.read_text()
-    assert '"unit"' not in path.read_text()
-    assert read_race(path).unit == "tokens"
-    assert remarks(read_race(path))[0].startswith("By each pane's own clock")
-
-
-def test_a_files_remark_tells_of_different_lengths(dialogue: Dialogue, engine: FakeEngine) -> None:
-    made = race(dialogue, RaceEntry("greedy"), RaceEntry("soft"))
-    run(engine, made, [(list(range(10)), 1, 1.1), ([0, 1, 2, 3], 1, 0.9)])
-    record = made.record()
-    assert remarks(record)[0].endswith("they are compared at 4 tokens, where the shortest ends.")
-    assert [finish.share for finish in photo_finish(record)] == pytest.approx([1.0, record.speedup(record.lanes[1])])

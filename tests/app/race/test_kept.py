@@ -8,20 +8,18 @@ from typing import Any
 
 import pytest
 
-from specchat.app.chat.entries import Answer, Notice
+from specchat.app.chat.entries import Notice
 from specchat.app.history.chats import Chats
 from specchat.app.history.recorder import Recorder
 from specchat.app.history.store import Store
-from specchat.app.race.kept import entries_of
-from specchat.app.race.record import RaceLane, RaceRecord
-from specchat.app.saved.race_json import pack, race_json, unpack
+from specchat.app.saved.race_json import race_json, unpack
 from specchat.app.tui.pickers.menu import Menu
 from specchat.app.tui.race.screen import RaceScreen
 from specchat.engine.messages import Generate
 from specchat.errors import UserError
 
 from ...fakes.pilots import toasts, until
-from ...fakes.races import begin, finish, records, run, write
+from ...fakes.races import run
 
 Make = Callable[..., Any]
 LANES = [(range(24), 1, 2.0), (range(24), 3, 0.9), ([*range(20), 90, 91, 92, 93], 4, 0.7)]
@@ -125,38 +123,6 @@ async def test_a_race_out_of_a_file_opens_and_can_be_run_again(make_kept: Make, 
         await until(pilot, lambda: "race.json cannot be opened: it has 0 lanes" in toasts(app))
 
 
-def test_a_race_of_several_models_has_their_names() -> None:
-    lanes = [RaceLane("greedy", {}, Answer("greedy", "identical"), model) for model in ("", "small.gguf", "big · llama.cpp")]
-    record = RaceRecord("Say it.", "models/big", lanes, info={"backend": "transformers"})
-    assert record.model_names == ["big · transformers", "small.gguf", "big · llama.cpp"]
-    assert [(entry.model, entry.backend) for entry in entries_of(record)] == [
-        ("", ""),
-        ("small.gguf", ""),
-        ("big", "llama.cpp"),
-    ]
-
-
-async def test_a_kept_race_can_be_run_again(make_kept: Make, engine: Any) -> None:
-    app = make_kept()
-    async with app.run_test(size=(110, 34)) as pilot:
-        await race(app, pilot, engine)
-        before = len([command for command in engine.sent if isinstance(command, Generate)])
-        app.actions.command("/races 1")
-        await quiet(pilot)
-        await pilot.press("r")
-        again = [command for command in engine.sent if isinstance(command, Generate)][before:]
-        assert [command.method for command in again] == ["greedy", "lookup", "soft"]
-        assert [command.messages for command in again] == [[{"role": "user", "content": "Say it."}]] * 3
-        for lane in range(3):
-            begin(engine, lane)
-            write(engine, lane, records(again[lane].method, range(5)))
-            finish(engine, lane, 1.0)
-        app.take_events()
-        await pilot.press("escape")
-        await quiet(pilot)
-        assert len(lines(app)) == 2
-
-
 async def test_several_races_are_asked_for(make_kept: Make, engine: Any) -> None:
     app = make_kept()
     async with app.run_test(size=(110, 34)) as pilot:
@@ -177,35 +143,7 @@ async def test_several_races_are_asked_for(make_kept: Make, engine: Any) -> None
             app.actions.command("/races 3")
 
 
-async def test_a_race_without_a_word_leaves_no_line(make_kept: Make, engine: Any) -> None:
-    app = make_kept()
-    async with app.run_test(size=(110, 34)) as pilot:
-        await pilot.pause()
-        engine.loaded()
-        app.take_events()
-        app.actions.command("/race greedy lookup : Nothing.")
-        await pilot.pause()
-        for lane in range(2):
-            begin(engine, lane)
-            finish(engine, lane, 0.0, reason="cancelled")
-        app.take_events()
-        await pilot.press("escape")
-        await quiet(pilot)
-        assert lines(app) == []
-
-
 @pytest.mark.parametrize("data", [b"", b"x", b"x\x9c\xabV\x02\x00\x00\xf9\x00\x80"], ids=["empty", "garbage", "nothing in it"])
 def test_a_damaged_race_is_a_sentence(data: bytes) -> None:
     with pytest.raises(UserError, match="damaged in the history"):
         unpack(data)
-
-
-async def test_what_is_packed_comes_back(make_kept: Make, engine: Any) -> None:
-    app = make_kept()
-    async with app.run_test(size=(110, 34)) as pilot:
-        await race(app, pilot, engine, "Ein \ud800 Satz")
-        notice = next(entry for entry in app.dialogue.transcript.entries if isinstance(entry, Notice) and entry.race)
-        record, messages, entries = unpack(notice.race or b"")
-        assert record.prompt == messages[-1]["content"] == "Ein \ud800 Satz"
-        assert [lane.answer.figures.tokens for lane in record.lanes] == [24, 24, 24]
-        assert unpack(pack(record, messages, entries))[1:] == (messages, entries)

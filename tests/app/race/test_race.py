@@ -13,7 +13,7 @@ from specchat.app.race.entry import RaceEntry
 from specchat.app.race.lane import FULL
 from specchat.app.race.race import Race
 from specchat.app.race.replay import Replay
-from specchat.app.race.subject import last_message, suggested, talk, warning
+from specchat.app.race.subject import suggested, talk
 from specchat.engine.messages import (
     Cancel,
     CloseLane,
@@ -24,8 +24,6 @@ from specchat.engine.messages import (
     Loaded,
     Loading,
     Pause,
-    Prefilling,
-    Steps,
 )
 
 from ...fakes.races import asked, begin, finish, records, run, write
@@ -144,22 +142,6 @@ def test_marks_agree_with_a_comparison_of_the_whole_answers(
         assert made.mark(made.racers[1]) == ("identical" if common else "unknown")
 
 
-def test_an_answer_that_ends_sooner_differs_there(dialogue: Dialogue, engine: FakeEngine) -> None:
-    made = race(dialogue)
-    run(engine, made, [([1, 2, 3], 1, 1.0), ([1, 2], 2, 0.5)])
-    assert made.racers[1].position == 2
-    assert made.mark(made.racers[1]) == "lossy"
-    made = race(dialogue)
-    begin(engine, 0)
-    begin(engine, 1)
-    write(engine, 0, records("greedy", [1, 2, 3]))
-    write(engine, 1, records("lookup", [1, 2]))
-    finish(engine, 0, 1.0)
-    finish(engine, 1, 0.5, reason="cancelled")
-    dialogue.drain()
-    assert made.mark(made.racers[1]) == "identical"
-
-
 def test_places_go_by_the_lanes_own_clocks(dialogue: Dialogue, engine: FakeEngine) -> None:
     made = race(dialogue, "greedy", "lookup", "recompute")
     for i in range(3):
@@ -196,29 +178,6 @@ def test_places_in_slow_motion_go_by_passes(dialogue: Dialogue, engine: FakeEngi
     assert [racer.entry.method for racer in made.ranking()] == ["lookup", "greedy"]
 
 
-def test_the_clock_counts_the_prompt_as_it_is_read(dialogue: Dialogue, engine: FakeEngine) -> None:
-    made = race(dialogue)
-    id = begin(engine, 0)
-    engine.events += [Prefilling(id, 20, 30, 0.25), Steps(id, records("greedy", [1], seconds=0.05))]
-    dialogue.drain()
-    assert made.racers[0].answer.prefill == (20, 30)
-    assert made.racers[0].seconds == pytest.approx(0.3)
-
-
-def test_a_full_bar_is_the_length_that_is_known(dialogue: Dialogue, engine: FakeEngine) -> None:
-    made = race(dialogue)
-    assert made.expected == 64
-    begin(engine, 0)
-    write(engine, 0, records("greedy", list(range(100)), 10))
-    dialogue.drain()
-    assert made.expected == 128
-    dialogue.max_tokens = 500
-    assert made.expected == 500
-    finish(engine, 0, 1.0)
-    dialogue.drain()
-    assert made.expected == 100
-
-
 def test_a_swapped_lane_runs_alone_and_the_others_stay(dialogue: Dialogue, engine: FakeEngine) -> None:
     made = race(dialogue)
     run(engine, made, [([1, 2], 1, 1.0), ([1, 2], 2, 0.5)])
@@ -232,29 +191,6 @@ def test_a_swapped_lane_runs_alone_and_the_others_stay(dialogue: Dialogue, engin
     finish(engine, 1, 2.0)
     dialogue.drain()
     assert made.racers[1].position == 1
-
-
-def test_what_is_still_said_of_a_lane_that_was_swapped_is_ignored(dialogue: Dialogue, engine: FakeEngine) -> None:
-    made = race(dialogue)
-    old = asked(engine, 1).id
-    made.swap(1, RaceEntry("recompute"))
-    engine.events += [Steps(old, records("lookup", [7])), Failed(old, "bug", "It broke.")]
-    dialogue.drain()
-    assert not made.racers[1].tokens
-    assert not made.racers[1].error
-    assert not dialogue.transcript.entries
-
-
-def test_another_first_lane_is_what_all_are_compared_with(dialogue: Dialogue, engine: FakeEngine) -> None:
-    made = race(dialogue, "greedy", "lookup", "recompute")
-    run(engine, made, [([1, 2], 1, 1.0), ([1, 3], 2, 0.5), ([1, 3], 1, 2.0)])
-    assert [racer.position for racer in made.racers] == [None, 1, 1]
-    made.remove(0)
-    assert [made.mark(racer) for racer in made.racers] == ["reference", "identical"]
-    assert [racer.position for racer in made.racers] == [None, None]
-    assert engine.sent[-1] == CloseLane("race-1")
-    made.add(RaceEntry("soft"))
-    assert [racer.lane for racer in made.racers] == ["race-2", "race-3", "race-1"]
 
 
 def test_pause_and_cancel_reach_every_lane_that_runs(dialogue: Dialogue, engine: FakeEngine) -> None:
@@ -324,16 +260,6 @@ def test_the_engines_end_leaves_the_chat_as_it_was(dialogue: Dialogue, engine: F
     assert (dialogue.phase, made.loading) == ("ready", None)
 
 
-def test_a_model_that_is_loaded_again_after_the_race_was_left_leaves_the_chat_ready(
-    dialogue: Dialogue, engine: FakeEngine
-) -> None:
-    made = race(dialogue)
-    made.close()
-    engine.events += [Loading(1, "weights", 1, 2), Loaded(1, dict(INFO))]
-    dialogue.drain()
-    assert dialogue.phase == "ready"
-
-
 def test_the_record_has_what_the_lanes_wrote(dialogue: Dialogue, engine: FakeEngine) -> None:
     made = race(dialogue)
     run(engine, made, [([1, 2], 1, 1.0), ([1, 3], 2, 0.5)])
@@ -373,18 +299,6 @@ def test_a_replay_gives_each_lane_the_device_to_itself(dialogue: Dialogue, engin
     assert replay.time == 0
 
 
-def test_a_replay_of_a_lane_that_wrote_nothing(dialogue: Dialogue, engine: FakeEngine) -> None:
-    made = race(dialogue)
-    begin(engine, 0)
-    engine.events.append(Failed(asked(engine, 1).id, "user", "No."))
-    write(engine, 0, records("greedy", [1]))
-    finish(engine, 0, 0.5)
-    dialogue.drain()
-    replay = Replay(made.racers)
-    assert replay.runs(1, 0.0) == 0
-    assert replay.amount(1, 0) == 0
-
-
 def test_who_might_race(dialogue: Dialogue) -> None:
     assert suggested(dialogue) == ["greedy", "lookup"]
     dialogue.unavailable = {"lookup": "No trees."}
@@ -398,31 +312,6 @@ def test_who_might_race(dialogue: Dialogue) -> None:
     assert suggested(dialogue) == ["greedy", "tree", "draft"]
     dialogue.method = "recompute"
     assert suggested(dialogue) == ["greedy", "draft", "lookup"]
-
-
-def test_what_was_slower_here_races_last(dialogue: Dialogue) -> None:
-    dialogue.methods, dialogue.method = known_methods(), "draft"
-    dialogue.unavailable = dict.fromkeys(("eagle", "medusa", "dflash", "mtp", "pard"), "It needs a trained drafter.")
-    model = f"{dialogue.model} on {dialogue.info['backend']}"
-    dialogue.speeds.add(model, "greedy", 100, 1.0)
-    dialogue.speeds.add(model, "draft", 100, 1.2)
-    assert suggested(dialogue) == ["greedy", "lookup", "early-exit"]
-    assert not warning(dialogue)
-    for name in dialogue.shortlist()[1:]:
-        dialogue.speeds.add(model, name, 100, 1.2)
-    assert suggested(dialogue) == ["greedy", "draft", "lookup"]
-    assert "nothing was faster" in warning(dialogue)
-
-
-def test_a_short_answer_tells_little(dialogue: Dialogue) -> None:
-    assert last_message(dialogue) == "The last message of this chat."
-    answer = Answer("greedy", "identical")
-    dialogue.transcript.entries += [Prompt("One"), answer]
-    for record in records("greedy", [1, 2], seconds=0.018):
-        answer.add(record)
-    assert "took 36 ms" in last_message(dialogue)
-    answer.add(records("greedy", [3], seconds=0.018)[0])
-    assert last_message(dialogue) == "The last message of this chat."
 
 
 def test_what_is_raced_on(dialogue: Dialogue) -> None:

@@ -11,7 +11,7 @@ import pytest
 from specchat.app.chat.entries import Answer
 from specchat.app.chat.pieces import Pieces
 from specchat.app.render.inspection import DETAILS, LABEL, LIT, inspect, quoted, verdict
-from specchat.app.render.inspection_rows import inspection_rows, strip_rows, wrapped
+from specchat.app.render.inspection_rows import inspection_rows, wrapped
 from specchat.app.text.cells import width
 from specchat.app.text.lines import cut, length
 from specchat.engine.messages import StepRecord
@@ -95,12 +95,6 @@ def test_of_a_servers_run_no_more_is_told_than_it_tells(certainty: str, count: i
     assert "node" not in text
 
 
-def test_one_draft_token_is_singular(pieces: Pieces) -> None:
-    made = Answer("lookup", "identical")
-    made.add(StepRecord("lookup", [0], " the", 1, 0, 2, 0.0, 0.01, 0.0))
-    assert "1 of 1 draft token was rejected." in rows_of(made, 0, pieces)
-
-
 def test_text_held_back_to_the_end_is_the_last_runs(answer: Answer, pieces: Pieces) -> None:
     made = Answer("fusion", "identical")
     for index in range(4):
@@ -121,13 +115,6 @@ def test_an_answer_cut_in_the_middle_of_a_run(pieces: Pieces) -> None:
     assert "The answer ended here" in text
     assert "accepted ␣evening ␣Ana" in text
     assert "model’s own" not in text
-
-
-def test_texts_that_differ_in_blanks_alone_show_them() -> None:
-    made = Answer("lookup", "identical")
-    tree: Any = {"tree_tokens": [0, 1], "tree_parents": [-1, 0], "path": [0]}
-    made.add(StepRecord("lookup", [2], "lamp", 1, 0, 2, 0.0, 0.01, 0.0, **tree))
-    assert "the draft said ‘␣lamp’, the model chose ‘lamp’" in rows_of(made, 0, Pieces([" the", " lamp", "lamp"]))
 
 
 def test_the_place_is_told_in_whole_words() -> None:
@@ -224,7 +211,3 @@ def test_quotations() -> None:
     assert quoted("abcdefgh", 5) == "‘abcd…’"
     assert quoted("abcdefgh", 5, end=True) == "‘…efgh’"
     assert said(cut((("one ", LABEL), ("two three", LIT)), 9)) == "one two …"
-
-
-def test_rows_of_the_strip() -> None:
-    assert [strip_rows(height) for height in (5, 9, 14, 18, 60)] == [2, 2, 3, 4, 4]

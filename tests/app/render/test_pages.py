@@ -54,24 +54,6 @@ def text(lines: list[StyledLine]) -> str:
     return "\n".join("".join(part for part, _ in row).rstrip() for row in lines)
 
 
-def test_figures_read_each_step_once(written: Make, tree_steps: Make) -> None:
-    class Counting(list[int]):
-        reads = 0
-
-        def __getitem__(self, index: Any) -> Any:
-            out = super().__getitem__(index)
-            Counting.reads += len(out) if isinstance(index, slice) else 1
-            return out
-
-    answer, curve = written(tree_steps() * 50), Curve()
-    answer.totals.runs = Counting(answer.totals.runs)
-    numbers_lines(answer, "fusion", curve, 44)
-    first = Counting.reads
-    for _ in range(9):
-        numbers_lines(answer, "fusion", curve, 44)
-    assert Counting.reads == first == 200
-
-
 def test_why_a_method_cannot_run_is_said() -> None:
     methods = known_methods()
     page = text(method_lines(methods["draft"], "identical", {}, None, 50, unavailable="it needs a draft model."))
@@ -161,14 +143,6 @@ def test_what_needs_a_plain_pass_waits_for_the_end(written: Make, tree_steps: Ma
     assert "α = " in page
 
 
-def test_the_table_of_drafts_agrees_with_what_was_measured() -> None:
-    answer = Answer("draft", "identical")
-    for _ in range(10):
-        answer.add(StepRecord("draft", [1] * 5, "x", 4, 4, 5, 0.004, 0.015, 0.001))
-    timed(answer)
-    assert answer.totals.what_if(4, answer.totals.alpha, 0.01) == pytest.approx(answer.figures.speedup)
-
-
 @pytest.mark.parametrize(
     ("answer", "sentence"),
     [
@@ -197,14 +171,6 @@ def test_the_tree_page_draws_no_path_that_no_pass_verified(vocabulary: list[str]
     assert "␣lamp ␣lamp ␣lamp" in page
     assert "┃" not in page
     assert "accepted" not in page.splitlines()[-1]
-
-
-def test_the_best_length_is_where_the_curve_peaks(written: Make, tree_steps: Make) -> None:
-    totals = written(tree_steps() * 5).totals
-    best, gain = totals.best_length(0.8, 0.01)
-    around = [totals.what_if(k, 0.8, 0.01) for k in (best - 1, best, best + 1)]
-    assert gain == pytest.approx(max(around))
-    assert totals.best_length(0.0, 0.01) == (0, 1.0)
 
 
 def figures_read(run: Callable[[], object], files: tuple[str, ...]) -> set[str]:
@@ -246,28 +212,6 @@ def test_what_a_token_costs(written: Make) -> None:
     assert "What each token costs\n2.0 tokens computed\n43 MFLOPs 10% of them to draft" in narrow
     plain = text(numbers_lines(written([StepRecord("greedy", [1], "x")] * 3), "greedy", Curve(), 60))
     assert "FLOPs" not in plain, "nothing is shown where nothing is known"
-
-
-def test_what_a_token_costs_in_an_answer_of_one_pass(written: Make) -> None:
-    """The first pass may read the prompt for a drafter, so its operations do not count."""
-    answer = written([StepRecord("draft", [1, 1], "x", 3, 1, 4, flops=86e6, draft_flops=8.6e6)])
-    page = text(numbers_lines(answer, "draft", Curve(), 60))
-    assert "What each token costs\n2.0 tokens computed\n" in page + "\n"
-    assert "FLOPs" not in page
-
-
-def test_which_drafter_would_be_twice_as_fast() -> None:
-    answer = Answer("draft", "identical")
-    for _ in range(10):
-        answer.add(StepRecord("draft", [1] * 5, "x", 4, 4, 5, 0.004, 0.015, 0.001))
-    page = " ".join(text(numbers_lines(timed(answer), "draft", Curve(), 60)).split())
-    ratio, length = answer.totals.ratio_for(2.0, 1.0, 0.01) or (0.0, 0)
-    assert f"2× takes a draft token of at most {ratio:.2g} plain passes (K = {length}); here it took 0.10." in page
-    never = Answer("draft", "identical")
-    for _ in range(10):
-        never.add(StepRecord("draft", [1], "x", 4, 0, 5, 0.004, 0.015, 0.001))
-    page = " ".join(text(numbers_lines(timed(never), "draft", Curve(), 60)).split())
-    assert "At this α, not even free drafts would make it 2×." in page
 
 
 def test_gains_and_losses_have_their_colours(written: Make, tree_steps: Make) -> None:
