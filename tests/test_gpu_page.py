@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import stat
 import subprocess
 import sys
 import time
@@ -14,7 +13,7 @@ import pytest
 import torch
 
 from specchat.backends.hf.graphs.graphs import CHOICE
-from specchat.benchmarks import gpu, llama_cuda
+from specchat.benchmarks import gpu
 from specchat.benchmarks.gpu import PARTS, ROWS, Bench, Row, run
 
 from .cases import only_full
@@ -89,44 +88,3 @@ def test_without_a_gpu_it_says_so_in_one_sentence() -> None:
     assert done.stdout == ""
     assert done.stderr.startswith("There is no CUDA device here")
     assert done.stderr.count("\n") == 1
-
-
-def program(path: Path, script: str) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(f"#!/bin/sh\n{script}\n")
-    path.chmod(path.stat().st_mode | stat.S_IXUSR)
-    return path
-
-
-@only_full
-def test_llama_cpp_is_built_once_and_its_passes_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    room, log = tmp_path / "room", tmp_path / "log"
-    rows = json.dumps([{"n_prompt": n, "avg_ns": n * 1e6} for n in (1, 16)])
-    bench = f"cat <<'END'\n{rows}\nEND"
-    program(tmp_path / "bin" / "nvcc", "true")
-    program(
-        tmp_path / "bin" / "cmake",
-        f"""echo "$@" >> {log}
-if [ "$1" = -S ]; then touch "$4/CMakeCache.txt"; else mkdir -p "$2/bin"; cat > "$2/bin/llama-bench" <<'OUTER'
-#!/bin/sh
-{bench}
-OUTER
-chmod +x "$2/bin/llama-bench"; fi""",
-    )
-    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
-    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: (9, 0))
-    sources = tmp_path / "llama.cpp"
-    why = llama_cuda.measure(sources, room, "tiny", 64, (1, 16), lambda: 100.0)["why"]
-    assert why == "its sources are not here (--llama-cpp FOLDER)"
-    sources.mkdir()
-    (sources / "CMakeLists.txt").touch()
-    for _ in range(2):
-        found = llama_cuda.measure(sources, room, "tiny", 64, (1, 16), lambda: 100.0)
-        assert found == {"what": "tiny, Q8_0", "passes": {"1": 0.001, "16": 0.016}}
-    assert log.read_text().count("-DCMAKE_CUDA_ARCHITECTURES=90") == 1
-    program(tmp_path / "bin" / "cmake", "sleep 60")
-    with pytest.raises(llama_cuda.Unfinished):
-        llama_cuda.measure(sources, room, "tiny", 64, (1, 16), lambda: 61.0)
-    program(tmp_path / "bin" / "cmake", "echo 'CMake Error: no CUDA toolset' >&2; exit 1")
-    with pytest.raises(RuntimeError, match="no CUDA toolset"):
-        llama_cuda.measure(sources, room, "tiny", 64, (1, 16), lambda: 100.0)

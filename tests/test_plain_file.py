@@ -9,7 +9,6 @@ import pytest
 
 from specchat import plain_file
 from specchat.app.cli.bench.items import read_items
-from specchat.app.models.places import spots
 from specchat.app.saved import reading as saved
 from specchat.app.settings import file as settings_file
 from specchat.app.settings import toml
@@ -74,12 +73,6 @@ def test_names_that_lead_nowhere(spec: str) -> None:
         load_model(spec)
 
 
-def test_a_home_is_a_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("HOME", str(tmp_path))
-    assert plain_file.user_path("~/a") == tmp_path / "a"
-    assert plain_file.user_path("~nobody-of-this-name/a") == Path("~nobody-of-this-name/a")
-
-
 def test_an_ordinary_file_with_nothing_to_read_yet_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # As /proc/kmsg: `stat` calls it an ordinary file, and a reader of it waits for the next message.
     (tmp_path / "file").write_text("text")
@@ -117,15 +110,3 @@ def test_a_changed_file_keeps_its_line_ends_and_its_mark(tmp_path: Path) -> None
     file.write_bytes('\ufeffmethod = "lookup"\r\n# mine\r\n'.encode())
     toml.write(file, (toml.read_text(file) or "").replace("lookup", "draft"))
     assert file.read_bytes() == '\ufeffmethod = "draft"\r\n# mine\r\n'.encode()
-
-
-def test_a_folder_that_is_gone_is_left_for_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    gone = tmp_path / "gone"
-    gone.mkdir()
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.chdir(gone)
-    assert not plain_file.stand_somewhere()
-    gone.rmdir()
-    assert next(spots()).place == "Built in"
-    assert Path.cwd() == tmp_path
-    assert not plain_file.stand_somewhere()

@@ -8,7 +8,6 @@ import os
 import re
 import shlex
 import shutil
-import stat
 import subprocess
 from pathlib import Path
 
@@ -43,33 +42,6 @@ def model(tmp_path: Path) -> list[str]:
     record = tmp_path / "record.jsonl"
     record.write_text(json.dumps({"prompt": "keeper", "response": ANSWER}) + "\n")
     return ["--model", f"recorded:{record}"]
-
-
-def test_a_tool_copies_and_where_it_fails_the_terminal_is_asked(tmp_path: Path, env: dict[str, str], model: list[str]) -> None:
-    tool = tmp_path / "bin" / "xclip"
-    tool.parent.mkdir()
-    tool.write_text('#!/bin/sh\ntest ! -e "$BOARD.gone" && cat > "$BOARD"\n')
-    tool.chmod(tool.stat().st_mode | stat.S_IXUSR)
-    board = tmp_path / "board"
-    own = {"PATH": f"{tool.parent}:{os.environ['PATH']}", "BOARD": str(board), "DISPLAY": ":9"}
-    with Terminal([SPECCHAT, *model], env={**env, **own}) as terminal:
-        terminal.wait("identical")
-        terminal.send("keeper\r")
-        terminal.wait(". · ")
-        terminal.send("\x19")
-        said(terminal, "Copied the answer with xclip.")
-        assert board.read_text() == ANSWER
-        assert b"\x1b]52;" not in terminal.raw, "the terminal is not asked too"
-        terminal.send("\x1by")
-        said(terminal, "Copied the code (python, 1 line) with xclip.")
-        assert board.read_text() == "print('lantern')"
-        (tmp_path / "board.gone").touch()
-        mark = len(terminal.raw)
-        terminal.send("/copy message\r")
-        said(terminal, "xclip could not copy your message, so specchat sent it to the terminal's clipboard (OSC 52).")
-        assert b"\x1b]52;c;" + base64.b64encode(b"keeper") + b"\a" in terminal.raw[mark:]
-        terminal.send("\x11")
-        assert terminal.exit_code() == 0
 
 
 @pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is not installed")

@@ -6,7 +6,6 @@ import contextlib
 import json
 import sqlite3
 import stat
-import termios
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -86,40 +85,3 @@ def test_the_answer_goes_on_while_the_editor_is_open_and_nothing_is_lost(
         terminal.send("\x11")
         assert terminal.exit_code() == 0
     assert not list(tmp_path.glob("specchat-*")), "no file is left behind"
-
-
-FAILURES = (
-    ('echo lost > "$1"; exit 3', "my editor ended with the code 3"),
-    ('rm "$1"', "my editor left no file"),
-    ("stty raw -echo; kill -9 $$", "my editor was ended by signal 9"),
-    ('printf "a\\000b" > "$1"', "my editor left a file that is not text"),
-)
-
-
-def test_an_editor_that_fails_leaves_the_draft_and_the_terminal_as_they_were(
-    editor: Editor, slow_model: list[str], tmp_path: Path
-) -> None:
-    env = editor('. "$GO"')
-    with Terminal([SPECCHAT, *slow_model], env=env) as terminal:
-        modes = termios.tcgetattr(terminal.master)
-        terminal.wait("greedy")
-        terminal.send("my draft")
-        for script, sentence in FAILURES:
-            (tmp_path / "go").write_text(script)
-            terminal.send("\x1be")
-            terminal.wait(lambda text, sentence=sentence: sentence in " ".join(text.split()))  # type: ignore[misc]
-            assert "Your message is unchanged" in " ".join(terminal.text.split())
-            terminal.send(" goes on")
-        terminal.wait("my draft" + " goes on" * len(FAILURES))
-        # And one that works, on a draft with a pasted text in it.
-        (tmp_path / "go").write_text('cp "$1" "$GO"; { printf "Sum up "; cat "$GO"; } > "$1"')
-        terminal.send("\x15\x1b[200~" + "\n".join(f"line {n}" for n in range(60)) + "\x1b[201~")
-        terminal.wait("[pasted 60 lines]")
-        terminal.send("\x1be")
-        terminal.wait("Sum up [pasted 60 lines]")
-        assert (tmp_path / "go").read_text() == "[pasted 60 lines]\n"
-        terminal.send("\t")  # behind it, tab shows the text
-        terminal.wait("line 59")
-        terminal.send("\x11")
-        assert terminal.exit_code() == 0
-        assert termios.tcgetattr(terminal.master)[3] == modes[3], "echo and lines are as they were"

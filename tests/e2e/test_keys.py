@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -13,7 +11,6 @@ from specchat.app.tui.keys.context import KEYS
 
 from ..fakes.terminal import Terminal
 
-SPECCHAT = [sys.executable, "-m", "specchat"]
 PATIENT = """
 from specchat.__main__ import main
 from specchat.app.tui.keys import check
@@ -50,10 +47,3 @@ def test_keys_are_shown_as_they_arrive(env: dict[str, str]) -> None:
         terminal.wait("ctrl+c  ")
         terminal.send("\x03")
         assert terminal.exit_code() == 0
-
-
-def test_keys_need_a_terminal(env: dict[str, str]) -> None:
-    whole = {**os.environ, **env}
-    done = subprocess.run([*SPECCHAT, "keys"], env=whole, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
-    assert done.returncode == 2
-    assert "terminal" in done.stderr

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
 from pathlib import Path
-from threading import Timer, get_ident
 
 import pytest
-
-from specchat.app.terminal.piped import whole
 
 from ..cases import FULL
 from ..fakes.terminal import Terminal
@@ -57,19 +53,6 @@ def test_what_is_piped_in_goes_with_the_first_message(env: dict[str, str], model
     assert len(json.loads(listed.stdout)["chats"]) == 1
 
 
-def test_tab_shows_the_text_in_the_place_of_its_name(env: dict[str, str], model: str, tmp_path: Path) -> None:
-    with shell(f"printf 'alpha\\nbeta' | {SPECCHAT} --model {model}", env) as terminal:
-        terminal.wait("[standard input]")
-        terminal.send("\x7f\t")
-        terminal.wait(lambda text: "[standard input]" not in text and "alpha" in text and "beta" in text)
-
-
-def test_nothing_piped_in_opens_the_plain_chat(env: dict[str, str], model: str) -> None:
-    with shell(f": | {SPECCHAT} --model {model}", env) as terminal:
-        terminal.wait("Ask something")
-        assert "[standard input]" not in terminal.text
-
-
 @pytest.mark.parametrize(
     ("source", "sentence"),
     [
@@ -101,27 +84,3 @@ def test_without_a_terminal_the_sentence_names_run(env: dict[str, str], model: s
     assert done.stderr == (
         "specchat: The chat needs a terminal for its input and output. Use `specchat run PROMPT` here. It reads piped input.\n"
     )
-
-
-def test_a_signal_that_reaches_another_thread_ends_the_reading() -> None:
-    """As one does that comes just before a read blocks: nothing wakes the read."""
-
-    class Pressed(Exception):
-        pass
-
-    def press(*_: object) -> None:
-        raise Pressed
-
-    reading, writing = os.pipe()
-    before = signal.signal(signal.SIGUSR1, press)
-    beside = Timer(0.2, lambda: signal.pthread_kill(get_ident(), signal.SIGUSR1))
-    end = Timer(20, os.close, [writing])  # of a reading that takes no notice
-    try:
-        beside.start()
-        end.start()
-        with os.fdopen(reading, "rb") as source, pytest.raises(Pressed):
-            whole(source)
-    finally:
-        end.cancel()
-        signal.signal(signal.SIGUSR1, before)
-    os.close(writing)

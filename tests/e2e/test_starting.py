@@ -76,16 +76,6 @@ def test_a_closed_pipe_ends_quietly(env: dict[str, str], model: str, command: li
     assert (done.returncode, done.stderr) == (141, "")
 
 
-def test_a_full_disk_is_a_sentence(env: dict[str, str]) -> None:
-    with open("/dev/full", "w") as full:
-        done = subprocess.run(
-            [*SPECCHAT, "methods"], stdout=full, stderr=subprocess.PIPE, env=env, text=True, errors="replace", check=False
-        )
-    assert done.returncode == 1
-    assert done.stderr.startswith("specchat: The output is incomplete (")
-    assert done.stderr.count("\n") == 1
-
-
 LOCALES = {
     "C": {"LC_ALL": "C"},
     "LANG": {"LANG": "C"},
@@ -121,15 +111,6 @@ def test_a_byte_that_is_no_utf_8_becomes_a_mark_and_the_locale_is_told_once(
     assert "gr�n" in done.stdout.decode()
     assert done.stderr.decode().count("\n") == 1
     assert SENTENCE in done.stderr.decode()
-
-
-def test_a_file_may_have_any_name(env: dict[str, str], model: str, tmp_path: Path) -> None:
-    name = os.fsencode(tmp_path) + b"/gr\xfcn.txt"
-    Path(os.fsdecode(name)).write_text("apples")
-    command: list[str | bytes] = [*SPECCHAT, "run", "--model", model, "-f", name, "hi"]
-    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, env={**env, "LC_ALL": "C"}, check=False)
-    assert done.returncode == 0, done.stderr
-    assert b"apples" in done.stdout
 
 
 @pytest.mark.parametrize("locale", ["C", "ASCII"] if FULL else ["ASCII"])

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import signal
-import struct
 import sys
 import termios
 import time
@@ -104,19 +102,6 @@ def test_a_signal_gives_the_terminal_back_and_keeps_chat_and_draft(
         terminal.wait("Ask something")
 
 
-def test_what_is_not_kept_is_shown_and_repeated_signals_change_nothing(env: dict[str, str], command: list[str]) -> None:
-    with Terminal([*command, "--no-history"], env=env) as terminal:
-        terminal.wait("identical")
-        terminal.send("half a thou")
-        terminal.wait("› half a thou")
-        numbers = (signal.SIGQUIT, signal.SIGHUP, signal.SIGTERM)
-        for number in numbers:
-            terminal.process.send_signal(number)
-        assert terminal.exit_code() in [128 + number for number in numbers]  # the kernel does not keep their order
-        assert off(terminal.raw) == list(SWITCHES)
-        assert b"What you were typing could not be saved:\r\nhalf a thou" in terminal.raw
-
-
 def test_a_terminal_that_goes_away_ends_the_chat_and_the_draft_is_kept(env: dict[str, str], command: list[str]) -> None:
     with Terminal(command, env=env) as terminal:
         terminal.wait("identical")
@@ -132,47 +117,6 @@ def test_a_terminal_that_goes_away_ends_the_chat_and_the_draft_is_kept(env: dict
         assert until(lambda: not any(child.is_running() for child in children))
     with Terminal(command, env=env) as terminal:
         terminal.wait("› half a thou")
-
-
-def test_a_signal_while_an_editor_has_the_terminal_ends_both(env: dict[str, str], command: list[str]) -> None:
-    with Terminal(command, env={**env, "VISUAL": "cat -"}) as terminal:
-        before = termios.tcgetattr(terminal.master)
-        terminal.wait("identical")
-        terminal.send("half a thou")
-        terminal.wait("› half a thou")
-        terminal.send("\x1be")
-        editors = psutil.Process(terminal.process.pid)
-        assert until(lambda: any(child.name() == "cat" for child in editors.children()))
-        terminal.process.send_signal(signal.SIGTERM)
-        assert terminal.exit_code() == 128 + signal.SIGTERM
-        assert termios.tcgetattr(terminal.master) == before
-        assert off(terminal.raw) == list(SWITCHES)
-        assert "The next chat starts with it" in terminal.text
-
-
-def test_a_terminal_that_is_too_small_says_so(env: dict[str, str], command: list[str]) -> None:
-    def resize(columns: int, lines: int) -> None:
-        fcntl.ioctl(terminal.master, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
-        terminal.screen.resize(lines, columns)
-        terminal.process.send_signal(signal.SIGWINCH)
-
-    with Terminal(command, env=env) as terminal:
-        terminal.wait("identical")
-        terminal.send("half")
-        terminal.wait("› half")
-        resize(60, 3)
-        terminal.wait("This terminal is too small: specchat needs 20 columns and 6\nlines.")
-        terminal.send(" a thou")  # typing goes on
-        for columns, lines, said in ((12, 3, "Too small:\n20×6 at\nleast."), (5, 4, "Too\nsmall"), (1, 1, "…")):
-            resize(columns, lines)
-            terminal.wait(lambda text, said=said: text.strip() == said)  # type: ignore[misc]
-        terminal.send("\x1bOP")  # the help
-        resize(20, 6)
-        terminal.wait("Help")
-        terminal.send("\x1b")
-        terminal.wait("› half a thou")
-        terminal.send("\x11")
-        assert terminal.exit_code() == 0
 
 
 @pytest.mark.parametrize(("term", "theme"), [("linux", "dark"), *([("xterm", "light")] if FULL else [])])

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from specchat.app.attach import attachments, ignore_rules
+from specchat.app.attach import attachments
 from specchat.app.attach.files import walk
 from specchat.app.attach.ignore_rules import rule
 from specchat.errors import UserError
@@ -144,10 +144,3 @@ def test_a_folder_that_takes_too_long_is_a_sentence(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(attachments, "WALK_SECONDS", -1.0)
     with pytest.raises(UserError, match="Attach a folder inside it"):
         attachments.attach("Look at @.", tmp_path)
-
-
-def test_a_long_file_of_rules_is_read_in_its_time(tmp_path: Path) -> None:
-    (tmp_path / ".gitignore").write_text("x\n" * (ignore_rules.MOST_BYTES // 2))
-    assert ignore_rules.read(tmp_path) is not None
-    (tmp_path / ".gitignore").write_text("x\n" * ignore_rules.MOST_BYTES)
-    assert ignore_rules.read(tmp_path) is None

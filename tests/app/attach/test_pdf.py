@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 import threading
-import tomllib
 from pathlib import Path
 
 import psutil
@@ -39,10 +37,6 @@ def test_pages_of_a_pdf(tmp_path: Path) -> None:
     assert found.text == "[Page 1]\nThe lamp was lit.\nAt six.\n\n[Page 3]\nThe fog came.\n"
     assert found.notice == "1 of the 3 pages of report.pdf have no text, perhaps only pictures."
     assert found.size == (tmp_path / "report.pdf").stat().st_size
-
-
-def test_a_pdf_that_is_only_protected_against_changes(tmp_path: Path) -> None:
-    assert "The lamp" in text_of(pdf(tmp_path / "a.pdf", ["The lamp."], "", "owner"))
 
 
 def test_files_that_have_no_text_are_a_sentence_each(tmp_path: Path) -> None:
@@ -129,21 +123,6 @@ def test_without_the_library_the_command_that_installs_it(tmp_path: Path, monkey
     assert sentence(tmp_path / "a.pdf").endswith(f". Run: {sys.executable} -m pip install pypdf")
 
 
-def test_the_command_installs_the_extra() -> None:
-    project = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())["project"]
-    assert project["optional-dependencies"]["documents"] == ["pypdf>=6"]
-
-
-def test_the_library_comes_from_the_installation_and_not_from_the_working_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = pdf(tmp_path / "a.pdf", ["The lamp."])
-    (tmp_path / "pypdf.py").write_text("open('ran', 'w')\n")
-    monkeypatch.chdir(tmp_path)
-    assert "The lamp" in text_of(path)
-    assert not (tmp_path / "ran").exists()
-
-
 def test_what_takes_time_is_known_from_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "docs").mkdir()
@@ -152,12 +131,3 @@ def test_what_takes_time_is_known_from_its_name(tmp_path: Path, monkeypatch: pyt
     assert not slow("Sum up @report.odt.")
     assert slow("What is in @docs?")
     assert not slow("Sum up @notes.txt and mail me@docs @@docs")
-
-
-def test_the_process_starts_light() -> None:
-    code = (
-        "import sys, specchat.app.attach.pdf; "
-        "print([name for name in ('textual', 'typer', 'torch', 'numpy', 'pypdf') if name in sys.modules])"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "[]\n"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,6 @@ import pytest
 
 from specchat.app.chat.entries import Answer, Prompt
 from specchat.app.chat.transcript import Transcript
-from specchat.app.export.files import write
 from specchat.app.export.formats import Look, SavedChat, export_chat, target
 from specchat.app.saved.chat_json import read_chat
 from specchat.app.saved.race_json import read_race
@@ -51,14 +50,6 @@ def test_a_name_without_a_known_suffix_is_refused_with_those_there_are(name: str
         target(name)
 
 
-def test_the_home_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("HOME", str(tmp_path))
-    assert target("~/chat.html") == tmp_path / "chat.html"
-    nobody = target("~nobody-of-that-name/chat.html")
-    with pytest.raises(UserError, match=r"^Could not write ~nobody-of-that-name/chat\.html: there is no such folder"):
-        export_chat(chat(), nobody, look())
-
-
 def test_a_format_gives_a_name_its_suffix(here: Path) -> None:
     assert target("notes", "html") == Path("notes.html")
     assert target("notes.HTM", "html") == Path("notes.HTM")
@@ -94,25 +85,6 @@ def test_a_file_is_never_overwritten_unasked(here: Path) -> None:
     assert sorted(os.listdir(here)) == ["chat-2.html", "chat-3.html", "chat.html"]
 
 
-def test_a_disk_without_links(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: Any) -> None:
-        raise OSError(errno.EPERM, "no links here")
-
-    monkeypatch.setattr(os, "link", refuse)
-    paths = [export_chat(chat(), Path("chat.json"), look()) for _ in range(2)]
-    assert [path.name for path in paths] == ["chat.json", "chat-2.json"]
-    assert paths[0].read_bytes() == paths[1].read_bytes()
-    assert sorted(os.listdir(here)) == ["chat-2.json", "chat.json"]
-
-
-def test_a_link_stays_a_link_when_its_file_is_overwritten(here: Path) -> None:
-    (here / "real.md").write_text("old")
-    (here / "link.md").symlink_to("real.md")
-    export_chat(chat(), Path("link.md"), look(), overwrite=True)
-    assert (here / "link.md").is_symlink()
-    assert "Hi there" in (here / "real.md").read_text()
-
-
 @pytest.mark.parametrize(
     ("number", "words"),
     [(errno.ENOSPC, "the disk is full"), (errno.EROFS, "the disk is read-only"), (errno.EACCES, "is not writable")],
@@ -131,16 +103,6 @@ def test_what_cannot_be_written_leaves_everything_as_it_was(
         export_chat(chat(), Path("chat.svg"), look(), overwrite)
     assert os.listdir(here) == ["chat.svg"]
     assert (here / "chat.svg").read_text() == "before"
-
-
-def test_a_fault_in_the_middle_leaves_nothing(here: Path) -> None:
-    def broken() -> Iterator[str]:
-        yield "half"
-        raise ValueError
-
-    with pytest.raises(ValueError):  # noqa: PT011
-        write(Path("chat.md"), broken())
-    assert os.listdir(here) == []
 
 
 def test_a_folder_that_is_not_there_and_a_name_that_is_too_long(here: Path) -> None:
@@ -222,13 +184,6 @@ def test_files_of_other_kinds(content: bytes, words: str) -> None:
     assert str(caught.value).isprintable()
 
 
-def test_files_that_are_not_there() -> None:
-    with pytest.raises(UserError, match="There is no file"):
-        read_chat(Path("nothing.json"))
-    with pytest.raises(UserError, match="is a folder"):
-        read_chat(Path())
-
-
 @pytest.mark.parametrize("read", [read_chat, read_race])
 def test_files_that_have_no_end_are_sentences(read: Callable[[Path], object]) -> None:
     os.mkfifo("pipe.json")
@@ -252,13 +207,3 @@ def test_names_in_a_file_are_made_harmless() -> None:
     assert all(
         text.isprintable() for text in (answer.method, answer.label, str(answer.reason), answer.runs[0].method, *answer.methods)
     )
-
-
-def test_a_search_and_its_last_character_come_back_as_they_were(here: Path) -> None:
-    answer = Answer("beam", "lossy")
-    answer.add(StepRecord("beam", [1, 2, 3], "ab", nodes=4, earlier=3, held="c"))
-    export_chat(SavedChat(Transcript([answer])), here / "chat.json", look())
-    (back,) = read_chat(here / "chat.json").transcript.answers()
-    assert (back.text, back.own_text(0)) == ("abc", "abc")
-    assert back.log.record(0).earlier == 3
-    assert (back.runs[0].together, back.runs[0].shade) == (0, -1)

@@ -18,7 +18,6 @@ from markdown_it import MarkdownIt
 
 from specchat.app.chat.entries import Answer, Notice, Prompt
 from specchat.app.chat.transcript import Transcript
-from specchat.app.export.canvas import CELL
 from specchat.app.export.formats import Look, SavedChat, chat_chunks
 from specchat.app.export.look import visible
 from specchat.app.render.blocks import EntryBlock
@@ -247,26 +246,6 @@ def test_a_chat_comes_back_from_json_as_it_was(tmp_path_factory: Any, transcript
     assert (back.model, back.settings, back.saved, back.version) == (chat.model, chat.settings, chat.saved, chat.version)
 
 
-@pytest.mark.parametrize("format", ["html", "svg", "md"])
-def test_each_answer_names_its_own_model_and_method(format: str) -> None:
-    answers = []
-    for model, method in (("/models/large-Q4_K_M.gguf", "draft"), ("org/small", "lookup")):
-        answer = Answer(method, "identical", asked={"model": model, "method": method})
-        answer.add(StepRecord(method, [1], "Hello."))
-        answer.finish("eos")
-        answers.append(answer)
-    own = {"asked": "org/small", "name": "org/small", "device": "cuda"}
-    text = whole(SavedChat(Transcript([*answers]), own), format).replace("\\", "")
-    assert "draft on large-Q4_K_M.gguf" in text
-    assert "lookup on small" in text
-    # The heading names both, and no device: it is only known of the last one.
-    assert "large-Q4_K_M.gguf, small" in text
-    assert "cuda" not in text
-    alone = whole(SavedChat(Transcript([answers[1]]), own), format)
-    assert "org/small" in alone
-    assert "large" not in alone
-
-
 def colours(text: str) -> set[str]:
     return set(re.findall(r"#[0-9a-f]{6}", text))
 
@@ -297,23 +276,6 @@ def test_the_colours_are_those_of_the_theme_and_of_the_way_of_colouring() -> Non
     assert inks("length") == ["run plain", *(f"run heat-{step}" for step in steps), "run plain"]
 
 
-@pytest.mark.parametrize("format", ["html", "svg"])
-def test_a_gap_shows_where_a_run_begins(format: str) -> None:
-    answer = Answer("lookup", "identical")
-    for text in (" a lamp", " a book", "mark"):
-        answer.add(StepRecord("lookup", [1, 2], text, 1, 1))
-    answer.finish("eos")
-    made = whole(SavedChat(Transcript([answer])), format)
-    if format == "html":
-        assert [before[-1] for before in made.split('<span class="run heat-1')[:3]] == [" ", " ", ">"]
-        return
-    boxes = re.findall(r'<rect class="heat-1(?:-half)?-tint" x="([\d.]+)" y="[\d.]+" width="([\d.]+)"', made)
-    (one, wide), (other, _), (third, _) = [(float(x), float(size)) for x, size in boxes[:3]]
-    assert wide == pytest.approx(6 * CELL)
-    assert other - one == pytest.approx(7 * CELL, abs=0.2)
-    assert third - other == pytest.approx(6 * CELL, abs=0.2)
-
-
 def test_a_run_tells_its_step_at_the_pointer() -> None:
     answer = Answer("lookup", "identical")
     answer.add(StepRecord("greedy", [1], "a", 0, 0, forward_seconds=0.0301))
@@ -329,18 +291,6 @@ def test_a_run_tells_its_step_at_the_pointer() -> None:
     page = Page(whole(chat, "html"))
     assert [attrs["title"] for tag, attrs in page.tags if attrs.get("title")] == told
     assert told[1] in whole(chat, "svg")
-
-
-def test_a_wide_character_takes_two_cells_of_a_picture() -> None:
-    answer = Answer("lookup", "identical")
-    answer.add(StepRecord("lookup", [1, 2], "a漢b", 1, 1))
-    answer.finish("eos")
-    root = ElementTree.fromstring(whole(SavedChat(Transcript([answer])), "svg"))
-    texts = {element.text: element.attrib for element in root.iter("{http://www.w3.org/2000/svg}text")}
-    left = {text: float(texts[text]["x"]) for text in ("a", "漢", "b")}
-    assert left["b"] - left["a"] == pytest.approx(3 * 8.4, abs=0.15)
-    assert left["漢"] - left["a"] == pytest.approx(2 * 8.4, abs=0.15)  # the middle of its two cells
-    assert texts["漢"]["text-anchor"] == "middle"
 
 
 def test_code_survives_in_markdown() -> None:
@@ -363,10 +313,3 @@ def test_raw_html_is_found_however_deep_it_is_nested(mark: str) -> None:
         written = whole(SavedChat(Transcript([Prompt(text), answer], text)), "md")
         deep = MarkdownIt("commonmark", {"maxNesting": 300}).parse(written)
         assert not [token for token in (*deep, *(t for d in deep for t in d.children or ())) if token.type.startswith("html")]
-
-
-def test_the_figures_of_an_unclosed_fence_stand_below_it() -> None:
-    answer = Answer("lookup", "identical")
-    answer.add(StepRecord("lookup", [1], "~~~~\ncode"))
-    answer.finish("length")
-    assert "~~~~\ncode\n~~~~\n\n*Token limit. " in whole(SavedChat(Transcript([answer])), "md")

@@ -6,10 +6,8 @@ import hashlib
 import re
 from base64 import b64encode
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree
 
 import pytest
 from markdown_it import MarkdownIt
@@ -18,13 +16,12 @@ from specchat.app.chat.compare import Mark
 from specchat.app.chat.dialogue import Dialogue
 from specchat.app.chat.entries import Answer
 from specchat.app.chat.pieces import SomePieces
-from specchat.app.export.formats import FORMATS, Look, export_race, race_chunks
+from specchat.app.export.formats import Look, export_race, race_chunks
 from specchat.app.export.race import photo_finish
 from specchat.app.race.entry import RaceEntry
 from specchat.app.race.race import Race
 from specchat.app.race.record import RaceLane, RaceRecord
 from specchat.app.saved.race_json import read_race
-from specchat.app.theming.colouring import bar_name
 from specchat.app.theming.themes import load_themes
 from specchat.app.tui.pickers.menu import Menu
 from specchat.app.tui.race.photo_finish import PhotoFinish, standings
@@ -82,15 +79,6 @@ def test_a_bar_is_as_long_as_its_lane_is_fast() -> None:
     assert [lane.method for lane in race().ranking()] == ["fusion", "lookup", "greedy"]
 
 
-def test_lanes_that_were_stopped_or_have_nothing() -> None:
-    record = race()
-    record.lanes = [RaceLane("greedy", {}, Answer("greedy", "identical"), mark="reference")]
-    assert photo_finish(record)[0].share == 0
-    for format in FORMATS:
-        assert whole(record, format)
-        assert whole(RaceRecord("", "", []), format)
-
-
 def ran(dialogue: Dialogue, engine: Any) -> tuple[Race, list[str]]:
     """A race that is over, and the rows of its photo finish on the screen."""
     made = Race(
@@ -116,13 +104,6 @@ def test_a_file_tells_the_figures_of_the_screen_and_no_others(dialogue: Dialogue
     assert len(speeds) == (0 if format == "md" else 3), "one for each lane; a table has it in its title"
 
 
-def test_bars_in_a_file_are_those_of_the_screen(dialogue: Dialogue, engine: Any) -> None:
-    made, rows = ran(dialogue, engine)
-    drawn = [row.count("█") for row in rows]
-    shares = [finish.share for finish in photo_finish(made.record())]
-    assert [cells / max(drawn) for cells in drawn] == pytest.approx(shares, abs=0.05)
-
-
 def test_the_page_runs_no_script_but_ours_and_replays_at_the_recorded_pace() -> None:
     text = whole(race(), "html")
     page = Page(text)
@@ -141,19 +122,6 @@ def test_the_page_runs_no_script_but_ours_and_replays_at_the_recorded_pace() -> 
     assert times[12:16] == [1000, 1500, 2000, 2500]
 
 
-def test_the_picture_has_a_bar_and_a_text_for_each_lane() -> None:
-    root = ElementTree.fromstring(whole(race(), "svg"))
-    svg = "{http://www.w3.org/2000/svg}"
-    drawn = " ".join(element.text or "" for element in root.iter(f"{svg}text"))
-    for words in ("greedy", "lookup max_ngram=3", "≈ near tie", "gap 0.00012", "2.60×", "word3"):
-        assert words in drawn
-    drawn_bars = [rect for rect in root.iter(f"{svg}rect") if str(rect.get("class")).startswith("bar-")][:3]
-    assert [rect.get("class") for rect in drawn_bars] == [bar_name(finish.tokens_per_step) for finish in photo_finish(race())]
-    bars = [float(rect.get("width", 0)) for rect in drawn_bars]
-    assert bars[1] / bars[2] == pytest.approx(1.7 / 2.5, abs=0.01)
-    assert DARK.tone(1)[1] in whole(race(), "svg")
-
-
 def test_markdown_has_a_table_and_no_raw_html() -> None:
     text = whole(race(), "md")
     tokens = MarkdownIt("commonmark").enable("table").parse(text)
@@ -161,22 +129,6 @@ def test_markdown_has_a_table_and_no_raw_html() -> None:
     assert [t.type for t in tokens].count("tr_open") == 4
     assert "Token for token the text of the first pane" in text
     assert "\x1b" not in text
-
-
-@pytest.mark.parametrize("format", ["svg", "html", "md", "json"])
-def test_a_race_in_slow_motion_tells_no_speeds(format: str, tmp_path: Path) -> None:
-    record = replace(race(), slowed=True)
-    assert [finish.share for finish in photo_finish(record)] == pytest.approx([1 / 6, 3 / 6, 1.0]), "by tokens a pass"
-    text = whole(record, format)
-    if format == "json":
-        (tmp_path / "race.json").write_text(text)
-        assert read_race(tmp_path / "race.json").slowed
-        assert "slowed" not in whole(race(), format)
-        return
-    figures = {word for finish in photo_finish(race()) for word in (finish.figures[1], finish.figures[3])}
-    assert all(figure in whole(race(), format) for figure in figures if format != "md")
-    assert not any(figure in text for figure in figures)
-    assert "slow motion" in text
 
 
 def test_a_race_comes_back_from_json(tmp_path: Path) -> None:

@@ -20,7 +20,6 @@ from specchat.app.history.chats import ChatHit, ChatRow
 from specchat.app.models.details import lines, of_offer
 from specchat.app.models.rows import offer_rows
 from specchat.app.render.blocks import EntryBlock
-from specchat.app.settings.presets import Preset
 from specchat.app.terminal.notify import sequence
 from specchat.app.terminal.output import Notes
 from specchat.app.text.cells import fit, one_line, sanitise, width
@@ -188,19 +187,6 @@ def test_no_more_pictures_are_joined_than_any_terminal_joins() -> None:
     assert sanitise("a\u200db") == "a\\u200db"
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "\U0001f469\u200d\U0001f469\u200d\U0001f467" * 5,  # families beside each other
-        "\U0001f468\u200d\U0001f469\u200d\U0001f467\u200d\U0001f466" * 3,
-        "\U0001f9d1\U0001f3fd\u200d\u2764\ufe0f\u200d\U0001f48b\u200d\U0001f9d1\U0001f3fb" * 3,  # a kiss, in colours
-        "\U0001f3f3\ufe0f\u200d\U0001f308\U0001f3f4\u200d\u2620\ufe0f" * 4,  # flags
-    ],
-)
-def test_pictures_that_are_joined_stay_so_however_many_stand_in_a_row(text: str) -> None:
-    assert sanitise(text) == text
-
-
 def test_towers_of_joiners_and_marks_do_not_take_for_ever() -> None:
     for tower in ("\U0001f468" + "\u200d\U0001f469" * 20_000, "e" + "\u0301" * 60_000, "\u200d" * 60_000):
         block = EntryBlock(answer_of(tower[:3000]), 40)
@@ -228,11 +214,3 @@ def test_what_the_hub_answers_is_shown_as_text(name: str, other: str, size: int,
         for text, _ in lines(sentences, cells, 9):
             assert calm(text)
             assert cell_len(text) <= cells
-
-
-@CASES
-@given(TEXTS, TEXTS)
-def test_presets_are_shown_as_text(name: str, text: str) -> None:
-    values = {"system": text, "stop": (text, name), "sampling.temperature": 0.5, "method": text}
-    assert calm(Preset(name, values).summary)
-    assert calm(Preset(name, {}, text).summary)

@@ -96,17 +96,6 @@ def test_one_that_is_paused_goes_on_where_it_was(hub: Hub, downloads: Downloads,
     assert hub.bodies() == [f"bytes={THERE}-"]
 
 
-def test_pausing_and_going_on_at_once_fetches_nothing_twice(hub: Hub, downloads: Downloads, tmp_path: Path) -> None:
-    download = stalled(hub, downloads, tmp_path)
-    for _ in range(3):
-        downloads.pause(download)
-        downloads.go_on(download)
-    until(lambda: download.state == "done")
-    begun = [int(span.removeprefix("bytes=").partition("-")[0]) if span else 0 for span in hub.bodies()]
-    assert begun == sorted(begun)
-    assert begun[1] == THERE
-
-
 def test_a_later_chat_finds_it_and_goes_on(hub: Hub, downloads: Downloads, tmp_path: Path) -> None:
     download = stalled(hub, downloads, tmp_path, "me/gguf:Q8_0")
     downloads.close()
@@ -120,14 +109,6 @@ def test_a_later_chat_finds_it_and_goes_on(hub: Hub, downloads: Downloads, tmp_p
     until(lambda: found.state == "done")
     assert hub.bodies(".gguf") == [f"bytes={THERE}-"]
     assert not Downloads(tmp_path / "downloads.json").all
-
-
-def test_of_a_quantization_only_its_own_files_are_fetched(hub: Hub, downloads: Downloads) -> None:
-    download = start(downloads, "me/gguf:Q8_0")
-    until(lambda: download.state == "done")
-    assert {path for method, path, _ in hub.asked if method == "GET" and path.endswith(".gguf")} == {
-        "/me/gguf/resolve/0123456789abcdef0123456789abcdef01234567/t-Q8_0.gguf"
-    }
 
 
 @pytest.mark.parametrize("when", ["at once", "in a later chat"])
@@ -154,12 +135,6 @@ def test_a_fault_is_one_sentence_and_it_can_be_tried_again(hub: Hub, downloads: 
     hub.refuse_files = None
     downloads.go_on(download)
     until(lambda: download.state == "done")
-
-
-@pytest.mark.parametrize("text", ["", "{", "[1, {}]", '[{"spec": "a/b", "total": 1, "files": [[1]]}]'])
-def test_a_damaged_record_is_no_trouble(tmp_path: Path, text: str) -> None:
-    (tmp_path / "downloads.json").write_text(text)
-    assert not Downloads(tmp_path / "downloads.json").all
 
 
 def test_a_record_cannot_name_other_files_to_delete(tmp_path: Path) -> None:

@@ -26,7 +26,6 @@ from ...fakes.models.gguf_changes import changed
 from ...fakes.models.heads import target_folder, write_head
 from ...fakes.models.llama_tiny import gguf_of, needs_llama
 from ...fakes.models.mtp_files import mtp_folder, write_mtp
-from ...fakes.models.pard_tiny import pard_folder
 from ...fakes.models.tiny import tiny_folder
 
 MADE_FOR = "It fits, but was made for owner/verifier."
@@ -70,15 +69,6 @@ def test_what_does_not_fit_says_why(options: dict[str, object], reason: str, tmp
     told = judged(write_head(tmp_path / "head", **options))  # type: ignore[arg-type]
     assert not told.able
     assert told.reason.startswith(reason)
-
-
-def test_a_kind_that_cannot_be_used_yet_says_so(tmp_path: Path) -> None:
-    folder = write_head(tmp_path / "head", markov_rank=256)
-    told = judged(folder)
-    assert not told.able
-    assert (
-        told.reason == "This folder holds DSpark, which specchat cannot draft with yet. Use an EAGLE, Medusa or DFlash drafter."
-    )
 
 
 def test_gguf_targets_and_the_built_in_model(tmp_path: Path) -> None:
@@ -139,27 +129,6 @@ def test_a_gguf_drafter_is_listed_with_whom_it_drafts_for(tmp_path: Path) -> Non
     assert "have one layer and read 3 of the target's" in pair(library, target, found_at(damaged)).reason
 
 
-@needs_llama
-def test_a_pard_model_is_marked_as_a_gguf_file_too() -> None:
-    assert read_card(gguf_of(pard_folder())).pard
-    assert not read_card(builtin_gguf()).pard
-
-
-def test_rows(tmp_path: Path) -> None:
-    target, head = found_at(target_folder()), found_at(write_head(tmp_path / "head"))
-    wrong = found_at(write_head(tmp_path / "wrong", vocab_size=300))
-    rows = all_rows([head], None, {}, {})
-    text = "".join(text for text, _ in drawn(rows[1], 100))
-    assert text.split()[:2] == ["head", "EAGLE-3"]
-    assert text.split()[-2:] == ["◇", "drafter"]
-    assert not rows[1].faint
-    pairings: dict[object, Pairing] = {each.key: pair(Library(), target, each) for each in (head, wrong)}
-    rows = draft_rows(target, [head, wrong], pairings, {})
-    notes = {row.title: (row.note, row.faint) for row in rows}
-    assert notes["head"] == ("EAGLE-3 drafter that fits", False)
-    assert notes["wrong"][1]
-
-
 def test_a_model_with_mtp_layers_says_that_it_drafts_for_itself(tmp_path: Path) -> None:
     one, three = found_at(mtp_folder("glm4-moe")), found_at(mtp_folder("mimo", layers=3))
     assert (one.card.mtp, three.card.mtp, found_at(target_folder()).card.mtp) == (OwnLayers(1), OwnLayers(3), None)
@@ -181,15 +150,3 @@ def test_a_model_with_mtp_layers_says_that_it_drafts_for_itself(tmp_path: Path) 
         assert "drafts for itself" not in about(found.card)
         assert draft_rows(found, [], {}, {})[1].note == f"Its own MTP layers cannot draft: {why}"
         assert f"Its own MTP layers cannot draft: {why}" in [text for text, _, _ in of_model(found, None, {})]
-
-
-@needs_llama
-def test_gguf_models_with_mtp_layers_say_so_too(tmp_path: Path) -> None:
-    file = gguf_heads.glm_file(mtp_folder("glm4-moe"), tmp_path / "model.gguf")
-    assert read_card(file).mtp == OwnLayers(1)
-    for changes, why in (
-        ({"glm4moe.nextn_predict_layers": 2}, "On llama.cpp specchat drafts with a single one, and the file has 2."),
-        ({"general.architecture": "llama"}, None),
-    ):
-        found = read_card(changed(file, tmp_path / "other.gguf", changes)).mtp
-        assert found == (OwnLayers(2, why) if why else None)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import struct
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -18,13 +17,12 @@ from specchat.app.models.library import FoundModel, Library, in_order
 from specchat.app.models.memory import FreeMemory, judge
 from specchat.app.models.pairing import pair
 from specchat.app.models.places import ModelSpot
-from specchat.app.models.recent import recent, remember
-from specchat.app.models.rows import about, all_rows, draft_rows, drawn, matches
+from specchat.app.models.rows import about, all_rows, draft_rows, drawn
 from specchat.backends.files.hub import fetch
 from specchat.backends.files.memory import Needs
 from specchat.backends.files.model_card import Card, quantization_in, read_card
 from specchat.backends.files.ollama import locate_ollama
-from specchat.backends.files.vocabulary import difference, folder_vocabulary
+from specchat.backends.files.vocabulary import folder_vocabulary
 from specchat.backends.loading import builtin_gguf, builtin_path
 from specchat.errors import UserError
 
@@ -68,11 +66,6 @@ def test_the_built_in_model_comes_for_both_runtimes(home: Path) -> None:
     assert {each.card.parameters for each in found} == {6_754_560}
 
 
-def test_what_is_in_the_cache_is_loaded_at_the_commit_that_is_there(home: Path) -> None:
-    assert named(look(), "lantern/Lighthouse-Instruct").spot.revision == COMMIT
-    assert named(look(), "lantern/Lighthouse-GGUF:Q4_0").spot.revision == COMMIT
-
-
 @pytest.mark.parametrize("main", ["", "gone", "unfinished"])
 def test_a_commit_in_the_cache_loads_by_name_as_it_is_listed(home: Path, monkeypatch: pytest.MonkeyPatch, main: str) -> None:
     """Where `main` is not there, leads nowhere, or is a commit that was not fetched whole."""
@@ -104,12 +97,6 @@ def test_only_the_first_part_is_a_model_and_projectors_are_none(home: Path) -> N
     for name in ("big-00001-of-00002.gguf", "big-00002-of-00002.gguf", "mmproj-big.gguf"):
         write_gguf(home / "here" / name)
     assert [each.spot.title for each in look() if "big" in each.spot.title] == ["big-00001-of-00002"]
-
-
-def test_folders_that_contain_themselves_are_looked_into_once(home: Path) -> None:
-    write_gguf(home / "mine" / "a.gguf")
-    (home / "mine" / "loop").symlink_to(home / "mine")
-    assert len([each for each in look(named=[str(home / "mine")]) if each.spot.place == "Your folders"]) == 1
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
@@ -145,14 +132,6 @@ def test_models_are_looked_into_again_only_when_they_have_changed(home: Path, mo
     assert len(read) == first + 1
 
 
-def test_recent_models_are_remembered_the_latest_first(home: Path) -> None:
-    for spec in ("/a", "/b", "/a", "/c"):
-        remember(spec)
-    assert recent() == ["/c", "/a", "/b"]
-    (home / "data" / "recent-models.json").write_text("{")
-    assert recent() == []
-
-
 # Ollama
 
 
@@ -178,13 +157,6 @@ def test_a_gguf_file_tells_all_from_its_header(home: Path) -> None:
     assert (card.architecture, card.parameters, card.quantization, card.context) == ("gemma3", 4096 * 64, "Q4_K_M", 4096)
     # 2 layers × 2 heads × 16 numbers, keys and values.
     assert (card.size, card.cache_numbers, card.problem) == (4096 * 64 * 4, 2 * 2 * 2 * 16, "")
-
-
-def test_both_forms_of_the_built_in_model_tell_the_same() -> None:
-    folder, file = read_card(builtin_path()), read_card(builtin_gguf())
-    assert (folder.parameters, folder.context, folder.cache_numbers) == (file.parameters, file.context, file.cache_numbers)
-    assert folder.weight_bytes(4) == 4 * folder.parameters
-    assert folder.weight_bytes() == folder.size == 2 * folder.parameters
 
 
 @pytest.mark.parametrize(
@@ -266,11 +238,6 @@ def test_transformers_holds_32_bits_on_the_cpu_unless_told_otherwise() -> None:
     assert judge(needs, FreeMemory(3_000_000_000, "on the GPU", gpu=True), {}).verdict == "fits"
 
 
-def test_a_quantized_cache_takes_less() -> None:
-    half = judge(NEEDS, FreeMemory(9_000_000_000, "in memory"), {"kv_type": "q8_0"}).needed
-    assert half < judge(NEEDS, FreeMemory(9_000_000_000, "in memory"), {}).needed
-
-
 # Draft models
 
 
@@ -307,14 +274,6 @@ def test_an_unknown_vocabulary_is_a_doubt_not_a_refusal(home: Path) -> None:
     assert "Only loading them will show" in told.reason
 
 
-def test_padded_vocabularies_of_one_family_are_the_same() -> None:
-    words = [f"w{i}" for i in range(5000)]
-    assert difference(words, [*words, "<5000>", "<5001>"]) is None
-    assert difference(words, [*words[:-3], "<a>", "<b>", "<c>"]) is None
-    assert difference(words, [*words[:-6], *"abcdef"]) == 4994
-    assert difference(words, words[1:]) == 0
-
-
 @pytest.mark.parametrize(
     "tokenizer",
     [
@@ -347,12 +306,6 @@ def test_rows_fit_whatever_the_width(home: Path) -> None:
     for cells in (20, 40, 56, 60, 84, 120, 290):
         for row in rows:
             assert width("".join(text for text, _ in drawn(row, cells))) <= cells
-
-
-def test_the_search_looks_at_all_that_is_shown(home: Path) -> None:
-    gull = named(look(), "harbour/Gull-GGUF/Gull-Q4_K_M")
-    assert all(matches(gull, text) for text in ("", "gull", "LM studio", "q4_k gemma", "gguf"))
-    assert not any(matches(gull, text) for text in ("safetensors", "gull q8"))
 
 
 HOSTILE = "\x1b]0;owned\x07[red]\u202e\x00\n/"
@@ -412,26 +365,3 @@ def test_any_configuration_is_a_row(tmp_path: Path, value: Any, key: str) -> Non
     row = all_rows([found], FreeMemory(8_000_000_000, "in memory"), {}, {})[1]
     assert drawn(row, 100)
     assert isinstance(pair(Library(), found, found_at(builtin_path("builtin-draft"))).reason, str)
-
-
-def test_no_runtime_is_imported(home: Path) -> None:
-    import subprocess
-
-    code = (
-        "import sys\n"
-        "from specchat.app.models.library import Library, in_order\n"
-        "from specchat.app.models.pairing import pair\n"
-        "library = Library(); found = in_order(list(library.look())); assert len(found) > 5\n"
-        "[pair(library, found[0], each) for each in found]\n"
-        "from specchat.app.models.hub import fetch, look_up\n"
-        "for ask in (fetch, look_up):\n"
-        "    try: ask('lantern/Nothing')\n"
-        "    except Exception as error: assert 'HF_HUB_OFFLINE' in str(error), error\n"
-        "heavy = ('torch', 'numpy', 'transformers', 'llama_cpp', 'huggingface_hub', 'httpx', 'httpx2', 'requests')\n"
-        "print([name for name in heavy if name in sys.modules])\n"
-    )
-    environment = os.environ | {"HF_HUB_OFFLINE": "1"}
-    told = subprocess.run(
-        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True, timeout=120
-    )
-    assert told.stdout.strip() == "[]"

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specchat.app.render.tree_rows import StepTree, TreeRow, tree_rows, visible
+from specchat.app.render.tree_rows import StepTree, TreeRow, tree_rows
 from specchat.app.text.cells import width
 from specchat.engine.messages import StepRecord
 
@@ -99,13 +99,6 @@ def test_a_plain_step_has_its_one_token() -> None:
     assert [(row.text, row.prob) for row in rows] == [("● ␣the", None), ("┗━ ␣wrote", 0.4)]
 
 
-def test_a_step_of_several_certain_tokens_without_a_tree() -> None:
-    tree = StepTree.of(StepRecord("beam", [1, 2, 3], ""), 0)
-    assert plain(tree_rows(tree, piece, 30)) == "● ␣the\n┃ ␣lamp ␣and\n┗━ ␣wrote"
-    nothing = StepTree.of(StepRecord("beam", [], ""), 0)
-    assert plain(tree_rows(nothing, piece, 30)) == "● ␣the\n┗━ nothing is certain yet"
-
-
 def test_beams_live_and_die() -> None:
     step = StepRecord("beam", [1], "", 0, 0, 3, tree_tokens=[0, 1, 2, 3, 4, 5, 6, 7], tree_parents=[-1, 0, 1, 2, 1, 4, 4, 0])
     step = replace(step, path=[0, 1], probs=[0.5, 0.3, 0.5, 0.6, 0.5, 0.25, 0.1, 1.0])
@@ -130,11 +123,6 @@ def test_beams_live_and_die() -> None:
     assert plain(tree_rows(StepTree.of(over, 0), piece, 30)) == "● ␣the\n┠─× ␣and\n┃ ␣lamp\n┗━ one text is left"
 
 
-def test_an_answer_that_ends_in_the_draft() -> None:
-    step = StepRecord("lookup", [1, 2], "", 2, 2, 3, tree_tokens=[0, 1, 2], tree_parents=[-1, 0, 1], path=[0, 1, 2])
-    assert plain(tree_rows(StepTree.of(step, 0), piece, 30)) == "● ␣the\n┃ ␣lamp ␣and\n┗━ the answer ends here"
-
-
 def test_the_window_of_lookahead_is_counted() -> None:
     step = StepRecord("lookahead", [1, 9], "", 2, 1, 7, tree_tokens=[0, 1, 2, 5, 6, 7, 8])
     step = replace(step, tree_parents=[-1, 0, 1, 0, 3, 1, 5], path=[0, 1])
@@ -148,11 +136,6 @@ def test_what_the_target_took_from_the_window_is_on_the_path() -> None:
     step = replace(step, path=[0, 2, 3])
     rows = tree_rows(StepTree.of(step, 0), piece, 30)
     assert plain(rows) == "● ␣the\n┠─× ␣lamp\n┃ ␣a ␣poem\n┗━ ␣light\n   … 1 more in the window"
-
-
-def test_spaces_and_long_tokens_are_visible() -> None:
-    assert visible(" a b ") == "␣a␣b␣"
-    assert width(visible(" " * 100)) == 24
 
 
 @st.composite

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from pathlib import Path
 
@@ -135,24 +134,6 @@ def test_a_bad_change_or_a_bad_file_is_never_written_over(file: Path) -> None:
     with pytest.raises(UserError, match="line 1"):
         save({"threads": 3}, file)
     assert file.read_text() == "threads = \n"
-
-
-def test_a_linked_file_stays_a_link(tmp_path: Path, file: Path) -> None:
-    real = tmp_path / "dotfiles.toml"
-    real.write_text("threads = 2\n")
-    real.chmod(0o640)
-    file.symlink_to(real)
-    save({"threads": 3}, file)
-    assert file.is_symlink()
-    assert real.read_text() == "threads = 3\n"
-    assert real.stat().st_mode & 0o777 == 0o640
-
-
-@pytest.mark.skipif(os.geteuid() == 0, reason="root writes everywhere")
-def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
-    tmp_path.chmod(0o500)
-    with pytest.raises(UserError, match="cannot be written"):
-        save({"threads": 3}, tmp_path / "settings.toml")
 
 
 def test_a_message_can_call_a_key_by_its_option() -> None:

@@ -77,38 +77,6 @@ def _keys(row: str) -> list[str]:
     return [*cuts, row.strip().strip("[]"), *(row.strip()[1:at] for at, letter in enumerate(row.strip()) if letter == "]")]
 
 
-def test_lines_of_what_goes_over_several_lines() -> None:
-    text = '''# comment = 1
-a = """
-b = 1
-[c]
-"""
-list = [
-  "x = 1",  # a comment with ]
-  "[t]",
-]
-[sampling]  # how
-temperature = 0.5
-inline = { x = 1, y = { z = 2 } }
-[models."a.b".sampling]
-top_p = 0.9
-'c' . d = 1
-last = 'it''s'
-'''.replace("'it''s'", '"it\'s"')
-    found = line_numbers(text)
-    assert tomllib.loads(text)
-    assert found[("a",)] == 2
-    assert found[("list",)] == 6
-    assert found[("sampling",)] == 10
-    assert found[("sampling", "temperature")] == 11
-    assert line_of(found, ("sampling", "inline", "y", "z")) == 12
-    assert found[("models", "a.b", "sampling", "top_p")] == 14
-    assert found[("models", "a.b", "sampling", "c", "d")] == 15
-    assert found[("models", "a.b", "sampling", "last")] == 16
-    assert ("b",) not in found
-    assert line_of(found, ("nowhere",)) == 0
-
-
 SETTINGS = {
     "theme": st.sampled_from(["dark", "light"]),
     "max_tokens": st.integers(1, 9999),

@@ -91,21 +91,6 @@ def test_a_tool_in_the_background_is_not_waited_for(fake: Fake, monkeypatch: pyt
     assert copy(TEXT).tool is not None
 
 
-def test_windows_gets_utf_16(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("platform.release", lambda: "5.15.0-microsoft-standard-WSL2")
-    board = fake("clip.exe", GOOD_XCLIP)
-    assert copy("one\ntwo").tool is not None
-    assert board.read_bytes() == b"\xff\xfe" + "one\ntwo".encode("utf-16-le")
-
-
-def test_a_mac_copies_utf_8_whatever_the_locale_is(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sys.platform", "darwin")
-    monkeypatch.delenv("LC_ALL", raising=False)
-    board = fake("pbcopy", 'echo "$LC_ALL" > locale; cat > board')
-    assert copy(TEXT).tool is not None
-    assert (board.parent / "locale").read_text() == "en_US.UTF-8\n"
-
-
 def test_there_is_no_tool_where_there_is_no_screen(fake: Fake) -> None:
     fake("xclip", GOOD_XCLIP)
     fake("wl-copy", "cat > board")
@@ -168,12 +153,3 @@ def tmux(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]
     yield command
     subprocess.run([*command, "kill-server"], check=False)
     Path(command[2]).unlink(missing_ok=True)
-
-
-def test_a_real_tmux_has_the_text_in_its_buffer(tmux: list[str]) -> None:
-    done = copy(TEXT)
-    assert done.tool is not None
-    assert done.tool.name == "tmux"
-    assert subprocess.run([*tmux, "show-buffer"], capture_output=True, check=True).stdout.decode() == TEXT
-    assert asks_terminal(done), "tmux's buffer is not the system's clipboard"
-    assert told("the answer", done, TEXT).startswith("Copied the answer to tmux's buffer, and sent it to the terminal")

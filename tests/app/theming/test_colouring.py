@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +12,6 @@ from specchat.app.chat.entries import SHADES
 from specchat.app.settings.actions import ACTIONS
 from specchat.app.settings.fields import Settings
 from specchat.app.settings.file import changed
-from specchat.app.settings.precedence import read_settings
 from specchat.app.theming.colouring import INKS, WAYS, bared, effective, ink_name, inks_of, legend
 from specchat.errors import UserError
 
@@ -118,47 +116,3 @@ async def test_the_setting_counts_from_the_start(make_chat: Make, engine: Any) -
         assert app.chat_screen.view.colouring == "cycle"
     with pytest.raises(UserError, match="length, cycle, underline"):
         changed(Settings(), {"colours": "rainbow"})
-
-
-async def test_no_color_shows_lines(make_chat: Make, engine: Any, make_steps: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    app = make_chat()
-    monkeypatch.setattr(type(app), "no_color", True, raising=False)
-    app.no_color = True
-    async with app.run_test(size=(100, 24)) as pilot:
-        await answered(pilot, engine, make_steps)
-        found = styles(app)
-        assert any(style.underline for style in found)
-        assert any(style.bold for style in found)
-
-
-async def test_what_was_chosen_is_there_in_the_next_chat(make_chat: Make, engine: Any, tmp_path: Path) -> None:
-    (tmp_path / "settings.toml").write_text('# mine\ntheme = "dark"\n')
-    app = make_chat()
-    async with app.run_test() as pilot:
-        await pilot.press("f6")
-        app.actions.command("/theme light")
-        await app.workers.wait_for_complete()
-    kept = (tmp_path / "settings.toml").read_text()
-    assert kept.startswith("# mine")
-    found = read_settings(tmp_path / "settings.toml")
-    assert (found.colours, found.theme) == ("cycle", "light")
-
-
-async def test_a_settings_file_that_cannot_be_written_is_told_once_and_the_choice_counts(
-    make_chat: Make, engine: Any, tmp_path: Path
-) -> None:
-    (tmp_path / "settings.toml").write_text("theme = \n")
-    app = make_chat()
-    async with app.run_test() as pilot:
-        await pilot.press("f6")
-        await app.workers.wait_for_complete()
-        await pilot.pause()
-        assert app.chat_screen.view.colouring == "cycle"
-        assert any("Not saved" in notification.message for notification in app._notifications)
-
-
-def test_lines(picture: Make, engine: Any, make_steps: Make) -> None:
-    async def before(pilot: Any) -> None:
-        await answered(pilot, engine, make_steps)
-
-    assert picture(before, colours="underline")

@@ -52,13 +52,6 @@ def test_themes_stay_readable_in_256_colours(name: str) -> None:
     assert (palette.dark, palette.summary) == (load_themes()[0][name].dark, load_themes()[0][name].summary)
 
 
-def test_left_to_itself_the_nearest_colour_would_not_do() -> None:
-    fjord, light = (load_themes()[0][name] for name in ("fjord", "safe-light"))
-    assert painted(fjord.colours["background"]) == "#00005f", "slate turns navy"
-    assert painted(reduced(fjord).colours["background"]) == "#262626"
-    assert any(painted(light.run(i)) == painted(light.run((i + 1) % SHADES)) for i in range(SHADES))
-
-
 def test_what_is_written_is_what_is_seen() -> None:
     for colour in ("#101218", "#fbf9f4", "#84bdfb", "#808080", "#000000", "#ffffff", "#f0b27a", "#0a0a0a", "#ececec"):
         written = nearest(colour)

@@ -11,18 +11,16 @@ from typing import Any
 import pytest
 
 from specchat.app.chat.entries import SHADES
-from specchat.app.theming.colours import SIGHTS, blend, contrast, distance, lab, seen, with_contrast
+from specchat.app.theming.colours import SIGHTS, blend, contrast, distance, seen, with_contrast
 from specchat.app.theming.themes import (
     APART,
     COLOURS,
     KEYS,
-    LENGTHS,
     READABLE,
     SHIPPED,
     STEPS,
     VISIBLE,
     Palette,
-    heat_step,
     load_themes,
     read_theme,
 )
@@ -123,14 +121,6 @@ def test_neighbouring_runs_can_be_told_apart(path: Path) -> None:
             assert min(distance(a, b) for i, a in enumerate(labels) for b in labels[:i]) >= APART, sight
 
 
-def test_some_palettes_fail_for_colour_blind_eyes(write: Any) -> None:
-    # The check above would be worth nothing if every palette passed it.
-    colours = ["#e593ba", "#67cdba", "#e593ba", "#67cdba", "#5fb7e8", "#ee9a69"]
-    palette = read_theme(write("mine", f'inherits = "dark"\nruns = {colours}'))
-    assert min(distance(*pair) for pair in rounds(palette)) >= 35
-    assert closest(palette, "deuteranopia") < APART
-
-
 @each
 def test_bars_are_seen_and_plain_ones_differ(path: Path) -> None:
     palette = read_theme(path)
@@ -161,24 +151,6 @@ def test_the_tint_grows_with_every_step_for_every_eye(path: Path) -> None:
         assert all(apart(more, page) >= apart(less, page) + 2.5 for less, more in pairwise(tints)), sight
 
 
-def test_heat_by_run_length() -> None:
-    assert [heat_step(tokens) for tokens in (1, 2, 3, 4, 5, 6, 7, 8, 9, 64)] == [0, 1, 2, 3, 3, 4, 4, 5, 5, 5]
-    assert heat_step(0) == 0
-    assert [heat_step(int(text[0])) for text in LENGTHS] == [0, *STEPS]
-
-
-@pytest.mark.parametrize("count", range(2, 10))
-def test_neighbours_differ_with_any_number_of_run_colours(tmp_path: Path, count: int) -> None:
-    colours = [f"#{40 + 20 * i:02x}ffff" for i in range(count)]
-    path = tmp_path / "mine.toml"
-    path.write_text(f'inherits = "dark"\nruns = {colours}\n'.replace("'", '"'))
-    palette = read_theme(path)
-    assert all(one != other for one, other in rounds(palette))
-    assert len({palette.run(i) for i in range(SHADES)}) == min(count, SHADES)
-    variables = palette.variables()
-    assert all(variables[f"run-{i}"] == palette.run(i) and f"run-{i}-tint" in variables for i in range(SHADES))
-
-
 def test_contrast_is_that_of_wcag() -> None:
     assert contrast("#000000", "#ffffff") == pytest.approx(21)
     assert contrast("#777777", "#ffffff") == pytest.approx(4.48, abs=0.01)
@@ -192,13 +164,6 @@ def test_a_colour_is_moved_until_it_has_a_contrast(page: str) -> None:
             got = contrast(with_contrast(colour, page, ratio), page)
             assert ratio <= got <= ratio * 1.08, (colour, ratio)
     assert with_contrast("#777777", "#777777", 21) == "#000000"
-
-
-def test_distance_is_that_of_lab() -> None:
-    # Red in CIE Lab under D65: Lindbloom's calculator.
-    assert lab("#ff0000") == pytest.approx((53.24, 80.09, 67.20), abs=0.02)
-    assert distance("#000000", "#ffffff") == pytest.approx(100, abs=0.05)
-    assert distance("#123456", "#123456") == 0
 
 
 def test_colour_blind_sight_confuses_what_it_should() -> None:
@@ -350,26 +315,6 @@ def test_what_is_missing_is_named(write: Any, missing: str) -> None:
     kept = [line for line in (SHIPPED / "light.toml").read_text().splitlines() if not line.startswith(f"{missing} =")]
     with pytest.raises(UserError, match=f"needs {missing} = "):
         read_theme(write("mine", "\n".join(kept)))
-
-
-def test_themes_that_inherit_from_each_other_are_refused(write: Any) -> None:
-    write("one", 'inherits = "two"')
-    with pytest.raises(UserError, match="inherits from itself"):
-        read_theme(write("two", 'inherits = "one"'))
-    with pytest.raises(UserError, match="which is not a theme"):
-        read_theme(write("three", 'inherits = "three"'))
-
-
-def test_a_theme_that_is_hard_to_read_can_be_used_and_says_so(write: Any) -> None:
-    palette = read_theme(write("mine", 'inherits = "dark"\nerror = "#703030"\nruns = ["#84bdfb", "#84bdf0"]'))
-    assert palette.warning is not None
-    assert palette.warning.startswith("The theme mine works but is hard to read: error on panel has a contrast of ")
-    doubts = palette.doubts()
-    assert any(doubt.startswith("the neighbouring runs #84bdfb and #84bdf0 are ") for doubt in doubts)
-    assert len(doubts) == len(set(doubts))
-    assert len(doubts) > 2
-    flat = read_theme(write("flat", 'inherits = "dark"\nglow = "#181a22"'))
-    assert any(doubt.startswith("the palest tint of the glow #181a22 is ") for doubt in flat.doubts())
 
 
 def documented() -> str:
