@@ -28,7 +28,6 @@ import specchat.backends.choose as module
 from specchat.backends import noise
 from specchat.backends.base import Sampling
 from specchat.backends.choose import Purpose, choose, draw, gumbel, noise_key, shortlist, uniform, warp
-from specchat.backends.noise import gumbel_of
 
 from ..cases import FULL, cases
 
@@ -75,12 +74,6 @@ def test_one_position_follows_softmax(sampling: Sampling) -> None:
     assert p_value(sample(logits, sampling, position=5), probs) > PASSES
 
 
-def test_draw_is_choose() -> None:
-    logits = row(12, seed=1)
-    one_by_one = [choose(logits[None], Sampling(temperature=1, seed=seed), [5])[0] for seed in range(200)]
-    assert one_by_one == sample(logits, Sampling(temperature=1), 5, range(200)).tolist()
-
-
 def joint_p_value(positions: tuple[int, int], sampling: Sampling) -> float:
     first, second = row(6, seed=2, spread=1.0), row(6, seed=3, spread=1.0)
     probs = np.outer(warp(first, sampling).exp(), warp(second, sampling).exp()).ravel()
@@ -124,12 +117,6 @@ def test_gumbel_noise_is_gumbel_along_every_axis(axis: str) -> None:
         case _:
             noise = gumbel([noise_key(seed, 9) for seed in SEEDS], torch.tensor([[11]]))
     assert kstest(noise.ravel().numpy(), "gumbel_r").pvalue > PASSES
-
-
-@given(st.integers(0, 2**64 - 1))
-def test_both_mixers_agree(z: int) -> None:
-    mixed = module._mix_tensor(torch.tensor([module._signed(z)]))
-    assert int(mixed) & noise.MASK64 == noise._mix(z)
 
 
 def test_splitmix64_reference_values() -> None:
@@ -307,10 +294,3 @@ def test_other_processes_choose_the_same() -> None:
 
 
 EXPECTED = "4499 1568 2502 1962 1201 3964 956 1945 4229 1264 520 588 8460352000482166300".split()
-
-
-def test_the_noise_of_one_token_is_the_one_that_choose_adds() -> None:
-    for seed, position in ((0, 1), (7, 900), (-3, 2)):
-        noise = gumbel([noise_key(seed, position)], torch.arange(50)[None])[0]
-        for token in (0, 1, 49):
-            assert gumbel_of(seed, position, token) == pytest.approx(float(noise[token]))

@@ -124,16 +124,6 @@ def test_a_load_is_cancelled_at_whatever_pass() -> None:
         assert len(told) == last
 
 
-def test_progress_counts_tensors_and_passes() -> None:
-    told: list[tuple[str, int, int]] = []
-    load_model(str(tiny_folder("llama")), LoadOptions(device="cpu"), progress=lambda *what: told.append(what))
-    for stage in ("weights", "check"):
-        counts = [(done, total) for name, done, total in told if name == stage]
-        assert counts
-        assert counts == sorted(counts)
-        assert counts[-1][0] == counts[-1][1]
-
-
 @pytest.mark.parametrize("stage", ["weights", "check"])
 def test_loading_can_be_cancelled(stage: str) -> None:
     seen: list[str] = []
@@ -156,11 +146,6 @@ def test_dtype_context_and_threads_are_taken(folder: Path) -> None:
         assert torch.get_num_threads() == 1
     finally:
         torch.set_num_threads(before)
-
-
-def test_several_eos_ids(folder: Path) -> None:
-    (folder / "generation_config.json").write_text(json.dumps({"eos_token_id": [7, 1, 9]}))
-    assert load(folder).info.eos_ids == (7, 1, 9)
 
 
 def truncate(folder: Path) -> None:
@@ -248,12 +233,6 @@ def test_a_bad_folder_is_one_sentence(case: str, folder: Path) -> None:
 def test_bad_options_are_one_sentence(options: dict[str, Any], sentence: str) -> None:
     with pytest.raises(UserError, match=sentence):
         load(tiny_folder("llama"), **options)
-
-
-@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
-def test_no_cuda_is_a_sentence() -> None:
-    with pytest.raises(UserError, match="--device cpu"):
-        load(tiny_folder("llama"), device="cuda")
 
 
 def test_a_model_larger_than_memory_is_refused_before_it_is_read(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -242,19 +242,3 @@ def test_load_from_a_file(tmp_path: Path) -> None:
 def test_bad_files_are_named_by_line(tmp_path: Path, rows: tuple[str, ...], says: str) -> None:
     with pytest.raises(UserError, match=says):
         load_recorded(write(tmp_path / "a.jsonl", *rows))
-
-
-def test_bad_specs(tmp_path: Path) -> None:
-    path = write(tmp_path / "a.jsonl", {"prompt": "a", "response": "b"})
-    for query, says in (("speed=1", "no setting"), ("pace=x", "number"), ("pace=-1", "0 seconds"), ("tokenizer=no", "no")):
-        with pytest.raises(UserError, match=says):
-            load_recorded(Path(f"{path}?{query}"))
-    with pytest.raises(UserError, match="There is no file"):
-        load_recorded(tmp_path / "missing.jsonl")
-
-
-def test_a_record_that_cannot_be_read_says_what_to_give_in_its_place(tmp_path: Path) -> None:
-    (tmp_path / "a.jsonl").write_bytes(b"\xff\xfe")
-    for path, says in ((tmp_path, r"\(Is a directory\)"), (tmp_path / "a.jsonl", "is not UTF-8 text")):
-        with pytest.raises(UserError, match=rf"{says}\. Give a JSONL file of recorded prompts and responses\."):
-            read_transcripts(path)

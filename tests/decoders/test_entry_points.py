@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import json
-import os
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -148,19 +145,6 @@ def test_what_is_no_drafter_is_left_out_with_the_reason(installed: Path) -> None
     assert broken.keys() == LEFT_OUT.keys()
     for name, words in LEFT_OUT.items():
         assert words in broken[name]
-
-
-def test_the_command_line_lists_it_and_says_what_was_left_out(installed: Path) -> None:
-    environment = os.environ | {"PYTHONPATH": str(installed), "COLUMNS": "100"}
-    command = [sys.executable, "-m", "specchat", "methods"]
-    text = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=120).stdout
-    assert "acme-echo  (identical)" in text
-    reason = "TypeError: acme_drafters:Nameless does not define name"
-    assert f"nameless: left out, because its package cannot be loaded ({reason})." in text
-    found = subprocess.run(
-        [*command, "--json"], env=environment, capture_output=True, text=True, check=True, timeout=120
-    ).stdout
-    assert "acme-echo" in [entry["name"] for entry in json.loads(found)]
 
 
 def test_without_that_package_there_is_no_such_method() -> None:

@@ -167,18 +167,6 @@ def test_it_agrees_with_its_definition(seed: int) -> None:
             return
 
 
-def test_a_long_answer_keeps_its_past() -> None:
-    """The guard's memory goes round many times."""
-    table = Table()
-    guard = LoopGuard(table.decode)
-    sentences = table.encode("".join(words(300)))
-    rng = random.Random(5)
-    assert not any(guard.push(rng.choice(sentences)) for _ in range(40 * LAGS))
-    unit = rng.sample(sentences, 300)
-    found = next(count for count, token in enumerate(cycle(unit), 1) if guard.push(token))
-    assert found == WORDS[0] * 300
-
-
 # In an answer
 
 RAW = "one two three four " * 12

@@ -8,7 +8,6 @@ import pytest
 
 from specchat.backends import Model
 from specchat.decoders.base import Context, Drafter, Verified
-from specchat.decoders.methods.lookup import Lookup, LookupParams
 from specchat.decoders.methods.plain import Greedy
 from specchat.decoders.replay import replay
 from specchat.decoders.tree import Tree
@@ -59,27 +58,6 @@ def test_an_answer_that_was_cut_off_ends_where_it_ends(response: list[int]) -> N
 
 def test_what_follows_eos_is_not_replayed() -> None:
     assert replay([5], [6, EOS, 7, 7], Greedy(), eos_ids=(EOS,)).tokens == 2
-
-
-def test_lookup_variants() -> None:
-    text = list(range(10, 60))
-    for params in (LookupParams(), LookupParams(variant="reference")):
-        totals = replay(text, [*text[5:45], EOS], Lookup(params), eos_ids=(EOS,))
-        assert totals.tokens == 41
-        assert totals.tokens_per_step > 4
-        assert totals.draft_seconds > 0
-    chain = replay(text, [*text[5:45], EOS], Lookup(), eos_ids=(EOS,), branching=False)
-    assert chain.tokens == 41
-
-
-def test_a_model_that_wrote_another_answer_gives_its_seconds_alone(builtin_model: Model) -> None:
-    text = list(range(40, 90))
-    answer = [*text[5:45], EOS]
-    reference = LookupParams(variant="reference")  # ours drafts by what passes cost
-    alone = replay(text, answer, Lookup(reference), eos_ids=(EOS,))
-    forced = replay(text, answer, Lookup(reference), eos_ids=(EOS,), over=builtin_model, forced=True)
-    assert (forced.runs, forced.drafts, forced.accepted) == (alone.runs, alone.drafts, alone.accepted)
-    assert alone.forward_seconds == 0 < forced.forward_seconds
 
 
 def test_off_the_record_the_choices_of_a_forced_model_are_none(builtin_model: Model) -> None:

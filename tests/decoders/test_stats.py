@@ -97,17 +97,6 @@ def test_what_if_follows_the_formula() -> None:
     assert Totals().what_if(1, 0.5, 0) == 0
 
 
-def test_what_if_takes_another_drafter() -> None:
-    """l_d / l_t instead of what was measured: the published (1 + α + … + α^K) / (K·l_d/l_t + 1) where nodes cost nothing."""
-    t = totals(timed(1, 1), timed(5, 3, 2.0))
-    own = t.draft_token_seconds / 11
-    assert t.what_if(4, 0.6, 11, own) == pytest.approx(t.what_if(4, 0.6, 11))
-    free = totals(*[made((1,), nodes=1, draft_seconds=0.0)] * 3)
-    for k, rate, ratio in ((1, 0.5, 0.1), (4, 0.8, 0.25), (8, 0.9, 0.02)):
-        published = sum(rate**i for i in range(k + 1)) / (k * ratio + 1)
-        assert free.what_if(k, rate, 1.5, ratio) == pytest.approx(published)
-
-
 def test_the_ratio_for_a_speedup_is_where_it_is_reached() -> None:
     t = totals(timed(1, 1), timed(5, 3, 2.0))
     found = t.ratio_for(1.5, 0.8, 11)
@@ -126,11 +115,6 @@ def test_flops_leave_out_the_passes_that_read_the_prompt() -> None:
     t = totals(made((1,), flops=9e9), made((1,), flops=9e9, prefilled=5), made((1, 2, 3)), made((4,), draft_flops=10))
     assert (t.flops_per_token, t.draft_flops_per_token, t.flops_per_step) == (200 / 4, 40 / 4, 100)
     assert Totals().flops_per_token == totals(made((1,))).flops_per_token == 0
-
-
-def test_seconds_of_a_pass_by_its_nodes() -> None:
-    steps = [made((1,), nodes=n, forward_seconds=s, prefilled=p) for n, s, p in ((3, 2, 0), (1, 1, 0), (3, 4, 0), (9, 9, 8))]
-    assert totals(*steps).pass_seconds == [(1, 1, 1), (3, 2, 3)]
 
 
 def test_a_position_counts_once_however_many_branches_it_has() -> None:

@@ -12,12 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from specchat.backends.loading import builtin_gguf, builtin_path
-from specchat.backends.options import LoadOptions
-from specchat.engine.beside import check_room
+from specchat.backends.loading import builtin_path
 from specchat.engine.client import EngineClient
 from specchat.engine.messages import (
-    Cancel,
     CloseLane,
     Event,
     Failed,
@@ -34,10 +31,8 @@ from specchat.engine.messages import (
     UnloadBeside,
     Unloaded,
 )
-from specchat.errors import UserError
 
 from ..fakes.engines import ANSWER, BareEngine, recorded, text_of, until
-from ..fakes.models.llama_tiny import needs_llama
 
 needs_builtin = pytest.mark.skipif(not (builtin_path() / "config.json").is_file(), reason="the built-in weights are absent")
 
@@ -146,15 +141,6 @@ def test_a_model_that_cannot_be_loaded_leaves_what_is_there(
     assert said(engine, 31, lane="race-1", model="guest").startswith("Something")
 
 
-@needs_builtin
-def test_loading_can_be_cancelled(engine: BareEngine, models: tuple[str, str]) -> None:
-    load(engine, models[0])
-    engine.send(LoadBeside(20, "guest", "builtin", {"device": "cpu", "backend": "transformers"}), Cancel(20))
-    events = engine.until(20, Failed, LoadedBeside)
-    assert events[-1] == Failed(20, "cancelled", "Loading builtin was cancelled.")
-    assert said(engine, 21) == ANSWER
-
-
 def huge(folder: Path) -> Path:
     """A folder with four terabytes of weights that take no room: the file is sparse."""
     folder.mkdir()
@@ -194,34 +180,6 @@ def test_a_model_that_does_not_fit_is_refused_before_it_is_read(
     assert failed.sentence.endswith("Race a smaller model, or close other programs.")
     assert not [event for event in before if isinstance(event, Loading) and event.stage == "weights"]
     assert said(engine, 21) == ANSWER
-
-
-@needs_builtin
-def test_every_pane_adds_the_memory_of_a_cache(monkeypatch: pytest.MonkeyPatch) -> None:
-    import psutil
-
-    class Memory:
-        available = 100_000_000
-
-    monkeypatch.setattr(psutil, "virtual_memory", Memory)
-    options = LoadOptions(device="cpu", backend="transformers", context_at_most=2048)
-    check_room("builtin", builtin_path(), options, 1)
-    with pytest.raises(UserError, match=r"^builtin does not fit .* the text of 64 panes\), but 100 MB are free in memory"):
-        check_room("builtin", builtin_path(), options, 64)
-
-
-@needs_llama
-@pytest.mark.skipif(not builtin_gguf().is_file(), reason="the built-in GGUF file is absent")
-def test_a_gguf_files_cache_counts_as_long_as_its_context(monkeypatch: pytest.MonkeyPatch) -> None:
-    import psutil
-
-    class Memory:
-        available = 60_000_000
-
-    monkeypatch.setattr(psutil, "virtual_memory", Memory)
-    check_room("small", builtin_gguf(), LoadOptions(device="cpu", context_at_most=256), 4)
-    with pytest.raises(UserError, match="does not fit in memory next to the chat's model"):
-        check_room("small", builtin_gguf(), LoadOptions(device="cpu", context_at_most=2048, kv_type="f32"), 16)
 
 
 @needs_builtin

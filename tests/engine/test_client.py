@@ -31,7 +31,6 @@ from ..fakes.engines import (
     ended,
     failures,
     recorded,
-    started,
     steps_of,
     text_of,
     until,
@@ -109,33 +108,6 @@ def test_a_kill_costs_one_answer(client: EngineClient, tmp_path: Path) -> None:
     assert text_of(events, again) == SHORT
     assert [event.id for event in events if isinstance(event, Loaded)] == [load]
     assert client.pid != pid
-
-
-def test_a_kill_in_a_race_names_all_lanes(client: EngineClient, tmp_path: Path) -> None:
-    answer(client, client.load(recorded(tmp_path, pace=0.005)))
-    a, b = client.generate("long", lane="a"), client.generate("long", lane="b")
-    seen: list[Event] = []
-    until(client, seen, started(b))
-    assert client.pid is not None
-    os.kill(client.pid, signal.SIGSEGV)
-    until(client, seen, ended(a))
-    (failed,) = failures(seen)
-    assert (failed.id, failed.others) == (a, [b])
-    assert str(client.log_path) in failed.sentence
-    assert list(client.stream(client.generate("short")))  # and `stream` of the next answer is not ended by it
-
-
-def test_a_kill_while_nothing_runs(client: EngineClient, tmp_path: Path) -> None:
-    answer(client, client.load(recorded(tmp_path)))
-    assert client.pid is not None
-    os.kill(client.pid, signal.SIGTERM)
-    failed = client.wait(120)
-    assert isinstance(failed, Failed)
-    assert (failed.id, failed.cause) == (0, "died")
-    client.cancel(99)  # nothing to cancel: starts nothing
-    client.switch(99, "greedy")
-    id = client.generate("short")
-    assert text_of(answer(client, id), id) == SHORT
 
 
 def test_a_kill_at_once_is_tried_again_by_the_next_prompt(tmp_path: Path, log: Path) -> None:

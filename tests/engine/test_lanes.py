@@ -26,7 +26,6 @@ from specchat.engine.messages import (
     StepScores,
     Switch,
     Switched,
-    Watch,
 )
 
 from ..fakes.engines import failures, steps_of, text_of
@@ -158,19 +157,6 @@ def test_switch_changes_the_method_and_no_token(desk: Desk) -> None:
     assert text_of(desk.events, 1) == TEXT
 
 
-def test_a_refused_switch_ends_nothing(desk: Desk) -> None:
-    desk.lanes.start(model(), Generate(1, prompt="hi"))
-    desk.run(turns=5)
-    desk.lanes.switch(Switch(1, "greedi"))
-    desk.lanes.switch(Switch(1, "greedy", {"k": 3}))
-    assert [(f.cause, f.ended) for f in failures(desk.events)] == [("user", False)] * 2
-    assert "did you mean greedy?" in failures(desk.events)[0].sentence
-    desk.run()
-    assert text_of(desk.events, 1) == TEXT
-    desk.lanes.switch(Switch(1, "recompute"))
-    assert failures(desk.events)[-1].ended is False
-
-
 @pytest.mark.parametrize(
     ("request_", "words"),
     [
@@ -263,16 +249,6 @@ def breaking(error: BaseException) -> Breaking:
     return out
 
 
-def test_an_answer_that_breaks_off_loses_no_text_that_was_held_back(desk: Desk) -> None:
-    desk.lanes.start(breaking(RuntimeError()), Generate(7, prompt="hi", method="greedy", stop=[TEXT[5:40]]))
-    desk.run()
-    (failed,) = failures(desk.events)
-    shown = "".join(step.text for step in steps_of(desk.events, 7)) + failed.tail
-    assert len(shown) == sum(len(step.tokens) for step in steps_of(desk.events, 7)) > 15
-    assert TEXT.startswith(shown)
-    assert len(failed.tail) > 10
-
-
 @pytest.mark.parametrize(
     ("error", "cause"),
     [
@@ -359,55 +335,6 @@ def test_a_paused_step_tells_all_of_its_text(desk: Desk) -> None:
     assert text_of(desk.events, 1) == text
 
 
-def test_a_paused_step_shows_no_half_of_a_stop(desk: Desk) -> None:
-    desk.lanes.start(model(answer="one two STOP"), Generate(1, prompt="hi", paused=True, stop=["STOP"]))
-    for count in range(1, 11):
-        desk.lanes.step(Advance(1))
-        desk.run()
-        steps = steps_of(desk.events, 1)
-        assert "".join(step.text for step in steps) + steps[-1].held == "one two STOP"[: min(count, 8)]
-
-
-def test_a_cancelled_beam_search_posts_its_best_text(desk: Desk) -> None:
-    desk.lanes.start(model(), Generate(1, prompt="hi", method="beam"))
-    desk.run(12)
-    steps = steps_of(desk.events, 1)
-    passes, before = len(steps), sum(len(step.tokens) for step in steps)
-    desk.lanes.cancel(1)
-    steps = steps_of(desk.events, 1)
-    last = desk.events[-1]
-    assert isinstance(last, Finished)
-    assert last.reason == "cancelled"
-    assert before < sum(len(step.tokens) for step in steps) == passes
-    assert steps[-1].earlier == len(steps[-1].tokens) == passes - before
-    assert text_of(desk.events, 1) == TEXT[:passes]
-
-
-def test_a_paused_answer_does_not_stop_the_others_and_has_no_claim_on_the_time_it_was_held(desk: Desk) -> None:
-    desk.lanes.start(desk.model(1), Generate(1, lane="a", prompt="hi"))
-    desk.lanes.start(desk.model(1), Generate(2, lane="b", prompt="hi"))
-    desk.run(4)
-    desk.lanes.pause(Pause(1))
-    desk.run(40)
-    held = len(steps_of(desk.events, 1))
-    desk.lanes.pause(Pause(1, False))
-    desk.run(20)
-    assert 9 <= len(steps_of(desk.events, 1)) - held <= 11
-
-
-def test_a_paused_answer_can_be_cancelled_and_switched(desk: Desk) -> None:
-    desk.lanes.start(model(), Generate(1, prompt="hi", paused=True))
-    desk.lanes.switch(Switch(1, "lookup"))
-    assert desk.events[-1] == Switched(1, "lookup", "identical")
-    assert desk.lanes.cancel(1)
-    assert isinstance(desk.events[-1], Finished)
-    assert not desk.lanes.running
-    desk.lanes.pause(Pause(1))
-    desk.lanes.step(Advance(1))
-    desk.lanes.watch(Watch(1))
-    assert isinstance(desk.events[-1], Finished), "what has ended is left alone"
-
-
 def test_a_watched_answer_tells_probabilities_of_every_node(desk: Desk) -> None:
     desk.lanes.start(model(), Generate(1, prompt="hi", method="lookup", watch=True))
     desk.run()
@@ -441,23 +368,6 @@ def test_an_answer_that_was_not_watched_is_weighed_afterwards(desk: Desk, method
     desk.lanes.start(target, Generate(3, prompt="hi", method=method))
     desk.run()
     assert text_of(desk.events, 3) == TEXT
-
-
-def test_what_is_far_or_forgotten_is_not_scored(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    target = model()
-    desk.lanes.start(target, Generate(1, prompt="hi"))
-    desk.run(3)
-    last = steps_of(desk.events, 1)[-1].tokens[-1]
-    for id in (1, 2):  # being written; never asked for
-        desk.lanes.score_step(ScoreStep(id, 0, last))
-        assert desk.events[-1] == StepScores(id, 0, [])
-    desk.run()
-    monkeypatch.setattr("specchat.engine.lanes.FAR", 5)
-    desk.lanes.score_step(ScoreStep(1, 0, last))
-    assert desk.events[-1] == StepScores(1, 0, [])
-    desk.lanes.score_step(ScoreStep(1, len(TEXT) - 2, last))
-    assert isinstance(desk.events[-1], StepScores)
-    assert len(desk.events[-1].probs) == 1
 
 
 def test_a_judge_says_how_far_two_tokens_are_apart(desk: Desk) -> None:

@@ -41,13 +41,3 @@ def test_what_is_remembered_is_drafted_from_until_it_is_forgotten(tmp_path: Path
         assert steps < plain / 2
         assert remember(client, Remember(client.next_id(), folder, forget=[8])).keys == [7]
         assert ask() == (TEXT, plain)
-
-
-def test_a_folder_that_cannot_be_used_costs_nothing_else(tmp_path: Path) -> None:
-    (tmp_path / "past").write_text("in the way")
-    with EngineClient() as client:
-        answer(client, client.load(recorded(tmp_path)))
-        client.send(Remember(client.next_id(), str(tmp_path / "past"), [[1, TEXT]]))
-        id = client.next_id()
-        client.send(Generate(id, prompt="short", raw=True, method="lookup", past=str(tmp_path / "past")))
-        assert text_of(answer(client, id), id)

@@ -13,8 +13,6 @@ from pathlib import Path
 
 import pytest
 
-from specchat.engine import logfile
-from specchat.engine.__main__ import prepare
 from specchat.engine.messages import (
     Cancel,
     CloseLane,
@@ -23,7 +21,6 @@ from specchat.engine.messages import (
     Generate,
     Load,
     Loaded,
-    Loading,
     Quit,
     Ready,
     Started,
@@ -106,38 +103,6 @@ def test_a_draft_model_is_loaded_beside_the_target(engine: BareEngine, tmp_path:
     assert sum(step.accepted for event in events if isinstance(event, Steps) and event.id == 6 for step in event.steps) > 10
 
 
-NO_ROOM = """
-from specchat.backends import loading
-from specchat.engine import __main__
-
-load = loading.load_model
-
-def no_room(spec, options, progress, cancelled):
-    if spec != "large":
-        return load(spec, options, progress=progress, cancelled=cancelled)
-    progress("weights", 0, 9)
-    raise MemoryError
-
-loading.load_model = no_room
-__main__.main()
-"""
-
-
-def test_the_old_model_makes_room_for_the_new_ones_weights(log: Path, tmp_path: Path) -> None:
-    engine = BareEngine(log, NO_ROOM)
-    engine.send(Load(1, recorded(tmp_path)), Load(2, "large"), Generate(3, prompt="hello"))
-    *_, unloaded, loading, failed, refused = engine.until(3, Failed)
-    assert (unloaded, loading) == (Unloaded(), Loading(2, "weights", 0, 9))
-    assert isinstance(failed, Failed)
-    assert (failed.id, failed.cause) == (2, "memory")
-    assert "smaller model" in failed.sentence
-    assert "Load one again" in failed.sentence
-    assert refused == Failed(3, "user", "No model is loaded. Load one first.")
-    engine.send(Load(4, recorded(tmp_path)), Generate(5, prompt="hello"))
-    assert text_of(engine.until(5, Finished), 5) == ANSWER
-    engine.close()
-
-
 FOURTH_PASS = """
 import time
 from types import SimpleNamespace
@@ -171,33 +136,6 @@ def test_a_cancel_waits_for_the_pass_and_no_longer(log: Path, tmp_path: Path) ->
     seen += engine.until(2, Finished)
     assert len(steps_of(seen, 2)) == 4
     engine.close()
-
-
-CHATTER = """
-import os
-from specchat.engine import __main__, server
-
-run = server.Server.run
-
-def chatty(self):
-    os.write(1, b"native to stdout\\n"); os.write(2, b"native to stderr\\n")
-    print("python \\ud800 print"); print(os.read(0, 10))
-    os.system("echo from a child; echo child error >&2")
-    run(self)
-
-server.Server.run = chatty
-__main__.main()
-"""
-
-
-def test_what_libraries_print_goes_to_the_log(log: Path, tmp_path: Path) -> None:
-    engine = BareEngine(log, CHATTER)
-    engine.send(Load(1, recorded(tmp_path)), Generate(2, prompt="hello"))
-    assert text_of(engine.until(2, Finished), 2) == ANSWER
-    engine.close()
-    logged = log.read_text()
-    for words in ("native to stdout", "native to stderr", r"python \ud800 print", "from a child", "child error", "b''"):
-        assert words in logged
 
 
 TELLS_THE_END = """
@@ -326,26 +264,3 @@ def test_a_crash_leaves_its_traceback(tmp_path: Path, log: Path) -> None:
     assert "Segmentation fault" in log.read_text()
     assert "recorded.py" in log.read_text()
     engine.close()
-
-
-def test_a_full_log_is_moved_aside(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(logfile, "MOST_BYTES", 100)
-    for i in range(3):
-        fd = logfile.open_log(log)
-        os.write(fd, f"{i}".encode() * 150)
-        os.close(fd)
-    assert log.read_text() == "2" * 150
-    assert log.with_name("engine.log.1").read_text() == "1" * 150
-
-
-def test_threads_wait_and_memory_is_asked_for_as_the_user_said_or_as_is_quickest() -> None:
-    nothing: dict[str, str] = {}
-    prepare(nothing)
-    assert nothing == {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "10000", "THP_MEM_ALLOC_ENABLE": "1"}
-    for said in ({"OMP_WAIT_POLICY": "ACTIVE"}, {"OMP_WAIT_POLICY": "PASSIVE"}):
-        kept = dict(said, THP_MEM_ALLOC_ENABLE="0")
-        prepare(kept)
-        assert kept == {**said, "THP_MEM_ALLOC_ENABLE": "0"}
-    counted = {"GOMP_SPINCOUNT": "7"}
-    prepare(counted)
-    assert counted["GOMP_SPINCOUNT"] == "7"

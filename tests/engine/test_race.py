@@ -16,7 +16,6 @@ from specchat.app.race.entry import RaceEntry
 from specchat.app.race.record import RaceRecord
 from specchat.app.saved.race_json import read_race
 from specchat.app.theming.themes import load_themes
-from specchat.backends.base import Sampling
 from specchat.backends.loading import builtin_path
 
 from ..cases import FULL, only_full
@@ -39,14 +38,6 @@ def dialogue(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dialogue]:
     """A chat with the built-in model loaded."""
     with opened(tmp_path_factory.mktemp("logs")) as made:
         yield made
-
-
-@pytest.fixture
-def sampled(dialogue: Dialogue) -> Iterator[Dialogue]:
-    """The same chat, at temperature 1, where `soft` accepts what the model would not have chosen."""
-    dialogue.sampling = Sampling(temperature=1.0, seed=5)
-    yield dialogue
-    dialogue.sampling, dialogue.accept = Sampling(), "exact"
 
 
 def compare(record: RaceRecord, tmp_path: Path) -> list[tuple[str, str, int | None]]:
@@ -81,39 +72,12 @@ def test_marks_agree_with_the_saved_tokens(dialogue: Dialogue, tmp_path: Path) -
     assert dialogue.phase == "ready"
 
 
-def test_marks_of_lanes_that_draw_or_bend_the_rule(sampled: Dialogue, tmp_path: Path) -> None:
-    marks: list[tuple[str, str, int | None]] = []
-    for prompt in mixed_prompts(PROMPTS):
-        marks += compare(
-            finished(begin(sampled, prompt, [RaceEntry("greedy"), RaceEntry("lookup"), RaceEntry("fusion")])), tmp_path
-        )
-    assert {mark for _, mark, _ in marks} <= {"identical", "near tie"}
-    sampled.accept = "soft"
-    bent: list[tuple[str, str, int | None]] = []
-    for prompt in mixed_prompts(PROMPTS):
-        bent += compare(
-            finished(begin(sampled, prompt, [RaceEntry("greedy"), RaceEntry("lookup"), RaceEntry("fusion")])), tmp_path
-        )
-    assert len(bent) == 2 * PROMPTS
-
-
 def test_a_method_that_cannot_run_costs_its_own_pane_alone(dialogue: Dialogue) -> None:
     race = begin(dialogue, "Who are you?", [RaceEntry("greedy"), RaceEntry("lookup", {"nodes": -5})])
     record = finished(race)
     assert "nodes" in race.racers[1].error
     assert [lane.answer.reason == "error" for lane in record.lanes] == [False, True]
     assert not dialogue.transcript.entries
-
-
-def test_stopping_takes_effect_and_what_is_there_stays(dialogue: Dialogue, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dialogue, "max_tokens", LONG)
-    race = begin(dialogue, FOX, [RaceEntry("greedy"), RaceEntry("recompute")])
-    until(dialogue, lambda: len(race.racers[0].tokens) >= 3)
-    race.cancel()
-    record = finished(race)
-    assert {lane.answer.reason for lane in record.lanes} <= {"cancelled", "length", "eos"}
-    assert record.lanes[1].answer.reason == "cancelled"
-    race.close()
 
 
 @only_full

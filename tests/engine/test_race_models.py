@@ -77,16 +77,3 @@ def test_the_built_in_model_races_against_itself_on_another_runtime(dialogue: Di
     assert record.unit == "tokens"
     assert all(race.speedup(racer) > 0 for racer in race.racers)
     race.close()
-
-
-def test_stopping_in_the_middle_of_a_load_leaves_the_chat_as_it_was(dialogue: Dialogue) -> None:
-    race = begin(dialogue, FOX, [RaceEntry("greedy"), RaceEntry("greedy", model="builtin-draft")])
-    race.cancel()
-    finished(race)
-    assert race.models.loading is None
-    assert race.racers[1].answer.reason == "cancelled"
-    assert not race.racers[1].error
-    race.close()
-    again = begin(dialogue, "Who are you?", [RaceEntry("greedy"), RaceEntry("lookup")])
-    assert [lane.mark for lane in finished(again).lanes] == ["reference", "identical"]
-    again.close()

@@ -152,14 +152,6 @@ def test_a_hostile_folder_is_one_sentence(case: str, tmp_path: Path) -> None:
     assert isinstance(read_card(folder).problem, str)
 
 
-def test_weights_that_are_pipes_are_rows_of_the_list(tmp_path: Path) -> None:
-    folder = minimal(tmp_path / "model")
-    replaced(WEIGHTS, os.mkfifo)(folder)
-    os.mkfifo(tmp_path / "model.gguf")
-    assert "not a regular file" in read_card(folder).problem
-    assert "not a regular file" in read_card(tmp_path / "model.gguf").problem
-
-
 # Through transformers
 
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
 import socket
 import subprocess
 import sys
@@ -22,7 +20,6 @@ from specchat.backends.files import hub_process
 from specchat.backends.files.hub import fetch, locate, look_up
 from specchat.backends.files.hub_files import INCOMPLETE, chosen
 
-from ...cases import only_full
 from ...fakes.models.hub_server import COMMIT, Handler, Hub, etag, serving
 
 WEIGHTS = bytes(range(256)) * 2000
@@ -211,62 +208,6 @@ def test_without_room_nothing_is_fetched(hub: Hub, monkeypatch: pytest.MonkeyPat
     assert hub.bodies() == []
 
 
-FULL = """
-import os, subprocess
-from pathlib import Path
-from specchat.backends import LoadOptions, UserError
-from specchat.backends.files.hub import locate
-
-folder = Path({folder!r})
-folder.mkdir()
-subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", folder], check=True)
-ballast = folder / "ballast"
-
-def fill(stage, done, total):
-    if done > 1_000_000 and not ballast.exists():
-        with ballast.open("wb", buffering=0) as stream:
-            try:
-                while True:
-                    stream.write(bytes(4096))
-            except OSError:
-                pass
-
-for name, progress in (("me/large", None), ("me/tiny", fill)):
-    try:
-        locate(name, LoadOptions(), progress=progress)
-    except UserError as error:
-        print(error)
-print([part.stat().st_size for part in folder.rglob("*.incomplete")][0])
-ballast.unlink()
-print((locate("me/tiny", LoadOptions()) / "model.safetensors").stat().st_size)
-"""
-
-
-@only_full
-def test_a_disk_that_is_really_full(hub: Hub, tmp_path: Path) -> None:
-    may = subprocess.run(["unshare", "-rm", "true"], capture_output=True, check=False) if shutil.which("unshare") else None
-    if may is None or may.returncode:
-        pytest.skip("mounting is not allowed here")
-    hub.repositories["me/large"] = {"config.json": b"{}", "model.safetensors": bytes(6_000_000)}
-    hub.repositories["me/tiny"]["model.safetensors"] = bytes(2_500_000)
-    hub.seconds_a_block = 0.005
-    cache = tmp_path / "small"
-    told = subprocess.run(
-        ["unshare", "-rm", sys.executable, "-c", FULL.format(folder=str(cache))],
-        env={**os.environ, "HF_HUB_CACHE": str(cache)},
-        capture_output=True,
-        text=True,
-        timeout=SECONDS,
-        check=False,
-    )
-    assert told.returncode == 0, told.stderr
-    large, tiny, there, size = told.stdout.splitlines()
-    assert re.search(r"me/large needs 6\.0 MB of disk space, but .* has \d\.\d MB free", large)
-    assert re.search(r"The disk with .*small is full \(\d\.\d MB of 2\.5 MB of me/tiny are here\)[.] Free about", tiny)
-    assert int(there) > 1_000_000
-    assert int(size) == 2_500_000
-
-
 @pytest.mark.parametrize(
     ("status", "code", "sentence"),
     [
@@ -287,12 +228,6 @@ def test_refusals_are_sentences(hub: Hub, request_: str, status: int, code: str,
     hub.refuse = (status, code)
     (said,) = told(request_)
     assert re.search(sentence, said["error"])
-
-
-def test_files_that_are_refused(hub: Hub) -> None:
-    hub.refuse_files = (403, "GatedRepo")
-    assert "requires you to accept its licence" in told()[-1]["error"]
-    assert told("list")[-1]["offers"], "a gated repository can be looked at"
 
 
 @pytest.mark.parametrize(
@@ -322,28 +257,12 @@ def test_a_hub_that_does_not_answer(hub: Hub, monkeypatch: pytest.MonkeyPatch) -
     assert "cannot be reached (no answer in time)" in told()[-1]["error"]
 
 
-def test_a_download_that_breaks_off_for_good(hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("huggingface_hub.file_download.time.sleep", lambda seconds: None)
-    hub.cut_after = [131_072] + [0] * 20
-    text = told()[-1]["error"]
-    assert re.search(
-        r"The download of me/tiny broke off \(.+\); 131.1 kB of 512.0 kB are here. Load it again to continue from there.", text
-    )
-    assert parts(tmp_path) == [131_072]
-
-
 @pytest.mark.parametrize(
     "body", [b"", b"[1, 2]", b"[" * 100_000, b"\xff\x17", b"<!DOCTYPE html><title>Log in", b'{"id": "x", "siblings": 1}']
 )
 def test_an_answer_that_is_none(hub: Hub, body: bytes) -> None:
     hub.hostile = sends(body)
     assert re.search("sent something that is not a model description.*needs a login", told()[-1]["error"])
-
-
-@pytest.mark.parametrize("fact", [{"sha": "../.."}, {"sha": None}, {"siblings": None}])
-def test_a_description_without_what_it_needs(hub: Hub, fact: dict[str, Any]) -> None:
-    hub.info["me/tiny"] = fact
-    assert "not a model description" in told()[-1]["error"]
 
 
 @pytest.mark.parametrize(
@@ -358,12 +277,6 @@ def test_variables_that_cannot_be_used(monkeypatch: pytest.MonkeyPatch, variable
     monkeypatch.setenv("HF_ENDPOINT", "http://hub.example")
     monkeypatch.setenv(variable, value)
     assert sentence in failing(lambda: look_up("me/tiny"))
-
-
-def test_a_process_that_dies_is_a_sentence(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("specchat.backends.files.hub.sys.executable", shutil.which("true"))
-    assert "ended unexpectedly. Load it again" in failing(lambda: fetch("me/tiny"))
-    assert "ended unexpectedly" in failing(lambda: look_up("me/tiny"))
 
 
 # Names and tokens
@@ -445,23 +358,6 @@ def test_a_repository_tells_its_safetensors(hub: Hub) -> None:
     assert offer.files == ("config.json", "model.safetensors", "tokenizer.json")
     assert (offer.weights, offer.there, offer.here) == (512_000, 0, False)
     assert (found.cache_numbers, found.parameters, found.architecture) == (2 * 2 * 4 * 8, 256_000, "llama")
-
-
-@pytest.mark.parametrize(
-    ("files", "remark"),
-    [({"pytorch_model.bin": b"x"}, "only pickled weights"), ({"README.md": b"x"}, "neither safetensors weights nor GGUF")],
-)
-def test_a_repository_without_weights_says_so(hub: Hub, files: dict[str, bytes], remark: str) -> None:
-    hub.repositories["me/tiny"] = files
-    (found,) = told("list")
-    assert found["offers"] == ()
-    assert remark in found["remark"]
-
-
-def test_pickles_are_not_fetched(hub: Hub) -> None:
-    hub.repositories["me/tiny"] = {"config.json": b"{}", "pytorch_model.bin": b"x"}
-    assert "hf download me/tiny --local-dir FOLDER" in told()[-1]["error"]
-    assert hub.bodies(".bin") == []
 
 
 # GGUF files by their quantization

@@ -14,7 +14,6 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from specchat.backends import UserError
-from specchat.backends.loading import find_model
 
 from ...cases import FULL
 from ...fakes.models.dflash_files import write_dflash
@@ -183,17 +182,6 @@ def test_guesses_over_a_text_are_those_of_plain_torch(folder: Path) -> None:
     torch.testing.assert_close(session.guess(text[length], 2).logits, found.logits[:2])
 
 
-def test_a_long_text_comes_in_by_chunks(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    head = load_dflash(folder)
-    states = states_of([3 + i % 200 for i in range(120)], head.info.taps)
-    whole = head.open(256)
-    whole.extend(states)
-    monkeypatch.setattr("specchat.backends.heads.dflash.PREFILL_CHUNK", 32)
-    parts = head.open(256)
-    parts.extend(states)
-    torch.testing.assert_close(parts.guess(9, 4).logits, whole.guess(9, 4).logits, rtol=1e-4, atol=1e-4)
-
-
 def test_drafts_are_those_of_transformers_own_class(tmp_path: Path) -> None:
     """Its assistant model in its own generator, beside the same target; every draft of an answer is compared."""
     from transformers.generation import candidate_generator
@@ -267,29 +255,3 @@ def test_a_wrong_drafter_is_refused_in_one_sentence(case: str, tmp_path: Path) -
     with pytest.raises(UserError, match=words) as caught:
         load_dflash(write_dflash(tmp_path / "drafter", **options))
     assert "\n" not in str(caught.value)
-
-
-def test_its_relatives_are_named(tmp_path: Path) -> None:
-    relatives: dict[str, dict[str, Any]] = {
-        "Domino": {"inner": {"projector_type": "domino"}},
-        "DFlash 2": {"inner": {"selector_rank": 64}},
-        "DSpark": {"layout": "deepspec", "markov_rank": 256},
-    }
-    for title, options in relatives.items():
-        with pytest.raises(UserError, match=f"holds {title}, which specchat cannot draft with yet"):
-            find_model(str(write_dflash(tmp_path / title, **options)))
-
-
-def test_a_pickle_is_refused(tmp_path: Path) -> None:
-    folder = write_dflash(tmp_path / "drafter")
-    torch.save(load_weights(folder), folder / "pytorch_model.bin")
-    (folder / "model.safetensors").unlink()
-    with pytest.raises(UserError, match="only pickled weights"):
-        find_model(str(folder))
-
-
-def test_a_closed_drafter_opens_no_more(tmp_path: Path) -> None:
-    head = load_dflash(write_dflash(tmp_path / "drafter"))
-    head.close()
-    with pytest.raises(UserError, match="no longer loaded"):
-        head.open(16)

@@ -10,7 +10,6 @@ import torch
 import torch.nn.functional as F
 
 from specchat.backends import UserError
-from specchat.backends.loading import find_model
 
 from ...fakes.models.heads import LAYERS, WIDTH, load_medusa, load_weights, write_medusa
 from ...fakes.models.tiny import VOCAB
@@ -80,17 +79,3 @@ def test_wrong_heads_are_refused_in_one_sentence(case: str, tmp_path: Path) -> N
     with pytest.raises(UserError, match=words) as caught:
         load_medusa(write_medusa(tmp_path / "medusa", **options))
     assert "\n" not in str(caught.value)
-
-
-def test_a_pickle_is_refused_with_a_command_that_converts_it(tmp_path: Path) -> None:
-    import subprocess
-    import sys
-
-    folder = write_medusa(tmp_path / "medusa")
-    file = folder / "medusa_lm_head.safetensors"
-    torch.save(load_weights(folder, file.stem), folder / "medusa_lm_head.pt")
-    file.unlink()
-    with pytest.raises(UserError, match="only pickled weights") as caught:
-        find_model(str(folder))
-    subprocess.run(f"{sys.executable} {str(caught.value).partition('once: python ')[2]}", shell=True, check=True)
-    assert load_medusa(folder).positions == 3

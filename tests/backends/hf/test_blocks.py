@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -101,40 +100,3 @@ def test_a_layer_has_to_show_that_its_blocks_can_be_told_apart(change: str, monk
         monkeypatch.setattr(type(layer), "forward", changed)
     with pytest.raises(UserError, match="do not separate attention and MLP"):
         session.evaluate([5], (ROOT,), layers=(Block(1, "attention"),))
-
-
-def test_a_mixture_of_experts_that_answers_with_its_routing_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    model: Any = load_transformers(tiny_folder("mixtral"), "mixtral", LoadOptions(device="cpu"))
-    kind = type(model._runner.module.model.layers[0])
-    block = type(model._runner.module.model.layers[0].mlp)
-    forward = block.forward
-    session, plain = model.open_session(), model.open_session()
-    run: Run = (0, Block(1, "attention"), 2)
-    wanted = plain.evaluate([5, 6], (ROOT, 0), layers=run).logits
-
-    def whole(self: Any, hidden_states: torch.Tensor, **kwargs: Any) -> torch.Tensor:
-        mixed, _ = self.self_attn(hidden_states=self.input_layernorm(hidden_states), **kwargs)
-        hidden_states = hidden_states + mixed
-        out, _ = self.mlp(self.post_attention_layernorm(hidden_states))
-        return hidden_states + out  # type: ignore[no-any-return]
-
-    monkeypatch.setattr(block, "forward", lambda self, hidden: (forward(self, hidden), None))
-    monkeypatch.setattr(kind, "forward", whole)
-    close(session.evaluate([5, 6], (ROOT, 0), layers=run).logits, wanted)
-
-
-def test_a_layer_whose_inputs_a_hook_moves_to_its_device_gets_them_moved() -> None:
-    model: Any = load_transformers(tiny_folder("gemma2"), "gemma2", LoadOptions(device="cpu"))
-    run: Run = (0, Block(1, "attention"), 2)
-    wanted = model.open_session().evaluate([5, 6], (ROOT, 0), layers=run).logits
-    layer = model._runner.module.model.layers[1]
-    moved: list[Any] = []
-
-    def pre_forward(module: Any, *args: Any, **kwargs: Any) -> tuple[Any, Any]:
-        moved.append(module)
-        return args, kwargs
-
-    layer._hf_hook = SimpleNamespace(pre_forward=pre_forward)
-    layer.forward = None  # what a hook puts here knows the layer itself only
-    close(model.open_session().evaluate([5, 6], (ROOT, 0), layers=run).logits, wanted)
-    assert moved == [layer]

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from specchat.backends.hf import model as room
-from specchat.backends.hf.devices import BUSY, HELD, TRIES, Threads, quick_in_bfloat16
+from specchat.backends.hf.devices import BUSY, HELD, TRIES, Threads
 from specchat.backends.hf.model import BFLOAT16, load_transformers
 from specchat.backends.hf.proving.prove import rounded
 from specchat.backends.options import LoadOptions
@@ -88,12 +88,3 @@ def test_without_the_same_bits_it_runs_in_float32(halved: Path, monkeypatch: pyt
     monkeypatch.setattr(room, "rounded", moved)
     assert load_transformers(halved, "half", LoadOptions(device="cpu")).info.dtype == "float32"
     assert load_transformers(halved, "half", LoadOptions(device="cpu", exact="off")).info.dtype == "bfloat16"
-
-
-def test_small_files_and_those_of_other_types_stay_in_float32(halved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert load_transformers(tiny_folder("llama"), "whole", LoadOptions(device="cpu")).info.dtype == "float32"
-    monkeypatch.setattr(room, "quick_in_bfloat16", lambda: False)
-    assert load_transformers(halved, "half", LoadOptions(device="cpu")).info.dtype == "float32"
-    monkeypatch.undo()
-    assert isinstance(quick_in_bfloat16(), bool)
-    assert load_transformers(halved, "half", LoadOptions(device="cpu")).info.dtype == "float32"

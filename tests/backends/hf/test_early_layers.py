@@ -14,13 +14,10 @@ from hypothesis import strategies as st
 from specchat.backends import ROOT, UserError
 from specchat.backends.base import Block
 from specchat.backends.hf.blocks import Run, covers, prefix
-from specchat.backends.hf.early_layers import find_layers
-from specchat.backends.hf.model import load_transformers
-from specchat.backends.options import LoadOptions
 
 from ...cases import cases
 from ...fakes.models.mirror import TinyMirror, linear, tokens
-from ...fakes.models.tiny import TREES, WINDOW, cut, tiny_folder, tiny_model
+from ...fakes.models.tiny import TREES, WINDOW, cut, tiny_model
 
 LAYERS = 3
 """Layers of every tiny model."""
@@ -214,48 +211,3 @@ def test_wrong_calls_are_told_and_change_nothing() -> None:
     with pytest.raises(ValueError, match="not all of this pass"):
         session.evaluate([6], (0,), (2,))
     close(session.evaluate([6], (0,), (1, 0)).logits, linear("llama", [*range(10, 20), 5, 6])[[-1, -2]])
-
-
-def test_out_of_memory_leaves_early_nodes_as_they_were(monkeypatch: pytest.MonkeyPatch) -> None:
-    model: Any = tiny_model("llama")
-    session = model.open_session()
-    session.prefill(range(10, 20))
-    session.evaluate([5, 6], (ROOT, 0), layers=1)
-    for layer in (0, 2):
-        with monkeypatch.context() as patch:
-
-            def fail(*_: object, **__: object) -> None:
-                raise torch.OutOfMemoryError
-
-            patch.setattr(model._runner.lean.layers[layer], "_before", fail)
-            with pytest.raises(UserError, match="not enough memory"):
-                session.evaluate([7], (1,))
-    close(session.evaluate([7], (1,)).logits, linear("llama", [*range(10, 20), 5, 6, 7])[-3:])
-
-
-def test_recurrent_models_say_why_they_run_all_layers() -> None:
-    model = tiny_model("mamba")
-    assert not model.info.capabilities.layers
-    assert "recurrent" in model.info.capabilities.reasons["layers"]
-    with pytest.raises(UserError, match="single layers"):
-        model.open_session().evaluate([5], (ROOT,), layers=1)
-
-
-def test_a_model_that_runs_every_layer_anyway_does_not_pass(monkeypatch: pytest.MonkeyPatch) -> None:
-    # Taken for the decoder layers: another list, which the model does not go through.
-    def elsewhere(module: Any, count: int) -> Any:
-        where = find_layers(module, count)
-        assert where is not None
-        module.model.spare = torch.nn.ModuleList(list(module.model.layers))
-        where.path = ("model", "spare")
-        return where
-
-    monkeypatch.setattr("specchat.backends.hf.proving.proof.find_layers", elsewhere)
-    model = load_transformers(tiny_folder("gemma2"), "gemma2", LoadOptions(device="cpu"))
-    assert model.info.capabilities.tree
-    assert not model.info.capabilities.layers
-    assert "always runs all" in model.info.capabilities.reasons["layers"]
-    session = model.open_session()
-    with pytest.raises(UserError, match="cannot stop"):
-        session.evaluate([5], (ROOT,), layers=1)
-    assert len(session.evaluate([5], (ROOT,)).nodes) == 1

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from specchat.backends import ROOT, LoadOptions, Model, Sampling
+from specchat.backends import ROOT, LoadOptions, Sampling
 from specchat.backends.hf.graphs import passes
 from specchat.backends.hf.graphs.graphs import Graphs, Rerun
 from specchat.backends.hf.graphs.passes import MOST, StaticPasses, ordered, read
@@ -22,7 +22,6 @@ from specchat.backends.hf.model import load_transformers
 from specchat.backends.hf.session import TransformersSession
 from specchat.backends.hf.slot_cache import SlotCache
 from specchat.backends.scores import TorchScores
-from specchat.decoders import Conversation, Generation
 
 from ...cases import cases
 from ...fakes.models.mirror import Mirror, linear
@@ -95,24 +94,6 @@ def test_on_a_gpu_nothing_of_a_pass_is_on_the_host(kind: str) -> None:
         assert len(tape.operations) > 50
         for function, args, _, _ in tape.operations:
             assert all(value.device == device for value in args if isinstance(value, Tensor)), function
-
-
-def test_sizes_are_asked_for_once_whatever_the_methods(builtin_model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Rerun, "least_slots", 1024)
-    model: Any = builtin_model
-    monkeypatch.setattr(model, "_runner", replace(model._runner, graphs=Rerun))
-    conversation = Conversation(model)
-    generation = Generation(conversation, model.encode("One, two, three. One, two, three. One, two"), max_tokens=120)
-    methods = ("lookup", "greedy", "recycle", "fusion", "lookahead", "jacobi", "lookup", "fusion")
-    for turn, _ in enumerate(generation):
-        if turn % 3 == 2:
-            generation.switch(methods[turn // 3 % len(methods)])
-    session: Any = conversation.session
-    recorded = session._static.graphs.recorded
-    assert set(recorded.values()) == {1}
-    assert len(recorded) > 5
-    assert session.unrecorded == ""
-    conversation.close()
 
 
 @cases(300, 40, suppress_health_check=list(HealthCheck))
@@ -209,15 +190,3 @@ def test_a_model_whose_recordings_fail_says_so_and_goes_on(
     assert why in note
     assert model._runner is not None
     assert model._runner.graphs is None
-
-
-def test_a_recording_that_fails_in_a_conversation_costs_nothing_but_speed() -> None:
-    session = session_of("llama", Broken)
-    own: Any = tiny_model("llama").open_session()
-    for one in (session, own):
-        one.prefill(range(10, 40))
-    for _ in range(2):
-        found, wanted = (one.evaluate([5, 6], [ROOT, ROOT]) for one in (session, own))
-        torch.testing.assert_close(found.logits, wanted.logits)
-    assert "not permitted" in session.unrecorded
-    assert session._static is None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import json
 import random
 from collections.abc import Sequence
 from dataclasses import replace
@@ -14,19 +13,17 @@ from typing import Any
 import pytest
 import torch
 
-from specchat.backends import Model, Sampling, load_model
+from specchat.backends import Model, load_model
 from specchat.backends.files.verdicts import Tried, kept
 from specchat.backends.hf.masks import Reach
 from specchat.backends.hf.model import load_transformers
 from specchat.backends.hf.proving.lengths import SHORT, twin_of, unknown_lengths
 from specchat.backends.options import LoadOptions
 from specchat.decoders import Conversation, Generation
-from specchat.decoders.loop import READ_AGAIN
 from specchat.decoders.needs import Pard
 from specchat.decoders.registry import methods, unavailable
 from specchat.engine.tasks.proving import prove_lengths
 from specchat.engine.tasks.work import Job
-from specchat.errors import Cancelled
 
 from ...cases import FULL
 from ...fakes.models.tiny import VOCAB, tiny_folder, write_tokenizer
@@ -202,26 +199,6 @@ def test_longrope_reads_a_text_as_the_models_own_generate_does(kind: str, room: 
             conversation.close()
 
 
-def test_longrope_over_turns_switches_and_looks_back(room: Path) -> None:
-    folder = folder_of("phi3", room)
-    model = loaded(folder)
-    conversation = Conversation(model, draft_model=model)
-    # The text of one turn grows over the limit, with another method in every step; the next turn's prompt is read as a whole.
-    generation = Generation(conversation, prompt_of(LIMIT - 8), "lookup", max_tokens=24)
-    notes = []
-    for step, name in zip(generation, cycle(("tree", "jacobi", "greedy", "early-exit")), strict=False):
-        notes.append(step.note)
-        generation.switch(name)
-        generation.plain_seconds(2, 1.0)
-    assert generation.answer == own(folder, prompt_of(LIMIT - 8), 24)
-    assert notes.count(READ_AGAIN.format(LIMIT)) == 1
-    for prompt in ([*generation.tokens, 7, 8], prompt_of(LIMIT - 8)[: LIMIT - 10], [*prompt_of(LIMIT - 8), *range(50, 70)]):
-        assert answers(conversation, prompt, "lookup", 20).answer == own(folder, prompt, 20)
-    sampling = Sampling(temperature=0.8, seed=3)
-    texts = {name: answers(conversation, prompt_of(LIMIT - 4), name, 20, sampling=sampling).answer for name in drafting(model)}
-    assert len({tuple(text) for text in texts.values()}) == 1, texts
-
-
 def test_a_window_under_another_name_is_found_out(room: Path) -> None:
     folder = folder_of("gpt-neo", room)
     model = loaded(folder)
@@ -311,14 +288,6 @@ def test_a_damaged_verdict_counts_for_nothing(text: str, room: Path, no_twin: Pa
     assert kept("anything").tried == {}
 
 
-def test_a_verdict_that_cannot_be_written_is_told(room: Path, no_twin: Path) -> None:
-    no_twin.write_text("a file where the folder would be")
-    model = load("gpt-neo-global", room)
-    found = proven(model)
-    assert (found["kept"], found["lost"], found["capabilities"]["reach"], found["proven"]) == ("", True, 24, 24)
-    assert found["lengths"][0]["tree"]
-
-
 def test_where_chains_failed_it_decodes_plainly(room: Path, no_twin: Path) -> None:
     model = load("gpt-neo", room)
     assert model.verdict is not None
@@ -355,35 +324,3 @@ def test_a_window_is_tried_at_its_real_length(room: Path, no_twin: Path) -> None
     assert (row["plain"], row["chain"], row["failed"]) == (False, False, {"plain": 53, "chain": 53})
     assert (found["broken"], found["proven"], found["capabilities"]["chain"]) == (True, 32, False)
     assert "Near 32 tokens" in found["reasons"]["plain"]
-
-
-def test_what_rounding_might_explain_proves_nothing(room: Path, no_twin: Path) -> None:
-    model = load("gpt-neo", room)
-    model.tolerance = 1.0  # as coarse as a half type's beside a long window
-    found = proven(model)
-    (row,) = found["lengths"]
-    assert (row["chain"], row["tree"], row["failed"], row["unclear"]) == (True, None, {}, {"tree": 45})
-    assert (found["capabilities"]["tree"], found["capabilities"]["reach"], found["proven"]) == (True, 24, 24)
-    assert load("gpt-neo", room).info.capabilities.reach == 24
-
-
-def test_a_cancel_keeps_what_is_proven(room: Path, no_twin: Path) -> None:
-    model = load("phi3", room)
-    assert model.lengths == {"rope_parameters": LIMIT}
-    model.lengths = {**model.lengths, "sliding_window": 100}
-    told: list[dict[str, Any]] = []
-
-    def cancelled() -> bool:
-        # In the middle of the model's own pass, between two of its layers.
-        return bool(told) and told[-1]["tokens"] >= 100 and told[-1]["pass"] == "the model's own pass"
-
-    with pytest.raises(Cancelled):
-        prove_lengths(Job(model, None, told.append, cancelled))
-    assert kept_tried(no_twin) == {"rope_parameters": [LIMIT, True, True, True]}
-    assert proven(model)["broken"] is False
-    assert list(kept_tried(no_twin)) == ["rope_parameters", "sliding_window"]
-
-
-def kept_tried(folder: Path) -> dict[str, Any]:
-    (file,) = folder.glob("*.json")
-    return json.loads(file.read_text())  # type: ignore[no-any-return]

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from specchat.backends import ROOT, Cancelled, ContextFull, Sampling, UserError
-from specchat.backends.base import PREFILL_CHUNK
+from specchat.backends import ROOT, ContextFull, Sampling, UserError
 from specchat.backends.hf.runner import out_of_memory
 
 from ...fakes.models.tiny import CONTEXT, TREES, tiny_model
@@ -33,29 +32,6 @@ def test_second_turn_prefills_only_what_is_new() -> None:
     assert session.nodes_evaluated == len(first) + 30
     assert list(session.tokens) == second
     assert session.forward_seconds > 0
-
-
-def test_prefill_tells_its_progress_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("specchat.backends.base.PREFILL_CHUNK", 40)
-    session = opened()
-    told: list[tuple[int, int]] = []
-    session.prefill(list(range(10, 110)), progress=lambda done, total: told.append((done, total)))
-    assert told == [(34, 100), (67, 100), (100, 100)]
-    assert PREFILL_CHUNK <= 512
-
-
-def test_cancelled_prefill_keeps_what_was_evaluated(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("specchat.backends.base.PREFILL_CHUNK", 40)
-    session = opened()
-    ids = list(range(10, 110))
-    polls = iter((False, True))
-    with pytest.raises(Cancelled):
-        session.prefill(ids, cancelled=lambda: next(polls))
-    assert list(session.tokens) == ids[:34]
-    shared = session.align(ids)
-    session.prefill(ids[shared:])
-    assert list(session.tokens) == ids
-    assert session.nodes_evaluated == 100
 
 
 def test_context_full_leaves_the_session_intact() -> None:
@@ -91,14 +67,6 @@ def test_dropped_nodes_give_their_slots_back() -> None:
         torch.testing.assert_close(found.logits[row], other.evaluate([9], (ROOT,)).logits[0], atol=1e-4, rtol=1e-4)
     session.drop((1, 3))
     assert session.evaluate([5, 6, 7, 8], (ROOT, 0, 1, 2)).nodes == (0, 1, 2, 3), "and ids behind the last one"
-
-
-def test_context_is_the_models_at_most() -> None:
-    assert opened().context == CONTEXT
-    assert opened(10 * CONTEXT).context == CONTEXT
-    assert opened(20).context == 20
-    with pytest.raises(UserError, match="1 or more"):
-        opened(0)
 
 
 @pytest.mark.parametrize("kind", TREES[::3])
@@ -156,15 +124,3 @@ def test_out_of_memory_is_a_sentence_and_the_session_goes_on(error: Exception, m
     fresh = opened()
     fresh.prefill([*range(10, 20), 5])
     torch.testing.assert_close(found.logits[1], fresh.evaluate([7], (ROOT,)).logits[0], atol=1e-4, rtol=1e-4)
-
-
-def test_a_closed_model_opens_no_session() -> None:
-    from specchat.backends.hf.model import load_transformers
-    from specchat.backends.options import LoadOptions
-
-    from ...fakes.models.tiny import tiny_folder
-
-    model = load_transformers(tiny_folder("llama"), "llama", LoadOptions(device="cpu"))
-    model.close()
-    with pytest.raises(UserError, match="no longer loaded"):
-        model.open_session()

@@ -14,7 +14,6 @@ from specchat.backends import ROOT, UserError
 from specchat.backends.base import Block
 from specchat.backends.hf.model import load_transformers
 from specchat.backends.options import LoadOptions
-from specchat.backends.recorded import RecordedModel
 from specchat.backends.sessions.states import States
 
 from ...fakes.models.mirror import Mirror
@@ -124,17 +123,6 @@ def test_what_is_not_committed_has_no_states() -> None:
     for first, end in ((0, 11), (-1, 3), (5, 4)):
         with pytest.raises(ValueError, match="not all committed"):
             session.states(first, end)
-
-
-def test_taps_that_cannot_be_are_told() -> None:
-    with pytest.raises(UserError, match="3 layers"):
-        tiny_model("llama").open_session(taps=(4,))
-    with pytest.raises(UserError, match="recurrent"):
-        tiny_model("mamba").open_session(taps=(0,))
-    recorded = RecordedModel([])
-    assert not recorded.info.capabilities.states
-    with pytest.raises(UserError, match="no layers"):
-        recorded.open_session(taps=(0,))
 
 
 def test_a_model_whose_states_are_not_what_they_seem_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:

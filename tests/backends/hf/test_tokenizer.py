@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from specchat.backends import UserError
 from specchat.backends.chat_template import MARK
 from specchat.backends.hf.tokenizer import TextCodec
-from specchat.backends.transcripts import FileTokenizer
 
 from ...fakes.models.tiny import SPECIAL, VOCAB, tiny_folder, tiny_model, write_tokenizer
 
@@ -84,13 +83,6 @@ def test_chat_begins_as_in_transformers(start: str, tmp_path: Path) -> None:
     assert TextCodec(tmp_path, 300).encode_chat(messages) == wanted
 
 
-def test_lone_surrogates_are_question_marks() -> None:
-    """Kept chats may have some; no tokenizer takes them."""
-    model, file = tiny_model("llama"), FileTokenizer(tiny_folder("llama") / "tokenizer.json")
-    for encode in (model.encode, file.encode, lambda text: model.encode_chat([{"role": "user", "content": text}])):
-        assert encode("a \ud800b\udfff") == encode("a ?b?")
-
-
 printable = st.text(st.characters(min_codepoint=32, max_codepoint=126), max_size=12)
 
 
@@ -120,13 +112,6 @@ def test_pieces_that_spell_special_tokens_are_not_them(tmp_path: Path) -> None:
     assert ids[0] == 1
     assert not {0, 1, 2} & set(ids[1:])
     assert codec.decode(ids) == "a</s>a"
-
-
-def test_bos_is_added_where_the_tokenizer_adds_it(tmp_path: Path) -> None:
-    codec = TextCodec(metaspace(tmp_path), 300)
-    assert codec.encode("hi")[0] == 1
-    assert codec.encode("hi") == raw(tmp_path).encode("hi")
-    assert tiny_model("llama").encode("hi") == raw(tiny_folder("llama")).encode("hi")
 
 
 @pytest.mark.parametrize("eos", ["<s>", "</s>"])

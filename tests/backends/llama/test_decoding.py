@@ -185,33 +185,3 @@ def test_float32_answers_are_transformers_token_for_token(folder: Any) -> None:
     print(f"{len(differences)} of {len(PROMPTS)} answers differ, first where the logits are {differences} apart")
     assert all(gap < 1e-3 for gap in differences)
     model.close()
-
-
-def test_a_second_turn_reuses_the_prefix() -> None:
-    model = tiny_llama()
-    conversation = Conversation(model)
-    messages = [{"role": "user", "content": PROMPTS[0]}]
-    first = Generation(conversation, model.encode_chat(messages), "lookup", max_tokens=20)
-    answer = "".join(step.text for step in first) + first.flush()
-    messages += [{"role": "assistant", "content": answer}, {"role": "user", "content": PROMPTS[1]}]
-    ids = model.encode_chat(messages)
-    second = Generation(conversation, ids, "lookup", max_tokens=20)
-    assert second.reused > len(model.encode_chat(messages[:1])) - 2
-    list(second)
-    fresh = Generation(Conversation(model), ids, "greedy", max_tokens=20)
-    list(fresh)
-    assert second.answer == fresh.answer
-
-
-def test_the_built_in_model_on_both_runtimes_takes_the_same_ids() -> None:
-    from specchat.backends.hf.tokenizer import TextCodec
-
-    codec = TextCodec(builtin_path(), 2048)
-    model = model_of("Q8_0")
-    assert model.info.capabilities.tree
-    assert model.info.has_template
-    assert model.info.context == 2048
-    for prompt in PROMPTS:
-        messages = [{"role": "user", "content": prompt}]
-        assert model.encode_chat(messages) == codec.encode_chat(messages)
-        assert model.encode(prompt) == codec.encode(prompt)

@@ -13,9 +13,6 @@ import torch
 from specchat.backends import UserError, load_model
 from specchat.backends.base import ROOT
 from specchat.backends.heads.base import BlockHead, PathHead
-from specchat.backends.llama import hidden_states
-from specchat.backends.llama.drafters.context import PathContext, StatesContext
-from specchat.errors import ContextFull
 
 from ...fakes.models.gguf_changes import changed
 from ...fakes.models.gguf_heads import WIDTH, dflash_file, eagle_file, load_head, torch_target, write_blocks, write_eagle
@@ -115,27 +112,6 @@ def test_scores_of_blocks_are_those_of_torch(layout: str, tmp_path: Path) -> Non
     assert max(far) < APART["F32"] / 5
 
 
-@pytest.mark.parametrize("kind", ["F16", "Q8_0"])
-def test_scores_of_paths_in_smaller_types(kind: str, tmp_path: Path) -> None:
-    ours, theirs = both(tmp_path, eagle_file, write_eagle, kind, drafted=512)
-    assert ours.info.dtype == kind
-    states = torch.randn(30, 3 * WIDTH, generator=torch.Generator().manual_seed(2))
-    text = [8 + 11 * i for i in range(31)]
-    sessions = [head.open(64) for head in (ours, theirs)]
-    far = [apart(*(session.extend(text[1:], states) for session in sessions))]
-    far.append(apart(*(session.grow([70, 80, 90], [ROOT, ROOT, ROOT]) for session in sessions)))
-    assert APART["F32"] < max(far) < APART[kind]
-
-
-def test_scores_of_blocks_in_a_smaller_type(tmp_path: Path) -> None:
-    ours, theirs = both(tmp_path, dflash_file, write_blocks, "Q8_0")
-    states = torch.randn(30, 2 * WIDTH, generator=torch.Generator().manual_seed(2))
-    sessions = [head.open(64) for head in (ours, theirs)]
-    for session in sessions:
-        session.extend(states)
-    assert APART["F32"] / 5 < apart(*(session.guess(70, 5) for session in sessions)) < APART["Q8_0"]
-
-
 WRONG_PATHS: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "width": ({"target_hidden_size": 128}, {}, "hidden states 128 numbers wide, and those of heads-target have 64"),
     "taps": ({"target_layers": [1, 2, 6]}, {}, r"layers that heads-target does not have \(1, 2, 6\): it has 6 layers"),
@@ -197,56 +173,6 @@ def test_pairs_that_do_not_go_together(tmp_path: Path) -> None:
         load_model(str(file))
     with pytest.raises(UserError, match="layers that tiny does not have"):
         load_head(file, tiny_llama())
-
-
-def test_builds_that_cannot_say_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    file = eagle_file(tmp_path / "head")
-    monkeypatch.setattr(hidden_states, "GET_NEXT_NAMES", ("llama_no_such_function",))
-    hidden_states.next_states.cache_clear()
-    try:
-        with pytest.raises(UserError, match="does not hand out what drafters compute"):
-            load_head(file)
-    finally:
-        monkeypatch.undo()
-        hidden_states.next_states.cache_clear()
-    monkeypatch.setattr(PathContext, "_handed_on", lambda self, rows: torch.randn(rows, WIDTH))
-    monkeypatch.setattr(StatesContext, "logits", lambda self, rows: torch.randn(rows, VOCAB))
-    for made in (file, dflash_file(tmp_path / "blocks")):
-        with pytest.raises(UserError, match=rf"does not draft with {made.name} as it should"):
-            load_head(made)
-
-
-def test_a_closed_head_opens_no_more_and_its_sessions_live_on(tmp_path: Path) -> None:
-    head = load_head(eagle_file(tmp_path / "head"))
-    assert isinstance(head, PathHead)
-    session = head.open(64)
-    head.close()
-    with pytest.raises(UserError, match="no longer loaded"):
-        head.open(64)
-    session.extend([9], torch.ones(1, 3 * WIDTH))
-    with pytest.raises(ContextFull):
-        session.extend([9] * 64, torch.ones(64, 3 * WIDTH))
-    session.grow([9], [ROOT])
-    session.close()
-    with pytest.raises(UserError, match="conversation is closed"):
-        session.extend([9], torch.ones(1, 3 * WIDTH))
-
-
-def test_a_closed_block_drafter_opens_no_more_and_its_sessions_live_on(tmp_path: Path) -> None:
-    head = load_head(dflash_file(tmp_path / "head"))
-    assert isinstance(head, BlockHead)
-    session = head.open(64)
-    head.close()
-    with pytest.raises(UserError, match="no longer loaded"):
-        head.open(64)
-    session.extend(torch.ones(60, 2 * WIDTH))
-    with pytest.raises(ContextFull):
-        session.extend(torch.ones(5, 2 * WIDTH))
-    session.extend(torch.ones(4, 2 * WIDTH))
-    session.guess(9, 5)
-    session.close()
-    with pytest.raises(UserError, match="conversation is closed"):
-        session.guess(9, 5)
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import struct
 import sys
 from collections.abc import Callable
 from contextlib import suppress
@@ -52,16 +51,6 @@ def test_truncated_anywhere(tmp_path: Path, good: bytes) -> None:
         assert "incomplete" in refused(file) or share < 0.0002
     file.write_bytes(b"")
     assert "not a GGUF file" in refused(file)
-
-
-def test_wrong_magic_version_and_byte_order(tmp_path: Path, good: bytes) -> None:
-    file = tmp_path / "model.gguf"
-    file.write_bytes(b"PK\x03\x04" + good[4:])
-    assert "not a GGUF file" in refused(file)
-    file.write_bytes(good[:4] + struct.pack("<I", 1) + good[8:])
-    assert "version 1" in refused(file)
-    file.write_bytes(good[:4] + struct.pack(">I", 3) + good[8:])
-    assert "big-endian" in refused(file)
 
 
 def test_damaged_headers_never_reach_llama(tmp_path: Path, good: bytes) -> None:
@@ -185,17 +174,6 @@ def test_options_that_cannot_be(options: LoadOptions, told: str) -> None:
         load_model(str(gguf_of(tiny_folder())), options)
 
 
-def test_a_build_with_rpc_but_no_gpu_computes_here(monkeypatch: pytest.MonkeyPatch) -> None:
-    from specchat.backends.llama.library import library
-
-    # Such a build says that it can offload.
-    monkeypatch.setattr(library(), "llama_supports_gpu_offload", lambda: True)
-    model = load_model(str(gguf_of(tiny_folder())), LoadOptions(threads=1))
-    assert model.info.device == "cpu"
-    model.open_session().close()
-    model.close()
-
-
 @pytest.mark.parametrize("stop_at", ["weights", "check"])
 def test_loading_can_be_cancelled(stop_at: str) -> None:
     seen: list[str] = []
@@ -203,15 +181,3 @@ def test_loading_can_be_cancelled(stop_at: str) -> None:
     with pytest.raises(Cancelled):
         load_model(file, FLOAT32, progress=lambda stage, *_: seen.append(stage), cancelled=lambda: stop_at in seen)
     assert seen[-1] == stop_at
-
-
-# Quantized caches take heads of a multiple of 32, which the tiny model does not have.
-def test_cache_types(capfd: pytest.CaptureFixture[str]) -> None:
-    file = str(gguf_of(tiny_folder(), "Q8_0"))
-    for kind, flash in (("f16", "on"), ("bf16", "off"), ("f32", "on")):
-        model = load_model(file, LoadOptions(device="cpu", threads=1, kv_type=kind, flash_attention=flash))
-        assert model.info.capabilities.tree
-        assert model.info.dtype == "Q8_0"
-        model.close()
-    # llama.cpp's own lines never reach the screen.
-    assert capfd.readouterr() == ("", "")

@@ -13,7 +13,6 @@ from specchat.backends import ROOT, ContextFull, Model, UserError
 from specchat.backends.files.verdicts import Tried
 from specchat.backends.llama.model import load_llama
 from specchat.backends.llama.plain import LlamaPlainSession
-from specchat.backends.rounding import TOKENS
 from specchat.decoders import Conversation, Generation
 from specchat.decoders.registry import methods, unavailable
 from specchat.engine.tasks.proving import prove_lengths
@@ -134,14 +133,6 @@ def test_a_recurrent_model_that_goes_back_starts_over_unseen(tmp_path: Path) -> 
     with pytest.raises(ContextFull):
         session.evaluate([1] * 2 * CONTEXT, range(ROOT, 2 * CONTEXT - 1))
     mamba.close()
-
-
-def test_a_table_of_positions_that_is_shorter_than_the_proof(tmp_path: Path) -> None:
-    # Its cache is not float32, so the load measures how passes round, in texts of up to 275 tokens.
-    model = load_llama(zoo.write("gpt2", tmp_path / "gpt2.gguf"), "gpt2", replace(FLOAT32, dtype="float16"))
-    assert model.info.context < TOKENS
-    assert model.info.capabilities.tree
-    model.close()
 
 
 def test_logits_of_a_token_that_is_decoded_alone(tmp_path: Path) -> None:

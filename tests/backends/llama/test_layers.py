@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import importlib
 import os
-import time
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -129,45 +127,6 @@ def test_a_model_that_changed_is_cut_anew(tmp_path: Path, cache: Path) -> None:
     assert set(cache.iterdir()) == {after, other}
 
 
-def test_a_large_file_is_only_written_when_asked_for(tiny: LlamaModel, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gguf_layers, "ASK_ABOVE", 100_000)
-    with pytest.raises(UserError, match=r"GB\) in .*/layers\. Set layers=1 to have it written"):
-        list(Generation(Conversation(tiny), IDS, "early-exit", max_tokens=4))
-    assert not cache.exists()
-    list(Generation(Conversation(tiny), IDS, "early-exit", settings={"layers": 1}, max_tokens=4))
-    assert len(list(cache.iterdir())) == 1
-    # Once it is there, it is used.
-    tiny.truncated(1)
-
-
-def test_no_room_and_no_folder_are_told(tiny: LlamaModel, tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with monkeypatch.context() as patched:
-        patched.setattr("shutil.disk_usage", lambda folder: SimpleNamespace(free=1000))
-        with pytest.raises(UserError, match="more than is free in"):
-            tiny.truncated(1)
-    (tmp_path / "file").touch()
-    monkeypatch.setenv("SPECCHAT_CACHE", str(tmp_path / "file"))
-    with pytest.raises(UserError, match="Not a directory"):
-        tiny.truncated(1)
-
-
-def test_a_copy_that_breaks_off_leaves_nothing(tiny: LlamaModel, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(source: str, target: Path) -> None:
-        raise OSError(28, "No space left on device")
-
-    with monkeypatch.context() as patched:
-        patched.setattr("os.replace", full)
-        with pytest.raises(UserError, match="No space left"):
-            tiny.truncated(1)
-    assert list(cache.iterdir()) == []
-    # What a killed process left goes with the next file.
-    for name, age in ((".old.part", 2 * gguf_layers.STALE_SECONDS), (".new.part", 0)):
-        (cache / name).touch()
-        os.utime(cache / name, (time.time() - age,) * 2)
-    tiny.truncated(1)
-    assert {path.name for path in cache.iterdir() if path.name.startswith(".")} == {".new.part"}
-
-
 def test_layers_that_cannot_run_alone_are_told(tiny: LlamaModel, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # As with architectures whose other tensors depend on the number of layers.
     monkeypatch.setattr(gguf_layers, "_block", lambda tensor: 0 if "attn_norm" in tensor.name else 9)
@@ -182,11 +141,4 @@ def test_layers_that_would_end_the_process_are_refused(tmp_path: Path, cache: Pa
     with pytest.raises(UserError, match="cannot run fewer than 4 layers of Scout"):
         model.truncated(3)
     assert not cache.exists()
-    model.close()
-
-
-def test_a_table_for_all_layers_is_not_taken_for_that_of_embeddings(tmp_path: Path) -> None:
-    model = load_llama(write("gemma3n", tmp_path / "gemma3n.gguf"), "gemma3n", FLOAT32)
-    with pytest.raises(UserError, match=r"'per_layer_token_embd\.weight' has wrong"):
-        model.truncated(2)
     model.close()

@@ -19,14 +19,10 @@ from pathlib import Path
 
 import pytest
 
-from specchat.backends import LoadOptions, Sampling, UserError, load_model
+from specchat.backends import LoadOptions, UserError
 from specchat.backends.llama.library import library
 from specchat.backends.llama.model import load_llama
-from specchat.backends.loading import builtin_gguf
-from specchat.decoders import Conversation, Generation, encode_prompt
-from specchat.decoders.parts.ahead import OwnThread
-from specchat.engine.drafts import Drafts
-from specchat.engine.messages import Load
+from specchat.decoders import Conversation, Generation
 
 from ...fakes.models.llama_tiny import FLOAT32, gguf_of, needs_llama, tiny_folder
 
@@ -148,30 +144,3 @@ def test_layers_on_a_server_give_the_same_tokens(server: str) -> None:
     # Without --rpc the same process computes here again.
     for options in (FLOAT32, LoadOptions(threads=1)):
         assert load_llama(gguf_of(tiny_folder()), "tiny", options).info.device == "cpu"
-
-
-def test_the_draft_model_drafts_on_here_while_the_target_verifies_there(server: str) -> None:
-    command = Load(1, str(builtin_gguf()), str(builtin_gguf("builtin-draft")), device="cpu", threads=1, rpc=server)
-    drafts = Drafts(command)
-    target = load_model(command.model, drafts.target_options)
-    drafts.join(target)
-    (draft,) = drafts.get()
-    assert isinstance(draft, OwnThread)
-    assert server in target.info.device
-    assert draft.info.device == "cpu"
-    ids = encode_prompt(target, "Write a short story about a lighthouse keeper and a lost boat.")
-    for sampling in (Sampling(), Sampling(temperature=0.8, seed=3)):
-        answers, ahead, wasted = [], 0, 0
-        for method in ("greedy", "draft"):
-            conversation = Conversation(target, draft_model=draft)
-            generation = Generation(conversation, ids, method, sampling=sampling, max_tokens=64)
-            for number, step in enumerate(generation):
-                ahead, wasted = ahead + step.ahead, wasted + step.wasted
-                if method == "draft" and number % 5 == 4:
-                    generation.switch("lookup" if number % 2 else "draft")
-            answers.append(generation.answer)
-            conversation.close()
-        assert answers[0] == answers[1]
-        assert 0 < ahead >= wasted
-    drafts.close()
-    target.close()

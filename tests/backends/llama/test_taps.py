@@ -64,24 +64,6 @@ def test_states_follow_whatever_happens_to_the_nodes(taps: tuple[int, ...], seed
         mirror.compare()
 
 
-def test_a_long_prompt_in_chunks_and_passes() -> None:
-    for taps in (TAPS, LAST):
-        session: Any = tiny_llama().open_session(512, taps)
-        ids = [random.Random(3).randrange(8, VOCAB) for _ in range(500)]
-        session.prefill(ids[:450])
-        scores = session.evaluate(ids[450:], range(ROOT, 49), [40, 3, 40])
-        plain: Any = tiny_llama().open_session(512)
-        plain.prefill(ids[:450])
-        torch.testing.assert_close(
-            scores.logits.clone(), plain.evaluate(ids[450:], range(ROOT, 49), [40, 3, 40]).logits, atol=1e-3, rtol=1e-3
-        )
-        session.commit(range(50))
-        check(session, taps)
-        session.close()
-        with pytest.raises(ValueError, match="no taps"):
-            session.states(0, 0)
-
-
 def test_builds_and_architectures_that_cannot_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hidden_states, "ARCHITECTURES", ("qwen3",))
     assert "llama models" in refused(gguf_of(tiny_folder()))

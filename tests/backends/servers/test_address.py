@@ -8,7 +8,6 @@ import pytest
 
 from specchat.backends import UserError
 from specchat.backends.servers.address import Address, find_server, quoted
-from specchat.backends.servers.connection import Connection
 
 SERVERS = {
     "work": {"url": "https://llm.example/v1", "model": "big", "key_env": "WORK_KEY"},
@@ -150,11 +149,3 @@ def test_keys_come_from_the_environment_or_a_file(tmp_path: Path, monkeypatch: p
 def test_only_this_machine_is_reached_without_a_proxy() -> None:
     here = ("localhost:1", "127.0.0.9", "[::1]:8", "0.0.0.0:8080", "me.localhost")
     assert [Address("x", f"http://{host}").local for host in (*here, "10.0.0.1", "host")] == [True] * 5 + [False] * 2
-
-
-@pytest.mark.parametrize("host", ["localhost:1", "llm.example"])
-def test_certificates_of_ones_own_count_on_this_machine_too(host: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "none.pem"))
-    with pytest.raises(UserError, match="Check HTTPS_PROXY, ALL_PROXY and SSL_CERT_FILE"):
-        Connection(Address("x", f"https://{host}"))
-    Connection(Address("x", "http://localhost:1"))

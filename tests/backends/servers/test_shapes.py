@@ -4,18 +4,16 @@ finished, and a prompt that does not fit is told as that."""
 from __future__ import annotations
 
 import asyncio
-import gzip
 import json
 from typing import Any
 
 import pytest
 
 from specchat.backends import UserError
-from specchat.backends.servers import connection
 from specchat.backends.servers.bodies import Wish
 from specchat.backends.servers.events import Event, Reader
 from specchat.backends.servers.identify import Served
-from specchat.backends.servers.model import Outcome, Patience, ServerModel, Taker
+from specchat.backends.servers.model import Outcome, ServerModel, Taker
 from specchat.backends.servers.refusals import is_full, status_of
 
 from ...fakes.model_servers import event
@@ -294,29 +292,6 @@ def test_what_helps_depends_on_the_status(status: int, body: Any, said: str) -> 
     assert answer(HI + STOP, status=206)[0] == "Hi there"
 
 
-def test_a_limit_of_the_server_is_no_full_context() -> None:
-    def ended(prompt: int, written: int, limit: int | None = None, **more: Any) -> str:
-        usage = event({"choices": [], "usage": {"prompt_tokens": prompt, "completion_tokens": written}, **more})
-        return answer(HI + choice({}, "length") + usage + DONE, "vLLM", Wish(ASK.messages, max_tokens=limit), 2048)[1].reason
-
-    assert [ended(100, 16), ended(2000, 48), ended(2000, 46), ended(100, 20, limit=20), ended(2000, 48, limit=90)] == [
-        "length",
-        "context",
-        "context",
-        "length",
-        "context",
-    ]
-    assert ended(2000, 48, limit=48) == "length"
-    assert ended(100, 16, __verbose={"truncated": True}) == "context"
-
-
-def test_a_proxy_may_compress() -> None:
-    for body, heard, said in ((HI + STOP, "Hi there", ""), (b'{"error": "gone"}', "", "failed (500: gone)")):
-        got = answer(gzip.compress(body), status=200 if heard else 500, headers={"Content-Encoding": "gzip"})
-        assert (got[0], said in got[2]) == (heard, True)
-    assert "compressed data" in answer(HI + STOP, headers={"Content-Encoding": "br"})[2]
-
-
 @pytest.mark.parametrize("cut", [1, 3, 7, 100])
 def test_events_are_whole_however_large_they_are_and_however_they_come(cut: int) -> None:
     whole = '\ufeff: hm\r\nevent: x\r\ndata: {"a":\rdata: "🦊\u2028"}\n\r\ndata:[DONE]\n\r\r{\n "b": 1\n}'.encode()
@@ -327,15 +302,3 @@ def test_events_are_whole_however_large_they_are_and_however_they_come(cut: int)
     assert answer(event({"choices": [{"delta": {}}]} | ids) + HI + STOP)[0] == "Hi there"
     with pytest.raises(ValueError, match="an event of more than 10 bytes"):
         list(Reader(10).take(b"data: 12345"))
-
-
-def test_a_comment_is_a_sign_of_life(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each comes in time for the next, all of them together do not."""
-    lives: list[Any] = [0.05, b": ping\n\n"] * 8
-    patience = Patience(first=0.2, next=0.2)
-    assert answer([*lives, HI, *lives, STOP], patience=patience)[0::2] == ("Hi there", "")
-    assert "sent nothing for 0 s in the middle" in answer([*lives, HI, 0.6, STOP], patience=patience)[2]
-    # An error that stalls is still that error.
-    monkeypatch.setattr(connection, "ASK_SECONDS", 0.1)
-    assert "failed (500: gone)" in answer([b'{"error": "gone"}', 60.0], status=500, patience=patience)[2]
-    assert "failed (502)" in answer([60.0], status=502, patience=patience)[2]

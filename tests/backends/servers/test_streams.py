@@ -337,18 +337,6 @@ def test_what_is_no_server_of_models_is_told(loop: asyncio.AbstractEventLoop, ro
     assert said in str(caught.value)
 
 
-def test_hostile_names_are_not_shown(loop: asyncio.AbstractEventLoop) -> None:
-    row = {"id": "evil\x1b[2Jname", "owned_by": "vllm", "max_model_len": -5}
-    routes = {
-        "/v1/models": (200, {"data": [row, {"id": "good", "owned_by": "vllm"}, 7]}),
-        "/version": (200, {"version": "\x1b"}),
-    }
-    with serving("vLLM", routes=routes) as fake:
-        model = model_of(loop, fake)
-        loop.run_until_complete(model.close())
-    assert (model.served.model, model.served.version, model.served.models) == ("good", "", ("good",))
-
-
 def test_noise_in_place_of_a_server_is_one_sentence(loop: asyncio.AbstractEventLoop) -> None:
     noise = random.Random(5).randbytes(3000)
 

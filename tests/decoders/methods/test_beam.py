@@ -170,13 +170,6 @@ def test_one_beam_is_greedy(kind: str) -> None:
         assert generation.finish_reason == greedy.finish_reason
 
 
-def test_temperature_plays_no_part() -> None:
-    prompt = list(range(20, 30))
-    cold, _ = searched(tiny_model("llama"), prompt, {}, max_tokens=TOKENS)
-    hot, _ = searched(tiny_model("llama"), prompt, {}, max_tokens=TOKENS, sampling=Sampling(temperature=1.5, top_k=3, seed=4))
-    assert hot.answer == cold.answer
-
-
 def test_the_shared_beginning_streams_before_the_end() -> None:
     conversation = Conversation(tiny_model("llama"))
     streamed = 0
@@ -240,22 +233,6 @@ def test_switching_to_and_fro_never_loses_the_cache() -> None:
         assert len(generation.answer) == 60 or generation.finish_reason == "eos"
 
 
-def test_a_new_answer_starts_a_new_search() -> None:
-    model = tiny_model("llama")
-    conversation = Conversation(model)
-    first = Generation(conversation, list(range(20, 30)), "beam", max_tokens=40)
-    for _ in range(10):
-        first.advance()
-    first.cancel()
-    first.advance()
-    assert first.finish_reason == "cancelled"
-    prompt = list(range(60, 80))
-    second = Generation(conversation, prompt, "beam", max_tokens=TOKENS)
-    for _ in second:
-        pass
-    assert second.answer == searched(model, prompt, {}, max_tokens=TOKENS)[0].answer
-
-
 def test_a_cancelled_search_keeps_its_best_text() -> None:
     rng = random.Random(5)
     model, kept = tiny_model("llama"), 0
@@ -289,15 +266,3 @@ def test_the_context_may_fill_up() -> None:
         assert len(generation.tokens) == 49
         assert conversation.session.length == 48
     assert "The context is nearly full, so the best beam continues alone." in notes
-
-
-def test_it_is_no_identical_method() -> None:
-    assert Beam.label == "lossy"
-    prompts = [list(range(20 + i, 30 + i)) for i in range(4)]
-    differing = 0
-    for prompt in prompts:
-        greedy = Generation(Conversation(tiny_model("llama")), prompt, max_tokens=TOKENS)
-        for _ in greedy:
-            pass
-        differing += searched(tiny_model("llama"), prompt, {}, max_tokens=TOKENS)[0].answer != greedy.answer
-    assert differing

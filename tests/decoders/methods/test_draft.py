@@ -25,7 +25,6 @@ from specchat.decoders.registry import methods
 from ...cases import FULL
 from ...fakes.models import heads
 from ...fakes.models.tiny import tiny_model
-from ...fakes.models.toy import ToyModel
 from ...fakes.prompts import TEXTS
 
 STORY = "Tell me a story about a dog."
@@ -252,15 +251,6 @@ def test_at_the_end_of_the_draft_models_context_it_decodes_plainly_and_says_so(
     assert "reads at most" in steps[-2].note
 
 
-def test_merged_drafters_need_no_draft_model() -> None:
-    model = ToyModel(3)
-    generation = Generation(
-        Conversation(model, draft_model=model), [1, 2, 3], "tree", settings={"merge": "lookup"}, max_tokens=60
-    )
-    assert sum(len(step.tokens) for step in generation) == 60
-    assert generation.totals.tokens_per_step > 1.5
-
-
 @pytest.mark.parametrize(
     ("method", "settings"),
     [
@@ -318,15 +308,3 @@ def test_rejection_gives_the_targets_joint_distribution_of_two_tokens(method: st
     assert chisquare(counts, wanted).pvalue > 1e-3
     assert accepted > draws / 30
     conversation.close()
-
-
-def test_a_label_follows_the_rule(builtin_model: Model, draft_model: Model) -> None:
-    assert Acceptance("rejection").label == "same distribution"
-    assert Acceptance("soft").label == Acceptance("typical").label == "lossy"
-    sampling, story = Sampling(temperature=1.3, seed=7), "Tell me a story about a dog."
-    texts = [
-        run(builtin_model, draft_model, story, "draft", sampling=sampling, acceptance=acceptance)[0].answer
-        for acceptance in (Acceptance(), Acceptance("rejection"), Acceptance("soft", beta=1.0), Acceptance("typical"))
-    ]
-    assert texts[0] == plain(builtin_model, story, sampling=sampling)
-    assert all(text != texts[0] for text in texts[1:])

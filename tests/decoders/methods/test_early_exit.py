@@ -55,17 +55,6 @@ def test_on_the_built_in_model_drafts_are_accepted(builtin_model: Model, samplin
     conversation.close()
 
 
-def test_the_list_changes_between_steps(builtin_model: Model) -> None:
-    conversation = Conversation(builtin_model)
-    prompt = encode_prompt(builtin_model, COPY)
-    wanted = through(Generation(conversation, prompt, max_tokens=40)).answer
-    generation: Generation = Generation(conversation, prompt, "early-exit", settings={"skip": "4a"}, max_tokens=40)
-    for number, _ in enumerate(generation):
-        generation.switch("early-exit", {"skip": BUILT_IN[number % len(BUILT_IN)], "threshold": 0.1})
-    assert generation.answer == wanted
-    conversation.close()
-
-
 def test_lists() -> None:
     a2, m2 = Block(2, "attention"), Block(2, "mlp")
     assert what_is_left("2", 4) == what_is_left("2a,2m", 4) == what_is_left(" 2 , 2A ", 4) == (0, 1, 3)

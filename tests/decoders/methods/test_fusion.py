@@ -15,8 +15,6 @@ from hypothesis import strategies as st
 from specchat.backends.base import ROOT, Sampling, Scores
 from specchat.backends.recorded import RecordedModel
 from specchat.decoders.base import Context, Verified
-from specchat.decoders.conversation import Conversation
-from specchat.decoders.loop import Generation
 from specchat.decoders.methods.fusion import Fusion, FusionParams
 from specchat.decoders.methods.lookup import Lookup, LookupParams
 from specchat.decoders.parts.evidence import Evidence, Recycled
@@ -183,38 +181,6 @@ def test_at_least_as_good_as_lookup(edits: float, nodes: int) -> None:
     assert ours >= score(lambda: Lookup(LookupParams(variant="reference")))
 
 
-@pytest.mark.parametrize("params", [{}, {"recycle": 0}, {"nodes": 64, "learn": False}, {"floor": 0.02}])
-@pytest.mark.parametrize("trees", [True, False])
-def test_the_loop_gives_the_recorded_tokens(params: dict[str, Any], trees: bool) -> None:
-    prompt, answer = pieces(random.Random(1), 0.05)
-    model = RecordedModel([(prompt, answer)])
-    conversation = Conversation(model)
-    generation = Generation(conversation, prompt, "fusion", settings=params)
-    generation._branching = trees
-    for _ in generation:
-        pass
-    assert generation.answer[:-1] == answer
-    assert generation.finish_reason == "eos"
-    assert generation.totals.tokens_per_step >= 2.0
-
-
-def test_probabilities_tell_how_much_is_accepted() -> None:
-    rng = random.Random(2)
-    expected = accepted = 0.0
-
-    class Counting(Fusion):
-        def learn(self, verified: Verified) -> None:
-            nonlocal expected, accepted
-            expected += sum(self.probabilities) - 1
-            accepted += len(verified.path) - 1
-            super().learn(verified)
-
-    for edits in (0.03, 0.1, 0.3):
-        for _ in range(4):
-            replay(*pieces(rng, edits), Counting(FusionParams(recycle=0)))
-    assert 0.75 <= expected / accepted <= 1.33
-
-
 def test_no_more_nodes_than_the_context_holds() -> None:
     session = RecordedModel([([1] * 20, [2])], context=24).open_session()
     session.prefill([1] * 19)
@@ -278,14 +244,6 @@ def test_of_a_token_seen_twice_the_accepted_place_counts() -> None:
     recycled.learn(verified(tree, [[(5, -0.1)], [(6, -0.1)], [(7, -0.1)]], [0, 1]))
     assert [token for token, _ in recycled.guess([4, 5])] == [6]
     assert recycled.guess([6]) == ()
-
-
-def test_recycled_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Recycled, "KEPT", 10)
-    recycled = Recycled(1)
-    for token in range(30):
-        recycled.learn(verified(Tree.root(token), [[(1, 0.0)]], [0]))
-    assert [token for token in range(30) if recycled.guess([token])] == list(range(20, 30))
 
 
 def test_other_evidence_votes_and_its_worth_is_learned() -> None:

@@ -79,13 +79,3 @@ def test_first_guesses() -> None:
     assert drawn == jacobi(tokens=30).draft(drafting(text, eos=[99]))
     assert set(drawn.tokens) == {4, 5, 6, 7}
     assert drawn != jacobi(tokens=30, seed=1).draft(drafting(text, eos=[99]))
-
-
-def test_guesses_are_for_their_place_only() -> None:
-    model, tokens = ToyModel(2, memory=3, vocabulary=50), [1, 2, 3]
-    drafter = jacobi(tokens=4)
-    step(drafter, model, tokens)
-    assert drafter.draft(drafting(tokens)) != jacobi(tokens=4).draft(drafting(tokens)), "refreshed"
-    step(drafter, model, tokens)
-    tokens.append(9)  # another method's token
-    assert drafter.draft(drafting(tokens)) == jacobi(tokens=4).draft(drafting(tokens)), "begun afresh"

@@ -14,7 +14,7 @@ from specchat.decoders.loop import Generation
 from specchat.decoders.methods.lookahead import Lookahead, LookaheadParams
 
 from ...cases import cases
-from ...fakes.models.toy import ToyModel, drafting, plain, run
+from ...fakes.models.toy import ToyModel, drafting, plain
 
 
 def lookahead_of(conversation: Conversation, **params: Any) -> Lookahead:
@@ -113,19 +113,6 @@ def test_a_full_match_yields_n_tokens(n: int, w: int) -> None:
     assert step.drafted == n, "what two n-grams share is verified once"
 
 
-def test_a_match_in_the_window_alone_is_taken_too() -> None:
-    model, prompt = ToyModel(3, memory=3, vocabulary=5000), [1, 2, 3]
-    generation = begin(model, prompt, 40, window=3, ngram=3, text=False)
-    window = lookahead_of(generation.conversation, window=3, ngram=3, text=False)
-    next(generation)
-    next(generation)
-    answer = plain(model, prompt, 6)
-    window._window[0].tokens[1] = answer[2]
-    step = next(generation)
-    assert list(step.tokens) == answer[2:4]
-    assert (step.drafted, step.accepted) == (0, 0), "the window's nodes are not up for verification"
-
-
 def test_eos_in_the_window_is_drawn_anew_and_ngrams_may_end_in_it() -> None:
     ended = 0
     for seed in range(30):
@@ -145,10 +132,3 @@ def test_the_pool_may_be_seeded_from_the_text() -> None:
     assert not seeded.window & {1, 2, 3}
     unseeded = Lookahead(LookaheadParams(ngram=4, text=False)).draft(drafting(text))
     assert unseeded.window == frozenset(range(1, len(unseeded)))
-
-
-def test_a_turn_may_begin_where_the_window_has_not_been() -> None:
-    model = ToyModel(6, vocabulary=4, memory=3)
-    conversation = Conversation(model)
-    for prompt in ([0, 1, 2], [3, 3], [0, 1, 2, 3, 0, 1], [1]):
-        assert run(Generation(conversation, prompt, "lookahead", max_tokens=70)).answer == plain(model, prompt, 70)

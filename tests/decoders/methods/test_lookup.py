@@ -12,8 +12,6 @@ from hypothesis import strategies as st
 from specchat.backends.base import ROOT, Sampling
 from specchat.backends.recorded import RecordedModel
 from specchat.decoders.base import Context, Verified
-from specchat.decoders.conversation import Conversation
-from specchat.decoders.loop import Generation
 from specchat.decoders.methods.lookup import Lookup, LookupParams
 from specchat.decoders.parts.ngrams import LONGEST, ORDERS, STRIDE, NgramIndex
 from specchat.decoders.tree import Tree
@@ -185,23 +183,6 @@ def test_what_the_text_gains_tells_as_much_as_steps_do(text: list[int], more: li
     assert min(often.match(growing), ORDERS) == max((min(m, ORDERS) for _, m in naive_matches(growing)), default=0)
 
 
-def test_that_an_answer_ends_where_a_match_goes_on_tells_as_much_as_another_word() -> None:
-    """`match` is not asked after the last step, and another text begins with the next."""
-    said, eos, other = [5, 6, 7, 8, 9, 10, 5, 6, 7], 2, 11
-    chances = []
-    for end in (eos, other):
-        drafter, text = lookup(), list(said)
-        drafter.match(text)
-        usual = drafter.chance(3)
-        text.append(end)
-        for _ in range(2):  # what is known is not learned again
-            drafter.close()
-        chances.append(drafter.chance(3))
-        drafter.match([5, 6, 7])
-        assert drafter.chance(3) == chances[-1]
-    assert chances[0] == chances[1] < usual
-
-
 def test_the_accepted_path_tells_of_the_match_up_to_its_first_mistake() -> None:
     text = [5, 6, 7, 8, 9, 5, 6]
     scores = context(text).session.evaluate([6], [ROOT])
@@ -219,22 +200,6 @@ def test_the_accepted_path_tells_of_the_match_up_to_its_first_mistake() -> None:
     assert three > one > nothing
     # What came after the first mistake says nothing of this match: the rest of the path is another's.
     assert after([3, 8, 9], [0, 1, 2], [3, 8]) == after([3, 1, 1], [0], [7, 8]) < nothing
-
-
-def test_after_many_mistakes_a_copy_is_drafted_again() -> None:
-    rng = random.Random(1)
-    drafter = lookup(floor=0.28)
-    text = [rng.randrange(3, 60) for _ in range(120)]
-    scores = context(text).session.evaluate([6], [ROOT])
-    for _ in range(40):
-        drafter.draft(context([*text, *text[10:20]]))
-        drafter.learn(Verified(Tree.root(text[19]), [2], [0], scores))
-    assert len(drafter.draft(context([*text, *text[10:20]]))) == 1
-    sizes = []
-    for end in range(40, 80):
-        sizes.append(len(drafter.draft(context([*text, *text[30:end]]))))
-        drafter.learn(Verified(Tree.root(text[end - 1]), [text[end]], [0], scores))
-    assert max(sizes) > 4
 
 
 def test_late_matches_and_loops() -> None:
@@ -255,16 +220,3 @@ def test_settings_change_between_steps() -> None:
     assert drafter.draft(context(text)) == both
     drafter.params = LookupParams(floor=1.0)
     assert len(drafter.draft(context(text))) == 1
-
-
-@pytest.mark.parametrize(("params", "least"), [({}, 4.0), ({"variant": "reference"}, 3.0)])
-def test_a_copy_takes_few_steps_and_the_tokens_stay(params: dict[str, Any], least: float) -> None:
-    rng = random.Random(0)
-    prompt = [rng.randrange(1000) for _ in range(200)]
-    answer = prompt[20:150]
-    conversation = Conversation(RecordedModel([(prompt, answer)]))
-    generation = Generation(conversation, prompt, "lookup", settings=params)
-    assert sum(step.accepted > 0 for step in generation) > 3
-    assert generation.answer[:-1] == answer
-    assert generation.finish_reason == "eos"
-    assert generation.totals.tokens_per_step >= least

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specchat.backends.base import Sampling
 from specchat.decoders import Conversation, Generation
 from specchat.decoders.methods.ngram import Ngram, NgramParams
 from specchat.decoders.parts.ngrams import NgramPool, TextNgrams
@@ -113,13 +112,3 @@ def test_the_pool_is_bounded() -> None:
     for token in range(100):
         pool.add((0,), (token,), 2)
     assert pool.get((0,), 5) == [(99,), (98,)]
-
-
-def test_a_later_turn_drafts_from_the_turn_before() -> None:
-    model = ToyModel(3, vocabulary=12, memory=3)
-    conversation = Conversation(model)
-    sampling = Sampling()
-    first = run(Generation(conversation, [1, 2, 3], "ngram", max_tokens=40)).totals.tokens_per_step
-    again = run(Generation(conversation, [5, 1, 2, 3], "ngram", max_tokens=40, sampling=sampling))
-    assert again.answer == plain(model, [5, 1, 2, 3], 40)
-    assert again.totals.tokens_per_step > max(2, first)

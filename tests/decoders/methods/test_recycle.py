@@ -14,7 +14,7 @@ from specchat.decoders.methods.recycle import SHARES, Recycle, RecycleParams, Su
 from specchat.decoders.tree import Tree
 
 from ...cases import cases
-from ...fakes.models.toy import ToyModel, drafting, plain, run
+from ...fakes.models.toy import ToyModel, drafting
 
 
 def recycle(rows: dict[int, tuple[int, ...]] | None = None, **params: Any) -> Recycle:
@@ -86,20 +86,6 @@ def test_the_text_gives_first_successors() -> None:
     drafter = recycle({1: (7, 8)}, successors=2)
     assert drafter.draft(drafting([1, 9, 1])).tokens[:2] == [1, 9]
     assert drafter._table.row(1) == (9, 7)
-
-
-def test_the_table_survives_switches_and_turns() -> None:
-    model = ToyModel(9, memory=1, vocabulary=40)
-    conversation = Conversation(model)
-    first = run(Generation(conversation, [1, 2, 3], "recycle", settings={"text": False}, max_tokens=30))
-    run(Generation(conversation, [7], "greedy", max_tokens=10))
-    generation = Generation(conversation, [5, 1, 2, 3], "greedy", max_tokens=30)
-    next(generation)
-    generation.switch("recycle", {"text": False})
-    steps = list(generation)
-    assert generation.answer == plain(model, [5, 1, 2, 3], 30) == first.answer
-    assert len(steps[0].tokens) > 4, "known from the first turn, at once"
-    assert generation.totals.steps < first.totals.steps
 
 
 def test_the_table_is_bounded() -> None:

@@ -18,7 +18,6 @@ from specchat.builtin.recipe import gguf_export
 from specchat.builtin.recipe.gguf_export import add_tokenizer
 from specchat.decoders import Conversation, Generation
 from specchat.decoders.acceptance import Acceptance, Rule
-from specchat.decoders.parts.ahead import OwnThread
 from tests.fakes.models.llama_tiny import FLOAT32, VOCAB, gguf_of, needs_llama, room
 
 ADDED = ("<|tool|>", "<|result|>")
@@ -124,14 +123,6 @@ def test_a_tokenizer_that_knows_more_than_its_model(tmp_path: Path) -> None:
         gguf_export.export(path, tmp_path / "less.gguf", "F32")
     with pytest.raises(UserError, match=r"names 2,051 tokens, and its table of embeddings has another number of rows"):
         load_model(str(tmp_path / "less.gguf"), FLOAT32)
-
-
-@SIZES
-def test_drafting_ahead_keeps_to_the_ids_that_both_have(sizes: tuple[int, int]) -> None:
-    target, draft = (model_of("transformers", size) for size in sizes)
-    prompt = ids_of(target)
-    generation = Generation(Conversation(target, draft_model=OwnThread(lambda: draft)), prompt, "draft", max_tokens=16)
-    assert [token for step in generation for token in step.tokens] == plain(target, prompt, Sampling())
 
 
 def plain(target: Model, prompt: list[int], sampling: Sampling) -> list[int]:

@@ -98,14 +98,6 @@ def test_the_tokens_do_not_change(
         how["settings"] = settings
 
 
-def test_what_is_computed_meanwhile_is_drafting(models: tuple[Model, Model, OwnThread], slow_target: None) -> None:
-    target, _, own = models
-    (plain, *_), steps = answer(target, None, "greedy")[1][1:], answer(target, own)[1][1:]
-    assert ahead(steps)[0] > 0
-    for step in steps:
-        assert step.flops - step.draft_flops == pytest.approx(step.nodes * plain.flops, rel=0.2), "the target's alone"
-
-
 def test_one_draft_begins_where_the_one_before_drafted_on(slow_target: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "LEAST", 0.0)  # a random model is never sure, not even of its own choice
     model = tiny_model("llama")
@@ -133,22 +125,6 @@ def test_what_the_target_does_not_want_is_thrown_away(slow_target: None, monkeyp
         assert step.ahead <= step.wasted
     made, wasted = ahead(steps)
     assert 0 < sum(step.wasted for step in refused) <= wasted <= made
-
-
-def test_switches_in_the_middle(models: tuple[Model, Model, OwnThread]) -> None:
-    target, _, own = models
-    sampling = Sampling(temperature=0.8, seed=5)
-    wanted, _ = answer(target, None, "greedy", sampling=sampling)
-    conversation = Conversation(target, draft_model=own)
-    generation = Generation(
-        conversation, encode_prompt(target, PROMPT), "draft", sampling=sampling, max_tokens=TOKENS, settings={"most": 3}
-    )
-    for number, _ in enumerate(generation):
-        if number % 2:
-            method = ("lookup", "draft", "tree", "greedy")[number // 2 % 4]
-            generation.switch(method, {"most": 3} if method == "draft" else None)
-    assert generation.answer == wanted
-    conversation.close()
 
 
 def test_cancelled_and_asked_again(models: tuple[Model, Model, OwnThread]) -> None:

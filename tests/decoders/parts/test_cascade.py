@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specchat.backends import LoadOptions, Model, Sampling, Session, load_model
+from specchat.backends import Model, Sampling, Session
 from specchat.decoders import Conversation, Generation, encode_prompt
 from specchat.decoders.acceptance import Acceptance
 from specchat.decoders.base import Context
@@ -18,7 +18,6 @@ from specchat.decoders.parts.ppm import ContextModel
 from specchat.decoders.parts.proposers import DraftModel, FirstLayers, Proposer
 
 from ...cases import FULL, cases
-from ...fakes.models.llama_tiny import needs_llama
 from ...fakes.prompts import TEXTS
 
 COPY = f"Repeat this text exactly: {TEXTS[0]}"
@@ -100,19 +99,6 @@ def test_inner_layers_change_nothing_about_a_draft(builtin_model: Model, way: in
         assert least <= passes
 
 
-@needs_llama
-@pytest.mark.usefixtures("idle")
-def test_on_llama_cpp_too() -> None:
-    options = LoadOptions(backend="llama.cpp", device="cpu", threads=1)
-    target, draft = load_model("builtin", options), load_model("builtin-draft", options)
-    alone, passes = chains(target, lambda: DraftModel(draft, 2048), COPY, None)
-    helped, fewer = chains(target, lambda: DraftModel(draft, 2048), COPY, Copies(ContextModel(), Worth()))
-    draft.close()
-    target.close()
-    assert helped == alone
-    assert fewer < passes / 3
-
-
 def test_what_followed_is_foreseen_up_to_the_end_of_an_answer() -> None:
     text = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 50, 51, 1, 2, 3]
     copies = Copies(ContextModel(), Worth())
@@ -154,16 +140,3 @@ def test_a_line_always_stood_behind_the_last_tokens(text: list[int], drafted: li
     places = [i for i in range(len(text)) if text[i] == last and text[i + 1 : i + 1 + len(line)] == line]
     assert not line or places
     assert 3 not in line[:-1]
-
-
-def test_at_the_end_of_the_draft_models_context_it_foresees_only_what_fits(builtin_model: Model, draft_model: Model) -> None:
-    text = encode_prompt(builtin_model, COPY)
-    text += text[: len(text) // 2]  # goes on as it began
-    session = builtin_model.open_session()
-    session.prefill(text[:-1])
-    proposer = DraftModel(draft_model, len(text) + 3)
-    context = context_of(builtin_model, session, text, Sampling(), Acceptance())
-    tree = grow_chain(proposer, context, 12, copies=Copies(ContextModel(), Worth()))
-    alone = grow_chain(DraftModel(draft_model, len(text) + 3), context, 12)
-    assert tree.tokens == alone.tokens
-    assert len(tree) > 2

@@ -35,16 +35,6 @@ def test_what_a_text_keeps_of_its_promises_is_learned(odds: float) -> None:
         assert known[match] == pytest.approx(true, abs=0.15)
 
 
-def test_another_text_is_noticed_within_a_few_sentences() -> None:
-    known = Reliability()
-    for _ in range(300):
-        known.learn(4, True)
-    sure = known[4]
-    for i in range(60):
-        known.learn(4, i % 4 == 0)
-    assert known[4] < 0.6 < sure
-
-
 @given(st.integers(2, 4), st.integers(1, 64), st.integers(1, 12), st.data())
 def test_all_nodes_are_allotted_and_nobody_is_left_out_for_good(
     count: int, nodes: int, chain: int, data: st.DataObject
@@ -79,11 +69,3 @@ def test_nodes_go_to_who_is_missed_more() -> None:
     for _ in range(40):
         shares.learn([1, 3])
     assert shares.of_all()[1] > 0.6
-
-
-def test_twins_are_not_worthless() -> None:
-    shares = Shares(3)
-    for _ in range(20):
-        shares.learn([3, 3, 1])
-    first, second, third = shares.of_all()
-    assert first == second > 4 * third

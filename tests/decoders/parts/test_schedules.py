@@ -42,18 +42,6 @@ def test_one_interrupted_pass_does_not_change_the_picture() -> None:
     assert not PassCosts().known
 
 
-def test_what_was_dear_long_ago_is_cheap_again() -> None:
-    """Nothing else would try it: while it looks dear there are one-node passes only."""
-    known = PassCosts([(1, 1.0)])
-    for _ in range(5):
-        known.learn(8, 12.0)
-    dear = known.seconds(8)
-    for _ in range(2000):
-        known.learn(1, 1.0)
-    assert dear > 4
-    assert known.seconds(8) < 2
-
-
 def test_rates_are_conditional_by_position() -> None:
     rates = Rates()
     for _ in range(400):
@@ -112,23 +100,6 @@ def test_the_published_schedules_step_as_published() -> None:
     assert lengths("heuristic", outcomes) == [4, 6, 6, 5, 6, 6, 6, 6, 5]
     assert lengths("confidence", outcomes) == [6] * 9
     assert lengths("plus-minus-one", [False] * 4) == [1, 1, 1, 1]
-
-
-def test_no_pass_is_thought_dearer_than_one_over_more_nodes_was() -> None:
-    known = PassCosts()
-    for _ in range(12):
-        known.learn(1, 5.0)  # on a busy machine
-    for _ in range(12):
-        known.learn(8, 2.8)
-    assert known.seconds(1) == known.seconds(4) == known.seconds(8) < 3.2
-
-
-def test_a_machine_that_gets_slower_does_so_for_sizes_that_are_not_seen() -> None:
-    known = costs(1.0, 0.1, (1, 2, 4, 8))
-    for _ in range(120):
-        for size in (1, 2, 4):
-            known.learn(size, 2 * (1 + 0.1 * (size - 1)))
-    assert known.seconds(8) == pytest.approx(2 * 1.7, rel=0.15)
 
 
 def test_sizes_off_the_line_are_learned() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -117,18 +116,3 @@ def test_a_damaged_file_is_left_out_and_can_be_added_again(tmp_path: Path, damag
     assert not list(tmp_path.iterdir())
     again.add([(1, [5, 6, 7])])
     assert [list(line) for line, _ in again.lines([5], 1, 2)] == [[6, 7]]
-
-
-def test_flipped_bits_cost_no_more_than_the_answers(tmp_path: Path) -> None:
-    past = Past(tmp_path)
-    past.add([(1, list(range(100)))])
-    (file,) = tmp_path.glob(f"*{SUFFIX}")
-    whole = bytearray(file.read_bytes())
-    whole[4096 + 404 : 4096 + 808] = os.urandom(404)  # where contexts begin
-    file.write_bytes(whole)
-    again = Past(tmp_path, vocabulary=100)
-    for token in range(100):
-        for line, _ in again.lines([token], 4, 4):
-            assert all(0 <= t < 100 for t in line)
-    again.add([(2, range(50))])
-    assert again.keys == {2}  # found out when it was to be merged

@@ -14,7 +14,7 @@ from specchat.backends import LoadOptions, Model, load_model
 from specchat.decoders import Conversation, Generation
 from specchat.decoders.base import parse_params
 from specchat.decoders.servers.base import ServerMethod, TextMethod, predict
-from specchat.decoders.servers.drafts import DraftSimple, DraftSimpleParams, VllmDraft
+from specchat.decoders.servers.drafts import VllmDraft
 from specchat.decoders.servers.ngrams import (
     LATE,
     STREAK,
@@ -129,20 +129,6 @@ def test_a_draft_model_is_predicted_from_one_pass_over_the_record(pair: tuple[Mo
         steps.append(predicted.steps)
         conversation.close()
     assert min(steps) > 3
-
-
-def test_a_draft_ends_before_a_token_that_it_is_not_sure_of(pair: tuple[Model, Model]) -> None:
-    target, draft = pair
-    prompt = target.encode_chat([{"role": "user", "content": "Say hello."}])
-    answer = target.encode("Hello! How are you today? I am fine.")
-    free, sure, none = (
-        predict(DraftSimple(DraftSimpleParams(6, threshold)), prompt, answer, draft) for threshold in (0.0, 0.6, 1.0)
-    )
-    assert free.steps <= sure.steps <= none.steps == len(answer)
-    assert (none.drafted, none.accepted) == (0, 0)
-    assert sure.drafted < free.drafted
-    # With too few of them it drafts none.
-    assert predict(DraftSimple(DraftSimpleParams(6, 1.0, 2)), prompt, answer, draft).drafted == 0
 
 
 def test_what_a_draft_model_cannot_do_is_said(pair: tuple[Model, Model]) -> None:

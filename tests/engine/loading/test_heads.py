@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from specchat.backends import UserError
 from specchat.backends.loading import builtin_gguf, builtin_path, find_model
 from specchat.backends.options import BUILTIN, BUILTIN_EAGLE
 from specchat.decoders import Generation
@@ -19,7 +18,6 @@ from ...fakes.models.gguf_heads import eagle_file
 from ...fakes.models.gguf_heads import target_folder as gguf_target_folder
 from ...fakes.models.heads import target, target_folder, write_head
 from ...fakes.models.llama_tiny import gguf_of, needs_llama
-from ...fakes.models.tiny import tiny_model
 
 
 def test_it_is_loaded_beside_its_target_and_is_no_draft_model(tmp_path: Path) -> None:
@@ -41,20 +39,6 @@ def test_it_is_loaded_beside_its_target_and_is_no_draft_model(tmp_path: Path) ->
     conversation.close()
     drafts.close()
     assert drafts.head is None
-
-
-def test_a_head_that_the_target_brings_along_waits_for_its_method() -> None:
-    drafts = Drafts(Load(1, BUILTIN, device="cpu", backend="transformers", threads=1))
-    model = find_model(BUILTIN, drafts.target_options)(drafts.target_options)
-    drafts.join(model)
-    for _ in range(2):  # a later conversation waits as well, though the head is loaded by then
-        conversation = conversation_of(model, drafts)
-        assert conversation.head is None
-        conversation.drafter("eagle")
-        assert conversation.head is drafts.head is not None
-        conversation.close()
-    drafts.close()
-    model.close()
 
 
 @needs_llama
@@ -84,21 +68,6 @@ def test_of_the_built_in_head_the_one_for_the_targets_runtime_is_loaded(model: s
     conversation.close()
     drafts.close()
     target.close()
-
-
-def test_a_head_of_another_model_says_which_of_the_two_it_is_about(tmp_path: Path) -> None:
-    head = write_head(tmp_path / "head", vocab_size=300)
-    drafts = Drafts(Load(1, "target", str(head), device="cpu"))
-    with pytest.raises(UserError, match=f"The draft model {head} cannot be used: {head} drafts from a vocabulary of 300"):
-        drafts.join(tiny_model("llama"))
-
-
-def test_the_built_in_model_is_loaded_where_its_head_can_draft(tmp_path: Path) -> None:
-    head = str(write_head(tmp_path / "head"))
-    assert Drafts(Load(1, "builtin", head)).target_options.backend == "transformers"
-    assert Drafts(Load(1, "builtin", head, backend="llama.cpp")).target_options.backend == "llama.cpp"
-    assert Drafts(Load(1, "owner/model", head)).target_options.backend == "auto"
-    assert Drafts(Load(1, "builtin")).target_options.backend == "auto"
 
 
 def eagle_drafts_the_plain_answer(engine: BareEngine) -> None:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from specchat.backends import UserError
-from specchat.engine.drafts import Drafts, conversation_of, refusals
+from specchat.engine.drafts import Drafts, conversation_of
 from specchat.engine.messages import Load, dump, parse
 
-from ...fakes.models.heads import target, target_folder, write_head
 from ...fakes.models.tiny import tiny_folder, tiny_model
 
 
@@ -43,21 +40,3 @@ def test_one_with_other_tokens_is_named() -> None:
     alone.join(tiny_model("llama"))  # alone it can draft by way of text
     assert len(alone.models) == 1
     alone.close()
-
-
-def test_a_name_that_leads_nowhere_costs_no_load(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=rf"The draft model {tmp_path}/none\.gguf cannot be used: There is no file"):
-        Drafts(Load(1, "target", [str(tiny_folder("qwen3")), f"{tmp_path}/none.gguf"], device="cpu"))
-
-
-def test_a_trained_drafter_may_be_among_them_but_not_two(tmp_path: Path) -> None:
-    head, other = (str(write_head(tmp_path / name, "speculators")) for name in ("head", "other"))
-    model = str(target_folder())
-    drafts = Drafts(Load(1, "target", [head, model], device="cpu"))
-    drafts.join(target())
-    assert drafts.head is not None
-    assert [draft.info.name for draft in drafts.models] == [model]
-    assert not {"eagle", "draft", "tree"} & set(refusals(target(), drafts))
-    drafts.close()
-    with pytest.raises(UserError, match=rf"{head} and {other} are both trained drafters, and a model runs with one at a time"):
-        Drafts(Load(1, "target", [head, other], device="cpu"))

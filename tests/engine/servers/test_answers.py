@@ -17,7 +17,6 @@ from specchat.engine.messages import (
     Event,
     Failed,
     Finished,
-    Load,
     Loaded,
     Pause,
     Paused,
@@ -150,21 +149,3 @@ def test_cancel_stops_the_server_and_keeps_what_came(client: EngineClient) -> No
         assert isinstance(list(client.stream(id))[-1], Finished)
         while fake.running:
             time.sleep(0.01)
-
-
-def test_from_a_server_to_a_model_here_and_back(client: EngineClient, tmp_path: Path) -> None:
-    recorded = tmp_path / "r.jsonl"
-    recorded.write_text('{"prompt": "hi", "response": "hello"}\n')
-    with serving("vLLM", vllm(WRITTEN)) as fake:
-        assert isinstance(loaded(client, fake.url), Loaded)
-        gone = loaded(client, "http://127.0.0.1:9")
-        assert isinstance(gone, Failed)
-        assert "Nothing answers at 127.0.0.1:9" in gone.sentence
-        # The server is still the model.
-        assert isinstance(answered(client)[-1], Finished)
-        assert isinstance(loaded(client, f"recorded:{recorded}"), Loaded)
-        assert "hell" in "".join(s.text for e in answered(client) if isinstance(e, Steps) for s in e.steps)
-        again = Load(client.next_id(), "fake", servers={"fake": {"url": fake.url}})
-        client.send(again)
-        assert isinstance(list(client.stream(again.id))[-1], Loaded)
-        assert isinstance(answered(client)[-1], Finished)

@@ -108,15 +108,3 @@ def test_a_server_races_a_model_of_this_machine_and_another_server(client: Engin
             dialogue.submit("Tell me.")
             until(dialogue, lambda: dialogue.phase == "ready")
             assert dialogue.transcript.answers()[-1].text == "A fox ran along the shore."
-
-
-def test_a_server_that_is_gone_costs_its_own_pane_alone(client: EngineClient) -> None:
-    with serving("vLLM", [*vllm(WRITTEN)[:3], 60.0]) as own, chatting(client, own.url, {}) as dialogue:
-        race = begin(dialogue, "Tell me.", [RaceEntry("speculation K=10"), RaceEntry("greedy", model="http://127.0.0.1:9")])
-        until(dialogue, lambda: race.racers[1].done and bool(race.racers[0].tokens))
-        assert "Nothing answers at 127.0.0.1:9" in race.racers[1].error
-        # Closing the race stops the server.
-        race.close()
-        while own.running:
-            dialogue.drain()
-        assert race.racers[0].answer.text.startswith("The lighthouse")

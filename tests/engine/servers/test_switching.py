@@ -13,7 +13,6 @@ from specchat.engine.client import EngineClient
 from specchat.engine.messages import Event, Failed, Finished, Load, Loaded, Started, Steps, Switch, Switched
 
 from ...fakes.model_servers import (
-    BREAK,
     FakeServer,
     Written,
     llama_server,
@@ -197,20 +196,6 @@ def test_by_text_where_the_tokens_are_not_told(client: EngineClient) -> None:
         assert found.of(Finished)[0].served["doubt"] == switched.doubt
 
 
-def test_other_tokens_are_noticed(client: EngineClient) -> None:
-    def merged(body: Any) -> tuple[int, Any]:
-        ids = tokens_of(body["content"])
-        rows = [{"id": id, "piece": text_of([id])} for id in ids[:-2]] + [{"id": 9, "piece": text_of(ids[-2:])}]
-        return 200, {"tokens": rows}
-
-    with pair(client, "llama-server", "llama-server", posts={"/tokenize": merged}) as found:
-        found.load()
-        found.switched("plain", "ngram-simple")
-        (switched,) = found.of(Switched)
-        assert "that it read the same tokens cannot be proven" in switched.doubt
-        assert found.asked(1, "/v1/completions")[0]["prompt"][-1] == 9
-
-
 def test_where_the_other_server_cannot_the_first_goes_on(client: EngineClient) -> None:
     refused = (404, {"error": {"message": "File Not Found", "code": 404}})
     ways: list[dict[str, Any]] = [
@@ -239,25 +224,3 @@ def test_a_server_that_cannot_begin_in_mid_answer_says_so(client: EngineClient) 
         assert [event.sentence for event in found.of(Failed)] == [
             "OpenAI-compatible cannot go on in the middle of an answer. Switch to speculation when this one has ended."
         ]
-
-
-def test_an_answer_that_breaks_after_the_switch_keeps_both_halves(client: EngineClient) -> None:
-    broken: list[Any] = rest("llama-server", 4)[:4]
-    with pair(client, "llama-server", "llama-server", after=broken) as found:
-        broken += [lambda: found.held.wait(60), BREAK]  # what has not been read is lost when the connection is reset
-        found.load()
-        found.switched("plain", "ngram-simple")
-        failed = found.events[-1]
-        assert isinstance(failed, Failed)
-        assert "broke off in the middle of the answer" in failed.sentence
-        assert found.text.startswith("The lighthouse stood on the")
-        assert failed.served["tokens"] > 4
-        assert isinstance(list(client.stream(client.generate(messages=ASKED, method="ngram-simple")))[-1], Failed)
-
-
-def test_half_of_a_pair_that_is_gone(client: EngineClient) -> None:
-    with serving("vLLM") as plain:
-        load = Load(client.next_id(), "pair", servers={"pair": {"plain": plain.url, "with": "http://127.0.0.1:9"}})
-        client.send(load)
-        (failed,) = [event for event in client.stream(load.id) if isinstance(event, Failed)]
-        assert "Nothing answers at 127.0.0.1:9" in failed.sentence

@@ -14,7 +14,7 @@ from specchat.app.cli.bench.items import read_items
 from specchat.backends import ROOT, Model, Sampling
 from specchat.backends.base import Block, Layers
 from specchat.backends.hf.session import TransformersSession
-from specchat.decoders.methods.early_exit import skip_text, what_is_left
+from specchat.decoders.methods.early_exit import what_is_left
 from specchat.engine.tasks import block_search
 from specchat.engine.tasks.block_search import Counted, Scorer, Spent, Text, Walk, find_blocks
 from specchat.engine.tasks.work import Job
@@ -166,27 +166,7 @@ def test_on_the_built_in_model_it_finds_what_agrees_and_costs_less(
     assert min(row["agreement"] for row in found) < 0.7
 
 
-def test_it_keeps_to_its_passes_and_its_time(builtin_model: Model) -> None:
-    for most in (1, 10, 40, 100) if FULL else (1, 40):
-        assert find_blocks(job_of(builtin_model), prompts(), most=most)["passes"] <= most
-    assert find_blocks(job_of(builtin_model), prompts(), seconds=0)["found"] == []
-    assert find_blocks(job_of(builtin_model), [])["found"] == []
-
-
 def test_it_is_cancelled_between_passes(builtin_model: Model) -> None:
     for after in (0, 5, 40, 90) if FULL else (0, 40):
         with pytest.raises(Cancelled):
             find_blocks(job_of(builtin_model, after=after), prompts())
-
-
-def test_lists_are_written_as_they_are_read() -> None:
-    rng = random.Random(3)
-    for _ in range(200):
-        layers = rng.randint(1, 12)
-        blocks = [(layer, kind) for layer in range(layers) for kind in "am"]
-        left_out = frozenset(rng.sample(blocks, rng.randint(1, len(blocks) - 1)))
-        run = what_is_left(skip_text(left_out), layers)
-        kept = {(part, kind) for part in run if isinstance(part, int) for kind in "am"}
-        kept |= {(part.layer, part.kind[0]) for part in run if not isinstance(part, int)}
-        assert kept == set(blocks) - left_out
-    assert skip_text({(3, "a"), (4, "a"), (4, "m"), (5, "m"), (5, "a"), (7, "m")}) == "3a,4-5,7m"

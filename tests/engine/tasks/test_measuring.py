@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -25,7 +24,6 @@ from specchat.errors import UserError
 from ...fakes.engines import recorded
 from ...fakes.models.dflash_files import write_dflash
 from ...fakes.models.heads import target
-from ...fakes.models.mtp_files import LAYERS, mtp_target
 
 KEPT = ("rope_parameters", "rms_norm_eps", "layer_types", "block_size", "mask_token_id", "target_layer_ids", "head_dim")
 
@@ -81,46 +79,6 @@ def test_past_answers_out_of_a_file_are_drafted_from_where_that_is_asked(tmp_pat
             assert says in failed.sentence
 
 
-def test_their_beams_and_settings(builtin_model: Model) -> None:
-    found = measure_answer(job(builtin_model), "transformers/beam", {"beams": "2"}, prompt=PROMPT, max_tokens=10)
-    assert 1 <= len(found["tokens"]) <= 10
-    for method, settings, says in (
-        ("transformers/beam", {"width": 2}, "no setting 'width'"),
-        ("transformers/beam", {"beams": "two"}, "whole numbers"),
-        ("transformers/magic", {}, "There is no 'transformers/magic'"),
-        ("transformers/early-exit", {"layers": 99}, "layers of this model, not 99"),
-        ("transformers/draft", {}, "Load one with --draft-model"),
-        ("llama-cpp/greedy", {}, "GGUF files"),
-    ):
-        with pytest.raises(UserError, match=says):
-            measure_answer(job(builtin_model), method, settings, prompt=PROMPT, max_tokens=10)
-
-
-def test_transformers_own_mtp_beside_ours(monkeypatch: pytest.MonkeyPatch) -> None:
-    from transformers.modeling_layers import MtpModel
-
-    model = mtp_target("glm4-moe", right=True)
-    drafts = Drafts(Load(1, model.info.path, device="cpu"))
-    drafts.join(model)
-    asked: dict[str, Any] = {"prompt": "tell me", "raw": True, "max_tokens": 24}
-    with pytest.raises(UserError, match="cannot load the MTP layers of glm4-moe: it looks for those of the published"):
-        prepare(Job(model, drafts, print, lambda: False), "transformers/mtp")
-    # The published checkpoints have their MTP layer at another number.
-    here = staticmethod(lambda _: re.compile(rf"^model\.layers\.{LAYERS}\."))
-    monkeypatch.setattr(MtpModel, "get_mtp_weights_regex", here)
-    work_on = Job(model, drafts, print, lambda: False)
-    prepare(work_on, "transformers/mtp")
-    reads = MtpModel.from_pretrained
-    plain = measure_answer(work_on, "greedy", **asked)
-    ours = measure_answer(work_on, "mtp", {"width": 1, "depth": 1, "floor": 0, "cascade": False}, **asked)
-    theirs = measure_answer(work_on, "transformers/mtp", **asked)
-    assert ours["tokens"] == theirs["tokens"] == plain["tokens"]
-    # It takes the prompt's end into the first pass, so that this one drafts nothing.
-    assert 0 <= theirs["steps"] - ours["steps"] <= 1 < plain["steps"] - theirs["steps"]
-    assert MtpModel.from_pretrained == reads
-    drafts.close()
-
-
 def test_transformers_own_dflash_beside_ours(tmp_path: Path) -> None:
     asked: dict[str, Any] = {"prompt": "tell me", "raw": True, "max_tokens": 24}
     full = ["full_attention"] * 2
@@ -172,15 +130,6 @@ def test_llama_cpp_pythons_own_methods_give_plain_decodings_tokens(gguf_model: M
         theirs = measure_answer(job(gguf_model), f"llama-cpp/{kind}", prompt=PROMPT, max_tokens=40)
         assert theirs["tokens"] == plain["tokens"]
         assert (theirs["steps"] == plain["steps"]) == (kind == "greedy")
-
-
-def test_an_answer_starts_from_nothing(builtin_model: Model) -> None:
-    first = measure_answer(job(builtin_model), "ngram", prompt=PROMPT, max_tokens=30)
-    again = measure_answer(job(builtin_model), "ngram", prompt=PROMPT, max_tokens=30)
-    for key in ("tokens", "steps", "nodes", "runs", "drafted", "accepted"):
-        assert again[key] == first[key]
-    assert first["seconds"] >= first["forward_seconds"] > 0
-    assert sum(int(n) * count for n, count in first["runs"].items()) == len(first["tokens"])
 
 
 def test_costs_are_measured_for_every_size(builtin_model: Model) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -12,7 +11,7 @@ from weakref import WeakKeyDictionary
 
 import pytest
 
-from specchat.backends import ROOT, Model, Sampling
+from specchat.backends import Model, Sampling
 from specchat.backends.heads.base import Head
 from specchat.decoders import Conversation, Generation, encode_prompt
 from specchat.decoders.acceptance import walk
@@ -22,13 +21,11 @@ from specchat.decoders.methods.auto.auto import LONG, PAUSES, TRIAL, Auto, AutoP
 from specchat.decoders.methods.draft import Draft
 from specchat.decoders.methods.lookup import Lookup
 from specchat.decoders.methods.plain import Greedy
-from specchat.decoders.parts.costs import MEMORY
 from specchat.decoders.parts.ngrams import NgramIndex
 from specchat.decoders.past.index import Past
 from specchat.decoders.tree import Tree
 
-from ....fakes.models.heads import cyclic_target, random_head, right_head, right_medusa, target
-from ....fakes.models.pard_tiny import chat, pard_model
+from ....fakes.models.heads import cyclic_target, right_head, right_medusa
 from ....fakes.models.toy import ToyModel, plain
 
 TOKENS = 160
@@ -191,38 +188,6 @@ def test_past_answers_are_searched_now_and_then(auto: Auto, monkeypatch: pytest.
         assert 0 < searched[0] < 120
 
 
-def test_drafts_are_judged_apart_where_the_target_is_sure(auto: Auto, builtin_model: Model, draft_model: Model) -> None:
-    for _ in range(5):
-        for text in ("What is greedy decoding?", "Tell me a story about a dog.", "What is a draft model?"):
-            prompt = encode_prompt(builtin_model, text)
-            drive(auto, builtin_model, prompt, lambda n: 1 + 0.2 * n, draft_model=draft_model, draft_cost=0.2, tokens=48)
-    sure, unsure = (auto._figures.rounds[f"{kind}, short"]["draft"] for kind in ("sure", "unsure"))
-    assert min(sure.rounds, unsure.rounds) > 4
-    assert sure.yields > 1.1 * unsure.yields
-
-
-def test_what_passes_take_is_learned_apart_for_long_texts() -> None:
-    known = figures.TargetFigures()
-    for tokens, seconds in ((40, 1.0), (900, 3.0), (50, 1.0), (1000, 3.0)):
-        known.at(tokens)
-        for _ in range(8):
-            known.costs.learn(1, seconds)
-            known.costs.learn(4, 2 * seconds)
-            known.costs.learn(8, 4 * seconds)
-    found = {}
-    for tokens in (33, 63, 513, 1023):
-        known.at(tokens)
-        found[tokens] = known.costs.seconds(1), known.costs.seconds(4)
-    assert found[33] == found[63] == pytest.approx((1.0, 2.0), rel=0.05)
-    assert found[513] == found[1023] == pytest.approx((3.0, 6.0), rel=0.05)
-    again = figures.TargetFigures(json.loads(json.dumps(known.plain())))
-    again.at(40)
-    assert again.costs.seconds(1) == pytest.approx(1.0, rel=0.05)
-    again.at(5000)  # never seen: as over the text before
-    assert again.costs.known
-    assert again.costs.seconds(4) == pytest.approx(2.0, rel=0.1)
-
-
 def test_a_copy_after_free_text_is_noticed(auto: Auto) -> None:
     def cost(nodes: int) -> float:
         return 1 + 0.1 * nodes
@@ -252,19 +217,6 @@ def test_a_quick_draft_model_takes_over_and_a_slow_one_does_not(
     assert low <= share <= high
 
 
-def test_a_pard_draft_model_drafts_in_one_pass(auto: Auto) -> None:
-    model, (prompt, expected) = pard_model("transformers"), chat()
-    taken, notes = Counter[str](), list[str]()
-    for _ in range(16):
-        answer, ways, why = drive(
-            auto, model, prompt, lambda nodes: 1 + 0.02 * nodes, draft_model=model, draft_cost=0.02, tokens=len(expected)
-        )
-        assert answer[: len(expected)] == expected
-        taken, notes = taken + ways, notes + why
-    assert taken["pard"] >= 2
-    assert any(note.startswith("pard: ") for note in notes)
-
-
 @pytest.mark.parametrize(("method", "head"), [("eagle", right_head), ("medusa", right_medusa)])
 def test_a_trained_head_takes_over_where_it_is_right(auto: Auto, method: str, head: Callable[[], Head]) -> None:
     def cost(nodes: int) -> float:
@@ -277,15 +229,6 @@ def test_a_trained_head_takes_over_where_it_is_right(auto: Auto, method: str, he
         notes += why
     assert taken[method] > 0.5 * sum(taken.values())
     assert any(note.startswith(f"{method}: ") for note in notes)
-
-
-def test_a_trained_head_that_is_wrong_leaves_greedys_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(figures, "_known", WeakKeyDictionary())
-    prompt = [0, 2, *range(40, 52)]
-    expected = [t for s in Generation(Conversation(target()), prompt, max_tokens=80) for t in s.tokens]
-    generation = Generation(Conversation(target(), head=random_head()), prompt, "auto", max_tokens=80)
-    assert "eagle" in {step.tree.via for step in generation}
-    assert generation.answer == expected
 
 
 def test_a_copy_does_not_take_the_place_of_a_method_on_trial(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -322,15 +265,6 @@ def test_trials_that_come_to_nothing_end(auto: Auto, builtin_model: Model, draft
     for _ in range(3):  # not every situation comes at once, and an answer gives half a trial
         _, then, _ = drive(auto, builtin_model, prompt, cost, draft_model=draft_model, draft_cost=2.0, tokens=250)
     assert sum(then[name] for name in arms) < 0.05 * sum(then.values())
-
-
-def test_a_plain_pass_is_measured_now_and_then(auto: Auto) -> None:
-    _, taken, _ = drive(auto, cyclic_target(), [0, 2, 20], lambda nodes: 1.0, head=right_head(), draft_cost=0.01, tokens=200)
-    assert taken["eagle"] > taken["greedy"] > 0
-    for costs in auto._figures._lengths.values():
-        costs.since = MEMORY
-    _, taken, _ = drive(auto, cyclic_target(), [0, 2, 20], lambda nodes: 1.0, head=right_head(), draft_cost=0.01, tokens=100)
-    assert taken["greedy"] >= 2
 
 
 def test_figures_are_kept_for_the_next_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -400,21 +334,3 @@ def test_what_is_known_to_gain_is_opened_before_the_first_step_and_nothing_else(
         assert isinstance(draft, Draft)
         assert draft._opened == (draft_model, False)
     conversation.close()
-
-
-def test_what_an_answer_shows_counts_more_than_what_others_showed() -> None:
-    auto = Auto()
-    auto._figures, auto._situation = figures.TargetFigures(), "unsure, short"
-    context = Context([1], ToyModel(1, memory=1, vocabulary=6).open_session(), Sampling(), 50, frozenset())
-    names = ("draft", "pard", "lookup")
-    for name in names:
-        for _ in range(50):
-            auto._figures.learn("unsure, short", name, 4.0, 2.0, 2.0)
-    usual = [auto._speed(name, context, 50) for name in names]
-    auto._figures.costs.learn(1, 1.0)
-    scores = context.session.evaluate([1], [ROOT])
-    for _ in range(8):  # one token each, where four are usual: this text is hard to guess, for another model too
-        auto._judge("draft", Verified(Tree.root(1), [1], [0], scores, 1.0, 1.0))
-    draft, pard, lookup = (auto._speed(name, context, 50) / it for name, it in zip(names, usual, strict=True))
-    assert draft < pard < 0.75
-    assert lookup == pytest.approx(1.0, rel=0.02)

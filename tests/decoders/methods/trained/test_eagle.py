@@ -69,16 +69,3 @@ def test_an_offered_head_is_loaded_by_the_method_that_needs_it_in_the_middle_of_
     assert again.reused == len(prompt) - 1
     assert len(next(again).tokens) == 6
     conversation.close()
-
-
-def test_a_head_may_be_loaded_while_a_search_has_texts_open() -> None:
-    conversation, prompt = Conversation(cyclic_target(), head=right_head), [0, 2, 70, 71, 72]
-    generation = Generation(conversation, prompt, "beam", settings={"beams": 3, "length_penalty": -4.0}, max_tokens=40)
-    next(step for step in generation if step.tentative)
-    generation.switch("eagle", CHAIN)
-    settled = next(generation)
-    assert (settled.method, settled.nodes) == ("beam", 0)
-    done = len(generation.answer)
-    begun = list(generation.tokens)
-    assert len(list(generation)) < 40 - done
-    assert generation.answer[done:] == Pair(cyclic_target(), right_head()).run(begun, "greedy", max_tokens=40 - done)[0].answer

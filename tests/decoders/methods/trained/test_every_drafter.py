@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import functools
-import gc
 import random
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import pytest
-import torch
 
 from specchat.backends import Model, Sampling, UserError
 from specchat.backends.heads.base import Head
@@ -185,15 +183,6 @@ def test_an_mtp_layer_that_is_right_is_accepted_to_the_depth_of_its_draft(family
 
 
 @pytest.mark.parametrize("kind", ONE_OF_EACH)
-def test_a_chain_is_a_chain_and_a_tree_branches(kind: str) -> None:
-    both = pair(kind)
-    for settings, branches in ((both.chain, False), (both.tree, True)):
-        parents = [list(step.tree.parents) for step in both.run(prompts(1)[0], settings=settings)[1]]
-        assert any(len(set(p)) < len(p) for p in parents) is branches
-        assert max(map(len, parents)) <= settings["nodes"]
-
-
-@pytest.mark.parametrize("kind", ONE_OF_EACH)
 def test_at_the_end_of_the_context_it_still_gives_the_targets_tokens(kind: str) -> None:
     both = pair(kind)
     broad = {**both.tree, "nodes": 64, "width": 8}
@@ -202,32 +191,6 @@ def test_at_the_end_of_the_context_it_still_gives_the_targets_tokens(kind: str) 
         plain, _ = both.run(prompt, "greedy", max_tokens=None)
         generation, _ = both.run(prompt, settings=broad, max_tokens=None)
         assert (generation.answer, generation.finish_reason) == (plain.answer, plain.finish_reason)
-
-
-@pytest.mark.parametrize("kind", ["eagle eagle3", "dflash"])
-def test_a_prompt_of_one_token_has_nothing_to_read_yet(kind: str) -> None:
-    both = pair(kind)
-    generation, steps = both.run([7])
-    assert not steps[0].drafted
-    assert any(step.drafted for step in steps)
-    assert generation.answer == both.run([7], "greedy")[0].answer
-
-
-@pytest.mark.parametrize("kind", ["eagle eagle3", "dflash"])
-def test_memory_does_not_grow_over_answers(kind: str) -> None:
-    talk, prompt = pair(kind).talk(), prompts(1)[0]
-
-    def held() -> int:
-        gc.collect()
-        tensors = [found for found in gc.get_objects() if issubclass(type(found), torch.Tensor)]
-        return sum(t.untyped_storage().nbytes() for t in {t.untyped_storage().data_ptr(): t for t in tensors}.values())
-
-    sizes = []
-    for _ in range(4):
-        for _ in range(50 if FULL else 2):
-            list(Generation(talk, prompt, pair(kind).method, max_tokens=10))
-        sizes.append(held())
-    assert sizes[-1] <= sizes[1]
 
 
 @pytest.mark.parametrize("kind", ONE_OF_EACH)
@@ -264,9 +227,3 @@ LOAD = r"\. Load one with --draft-model"
 def test_without_a_drafter_of_its_kind_it_says_what_to_load(method: str, loaded: str | None, words: str) -> None:
     with pytest.raises(UserError, match=words):
         Generation(Conversation(heads.target(), head=pair(loaded).head if loaded else None), [1, 2, 3], method)
-
-
-@pytest.mark.parametrize("kind", ["eagle eagle3", "dflash"])
-def test_what_cannot_be_merged_is_told(kind: str) -> None:
-    with pytest.raises(UserError, match=rf"{pair(kind).method}\.merge takes"):
-        pair(kind).run([1, 2, 3], settings={"merge": "beam"})

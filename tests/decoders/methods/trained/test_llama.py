@@ -8,11 +8,9 @@ from typing import Any
 
 import pytest
 
-from specchat.backends import Model, UserError
+from specchat.backends import Model
 from specchat.backends.heads.base import Head
 from specchat.backends.heads.mtp.load import load_mtp
-from specchat.backends.llama.model import load_llama
-from specchat.backends.loading import builtin_gguf
 from specchat.decoders import Conversation, Generation
 from specchat.decoders.loop import Step
 from specchat.engine.drafts import Drafts, refusals
@@ -21,7 +19,6 @@ from specchat.engine.messages import Load
 from ....cases import FULL
 from ....fakes.models.gguf_heads import (
     WIDTH,
-    eagle_file,
     glm_llama,
     llama_target,
     load_head,
@@ -31,8 +28,8 @@ from ....fakes.models.gguf_heads import (
     write_blocks,
     write_eagle,
 )
-from ....fakes.models.heads import write_head, write_medusa
-from ....fakes.models.llama_tiny import FLOAT32, VOCAB, needs_llama, room
+from ....fakes.models.heads import write_medusa
+from ....fakes.models.llama_tiny import VOCAB, needs_llama, room
 from ....fakes.models.mtp_files import mtp_target
 from .test_every_drafter import DEEP
 
@@ -74,14 +71,6 @@ def test_its_drafts_are_those_of_torch(method: str, settings: dict[str, Any]) ->
         assert trees[0] == trees[1]
 
 
-def test_a_reduced_vocabulary_and_other_taps() -> None:
-    head = load_head(eagle_file(room() / "reduced", drafted=300, taps=(0, 1, 5), own_embeddings=True, norm_before_fc=True))
-    prompt = prompts(1)[0]
-    answer, steps = run(llama_target(), head, prompt, settings=TREE)
-    assert answer == run(llama_target(), None, prompt, "greedy")[0]
-    assert len({token for step in steps for token in step.tree.tokens[1:]}) <= 300
-
-
 @pytest.mark.parametrize("settings", [TREE, CHAIN])
 def test_an_mtp_layers_drafts_are_torchs(settings: dict[str, Any]) -> None:
     drafts = Drafts(Load(1, "glm"))
@@ -112,15 +101,3 @@ def test_heads_in_safetensors_draft_for_a_gguf_model_too(kind: str) -> None:
     assert ours[0] == theirs[0] == run(llama_target(), None, prompts(1)[0], "greedy")[0]
     assert [step.tree.tokens for step in ours[1]] == [step.tree.tokens for step in theirs[1]]
     assert sum(step.drafted for step in ours[1]) > 20
-
-
-def test_what_llama_cpp_does_not_hand_out() -> None:
-    with pytest.raises(UserError, match=r"has no LM head of its own, and llama\.cpp does not hand out that of heads-target"):
-        load_head(write_eagle(room() / "borrows", own_head=False), llama_target())
-    builtin = load_llama(builtin_gguf(), "builtin", FLOAT32)
-    assert builtin.tied
-    own = write_head(room() / "tied", width=256, vocabulary=VOCAB, own_head=False)
-    answer, steps = run(builtin, load_head(own, builtin), prompts(1)[0], settings=TREE)
-    assert answer == run(builtin, None, prompts(1)[0], "greedy")[0]
-    assert any(step.drafted for step in steps)
-    builtin.close()

@@ -16,8 +16,6 @@ from specchat.builtin.recipe.train_pard import MASK
 from specchat.decoders import Conversation, Generation
 from specchat.decoders.acceptance import Acceptance
 from specchat.decoders.loop import Step
-from specchat.engine.drafts import Drafts, refusals
-from specchat.engine.messages import Load
 
 from ....fakes.models.llama_tiny import gguf_of, needs_llama
 from ....fakes.models.pard_tiny import POSITIONS, chat, pard_folder, pard_model
@@ -72,16 +70,6 @@ def test_one_seed_gives_one_text(pard: Model, settings: dict[str, Any]) -> None:
     assert accepted > 60
 
 
-def test_a_switch_in_the_middle_of_an_answer(pard: Model) -> None:
-    generation = Generation(Conversation(pard, draft_model=pard), chat()[0], "pard", settings={"tokens": 3}, max_tokens=64)
-    methods = set()
-    for i, step in enumerate(generation):
-        methods.add(step.method)
-        generation.switch(("greedy", "draft", "pard", "tree")[i % 4], {"tokens": 2} if i % 4 == 2 else {})
-    assert generation.answer == chat()[1]
-    assert methods == {"pard", "greedy", "draft", "tree"}
-
-
 def test_each_position_is_what_transformers_says_behind_the_masks(pard: Model, network: Any) -> None:
     prompt, answer = chat()
     text = [*prompt, *answer[:3]]
@@ -133,16 +121,6 @@ def test_nothing_is_drafted_behind_an_eos(pard: Model) -> None:
     assert all(parent < 0 or tree.tokens[parent] != eos for tree in trees for parent in tree.parents)
 
 
-def test_a_draft_model_with_less_context_drafts_less() -> None:
-    prompt, answer = chat()
-    short = load_model(str(pard_folder()), LoadOptions(device="cpu", dtype="float32", context=len(prompt) + 12))
-    generation, steps = run(pard_model("transformers"), short, "pard")
-    assert generation.answer == answer
-    assert steps[0].drafted >= POSITIONS
-    assert steps[-1].drafted == 0
-    short.close()
-
-
 def test_rejection_accepts_what_the_draft_model_is_sure_of(pard: Model) -> None:
     sampling = Sampling(temperature=1.0, seed=3)
     generation, steps = run(pard, pard, "pard", sampling=sampling, acceptance=Acceptance("rejection"))
@@ -160,17 +138,6 @@ def test_other_draft_models_are_refused(builtin_model: Model) -> None:
     assert str(caught.value).endswith(".")
     with pytest.raises(UserError, match="needs a draft model"):
         run(builtin_model, None, "pard")
-
-
-def test_the_engine_knows_before_it_loads_one(builtin_model: Model) -> None:
-    drafts = Drafts(Load(1, "builtin"))
-    assert not drafts.models
-    assert "pard" not in refusals(builtin_model, drafts), "the built-in draft model is one"
-    assert "draft model" in refusals(builtin_model, None)["pard"]
-    drafts = Drafts(Load(1, "builtin", draft_model=str(pard_folder())))
-    drafts.join(builtin_model)
-    assert "pard" not in refusals(builtin_model, drafts)
-    drafts.close()
 
 
 @needs_llama
