@@ -8,6 +8,9 @@ PIP = $(BIN)/python -m pip --disable-pip-version-check
 # What a chat imports must not be rebuilt for each edit: the install is editable, so only these files matter.
 SETUP = pyproject.toml constraints.txt
 
+# Bytecode is kept, whatever the environment says: without it every worker and every engine compiles all there is, anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: chat test test-all lint format types unit screenshots benchmarks clean
 
 chat: $(VENV)/.chat

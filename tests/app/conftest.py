@@ -18,6 +18,7 @@ from specchat.app.history.recorder import Recorder
 from specchat.app.history.store import Store
 from specchat.engine.messages import Command, Event, Finished, Generate, Load, Loaded, PieceTable, Started, StepRecord, Steps
 
+from ..cases import FULL
 from ..fakes.pilots import idle
 
 INFO = {
@@ -201,10 +202,17 @@ def snap_compare(snap_compare: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
 LOOKS = {"60x20-dark": ("dark", (60, 20)), "120x40-light": ("light", (120, 40))}
 
 
-@pytest.fixture(params=LOOKS)
-def picture(request: pytest.FixtureRequest, snap_compare: Any, make_chat: Callable[..., Any]) -> Callable[..., bool]:
-    """Whether the chat looks as in its picture once `before` was done, small and dark, and large and light."""
-    theme, size = LOOKS[request.param]
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Each picture is taken small and dark or large and light, in turn; `make test-all` takes both."""
+    if "look" in metafunc.fixturenames:
+        chosen = list(LOOKS) if FULL else [list(LOOKS)[len(metafunc.function.__name__) % 2]]
+        metafunc.parametrize("look", chosen)
+
+
+@pytest.fixture
+def picture(look: str, snap_compare: Any, make_chat: Callable[..., Any]) -> Callable[..., bool]:
+    """Whether the chat looks as in its picture once `before` was done, small and dark, or large and light."""
+    theme, size = LOOKS[look]
 
     def same(before: Callable[..., Any], make: Callable[..., Any] = make_chat, **settings: Any) -> bool:
         return bool(snap_compare(make(theme=theme, **settings), terminal_size=size, run_before=before))
