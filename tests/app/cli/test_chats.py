@@ -18,7 +18,6 @@ from specchat.app.history.resume import continued, find, remarks
 from specchat.app.history.store import Store, history_file
 from specchat.app.saved.chat_json import read_chat
 from specchat.app.settings.fields import Settings
-from specchat.app.settings.file import changed
 from specchat.app.tui import app as chat_module
 from specchat.errors import UserError
 
@@ -217,16 +216,6 @@ def test_a_history_of_a_newer_specchat_is_refused(call: Call, begun: Begun) -> N
         begun(Settings(), last=True)
 
 
-@pytest.mark.parametrize("version", [-5, 3])
-def test_what_was_done_to_a_history_is_said_by_the_command_that_does_it(call: Call, kept: None, version: int) -> None:
-    before = call("chats", "list")
-    sqlite3.connect(history_file()).execute(f"PRAGMA user_version = {version}").close()
-    code, out, err = call("chats", "list")
-    assert (code, out) == before[:2]
-    assert ("was damaged" if version < 0 else "brought up to date") in err
-    assert call("chats", "list") == before
-
-
 def test_continue_takes_the_last_chat(begun: Begun) -> None:
     assert begun(Settings(), last=True) == 0
     assert begun.texts == ["About \x1b[31mships", "They passed.", "And more?", "No."]
@@ -250,33 +239,12 @@ def test_resume_takes_the_chat_that_is_meant_or_lists_those_that_may_be(begun: B
         begun(Settings(), resume="zebra")
 
 
-def test_a_last_word_that_could_not_be_kept_is_said_after_the_chat(
-    begun: Begun, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def run(app: Any) -> None:
-        app.dialogue.transcript.entries.append(Prompt("The last word"))
-
-    def write(*_: Any) -> None:
-        raise sqlite3.OperationalError("database or disk is full")
-
-    monkeypatch.setattr(chat_module.SpecchatApp, "run", run)
-    monkeypatch.setattr("specchat.app.history.recorder.write", write)
-    begun(Settings(), last=True)
-    assert "specchat: The end of the chat was not saved" in capsys.readouterr().err
-
-
 def test_open_takes_a_file(begun: Begun, call: Call, tmp_path: Path) -> None:
     (tmp_path / "chat.json").write_text(call("chats", "show", "1", "--json")[1])
     begun(Settings(), "The settings are odd.", file=tmp_path / "chat.json")
     assert begun.texts == ["About lamps", "The keeper lit it.", "The settings are odd."]
     with pytest.raises(UserError, match=r"There is no file nothing\.json"):
         begun(Settings(), file=Path("nothing.json"))
-
-
-def test_a_chat_without_a_history(begun: Begun) -> None:
-    begun(changed(Settings(), {"history": False}), last=True)
-    assert begun.kept == [False]
-    assert begun.texts[-1] == "No."
 
 
 def test_the_options(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -313,13 +281,6 @@ def test_the_options(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
         *(["--resume", "x", "methods"], ["--open", "x.json", "methods"]),
     ):
         assert call(*wrong)[0] == 2
-
-
-def test_the_chat_of_a_continue_with_no_history_yet(call: Call, monkeypatch: pytest.MonkeyPatch, engine: Any) -> None:
-    begun = Begun(monkeypatch, engine)
-    for asked in ({"last": True}, {"resume": ""}):
-        with pytest.raises(UserError, match="no chats in the history yet"):
-            begun(Settings(), **asked)
 
 
 def test_why_the_last_answer_was_no_faster(call: Call, kept: None) -> None:

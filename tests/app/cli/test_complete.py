@@ -18,7 +18,6 @@ from specchat.app.cli import main as cli
 from specchat.app.history.store import Store
 from specchat.app.settings.checks import theme_names
 from specchat.decoders.registry import methods
-from specchat.errors import UserError
 
 SPECCHAT = str(Path(sys.executable).parent / "specchat")
 
@@ -219,12 +218,3 @@ def test_the_shell_that_is_named_is_set_up_where_it_reads(
         before, line, after = (tmp_path / rc).read_bytes().split(b"\n")
         assert (before, after) == (b"# mine \xff", b"")
         assert str((tmp_path / file).parent).encode() in line
-
-
-def test_a_shell_that_cannot_be_set_up_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HOME", str(tmp_path))
-    (tmp_path / ".bashrc").mkdir()
-    with pytest.raises(UserError, match=r"Cannot write ~/.bashrc .*Put this where bash reads it: source"):
-        completion_shell.install("bash")
-    with pytest.raises(UserError, match=r"no completion for tcsh\. Name one of bash"):
-        completion_shell.install("tcsh")

@@ -78,13 +78,6 @@ def test_get_set_and_unset(call: Call, file: Path) -> None:
     assert file.read_text() == "# mine\nhistory = false\n\n[sampling]\ntemperature = 0.5\n"
 
 
-def test_a_value_that_goes_before_the_file_is_told(call: Call, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SPECCHAT_THEME", "light")
-    code, out, err = call("settings", "set", "theme", "dark")
-    assert (code, out) == (0, f"theme = dark in {file}, line 1.\n")
-    assert "The value in use is still light: $SPECCHAT_THEME overrides the file." in err
-
-
 @pytest.mark.parametrize(
     ("args", "sentence"),
     [
@@ -108,15 +101,6 @@ def test_what_cannot_be_is_one_sentence_and_changes_nothing(
     assert sentence in err
     assert err.count("\n") == 1
     assert file.read_text() == "threads = 2\n"
-
-
-def test_a_wrong_variable_is_named_and_the_rest_counts(call: Call, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    file.write_text("threads = 2\n")
-    monkeypatch.setenv("SPECCHAT_MAX_TOKENS", "many")
-    code, out, err = call("settings", "get", "threads")
-    assert (code, out) == (0, "2\n")
-    assert "$SPECCHAT_MAX_TOKENS takes a whole number, not 'many'" in call("settings")[2]
-    assert err == ""
 
 
 def test_the_editor_gets_the_file_and_what_is_wrong_with_it_is_told(

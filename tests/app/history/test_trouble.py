@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import sqlite3
-import subprocess
-import sys
 import time
 import zlib
 from collections.abc import Callable
@@ -209,114 +206,6 @@ def test_a_folder_that_cannot_be(tmp_path: Path, dialogue: Dialogue, say: Say) -
     recorder.note(dialogue)
     recorder.close(dialogue)
     assert re.search("not saved.*cannot be used", told(recorder))
-
-
-MOUNTED = """
-import os, random, sys, time
-sys.path.insert(0, {here!r})
-from pathlib import Path
-import subprocess
-from windows import Engine
-from specchat.app.chat.dialogue import Dialogue
-from specchat.app.chat.methods import Method
-from specchat.app.history.recorder import Recorder
-from specchat.app.history import recorder as module
-from specchat.app.history.store import Store
-from specchat.app.history import told as remarks
-from specchat.app.history.chats import Chats, reading
-from specchat.errors import UserError
-from specchat.engine.messages import Finished, StepRecord, Steps
-
-module.RETRY_SECONDS = 0.05
-folder = Path({folder!r})
-subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", folder], check=True)
-engine = Engine()
-dialogue = Dialogue(engine, "m", {{"lookup": Method("lookup")}}, "lookup")
-dialogue.drain()
-
-def say(text):
-    dialogue.submit(text)
-    engine.events += [Steps(engine.asked, [StepRecord("lookup", [1], text)]), Finished(engine.asked, "eos", "", 0.1, 1.0)]
-    dialogue.drain()
-
-recorder = Recorder(folder / "history.db")
-say("First")
-recorder.note(dialogue)
-assert recorder.settle()
-def fill():
-    ballast = os.open(folder / "ballast", os.O_WRONLY | os.O_CREAT)
-    try:
-        while True:
-            os.write(ballast, bytes(4096))
-    except OSError:
-        os.close(ballast)
-
-def heard():
-    until = time.monotonic() + 60
-    while not (told := recorder.sentences()) and time.monotonic() < until:
-        assert not recorder.settle(0.1)
-    print(told)
-
-fill()
-say("Second" + "".join(chr(random.randrange(33, 0x3000)) for _ in range(30000)))
-recorder.note(dialogue)
-heard()
-(folder / "ballast").unlink()
-assert recorder.settle(), recorder.sentences()
-print(recorder.sentences())
-recorder.close()
-fill()
-recorder = Recorder(folder / "history.db")
-say("Third")
-recorder.note(dialogue)
-heard()
-with reading(folder / "history.db") as chats:
-    print([row.answers for row in chats.newest()])
-(folder / "ballast").unlink()
-assert recorder.settle(), recorder.sentences()
-print(recorder.sentences())
-recorder.close()
-with Store(folder / "history.db") as store:
-    print([row.answers for row in Chats(store).newest()], remarks())
-subprocess.run(["mount", "-o", "remount,ro", folder], check=True)
-recorder = Recorder(folder / "history.db")
-say("Fourth")
-recorder.note(dialogue)
-recorder.close(dialogue)
-print(recorder.sentences())
-with reading(folder / "history.db") as chats:
-    print([row.answers for row in chats.newest()], len(chats.search("First")), len(chats.search("Fi")))
-    print(len(chats.open(1).transcript.answers()))
-try:
-    with reading(folder / "history.db") as chats:
-        chats.delete(1)
-except UserError as error:
-    print(error)
-"""
-
-
-def test_a_real_disk_that_is_full_and_one_that_is_read_only(tmp_path: Path) -> None:
-    may = subprocess.run(["unshare", "-rm", "true"], capture_output=True, check=False) if shutil.which("unshare") else None
-    if may is None or may.returncode:
-        pytest.skip("mounting is not allowed here")
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    script = MOUNTED.format(here=str(Path(__file__).parent), folder=str(folder))
-    done = subprocess.run(
-        ["unshare", "-rm", sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    full, again, full_at_start, meanwhile, again_later, kept, read_only, read, opened, refused = done.stdout.splitlines()
-    assert "is full. Free some space there" in full
-    assert "is full. Free some space there" in full_at_start
-    assert meanwhile == "[2]"
-    assert "saved in the history again" in again
-    assert "saved in the history again" in again_later
-    assert kept == "[3] []"
-    assert "not saved" in read_only
-    assert "is not writable. Make the file and its folder writable" in read_only
-    assert (read, opened) == ("[3] 1 1", "3")
-    assert "is not writable. Make the file and its folder writable" in refused
 
 
 def test_a_bug_in_the_history_is_told_and_costs_nothing_else(

@@ -10,7 +10,6 @@ from specchat.app.chat.dialogue import Dialogue
 from specchat.app.export.formats import export_race
 from specchat.app.export.race import photo_finish, remarks
 from specchat.app.race.entry import RaceEntry, split_prompt
-from specchat.app.race.guests import short_name
 from specchat.app.race.race import Race
 from specchat.app.saved.race_json import read_race
 from specchat.app.theming.themes import load_themes
@@ -148,24 +147,6 @@ def test_tokens_are_compared_among_lanes_of_one_model_only(dialogue: Dialogue, e
     assert not any(isinstance(command, Judge) for command in engine.sent)
     made.remove(1)
     assert [made.mark(racer) for racer in made.racers] == ["reference", "another model", "identical"]
-
-
-def test_a_lane_that_parts_from_its_own_model_is_asked_about(dialogue: Dialogue, engine: FakeEngine) -> None:
-    made = race(dialogue, RaceEntry("greedy"), RaceEntry("greedy", model="m"), RaceEntry("lookup", model="m"))
-    loaded(engine)
-    run(engine, made, [([1, 2], 1, 1.0), ([7, 8], 1, 0.8), ([7, 9], 2, 0.5)])
-    (question,) = [command for command in engine.sent if isinstance(command, Judge)]
-    assert question == Judge(question.id, "race-3", 1, 8)
-
-
-def test_names_are_as_short_as_tells_the_models_apart(dialogue: Dialogue, engine: FakeEngine) -> None:
-    assert race(dialogue, RaceEntry("greedy"), RaceEntry("lookup")).model_names == ["", ""]
-    assert race(dialogue).model_names == ["builtin", "small.gguf"]
-    made = race(dialogue, RaceEntry("greedy"), RaceEntry("greedy", model="builtin", backend="llama.cpp"))
-    assert made.model_names == ["builtin · transformers", "builtin · llama.cpp"]
-    assert short_name("Qwen/Qwen3-0.6B") == "Qwen3-0.6B"
-    assert short_name("recorded:/a/b.jsonl?pace=1/2") == "b.jsonl"
-    assert "\x1b" not in short_name("\x1b[31mred")
 
 
 def test_other_tokens_are_asked_for_and_make_characters_the_unit(dialogue: Dialogue, engine: FakeEngine) -> None:

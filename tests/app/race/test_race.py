@@ -163,21 +163,6 @@ def test_places_go_by_the_lanes_own_clocks(dialogue: Dialogue, engine: FakeEngin
     assert made.racers[1].seconds == pytest.approx(0.4)
 
 
-def test_places_in_slow_motion_go_by_passes(dialogue: Dialogue, engine: FakeEngine) -> None:
-    made = race(dialogue)
-    made.slowed = True
-    for i, size in enumerate((1, 4)):
-        begin(engine, i)
-        write(engine, i, records(made.racers[i].entry.method, range(8), size))
-    finish(engine, 0, 0.1)
-    dialogue.drain()
-    assert made.place(made.racers[0]) is None, "the other one has taken fewer passes so far"
-    finish(engine, 1, 9.0)
-    dialogue.drain()
-    assert [made.place(racer) for racer in made.racers] == [2, 1]
-    assert [racer.entry.method for racer in made.ranking()] == ["lookup", "greedy"]
-
-
 def test_a_swapped_lane_runs_alone_and_the_others_stay(dialogue: Dialogue, engine: FakeEngine) -> None:
     made = race(dialogue)
     run(engine, made, [([1, 2], 1, 1.0), ([1, 2], 2, 0.5)])
@@ -208,20 +193,6 @@ def test_pause_and_cancel_reach_every_lane_that_runs(dialogue: Dialogue, engine:
     made.close()
     assert engine.sent[-2:] == [CloseLane("race-1"), CloseLane("race-2")]
     assert not made.running
-
-
-def test_a_pause_ends_with_the_lanes_that_it_held(dialogue: Dialogue, engine: FakeEngine) -> None:
-    made = race(dialogue)
-    made.pause()
-    made.add(RaceEntry("soft"))
-    assert asked(engine, 2).paused  # the others wait too
-    made.cancel()
-    for i in range(3):
-        finish(engine, i, 1.0, reason="cancelled")
-    dialogue.drain()
-    made.swap(1, RaceEntry("recompute"))
-    assert not made.paused
-    assert not asked(engine, 1).paused
 
 
 def test_what_goes_wrong_in_one_lane_is_told_there_alone(dialogue: Dialogue, engine: FakeEngine) -> None:

@@ -54,12 +54,6 @@ def text(lines: list[StyledLine]) -> str:
     return "\n".join("".join(part for part, _ in row).rstrip() for row in lines)
 
 
-def test_why_a_method_cannot_run_is_said() -> None:
-    methods = known_methods()
-    page = text(method_lines(methods["draft"], "identical", {}, None, 50, unavailable="it needs a draft model."))
-    assert "Not on this model: it needs a draft model." in page
-
-
 @pytest.mark.parametrize("name", known_methods())
 @pytest.mark.parametrize("cells", [35, 58])
 def test_every_method_is_explained_within_the_width(name: str, cells: int, written: Make) -> None:
@@ -135,12 +129,6 @@ def test_the_page_of_figures_begins_with_the_verdict(written: Make, tree_steps: 
     ]
     assert order == sorted(order)
     assert page.count("guesses") == 1, "a figure is told once"
-
-
-def test_what_needs_a_plain_pass_waits_for_the_end(written: Make, tree_steps: Make) -> None:
-    page = text(numbers_lines(written(tree_steps() * 5), "fusion", Curve(), 60))
-    assert "plain" not in page
-    assert "α = " in page
 
 
 @pytest.mark.parametrize(

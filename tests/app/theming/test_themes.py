@@ -178,61 +178,6 @@ def test_colour_blind_sight_confuses_what_it_should() -> None:
 # In the chat
 
 
-def painted(svg: str, columns: int) -> set[str]:
-    """Backgrounds in the leftmost columns of a screenshot."""
-    boxes = re.findall(r'<rect fill="(#[0-9a-f]{6})" x="([\d.]+)" [^>]*shape-rendering', svg)
-    return {fill for fill, x in boxes if float(x) < columns * 12}
-
-
-async def test_the_menu_previews_every_theme_on_the_whole_screen(make_chat: Any, engine: Any, make_steps: Any) -> None:
-    app = make_chat()
-    async with app.run_test(size=(90, 24)) as pilot:
-        engine.loaded()
-        await pilot.pause()
-        app.take_events()
-        app.chat_screen.input.put("How?")
-        await pilot.press("enter")
-        engine.begin(make_steps())
-        engine.finish()
-        app.take_events()
-        await pilot.pause()
-        before = painted(app.export_screenshot(), 30)
-        await pilot.press("f3")
-        for name, palette in list(app.themes.palettes.items())[:4]:
-            assert app.theme == name
-            await pilot.pause()
-            shown = painted(app.export_screenshot(), 30)
-            assert palette.colours["background"] in shown
-            assert palette.colours["surface"] in shown
-            tints = {palette.tone(step, half)[1] for step in STEPS for half in (False, True)}
-            assert len(tints & shown) >= 2, "runs in the transcript below"
-            assert app.theme == "dark" or app.themes.palettes["dark"].colours["background"] not in shown
-            text = "\n".join(str(app.screen.query_one("OptionList").get_option(name).prompt).split("\n"))
-            assert palette.summary in text
-            assert " 2 3 4 6 8 ■■■■■■ " in text
-            await pilot.press("down")
-        await pilot.press("escape")
-        await pilot.pause()
-        assert app.theme == "dark"
-        assert painted(app.export_screenshot(), 30) == before
-
-
-async def test_a_doubtful_theme_is_told_at_the_start_and_when_chosen(make_chat: Any, engine: Any, tmp_path: Path) -> None:
-    (tmp_path / "themes").mkdir()
-    (tmp_path / "themes" / "dim.toml").write_text('inherits = "dark"\nerror = "#703030"')
-    (tmp_path / "themes" / "typo.toml").write_text('inherits = "dark"\nacent = "#ffcc00"')
-    app = make_chat(theme="dim")
-    said = [entry.text for entry in app.dialogue.transcript.entries]
-    assert any(text.startswith("The theme dim works but is hard to read: error on ") for text in said)
-    assert any("typo.toml has 'acent', which is not part of a theme: did you mean accent?" in text for text in said)
-    app = make_chat()
-    assert not any("hard to read" in entry.text for entry in app.dialogue.transcript.entries)
-    async with app.run_test(size=(90, 24)) as pilot:
-        app.actions.command("/theme dim")
-        await pilot.pause()
-        assert any("hard to read" in notice.message for notice in app._notifications)
-
-
 # Users' own
 
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from specchat.app.chat.entries import Notice
 from specchat.app.settings.keymap import ALL, CHAT, INPUT
 from specchat.app.tui.chat.welcome import STARTERS, Welcome
 from specchat.app.tui.keys.context import KEYS
@@ -320,13 +319,6 @@ def test_keys_are_fit_for_legacy_terminals() -> None:
         assert any(not key.strip().startswith(("shift+", "ctrl+shift+", "super+")) for key in entry.keys.split(","))
 
 
-async def test_notices_at_the_start(make_chat: Make) -> None:
-    app = make_chat(notice="The settings file is not TOML.")
-    async with app.run_test(size=SIZE) as pilot:
-        await pilot.pause()
-        assert [e.text for e in app.dialogue.transcript.entries if isinstance(e, Notice)] == ["The settings file is not TOML."]
-
-
 async def test_commands(make_chat: Make, engine: Any) -> None:
     app = make_chat()
     async with app.run_test(size=SIZE, notifications=True) as pilot:
@@ -370,18 +362,3 @@ async def test_commands(make_chat: Make, engine: Any) -> None:
         await loaded(pilot, engine)
         assert await run("/etc/hosts is a file") == ""
         assert engine.asked.messages == [{"role": "user", "content": "/etc/hosts is a file"}]
-
-
-async def test_a_timer_that_fires_while_the_chat_ends_does_nothing(
-    make_chat: Make, engine: Any, make_steps: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    app = make_chat()
-    async with app.run_test(size=SIZE) as pilot:
-        await ask(pilot, engine, "Hello", make_steps(), finish=False)
-        # As Textual ends: what runs the app no longer does, then the widgets go, then their screen.
-        monkeypatch.setattr(app, "_running", False)
-        await app.chat_screen.inspector.remove()
-        monkeypatch.setattr(app.live, "idle", app.changed)
-        monkeypatch.setattr(app.frames, "look", app.changed)
-        app._idle()
-        app.frames._frame()

@@ -75,14 +75,6 @@ def test_a_stream_is_held_up_once_a_minute_at_most(sweeper: Sweeper, clock: Cloc
     assert not sweeper.idle(streaming=True)
 
 
-def test_nothing_is_looked_through_when_little_was_made(sweeper: Sweeper, clock: Clock) -> None:
-    old_garbage()
-    clock.now += QUIET_SECONDS
-    assert sweeper.idle(streaming=False)
-    clock.now += QUIET_SECONDS
-    assert not sweeper.idle(streaming=False)
-
-
 def test_no_full_collection_comes_by_itself(sweeper: Sweeper) -> None:
     begun = gc.get_stats()[2]["collections"]
     kept = [[Ring()] for _ in range(400_000)]

@@ -10,9 +10,8 @@ from textual.widgets._toast import Toast
 
 from specchat.app.tui.keys.help import HelpScreen
 from specchat.app.tui.terminal_app import NOTICE_ROWS, RECENT
-from specchat.engine.messages import Steps
 
-from ...fakes.pilots import settle, until
+from ...fakes.pilots import until
 
 Make = Callable[..., Any]
 LONG = " ".join(f"word{n}" for n in range(120))
@@ -70,24 +69,3 @@ async def test_the_help_has_the_last_notices(make_chat: Make) -> None:
         assert titles[at : at + RECENT + 1] == [*(f"Notice {n}." for n in range(RECENT + 1, 1, -1)), ""]
         await pilot.press(*"notice 5.")
         assert row_under_cursor(app.screen) == "Notice 5."
-
-
-async def test_a_refusal_goes_with_its_cause(make_chat: Make, engine: Any, make_steps: Make) -> None:
-    app = make_chat()
-    async with app.run_test(size=(100, 30), notifications=True) as pilot:
-        engine.loaded()
-        await settle(app, pilot)
-        await pilot.press("f7")
-        assert any("nothing to inspect" in text for text in shown(app))
-        await pilot.press(*"Hello", "enter")
-        engine.begin()
-        engine.events.append(Steps(engine.asked.id, make_steps()))
-        await settle(app, pilot)
-        assert shown(app) == []
-        await pilot.press(*"/methdo", "enter")  # no matter of time
-        await pilot.press("alt+u")
-        assert any("Press esc to stop it" in text for text in shown(app))
-        engine.finish()
-        await settle(app, pilot)
-        assert not any("Press esc to stop it" in text for text in shown(app))
-        assert shown(app), "what is still true stays"

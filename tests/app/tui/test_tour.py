@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from specchat.app.chat.entries import Notice, Prompt
+from specchat.app.chat.entries import Notice
 from specchat.app.race.race import Race
 from specchat.app.race.slow import SlowRace
 from specchat.app.settings.locations import first_start
@@ -261,24 +261,6 @@ async def test_whoever_types_goes_on_alone(make_chat: Make, engine: Live, monkey
         assert app.dialogue.transcript.answers()[0].reason == "eos", "and the answer is written to its end"
 
 
-@pytest.mark.parametrize("key", ["f9", "ctrl+n"])
-async def test_a_key_for_the_answer_takes_over(
-    make_chat: Make, engine: Live, monkeypatch: pytest.MonkeyPatch, key: str
-) -> None:
-    stay(monkeypatch, 1)
-    app = make_chat(method="recompute")
-    async with app.run_test(size=SIZE) as pilot:
-        await begin(app, pilot, engine)
-        await pilot.press(key)
-        await until(pilot, lambda: step(app) == 0)
-        answer = app.dialogue.transcript.answers()[0]
-        if key == "f9":
-            assert app.dialogue.paused, "the next step is the person's too"
-            await pilot.press("f8")
-        await until(pilot, lambda: answer.reason == "eos")
-        assert app.dialogue.method == ("lookup" if key == "ctrl+n" else "recompute"), "the one that was chosen"
-
-
 @pytest.mark.parametrize("at", [1, 3])
 async def test_a_killed_engine_ends_it_and_not_the_chat(
     make_chat: Make, engine: Live, monkeypatch: pytest.MonkeyPatch, at: int
@@ -315,28 +297,6 @@ async def test_another_screen_holds_it(make_chat: Make, engine: Live, monkeypatc
         await until(pilot, lambda: step(app) == 0)
 
 
-async def test_a_model_where_nothing_drafts(make_chat: Make, engine: Live) -> None:
-    app = make_chat(method="greedy")
-    reason = "This model verifies no drafts."
-    async with app.run_test(size=SIZE) as pilot:
-        await begin(app, pilot, engine, 4, lookup=reason, soft=reason)
-        assert "/model builtin" in told(app)
-        assert app.dialogue.transcript.answers()[0].methods == ["greedy"]
-
-
-async def test_what_takes_too_long_is_stopped(
-    make_chat: Make, engine: Live, said: list[tuple[int, str]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(Live, "finish_running", lambda self, id: None)
-    engine.text = "word " * 4000
-    app = make_chat()
-    async with app.run_test(size=SIZE) as pilot:
-        monkeypatch.setattr(script, "LONGEST_RACE", 0.3)
-        await begin(app, pilot, engine, 4)
-        assert app.dialogue.transcript.answers()[0].reason == "cancelled"
-        assert "tokens a pass" in said[-2][1]
-
-
 async def test_it_waits_for_the_model(make_chat: Make, engine: Live) -> None:
     app = make_chat()
     async with app.run_test(size=SIZE) as pilot:
@@ -346,51 +306,6 @@ async def test_it_waits_for_the_model(make_chat: Make, engine: Live) -> None:
         engine.events.append(Loaded(1, dict(INFO), {}))
         app.take_events()
         await until(pilot, lambda: step(app) >= 2)
-
-
-async def test_without_a_model_it_says_what_it_needs(make_chat: Make, engine: Live) -> None:
-    app = make_chat()
-    async with app.run_test(size=SIZE, notifications=True) as pilot:
-        app.actions.do("tour")
-        await until(pilot, lambda: step(app) >= 1)
-        engine.events.append(Failed(1, "user", "There is no such model."))
-        app.take_events()
-        await until(pilot, lambda: step(app) == 0)
-        assert "The tour ends here: no model is loaded." in toasts(app)
-        app.actions.do("tour")
-        await pilot.pause()
-        assert "The tour needs a model" in toasts(app)
-
-
-async def test_it_has_a_chat_of_its_own_that_is_kept_once_one_goes_on(
-    make_chat: Make, engine: Live, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    noted: list[int] = []
-    app = make_chat()
-    async with app.run_test(size=SIZE) as pilot:
-
-        class Recorder:
-            def note(self, chat: Any) -> None:
-                noted.append(sum(isinstance(entry, Prompt) for entry in chat.transcript.entries))
-
-            def sentences(self) -> list[Any]:
-                return []
-
-        engine.loaded()
-        await settle(app, pilot)
-        app.box.put("Before")
-        await pilot.press("enter")
-        await until(pilot, lambda: app.dialogue.phase == "ready")
-        app.chat_history.recorder = Recorder()
-        app.actions.do("tour")
-        await until(pilot, lambda: step(app) == 4)
-        await until(pilot, lambda: any(isinstance(entry, Notice) for entry in app.dialogue.transcript.entries))
-        app.chat_history.note()
-        assert not any(noted), "the tour's own chat is not"
-        await pilot.press("enter")
-        await until(pilot, lambda: app.dialogue.phase == "ready")
-        assert set(filter(None, noted)) == {2}
-        await pilot.press("escape")
 
 
 @pytest.mark.parametrize("typed", ["", "\n"], ids=["nothing", "enter before the chat was there"])

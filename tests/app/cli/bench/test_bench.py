@@ -15,10 +15,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from ....cases import FULL
 from ....fakes.engines import paced
-from ....fakes.models.dflash_files import write_dflash
-from ....fakes.models.heads import target_folder
 from ..conftest import Call
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
@@ -134,37 +131,12 @@ def test_ctrl_c_shows_what_is_done(world: dict[str, Any]) -> None:
     assert "--resume" in err
 
 
-def test_a_sweep_checks_the_scaling_law(world: dict[str, Any], run: Run) -> None:
-    done = run("--sweep", "lookup.nodes=2,4,8,16", "--json", "--plots", world["folder"] / "plots")
-    assert done.returncode == 0, done.stderr
-    report = json.loads(done.stdout)
-    scaling = report["scaling"]["lookup.nodes"]
-    assert len(scaling["points"]) == 4
-    assert scaling["fit"]["slope"] > 0
-    labels = [row["method"] for row in report["results"] if row["category"] == "all"]
-    assert labels == ["greedy", *(f"lookup:nodes={n}" for n in (2, 4, 8, 16))]
-    ElementTree.parse(world["folder"] / "plots" / "scaling.svg")
-
-
 def test_what_cannot_run_here_is_left_out_with_the_reason(world: dict[str, Any], run: Run) -> None:
     done = run("--methods", "lookup,early-exit,draft", "--against", "transformers", "--json", "--limit", 1)
     assert done.returncode == 0, done.stderr
     assert {row["method"] for row in json.loads(done.stdout)["results"]} == {"greedy", "lookup"}
     for reason in ("early-exit is left out", "draft is left out", "transformers is left out"):
         assert reason in done.stderr
-
-
-@pytest.mark.skipif(not FULL, reason="it waits for torch and transformers")
-def test_another_implementation_runs_beside_ours_or_says_why_not(world: dict[str, Any], run: Run) -> None:
-    options = ["--model", target_folder(), "--draft-model", write_dflash(world["folder"] / "drafter"), "--limit", 1]
-    options += ["--methods", "dflash", "--against", "transformers/dflash,transformers/mtp", "--max-tokens", 8, "--json"]
-    done = run(*options)
-    assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
-    assert {row["method"]: row["identical"] for row in found["results"] if row["category"] == "all"} == dict.fromkeys(
-        ("greedy", "dflash", "transformers/dflash"), found["prompts"]
-    )
-    assert found["problems"] == ["transformers/mtp is left out: transformers knows no MTP layers of LlamaForCausalLM."]
 
 
 @pytest.mark.parametrize(

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import io
-import re
 import sys
-from pathlib import Path
 
 import pytest
 
-from specchat.app.cli import main as cli
 from specchat.app.cli.bench.lab import show_table
 from specchat.app.cli.bench.report import table
-from specchat.app.history.store import Store
 from specchat.app.text.cells import width
 
 WIDTHS = (60, 80, 100, 120, 160)
@@ -82,25 +78,3 @@ def test_a_pipe_gets_all_columns(capsys: pytest.CaptureFixture[str], monkeypatch
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].split() == head
     assert len(lines) == 1 + len(rows)
-
-
-@pytest.mark.parametrize("cells", [60, 100])
-@pytest.mark.parametrize("command", ["methods", "models", "chats"])
-def test_lists_keep_within_the_width(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, command: str, cells: int) -> None:
-    for name in ("CONFIG", "DATA", "CACHE", "LOG"):
-        monkeypatch.setenv(f"SPECCHAT_{name}", str(tmp_path / name.lower()))
-    monkeypatch.setenv("HF_HOME", str(tmp_path / "hf"))
-    monkeypatch.chdir(tmp_path)
-    if command == "chats":
-        columns = "model, about, answers, title, named, created, changed"
-        with Store() as store, store.transaction() as db:
-            db.execute(
-                f"INSERT INTO chats ({columns}) VALUES ('m', '{{}}', 1, ?, 1, 1, 1)", ("A long title of wide 漢字 " * 20,)
-            )
-    monkeypatch.setattr(sys, "argv", ["specchat", command, *(["list"] if command == "chats" else [])])
-    out = terminal(monkeypatch, cells)
-    with pytest.raises(SystemExit):
-        cli.main()
-    lines = re.sub(r"\x1b\[[0-9;]*m", "", out.getvalue()).splitlines()
-    assert lines
-    assert max(map(width, lines)) <= cells

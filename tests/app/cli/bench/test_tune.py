@@ -17,7 +17,7 @@ from specchat.app.cli.bench.items import Item
 from specchat.app.cli.bench.lab import Spec, read_spec, read_specs
 from specchat.app.cli.bench.requests import TuneRequest
 from specchat.app.cli.bench.tune import candidates, joined, result_of, unclear
-from specchat.app.cli.bench.tune_blocks import SETS, Blocks, block_specs, show_blocks, wanted
+from specchat.app.cli.bench.tune_blocks import SETS, Blocks, block_specs, show_blocks
 from specchat.app.cli.bench.tune_report import grid_passes
 from specchat.app.cli.bench.tune_search import TuneSearch, rung_sizes
 from specchat.app.settings.fields import Settings
@@ -25,9 +25,7 @@ from specchat.app.settings.precedence import read_settings
 from specchat.decoders.methods.early_exit import what_is_left
 from specchat.decoders.registry import BUILT_IN, elsewhere
 
-from ....cases import FULL
 from ....fakes.engines import paced
-from ....fakes.models.tiny import tiny_folder
 
 
 def searching(speeds: dict[str, float], prompts: int = 24, noise: float = 0.15, **request: Any) -> TuneSearch:
@@ -105,29 +103,6 @@ def test_every_method_that_can_run_is_tried_and_what_was_given_is_left_alone() -
     assert names == set(BUILT_IN) - {"greedy", "recompute", "beam"} - without
     request = TuneRequest(settings=Settings(), methods="lookup:nodes=5,jacobi")
     assert [spec.label for spec in candidates(request, {}, {})] == ["lookup:nodes=5", "jacobi"]
-
-
-def test_early_exits_leave_out_no_layers_where_the_model_cannot() -> None:
-    found: dict[str, Any] = {"layers": 8, "capabilities": {"layers": False}}
-    specs = candidates(TuneRequest(settings=Settings(), methods="early-exit"), found, {})
-    assert specs
-    assert not any("skip" in spec.settings for spec in specs)
-    assert not wanted("", specs, found)
-    found["capabilities"]["layers"] = True
-    specs = candidates(TuneRequest(settings=Settings(), methods="early-exit"), found, {})
-    assert any("skip" in spec.settings for spec in specs)
-    # No two of them are the same thing under two names.
-    assert len({tuple(sorted(spec.settings.items())) for spec in specs}) == len(specs)
-    assert not any("tokens" in spec.settings and "schedule" not in spec.settings for spec in specs)
-
-
-def test_blocks_are_searched_where_early_exits_settings_are_open() -> None:
-    here = {"layers": 8, "capabilities": {"layers": True}}
-    for methods, expected in (("", True), ("early-exit,lookup", True), ("early-exit:skip=3", False), ("lookup", False)):
-        specs = candidates(TuneRequest(settings=Settings(), methods=methods), here, {})
-        assert wanted(methods, specs, here) is expected, methods
-    specs = candidates(TuneRequest(settings=Settings()), here, {"early-exit": "it is off"})
-    assert not wanted("", specs, here)
 
 
 FOUND: tuple[dict[str, Any], ...] = (
@@ -239,26 +214,3 @@ def test_the_command_saves_its_pick_as_the_models_method(tmp_path: Path) -> None
     assert "Too little was measured to choose a method, so nothing was saved" in done.stderr
     assert "×" not in done.stdout
     assert (tmp_path / "settings.toml").read_bytes() == before
-
-
-@pytest.mark.skipif(not FULL, reason="it waits for torch, and searches for minutes")
-def test_the_command_finds_blocks_that_early_exit_leaves_out(tmp_path: Path) -> None:
-    prompts = tmp_path / "prompts.jsonl"
-    prompts.write_text("".join(json.dumps({"prompt": f"{i} little words"}) + "\n" for i in range(30)))
-    command = [sys.executable, "-m", "specchat", "tune", str(prompts), "--model", str(tiny_folder("llama"))]
-    command += ["--device", "cpu", "--threads", "1", "--max-tokens", "40", "--methods", "early-exit", "--minutes", "2"]
-    environment = {**os.environ, "SPECCHAT_CONFIG": str(tmp_path / "settings.toml")}
-    done = subprocess.run([*command, "--json"], capture_output=True, text=True, timeout=180, env=environment, check=False)
-    assert done.returncode == 0, done.stderr
-    report = json.loads(done.stdout)
-    blocks = report["blocks"]
-    assert 0 < blocks["passes"] < report["grid_passes"] / 10
-    assert blocks["passes"] < report["passes"] <= report["grid_passes"] / 2
-    assert blocks["measured"]
-    first = {line["method"] for line in report["rungs"][0]["candidates"]}
-    assert set(blocks["measured"]) <= first
-    assert not any(label.endswith("skip=1") for label in first - set(blocks["measured"])), "a guess"
-    assert {row.get("skip") for row in blocks["found"]} - {None}
-    if report["best"]["method"] == "early-exit":  # on a busy machine plain decoding may be the pick
-        kept = read_settings(tmp_path / "settings.toml").models[str(tiny_folder("llama"))]
-        assert kept["method"] == "early-exit"

@@ -17,8 +17,6 @@ import pytest
 
 from specchat.app.chat.entries import Answer
 from specchat.app.cli.oneshot.output import AnswerOutput
-from specchat.app.cli.oneshot.request import Request
-from specchat.app.settings.fields import Settings
 from specchat.app.terminal.ansi import run_colour
 from specchat.app.theming.colouring import ink_name
 from specchat.engine.messages import StepRecord
@@ -76,16 +74,6 @@ def command(*args: str) -> list[str]:
 
 def test_piped_is_the_text_and_nothing_else(call: Call, model: str) -> None:
     assert call("hello", "--model", model) == (0, f"{ANSWER}\n", "")
-
-
-def test_the_method_is_the_one_that_a_chat_starts_with() -> None:
-    assert Request("x", Settings()).method() == "draft"
-    without = dict.fromkeys(("draft", "pard", "eagle", "medusa", "dflash", "mtp"), "it needs a draft model.")
-    assert Request("x", Settings()).method(without) == "lookup"
-    assert Request("x", Settings()).method({name: without[name] for name in without if name != "eagle"}) == "eagle"
-    assert Request("x", Settings(model="big.gguf")).method() == "lookup"
-    assert Request("x", Settings(model="big.gguf", draft_model=("small.gguf",))).method() == "draft"
-    assert Request("x", Settings(method="fusion")).method({"fusion": "No trees."}) == "fusion"
 
 
 @pytest.mark.parametrize("method", ["greedy", "lookup"])
@@ -217,21 +205,6 @@ def test_mistakes_are_one_sentence(call: Call, args: list[str], said: str, monke
     assert said in err
     assert err.startswith("specchat: ")
     assert err.count("\n") == 1
-
-
-def test_recordings_without_an_end_are_sentences(call: Call, tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "pipe")
-    with (tmp_path / "sparse").open("wb") as file:
-        file.truncate(10**11)
-    for path, words in (
-        (tmp_path / "pipe", "not a regular file"),
-        (Path("/dev/zero"), "not a regular file"),
-        (tmp_path / "sparse", "larger than 500 MB"),
-    ):
-        code, out, err = call("hello", "--model", f"recorded:{path}")
-        assert (code, out, err.count("\n")) == (2, "", 1)
-        assert f"Cannot read {path}" in err
-        assert words in err
 
 
 def test_a_bad_settings_file_stops_it(call: Call, tmp_path: Path) -> None:

@@ -11,7 +11,6 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from specchat.app.chat.methods import Method
-from specchat.app.history.chats import Chats
 from specchat.app.settings.actions import ACTIONS
 from specchat.app.settings.fields import SAMPLING
 from specchat.app.tui.actions import complete
@@ -192,30 +191,6 @@ async def test_files_are_completed_with_quotes_where_they_need_them(make_chat: M
         assert app.chat_screen.input.text == "/open 'old/my chat.json'"
 
 
-async def test_models_that_are_here_are_offered(make_chat: Make, engine: Any, folder: Path) -> None:
-    app = make_chat()
-    async with app.run_test(size=SIZE) as pilot:
-        await type_text(pilot, "/model tiny")
-        await settle(app, pilot)
-        assert app.chat_screen.query_one(Completion).names == [str(folder / "tiny.gguf")]
-
-
-async def test_titles_of_chats_are_offered(
-    make_chat: Make, engine: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    from specchat.app.history.store import Store
-
-    with Store(tmp_path / "data" / "history.db") as store:
-        store.db.execute("INSERT INTO chats (title, created, changed, model, about) VALUES ('The lamp', 1, 1, 'builtin', '{}')")
-        store.db.commit()
-        assert Chats(store).count() == 1
-    app = make_chat()
-    async with app.run_test(size=SIZE) as pilot:
-        await type_text(pilot, "/chats l")
-        await settle(app, pilot)
-        assert app.chat_screen.query_one(Completion).names == ["The lamp"]
-
-
 async def test_esc_sends_the_list_away_and_a_long_list_scrolls(make_chat: Make, engine: Any) -> None:
     app = make_chat()
     async with app.run_test(size=SIZE) as pilot:
@@ -229,15 +204,6 @@ async def test_esc_sends_the_list_away_and_a_long_list_scrolls(make_chat: Make, 
         assert not list_.display
         await pilot.press("enter")
         assert app.chat_screen.input.text == "/", "that is no command yet"
-
-
-async def test_a_name_can_be_clicked(make_chat: Make, engine: Any) -> None:
-    app = make_chat()
-    async with app.run_test(size=SIZE) as pilot:
-        await type_text(pilot, "/panel ")
-        await pilot.click(Completion, offset=(8, 1))
-        await pilot.pause()
-        assert app.chat_screen.input.text == "/panel tree"
 
 
 async def test_every_action_has_its_function(make_chat: Make) -> None:

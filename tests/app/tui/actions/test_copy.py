@@ -58,16 +58,6 @@ async def test_one_of_several_blocks_is_chosen_by_its_preview(make_chat: Make, e
         assert app.chat_screen.input.text == "/copy code 3", "what cannot be done stays to be mended"
 
 
-async def test_the_only_block_is_copied_at_once(make_chat: Make, engine: Any, make_steps: Make) -> None:
-    app = make_chat()
-    async with app.run_test(size=SIZE, notifications=True) as pilot:
-        await say(pilot, engine, make_steps, "Code?", "So:\n\n```c\nint a;\n```\n")
-        await say(pilot, engine, make_steps, "Thanks", "You are welcome.")
-        await pilot.press("alt+y")
-        assert app.screen is app.chat_screen
-        assert app.clipboard == "int a;"
-
-
 async def test_there_may_be_no_code_no_message_no_run(make_chat: Make, engine: Any, make_steps: Make) -> None:
     app = make_chat()
     async with app.run_test(size=SIZE, notifications=True) as pilot:

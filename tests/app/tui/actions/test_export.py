@@ -12,12 +12,10 @@ import pytest
 
 from specchat.app.chat.entries import Answer, Prompt
 from specchat.app.chat.transcript import Transcript
-from specchat.app.export.formats import FORMATS, Look, SavedChat, capture, export_chat
-from specchat.app.saved.chat_json import read_chat
+from specchat.app.export.formats import FORMATS, SavedChat, export_chat
 from specchat.app.settings.keymap import CHAT
-from specchat.app.theming.themes import load_themes
 from specchat.app.tui.pickers.menu import Menu
-from specchat.engine.messages import PieceTable, StepRecord, Steps
+from specchat.engine.messages import PieceTable, StepRecord
 
 from ....fakes import pilots
 from ....fakes.pilots import settle, until
@@ -40,10 +38,6 @@ def chat() -> SavedChat:
     answer.add(StepRecord("lookup", [1, 2], "Hi there", 4, 1, 5, tree_tokens=[9, 1, 8], tree_parents=[-1, 0, 0], path=[0, 1]))
     answer.finish("eos")
     return SavedChat(Transcript([Prompt("Hello"), answer]), {"name": "builtin"})
-
-
-def look() -> Look:
-    return Look(load_themes()[0]["dark"])
 
 
 def toasts(app: Any) -> str:
@@ -105,22 +99,6 @@ async def test_exporting_by_key_and_by_the_help(make_chat: Make, engine: Any, ma
     assert "alt+s" in {key.keys for key in CHAT}
 
 
-async def test_the_way_of_colouring_and_the_theme_in_force_are_those_of_the_file(
-    make_chat: Make, engine: Any, make_steps: Make, here: Path
-) -> None:
-    app = make_chat(theme="light")
-    async with app.run_test(size=SIZE) as pilot:
-        await converse(app, pilot, engine, make_steps)
-        app.actions.command("/colours length")
-        await command(app, pilot, "/export chat.html")
-        await until(pilot, lambda: "Saved as" in toasts(app))
-        text = (here / "chat.html").read_text()
-        light = load_themes()[0]["light"]
-        assert light.heat[4] in text
-        assert light.run(1) not in text
-        assert "color-scheme: light" in text
-
-
 async def test_what_goes_wrong_is_told_and_the_command_stays_in_the_box(make_chat: Make, engine: Any, make_steps: Make) -> None:
     app = make_chat()
     async with app.run_test(size=SIZE) as pilot:
@@ -168,24 +146,6 @@ async def test_a_chat_is_opened_with_its_colours_figures_and_trees(make_chat: Ma
         await settle(app, pilot)
         await command(app, pilot, "/open")
         assert app.dialogue.transcript is before
-
-
-async def test_an_answer_that_is_being_written_is_saved_as_far_as_it_is(make_chat: Make, engine: Any, make_steps: Make) -> None:
-    app = make_chat()
-    async with app.run_test(size=SIZE) as pilot:
-        await converse(app, pilot, engine, make_steps, finish=False)
-        app.dialogue.info["path"] = "/home/somebody/models"
-        saved = capture(app.dialogue)
-        text = saved.transcript.answers()[0].text
-        engine.events.append(Steps(engine.asked.id, make_steps("More, and more.")))
-        await settle(app, pilot)
-        path = export_chat(saved, Path("chat.json"), look())
-        (answer,) = read_chat(path).transcript.answers()
-        assert (answer.text, answer.reason) == (text, "unfinished")
-        assert "path" not in saved.model
-        assert "Not finished when saved" in "".join(export_chat(saved, Path("chat.md"), look()).read_text())
-        assert app.dialogue.answer.text == text + "More, and more."
-        assert not app.dialogue.answer.done
 
 
 async def test_keys_are_answered_while_a_file_is_written(

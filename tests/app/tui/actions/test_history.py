@@ -247,48 +247,6 @@ async def test_trouble_is_said_in_the_chat_which_goes_on(make_kept: Make, engine
         assert "a newer specchat" in note(screen)
 
 
-async def test_a_database_that_breaks_under_the_list(make_kept: Make, engine: Any, make_steps: Make) -> None:
-    app = make_kept()
-    async with app.run_test(size=SIZE) as pilot:
-        await several(app, pilot, engine, make_steps, "First")
-        screen = await browse(app, pilot)
-        assert screen._chats is not None
-        screen._chats.store.db.close()
-        await press(pilot, "ctrl+d")
-        assert "cannot be used" in note(screen)
-        assert titles(screen) == ["First"]
-
-
-async def test_many_chats_scroll_and_only_visible_ones_are_drawn(
-    make_kept: Make, engine: Any, make_steps: Make, folder: Path
-) -> None:
-    with Store() as store, store.transaction() as db:
-        db.executemany(
-            "INSERT INTO chats (title, created, changed, model, about) VALUES (?, ?, ?, 'm', '{}')",
-            [(f"Chat {n}", n, n) for n in range(10_000)],
-        )
-    app = make_kept()
-    async with app.run_test(size=SIZE) as pilot:
-        screen = await browse(app, pilot)
-        assert "10,000" in str(screen.query_one("Vertical").border_title)
-        await press(pilot, "ctrl+end")
-        assert "Chat 0 " in shown(screen)
-        drawn: list[int] = []
-        real = screen.listed.render_line
-
-        def counted(y: int) -> Any:
-            drawn.append(y)
-            return real(y)
-
-        screen.listed.render_line = counted  # type: ignore[method-assign]
-        await press(pilot, "up")
-        assert 0 < len(drawn) <= 6
-        await press(pilot, "pageup")
-        await press(pilot, "ctrl+home", "down")
-        assert screen._under is not None
-        assert screen._under.title == "Chat 9998"
-
-
 def test_dates_say_more_the_nearer_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TZ", "UTC")
     time.tzset()

@@ -11,7 +11,7 @@ from textual.widgets import OptionList
 from specchat.app.chat.methods import known_methods
 from specchat.app.race.entry import RaceEntry
 from specchat.app.tui.race.screen import RaceScreen
-from specchat.engine.messages import Load, Loaded
+from specchat.engine.messages import Loaded
 
 Make = Callable[..., Any]
 HERE, THERE = "http://a:1", "http://b:2"
@@ -58,12 +58,3 @@ async def test_a_race_from_a_server(make_chat: Make, engine: Any, line: str, met
         screen = pilot.app.screen
         assert isinstance(screen, RaceScreen)
         assert [racer.entry for racer in screen.race.racers] == entries
-
-
-@pytest.mark.parametrize("name", ["localhost:8080#my model 7B", "http://b:2#a#b", "http://b:2#my%20model"])
-async def test_a_models_name_may_have_spaces(make_chat: Make, engine: Any, name: str) -> None:
-    async with make_chat().run_test(size=(100, 30)) as pilot:
-        await served(pilot, engine, "server")
-        pilot.app.chat_screen.input.put(f"/model {name}")
-        await pilot.press("enter")
-        assert [command.model for command in engine.sent if isinstance(command, Load)][-1:] == [name]

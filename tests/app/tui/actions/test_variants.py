@@ -10,7 +10,7 @@ import pytest
 
 from specchat.app.chat.entries import Answer, Notice, Prompt
 from specchat.app.saved.capture import capture
-from specchat.app.saved.chat_json import asked_of, chat_json, read_chat
+from specchat.app.saved.chat_json import chat_json, read_chat
 from specchat.errors import UserError
 
 from ....fakes.pilots import settle, shown, status, toasts
@@ -254,21 +254,6 @@ async def test_an_attached_file_goes_along_when_its_message_is_written_anew(
         assert engine.asked.messages[-1]["content"] == before
 
 
-async def test_notices_between_do_not_hide_a_variant(make_chat: Make, engine: Any, make_steps: Make) -> None:
-    app = make_chat()
-    async with app.run_test(size=SIZE) as pilot:
-        await say(app, pilot, engine, make_steps, "First", "One.")
-        await pilot.press("alt+u")
-        app.dialogue.notice("Something was said meanwhile.")
-        await say(app, pilot, engine, make_steps, "Second", "Two.")
-        await pilot.press("alt+w", *"!", "enter")
-        await answer(app, pilot, engine, make_steps, "Three.")
-        assert "‹ 3/3 ›" in shown(app)
-        for expected in ("First", "Second", "Second!"):
-            await pilot.press("alt+right")
-            assert talk(app)[0] == expected
-
-
 async def test_an_exported_answer_can_be_asked_for_again(make_chat: Make, engine: Any, make_steps: Make, tmp_path: Any) -> None:
     app = make_chat()
     async with app.run_test(size=SIZE) as pilot:
@@ -283,23 +268,6 @@ async def test_an_exported_answer_can_be_asked_for_again(make_chat: Make, engine
         app.actions.command("/set temperature=0 seed=0")
         app.actions.command("/regenerate")
         assert (engine.asked.sampling["temperature"], engine.asked.sampling["seed"]) == (0.7, 5)
-
-
-async def test_what_another_version_asked_with_is_asked_with_as_far_as_it_goes(
-    make_chat: Make, engine: Any, make_steps: Make
-) -> None:
-    app = make_chat()
-    async with app.run_test(size=SIZE) as pilot:
-        await say(app, pilot, engine, make_steps, "First", "One.")
-        asked = app.dialogue.transcript.answers()[0].asked
-        asked |= {"method": "telepathy", "sampling": {"seed": 4}, "mood": "good"}
-        app.actions.command("/regenerate")
-        assert (engine.asked.method, engine.asked.sampling["seed"], engine.asked.sampling["top_p"]) == ("lookup", 4, 1.0)
-        await answer(app, pilot, engine, make_steps, "One.")
-        app.dialogue.transcript.answers()[0].asked["sampling"] = {"temperature": "warm"}
-        app.actions.command("/regenerate")
-        assert engine.asked.sampling["temperature"] == 0.0
-        assert all(asked_of(odd) == {} for odd in (None, 5, {}, {"model": "m"}, {"method": ["x"], "settings": 3}))
 
 
 async def test_what_cannot_be_done_is_said(make_chat: Make, engine: Any, make_steps: Make) -> None:

@@ -93,24 +93,6 @@ async def test_probabilities_are_asked_for_while_the_tree_is_open(make_chat: Mak
         assert engine.sent[-1] == Watch(id, False)
 
 
-async def test_a_long_page_scrolls_while_it_has_the_focus(make_chat: Make, engine: Any) -> None:
-    app = make_chat(panel="method")
-    async with app.run_test(size=(60, 20)) as pilot:
-        await loaded(app, pilot, engine)
-        view = app.chat_screen.panel.query_one(LineView)
-        await pilot.press("shift+tab")
-        assert app.chat_screen.focused is view
-        await pilot.press("down", "down")
-        assert view.scroll_offset.y == 2
-        await pilot.press("pagedown")
-        assert view.scroll_offset.y == 2 + view.size.height - 2
-        await pilot.press("f4")
-        assert view.scroll_offset.y == 0
-        await pilot.press("x")  # typing goes to the input box
-        assert app.chat_screen.input.text == "x"
-        assert app.chat_screen.focused is app.chat_screen.input
-
-
 # Where it stands
 
 
@@ -286,15 +268,3 @@ def test_pages(picture: Make, engine: Any, make_steps: Make, page: str, tree_ste
         await settle(app, pilot)
 
     assert picture(before)
-
-
-def test_without_colours(
-    snap_compare: Any, make_chat: Make, engine: Any, monkeypatch: pytest.MonkeyPatch, tree_steps: Make
-) -> None:
-    async def before(pilot: Any) -> None:
-        await ask(pilot.app, pilot, engine, tree_steps()[:2])
-        pilot.app.chat_screen.panel.open("tree")
-        await pilot.pause()
-
-    monkeypatch.setenv("NO_COLOR", "1")
-    assert snap_compare(make_chat(), terminal_size=(120, 40), run_before=before)

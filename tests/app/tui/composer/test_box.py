@@ -138,24 +138,6 @@ async def test_keys_take_what_a_reader_sees(make_chat: Make) -> None:
         assert box.selected_text == "two"
 
 
-async def test_an_earlier_message_that_is_changed_costs_no_draft(make_chat: Make) -> None:
-    app = make_chat()
-    async with app.run_test(size=(90, 26)) as pilot:
-        box = app.chat_screen.input
-        box.sent = ["An earlier one"]
-        await pilot.press(*"draft", "up")
-        await pilot.pause()
-        assert box.text == "An earlier one"
-        await pilot.press("ctrl+z")
-        await pilot.pause()
-        assert box.text == "draft"
-        await pilot.press("up", "X")
-        await pilot.pause()
-        assert box.text == "An earlier oneX"
-        await pilot.press("up")
-        assert box.text == "draft"
-
-
 async def test_the_terminals_cursor_is_the_caret(make_chat: Make) -> None:
     app = make_chat()
     async with app.run_test(size=(90, 26)) as pilot:

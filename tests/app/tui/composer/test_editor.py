@@ -70,22 +70,3 @@ async def test_a_draft_stays_where_no_editor_can_be_opened(
         assert app.chat_screen.input.text == "my draft"
         await pilot.press("x")
         assert app.chat_screen.input.text == "my draftx"
-
-
-async def test_a_message_that_comes_back_meanwhile_is_kept_before_the_edited_draft(
-    make_chat: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("VISUAL", "true")
-    app = make_chat()
-    async with app.run_test(size=(90, 26)) as pilot:
-        box = app.chat_screen.input
-
-        async def through(command: list[str], draft: str) -> str:
-            box.put(f"it waited\n{draft}")
-            return draft.upper()
-
-        monkeypatch.setattr(app.editor, "_through", through)
-        box.put("my draft")
-        await pilot.press("alt+e")
-        await app.workers.wait_for_complete()
-        assert box.text == "it waited\nMY DRAFT"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ from textual.events import Paste
 from specchat.app.attach.names import folder_of, names_below, names_in, offers, spelled, typed
 from specchat.app.tui.composer.completion import Completion
 
-from ....fakes.pilots import held, settle, shown, toasts, until
+from ....fakes.pilots import settle, shown
 
 Make = Callable[..., Any]
 SIZE = (90, 26)
@@ -108,24 +107,6 @@ async def test_folders_and_several_files_go_with_one_message_but_what_git_ignore
         assert "three.log" not in content
 
 
-async def test_a_folder_on_a_dead_disk_does_not_hold_typing_up(
-    make_chat: Make, monkeypatch: pytest.MonkeyPatch, folder: Path
-) -> None:
-    there = threading.Event()
-    monkeypatch.setattr("specchat.app.tui.composer.names.names_in", lambda base: there.wait(60) and ["late.txt"])
-    app = make_chat()
-    async with app.run_test(size=SIZE) as pilot:
-        held.add("beside")
-        try:
-            await type_text(pilot, "Read @../l")
-            assert app.chat_screen.input.text == "Read @../l"
-            assert not app.chat_screen.query_one(Completion).display
-        finally:
-            held.discard("beside")
-            there.set()
-        await until(pilot, lambda: app.chat_screen.query_one(Completion).names == ["../late.txt"])
-
-
 async def test_a_message_that_waits_for_the_model_comes_back_as_it_was_typed(make_chat: Make, engine: Any) -> None:
     app = make_chat()
     async with app.run_test(size=SIZE) as pilot:
@@ -184,18 +165,6 @@ async def test_a_paste_has_the_line_breaks_that_terminals_send(make_chat: Make, 
         app.post_message(Paste(f"two{ends}lines"))
         await pilot.pause()
         assert app.chat_screen.input.text == "two\nlines"
-
-
-async def test_a_command_does_not_take_a_folded_text(make_chat: Make) -> None:
-    app = make_chat()
-    async with app.run_test(size=SIZE) as pilot:
-        app.post_message(Paste(LONG))
-        await pilot.pause()
-        app.chat_screen.input.put("/rename [pasted 212 lines]")
-        await pilot.press("enter")
-        await pilot.pause()
-        assert app.chat_screen.input.text == "/rename [pasted 212 lines]"
-        assert "Put the cursor after [pasted 212 lines] and press tab to unfold it" in toasts(app)
 
 
 def test_what_is_being_typed() -> None:

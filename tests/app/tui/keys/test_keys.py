@@ -10,7 +10,7 @@ import pytest
 
 from specchat.app.settings.actions import ACTIONS
 from specchat.app.settings.keymap import ALL, CHAT, LEADER, conflicts, keys_of
-from specchat.app.terminal.keys import KINDS, TERMINALS, kind_of, lost, readable, terminals_here
+from specchat.app.terminal.keys import KINDS, TERMINALS, kind_of, lost, terminals_here
 from specchat.app.tui.keys.bar import KeyBar
 from specchat.app.tui.keys.check import KeyCheck, not_arriving
 from specchat.app.tui.keys.context import KEYS
@@ -97,11 +97,6 @@ def test_which_keys_do_not_arrive() -> None:
     assert not any("alt+m" in keys for keys in found.values())
 
 
-def test_what_was_sent_can_be_read() -> None:
-    assert readable("\x1b[1;5A") == "^[[1;5A"
-    assert readable("\r\x7fé") == "^M^?é"
-
-
 # The bar
 
 
@@ -131,13 +126,6 @@ async def test_the_bar_shows_what_fits_the_moment(make_chat: Make, engine: Any, 
         await pilot.press("escape", "alt+up")
         assert "^y copy" in bar(app)
         assert "prev message" not in bar(app)
-
-
-async def test_a_screen_that_goes_has_no_moment(make_chat: Make) -> None:
-    app = make_chat()
-    async with app.run_test(size=SIZE):
-        await app.chat_screen.query_one("#composer").remove()
-        app.chat_screen.show_key_context()
 
 
 async def test_a_click_on_the_bar_does_what_the_key_does(make_chat: Make, engine: Any) -> None:
@@ -197,17 +185,6 @@ async def test_the_leader_waits_for_a_letter(make_chat: Make, engine: Any) -> No
         assert isinstance(app.screen, Menu)
         await pilot.press("escape", "ctrl+o", "ctrl+o", "a")
         assert app.box.text == "a"
-
-
-async def test_a_letter_that_nothing_has_types_nothing(make_chat: Make) -> None:
-    app = make_chat()
-    async with app.run_test(size=SIZE) as pilot:
-        await pilot.press("ctrl+o", "v")
-        assert app.screen is app.chat_screen
-        assert app.box.text == ""
-        await pilot.press("ctrl+o", "f2")  # no slip
-        await pilot.pause()
-        assert isinstance(app.screen, Menu)
 
 
 async def test_keys_that_repeat_wait_for_the_next(make_chat: Make, engine: Any, make_steps: Make) -> None:
@@ -270,25 +247,6 @@ async def test_the_help_begins_with_what_is_here(make_chat: Make, engine: Any, m
         name, ids = await here("escape", "alt+o")
         assert name == "Settings"
         assert ids[:3] == ["list_choose", "settings_scope", "settings_default"]
-
-
-async def test_the_help_runs_keys_of_the_place_it_was_opened_in(make_chat: Make, engine: Any) -> None:
-    app = make_chat()
-    async with app.run_test(size=SIZE) as pilot:
-        engine.loaded()
-        await settle(app, pilot)
-        await pilot.press("f2", "f1", *"without", "enter")
-        await pilot.pause()
-        assert app.screen is app.chat_screen  # the menu is closed
-        await pilot.press("f2", "f1")
-        app.screen.box.value = KEYS["next_method"].what
-        await pilot.pause()
-        await pilot.press("enter")
-        await pilot.pause()
-        assert isinstance(app.screen, HelpScreen)  # not from a menu
-        await pilot.press("escape", "escape", "escape")
-        await pilot.press("f1", *"lossy: ", "enter")  # explained, nothing to do
-        assert isinstance(app.screen, HelpScreen)
 
 
 # The check

@@ -8,7 +8,6 @@ from typing import Any
 from textual.widgets import OptionList, Static
 
 from specchat.app.chat.methods import GROUPS, known_methods
-from specchat.app.tui.chat.header import ChatHeader
 from specchat.app.tui.pickers.method_menu import MethodMenu
 
 Make = Callable[..., Any]
@@ -91,23 +90,6 @@ async def test_what_cannot_run_says_why(make_chat: Make, engine: Any) -> None:
         assert about(app.screen).startswith("Needs a PARD draft model. Load one with --draft-model.")
 
 
-async def test_methods_that_draft_say_up_to_where(make_chat: Make, engine: Any) -> None:
-    app = make_chat()
-    async with app.run_test(size=(140, 30)) as pilot:
-        await ready(pilot, engine)
-        why = "Nothing is drafted beyond 24 tokens. Run: specchat doctor MODEL"
-        app.dialogue.info["capabilities"] = {"reach": 24, "reasons": {"reach": why}}
-        for name, told in (("greedy", False), ("lookup", True)):
-            app.dialogue.switch(name)
-            app.chat_screen.query_one(ChatHeader).refresh()
-            await pilot.pause()
-            header = str(app.chat_screen.query_one(ChatHeader).render())
-            assert ("identical, drafts up to 24 tokens" in header) == told
-            await pilot.press("f2")
-            assert (why in about(app.screen)) == told
-            await pilot.press("escape")
-
-
 async def test_a_group_that_cannot_run_takes_one_line(make_chat: Make, engine: Any) -> None:
     app = make_chat()
     shut = [name for name, method in known_methods().items() if method.group in ("draft model", "trained")]
@@ -126,18 +108,6 @@ async def test_a_group_that_cannot_run_takes_one_line(make_chat: Make, engine: A
         assert app.dialogue.method == "auto"
         await pilot.press("f2", "end")
         assert about(app.screen).startswith(known_methods()["auto"].summary)
-
-
-async def test_how_fast_a_method_was_is_told(make_chat: Make, engine: Any, make_steps: Make) -> None:
-    app = make_chat()
-    async with app.run_test(size=(100, 30)) as pilot:
-        await ready(pilot, engine)
-        for method, drafts in (("greedy", False), ("lookup", True)):
-            app.dialogue.switch(method)
-            await answered(pilot, engine, make_steps(method=method, drafts=drafts))
-        ratio = app.dialogue.speedup("lookup")
-        await pilot.press("f2")
-        assert about(app.screen).endswith(f"So far {ratio:.1f}× plain decoding's speed here.")
 
 
 def test_menu(picture: Make, engine: Any, make_steps: Make) -> None:

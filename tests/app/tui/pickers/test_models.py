@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -10,11 +9,10 @@ from typing import Any
 import pytest
 
 from specchat.app.models.downloads import Download
-from specchat.app.models.library import Library
 from specchat.app.models.memory import FreeMemory
 from specchat.app.tui.pickers.models import ModelsScreen
 from specchat.app.tui.pickers.pick_list import PickList
-from specchat.engine.messages import Cancel, Failed, Load, Loaded, Loading
+from specchat.engine.messages import Cancel, Failed, Load, Loading
 
 from ....fakes.models.hub_server import COMMIT, Hub, serving
 from ....fakes.models.model_folders import make_home, write_folder, write_gguf
@@ -123,26 +121,6 @@ def test_all_models(picture: Make, engine: Any, home: Path) -> None:
     assert picture(before)
 
 
-def test_draft_models(picture: Make, engine: Any, home: Path) -> None:
-    async def before(pilot: Any) -> None:
-        await browse(pilot, engine)
-        await goto(pilot, "lantern/Lighthouse-Instruct")
-        await pilot.press("ctrl+d")
-        await until(pilot, lambda: still(pilot))
-        await goto(pilot, "harbour")
-
-    assert picture(before)
-
-
-def test_a_repository_on_the_hub(picture: Make, engine: Any, hub: Hub) -> None:
-    async def before(pilot: Any) -> None:
-        shown = await browse(pilot, engine, query="sea/Buoy-GGUF")
-        await until(pilot, lambda: shown.looking.repository is not None)
-        await pilot.press("down")
-
-    assert picture(before)
-
-
 def test_downloads(picture: Make, engine: Any, home: Path) -> None:
     async def before(pilot: Any) -> None:
         held = Download("sea/Buoy-GGUF:Q8_0", 4_280_000_000, 1_510_000_000)
@@ -183,27 +161,6 @@ async def test_typing_searches_and_escape_empties_then_leaves(make_chat: Make, e
         assert len(titles(pilot)) > 6
         await pilot.press("escape")
         assert not isinstance(pilot.app.screen, ModelsScreen)
-
-
-async def test_rows_come_as_they_are_found(make_chat: Make, engine: Any, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from specchat.app.models.library import Library
-
-    waiting = asyncio.Event()
-    plain, loop = Library.card, asyncio.get_running_loop()
-
-    def card(self: Library, path: Path) -> Any:
-        if "Gull" in path.name:
-            asyncio.run_coroutine_threadsafe(waiting.wait(), loop).result(300)
-        return plain(self, path)
-
-    monkeypatch.setattr(Library, "card", card)
-    async with make_chat().run_test(size=(100, 30)) as pilot:
-        pilot.app.models.browse()
-        await until(pilot, lambda: isinstance(pilot.app.screen, ModelsScreen) and "lantern/Lighthouse-Tiny" in titles(pilot))
-        assert screen(pilot).looking.scanning
-        assert "pilot:3b" not in titles(pilot)
-        waiting.set()
-        await until(pilot, lambda: "pilot:3b" in titles(pilot))
 
 
 async def test_looking_again_finds_what_is_new(make_chat: Make, engine: Any, home: Path) -> None:
@@ -292,21 +249,6 @@ async def test_escape_cancels_a_load_and_the_model_before_stays(make_chat: Make,
         engine.events = [Failed(load.id, "cancelled", "Loading was cancelled.")]
         pilot.app.take_events()
         assert (pilot.app.dialogue.phase, pilot.app.dialogue.model) == ("ready", "builtin")
-
-
-async def test_a_model_that_was_loaded_by_its_path_is_remembered(make_chat: Make, engine: Any, home: Path) -> None:
-    file = write_gguf(home / "far" / "away.gguf")
-    app = make_chat(model=str(file))
-    async with app.run_test(size=(100, 40)) as pilot:
-        await pilot.pause()
-        engine.events.append(Loaded(1, {"name": str(file), "backend": "llama.cpp", "path": str(file), "notes": []}, {}))
-        app.take_events()
-        app.models.browse()
-        await until(pilot, lambda: opened(pilot) and still(pilot))
-        await until(pilot, (home / "data" / "recent-models.json").exists)
-        await pilot.press("ctrl+r")
-        await until(pilot, lambda: "away.gguf" in titles(pilot))
-        assert next(row for row in screen(pilot).listed.items if row.title == "away.gguf").mark[0] == "●"
 
 
 # The Hub

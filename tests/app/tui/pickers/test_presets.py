@@ -285,26 +285,6 @@ async def test_the_list_saves_renames_edits_deletes_and_brings_back(app: Speccha
         assert app.dialogue.max_tokens == 11
 
 
-async def test_hostile_text_in_a_preset_is_shown_as_text(app: SpecchatApp, place: Path) -> None:
-    (place / "evil.toml").write_text(
-        'about = "[bold]\\u001b]52;c;eA==\\u0007 \\u202e"\nsystem = "[@click=app.exit]x[/]\\u001b[2J"\nx = "\\u001b"\n'
-    )
-    async with app.run_test(size=(100, 30)) as pilot:
-        await ready(pilot)
-        await pilot.press("alt+p")
-        await app.workers.wait_for_complete()
-        await pilot.pause()
-        shown = app.export_screenshot()
-        assert "[bold]" in shown
-        assert "\x1b" not in shown
-        assert "[@click=app.exit]x" in shown.replace("&#160;", " ")
-        app.actions.command("/preset evil")
-        app.actions.command("/system")
-        await pilot.pause()
-        assert isinstance(app.screen, TextScreen)
-        assert "\x1b" not in app.screen.text
-
-
 @pytest.mark.parametrize("key", ["alt+p", "alt+i"], ids=["presets", "system"])
 def test_pictures(picture: Callable[..., bool], place: Path, key: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("specchat.app.settings.presets.short_path", lambda path: f"~/.config/specchat/presets/{path.name}")

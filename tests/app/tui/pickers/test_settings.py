@@ -171,26 +171,6 @@ async def test_a_key_is_remapped_by_pressing_it_and_a_conflict_is_told(start: St
         assert len(app.screen_stack) == 1
 
 
-async def test_a_new_key_is_named_everywhere_at_once(start: Start, file: Path) -> None:
-    app = start()
-    async with app.run_test(size=(100, 30)) as pilot:
-        await pilot.pause()
-        app.dialogue.engine.loaded()  # type: ignore[attr-defined]
-        app.take_events()
-        assert "F2 methods" in str(app.chat_screen.query_one("#keys").render())
-        file.write_text('[keymap]\nhelp = "f12"\nmethod_menu = "f11"\npanels = "ctrl+f4"\n')
-        app.live.check()
-        app.live.idle()
-        await pilot.pause()
-        assert "F11 methods" in str(app.chat_screen.query_one("#keys").render())
-        await pilot.press("f12")
-        await pilot.pause()
-        assert len(app.screen_stack) == 2
-        await pilot.press("escape", "ctrl+f4")
-        await pilot.pause()
-        assert "ctrl+F4 next" in str(app.chat_screen.panel.query_one("PanelBar").render())
-
-
 async def test_a_change_of_the_file_is_seen_while_the_screen_is_open(start: Start, file: Path) -> None:
     app = start('theme = "dark"\n')
     async with app.run_test(size=(100, 34)) as pilot:
@@ -208,30 +188,6 @@ async def test_a_change_of_the_file_is_seen_while_the_screen_is_open(start: Star
         app.live.check()
         app.live.idle()
         assert app.dialogue.sampling.top_k == 0
-
-
-async def test_what_this_chat_was_set_to_stays_when_the_file_changes(start: Start, file: Path) -> None:
-    app = start()
-    async with app.run_test(size=(80, 24)) as pilot:
-        await pilot.pause()
-        app.actions.command("/set temperature=0.9")
-        file.write_text("max_tokens = 7\n[sampling]\ntemperature = 0.1\n")
-        app.live.check()
-        app.live.idle()
-        assert (app.dialogue.sampling.temperature, app.dialogue.max_tokens) == (0.9, 7)
-        assert app.live.layers.origin("sampling.temperature").said == "this chat"
-
-
-async def test_changes_right_after_one_another_are_all_written(start: Start, file: Path) -> None:
-    app = start("# mine\n")
-    async with app.run_test(size=(80, 24)) as pilot:
-        await pilot.pause()
-        for number in range(1, 9):
-            app.live.keep({"sampling.seed": number, f"keymap.race_swap_{number % 4 + 1}": f"f{number}"})
-        await written(pilot)
-        assert app.live.layers.read.values["sampling.seed"] == 8
-        assert "seed = 8\n" in file.read_text()
-        assert file.read_text().count("race_swap") == 4
 
 
 async def test_a_model_that_is_loaded_brings_its_own_method_and_sampling(start: Start, engine: Any) -> None:

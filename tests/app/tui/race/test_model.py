@@ -19,7 +19,6 @@ from specchat.engine.messages import (
     Cancel,
     Failed,
     Finished,
-    Generate,
     LoadBeside,
     LoadedBeside,
     Loading,
@@ -211,20 +210,6 @@ async def test_m_changes_the_model_of_a_pane(make_chat: Make, engine: Any) -> No
         await choose(pilot)
         await pilot.press("enter")
         assert screen.race.racers[2].entry == RaceEntry("greedy")
-
-
-async def test_another_method_keeps_the_panes_model(make_chat: Make, engine: Any) -> None:
-    async with make_chat().run_test(size=(100, 30)) as pilot:
-        screen = await race_of_models(pilot, engine, end=True)
-        await pilot.press("3")
-        menu = pilot.app.screen
-        assert isinstance(menu, Menu)
-        # What that model can run, not what the chat's can.
-        assert [item.id for item in menu._items if item.reason] == ["lookup"]
-        await pilot.press("2")
-        await pilot.pause()
-        assert screen.race.racers[2].entry == RaceEntry("recompute", model="models/small-Q4_0.gguf")
-        assert [command.model for command in engine.sent if isinstance(command, Generate)][-1] == "models/small-Q4_0.gguf"
 
 
 # Pictures

@@ -8,13 +8,12 @@ from typing import Any
 
 import pytest
 
-from specchat.app.race.clock import in_words
 from specchat.app.race.entry import RaceEntry
 from specchat.app.race.replay import Replay
 from specchat.app.tui.keys.help import HelpScreen
 from specchat.app.tui.pickers.menu import Menu
 from specchat.app.tui.race import screen as race_screen
-from specchat.app.tui.race.pane import RacePane, eighths
+from specchat.app.tui.race.pane import RacePane
 from specchat.app.tui.race.photo_finish import PhotoFinish, Standing, headline
 from specchat.app.tui.race.screen import RaceScreen
 from specchat.app.tui.race.setup import RaceSetup
@@ -196,18 +195,6 @@ async def test_the_command_takes_settings_and_a_prompt_with_quotes(make_chat: Ma
         assert asked(engine, 1).messages == [{"role": "user", "content": 'What\'s "that": x'}]
 
 
-async def test_there_is_no_race_while_an_answer_is_written(make_chat: Make, engine: Any, make_steps: Make) -> None:
-    async with make_chat().run_test(notifications=True) as pilot:
-        await load(pilot, engine)
-        pilot.app.chat_screen.input.put("One")
-        await pilot.press("enter")
-        engine.begin(make_steps()[:1])
-        await take(pilot)
-        await pilot.press("f5")
-        assert pilot.app.screen is pilot.app.chat_screen
-        assert any("Press esc to stop it" in n.message for n in pilot.app._notifications)
-
-
 # Keys of the race
 
 
@@ -240,18 +227,6 @@ async def test_p_holds_every_lane(make_chat: Make, engine: Any) -> None:
         assert "paused" in screen._header.state[0]
         await pilot.press("space")
         assert [c.paused for c in engine.sent if isinstance(c, Pause)][3:] == [False] * 3
-
-
-async def test_r_runs_again(make_chat: Make, engine: Any) -> None:
-    async with make_chat().run_test(size=(100, 30)) as pilot:
-        screen = await race(pilot, engine)
-        await run(pilot, engine)
-        before = asked(engine, 0).id
-        await pilot.press("r")
-        await pilot.pause()
-        assert asked(engine, 0).id > before
-        assert screen.race.running
-        assert not screen._finish.has_class("-shown")
 
 
 async def test_a_number_swaps_that_panes_method(make_chat: Make, engine: Any) -> None:
@@ -298,18 +273,6 @@ async def test_e_saves_the_race(make_chat: Make, engine: Any, tmp_path: Any, mon
         await pilot.press("enter")
         await pilot.app.workers.wait_for_complete()
         assert [path.suffix for path in tmp_path.iterdir() if path.name.startswith("specchat-race")] == [".html"]
-
-
-async def test_there_is_nothing_to_save_or_play_back_at_the_start(make_chat: Make, engine: Any) -> None:
-    async with make_chat().run_test(size=(100, 30), notifications=True) as pilot:
-        screen = await race(pilot, engine)
-        told = ("There is nothing to export yet", "The race is still running", "The speed is that of the replay")
-        for key, text in zip("ews", told, strict=True):
-            await pilot.press(key)
-            # Each takes the place of the one before.
-            assert [n.message.startswith(text) for n in pilot.app._notifications] == [True]
-        assert top(pilot) is screen
-        assert screen.replay is None
 
 
 async def test_w_plays_the_race_back(make_chat: Make, engine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -433,13 +396,6 @@ async def test_a_frame_draws_no_more_of_a_long_text_than_of_a_short_one(make_cha
             drawn.append(draws)
             del text._draw
         assert drawn[1] <= drawn[0] + 1 <= 8
-
-
-def test_bars_and_clocks() -> None:
-    assert [eighths(share, 4) for share in (0, 0.001, 0.5, 0.53, 1, 7)] == ["", "▏", "██", "██▏", "████", "████"]
-    assert [in_words(s) for s in (0, 0.0474, 0.9994, 0.9996, 9.99, 42.31, 125)] == [
-        *("0 ms", "47 ms", "999 ms", "1.00 s", "9.99 s", "42.3 s", "2:05"),
-    ]
 
 
 def standing(number: int, name: str, place: int | None, seconds: float, speedup: float = 1.0) -> Standing:

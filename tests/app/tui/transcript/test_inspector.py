@@ -276,32 +276,6 @@ async def test_a_paused_answer_takes_the_cursor_along(make_chat: Make, engine: A
         assert app.chat_screen.view.cursor.spot == RunSpot(1, 2)
 
 
-async def test_resizing_the_panel_and_another_theme_keep_the_run(make_chat: Make, engine: Any, tree_steps: Make) -> None:
-    app = make_chat()
-    async with app.run_test(size=(120, 40)) as pilot:
-        await ask(app, pilot, engine, tree_steps() * 30)
-        await pilot.press("f7", *["left"] * 30)
-        view, strip = app.chat_screen.view, app.chat_screen.query_one(Inspector)
-        run = view.cursor.spot.run
-        text = app.dialogue.transcript.answers()[0].runs[run].text.split()
-
-        async def holds() -> None:
-            await pilot.pause()
-            await pilot.pause()
-            assert chosen(app).split() == text
-            assert f"step {run + 1} " in strip_text(app)
-            assert strip.size == (view.size.width, strip_rows(view.size.height))
-            assert strip.region.bottom == view.region.bottom
-
-        for size in ((60, 20), (300, 80), (80, 24)):
-            await pilot.resize_terminal(*size)
-            await holds()
-        await pilot.press("f4")
-        await holds()
-        app.themes.wear("light")
-        await holds()
-
-
 async def test_hovering_tells_and_costs_nothing_within_a_run(make_chat: Make, engine: Any, tree_steps: Make) -> None:
     app = make_chat()
     async with app.run_test(size=(80, 40)) as pilot:
@@ -326,19 +300,6 @@ async def test_hovering_tells_and_costs_nothing_within_a_run(make_chat: Make, en
         await pilot.hover(app.chat_screen.input)
         await pilot.pause()
         assert (chosen(app), strip_text(app)) == ("", "")
-
-
-async def test_runs_of_line_breaks_can_be_seen(make_chat: Make, engine: Any) -> None:
-    app = make_chat()
-    async with app.run_test(size=SIZE) as pilot:
-        records = [StepRecord("greedy", [11], text, 0, 0, 1, 0.0, 0.01, 0.0) for text in ("one", "\n\n", "two")]
-        await ask(app, pilot, engine, records)
-        await pilot.press("f7", "left")
-        await pilot.pause()
-        assert chosen(app) == "⏎"
-        await pilot.press("left")
-        await pilot.pause()
-        assert chosen(app) == "one"
 
 
 async def test_what_a_beam_search_may_still_change_is_shown_and_is_no_text(make_chat: Make, engine: Any) -> None:
