@@ -85,7 +85,9 @@ async def resized(pilot: Any, sizes: list[tuple[int, int]]) -> None:
         await check(pilot)
 
 
-@pytest.mark.parametrize("screens", [[name] for name in SCREENS] if FULL else [list(SCREENS)[n::3] for n in range(3)], ids="-".join)
+@pytest.mark.parametrize(
+    "screens", [list(SCREENS)[n :: len(SCREENS) if FULL else 3] for n in range(len(SCREENS) if FULL else 3)]
+)
 async def test_no_size_ends_a_screen(screens: list[str], make_chat: Any, engine: Any, monkeypatch: Any, tmp_path: Any) -> None:
     """Opened while it is small, and resized while it is open."""
     monkeypatch.setenv("SPECCHAT_DATA", str(tmp_path / "data"))
