@@ -1,4 +1,5 @@
-"""What the chat looks like: each screen small and dark, and large and light. `pytest --snapshot-update` takes them anew."""
+"""What the chat looks like: each screen small and dark, or large and light; `make test-all` takes both. `SPECCHAT_FULL=1 pytest
+--snapshot-update` takes them anew."""
 
 from __future__ import annotations
 
