@@ -182,8 +182,8 @@ PAIRINGS = (
 def plain(model: Model) -> tuple[list[int], list[int], Loop | None]:
     """Greedy's answer without the guard, with it, and the loop."""
     prompt = encode_prompt(model, RAW, raw=True)
-    free = Generation(Conversation(model), prompt, max_tokens=450)
-    guarded = Generation(Conversation(model), prompt, max_tokens=450, stop_loops=True)
+    free = Generation(Conversation(model), prompt, max_tokens=320)
+    guarded = Generation(Conversation(model), prompt, max_tokens=320, stop_loops=True)
     for generation in (free, guarded):
         for _ in generation:
             pass
@@ -211,7 +211,7 @@ def test_every_method_stops_at_the_same_token(
     assert len(guarded) < len(free)
     assert guarded == free[: len(guarded)]
     conversation = Conversation(model, draft_model=draft_model if runtime == "builtin_model" else model)
-    generation = Generation(conversation, encode_prompt(model, RAW, raw=True), method, max_tokens=450, stop_loops=True)
+    generation = Generation(conversation, encode_prompt(model, RAW, raw=True), method, max_tokens=320, stop_loops=True)
     text = "".join(step.text for step in generation) + generation.flush()
     assert (generation.answer, generation.loop, generation.finish_reason) == (guarded, loop, "loop")
     assert text == model.decode(guarded)

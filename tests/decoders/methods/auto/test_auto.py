@@ -208,7 +208,7 @@ def test_a_quick_draft_model_takes_over_and_a_slow_one_does_not(
     expected = [token for step in Generation(Conversation(builtin_model), prompt, max_tokens=60) for token in step.tokens]
     for _ in range(2):  # the first time each is tried
         answer, taken, _ = drive(
-            auto, builtin_model, prompt, lambda nodes: 1 + 0.05 * nodes, draft_model=draft_model, draft_cost=seconds, tokens=400
+            auto, builtin_model, prompt, lambda nodes: 1 + 0.05 * nodes, draft_model=draft_model, draft_cost=seconds, tokens=240
         )
     assert answer[: len(expected)] == expected[: len(answer)]
     # What the text itself tells (it ends in a loop) is no rival's to take.
@@ -263,7 +263,7 @@ def test_trials_that_come_to_nothing_end(auto: Auto, builtin_model: Model, draft
         0 < max(first[name] for name in arms) <= 3 * TRIAL
     )  # where the target is sure, where not, and where the text repeats itself
     for _ in range(3):  # not every situation comes at once, and an answer gives half a trial
-        _, then, _ = drive(auto, builtin_model, prompt, cost, draft_model=draft_model, draft_cost=2.0, tokens=250)
+        _, then, _ = drive(auto, builtin_model, prompt, cost, draft_model=draft_model, draft_cost=2.0, tokens=160)
     assert sum(then[name] for name in arms) < 0.05 * sum(then.values())
 
 
