@@ -85,6 +85,30 @@ FEW_NODES = 8
 
 
 @dataclass(frozen=True, slots=True)
+class Thinking:
+    """How a model thinks before it answers, and how that is switched: found out from its chat template and its tokenizer."""
+
+    words: tuple[str, ...] = ()
+    """What `think` may be, in the order to cycle through: off, on, low, medium, high …; empty where it cannot be switched."""
+    default: str = ""
+    """Which of them the template takes by itself; empty if none of them says it."""
+    marks: tuple[str, str] = ("", "")
+    """What the model writes before and behind a thought, as text."""
+    opened_by: Literal["model", "prompt", "closed"] = "model"
+    """By default. model: it writes the first mark if it wants to think; prompt: the prompt ends with that mark; closed: the
+    prompt says that nothing is thought."""
+    kept: Literal["none", "last", "all"] = "none"
+    """Thoughts of which earlier turns the template puts into the next prompt."""
+    carrier: str = ""
+    """How an earlier thought goes into the template: the message's field (`reasoning_content`, `thinking`, …), `parts` or
+    `blocks` of the content, `content` (in the content itself), or empty for not at all."""
+    variables: tuple[str, ...] = ()
+    """Variables that the template reads, which `template_vars` may set."""
+    sentence: str = ""
+    """How it thinks and how to switch it."""
+
+
+@dataclass(frozen=True, slots=True)
 class ModelInfo:
     """What the interface shows about a loaded model. Plain data: it is sent to the drawing process as JSON."""
 
@@ -116,6 +140,8 @@ class ModelInfo:
     pass_seconds: tuple[tuple[int, float], ...] = ()
     """What passes over 1, 2, … nodes took when the model was loaded: (nodes, seconds), behind a short text; a `PassCosts` can
     begin with it. Empty for models whose passes are quick: see `rounding.pass_seconds`."""
+    thinking: Thinking | None = None
+    """How it thinks; None if it does not."""
 
     active: float = 1.0
     """Of a mixture of experts, the share of them that a token is sent to."""

@@ -71,6 +71,10 @@ class StepRecord:
     without a pass. Drafted and accepted do not count them."""
     shares: Sequence[float] = field(default_factory=list)
     """What part of the nodes each of the first of `drafters`, the draft models, had learned to get."""
+    spans: Sequence[Sequence[int]] = field(default_factory=list)
+    """Thought and answer, of a model that thinks: rows of [1 for a thought or 0 for the answer, characters of `text`, tokens],
+    in order, which add up to `text` and `tokens`. Empty: all of it is answer. The marks around a thought are no text, and their
+    tokens count as the thought's. `held`, and what follows, belong to the part that the last row is of."""
 
     @property
     def seconds(self) -> float:

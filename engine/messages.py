@@ -69,6 +69,7 @@ class Generate:
     lane: str = "main"
     prompt: str | None = None
     messages: list[dict[str, str]] | None = None
+    """`role` and `content` each; an answer may have its `thought` beside it. Both exactly as they came."""
     raw: bool = False
     method: str = "greedy"
     settings: dict[str, Any] = field(default_factory=dict)
@@ -92,6 +93,12 @@ class Generate:
     """Time some plain steps at the end of the answer, unless it was decoded plainly: they tell how much sooner it came."""
     past: str = ""
     """Draft from the past answers in this folder too, where a Remember has opened it."""
+    think: str = ""
+    """One of the words in `ModelInfo.thinking`; empty for the template's own default."""
+    think_budget: int | None = None
+    """The most tokens in a thought: then the mark that ends it is forced, which a step's note says."""
+    template_vars: dict[str, Any] = field(default_factory=dict)
+    """Further variables for the model's chat template."""
     fresh: bool = False
     """The drafters begin with empty pools, as in a lane of its own: what they learned from an answer to the same prompt would
     let them repeat it."""
@@ -386,6 +393,8 @@ class Finished:
     prefill_seconds: float
     busy_seconds: float
     """Seconds of this answer's own compute (prefill and decode), other lanes' turns left out."""
+    thinking: bool = False
+    """It ended inside a thought: with the reason "length", the token limit ended the thought before there was an answer."""
     period: int = 0
     """With the reason "loop": how many tokens the answer repeated at its end."""
     repeats: int = 0
