@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from ..errors import Cancelled, ContextFull, UserError, counted
 from ..option import NEXT_ANSWER, option
 from .info import ModelInfo
+from .thinking.form import no_variables
 
 if TYPE_CHECKING:
     from llguidance import LLTokenizer
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from .grammars.matcher import Mask
     from .rope import RopeRule
     from .sessions.states import States
+    from .thinking.thoughts import Thoughts
 
 ROOT = -1
 """The parent of a node that continues the committed tokens."""
@@ -368,7 +370,7 @@ UNTRUE_STATES = "The hidden states of a token tree were not this model's own, so
 
 
 Message = Mapping[str, str]
-"""One chat message: {"role": "system" | "user" | "assistant", "content": text}."""
+"""One chat message: {"role": "system" | "user" | "assistant", "content": text}; an answer may have its "thought" beside it."""
 
 
 class Model(ABC):
@@ -384,6 +386,8 @@ class Model(ABC):
     moved: float = 0.0
     """How far the difference of two logits was seen to move at near ties: what the load's measurement (`Capabilities.near_tie`)
     may have missed."""
+    thoughts: Thoughts | None = None
+    """How its thoughts are told from its answers; None if it does not think."""
     _states_proven = False
 
     @abstractmethod
@@ -440,13 +444,27 @@ class Model(ABC):
         """Encode plain text as token ids, with the BOS token if the model wants one. Text that spells a special token stays
         text."""
 
+    def variables(self, think: str, given: Mapping[str, Any]) -> dict[str, Any]:
+        """The chat template's variables for a word of `think` (see `Thinking.words`), and those that are given.
+
+        Raises:
+            UserError: the model knows no such word or variable; says which it knows.
+        """
+        return no_variables(think, given)
+
     @abstractmethod
-    def encode_chat(self, messages: Sequence[Message], cancelled: Callable[[], bool] | None = None) -> list[int]:
+    def encode_chat(
+        self,
+        messages: Sequence[Message],
+        cancelled: Callable[[], bool] | None = None,
+        variables: Mapping[str, Any] | None = None,
+    ) -> list[int]:
         """Encode a chat as token ids, up to where the assistant's next answer starts.
 
         Args:
             messages: the chat.
             cancelled: polled while the model's chat template runs.
+            variables: for the template, as `variables` gives them.
 
         Raises:
             UserError: the model has no chat template, or the template rejects these messages, fails or does not finish.

@@ -3,19 +3,30 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from itertools import combinations
 from typing import Any
 
-from ..errors import UserError
+from jinja2.meta import find_undeclared_variables
+
+from ..errors import UserError, did_you_mean
 from .base import Message
 from .template_sandbox import Broken, Program, Refused, limited
+from .thinking.find import find_form
+from .thinking.form import Form
 
 MARK = "\U000f0000"
 """Private-use character set around special tokens that a message spells, while its template runs."""
 
 MOST_CHARACTERS, MOST_TIMES = 1_000_000, 4
 """A template makes at most so many characters, and so many more for each in the chat: a tokenizer cannot be stopped."""
+
+TAG_LIKE = re.compile(r"[<\[◁].*[>\]▷]", re.DOTALL)
+"""What a token looks like that is protected in messages although it is not special: `<think>`, `[/INST]`."""
+
+FIND_SECONDS = 5.0
+"""CPU seconds for finding out what a template does with thoughts; the slowest we know needs 0.3."""
 
 WORDS = 73059482 * 10**6
 """The first of the numbers that stand for contents in a trial: whatever a template does to a text, it keeps digits."""
@@ -49,16 +60,81 @@ class Template:
     """
 
     def __init__(self, source: str, specials: Mapping[str, str | list[str]]) -> None:
-        self._program = Program(source)
+        self._program, self._source = Program(source), source
         self._values = {"tools": None, "documents": None, "add_generation_prompt": True, **specials}
         self._typed: tuple[str, ...] = ()
         """Roles whose contents were last wanted as parts."""
+        self._given: Mapping[str, Any] = {}
+        """Variables of the rendering that runs."""
 
-    def render(self, messages: Sequence[Message], cancelled: Callable[[], bool] | None = None) -> str:
+    @cached_property
+    def form(self) -> Form | None:
+        """What it does with thoughts; None if it says nothing of them, or cannot be read."""
+        key = hash((self._source, repr(self._values)))
+        if key not in _FORMS:
+            _FORMS[key] = self._find_form()
+        return _FORMS[key]
+
+    def _find_form(self) -> Form | None:
+        def render(messages: Sequence[Mapping[str, Any]], asks: bool, **variables: Any) -> str:
+            values = {**self._values, **variables, "messages": [dict(each) for each in messages]}
+            try:
+                return self._program.render({**values, "add_generation_prompt": asks}, MOST_CHARACTERS)
+            except (Refused, Broken):
+                return ""
+
+        try:
+            with limited(seconds=FIND_SECONDS):
+                return find_form(render, self._program.tree(), self._values)
+        except Exception:  # nothing in a template must fail a load
+            return None
+
+    @cached_property
+    def reads(self) -> tuple[str, ...]:
+        """Variables that it reads and that may be given."""
+        try:
+            with limited(seconds=FIND_SECONDS):
+                found = find_undeclared_variables(self._program.tree())
+        except Exception:  # rendering it will tell
+            return ()
+        return tuple(sorted(found - {"messages", *self._values}))
+
+    def variables(self, think: str, given: Mapping[str, Any]) -> dict[str, Any]:
+        """The variables for a word of `think`, and those that are given.
+
+        Raises:
+            UserError: it knows no such word or variable; says which it knows.
+        """
+        for name in given:
+            if name not in self.reads:
+                known = f"it reads {', '.join(self.reads)}." if self.reads else "it reads none."
+                raise UserError(f"The model's chat template has no variable {name!r}: {did_you_mean(name, self.reads, known)}")
+        return {**self._switched(think), **given}
+
+    def _switched(self, think: str) -> Mapping[str, Any]:
+        form = self.form
+        words = form.words if form is not None else {"off": {}}
+        if think in ("", form.info.default if form is not None else ""):
+            return {}
+        if think in words:
+            return words[think]
+        if form is None:
+            raise UserError(f"This model does not think, as far as its chat template says, so think cannot be {think!r}.")
+        if not words:
+            raise UserError(f"This model's thinking cannot be switched, so think cannot be {think!r}. Leave it out.")
+        raise UserError(f"Thinking cannot be {think!r} with this model: it takes {', '.join(form.info.words)}.")
+
+    def render(
+        self,
+        messages: Sequence[Message],
+        cancelled: Callable[[], bool] | None = None,
+        variables: Mapping[str, Any] | None = None,
+    ) -> str:
         """The text of a chat up to where the next answer starts.
 
         Args:
-            messages: the chat.
+            messages: the chat; an answer may have its `thought`.
+            variables: more for the template.
             cancelled: polled; answering True ends a template that has not ended by itself.
 
         Raises:
@@ -67,6 +143,7 @@ class Template:
         """
         if not messages:
             raise UserError("A chat needs at least one message.")
+        self._given, _ = variables or {}, self.form  # finding that out has a time of its own
         try:
             with limited(cancelled):
                 return self._render(messages)
@@ -120,11 +197,26 @@ class Template:
 
     def _text(self, messages: Sequence[Message], most: int, typed: Sequence[str], **more: str) -> str:
         """The rendering, with parts for some roles, and more in each part."""
-        chat: list[dict[str, Any]] = [dict(message) for message in messages]
+        form = self.form
+        chat = [form.message(message) if form is not None else without_thought(message) for message in messages]
         for message in chat:
-            if message["role"] in typed:
+            if message["role"] in typed and isinstance(message["content"], str):
                 message["content"] = [{"type": "text", "text": message["content"], **more}]
-        return self._program.render({**self._values, "messages": chat}, most)
+        return self._program.render({**self._values, **self._given, "messages": chat}, most)
+
+
+_FORMS: dict[int, Form | None] = {}
+"""What was found out about templates, by their hashes."""
+
+
+def without_thought(message: Message) -> dict[str, Any]:
+    """A message for a template that knows nothing of thoughts."""
+    return {name: value for name, value in message.items() if name != "thought"}
+
+
+def any_of(texts: Iterable[str]) -> re.Pattern[str]:
+    """Matches any of some texts, the longest first."""
+    return re.compile("|".join(map(re.escape, sorted(filter(None, texts), key=len, reverse=True))) or r"(?!)")
 
 
 def marked(text: str, special: re.Pattern[str]) -> str:

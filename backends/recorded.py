@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -143,7 +143,12 @@ class RecordedModel(Model):
         known = self._texts.get(text.strip())
         return list(known[0]) if known else self.tokenizer.encode(text)
 
-    def encode_chat(self, messages: Sequence[Message], cancelled: Callable[[], bool] | None = None) -> list[int]:
+    def encode_chat(
+        self,
+        messages: Sequence[Message],
+        cancelled: Callable[[], bool] | None = None,
+        variables: Mapping[str, Any] | None = None,
+    ) -> list[int]:
         """Token ids of a chat: the messages' texts, an assistant's closed by EOS.
 
         The last user message decides the answer: the recorded one if a record's prompt is this text, else one made up

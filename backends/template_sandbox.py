@@ -23,6 +23,7 @@ from jinja2 import Template, TemplateError
 from jinja2.exceptions import SecurityError
 from jinja2.ext import Extension, loopcontrols
 from jinja2.nodes import CallBlock, Node
+from jinja2.nodes import Template as Tree
 from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.utils import Namespace
@@ -62,6 +63,14 @@ class Program:
         self._source = source
         self._compiled: Template | None = None
 
+    def tree(self) -> Tree:
+        """Its syntax tree. Call it within `limited`.
+
+        Raises:
+            TemplateError: it is not written as one.
+        """
+        return _environment().parse(self._source)
+
     def render(self, values: Mapping[str, Any], most: int) -> str:
         """The text that it makes. Call it within `limited`.
 
@@ -94,12 +103,13 @@ class Program:
 
 
 @contextmanager
-def limited(cancelled: Callable[[], bool] | None = None) -> Iterator[None]:
+def limited(cancelled: Callable[[], bool] | None = None, seconds: float = MOST_SECONDS) -> Iterator[None]:
     """Limits time and memory inside the block. Only in the main thread, which gets a process's signals and is where the engine
     renders; elsewhere there are no limits.
 
     Args:
         cancelled: polled; answering True ends the block.
+        seconds: of CPU time.
 
     Raises:
         Broken: the time is over.
@@ -114,15 +124,15 @@ def limited(cancelled: Callable[[], bool] | None = None) -> Iterator[None]:
         why: Exception
         if cancelled is not None and cancelled():
             why = Cancelled()
-        elif time.thread_time() - began > MOST_SECONDS:
-            why = Broken(f"it did not finish within {MOST_SECONDS:.0f} seconds")
+        elif time.thread_time() - began > seconds:
+            why = Broken(f"it did not finish within {seconds:.0f} seconds")
         else:
             return
         signal.setitimer(signal.ITIMER_PROF, 0)  # once: what follows must run to its end
         raise _Stop(why)
 
     with ExitStack() as after:
-        used = time.process_time() + MOST_SECONDS + GRACE_SECONDS
+        used = time.process_time() + seconds + GRACE_SECONDS
         _limit(after, resource.RLIMIT_CPU, math.ceil(used))
         with suppress(OSError):  # only Linux tells, and only there is the limit kept
             pages = int(Path("/proc/self/statm").read_text().split()[0])

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain, takewhile
 from statistics import mean
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -38,6 +39,9 @@ WARMING = 2
 TENTATIVE_ANCHOR = 16
 """Tokens of the text that are decoded with those that may follow it, as tokenizers treat the start of a text in ways of
 their own."""
+
+THOUGHT_OVER = "The thought had its {}, so its end was put in."
+"""What a step says of a budget that is used up."""
 
 READ_AGAIN = "Beyond {:,} tokens this model reads a text with other positions, so all of it was read again."
 """What a step says of the model's LongRoPE."""
@@ -73,6 +77,7 @@ class Generation(Iterator[Step]):
         stop_loops: end the answer if it repeats itself far beyond what ordinary text does (`LoopGuard`).
         constraint: what the whole answer must match; tokens that would break it are not chosen. What it leaves no choice
             about it writes itself, without a pass.
+        think_budget: the most tokens in its thoughts; then the marks that lead to the answer are put in.
 
     Raises:
         UserError: the method or a setting is unknown, the model does not have a token of the prompt, or the constraint cannot
@@ -93,6 +98,7 @@ class Generation(Iterator[Step]):
         stops: Stops | None = None,
         stop_loops: bool = False,
         constraint: Constraint | None = None,
+        think_budget: int | None = None,
     ) -> None:
         model = conversation.model
         if not prompt:
@@ -129,7 +135,10 @@ class Generation(Iterator[Step]):
         self.watch = Watch()
         able = self._caps = model.info.capabilities
         self._ties = TieGuard(model) if able.near_tie and (able.guard or able.exact) else None
-        self._text = TextStream(model.decode, stops)
+        splitter = model.thoughts.splitter(prompt) if model.thoughts is not None else None
+        self._text = TextStream(model.decode, stops, splitter)
+        self._budget = think_budget
+        """Tokens that its thoughts may have; None for any number."""
         self._guard: LoopGuard | None = None
         if stop_loops:
             from .repeats import LoopGuard  # NumPy: who lists the methods does not wait for it
@@ -146,10 +155,12 @@ class Generation(Iterator[Step]):
         self._index = 0
         """Of the next step."""
         self._note = ""
-        """The note for the next step, unless its drafter has one of its own."""
+        """The note for the next step, in place of its drafter's own."""
         self._left: tuple[Drafter, Sequence[int]] | None = None
         """A method that has been left, and the tokens that it had found: they are the next step."""
         self.drafter.prepare(self._context())
+        if self._over_budget():
+            self._end_thought()
 
     def __iter__(self) -> Generation:
         return self
@@ -158,7 +169,8 @@ class Generation(Iterator[Step]):
         while self.finish_reason is None:
             step = self.advance()
             if step is not None and self.finish_reason is not None:  # the last one brings what was held back
-                return replace(step, text=step.text + self.flush(), held="")
+                tail = self.flush()
+                return replace(step, text=step.text + tail, held="", spans=joined(step.spans, self._text.spans()))
             if step is not None:
                 return step
         if self.trouble is not None:
@@ -169,6 +181,11 @@ class Generation(Iterator[Step]):
     def method(self) -> str:
         """Name of the method in force."""
         return self.drafter.name
+
+    @property
+    def thinking(self) -> bool:
+        """Whether a thought is open: the answer, if it ends now, ends inside it."""
+        return self._text.thinking
 
     @property
     def trouble(self) -> UserError | None:
@@ -327,11 +344,14 @@ class Generation(Iterator[Step]):
 
     def _take(self, drafter: Drafter, outcome: Outcome, clock: StepClock) -> Step:
         """Make an outcome part of the answer."""
+        note, self._note = self._note, ""
         new = self._cut(list(outcome.tokens), done=outcome.done)
         waiting = len(self._text.held)
         text = self._show(new)
         outcome = outcome.first(len(new))
         self.tokens.extend(new)
+        if self._over_budget() and self.finish_reason is None:
+            self._end_thought()
         tentative = self._tentative(outcome.tentative) if outcome.tentative and self.finish_reason is None else ""
         spent = clock.stop()
         self.prefill_seconds += clock.prefill_seconds
@@ -343,14 +363,26 @@ class Generation(Iterator[Step]):
             carried=min(waiting, len(text)),
             held=self._text.waiting,
             tentative=tentative,
-            note=drafter.note or self._note or _written(outcome),
+            note=note or drafter.note or _written(outcome),
+            spans=self._text.spans(),
             index=self._index,
             tree=outcome.tree,
         )
         self._index += 1
         self.totals.add(step)
-        self._note = ""
         return step
+
+    def _over_budget(self) -> bool:
+        return self._budget is not None and self._text.thinking and self._text.thought >= self._budget
+
+    def _end_thought(self) -> None:
+        """Put in what ends the thought, as the next step; what the cache has beyond the text goes."""
+        thoughts, session = self.conversation.model.thoughts, self.conversation.session
+        assert thoughts is not None
+        self.drafter.leave(self._context())
+        session.rewind(session.shared(self.tokens[:-1]))
+        self._left = self.drafter, thoughts.closing
+        self._note = THOUGHT_OVER.format(counted(self._budget or 0, "token"))
 
     def _cut(self, new: list[int], *, done: bool = False) -> list[int]:
         """The tokens of a step, cut after an EOS or at the token limit; sets the finish reason."""
@@ -372,12 +404,16 @@ class Generation(Iterator[Step]):
 
     def _show(self, new: list[int]) -> str:
         """Feed the tokens to the text stream; at a stop or a loop, cut `new` after the token that completed it."""
-        text = ""
+        text, before = "", len(new)
         for i, token in enumerate(new):
             text += self._text.push(token)
             if self._text.stopped:
                 del new[i + 1 :]
                 self.finish_reason = "stop"
+                break
+            if self._over_budget():
+                del new[i + 1 :]
+                self.finish_reason = None if i + 1 < before else self.finish_reason
                 break
             if self._guard is not None and token not in self._eos and (loop := self._guard.push(token)):
                 del new[i + 1 :]
@@ -390,6 +426,7 @@ class Generation(Iterator[Step]):
     def _tentative(self, tokens: Sequence[int]) -> str:
         """The text of tokens that may follow the answer's, without a character that is not whole yet."""
         decode, anchor = self.conversation.model.decode, self.tokens[-TENTATIVE_ANCHOR:]
+        tokens = list(takewhile(lambda token: token not in self._text.atoms, tokens))
         before, text = decode(anchor).rstrip("\ufffd"), decode([*anchor, *tokens])
         return text[len(before) :].rstrip("\ufffd") if text.startswith(before) else ""
 
@@ -401,6 +438,17 @@ def _written(outcome: Outcome) -> str:
     if outcome.grammar == len(outcome.tokens):
         return "Written by the grammar: nothing else could follow, so no pass was needed."
     return f"The grammar left no choice about {outcome.grammar} of these tokens. They count as neither drafted nor accepted."
+
+
+def joined(*spans: Sequence[Sequence[int]]) -> list[list[int]]:
+    """Spans that follow one another as one."""
+    rows: list[list[int]] = []
+    for part, characters, tokens in chain(*spans):
+        if not rows or (rows[-1][0] != part and characters + tokens):
+            rows.append([part, 0, 0])
+        rows[-1][1] += characters
+        rows[-1][2] += tokens
+    return rows
 
 
 def generate(
@@ -429,16 +477,17 @@ def encode_prompt(
     *,
     raw: bool = False,
     cancelled: Callable[[], bool] | None = None,
+    variables: Mapping[str, Any] | None = None,
 ) -> list[int]:
     """Encode a prompt as token ids. Text becomes a chat's first message, unless `raw` is set or the model has no chat template.
-    `cancelled` and errors are those of `Model.encode_chat`."""
+    `cancelled`, `variables` and errors are those of `Model.encode_chat`."""
     if isinstance(prompt, str):
         if raw or not model.info.has_template:
             return model.encode(prompt)
-        return model.encode_chat([{"role": "user", "content": prompt}], cancelled)
+        return model.encode_chat([{"role": "user", "content": prompt}], cancelled, variables)
     if prompt and isinstance(prompt[0], int):
         return [token for token in prompt if isinstance(token, int)]
     messages = [message for message in prompt if isinstance(message, Mapping)]
     if model.info.has_template and not raw:
-        return model.encode_chat(messages, cancelled)
+        return model.encode_chat(messages, cancelled, variables)
     return model.encode("\n\n".join(message["content"] for message in messages))

@@ -1,4 +1,4 @@
-"""Which part of an answer's text may be shown: whole grapheme clusters, and never half of a stop string."""
+"""What of an answer may be shown: whole grapheme clusters, never half of a stop string; thought and answer apart."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 import regex
 
+from ..backends.thinking.split import ANSWER, THOUGHT, Splitter
 from ..errors import UserError
 from .detokenize import Decode, Detokenizer
 
@@ -175,10 +176,11 @@ class TextStream:
 
     Args:
         decode: token ids to text (`Model.decode`).
-        stops: stop strings and regexes, besides EOS.
+        stops: stop strings and regexes, besides EOS. They end an answer, not a thought.
+        splitter: parts thought and answer, of a model that thinks: each is cut as a text of its own, without the marks.
     """
 
-    def __init__(self, decode: Decode, stops: Stops | None = None) -> None:
+    def __init__(self, decode: Decode, stops: Stops | None = None, splitter: Splitter | None = None) -> None:
         self.stopped = False
         """Whether a stop has matched: the text ends before it, and further tokens add nothing."""
         self.trouble: UserError | None = None
@@ -191,6 +193,29 @@ class TextStream:
         """Where in it the text held back begins."""
         self._safe = 0
         """Where in it a stop may begin; its end where none does."""
+        self._splitter = splitter
+        self._part = splitter.part if splitter is not None else ANSWER
+        """What the text that is held back belongs to."""
+        self._spans: list[list[int]] = []
+        self.thought = 0
+        """Tokens inside thoughts so far, without the marks."""
+
+    @property
+    def atoms(self) -> frozenset[int]:
+        """Tokens that are marks, or parts of one, and no text."""
+        return self._splitter.atoms if self._splitter is not None else frozenset()
+
+    @property
+    def thinking(self) -> bool:
+        """Whether a thought is open."""
+        return self._splitter is not None and self._splitter.state == "thought"
+
+    def spans(self) -> list[list[int]]:
+        """Of the text and the tokens since the last call, as `StepRecord.spans`."""
+        if self._splitter is None:
+            return []
+        spans, self._spans = self._spans or [[self._splitter.part, 0, 0]], []
+        return spans
 
     @property
     def held(self) -> str:
@@ -207,6 +232,8 @@ class TextStream:
         """Take a token and return the text that may be shown now, often ""."""
         if self.stopped:
             return ""
+        if self._splitter is not None:
+            return self._push_parted(self._splitter, token)
         new = self._detokenizer.push(token)
         return self._release(new, final=False) if new else ""
 
@@ -214,12 +241,61 @@ class TextStream:
         """Return the rest of the text at the end of the answer. May find that a stop has matched (`stopped`)."""
         if self.stopped:
             return ""
-        return self._release(self._detokenizer.flush(), final=True)
+        rest = self._detokenizer.flush()
+        if self._splitter is None:
+            return self._release(rest, final=True)
+        pieces = [*self._splitter.push(rest), *self._splitter.finish()]
+        return self._part_by_part(pieces) + self._end_part()
+
+    def _push_parted(self, splitter: Splitter, token: int) -> str:
+        """Take a token of a model that thinks."""
+        before, thinking = splitter.part, self.thinking
+        if token in splitter.atoms:
+            pieces = splitter.push(self._detokenizer.flush(), token)
+        else:
+            pieces = splitter.push(self._detokenizer.push(token))
+        text = self._part_by_part(pieces)
+        if self._part == THOUGHT and not self.thinking:
+            text += self._end_part()
+        told = any(part == ANSWER for part, _ in pieces)
+        self._count(THOUGHT if splitter.part == THOUGHT or (before == THOUGHT and not told) else ANSWER, 0, 1)
+        self.thought += thinking and self.thinking
+        return text
+
+    def _part_by_part(self, pieces: Sequence[tuple[int, str]]) -> str:
+        """Release text of both kinds; where one ends, nothing of it is held back."""
+        text = ""
+        for part, new in pieces:
+            if part != self._part:
+                text += self._end_part()
+                self._part = part
+            shown = self._release(new, final=False)
+            self._count(part, len(shown), 0)
+            text += shown
+            if self.stopped:
+                break
+        return text
+
+    def _end_part(self) -> str:
+        if self.stopped:
+            return ""
+        text = self._release("", final=True)
+        self._count(self._part, len(text), 0)
+        self._text, self._pos, self._safe = "", 0, 0
+        return text
+
+    def _count(self, part: int, characters: int, tokens: int) -> None:
+        if not characters + tokens:
+            return
+        if not self._spans or self._spans[-1][0] != part:
+            self._spans.append([part, 0, 0])
+        self._spans[-1][1] += characters
+        self._spans[-1][2] += tokens
 
     def _release(self, new: str, final: bool) -> str:
         self._text += new
         start, end = self._pos, len(self._text)
-        if self._stops:
+        if self._stops and self._part == ANSWER:
             try:
                 stop, end = self._stops.find(self._text, start, final)
                 self.stopped = stop is not None

@@ -160,6 +160,7 @@ class Lanes:
                 stops=stops_of(request.stop, request.stop_regex),
                 stop_loops=request.stop_loops,
                 constraint=constraint_of(request.constraint),
+                think_budget=request.think_budget,
             )
         except BaseException as error:  # see `failure`
             self._fail(lane, request.id, error)
@@ -361,6 +362,7 @@ def _finished(lane: Lane, generation: Generation) -> Finished:
         id=lane.id,
         reason=generation.finish_reason or "error",
         tail=tail,
+        thinking=generation.thinking,
         prefill_seconds=generation.prefill_seconds,
         busy_seconds=lane.busy_seconds,
         period=period,

@@ -1,15 +1,11 @@
-"""What the process that draws may know of runtimes: options of a load, of sampling, of thinking, and the models that ship."""
+"""What the process that draws may know of runtimes: options of a load and of sampling, and the models that ship."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import Any
 
 from ..backends.base import Sampling
-from ..backends.info import Capabilities, Thinking
+from ..backends.info import Capabilities
 from ..backends.loading import builtin_gguf, builtin_path
 from ..backends.options import (
     BACKENDS,
@@ -26,8 +22,7 @@ from ..backends.options import (
     rebuild_command,
 )
 from ..backends.servers.address import PAIR, find_server, is_url, root_of
-from ..errors import UserError
-from ..option import NEXT_ANSWER, option, options_of
+from ..option import options_of
 
 __all__ = [
     "BACKENDS",
@@ -42,8 +37,6 @@ __all__ = [
     "DraftOptions",
     "LoadOptions",
     "Sampling",
-    "Thinking",
-    "ThinkingOptions",
     "builtin_gguf",
     "builtin_path",
     "draft_label",
@@ -52,7 +45,6 @@ __all__ = [
     "is_url",
     "rebuild_command",
     "root_of",
-    "template_vars",
 ]
 
 
@@ -68,40 +60,6 @@ class DraftOptions:
         "N",
         low=1,
     )
-
-
-in_answers = partial(option, group="Sampling and limits", when=NEXT_ANSWER)
-
-
-@dataclass(frozen=True, kw_only=True)
-class ThinkingOptions:
-    """How a model that thinks does so. Generate has the same fields (`template_var` as `template_vars`)."""
-
-    think: str = in_answers(
-        "", "Thinking: off, on, or a level such as low or high, as the model has them; by default its own.", "WORD"
-    )
-    think_budget: int | None = in_answers(None, "End a thought after N tokens.", "N", low=1)
-    template_var: tuple[str, ...] = in_answers(
-        (), "A variable for the model's chat template; the value is JSON, or else text.", "NAME=VALUE"
-    )
-
-
-def template_vars(told: Sequence[str]) -> dict[str, Any]:
-    """Variables of `template_var`, as Generate takes them.
-
-    Raises:
-        UserError: one is not NAME=VALUE.
-    """
-    made: dict[str, Any] = {}
-    for each in told:
-        name, equals, value = each.partition("=")
-        if not equals or not name.isidentifier():
-            raise UserError(f"A template variable is written NAME=VALUE, not {each!r:.60}.")
-        try:
-            made[name] = json.loads(value)
-        except (ValueError, RecursionError):
-            made[name] = value
-    return made
 
 
 LOADING = tuple(options_of(LoadOptions))

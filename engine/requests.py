@@ -17,14 +17,16 @@ def prompt_of(model: Model, request: Generate, cancelled: Callable[[], bool] | N
     """Token ids of what is to be answered.
 
     Raises:
-        UserError: neither or both of prompt and messages are there, or the model's template refuses them.
+        UserError: neither or both of prompt and messages are there, or the model's template refuses them, or has no such word
+            for thinking, or no such variable.
         Cancelled: `cancelled` answered True while the template ran.
     """
+    variables = {} if request.raw else model.variables(request.think, request.template_vars)
     match request.prompt, request.messages:
         case str() as prompt, None:
-            return encode_prompt(model, prompt, raw=request.raw, cancelled=cancelled)
+            return encode_prompt(model, prompt, raw=request.raw, cancelled=cancelled, variables=variables)
         case None, list() as messages:
-            return encode_prompt(model, messages, raw=request.raw, cancelled=cancelled)
+            return encode_prompt(model, messages, raw=request.raw, cancelled=cancelled, variables=variables)
     raise UserError("A request needs either a prompt or chat messages.")
 
 

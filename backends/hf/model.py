@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import inspect
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -62,6 +62,7 @@ class TransformersModel(Model):
         self._runner: Runner | None = proven.runner
         self._attention = attention
         self._codec = codec
+        self.thoughts = codec.thoughts
         self._feeding = proven.feeding
         self._states_proof = proven.states
         self.info = info
@@ -125,8 +126,16 @@ class TransformersModel(Model):
     def encode(self, text: str) -> list[int]:
         return self._codec.encode(text)
 
-    def encode_chat(self, messages: Sequence[Message], cancelled: Callable[[], bool] | None = None) -> list[int]:
-        return self._codec.encode_chat(messages, cancelled)
+    def variables(self, think: str, given: Mapping[str, Any]) -> dict[str, Any]:
+        return self._codec.variables(think, given)
+
+    def encode_chat(
+        self,
+        messages: Sequence[Message],
+        cancelled: Callable[[], bool] | None = None,
+        variables: Mapping[str, Any] | None = None,
+    ) -> list[int]:
+        return self._codec.encode_chat(messages, cancelled, variables)
 
     def decode(self, tokens: Sequence[int]) -> str:
         return self._codec.decode(tokens)
@@ -287,6 +296,7 @@ def _proven(
         notes=tuple(notes),
         pass_seconds=taken,
         active=active(config),
+        thinking=codec.thoughts.info if codec.thoughts is not None else None,
     )
     return TransformersModel(proven._replace(runner=runner), codec, info, verdict, own)
 

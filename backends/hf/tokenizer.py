@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...errors import UserError
 from ..base import Message
-from ..chat_template import Template, marked, parted_at_marks
+from ..chat_template import TAG_LIKE, Template, any_of, marked, parted_at_marks
 from ..files.checkpoint import tokenizer_problem
+from ..thinking.form import no_variables
+from ..thinking.thoughts import Thoughts, from_response_template, from_vocabulary
 
 if TYPE_CHECKING:
     from llguidance import LLTokenizer
@@ -34,8 +36,9 @@ class TextCodec:
         self._for_grammars: LLTokenizer | None = None
         special = {str(token) for token in self._tokenizer.all_special_tokens}
         special |= {t.content for t in self._tokenizer.added_tokens_decoder.values() if t.special}
-        longest_first = sorted(filter(None, special), key=len, reverse=True)
-        self._special = re.compile("|".join(map(re.escape, longest_first)) or r"(?!)")
+        self._special = any_of(special)
+        tags = {t.content for t in self._tokenizer.added_tokens_decoder.values() if TAG_LIKE.fullmatch(t.content)}
+        self._tags = any_of(special | tags)
         self._template = self._open_template()
         self._opening = self._find_opening()
 
@@ -79,22 +82,45 @@ class TextCodec:
             return []
         return [name for name, i in sorted(tokenizer.get_vocab().items(), key=lambda entry: entry[1]) if i >= ids]
 
-    def encode_chat(self, messages: Sequence[Message], cancelled: Callable[[], bool] | None = None) -> list[int]:
-        """Token ids of a chat up to where the next answer starts. Special tokens spelled in a message become text. As in
-        transformers, no BOS is added to what the template writes.
+    def encode_chat(
+        self,
+        messages: Sequence[Message],
+        cancelled: Callable[[], bool] | None = None,
+        variables: Mapping[str, Any] | None = None,
+    ) -> list[int]:
+        """Token ids of a chat up to where the next answer starts. Special tokens, and other tags that are tokens, become text
+        where a message spells them. As in transformers, no BOS is added to what the template writes.
 
         Raises:
             UserError, Cancelled: as `Template.render`; or there is no template.
         """
         if self._template is None:
             raise UserError("This model has no chat template. Use plain completion (--raw).")
-        chat = [{name: marked(value, self._special) for name, value in message.items()} for message in messages]
-        return self._encode_marked(self._template.render(chat, cancelled))
+        chat = [{name: marked(value, self._tags) for name, value in message.items()} for message in messages]
+        return self._encode_marked(self._template.render(chat, cancelled, variables))
+
+    def variables(self, think: str, given: Mapping[str, Any]) -> dict[str, Any]:
+        """As `Model.variables`."""
+        return self._template.variables(think, given) if self._template is not None else no_variables(think, given)
+
+    @cached_property
+    def thoughts(self) -> Thoughts | None:
+        """How thoughts are told from answers; None for a model that does not think."""
+        names = {token.content: i for i, token in self._tokenizer.added_tokens_decoder.items()}
+        tags = {name: i for name, i in names.items() if self._tags.fullmatch(name)}
+        spec = getattr(self._tokenizer, "response_template", None) or self._tokenizer.init_kwargs.get("response_template")
+        form = self._template.form if self._template is not None else None
+        form = form or from_response_template(spec) or (from_vocabulary(tags) if self._template is not None else None)
+        return Thoughts(form, tags, self._spelled, partial(self._encode_part, as_text=False, first=False)) if form else None
+
+    def _spelled(self, tokens: Sequence[int]) -> str:
+        """Text of token ids, special tokens by name."""
+        return str(self._tokenizer.decode(list(tokens), skip_special_tokens=False, clean_up_tokenization_spaces=False))
 
     def _encode_marked(self, text: str) -> list[int]:
         """Ids of a text in which what stands between marks is text, whatever it spells."""
         ids: list[int] = []
-        for part, as_text in parted_at_marks(text, self._special):
+        for part, as_text in parted_at_marks(text, self._tags):
             new = self._encode_part(part, as_text=as_text, first=not ids)
             if as_text and self._tokenizer.convert_tokens_to_ids(part) in new:
                 # Unigram models find the token among their pieces all the same; not so its halves.

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from math import prod
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -59,6 +59,7 @@ class LlamaModel(Model):
     ) -> None:
         self._weights: Weights | None = weights
         self._codec = codec
+        self.thoughts = codec.thoughts
         self._header = header
         self._runtime = runtime
         self._options = options
@@ -147,8 +148,16 @@ class LlamaModel(Model):
     def encode(self, text: str) -> list[int]:
         return self._codec.encode(text)
 
-    def encode_chat(self, messages: Sequence[Message], cancelled: Callable[[], bool] | None = None) -> list[int]:
-        return self._codec.encode_chat(messages, cancelled)
+    def variables(self, think: str, given: Mapping[str, Any]) -> dict[str, Any]:
+        return self._codec.variables(think, given)
+
+    def encode_chat(
+        self,
+        messages: Sequence[Message],
+        cancelled: Callable[[], bool] | None = None,
+        variables: Mapping[str, Any] | None = None,
+    ) -> list[int]:
+        return self._codec.encode_chat(messages, cancelled, variables)
 
     def decode(self, tokens: Sequence[int]) -> str:
         return self._codec.decode(tokens)
@@ -283,6 +292,7 @@ def load_llama(
         notes=tuple(dict.fromkeys(why for what, why in capabilities.reasons.items() if what not in ("layers", "states"))),
         pass_seconds=taken,
         active=header.active,
+        thinking=codec.thoughts.info if codec.thoughts is not None else None,
     )
     return LlamaModel(weights, codec, header, runtime, info, options, verdict)
 

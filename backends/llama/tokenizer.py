@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import ctypes
-import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from ...errors import UserError
 from ..base import Message
-from ..chat_template import Template, marked, parted_at_marks
+from ..chat_template import TAG_LIKE, Template, any_of, marked, parted_at_marks
+from ..thinking.form import no_variables
+from ..thinking.thoughts import Thoughts, from_vocabulary
 from .context import Weights
 
 if TYPE_CHECKING:
@@ -44,9 +46,12 @@ class LlamaCodec:
         ends.discard(NONE)
         # The file's own EOS first, then whatever else llama.cpp takes for an end.
         self.eos_ids = tuple(sorted((i for i in ends if is_eog(vocab, i)), key=lambda i: (i != self._eos, i)))
-        special = {self._name(i) for i in self._control}
-        longest_first = sorted(filter(None, special), key=len, reverse=True)
-        self._special = re.compile("|".join(map(re.escape, longest_first)) or r"(?!)")
+        self._special = any_of({self._name(i) for i in self._control})
+        added = {i: self._name(i) for i, attr in enumerate(attributes) if attr & USER}
+        tags = {i for i, name in added.items() if TAG_LIKE.fullmatch(name)} | self._control
+        self._names = {self._name(i): i for i in tags}
+        """Tokens that stand for a whole tag, by name: control tokens, and others that are parsed in any text."""
+        self._tags, self._tag_ids = any_of(self._names), frozenset(tags)
         self._bytes: dict[int, bytes] = {}
         self._pieces: list[str] | None = None
         self._for_grammars: LLTokenizer | None = None
@@ -105,25 +110,45 @@ class LlamaCodec:
         ids = self._tokenize(text, parse=False)
         return self._opening + (ids if self._control.isdisjoint(ids) else self._halved(text, first=True))
 
-    def encode_chat(self, messages: Sequence[Message], cancelled: Callable[[], bool] | None = None) -> list[int]:
-        """Token ids of a chat up to where the next answer starts. Special tokens spelled in a message become text. As in
-        llama.cpp's server, a model that wants BOS gets one, from the template or else from here.
+    def encode_chat(
+        self,
+        messages: Sequence[Message],
+        cancelled: Callable[[], bool] | None = None,
+        variables: Mapping[str, Any] | None = None,
+    ) -> list[int]:
+        """Token ids of a chat up to where the next answer starts. Special tokens, and other tags that are tokens, become text
+        where a message spells them. As in llama.cpp's server, a model that wants BOS gets one, from the template or else from
+        here.
 
         Raises:
             UserError, Cancelled: as `Template.render`; or there is no template.
         """
         if self._template is None:
             raise UserError("This model has no chat template. Use plain completion (--raw).")
-        chat = [{name: marked(value, self._special) for name, value in message.items()} for message in messages]
+        chat = [{name: marked(value, self._tags) for name, value in message.items()} for message in messages]
         ids: list[int] = []
-        for part, as_text in parted_at_marks(self._template.render(chat, cancelled), self._special):
+        for part, as_text in parted_at_marks(self._template.render(chat, cancelled, variables), self._tags):
             ids += self._part(part, as_text=as_text, first=not ids)
         return ids if ids[:1] == self._opening else self._opening + ids
+
+    def variables(self, think: str, given: Mapping[str, Any]) -> dict[str, Any]:
+        """As `Model.variables`."""
+        return self._template.variables(think, given) if self._template is not None else no_variables(think, given)
+
+    @cached_property
+    def thoughts(self) -> Thoughts | None:
+        """How thoughts are told from answers; None for a model that does not think."""
+        form = (self._template.form or from_vocabulary(self._names)) if self._template is not None else None
+        return Thoughts(form, self._names, self._spelled, partial(self._piece, parse=True, first=False)) if form else None
+
+    def _spelled(self, tokens: Sequence[int]) -> str:
+        """Text of token ids, special tokens by name."""
+        return "".join(self._name(i) if i in self._control else self.decode([i]) for i in tokens)
 
     def _part(self, part: str, *, as_text: bool, first: bool) -> list[int]:
         """Ids of a part of a chat; no special ones if it is text."""
         ids = self._piece(part, parse=not as_text, first=first)
-        if as_text and not self._control.isdisjoint(ids):
+        if as_text and not self._tag_ids.isdisjoint(ids):
             return self._halved(part, first=first)
         return ids
 
@@ -131,7 +156,7 @@ class LlamaCodec:
         """Ids of a text that spells special tokens which the model's pieces merge into: each cut after its first character."""
         ids: list[int] = []
         begin = 0
-        for cut in [*(match.start() + 1 for match in self._special.finditer(text)), len(text)]:
+        for cut in [*(match.start() + 1 for match in self._tags.finditer(text)), len(text)]:
             part = text[begin:cut]
             ids += [i for i in self._piece(part, parse=False, first=first and not ids) if i not in self._control]
             begin = cut

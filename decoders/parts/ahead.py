@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from ...backends.base import Layers, Message, Model, Scores, Session
 from ..base import Context, Verified
@@ -68,8 +68,13 @@ class OwnThread(Model):
     def encode(self, text: str) -> list[int]:
         return self._model.encode(text)
 
-    def encode_chat(self, messages: Sequence[Message], cancelled: Callable[[], bool] | None = None) -> list[int]:
-        return self._model.encode_chat(messages, cancelled)
+    def encode_chat(
+        self,
+        messages: Sequence[Message],
+        cancelled: Callable[[], bool] | None = None,
+        variables: Mapping[str, Any] | None = None,
+    ) -> list[int]:
+        return self._model.encode_chat(messages, cancelled, variables)
 
     def decode(self, tokens: Sequence[int]) -> str:
         return self._model.decode(tokens)

@@ -1,0 +1,188 @@
+"""Parts an answer into thought and text, exactly and as it comes.
+
+An answer is a row of units: characters, and *atoms*, the ids of tokens that the vocabulary has for whole tags. A mark is a row
+of units too: `<|channel|>analysis<|message|>` is atom, eight characters, atom. Where the vocabulary has a token for a tag, only
+that token is one, so an answer that explains `<think>` and spells it stays an answer; a mark without atoms opens a thought only
+before the first word. Nothing is decided on half a mark (it waits), so it makes no difference how a text is cut into tokens and
+passes. Nothing is left out but marks, with the white space that the template writes next to them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from .form import TAG, Marks, State
+
+Unit = str | int
+Row = tuple[Unit, ...]
+
+HEADER = 48
+"""Most units of a header between its first and its last tag, such as <|channel|>commentary to=user<|message|>."""
+
+THOUGHT, ANSWER = 1, 0
+
+
+def units(text: str, atoms: Mapping[str, int]) -> Row:
+    """A text in which atoms stand for their names."""
+    row: list[Unit] = []
+    names = sorted(filter(None, atoms), key=len, reverse=True)
+    for i, part in enumerate(re.split(f"({'|'.join(map(re.escape, names))})", text) if names else [text]):
+        row += [atoms[part]] if i % 2 else part
+    return tuple(row)
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """Marks as rows of units: for each state the rows that may come, the state behind each, and the white space to leave out
+    there."""
+
+    rows: Mapping[State, Sequence[tuple[Row, State, str]]]
+    firsts: Mapping[State, frozenset[Unit]]
+    """Units that a row of this state, or the white space before it, begins with."""
+    atoms: frozenset[int]
+    heads: frozenset[Unit]
+    """Atoms that begin a header whose words may be others than those known."""
+    header: Row
+    """The header of a thought, which ends like all headers."""
+
+
+def rules_of(marks: Marks, names: Mapping[str, int]) -> Rules:
+    """The rules for a template's marks.
+
+    Args:
+        marks: of the template.
+        names: text of every token that stands for a whole tag → its id.
+    """
+    opening, close, answer, resume = (units(mark, names) for mark in (marks.open, marks.close, marks.answer, marks.resume))
+    to_thought = (opening, "thought", marks.before)
+    to_answer = [(row, "answer", "") for row in dict.fromkeys((answer, resume))]
+    sure = [each for each in to_answer if each[0] and isinstance(each[0][0], int)]
+    closing = [(units(marks.after, {}) + close, "gap", marks.gap), (close, "gap", marks.gap)]
+    tags = [tag.end() for tag in TAG.finditer(marks.finish)]
+    finish = [(units(marks.finish[:end], names), "answer", "") for end in tags]
+    again = [to_thought] if opening and isinstance(opening[0], int) else []
+    doubled = [(close, "answer", marks.gap)] if isinstance(close[0], int) else []
+    told: dict[State, list[tuple[Row, State, str]]] = {
+        "start": [to_thought, *to_answer],
+        "thought": [*closing, *sure],
+        "gap": [to_thought, *to_answer, (close, "gap", marks.gap)],
+        "answer": [*again, *sure, *finish, *doubled],
+    }
+    rows = {state: [row for row in known if row[0]] for state, known in told.items()}
+    heads, header = frozenset[Unit](), Row()
+    if answer and len(opening) > 2 and isinstance(opening[-1], int) and opening[-1] == answer[-1]:
+        heads = frozenset(row[0] for row in (opening, answer, resume) if row and isinstance(row[0], int))
+        header = opening if heads else ()
+    return Rules(
+        rows,
+        {state: frozenset(row[0] for row, _, _ in known) | heads for state, known in rows.items()},
+        frozenset(unit for known in rows.values() for row, _, _ in known for unit in row if isinstance(unit, int)),
+        heads,
+        header,
+    )
+
+
+class Splitter:
+    """One answer's units, as they come, as thought and answer.
+
+    Args:
+        rules: of the model's marks.
+        state: where the prompt leaves the answer.
+        skip: white space that the template would still write before what comes.
+    """
+
+    def __init__(self, rules: Rules, state: State = "start", skip: str = "") -> None:
+        self.rules = rules
+        self.atoms = rules.atoms
+        self.state: State = state
+        self._skip = skip
+        self._waiting: list[Unit] = []
+
+    @property
+    def part(self) -> int:
+        """The part in force. Marks are the thought's: an atom that waits is one, and so is likely what waits at the start."""
+        if self.state in ("thought", "answer"):
+            return int(self.state == "thought")
+        first = next((unit for unit in self._waiting if isinstance(unit, int) or not unit.isspace()), "")
+        if self.state == "start":
+            return int(first != "")
+        return int(not self._waiting or isinstance(first, int))
+
+    def push(self, text: str, atom: int | None = None) -> list[tuple[int, str]]:
+        """Take text, and an atom behind it; return what is certain now, each with its part."""
+        plain = atom is None and not self._waiting and not self._skip and self.state in ("thought", "answer")
+        if plain and self.rules.firsts[self.state].isdisjoint(text):  # most of the time
+            return [(self.part, text)] if text else []
+        self._waiting += text
+        if atom is not None:
+            self._waiting.append(atom)
+        return self._settle(final=False)
+
+    def finish(self) -> list[tuple[int, str]]:
+        """The end: what waits is a mark as it stands, or text."""
+        return self._settle(final=True)
+
+    def _settle(self, *, final: bool) -> list[tuple[int, str]]:
+        out: list[tuple[int, str]] = []
+        waiting, at = self._waiting, 0
+        while at < len(waiting):
+            if self._skip and waiting[at] == self._skip[0]:
+                self._skip, at = self._skip[1:], at + 1
+                continue
+            self._skip = ""
+            found = self._match(at, final)
+            if found is None:
+                break
+            used, state, skip = found
+            if used:
+                self.state, self._skip, at = state, skip, at + used
+                continue
+            unit = waiting[at]
+            at += 1
+            if isinstance(unit, int):
+                continue
+            if self.state in ("start", "gap") and not unit.isspace():
+                self.state = "answer"
+            part = THOUGHT if self.state == "thought" else ANSWER
+            if out and out[-1][0] == part:
+                out[-1] = (part, out[-1][1] + unit)
+            else:
+                out.append((part, unit))
+        del waiting[:at]
+        return out
+
+    def _match(self, at: int, final: bool) -> tuple[int, State, str] | None:
+        """How many units from here are a mark (0: this one is text), and what is behind it; None to wait for more."""
+        waiting, state, first = self._waiting, self.state, at
+        if state in ("start", "gap"):  # white space before a mark belongs to it
+            while first < len(waiting) and isinstance(unit := waiting[first], str) and unit.isspace():
+                first += 1
+            if first == len(waiting):
+                return (0, state, "") if final else None
+        if waiting[first] not in self.rules.firsts[state]:
+            return 0, state, ""
+        best, left = (0, state, ""), len(waiting) - first
+        for row, then, skip in self.rules.rows[state]:
+            count = min(len(row), left)
+            if any(waiting[first + i] != row[i] for i in range(count)):
+                continue
+            if count < len(row):
+                if not final:
+                    return None
+            elif first - at + count > best[0]:
+                best = (first - at + count, then, skip)
+        if best[0] and state == "answer" and isinstance(waiting[first], str):
+            # The end mark of an answer, spelled out, is one only where nothing follows.
+            if any(isinstance(unit, str) and not unit.isspace() for unit in waiting[at + best[0] :]):
+                return 0, state, ""
+            return best if final else None
+        if not best[0] and state != "thought" and waiting[first] in self.rules.heads:
+            header = self.rules.header
+            for end in range(first + 1, min(len(waiting), first + HEADER) + 1):
+                if waiting[end - 1] == header[-1]:
+                    thought = tuple(waiting[max(first, end - len(header)) : end]) == header
+                    return (end - at, "thought" if thought else "answer", "")
+            return None if not final and left < HEADER else (0, state, "")
+        return best

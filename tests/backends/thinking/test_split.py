@@ -1,0 +1,153 @@
+"""Parting an answer: exact however it is cut, and nothing is lost."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from specchat.backends.thinking.form import TAG, Marks
+from specchat.backends.thinking.split import Splitter, rules_of, units
+from tests.cases import cases
+
+QWEN = Marks(open="<think>", close="</think>", finish="<|im_end|>", before="\n", after="\n", gap="\n\n")
+BARE = Marks(open="[THINK]", close="[/THINK]", finish="</s>")
+FRAMED = Marks("<think>", "</think>", resume="<response>", answer="<response>", finish="</response><|end|>")
+CHANNELS = Marks(
+    open="<|channel|>analysis<|message|>",
+    close="<|end|>",
+    resume="<|start|>assistant<|channel|>final<|message|>",
+    answer="<|channel|>final<|message|>",
+    finish="<|return|>",
+)
+WORDS = Marks(open="Here are my steps:", close="[BEGIN ANSWER]", before="\n", after="\n", gap="\n")
+ALL = (QWEN, BARE, FRAMED, CHANNELS, WORDS)
+COMMENTARY = "<|start|>assistant<|channel|>commentary to=user<|message|>"
+
+BITS = [
+    "a",
+    "b c",
+    "\n",
+    "\n\n",
+    " ",
+    "é",
+    "日本",
+    "<",
+    "</",
+    "think",
+    ">",
+    "[",
+    "]",
+    "<b>",
+    "x < y",
+    "|",
+    "e\u0301",
+    "<|",
+    "|>",
+]
+
+NO_MARK = "é日本xb.1"
+"""Characters that no mark has."""
+
+TRIES = cases(10_000, 200)
+texts = st.lists(st.sampled_from(BITS), min_size=1, max_size=20).map(lambda bits: "".join(bits).strip()).filter(bool)
+
+
+def names_of(marks: Marks) -> dict[str, int]:
+    """An id for each of its tags."""
+    spelled = f"{marks.open}{marks.close}{marks.resume}{marks.answer}{marks.finish}"
+    return {tag: 1000 + i for i, tag in enumerate(dict.fromkeys(TAG.findall(spelled)))}
+
+
+def part(marks: Marks, whole: str, cuts: list[int], *, atoms: bool, prompt: str = "") -> tuple[str, str]:
+    """Thought and answer of a text that comes in tokens of some lengths."""
+    names = names_of(marks) if atoms else {}
+    splitter, row, told, at = Splitter(rules_of(marks, names), marks.state(prompt)), units(whole, names), ["", ""], 0
+    for i in range(len(row) + 1):
+        size = cuts[i % len(cuts)]
+        piece = row[at : at + size]
+        while any(isinstance(unit, int) for unit in piece[:-1]):
+            piece = piece[:-1]
+        at += len(piece)
+        atom = piece[-1] if piece and isinstance(piece[-1], int) else None
+        for kind, text in splitter.push("".join(unit for unit in piece if isinstance(unit, str)), atom):
+            told[kind] += text
+    for kind, text in splitter.finish():
+        told[kind] += text
+    return told[1], told[0]
+
+
+@TRIES
+@given(st.sampled_from(ALL), texts, texts, st.lists(st.integers(1, 9), min_size=1, max_size=9), st.booleans())
+def test_thought_and_answer_are_those_of_the_whole_text(
+    marks: Marks, thought: str, answer: str, cuts: list[int], atoms: bool
+) -> None:
+    whole = marks.written(thought, answer)
+    assert part(marks, whole, cuts, atoms=atoms) == (thought, answer)
+    assert part(marks, f"{marks.answer}{answer}", cuts, atoms=atoms) == ("", answer)
+    assert part(marks, whole.partition(marks.open)[2], cuts, atoms=atoms, prompt=marks.open) == (
+        f"{marks.before}{thought}",
+        answer,
+    )
+
+
+@TRIES
+@given(
+    st.sampled_from(ALL),
+    st.lists(st.integers(0, 40), max_size=16),
+    st.lists(st.integers(1, 9), min_size=1, max_size=9),
+    st.booleans(),
+)
+def test_rubbish_comes_out_the_same_however_it_is_cut(marks: Marks, drawn: list[int], cuts: list[int], atoms: bool) -> None:
+    """Marks, halves of marks and text in any order: no cut makes a difference, and no character that is not a mark's is lost."""
+    pool = [mark for mark in (marks.open, marks.close, marks.resume, marks.answer, marks.finish) if mark]
+    pool += [mark[: len(mark) // 2] for mark in pool] + [mark[len(mark) // 2 :] for mark in pool] + BITS
+    whole = "".join(pool[i % len(pool)] for i in drawn)
+    thought, answer = part(marks, whole, cuts, atoms=atoms)
+    assert (thought, answer) == part(marks, whole, [1], atoms=atoms) == part(marks, whole, [1000], atoms=atoms)
+    if marks is not CHANNELS:  # between <|start|> and <|message|> any words are a header's
+        assert sorted(char for char in thought + answer if char in NO_MARK) == sorted(char for char in whole if char in NO_MARK)
+
+
+def test_what_is_hard() -> None:
+    """One case of each kind: text, marks, whether its tags are tokens, where the prompt leaves it, thought and answer."""
+    thinks = "<|channel|>analysis<|message|>Hm.<|end|>"
+    final = "<|start|>assistant<|channel|>final<|message|>Yes.<|return|>"
+    cases = [
+        ("<think>\nHm, so", QWEN, True, "", "Hm, so", ""),
+        ("<think>\n\n</think>\n\nYes.", QWEN, True, "", "", "Yes."),
+        ("\n\n<think>\nHm.\n</think>\n\nYes.", QWEN, True, "", "Hm.", "Yes."),
+        ("<think>Hm.</think>Yes.", QWEN, False, "", "Hm.", "Yes."),
+        ("<think>\n\nHm.\n</think>\n\n\nYes.", QWEN, False, "", "\nHm.", "\nYes."),
+        ("<think>\nHm.</thi", QWEN, False, "", "Hm.</thi", ""),
+        ("<thi", QWEN, False, "", "", "<thi"),
+        ("Yes, <think> is a tag.", QWEN, False, "", "", "Yes, <think> is a tag."),
+        ("<think>\nA.\n</think>\n\nB.<think>\nC.\n</think>\n\nD.", QWEN, True, "", "A.C.", "B.D."),
+        ("Yes.", QWEN, True, "<think>\n\n</think>\n\n", "", "Yes."),
+        (thinks + final, CHANNELS, True, "<|start|>assistant", "Hm.", "Yes."),
+        ("<|channel|>final<|message|>Yes.<|return|>", CHANNELS, True, "<|start|>assistant", "", "Yes."),
+        (f"{thinks}{COMMENTARY}I look.<|end|>{final}", CHANNELS, True, "<|start|>assistant", "Hm.", "I look.Yes."),
+        (f"{thinks}<|start|>assistant{thinks}{final}", CHANNELS, True, "<|start|>assistant", "Hm.Hm.", "Yes."),
+        ("<think>Hm.</think><response>Yes.</response>", FRAMED, False, "", "Hm.", "Yes."),
+        ("<response>A </response> in it.</response>", FRAMED, False, "", "", "A </response> in it."),
+    ]
+    for whole, marks, atoms, prompt, thought, answer in cases:
+        for cuts in ([1], [2], [5, 1], [1000]):
+            assert part(marks, whole, cuts, atoms=atoms, prompt=prompt) == (thought, answer), (whole, cuts)
+
+
+def test_a_tag_that_is_a_token_is_text_where_it_is_spelled() -> None:
+    """An answer that explains <think> writes it in pieces, and stays an answer."""
+    splitter = Splitter(rules_of(QWEN, names_of(QWEN)), "start")
+    pieces = [*splitter.push("Write "), *splitter.push("<th"), *splitter.push("ink> and </think>.\n"), *splitter.finish()]
+    assert "".join(text for _, text in pieces) == "Write <think> and </think>.\n"
+    assert {kind for kind, _ in pieces} == {0}
+
+
+def test_plain_text_passes_at_once() -> None:
+    """Nothing is held back of an answer whose model could still think, nor of a thought, but what may be a mark."""
+    splitter = Splitter(rules_of(QWEN, names_of(QWEN)), "thought")
+    assert splitter.push("Hm, so") == [(1, "Hm, so")]
+    assert splitter.push(" <think>") == [(1, " <think>")]
+    assert splitter.push(".\n") == [(1, ".")]
+    assert splitter.push("", names_of(QWEN)["</think>"]) == []
+    assert splitter.push("\n\nYes") == [(0, "Yes")]

@@ -1,0 +1,326 @@
+"""Tiny models that think before they answer, one for each way in which templates write thoughts.
+
+Their weights are a table: two tokens lead to a third, so what they say is known. The one layer's attention looks at the token
+before, for which rotary positions are turned back by one; so it needs no training, and runs on transformers and on llama.cpp.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from specchat.backends.base import Model
+from specchat.backends.hf.model import load_transformers
+from specchat.backends.llama.model import load_llama
+from specchat.backends.options import LoadOptions
+from specchat.builtin.recipe.tokenizer import build
+
+from .llama_tiny import FLOAT32, gguf_of, room
+
+CONTEXT = 512
+ROWS = 319
+"""Tokens. The state has one place for each as the last token, one for each as the token before, and two that are always 1."""
+WIDTH = 2 * ROWS + 2
+SHARP = 200.0
+"""How much more the attention scores of the token before weigh than those of its neighbours."""
+
+THOUGHT, ANSWER = "Hm, so.", "Yes, 42."
+SAID = ("Hm,", " so."), ("Yes,", " 42.")
+
+TURN = "{{ '<|user|>' + m.content + '<|end|>' }}"
+ASK = "{% if add_generation_prompt %}{{ '<|assistant|>' }}"
+
+
+@dataclass(frozen=True)
+class Family:
+    """One way to write thoughts."""
+
+    template: str
+    marks: tuple[str, str]
+    script: Sequence[str]
+    """Tokens that follow the prompt, thinking."""
+    special: Sequence[str] = ()
+    """Tokens that are not shown; the others of the script are added tokens that are."""
+    also: Sequence[str] = ()
+    """Further added tokens, which only prompts have."""
+    opened_by: str = "model"
+    kept: str = "none"
+    carrier: str = ""
+    words: tuple[str, ...] = ()
+    default: str = ""
+    structured: Callable[[str, str], dict[str, Any]] = lambda _, text: {"content": text}
+    """The message of an answer as the template's authors would write it, from thought and text."""
+    on: tuple[str, dict[str, Any]] = ("", {})
+    """The word that makes it think, and the template's variables for it."""
+    off: tuple[str, dict[str, Any]] = ("", {})
+
+
+def key(name: str) -> Callable[[str, str], dict[str, Any]]:
+    """A message with the thought in a field."""
+    return lambda thought, text: {"content": text, name: thought}
+
+
+THINK = ("<think>", "</think>")
+HARMONY = ("<|start|>", "<|channel|>", "<|message|>", "<|return|>")
+
+FAMILIES = {
+    # Qwen 3: the model opens the thought; only the answer stays.
+    "opens": Family(
+        "{% for m in messages %}{% if m.role == 'assistant' %}{% set thought = '' %}"
+        "{% if m.reasoning_content is string %}{% set thought = m.reasoning_content %}{% endif %}"
+        "{{ '<|assistant|>' }}{% if loop.last and thought %}{{ '<think>\\n' + thought + '\\n</think>\\n\\n' }}{% endif %}"
+        "{{ m.content + '<|end|>' }}{% else %}"
+        + TURN
+        + "{% endif %}{% endfor %}"
+        + ASK
+        + "{% if enable_thinking is defined and not enable_thinking %}"
+        "{{ '<think>\\n\\n</think>\\n\\n' }}{% endif %}{% endif %}",
+        THINK,
+        ["<think>", "\n" + SAID[0][0], SAID[0][1] + "\n", "</think>", "\n\n", *SAID[1]],
+        carrier="reasoning_content",
+        words=("off", "on"),
+        default="on",
+        structured=key("reasoning_content"),
+        off=("off", {"enable_thinking": False}),
+    ),
+    # Spark, Laguna: the prompt opens the thought, and all thoughts stay.
+    "opened": Family(
+        "{% for m in messages %}{% if m.role == 'assistant' %}"
+        "{{ '<|assistant|><think>' + (m.reasoning_content or '') + '</think>' + m.content + '<|end|>' }}"
+        "{% else %}"
+        + TURN
+        + "{% endif %}{% endfor %}"
+        + ASK
+        + "{{ '<think>' if enable_thinking is not defined or enable_thinking else '<think></think>' }}{% endif %}",
+        THINK,
+        [*SAID[0], "</think>", *SAID[1]],
+        also=("<think>",),
+        opened_by="prompt",
+        kept="all",
+        carrier="reasoning_content",
+        words=("off", "on"),
+        default="on",
+        structured=key("reasoning_content"),
+        off=("off", {"enable_thinking": False}),
+    ),
+    # R1: no field; the template cuts the thought out of the content.
+    "cut": Family(
+        "{% for m in messages %}{% if m.role == 'assistant' %}{% set content = m.content %}"
+        "{% if '</think>' in content %}{% set content = content.split('</think>')[-1] %}{% endif %}"
+        "{{ '<|assistant|>' + content + '<|end|>' }}{% else %}"
+        + TURN
+        + "{% endif %}{% endfor %}"
+        + ASK
+        + "{{ '<think>\\n' }}{% endif %}",
+        THINK,
+        [*SAID[0], "</think>", *SAID[1]],
+        also=("<think>",),
+        opened_by="prompt",
+        carrier="content",
+    ),
+    # DeepSeek V4: closed unless it is switched on, and then there are degrees.
+    "closed": Family(
+        "{% set on = thinking is defined and thinking %}"
+        "{% if on and reasoning_effort is defined and reasoning_effort == 'max' %}{{ 'Think hard.' }}{% endif %}"
+        "{% for m in messages %}{% if m.role == 'assistant' %}"
+        "{{ '<|assistant|>' + ('<think>' + m.reasoning_content if on and m.reasoning_content else '') }}"
+        "{{ '</think>' + m.content + '<|end|>' }}{% else %}"
+        + TURN
+        + "{% endif %}{% endfor %}"
+        + ASK
+        + "{{ '<think>' if on else '</think>' }}{% endif %}",
+        THINK,
+        [*SAID[0], "</think>", *SAID[1]],
+        also=("<think>",),
+        opened_by="closed",
+        kept="all",
+        carrier="reasoning_content",
+        words=("off", "on", "max"),
+        default="off",
+        structured=key("reasoning_content"),
+        on=("on", {"thinking": True}),
+    ),
+    # gpt-oss: channels of control tokens; a raw answer in the content is refused.
+    "channels": Family(
+        "{{ '<|start|>system<|message|>Reasoning: ' + (reasoning_effort or 'medium') + '<|end|>' }}"
+        "{% for m in messages %}{% if m.role == 'assistant' %}"
+        "{% if '<|channel|>analysis' in m.content %}{{ raise_exception('Put thoughts into thinking.') }}{% endif %}"
+        "{% if loop.last and m.thinking %}"
+        "{{ '<|start|>assistant<|channel|>analysis<|message|>' + m.thinking + '<|end|>' }}{% endif %}"
+        "{{ '<|start|>assistant<|channel|>final<|message|>' + m.content + '<|end|>' }}"
+        "{% else %}{{ '<|start|>user<|message|>' + m.content + '<|end|>' }}{% endif %}{% endfor %}"
+        "{% if add_generation_prompt %}{{ '<|start|>assistant' }}{% endif %}",
+        ("<|channel|>analysis<|message|>", "<|end|>"),
+        # The model spells the second header otherwise than the template does, which makes it another pair of tokens.
+        [
+            "<|channel|>",
+            "analysis",
+            "<|message|>",
+            *SAID[0],
+            "<|end|>",
+            "<|start|>",
+            "assis",
+            "tant",
+            "<|channel|>",
+            "final",
+            "<|message|>",
+            *SAID[1],
+            "<|return|>",
+        ],
+        special=HARMONY,
+        also=("assistant",),
+        carrier="thinking",
+        words=("low", "medium", "high"),
+        default="medium",
+        structured=key("thinking"),
+        on=("high", {"reasoning_effort": "high"}),
+    ),
+    # Ministral: typed parts.
+    "parts": Family(
+        "{% for m in messages %}{% if m.role == 'assistant' %}{{ '<|assistant|>' }}"
+        "{% if m.content is string %}{{ m.content }}{% else %}{% for part in m.content %}"
+        "{% if part.type == 'thinking' %}{{ '[THINK]' + part.thinking + '[/THINK]' }}"
+        "{% elif part.type == 'text' %}{{ part.text }}{% endif %}{% endfor %}{% endif %}{{ '<|end|>' }}"
+        "{% else %}" + TURN + "{% endif %}{% endfor %}" + ASK + "{% endif %}",
+        ("[THINK]", "[/THINK]"),
+        ["[THINK]", *SAID[0], "[/THINK]", *SAID[1]],
+        special=("[THINK]", "[/THINK]"),
+        kept="all",
+        carrier="parts",
+        structured=lambda thought, text: {
+            "content": [{"type": "thinking", "thinking": thought}, {"type": "text", "text": text}]
+        },
+    ),
+    # Apertus: blocks.
+    "blocks": Family(
+        "{% for m in messages %}{% if m.role == 'assistant' %}{{ '<|assistant|>' }}"
+        "{% if m.content is string %}{{ m.content }}{% elif m.content is mapping and 'blocks' in m.content %}"
+        "{% for block in m.content.blocks %}{% if block.type == 'thoughts' %}{{ '<|inner|>' + block.text + '<|outer|>' }}"
+        "{% elif block.type == 'response' %}{{ block.text }}{% endif %}{% endfor %}{% endif %}{{ '<|end|>' }}"
+        "{% else %}" + TURN + "{% endif %}{% endfor %}" + ASK + "{% endif %}",
+        ("<|inner|>", "<|outer|>"),
+        ["<|inner|>", *SAID[0], "<|outer|>", *SAID[1]],
+        special=("<|inner|>", "<|outer|>"),
+        kept="all",
+        carrier="blocks",
+        structured=lambda thought, text: {
+            "content": {"blocks": [{"type": "thoughts", "text": thought}, {"type": "response", "text": text}]}
+        },
+    ),
+    # Granite: marks of plain words that only the system prompt tells of, around the answer too.
+    "told": Family(
+        "{% if thinking %}{{ 'Write thoughts between <think></think> and the rest between <response></response>.' }}{% endif %}"
+        "{% for m in messages %}{% if m.role == 'assistant' %}{{ '<|assistant|>' + m.content + '<|end|>' }}"
+        "{% else %}" + TURN + "{% endif %}{% endfor %}" + ASK + "{% endif %}",
+        THINK,
+        ["<th", "ink>", *SAID[0], "</th", "ink><", "response>", *SAID[1], "</res", "ponse>"],
+        words=("off", "on"),
+        default="off",
+        on=("on", {"thinking": True}),
+    ),
+}
+
+
+def vocabulary(family: Family) -> tuple[list[str], list[str]]:
+    """Control tokens, and other added ones."""
+    control = ["<|bos|>", "<|end|>", "<|user|>", "<|assistant|>", *family.special]
+    return control, [token for token in dict.fromkeys([*family.script, *family.also]) if token not in control]
+
+
+def write(family: Family, folder: Path) -> Path:
+    """Write the model and its tokenizer."""
+    from tokenizers import AddedToken, pre_tokenizers
+    from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+
+    control, plain = vocabulary(family)
+    core = build()
+    letters = sorted(pre_tokenizers.ByteLevel.alphabet())
+    words = {letter: i for i, letter in enumerate([*letters, "zz"])}
+    core.model = type(core.model)(vocab=words, merges=[("z", "z")])  # llama.cpp wants one
+    core.add_special_tokens([AddedToken(name, special=True, normalized=False) for name in control])
+    core.add_tokens([AddedToken(name, special=False, normalized=False) for name in plain])
+    fast: Any = PreTrainedTokenizerFast
+    end = "<|return|>" if "<|return|>" in control else "<|end|>"
+    tokenizer = fast(tokenizer_object=core, bos_token="<|bos|>", eos_token=end, additional_special_tokens=control[1:])
+    tokenizer.chat_template = family.template
+    folder.mkdir(parents=True)
+    tokenizer.save_pretrained(folder)
+    ids = {name: int(core.token_to_id(name)) for name in (*control, *plain)}
+    config = LlamaConfig(
+        vocab_size=ROWS,
+        hidden_size=WIDTH,
+        intermediate_size=32,
+        num_hidden_layers=1,
+        num_attention_heads=1,
+        num_key_value_heads=1,
+        max_position_embeddings=CONTEXT,
+        bos_token_id=ids["<|bos|>"],
+        eos_token_id=ids[end],
+        tie_word_embeddings=False,
+    )
+    model = LlamaForCausalLM(config)
+    state = model.state_dict()
+    with torch.no_grad():
+        for name, weight in state.items():
+            weight.fill_(1.0 if "norm" in name else 0.0)
+        state["model.embed_tokens.weight"][:, :ROWS] = torch.eye(ROWS)
+        state["model.embed_tokens.weight"][:, -2:] = 1.0
+        _look_back(state, float(config.rope_parameters["rope_theta"]))
+        table = state["lm_head.weight"]
+        script = [*family.script, *([] if family.script[-1] == end else [end])]
+        (newline,) = core.encode("\n", add_special_tokens=False).ids
+        known = {"\n": newline, **ids}
+        for one, two, then in _rules(family, script):
+            if one in known and two in known:
+                table[ids[then], known[two]] = table[ids[then], ROWS + known[one]] = 1.0
+    model.save_pretrained(folder)
+    return folder
+
+
+def _rules(family: Family, script: Sequence[str]) -> list[tuple[str, str, str]]:
+    """Which two tokens lead to which third."""
+    start = script[0]
+    begins = {
+        "model": [("<|end|>", "<|assistant|>", start)],
+        "prompt": [("<|assistant|>", "<think>", start), ("<think>", "\n", start)],
+        "closed": [("<|assistant|>", "<think>", start), ("<|end|>", "<|assistant|>", start)],
+    }[family.opened_by]
+    if "<|channel|>" in script:
+        begins = [("<|start|>", "assistant", start), ("assistant", "<|channel|>", "analysis")]
+    if "</think>" in script:  # where the template has closed the thought
+        answer = script[script.index(SAID[1][0])]
+        begins += [("<|assistant|>", "</think>", answer), ("<think>", "</think>", answer)]
+    inner = [(one, two, then) for (one, two), then in zip(pairwise(script), script[2:], strict=False)]
+    last = [("<|assistant|>", script[0], script[1]), ("<think>", script[0], script[1])]
+    return [*begins, *inner, *last]
+
+
+def _look_back(state: dict[str, torch.Tensor], theta: float) -> None:
+    """Make the layer put the token before next to the last one."""
+    half = WIDTH // 2
+    turns = theta ** (-torch.arange(half) / half)
+    scale = math.sqrt(SHARP) / math.sqrt(WIDTH / 3)  # the norm in front makes each of a state's three ones so large
+    query, k = (state[f"model.layers.0.self_attn.{name}_proj.weight"] for name in "qk")
+    query[:half, -1], query[half:, -1] = scale * torch.cos(turns), -scale * torch.sin(turns)
+    k[:half, -1] = scale
+    value, out = (state[f"model.layers.0.self_attn.{name}_proj.weight"] for name in "vo")
+    value[:ROWS, :ROWS] = torch.eye(ROWS) / math.sqrt(WIDTH / 3)
+    out[ROWS : 2 * ROWS, :ROWS] = torch.eye(ROWS)
+
+
+@functools.cache
+def thinker(name: str, runtime: str) -> Model:
+    """The loaded model of a family (sessions are independent; do not close it)."""
+    folder = room() / f"thinks-{name}"
+    if not folder.exists():
+        write(FAMILIES[name], folder)
+    if runtime == "llama.cpp":
+        return load_llama(gguf_of(folder), name, FLOAT32)
+    return load_transformers(folder, name, LoadOptions(device="cpu"))
