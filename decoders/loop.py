@@ -139,6 +139,8 @@ class Generation(Iterator[Step]):
         self._text = TextStream(model.decode, stops, splitter)
         self._budget = think_budget
         """Tokens that its thoughts may have; None for any number."""
+        self._ending = False
+        """The next step puts in the end of a thought."""
         self._guard: LoopGuard | None = None
         if stop_loops:
             from .repeats import LoopGuard  # NumPy: who lists the methods does not wait for it
@@ -305,7 +307,9 @@ class Generation(Iterator[Step]):
             return None
         (drafter, tokens), self._left = self._left, None
         outcome = Outcome(tokens, Tree.chain(self.tokens[-1], tokens), earlier=len(tokens))
-        return self._take(drafter, outcome, StepClock(self.conversation.session, self.watch))
+        step = self._take(drafter, outcome, StepClock(self.conversation.session, self.watch))
+        self._ending = False
+        return step
 
     def _prefill_chunk(self) -> None:
         session = self.conversation.session
@@ -373,7 +377,7 @@ class Generation(Iterator[Step]):
         return step
 
     def _over_budget(self) -> bool:
-        return self._budget is not None and self._text.thinking and self._text.thought >= self._budget
+        return self._budget is not None and not self._ending and self._text.thinking and self._text.thought >= self._budget
 
     def _end_thought(self) -> None:
         """Put in what ends the thought, as the next step; what the cache has beyond the text goes."""
@@ -381,15 +385,11 @@ class Generation(Iterator[Step]):
         assert thoughts is not None
         self.drafter.leave(self._context())
         session.rewind(session.shared(self.tokens[:-1]))
-        self._left = self.drafter, thoughts.closing
+        self._left, self._ending = (self.drafter, thoughts.closing(self._text.undecided)), True
         self._note = THOUGHT_OVER.format(counted(self._budget or 0, "token"))
 
     def _cut(self, new: list[int], *, done: bool = False) -> list[int]:
-        """The tokens of a step, cut after an EOS or at the token limit; sets the finish reason."""
-        for i, token in enumerate(new):
-            if token in self._eos:
-                self.finish_reason = "eos"
-                return new[: i + 1]
+        """The tokens of a step, cut at the token limit; sets the finish reason."""
         if done:
             self.finish_reason = "eos"
         if self.max_tokens is not None:
@@ -403,22 +403,24 @@ class Generation(Iterator[Step]):
         return new
 
     def _show(self, new: list[int]) -> str:
-        """Feed the tokens to the text stream; at a stop or a loop, cut `new` after the token that completed it."""
-        text, before = "", len(new)
+        """Feed the tokens to the text stream; at EOS, a stop, a loop or the end of a budget, cut `new` after the token that
+        completed it."""
+        text = ""
         for i, token in enumerate(new):
+            ends = token in self._eos and not self._text.ends_thought(token)
             text += self._text.push(token)
             if self._text.stopped:
-                del new[i + 1 :]
                 self.finish_reason = "stop"
-                break
-            if self._over_budget():
-                del new[i + 1 :]
-                self.finish_reason = None if i + 1 < before else self.finish_reason
-                break
-            if self._guard is not None and token not in self._eos and (loop := self._guard.push(token)):
-                del new[i + 1 :]
+            elif ends:
+                self.finish_reason = "eos"
+            elif self._over_budget():
+                self.finish_reason = self.finish_reason if i + 1 == len(new) else None
+            elif self._guard is not None and (loop := self._guard.push(token)):
                 self.finish_reason, self.loop = "loop", loop
-                break
+            else:
+                continue
+            del new[i + 1 :]
+            break
         if self.trouble is not None:
             self.finish_reason = "error"
         return text

@@ -206,9 +206,18 @@ class TextStream:
         return self._splitter.atoms if self._splitter is not None else frozenset()
 
     @property
+    def undecided(self) -> str:
+        """Text that may be half a mark, and is neither shown nor held."""
+        return self._splitter.waiting if self._splitter is not None else ""
+
+    @property
     def thinking(self) -> bool:
         """Whether a thought is open."""
         return self._splitter is not None and self._splitter.state == "thought"
+
+    def ends_thought(self, token: int) -> bool:
+        """Whether a token ends the open thought: with some models it ends an answer, too."""
+        return self.thinking and self._splitter is not None and token == self._splitter.rules.close
 
     def spans(self) -> list[list[int]]:
         """Of the text and the tokens since the last call, as `StepRecord.spans`."""

@@ -42,6 +42,8 @@ class Rules:
     firsts: Mapping[State, frozenset[Unit]]
     """Units that a row of this state, or the white space before it, begins with."""
     atoms: frozenset[int]
+    close: int | None
+    """The token that closes a thought, if one alone does."""
     heads: frozenset[Unit]
     """Atoms that begin a header whose words may be others than those known."""
     header: Row
@@ -79,6 +81,7 @@ def rules_of(marks: Marks, names: Mapping[str, int]) -> Rules:
         rows,
         {state: frozenset(row[0] for row, _, _ in known) | heads for state, known in rows.items()},
         frozenset(unit for known in rows.values() for row, _, _ in known for unit in row if isinstance(unit, int)),
+        close[0] if len(close) == 1 and isinstance(close[0], int) else None,
         heads,
         header,
     )
@@ -109,6 +112,11 @@ class Splitter:
         if self.state == "start":
             return int(first != "")
         return int(not self._waiting or isinstance(first, int))
+
+    @property
+    def waiting(self) -> str:
+        """The text that may be half a mark."""
+        return "".join(unit for unit in self._waiting if isinstance(unit, str))
 
     def push(self, text: str, atom: int | None = None) -> list[tuple[int, str]]:
         """Take text, and an atom behind it; return what is certain now, each with its part."""

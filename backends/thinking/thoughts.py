@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
 from typing import Any
 
 from ..info import Thinking
@@ -48,20 +47,20 @@ class Thoughts:
         self.form = form
         self.info = replace(form.info, sentence=form.sentence)
         self._rules = rules_of(form.marks, names)
-        self._spell, self._encode = spell, encode
+        self.spell, self._encode = spell, encode
 
     def splitter(self, prompt: Sequence[int]) -> Splitter:
         """What parts the answer to a prompt."""
-        marks, end = self.form.marks, self._spell(prompt[-END:])
+        marks, end = self.form.marks, self.spell(prompt[-END:])
         state, bare = marks.state(end), end.rstrip()
         usual = marks.before if state == "thought" else marks.gap if bare.endswith(marks.close) and not marks.resume else ""
         return Splitter(self._rules, state, usual.removeprefix(end[len(bare) :]))
 
-    @cached_property
-    def closing(self) -> list[int]:
-        """Tokens that end a thought and lead to the answer."""
+    def closing(self, last: str) -> list[int]:
+        """Tokens that end a thought, whose last characters may be half of what does, and lead to the answer."""
         marks = self.form.marks
-        return self._encode(f"{marks.after}{marks.close}{marks.gap}{marks.resume}")
+        after = "" if last.endswith(marks.after) else marks.after
+        return self._encode(f"{after}{marks.close}{marks.gap}{marks.resume}")
 
 
 def from_vocabulary(names: Mapping[str, int]) -> Form | None:

@@ -10,9 +10,7 @@ from specchat.backends.chat_template import Template
 from specchat.backends.thinking.find import find_form
 from specchat.backends.thinking.thoughts import from_response_template, from_vocabulary
 from specchat.errors import UserError
-from tests.fakes.models.thinkers import ANSWER, FAMILIES, THOUGHT, TURN, Family
-
-NAMES = {"bos_token": "<|bos|>"}
+from tests.fakes.models.thinkers import ANSWER, FAMILIES, NAMES, THOUGHT, TURN, Family
 
 
 def template(source: str) -> Template:

@@ -98,7 +98,7 @@ def test_thought_and_answer_are_those_of_the_whole_text(
     st.booleans(),
 )
 def test_rubbish_comes_out_the_same_however_it_is_cut(marks: Marks, drawn: list[int], cuts: list[int], atoms: bool) -> None:
-    """Marks, halves of marks and text in any order: no cut makes a difference, and no character that is not a mark's is lost."""
+    """Marks, halves of them and text in any order: no cut makes a difference, and no character is lost that is not a mark's."""
     pool = [mark for mark in (marks.open, marks.close, marks.resume, marks.answer, marks.finish) if mark]
     pool += [mark[: len(mark) // 2] for mark in pool] + [mark[len(mark) // 2 :] for mark in pool] + BITS
     whole = "".join(pool[i % len(pool)] for i in drawn)

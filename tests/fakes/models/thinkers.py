@@ -31,6 +31,9 @@ WIDTH = 2 * ROWS + 2
 SHARP = 200.0
 """How much more the attention scores of the token before weigh than those of its neighbours."""
 
+NAMES = {"bos_token": "<|bos|>"}
+"""What their templates are always given."""
+
 THOUGHT, ANSWER = "Hm, so.", "Yes, 42."
 SAID = ("Hm,", " so."), ("Yes,", " 42.")
 
