@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
@@ -146,6 +146,9 @@ class ModelInfo:
     active: float = 1.0
     """Of a mixture of experts, the share of them that a token is sent to."""
 
+    sampling: Mapping[str, float] = field(default_factory=dict)
+    """Sampling that the model's makers recommend: settings that are not at their defaults, by name."""
+
     @property
     def readable(self) -> int:
         """How many token ids can be read."""
@@ -154,9 +157,14 @@ class ModelInfo:
     @property
     def node_cost(self) -> float | None:
         """What a node adds to a pass of a few, in one-node passes; None where that was not measured."""
-        seconds = dict(self.pass_seconds)
-        few = [n for n in seconds if 1 < n <= FEW_NODES]
-        return max((seconds[n] / seconds[1] - 1) / (n - 1) for n in few) if few else None
+        return node_cost(self.pass_seconds)
+
+
+def node_cost(pass_seconds: Iterable[tuple[int, float]]) -> float | None:
+    """What a node adds to a pass of a few, in one-node passes; None where no passes of several were measured."""
+    seconds = dict(pass_seconds)
+    few = [n for n in seconds if 1 < n <= FEW_NODES]
+    return max((seconds[n] / seconds[1] - 1) / (n - 1) for n in few) if few else None
 
 
 def token_id(told: object, vocabulary: int) -> int | None:

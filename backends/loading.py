@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import re
 from collections.abc import Callable
@@ -70,21 +69,19 @@ def builtin_gguf(name: str = BUILTIN) -> Path:
 
 
 def _on_llama(spec: str, options: LoadOptions) -> bool:
-    """Whether to run a built-in model on llama.cpp.
+    """Whether to run a built-in model on llama.cpp, where passes over several nodes save it nothing.
 
     Raises:
         UserError: llama.cpp was asked for and cannot run it.
     """
-    there = builtin_gguf(spec).is_file()
-    if options.backend == "llama.cpp":
-        if not there:
-            raise UserError(
-                f"This installation does not have {spec} as a GGUF file ({builtin_gguf(spec)} is missing). Leave out "
-                "--backend, or create it in a clone with `python -m specchat.builtin.recipe.gguf_export`."
-            )
-        return True
-    plain = options.backend == "auto" and options.dtype == "auto" and options.device in ("auto", "cpu")
-    return plain and there and importlib.util.find_spec("llama_cpp") is not None
+    if options.backend != "llama.cpp":
+        return False
+    if not builtin_gguf(spec).is_file():
+        raise UserError(
+            f"This installation does not have {spec} as a GGUF file ({builtin_gguf(spec)} is missing). Leave out "
+            "--backend, or create it in a clone with `python -m specchat.builtin.recipe.gguf_export`."
+        )
+    return True
 
 
 def _check_backend(spec: str, options: LoadOptions, gguf: bool) -> None:

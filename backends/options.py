@@ -49,7 +49,7 @@ class LoadOptions:
 
     device: str = at_load("auto", "Device: auto, cpu, cuda, cuda:N or mps.", "DEVICE", **DEVICE)
     """auto tries CUDA, then MPS, then the CPU."""
-    dtype: str = at_load("auto", "Number type of the weights: {}.", "DTYPE", choices=DTYPES)
+    dtype: str = at_load("auto", "Data type of the weights: {}.", "DTYPE", choices=DTYPES)
     """auto is the file's own type on a GPU; on the CPU it is float32, but bfloat16 for larger models whose files have that,
     where the CPU multiplies in it (AVX-512 BF16, AMX)."""
     context: int | None = at_load(None, "Context in tokens; by default the model's own limit.", "N", low=1)
@@ -57,7 +57,7 @@ class LoadOptions:
     """By default fewer where a large model's passes are quicker so."""
     revision: str | None = at_load(None, "Branch, tag or commit of the model's Hub repository.")
     backend: str = at_load("auto", "Runtime of the built-in model: {}; other models run on one only.", choices=BACKENDS)
-    """auto takes llama.cpp, which starts sooner, if it is installed and neither a dtype nor a torch GPU is asked for."""
+    """auto is transformers for the built-in model, which gains nothing by passes over several nodes on llama.cpp."""
     exact: str = at_load(
         "auto",
         "Make passes of many nodes give the same bits as passes of one: auto (where that is cheap), bits (always) or off.",

@@ -42,7 +42,7 @@ def chat(backend: str, method: str = "") -> Iterator[Dialogue]:
             client,
             "builtin",
             known,
-            method or first_method(known, (), "builtin", None),
+            method or first_method(known, (), "builtin", None, {"backend": backend}),
             load={"backend": backend},
             chosen=bool(method),
         )

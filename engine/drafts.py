@@ -14,7 +14,7 @@ from ..backends.base import Model
 from ..backends.files.checkpoint import read_json
 from ..backends.heads.base import Head, HeadName
 from ..backends.loading import Loader, builtin_path, find_model
-from ..backends.options import BUILTIN, BUILTIN_DRAFT, BUILTIN_EAGLE, LoadOptions, StageProgress
+from ..backends.options import BUILTIN, BUILTIN_DRAFT, BUILTIN_EAGLE, SHIPPED, LoadOptions, StageProgress
 from ..decoders import registry
 from ..decoders.conversation import Conversation
 from ..decoders.parts.ahead import OwnThread
@@ -116,26 +116,26 @@ class Drafts:
             spec, found = self._asked_head
             try:
                 if spec == BUILTIN_EAGLE:
-                    found = self._find_own(target)
+                    found = self._find_own(BUILTIN_EAGLE, target)
                 self.head = found.beside(spec, target)
             except UserError as error:
                 raise _naming(spec, error) from None
             return
         if self._built_in:
             with suppress(UserError):  # an installation without it, or a build of llama.cpp that has no use for it
-                found = self._find_own(target)
+                found = self._find_own(BUILTIN_EAGLE, target)
                 self._own_head = found if found.head is not None else None
         able = target.info.capabilities
         if target.info.backend != "recorded" and target.info.path and able.chain and able.states:
             self._load_mtp(target)
 
-    def _find_own(self, target: Model) -> Loader:
-        """The built-in head, for the runtime that the target was loaded on.
+    def _find_own(self, spec: str, target: Model) -> Loader:
+        """A built-in draft model or head, for the runtime that the target was loaded on.
 
         Raises:
             UserError: this installation does not have it.
         """
-        return find_model(BUILTIN_EAGLE, replace(self._options, backend=target.info.backend))
+        return find_model(spec, replace(self._options, backend=target.info.backend))
 
     def _load_mtp(self, target: Model) -> None:
         """Load the MTP layer of the target's own checkpoint; one that is of no use costs no more than the method."""
@@ -203,6 +203,8 @@ class Drafts:
         if self._target is not None:
             self._options = replace(self._options, context_at_most=self._target.info.context)
         loaders = self._found or {self._built_in: find_model(self._built_in, self._options)}
+        if self._target is not None:  # what is built in is there for both runtimes
+            loaders = {spec: self._find_own(spec, self._target) if spec in SHIPPED else each for spec, each in loaders.items()}
         models: list[Model] = []
         try:
             for spec, loader in loaders.items():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..backends.base import Sampling
-from ..backends.info import Capabilities
+from ..backends.info import Capabilities, node_cost
 from ..backends.loading import builtin_gguf, builtin_path
 from ..backends.options import (
     BACKENDS,
@@ -22,6 +22,7 @@ from ..backends.options import (
     rebuild_command,
 )
 from ..backends.servers.address import PAIR, find_server, is_url, root_of
+from ..backends.servers.images import kind_of_image, without_images
 from ..option import options_of
 
 __all__ = [
@@ -43,8 +44,11 @@ __all__ = [
     "draft_names",
     "find_server",
     "is_url",
+    "kind_of_image",
+    "node_cost",
     "rebuild_command",
     "root_of",
+    "without_images",
 ]
 
 
@@ -53,7 +57,7 @@ class DraftOptions:
     """How to load the draft model, where it is not as for its target."""
 
     draft_device: str | None = at_load(None, "Device of the draft model; by default the model's.", "DEVICE", **DEVICE)
-    draft_dtype: str | None = at_load(None, "Number type of the draft model; by default the model's.", "DTYPE", choices=DTYPES)
+    draft_dtype: str | None = at_load(None, "Data type of the draft model; by default the model's.", "DTYPE", choices=DTYPES)
     draft_threads: int | None = at_load(
         None,
         "CPU threads of the draft model's own, to draft on while the model verifies; by default they take turns.",

@@ -7,6 +7,7 @@ from dataclasses import fields
 from typing import Any
 
 from ..backends.base import Model, Sampling
+from ..backends.servers.images import without_images
 from ..decoders.loop import encode_prompt
 from ..decoders.text import Stops
 from ..errors import Cancelled, UserError, did_you_mean
@@ -26,7 +27,8 @@ def prompt_of(model: Model, request: Generate, cancelled: Callable[[], bool] | N
         case str() as prompt, None:
             return encode_prompt(model, prompt, raw=request.raw, cancelled=cancelled, variables=variables)
         case None, list() as messages:
-            return encode_prompt(model, messages, raw=request.raw, cancelled=cancelled, variables=variables)
+            told = [{**message, "content": without_images(message["content"])} for message in messages]
+            return encode_prompt(model, told, raw=request.raw, cancelled=cancelled, variables=variables)
     raise UserError("A request needs either a prompt or chat messages.")
 
 

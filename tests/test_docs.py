@@ -85,7 +85,7 @@ def test_options_exist(page: Path) -> None:
 @each_page
 def test_slash_commands_exist(page: Path) -> None:
     named = set(re.findall(r"`/([a-z]+)", page.read_text(encoding="utf-8")))
-    assert named <= {command.command for command in COMMANDS}
+    assert named <= {name for command in COMMANDS for name in (command.command, *command.aliases)}
 
 
 def shell_lines(page: Path) -> Iterator[str]:

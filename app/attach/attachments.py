@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import re
 import stat
+from base64 import b64encode
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
 
 from ... import plain_file
+from ...engine.options import kind_of_image
 from ...errors import UserError
 from ...plain_file import user_path
 from ..text.amounts import size_of
@@ -22,6 +24,12 @@ from .files import GivenUp, walk
 
 MOST_BYTES = 2_000_000
 """Bytes of one file. Far more than a local model's context holds; a file above it was hardly meant."""
+
+MOST_IMAGE_BYTES = 10_000_000
+"""Bytes of one image."""
+
+IMAGES = (".png", ".jpg", ".jpeg", ".gif", ".webp")
+"""Ends of image files' names."""
 
 MOST_FILES = 200
 """Files of one folder."""
@@ -35,7 +43,7 @@ WALK_SECONDS = 10.0
 # A quote that is left open ends with its line: a folder's is, when it was completed.
 _MENTION = re.compile(r"""(?<!\S)@(?:"([^"\n]+)(?:"|$)|'([^'\n]+)(?:'|$)|([^\s@"'][^\s]*))""", re.MULTILINE)
 _ESCAPED = re.compile(r"(?<!\S)@@(?=\S)")
-_HEADER = re.compile(r"^Attached (?:file|text): ([^\n]{1,300}) \(([\d,.]+ [kM]?B)\)\n(`{3,})\n", re.MULTILINE)
+_HEADER = re.compile(r"^Attached (?:file|text|image): ([^\n]{1,300}) \(([\d,.]+ [kM]?B)\)\n(`{3,})\n", re.MULTILINE)
 _TICKS = re.compile(r"`+")
 
 _BOMS = ((b"\xef\xbb\xbf", "utf-8-sig"), (b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16"))
@@ -43,20 +51,22 @@ _BOMS = ((b"\xef\xbb\xbf", "utf-8-sig"), (b"\xff\xfe", "utf-16"), (b"\xfe\xff", 
 
 @dataclass(frozen=True, slots=True)
 class Attachment:
-    """One text that goes with a message."""
+    """One text, or image, that goes with a message."""
 
     name: str
     text: str
     size: int
     """Bytes, as read."""
     file: bool = True
+    image: bool = False
+    """The text is a `data:` address that holds an image."""
     notice: str = ""
     """A sentence where the text is not quite what the file holds."""
 
     def framed(self) -> str:
         """What the model gets: the name, and the text in a fence longer than any row of backticks in it."""
         fence = "`" * max(3, 1 + max((len(row) for row in _TICKS.findall(self.text)), default=0))
-        kind = "file" if self.file else "text"
+        kind = "image" if self.image else "file" if self.file else "text"
         end = "" if self.text.endswith("\n") else "\n"
         return f"Attached {kind}: {one_line(self.name)[:300]} ({size_of(self.size)})\n{fence}\n{self.text}{end}{fence}"
 
@@ -90,10 +100,12 @@ def folded(text: str) -> str:
 def parted(text: str) -> tuple[str, list[Attachment]]:
     """A message that `compose` made, and what was attached to it."""
     found, message = _attached(text)
-    return message, [
-        Attachment(header[1], inner, len(inner.encode("utf-8", "replace")), file=header[0].startswith("Attached file"))
-        for header, inner in found
-    ]
+    return message, [_parted(header[1], header[0].split(maxsplit=2)[1], inner) for header, inner in found]
+
+
+def _parted(name: str, kind: str, text: str) -> Attachment:
+    size = len(text.partition(",")[2]) * 3 // 4 if kind == "image:" else len(text.encode("utf-8", "replace"))
+    return Attachment(name, text, size, file=kind != "text:", image=kind == "image:")
 
 
 def escaped(message: str) -> str:
@@ -230,7 +242,8 @@ def read(path: Path, name: str, given_up: GivenUp | None = None, helps: str = "C
     """
     shown = one_line(name)
     document = pdf.is_pdf(path)
-    most = pdf.MOST_BYTES if document else MOST_BYTES
+    image = path.suffix.lower() in IMAGES
+    most = pdf.MOST_BYTES if document else MOST_IMAGE_BYTES if image else MOST_BYTES
     try:
         status = path.stat()
         if not stat.S_ISREG(status.st_mode):
@@ -240,8 +253,9 @@ def read(path: Path, name: str, given_up: GivenUp | None = None, helps: str = "C
                 f"{shown} is an office document, which specchat cannot read. Save it as text or PDF and attach that."
             )
         if status.st_size > most:
-            fit = "limit for a PDF file" if document else "limit for a message"
-            raise UserError(f"{shown} has {size_of(status.st_size)}, more than the {size_of(most)} {fit}. Attach a part of it.")
+            fit = "limit for a PDF file" if document else "limit for an image" if image else "limit for a message"
+            helps = "Make it smaller." if image else "Attach a part of it."
+            raise UserError(f"{shown} has {size_of(status.st_size)}, more than the {size_of(most)} {fit}. {helps}")
         if document:
             path.open("rb").close()
             found = pdf.extract(path, shown, MOST_BYTES, given_up or (lambda: False))
@@ -251,8 +265,25 @@ def read(path: Path, name: str, given_up: GivenUp | None = None, helps: str = "C
         raise UserError(f"There is no file {shown}. {helps}") from None
     except OSError as error:
         raise UserError(f"Cannot read {shown} ({error.strerror}). Attach another file.") from None
+    if kind := kind_of_image(data):
+        return Attachment(name, f"data:image/{kind};base64,{b64encode(data).decode()}", len(data), image=True)
     text, notice = decoded(data, shown)
     return Attachment(name, text, len(data), notice=notice)
+
+
+def refuse_images(attachments: Iterable[Attachment], why: str) -> None:
+    """Refuse images where a model cannot see them.
+
+    Args:
+        attachments: of a message.
+        why: the reason, a clause with what helps behind it; empty where it can.
+
+    Raises:
+        UserError: there is one.
+    """
+    image = next((each for each in attachments if each.image), None)
+    if image is not None and why:
+        raise UserError(f"{one_line(image.name)} is an image, and {why}")
 
 
 def decoded(data: bytes, shown: str) -> tuple[str, str]:

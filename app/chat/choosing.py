@@ -6,8 +6,9 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import Any
 
-from ...engine.options import BUILTIN
+from ...engine.options import BUILTIN, node_cost
 from .methods import Method
 
 PLAIN = "greedy"
@@ -48,40 +49,66 @@ def shortlist(methods: Mapping[str, Method], unavailable: Collection[str], model
     return [name for name in ranked if name in methods and name not in left_out]
 
 
-def first_method(methods: Mapping[str, Method], unavailable: Collection[str], model: str, drafts: object) -> str:
+DEAR_NODE = 0.4
+"""What a further node may cost, in one-node passes: above that a pass over 8 nodes takes as long as 4, and drafts rarely give
+as many tokens."""
+
+
+def why_plain(info: Mapping[str, Any]) -> str:
+    """Why a model starts with plain decoding although it could guess; empty where guesses may pay, or before it is loaded.
+
+    Args:
+        info: what the engine tells of the model.
+    """
+    if info.get("name") == BUILTIN and info.get("backend") == "llama.cpp":  # too small to be timed at load
+        return (
+            "On llama.cpp a pass over 8 guesses takes this small model as long as 4 plain ones, so plain decoding comes first."
+        )
+    cost = node_cost(info.get("pass_seconds") or ())
+    if cost is None or cost < DEAR_NODE:
+        return ""
+    return f"Here a pass over 8 guesses takes as long as {1 + 8 * cost:.0f} plain ones, so plain decoding comes first."
+
+
+def first_method(
+    methods: Mapping[str, Method], unavailable: Collection[str], model: str, drafts: object, info: Mapping[str, Any]
+) -> str:
     """The method that a chat starts with where nobody has chosen one.
 
-    With a draft model it is `draft`, and with a trained drafter its method: they give several tokens a pass on any text. Else
-    it is `lookup`: it needs no trial, and a draft that turns out wrong costs it next to nothing.
+    Where a pass over guesses costs too much it is plain decoding (see `why_plain`). Else, with a draft model it is `draft`, and
+    with a trained drafter its method: they give several tokens a pass on any text. Else it is `lookup`: it needs no trial, and
+    a draft that turns out wrong costs it next to nothing.
 
     Args:
         methods: every method by name.
         unavailable: those that the model cannot run, as far as that is known.
         model: as the user names it.
         drafts: the draft models that were asked for; the built-in model brings its own.
+        info: what the engine tells of the model; empty before it is loaded.
     """
     # `draft` first: until the model is loaded, nobody knows what a draft model is.
     drafting = ("draft", *(name for name, method in methods.items() if method.group == "trained"))
     wanted = (*drafting, "lookup", PLAIN) if drafts or model == BUILTIN else ("lookup", PLAIN)
+    if why_plain(info):
+        wanted = (PLAIN,)
     return next((name for name in (*wanted, *methods) if name in methods and name not in unavailable), PLAIN)
 
 
 @dataclass(slots=True)
 class Speeds:
-    """How fast each method was here, in the chat and in races."""
+    """How fast each method was here when it was last compared with plain decoding on one text: in an answer of its own, as its
+    verdict says, or in a race."""
 
-    _sums: dict[tuple[str, str], tuple[int, float]] = field(default_factory=dict)
+    _ratios: dict[tuple[str, str], float] = field(default_factory=dict)
 
-    def add(self, model: str, method: str, tokens: int, seconds: float) -> None:
-        """Take in an answer that one method wrote."""
-        if tokens >= FEWEST_TOKENS and seconds > 0:
-            before, spent = self._sums.get((model, method), (0, 0.0))
-            self._sums[model, method] = before + tokens, spent + seconds
+    def add(self, model: str, method: str, tokens: int, ratio: float) -> None:
+        """Take in a comparison: a method's speed by plain decoding's, 0 where that is not known."""
+        if tokens >= FEWEST_TOKENS and ratio > 0:
+            self._ratios[model, method] = ratio
 
-    def ratio(self, model: str, method: str, plain_name: str = PLAIN) -> float | None:
-        """How many times as fast as plain decoding; None where one of the two is not known."""
-        plain, own = (self._sums.get((model, name)) for name in (plain_name, method))
-        return None if plain is None or own is None else (own[0] / own[1]) / (plain[0] / plain[1])
+    def ratio(self, model: str, method: str) -> float | None:
+        """How many times as fast as plain decoding; None where that is not known."""
+        return self._ratios.get((model, method))
 
 
 def copied(answer: str, before: Iterable[str]) -> tuple[int, int]:

@@ -33,15 +33,19 @@ from ...engine.messages import (
     Unloaded,
     Watch,
 )
-from ...engine.options import BUILTIN, BUILTIN_DRAFT, Capabilities, Sampling, draft_label, draft_names
+from ...engine.options import BUILTIN, BUILTIN_DRAFT, Capabilities, Sampling, draft_label, draft_names, is_url
 from ...errors import UserError
 from ..text.cells import one_line
 from .about import About, generate_fields
-from .choosing import PLAIN, SERVED_PLAIN, Speeds, first_method, shortlist
+from .choosing import Speeds, first_method, shortlist
 from .entries import Answer, Notice, Prompt, Severity, loop_sentence
 from .methods import Method, served_methods
 from .pieces import Pieces
 from .transcript import Transcript
+
+NO_VISION = "the model at {} takes text alone. Choose a model that can see."
+TEXT_ALONE = "models on this machine get text alone here. Ask a server whose model can see: /model http://HOST:PORT"
+"""Why an image is refused."""
 
 Phase = Literal["loading", "unloaded", "ready", "prefill", "writing", "stopping"]
 
@@ -85,6 +89,8 @@ class Dialogue:
     method: str
     settings: dict[str, dict[str, Any]] = field(default_factory=dict)
     sampling: Sampling = field(default_factory=Sampling)
+    recommended: bool = False
+    """The sampling is what the model's makers recommend: nobody has chosen it."""
     accept: str = "exact"
     max_tokens: int | None = None
     stop: tuple[str, ...] = ()
@@ -115,6 +121,8 @@ class Dialogue:
     """Folder of past answers to draft from; empty for none."""
     heard: Callable[[Event], None] | None = None
     """Told what the engine says about them."""
+    loaded: Callable[[], None] | None = None
+    """Told when another model is loaded, before a message that waited for it goes out."""
     listener: Callable[[Event], bool] | None = None
     """Told each event first; what it answers True to is not about the chat."""
     chosen: bool = True
@@ -293,11 +301,18 @@ class Dialogue:
         asked = draft_names(self.load.get("draft_model")) or ([BUILTIN_DRAFT] if self.model == BUILTIN else [])
         return {draft_label(i): name for i, name in enumerate(name for name in asked if name != self.head)}
 
+    @property
+    def blind(self) -> str:
+        """Why this model cannot be sent images, and what helps; empty where it may see."""
+        if server := self.info.get("server"):
+            return "" if server.get("images") is not False else NO_VISION.format(one_line(self.model))
+        return "" if not self.info and is_url(self.model) else TEXT_ALONE
+
     def first_method(self) -> str:
         """The method that suits this model."""
         if server := self.info.get("server"):
             return str(server["method"])
-        return first_method(self.methods, self.unavailable, self.model, self.load.get("draft_model"))
+        return first_method(self.methods, self.unavailable, self.model, self.load.get("draft_model"), self.info)
 
     def load_model(self, spec: str, **options: Any) -> None:
         """Load a model in place of this one. Another one may have neither this one's draft model nor its revision.
@@ -324,14 +339,15 @@ class Dialogue:
                 self.engine.send(Cancel(self._answer_id))
             self.phase = "stopping"
 
-    def measure(self, answer: Answer) -> None:
-        """Remember how fast a method was in an answer that the loaded model has written with it alone."""
+    def measure(self, answer: Answer, ratio: float) -> None:
+        """Remember how many times as fast as plain decoding a method was (0 where that is not known), in an answer that the
+        loaded model has written with it alone."""
         if len(answer.methods) == 1:
-            self.speeds.add(self._measured_on, answer.methods[0], answer.figures.tokens, answer.figures.decode_seconds)
+            self.speeds.add(self._measured_on, answer.methods[0], answer.figures.tokens, ratio)
 
     def speedup(self, method: str) -> float | None:
-        """How many times as fast as plain decoding a method was on the loaded model; None where that is not known."""
-        return self.speeds.ratio(self._measured_on, method, SERVED_PLAIN if self.info.get("server") else PLAIN)
+        """How many times as fast as plain decoding a method was last, on the loaded model; None where that is not known."""
+        return self.speeds.ratio(self._measured_on, method)
 
     @property
     def _measured_on(self) -> str:
@@ -352,6 +368,11 @@ class Dialogue:
     def request(self) -> dict[str, Any]:
         """What the next answer is asked with, as `Answer.asked` has it."""
         return self.about().request()
+
+    @property
+    def race_sampling(self) -> Sampling:
+        """What lanes of a race are asked with: the most probable token each time, unless somebody has chosen the sampling."""
+        return Sampling() if self.recommended else self.sampling
 
     def ask_again(self, request: dict[str, Any]) -> None:
         """Answer the last prompt, which has no answer on the screen, once more. The method in force stays the chat's own.
@@ -459,6 +480,12 @@ class Dialogue:
         self.phase = "ready"
         for note in event.info.get("notes", ()):
             self.notice(note, "warning")
+        self._settle()
+
+    def _settle(self) -> None:
+        """Another model is loaded: go on with what suits it."""
+        if self.loaded is not None:
+            self.loaded()
         self.settle_method()
         self._send_queued()
 
@@ -512,8 +539,7 @@ class Dialogue:
             if self._before is not None:  # the engine has let nothing go: the model before is still there
                 self.model, self.load, self.info, self.unavailable = self._before
                 self.phase, self._before = "ready", None
-                self.settle_method()
-                self._send_queued()
+                self._settle()
             elif self.fallback is not None and event.cause != "cancelled":
                 (spec, options), self.fallback = self.fallback, None
                 self.notice(f"{one_line(spec)} is being loaded in its place.")
@@ -527,7 +553,7 @@ class Dialogue:
 
     def _end(self, send: bool = True) -> None:
         if self.answer is not None:
-            self.measure(self.answer)
+            self.measure(self.answer, self.answer.figures.speedup)
         if self.switching is not None:
             self.method, self.switching = self.switching, None
         elif self._back is not None:

@@ -134,6 +134,8 @@ class Figures:
     """Tokens that a constraint left no choice about."""
     prefill_seconds: float = 0.0
     decode_seconds: float = 0.0
+    first_decode_seconds: float = 0.0
+    """Of these, those until the first token."""
     plain_seconds: float = 0.0
     """Of a plain step at the answer's end; 0 where none was timed."""
     timed: int = 0
@@ -166,6 +168,8 @@ class Figures:
 
     def add(self, step: StepRecord, seconds: float) -> None:
         tokens = len(step.tokens)
+        if not self.tokens:
+            self.first_decode_seconds += seconds
         self.tokens += tokens
         self.steps += step.nodes > 0
         self.drafted += step.drafted
@@ -185,6 +189,11 @@ class Figures:
     def seconds(self) -> float:
         """Seconds of compute, from the prompt to the last token."""
         return self.prefill_seconds + self.decode_seconds
+
+    @property
+    def first_seconds(self) -> float:
+        """Seconds from the request to the first token."""
+        return self.prefill_seconds + self.first_decode_seconds
 
     @property
     def tokens_per_step(self) -> float:

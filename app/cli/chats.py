@@ -145,7 +145,7 @@ def delete(
     elif undo:
         typer.echo(f"Restored: {row.id}  {row.title}")
     else:
-        typer.echo(f"Deleted: {row.id}  {row.title}\n`specchat chats delete --undo {row.id}` restores it for 30 days.")
+        typer.echo(f"Deleted: {row.id}  {row.title}\n`specchat chats delete --undo {row.id}` undoes this (kept 30 days).")
 
 
 @chats.command()

@@ -114,7 +114,7 @@ def run(
         option("--file", "Attach a file or a folder's text files. Repeat for more.", "FILE", "-f"),
     ] = None,
     json: AsJson = False,
-    jsonl: Annotated[bool, flag("--jsonl", "Print one JSON object per step, then that of --json.")] = False,
+    jsonl: Annotated[bool, flag("--jsonl", "Print one JSON object per pass, then that of --json.")] = False,
     loading: Annotated[Given, Several(*LOADING, "system")],
     preset: Preset = None,
     color: Annotated[When, flag("--color", "Colour the text by tokens a pass: auto, always or never.")] = When.auto,
@@ -171,7 +171,7 @@ def methods(json: AsJson = False) -> None:
 def themes(
     theme: Annotated[
         str | None,
-        argument("A theme to check: its contrasts, and how well runs can be told apart.", offered=completion_shell.themes),
+        argument("A theme to check: its contrasts, and how well passes can be told apart.", offered=completion_shell.themes),
     ] = None,
 ) -> None:
     """List the colour themes, or check one by its name or file."""

@@ -48,10 +48,10 @@ def print_theme(which: str) -> bool:
     for doubt in doubts:
         print(f"{doubt[0].upper()}{doubt[1:]}.")
     if not doubts:
-        print("All text is readable, and all runs can be told apart.")
+        print("All text is readable, and all passes can be told apart.")
     alike = [sight for sight in SIGHTS if _closest(palette, sight) < APART]
     if alike:
-        print(f"With {' and '.join(alike)} some neighbouring runs look alike.")
+        print(f"With {' and '.join(alike)} some neighbouring passes look alike.")
     return not doubts
 
 
@@ -67,7 +67,7 @@ def _figures(palette: Palette, depth: Depth) -> Iterator[str]:
     texts = [*((name, palette.colours[name]) for name in names), ("quiet text", palette.quiet), ("faint text", palette.faint)]
     for what, colour in texts:
         yield f"{what:16}{contrast(colour, page):10.1f}{'':12}{_painted([(' Abc ', f'{colour} on {page}')], depth)}"
-    yield f"\nclosest neighbouring runs ({APART:g} or more can be told apart)"
+    yield f"\nclosest neighbouring passes ({APART:g} or more can be told apart)"
     for sight in ("", *SIGHTS):
         yield f"{sight or 'usual sight':16}{_closest(palette, sight):10.0f}"
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from hashlib import sha256
 from html import escape
 
+from ...engine.options import without_images
 from ..chat.entries import Answer, Notice, Prompt
 from ..render.verdict import signed
 from ..saved.capture import SavedChat
@@ -116,7 +117,7 @@ def chat_html(chat: SavedChat, look: Look) -> Iterator[str]:
     for entry in chat.transcript.entries:
         match entry:
             case Prompt(said):
-                yield f'<div class="prompt">{text(said.strip(chr(10)))}</div>\n'
+                yield f'<div class="prompt">{text(without_images(said).strip(chr(10)))}</div>\n'
             case Notice(said, severity):
                 yield f'<p class="notice {severity}">{text(said)}</p>\n'
             case Answer():
@@ -168,5 +169,5 @@ def span(said: str, ink: str, tooltip: str, more: str = "") -> str:
 
 def legend(look: Look) -> str:
     samples = "".join(f'<span class="run {ink}">{text(words)}</span>' if ink else text(words) for words, ink in look.legend())
-    hint = '<span class="hint">Hover over a run to see its details.</span>'
+    hint = '<span class="hint">Hover over a pass to see its details.</span>'
     return f'<p class="legend"><span class="scale">{samples}</span>{hint}</p>\n'

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import TYPE_CHECKING
 
+from ...engine.options import without_images
 from ..chat.entries import Answer, Notice, Prompt
 from ..render.verdict import verdict_text
 from ..saved.capture import SavedChat
@@ -44,7 +45,7 @@ def chat_markdown(chat: SavedChat) -> Iterator[str]:
     for entry in chat.transcript.entries:
         match entry:
             case Prompt(text):
-                yield f"\n---\n\n{quoted(text)}\n"
+                yield f"\n---\n\n{quoted(without_images(text))}\n"
             case Notice(text):
                 yield f"\n*{plain(text)}*\n"
             case Answer():

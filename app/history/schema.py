@@ -18,6 +18,8 @@ from __future__ import annotations
 import sqlite3
 from typing import TypeAlias
 
+from ...engine.options import without_images
+
 VERSION = 4
 """The schema's version, as `PRAGMA user_version` has it."""
 
@@ -55,7 +57,7 @@ def searchable(text: str) -> str:
     """What the index gets of a text. It must stay the same for as long as VERSION does: an entry is taken out of the index by
     telling it the text that went in."""
     # The tokenizer stops at a nul byte. With the spaces every character begins a trigram, so that short words are found too.
-    return text.replace("\0", " ").encode("utf-8", "replace").decode() + "  "
+    return without_images(text).replace("\0", " ").encode("utf-8", "replace").decode() + "  "
 
 
 SCHEMA = (

@@ -20,7 +20,7 @@ DEPTH = 4
 MOST_FOLDERS = 2000
 """Folders of one place that are looked into: a chat may be started in a home folder."""
 
-PLACES = ("Built in", "Recently used", "This folder", "Your folders", "Hugging Face cache", "LM Studio", "Ollama")
+PLACES = ("Built-in", "Recently used", "This folder", "Your folders", "Hugging Face cache", "LM Studio", "Ollama")
 """The places, in the order in which they are shown."""
 
 
@@ -61,7 +61,7 @@ def spots(recent: Sequence[str] = (), named: Sequence[str] = (), here: Path | No
         *_ollama(),
     ):
         file = _real(spot.path)
-        if spot.place != "Built in" and not spot.remark:
+        if spot.place != "Built-in" and not spot.remark:
             if file in seen:
                 continue
             seen.add(file)
@@ -83,9 +83,9 @@ def _real(path: Path) -> Path:
 def _built_in() -> Iterator[ModelSpot]:
     for name in SHIPPED:
         if builtin_gguf(name).is_file():
-            yield ModelSpot("Built in", name, builtin_gguf(name), name, "llama.cpp")
+            yield ModelSpot("Built-in", name, builtin_gguf(name), name, "llama.cpp")
         if (name == BUILTIN or not builtin_gguf(name).is_file()) and builtin_path(name).is_dir():
-            yield ModelSpot("Built in", name, builtin_path(name), name, "transformers")
+            yield ModelSpot("Built-in", name, builtin_path(name), name, "transformers")
 
 
 def _recent(specs: Sequence[str]) -> Iterator[ModelSpot]:

@@ -72,7 +72,7 @@ def matches(found: FoundModel, text: str) -> bool:
 
 def title_of(found: FoundModel) -> str:
     spot = found.spot
-    both = spot.place == "Built in" and spot.spec == "builtin"
+    both = spot.place == "Built-in" and spot.spec == "builtin"
     return one_line(spot.title) + (f" · {spot.backend}" if both else "")
 
 

@@ -81,7 +81,7 @@ def server_rows(found: Sequence[FoundServer], text: str, loaded: str) -> list[Mo
     """
     rows = []
     for server in found:
-        told = " · ".join(filter(None, (server.engine, server.method, f"runs {server.certainty}")))
+        told = " · ".join(filter(None, (server.engine, server.method, f"passes {server.certainty}")))
         for model in server.models[:MOST_MODELS]:
             spec = server.spec(model)
             mark = ("●", "$primary") if spec == loaded else ("", "")

@@ -80,7 +80,7 @@ class ModelsView:
         dialogue = self._dialogue
         if found.spot.spec != dialogue.model:
             path = dialogue.info.get("path")
-            return bool(path) and str(found.spot.path) == path and found.spot.place != "Built in"
+            return bool(path) and str(found.spot.path) == path and found.spot.place != "Built-in"
         asked = str(dialogue.info.get("backend") or dialogue.load.get("backend") or "auto")
         return found.spot.backend in ("auto", asked) or asked == "auto"
 

@@ -61,7 +61,7 @@ def look(dialogue: Dialogue, library: Library, folders: Sequence[str], stopped: 
     named = {builtin_gguf(name) for name in SHIPPED}
     for file in sorted(set(builtin_path().parent.glob("*.gguf")) - named):
         title = file.stem.replace("target", BUILTIN).replace("draft", BUILTIN_DRAFT)
-        yield ModelChoice(str(file), "", title, runtime_and_size(library.card(file)), "Built in")
+        yield ModelChoice(str(file), "", title, runtime_and_size(library.card(file)), "Built-in")
     for found in library.look(recent(), folders, stopped=stopped):
         spot = found.spot
         backend = spot.backend if spot.path in shipped else ""

@@ -40,6 +40,7 @@ class KeptRace(Race):
         self.kept: RaceRecord | None = record
         """None once something is another than it was."""
         self.slowed = record.slowed
+        self.tied = {self.racers[lane].lane for lane in record.tied}
         for racer, lane in zip(self.racers, record.lanes, strict=True):
             racer.answer, racer.position, racer.gap = lane.answer, lane.position, lane.gap
             racer.track = LaneTrack.of(lane.answer)

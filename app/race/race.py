@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import asdict
 from datetime import datetime
+from itertools import pairwise
 
 from ...engine.messages import (
     Cancel,
@@ -25,6 +26,7 @@ from ...engine.messages import (
     Steps,
 )
 from ..chat.about import generate_fields, public
+from ..chat.choosing import PLAIN, SERVED_PLAIN
 from ..chat.compare import Mark
 from ..chat.dialogue import Dialogue
 from ..chat.entries import Answer
@@ -33,6 +35,7 @@ from .entry import RaceEntry
 from .guests import RaceGuest, RaceModels
 from .lane import Racer
 from .record import RaceLane, RaceRecord
+from .rounds import MOST_ROUNDS, MOST_SECONDS, slower
 
 FEWEST, MOST = 2, 4
 """Lanes of a race."""
@@ -71,6 +74,12 @@ class Race:
         self.loading: Loading | None = None
         """The engine loads the model again, after its end."""
         self.models = RaceModels(dialogue)
+        self._rounds: list[list[Racer]] = []
+        """Rounds that are over: what each lane did."""
+        self._again: list[Racer] = []
+        """What each lane does in the round under way, where that is not the first. Nobody sees the texts: they are the same."""
+        self.tied: set[str] = set()
+        """Lanes that may be as fast as the one ranked before them."""
         self._own: set[int] = set(heard)
         """Every id that a lane or a question ever had: what is still said of them is for nobody else."""
 
@@ -87,6 +96,7 @@ class Race:
     def start(self) -> None:
         """Let all lanes run, from the beginning."""
         # New lanes, with empty caches and pools: a drafter that has seen the answer before would only repeat it.
+        self._first_round()
         for i, racer in enumerate(self.racers):
             self._close(racer)
             self.racers[i] = self._racer(racer.entry, racer.lane)
@@ -97,6 +107,7 @@ class Race:
 
     def swap(self, index: int, entry: RaceEntry) -> None:
         """Let another method or model run in a lane; the others stay as they are."""
+        self._first_round()
         self._close(self.racers[index])
         self.racers[index] = racer = self._racer(entry, self.racers[index].lane)
         self._want()
@@ -105,6 +116,7 @@ class Race:
 
     def add(self, entry: RaceEntry) -> None:
         """Add a lane."""
+        self._first_round()
         used = {racer.lane for racer in self.racers}
         lane = next(name for n in range(1, MOST + 1) if (name := f"race-{n}") not in used)
         racer = self._racer(entry, lane)
@@ -114,6 +126,7 @@ class Race:
 
     def remove(self, index: int) -> None:
         """Take a lane away."""
+        self._first_round()
         self._close(self.racers.pop(index))
         self._want()
         self._compare()
@@ -131,6 +144,7 @@ class Race:
 
     def cancel(self) -> None:
         """Stop every lane within a pass, and what is being loaded; what is there stays."""
+        self._first_round()
         self.models.cancel()
         for racer in self.racers:
             if not racer.done:
@@ -138,6 +152,7 @@ class Race:
 
     def close(self) -> None:
         """Free the lanes and the models beside the chat's; what runs is cancelled."""
+        self._again = []
         for racer in self.racers:
             self._close(racer)
             if not racer.done:
@@ -151,13 +166,84 @@ class Race:
         racer.id = engine.next_id()
         self._own.add(racer.id)
         request = self.dialogue.request() | {"method": racer.entry.method, "settings": dict(racer.entry.settings)}
+        request["sampling"] = asdict(self.dialogue.race_sampling)
         lane, model = racer.lane, racer.entry.key
         engine.send(Generate(racer.id, lane, messages=self.messages, paused=self.held, model=model, **generate_fields(request)))
 
     def _close(self, racer: Racer) -> None:
         self.dialogue.engine.send(CloseLane(racer.lane))
 
+    # Rounds
+
+    def _first_round(self) -> None:
+        """Forget the rounds there were."""
+        for racer in self._again:
+            if not racer.done:
+                self.dialogue.engine.send(Cancel(racer.id))
+        self._rounds, self._again, self.tied = [], [], set()
+
+    def _round_over(self) -> None:
+        """A lane has ended: if all have, race again as long as chance may have decided. Then each shows its median round."""
+        lanes = self._again or self.racers
+        if not all(racer.done for racer in lanes) or self.slowed:
+            return
+        self._again = []
+        if self.served:
+            self._measure()
+            return
+        whole = all(racer.through and racer.time(self.finish_line, self.unit) for racer in lanes)
+        if whole:
+            self._rounds.append(list(lanes))
+        if not self._rounds:
+            return
+        seconds = sum(racer.seconds for racers in self._rounds for racer in racers)
+        rounds = len(self._rounds)
+        last = not whole or rounds >= MOST_ROUNDS or seconds * (1 + 1 / rounds) > MOST_SECONDS
+        order = sorted(range(len(self.racers)), key=lambda lane: self._median(lane)[0])
+        self.tied = {self.racers[lane].lane for ahead, lane in pairwise(order) if not self._slower(lane, ahead, last)}
+        if self.tied and not last:
+            self._again = [self._racer(racer.entry, racer.lane) for racer in self.racers]
+            for racer in self._again:
+                self._close(racer)
+                self._run(racer)
+            return
+        for lane, racer in enumerate(self.racers):
+            shown = self._median(lane)[1]
+            racer.answer, racer.track = shown.answer, shown.track
+        self._measure()
+
+    def _measure(self) -> None:
+        """Remember how the lanes on the chat's model fared against its plain decoding."""
+        if self.racers[0].entry.key or self.racers[0].entry.method not in (PLAIN, SERVED_PLAIN):
+            return
+        for racer in self.racers[1:]:
+            if not racer.entry.key and racer.through:
+                self.dialogue.measure(racer.answer, self.speedup(racer))
+
+    def _clocks(self, lane: int) -> list[float]:
+        """A lane's clock at the finish line [rounds]."""
+        return [racers[lane].time(self.finish_line, self.unit) for racers in self._rounds]
+
+    def _median(self, lane: int) -> tuple[float, Racer]:
+        """A lane's median clock, and its part in that round."""
+        clocks = self._clocks(lane)
+        at = sorted(range(len(clocks)), key=clocks.__getitem__)[(len(clocks) - 1) // 2]
+        return clocks[at], self._rounds[at][lane]
+
+    def _slower(self, lane: int, ahead: int, last: bool) -> bool:
+        return slower([one / other for one, other in zip(self._clocks(lane), self._clocks(ahead), strict=True)], last=last)
+
+    @property
+    def round(self) -> int:
+        """The round under way, or the last one: from 1."""
+        return len(self._rounds) + bool(self._again) or 1
+
     # What can be seen
+
+    @property
+    def settling(self) -> bool:
+        """All lanes are done, and race again until the order is certain."""
+        return bool(self._again)
 
     @property
     def served(self) -> list[Racer]:
@@ -245,10 +331,14 @@ class Race:
         return sorted(self.racers, key=rank)
 
     def place(self, racer: Racer) -> int | None:
-        """1 for the first over the finish line; None where it is not through, or others may still come before."""
+        """1 for the first over the finish line, and for all that may be as fast; None where it is not through, or others may
+        still come before."""
         arrival = self._arrival(racer)
-        if arrival is None:
+        if arrival is None or self.settling:
             return None
+        if racer.lane in self.tied and not self.running:
+            order = self.ranking()
+            return self.place(order[order.index(racer) - 1])
         place = 1
         for other in self.racers:
             # One that still writes may have been there already, whenever it will be done.
@@ -280,13 +370,14 @@ class Race:
                 )
                 for racer, model in zip(self.racers, self._record_models(), strict=True)
             ],
-            {} if dialogue.sampling.greedy else asdict(dialogue.sampling),
+            {} if dialogue.race_sampling.greedy else asdict(dialogue.race_sampling),
             public(dialogue.info),
             datetime.now().astimezone().isoformat(timespec="seconds"),
             __version__,
             dialogue.pieces,
             self.unit,
             self.slowed,
+            tuple(i for i, racer in enumerate(self.racers) if racer.lane in self.tied),
         )
 
     def _record_models(self) -> list[str]:
@@ -320,7 +411,7 @@ class Race:
 
     def _find(self, id: int) -> Racer | None:
         """The lane whose answer this is, unless it has ended."""
-        return next((racer for racer in self.racers if racer.id == id and not racer.done), None)
+        return next((racer for racer in (*self.racers, *self._again) if racer.id == id and not racer.done), None)
 
     def _guest(self, guest: RaceGuest | None) -> None:
         """A model was loaded, or cannot be: then its lanes are told so, and the others run."""
@@ -340,9 +431,9 @@ class Race:
         racer.take(event)
         if isinstance(event, Started):
             racer.answer.pieces = self.models.pieces(racer.entry.key)
-        if isinstance(event, Finished) and not racer.entry.key and not self.slowed:
-            self.dialogue.measure(racer.answer)
         self._compare()
+        if racer.done:
+            self._round_over()
 
     def _compare(self) -> None:
         for racer in self.racers:
@@ -366,6 +457,7 @@ class Race:
             racer.judging = 0
             if not racer.done:
                 racer.take(event)
+        self._again = []
         self.models.forget()
         self.loading = None
 

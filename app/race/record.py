@@ -73,6 +73,8 @@ class RaceRecord:
     """What the lanes are compared in."""
     slowed: bool = False
     """It ran in slow motion, where clocks tell nothing of speed."""
+    tied: tuple[int, ...] = ()
+    """Lanes, by number from 0, that may be as fast as the one ranked before them."""
 
     @property
     def several(self) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from ..chat.choosing import PLAIN
+from ..chat.choosing import PLAIN, why_plain
 from ..chat.dialogue import Dialogue
 from ..chat.entries import Prompt
 from ..chat.transcript import Transcript
@@ -35,10 +35,10 @@ def loses(dialogue: Dialogue, method: str) -> bool:
 
 
 def warning(dialogue: Dialogue) -> str:
-    """A sentence where plain decoding has beaten every method worth a try; empty where a race may go otherwise."""
+    """A sentence where plain decoding has beaten every method worth a try, or will; empty where a race may go otherwise."""
     rivals = [name for name in dialogue.shortlist() if drafts(dialogue, name)]
     beaten = bool(rivals) and all(loses(dialogue, name) for name in rivals)
-    return "So far nothing was faster here than plain decoding." if beaten else ""
+    return "The last time, nothing was faster here than plain decoding." if beaten else why_plain(dialogue.info)
 
 
 SHORT = 0.05

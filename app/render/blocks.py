@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import groupby
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from ..attach.attachments import folded
@@ -196,6 +197,11 @@ class EntryBlock:
         return index < len(lines) - 1 and not lines[index].text.endswith("\n")
 
     def _pieces(self, index: int) -> Iterator[Piece]:
+        """A row's text by run: a character that was held back stands with the run that it ends."""
+        for run, pieces in groupby(self._segments(index), key=lambda piece: piece.run):
+            yield Piece("".join(piece.text for piece in pieces), run)
+
+    def _segments(self, index: int) -> Iterator[Piece]:
         column = 0
         for text, segment in self.flow.lines[index].pieces():
             shown = expand_tabs(text, column)

@@ -200,7 +200,7 @@ def figures(run: Inspection, *, brief: bool = False) -> StyledLine:
     if not run.step:
         return (*out, ("  all of the answer", LABEL))
     of = f" of {run.steps:,}" if run.steps else ""
-    out += [("  step ", LABEL), (f"{run.step:,}", VALUE), ("" if brief else of, LABEL)]
+    out += [("  pass ", LABEL), (f"{run.step:,}", VALUE), ("" if brief else of, LABEL)]
     counts = ((f"{run.drafted:,}", "drafted "), (f"{run.accepted:,}", "accepted "), (f"{run.guessed:,}", "from the window "))
     for value, name in (counts if run.guessed else counts[:2]) if run.drafted else ():
         out += [(" · " + name, LABEL), (value, VALUE)]
@@ -281,7 +281,7 @@ def verdict(run: Inspection, detail: Detail = "full") -> list[StyledLine]:
     """Sentences on what became of the draft, the most important first."""
     brief = detail == "brief"
     if not run.step:
-        return [(("How this answer was decoded is not known: it came without its steps.", LABEL),)]
+        return [(("How this answer was decoded is not known: it came without its passes.", LABEL),)]
     if run.earlier or not run.count:
         return [((gathered(run, brief=brief), LABEL),)]
     if not run.drafted:

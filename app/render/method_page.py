@@ -10,7 +10,7 @@ from ..chat.draft_length import length_of, why_none
 from ..chat.methods import LABELS, Method
 from ..text.cells import one_line
 from ..text.charts import percent
-from ..text.lines import StyledLine, cut, ends, figures_rows, line, paragraph
+from ..text.lines import StyledLine, cut, ends, figures_rows, flowed, line, paragraph
 from ..text.lines import length as size
 from ..theming.colouring import LABEL_STYLES
 
@@ -55,9 +55,9 @@ def method_lines(
         shorter, longer = keys
         hint = line((shorter, "bold $primary"), (" less  ", "$quiet"), (longer, "bold $primary"), (" more", "$quiet"))
         out += [ends(value, hint, cells)] if size(value) + size(hint) < cells else [value, hint]
-    out += [(), *paragraph(one_line(method.explains or method.summary), cells, "$foreground")]
+    out += [(), *_told(method.explains or method.summary, cells)]
     if method.pays:
-        out += [(), line(("When it pays", "bold $primary")), *paragraph(one_line(method.pays), cells, "$foreground")]
+        out += [(), line(("When it pays", "bold $primary")), *_told(method.pays, cells)]
     if label in LABELS:
         out += [(), line((label.capitalize(), f"bold {LABEL_STYLES.get(label, '$primary')}"))]
         out += paragraph(LABELS[label], cells, "$foreground")
@@ -67,6 +67,12 @@ def method_lines(
         for paper in method.paper.split(";"):
             out += paragraph(one_line(paper), cells, "$quiet", indent="  ")
     return out
+
+
+def _told(text: str, cells: int) -> list[StyledLine]:
+    """A text of a method; what stands between backticks in it is a name."""
+    parts = one_line(text).split("`")
+    return flowed(tuple((part, "bold $foreground" if i % 2 else "$foreground") for i, part in enumerate(parts) if part), cells)
 
 
 def _figures(totals: Totals, cells: int) -> list[StyledLine]:
@@ -104,5 +110,6 @@ def _settings(method: Method, settings: Mapping[str, Any], cells: int) -> list[S
         tail = (f"  (default {default})", "$quiet") if changed else ("", "")
         style = "bold $accent" if changed else "bold $foreground"
         out.append(cut(line((name, "$foreground"), (" = ", "$quiet"), (shown, style), tail), cells))
-        out += paragraph(one_line(str(param.get("doc", ""))), cells, "$quiet", first="  ", indent="  ")
+        doc = one_line(str(param.get("doc", ""))).replace("`", "")
+        out += paragraph(doc, cells, "$quiet", first="  ", indent="  ")
     return out

@@ -93,7 +93,7 @@ def _served(answer: Answer, part: Totals, curve: Curve, method: str, cells: int)
     ]
     out = [*(_verdict(answer, cells) if answer.done else []), *figures_rows(rows, cells)]
     seams = one_line(figures.seams)
-    out += [(), *paragraph(f"Runs: {certainty}. {SURE.get(certainty, '')} {seams}".rstrip(), cells, "$quiet")]
+    out += [(), *paragraph(f"Passes: {certainty}. {SURE.get(certainty, '')} {seams}".rstrip(), cells, "$quiet")]
     for section in (
         _trend(curve.of(answer.totals), cells) if known else [],
         _acceptance(part, method, cells) if part.drafted else [],
@@ -164,7 +164,7 @@ def _trend(trend: Trend, cells: int) -> list[StyledLine]:
     wide = min(WIDEST, cells // len(values))
     drawn = columns(values, trend.highest, SPARK_ROWS)
     per_column = f", {each:.0f} a column" if each > 1.5 else ""
-    note = f"{counted(trend.count, 'pass', 'passes')}{per_column}, most {trend.highest:.0f}"
+    note = f"{counted(trend.count, 'pass', 'passes')}{per_column}, longest {trend.highest:.0f}"
     return [
         heading("Tokens a pass", note, cells),
         *(tuple((column * wide, f"${bar_name(value)}") for column, value in zip(row, values, strict=True)) for row in drawn),
@@ -186,7 +186,7 @@ def _acceptance(totals: Totals, method: str, cells: int) -> list[StyledLine]:
     gap = " " * (cells - 2 * half)
     return [
         heading("Acceptance", f"α = {totals.alpha:.2f}", cells),
-        line((f"{fit('guess n right', half):<{half}}{gap}{fit('n tokens a pass', half)}", "$quiet")),
+        line((f"{fit('nth guess correct', half):<{half}}{gap}{fit('n tokens a pass', half)}", "$quiet")),
         *((*a, (gap, ""), *b) for a, b in zip(left, right, strict=True)),
         *paragraph("α: how often a guess is right if all before it in its draft were.", cells, "$quiet"),
         *(paragraph(_ahead(totals), cells, "$quiet") if totals.ahead else []),

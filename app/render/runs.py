@@ -4,7 +4,7 @@ blocks by bisection: a move costs the same in a long chat as in a short one."""
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from ..chat.entries import Answer
@@ -127,6 +127,21 @@ def beside(blocks: Sequence[EntryBlock], spot: RunSpot, step: int) -> RunSpot | 
         else:
             run = 0
     return None
+
+
+RUNS_READ = 2000
+"""Runs at an answer's end among which the most telling one is looked for: a millisecond or two."""
+
+
+def most_telling(answer: Answer, runs: Iterable[int]) -> int | None:
+    """Of some runs the one that shows most of how a method works: guesses of which some were right and one was not, then many
+    tokens; the last of equals. None where there are none."""
+
+    def tells(index: int) -> tuple[bool, int, int]:
+        run = answer.runs[index]
+        return 0 < run.accepted < run.drafted, run.together, index
+
+    return max((index for index in runs if index < len(answer.log)), key=tells, default=None)
 
 
 def outermost(blocks: Sequence[EntryBlock], step: int) -> RunSpot | None:

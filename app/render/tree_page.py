@@ -13,6 +13,7 @@ from ..text.charts import bar, percent
 from ..text.lines import StyledLine, ends, length, line, paragraph, track
 from ..theming.colouring import INKS, Colouring, ink_name
 from .inspection import gathered, inspect
+from .runs import RUNS_READ, most_telling
 from .tree_rows import SIGNS, Role, StepTree, TreeRow, tree_rows
 
 BAR_CELLS = 8
@@ -41,7 +42,7 @@ PROMPT = "⟨prompt⟩"
 """Stands for the prompt's last token, which no step names."""
 
 LEGEND = (
-    ("●", "$primary", "pending"),
+    ("●", "$primary", "last token"),
     ("┃", "$primary", "accepted"),
     ("×", "bold $error", "rejected"),
     ("┗", "$primary", "chosen"),
@@ -72,7 +73,7 @@ def tree_lines(
         height: rows, all of which the tree may take.
         way: in which the transcript tells runs apart, as `effective` has it: the path looks like its run there.
         paused: whether the answer waits between two steps.
-        keys: what goes on where it waits, such as "F9 one step".
+        keys: what goes on where it waits, such as "F9 one pass".
         weighing: whether the step's probabilities are on their way.
     """
     if answer is None or not len(answer.log):
@@ -115,8 +116,11 @@ def tree_lines(
 
 
 def step_shown(answer: Answer, index: int | None) -> int:
-    """The step that the page is about: that of a run, or the last one."""
-    return len(answer.log) - 1 if index is None else min(index, len(answer.log) - 1)
+    """The step that the page is about: that of a run; else the last one, or of an answer that is over the most telling one."""
+    last = len(answer.log) - 1
+    if index is None and answer.done:
+        index = most_telling(answer, range(max(0, last + 1 - RUNS_READ), last + 1))
+    return last if index is None else min(index, last)
 
 
 def _colours(name: str) -> tuple[str, str]:
@@ -127,15 +131,15 @@ def _colours(name: str) -> tuple[str, str]:
 
 def _nothing(answer: Answer | None, cells: int, *, paused: bool, keys: str) -> list[StyledLine]:
     if paused and answer is not None and not answer.done:
-        return paragraph(f"Paused before the first step: {keys}.", cells, "$accent")
+        return paragraph(f"Paused before the first pass: {keys}.", cells, "$accent")
     if answer is not None and answer.done:
-        return paragraph("No step of this answer is known.", cells, "$quiet")
+        return paragraph("No pass of this answer is known.", cells, "$quiet")
     return [
         *paragraph(
             "Each pass of an answer appears here as a tree: what was drafted, and what the model accepted.", cells, "$quiet"
         ),
         (),
-        *paragraph(f"To follow a method step by step: {keys}." if keys else "", cells, "$quiet"),
+        *paragraph(f"To follow a method pass by pass: {keys}." if keys else "", cells, "$quiet"),
     ]
 
 
@@ -145,7 +149,7 @@ def _piece(pieces: Pieces) -> Callable[[int], str]:
 
 def _head(answer: Answer, step: int, cells: int, *, selected: bool, paused: bool, keys: str) -> list[StyledLine]:
     record = answer.log.record(step)
-    where = f" step {step + 1:,} of {len(answer.log):,}"
+    where = f" pass {step + 1:,} of {len(answer.log):,}"
     state: StyledLine = ()
     if selected:
         state = (("selected", "$accent"),)

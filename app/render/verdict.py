@@ -5,6 +5,7 @@ from __future__ import annotations
 from ...errors import counted
 from ..chat.entries import Answer, Severity
 from ..chat.methods import method_named
+from ..text.amounts import milliseconds, speed_of
 from ..text.cells import one_line
 from ..text.lines import StyledLine, flowed, length
 
@@ -12,7 +13,7 @@ ENDS: dict[Severity, str] = {"information": "quiet", "warning": "warning", "erro
 """How bad an answer's end is → the style in which it is told."""
 
 SIGN = " · "
-"""Before the methods that wrote an answer."""
+"""Before each part that follows the sentence."""
 
 
 def verdict(answer: Answer, *, speeds: bool = True) -> StyledLine:
@@ -45,13 +46,14 @@ def verdict(answer: Answer, *, speeds: bool = True) -> StyledLine:
 
 
 def signed(answer: Answer, model: str = "", *, speeds: bool = True) -> StyledLine:
-    """The verdict with the methods that wrote the answer, and the model's name where it is given."""
-    return (*verdict(answer, speeds=speeds), *_signature(answer, model))
+    """The verdict with the methods that wrote the answer, the model's name where it is given, and how the answer came: its
+    speed (unless that is told beside it), the time to its first token, and that it came to its end."""
+    return (*verdict(answer, speeds=speeds), *_signature(answer, model, speeds))
 
 
 def verdict_lines(answer: Answer, cells: int, model: str = "", *, speeds: bool = True) -> list[StyledLine]:
-    """The signed sentence on as many rows as it takes; the methods go to a row of their own rather than to be torn."""
-    rows, signature = flowed(verdict(answer, speeds=speeds), cells), _signature(answer, model)
+    """The signed sentence on as many rows as it takes; what follows it goes to a row of its own rather than to be torn."""
+    rows, signature = flowed(verdict(answer, speeds=speeds), cells), _signature(answer, model, speeds)
     if length(rows[-1]) + length(signature) <= cells:
         rows[-1] += signature
         return rows
@@ -71,12 +73,20 @@ def against(ratio: float, other: str = "plain") -> tuple[str, str]:
     return (f"as fast as {other}", "quiet") if near == 1 else (f"slower than {other} ({near:g}×)", "warning")
 
 
-def _signature(answer: Answer, model: str) -> StyledLine:
-    methods = one_line(" → ".join(answer.methods)).strip()
-    writer = " on ".join(filter(None, (methods, one_line(model))))
-    runs = f"runs {one_line(certainty)}" if (certainty := answer.figures.certainty) else ""
-    told = SIGN.join(filter(None, (writer, runs)))
+def _signature(answer: Answer, model: str, speeds: bool) -> StyledLine:
+    figures = answer.figures
+    parts = [" on ".join(filter(None, (one_line(" → ".join(answer.methods)).strip(), one_line(model))))]
+    if speeds and figures.tokens:
+        parts.append(speed_of(figures.tokens_per_second) if figures.tokens_per_second else "")
+        parts.append(f"first token after {_short(figures.first_seconds)}" if figures.first_seconds else "")
+        parts.append("finished" if answer.reason == "eos" else "")  # any other reason leads the sentence
+    parts.append(f"passes {one_line(figures.certainty)}" if figures.certainty else "")
+    told = SIGN.join(filter(None, parts))
     return ((f"{SIGN}{told}", "quiet"),) if told else ()
+
+
+def _short(seconds: float) -> str:
+    return f"{seconds:.1f} s" if seconds >= 1 else f"{milliseconds(seconds)} ms"
 
 
 def _unmeasured(answer: Answer) -> str:

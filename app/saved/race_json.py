@@ -75,6 +75,7 @@ def race_json(record: RaceRecord) -> Iterator[str]:
         "prompt": record.prompt,
         **({"unit": record.unit} if record.several else {}),
         **({"slowed": True} if record.slowed else {}),
+        **({"tied": list(record.tied)} if record.tied else {}),
     }
     yield "{" + "".join(f"\n {dump(key)}: {dump(value)}," for key, value in head.items()) + '\n "lanes": ['
     for i, lane in enumerate(record.lanes):
@@ -138,6 +139,7 @@ def race_of(table: Table) -> RaceRecord:
         table.text("specchat", ""),
         unit=_unit(table),
         slowed=table.data.get("slowed") is True,
+        tied=tuple(lane for lane in table.data.get("tied") or () if lane in range(len(lanes))),
     )
 
 

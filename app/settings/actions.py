@@ -27,6 +27,8 @@ class Action(NamedTuple):
     """What comes behind the command: words as a shell reads them, one text, or words and, behind a colon, a prompt."""
     words: Mapping[str, str] = {}
     """Words that may come first, each with what it does."""
+    aliases: tuple[str, ...] = ()
+    """Other names of the command, as people know it from elsewhere."""
     each: str = ""
     """The help lists what may come first one by one, each after this."""
     letter: str = ""
@@ -43,6 +45,10 @@ class Action(NamedTuple):
     def command(self) -> str:
         """Name of the slash command; empty if there is none."""
         return self.slash.partition(" ")[0]
+
+    def goes_by(self, beginning: str) -> bool:
+        """Whether the command, or another name of it, begins so."""
+        return any(name.startswith(beginning) for name in (self.command, *self.aliases))
 
     @property
     def arguments(self) -> str:
@@ -69,19 +75,21 @@ THEME_MENU = Action(
 )
 COLOURS = Action(
     "colours",
-    "How runs are coloured: by tokens per pass, in turn, with lines, or not at all",
+    "How passes are coloured: by their tokens, in turn, with lines, or not at all",
     "f6",
     "colours",
     slash="colours length|cycle|underline|off",
     words={
-        "length": "by tokens per pass",
+        "length": "by the tokens of a pass",
         "cycle": "hues in turn",
         "underline": "lines instead of colours",
         "off": "not at all",
     },
     each="Colours:",
 )
-MARKDOWN = Action("markdown", "Show finished answers as Markdown, or as runs again", "ctrl+g", "Markdown", slash="markdown")
+MARKDOWN = Action(
+    "markdown", "Show finished answers as Markdown, or coloured by pass again", "ctrl+g", "Markdown", slash="markdown"
+)
 PANELS = Action(
     "panels",
     "Side panel: figures, token tree, how the method works, what held the answer back, closed",
@@ -89,7 +97,7 @@ PANELS = Action(
     "panel",
     slash="panel numbers|tree|method|speed|off",
     words={
-        "numbers": "speed, run lengths, acceptance",
+        "numbers": "speed, tokens a pass, acceptance",
         "tree": "the token tree of each pass",
         "method": "how the current method works",
         "speed": "why the answer was no faster",
@@ -104,7 +112,7 @@ WHY = Action(
     "why no faster",
     slash="why",
 )
-INSPECT = Action("inspect", "Inspect a run: why it ended where it did", "f7,ctrl+r", "why")
+INSPECT = Action("inspect", "Inspect a pass: why it ended where it did", "f7,ctrl+r", "why")
 RACE = Action(
     "race",
     "Race two to four methods or models side by side on one prompt",
@@ -115,7 +123,9 @@ RACE = Action(
 )
 RACES = Action("races", "Show a race of this chat again", slash="races N")
 PAUSE = Action("pause", "Pause or continue the answer; without one, the next starts paused", "f8", "pause", slash="pause")
-STEP = Action("step", "Take one step of the answer, or N, then pause", "f9", "step", slash="step N", repeat="step")
+STEP = Action(
+    "step", "Take one pass of the answer, or N, then pause", "f9", "one pass", slash="pass N", aliases=("step",), repeat="step"
+)
 DRAFT_SHORTER = Action(
     "draft_shorter", "Shorter drafts, even in the middle of an answer", "ctrl+down,alt+minus", "shorter drafts", repeat="draft"
 )
@@ -139,15 +149,15 @@ HELP = Action(
 LEADER = Action("leader", "Leader key: followed by a letter, it stands in for every alt and F key", "ctrl+o", "more keys")
 COPY_ANSWER = Action(
     "copy_answer",
-    "Copy the last answer, or the marked message or run",
+    "Copy the last answer, or the marked message or pass",
     "ctrl+y",
     "copy",
-    slash="copy code [N]|run|message|chat",
+    slash="copy code [N]|pass|message|chat",
     words={
         "answer": "the last answer, or the marked one",
         "code": "a block of code: the only one, or choose; /copy code 2 for the second",
         "message": "your last message, or the marked one",
-        "run": "the inspected run",
+        "pass": "the inspected pass",
         "chat": "the whole chat, as Markdown",
     },
 )
@@ -169,16 +179,12 @@ EDIT = Action(
 )
 RETRY = Action(
     "retry",
-    "Answer again with the next method, or the one you name; the first answer stays",
+    "Answer again with the next method, the one you name, or the same and a new seed; the first answer stays",
     "alt+r",
     "retry",
-    slash="retry METHOD key=value …",
-)
-REGENERATE = Action(
-    "regenerate",
-    "Answer again with the same settings and seed, or with a new seed",
-    slash="regenerate new|seed=N",
-    words={"new": "with a new seed", "seed=": "with this seed"},
+    slash="retry METHOD key=value …|same|new|seed=N",
+    words={"same": "the same method and seed", "new": "the same method, a new seed", "seed=": "the same method, this seed"},
+    aliases=("regenerate", "redo"),
 )
 VARIANT_BEFORE = Action(
     "variant_before",
@@ -243,6 +249,13 @@ SCHEMA = Action(
         "grammar": "a grammar: Lark or GBNF",
         "off": "anything",
     },
+)
+TEMPERATURE = Action(
+    "temperature",
+    "Temperature 0 in this chat, or back to the sampling of your settings or of the model",
+    "alt+t",
+    "temperature 0",
+    letter="0",
 )
 NEW_CHAT = Action("new_chat", "Start a new chat; this one stays in your chats", "ctrl+l", "new chat", slash="new", letter="l")
 SCROLL_UP = Action("scroll_up", "Scroll the transcript up by a page", "pageup", "page up", letter="k", repeat="scroll")

@@ -85,7 +85,7 @@ class Settings(LoadOptions, DraftOptions):
     theme: str = option("dark", "Colour theme; `specchat themes` lists them.", group="Look", when=AT_ONCE)
     colours: str = option(
         "length",
-        "How runs are coloured: length (tokens per pass), cycle (hues in turn), underline (no colours) or off.",
+        "How passes are coloured: length (by their tokens), cycle (hues in turn), underline (no colours) or off.",
         choices=("length", "cycle", "underline", "off"),
         group="Look",
         when=AT_ONCE,

@@ -52,19 +52,19 @@ INPUT = (
 """Keys of the input box, besides those of any text field."""
 
 INSPECT = (
-    KeyBinding("inspect_previous", "left", "inspect_move('previous')", "Previous run", "prev run"),
-    KeyBinding("inspect_next", "right", "inspect_move('next')", "Next run", "next run"),
-    KeyBinding("inspect_above", "up", "inspect_move('above')", "Run above", "run above"),
-    KeyBinding("inspect_below", "down", "inspect_move('below')", "Run below", "run below"),
-    KeyBinding("inspect_first", "home", "inspect_move('first')", "First run of the chat", "first run"),
-    KeyBinding("inspect_last", "end", "inspect_move('last')", "Last run of the chat", "last run"),
+    KeyBinding("inspect_previous", "left", "inspect_move('previous')", "Previous pass", "prev pass"),
+    KeyBinding("inspect_next", "right", "inspect_move('next')", "Next pass", "next pass"),
+    KeyBinding("inspect_above", "up", "inspect_move('above')", "Pass above", "pass above"),
+    KeyBinding("inspect_below", "down", "inspect_move('below')", "Pass below", "pass below"),
+    KeyBinding("inspect_first", "home", "inspect_move('first')", "First pass of the chat", "first pass"),
+    KeyBinding("inspect_last", "end", "inspect_move('last')", "Last pass of the chat", "last pass"),
     KeyBinding("inspect_toggle", "enter", "app.do('inspect')", "Back to the input box", "back"),
 )
 """Keys of the transcript while its runs are inspected."""
 
 MOVES = (
-    KeyBinding("menu_above", "up", "focused.cursor_up", "Item above", "above"),
-    KeyBinding("menu_below", "down", "focused.cursor_down", "Item below", "below"),
+    KeyBinding("menu_above", "up,k", "focused.cursor_up", "Item above", "above"),
+    KeyBinding("menu_below", "down,j", "focused.cursor_down", "Item below", "below"),
     KeyBinding("menu_page_up", "pageup", "focused.page_up", "Page up", "page up"),
     KeyBinding("menu_page_down", "pagedown", "focused.page_down", "Page down", "page down"),
     KeyBinding("menu_first", "home", "focused.first", "First item", "first"),
@@ -107,7 +107,7 @@ RACE = (
     KeyBinding("race_remove", "minus,d", "remove", "Remove a pane", "remove"),
     KeyBinding("race_finish", "f", "finish", "Hide or show the results; hidden, the texts have more room", "hide results"),
     KeyBinding("race_theme", "f3,t", "app.do('theme_menu')", "Choose a colour theme, with a live preview", "theme"),
-    KeyBinding("race_colours", "f6,c", "app.do('colours')", "Change how runs are coloured", "colours"),
+    KeyBinding("race_colours", "f6,c", "app.do('colours')", "Change how passes are coloured", "colours"),
     KeyBinding("race_up", "pageup,up", "scroll_texts(-1)", "Scroll the texts up", "up"),
     KeyBinding("race_down", "pagedown,down", "scroll_texts(1)", "Scroll the texts down", "down"),
     KeyBinding("race_help", "question_mark,f1,ctrl+p", "app.do('help')", "This help", "help"),
@@ -185,7 +185,7 @@ GROUPS = {
     "In the chat": CHAT,
     "After the leader key": LEADER,
     "In the input box": INPUT,
-    "While inspecting runs": INSPECT,
+    "While inspecting passes": INSPECT,
     "In a menu": MENU,
     "Where a race is set up": SETUP,
     "On the race screen": RACE,

@@ -1,7 +1,7 @@
 """Which value counts where several are given, and where it comes from.
 
-From weak to strong: the defaults, the settings file, a model's own table in it, the environment, the command line, a preset,
-what was set in the chat.
+From weak to strong: the defaults, the sampling that the model's makers recommend, the settings file, a model's own table in it,
+the environment, the command line, a preset, what was set in the chat.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from .keymap import ALL as KEYS
 from .presets import read_preset
 from .shape import SHAPES
 
-OriginKind = Literal["default", "file", "model", "environment", "command line", "preset", "chat"]
+OriginKind = Literal["default", "makers", "file", "model", "environment", "command line", "preset", "chat"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +53,8 @@ class Layers:
     """What was set in the chat."""
     model: str | None = None
     """The model that is loaded or being loaded; None for the one that the settings name."""
+    makers: Mapping[str, Any] = field(default_factory=dict)
+    """What the makers of the loaded model recommend (see `recommended`)."""
 
     def of_model(self, model: str | None = None) -> tuple[str, dict[str, Any]]:
         """The name that the file knows a model by, and its table there."""
@@ -64,7 +66,15 @@ class Layers:
     def values(self) -> dict[str, Any]:
         """Every value that is not a default."""
         out: dict[str, Any] = {}
-        for values in (self.read.values, self.of_model()[1], self.read.environment, self.given, self.preset, self.chat):
+        for values in (
+            self.makers,
+            self.read.values,
+            self.of_model()[1],
+            self.read.environment,
+            self.given,
+            self.preset,
+            self.chat,
+        ):
             if any(key in values for key in SHAPES):
                 out = {key: value for key, value in out.items() if key not in SHAPES}
             out |= values
@@ -90,11 +100,27 @@ class Layers:
             return Origin("model", f"default of {name}, {self.place(self.read.lines.get(whole, 0))}")
         if key in self.read.values:
             return Origin("file", self.place(self.read.lines.get(key, 0)))
+        if key in self.makers:
+            return Origin("makers", "recommended for this model")
         return Origin("default", "default")
 
     def place(self, line: int) -> str:
         """A line of the settings file in words."""
         return f"{short_path(self.read.path)}, line {line}" if line else short_path(self.read.path)
+
+
+def recommended(info: Mapping[str, Any]) -> dict[str, Any]:
+    """The sampling that a model's makers recommend, by dotted key.
+
+    Args:
+        info: what the engine tells of the model.
+    """
+    return {f"sampling.{name}": value for name, value in (info.get("sampling") or {}).items() if name in SAMPLING}
+
+
+def with_recommended(settings: Settings, info: Mapping[str, Any]) -> Settings:
+    """Settings with the sampling that the model's makers recommend, where none was chosen."""
+    return replace(settings, sampling=replace(layers_of(settings), makers=recommended(info)).settings().sampling)
 
 
 def model_table(models: Mapping[str, Mapping[str, Any]], model: str) -> tuple[str, dict[str, Any]]:

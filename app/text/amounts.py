@@ -56,6 +56,11 @@ def time_of(seconds: float) -> str:
     return f"{hours} h {minutes} min" if minutes and hours < 24 else f"{hours} h"
 
 
+def speed_of(rate: float) -> str:
+    """Tokens a second: `1,204 tokens/s`, `7.3 tokens/s`."""
+    return f"{rate:,.0f} tokens/s" if rate >= 100 else f"{rate:.1f} tokens/s"
+
+
 def milliseconds(seconds: float) -> str:
     """Seconds as milliseconds in three digits."""
     value = seconds * 1e3

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import dist
+from math import cos, dist, radians, sin
 
 Channels = tuple[float, float, float]
 
@@ -81,6 +81,24 @@ def lab(colour: str) -> Channels:
     z = (0.0193339 * red + 0.1191920 * green + 0.9503041 * blue) / 1.08883
     fx, fy, fz = (t ** (1 / 3) if t > 216 / 24389 else (24389 / 27 * t + 16) / 116 for t in (x, y, z))
     return 116 * fy - 16, 500 * (fx - fy), 200 * (fy - fz)
+
+
+def turned(colour: str, degrees: float) -> str:
+    """A colour of the same lightness and about the same strength in another hue: from amber, 90° lead to green."""
+    lightness, a, b = lab(colour)
+    angle = radians(degrees)
+    a, b = a * cos(angle) - b * sin(angle), a * sin(angle) + b * cos(angle)
+    fy = (lightness + 16) / 116
+    x, y, z = (
+        white * (f**3 if f > 6 / 29 else (116 * f - 16) * 27 / 24389)
+        for f, white in zip((fy + a / 500, fy, fy - b / 200), (0.95047, 1.0, 1.08883), strict=True)
+    )
+    linear = (
+        3.2404542 * x - 1.5371385 * y - 0.4985314 * z,
+        -0.9692660 * x + 1.8760108 * y + 0.0415560 * z,
+        0.0556434 * x - 0.2040259 * y + 1.0572252 * z,
+    )
+    return "#" + "".join(f"{_byte(channel):02x}" for channel in linear)
 
 
 def seen(colour: str, sight: str) -> str:

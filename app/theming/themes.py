@@ -14,7 +14,7 @@ from ...errors import UserError, did_you_mean
 from ..chat.entries import SHADES
 from ..settings.toml import parse, read_text
 from ..text.cells import fit, one_line
-from .colours import blend, contrast, distance, with_contrast
+from .colours import blend, contrast, distance, turned, with_contrast
 
 SHIPPED = Path(__file__).resolve().parents[2] / "themes"
 
@@ -24,7 +24,7 @@ COLOURS = (
 )
 """What a theme must give; each `#rrggbb`."""
 
-KEYS = ("summary", "inherits", "dark", *COLOURS, "runs", "tint", "heat", "glow")
+KEYS = ("summary", "inherits", "dark", *COLOURS, "runs", "tint", "heat", "glow", "turn")
 """Everything that a theme may give."""
 
 MOST_PARENTS = 20
@@ -56,6 +56,10 @@ STEPS = range(1, len(LENGTHS))
 
 SHARES = (0.32, 0.45, 0.6, 0.8, 1.0)
 """Share of the glow behind each step's text: even to the eye, and the first clearly off the page."""
+
+TURNS = (1.0, 0.7, 0.42, 0.18, 0.0)
+"""Share of a theme's `turn` by which each step's glow is turned in hue: steps in one hue can be told apart only where they lie
+side by side, and the half tone of one is nearly the full tone of another."""
 
 HALF = 0.7
 """What every second run has of its tint: neighbours of one length stay apart, 5 in CIE Lab on most themes."""
@@ -104,6 +108,8 @@ class Palette:
     """Text colours of runs by length, one for each of STEPS."""
     glow: str
     """Background of the longest runs; shorter ones have less of it, a single token none."""
+    turn: float = 0.0
+    """Degrees by which the hue of the shortest runs' background is turned from that."""
 
     def run(self, shade: int) -> str:
         """Text colour of a run that cycles, by its shade (0 to SHADES − 1). Neighbours differ with any number of colours."""
@@ -117,12 +123,16 @@ class Palette:
 
     def tone(self, step: int, half: bool = False) -> tuple[str, str]:
         """Text colour and background of a run by its length (one of STEPS), in full or in the half tone of its neighbours."""
-        return self.heat[step - 1], self.mix(self.glow, SHARES[step - 1] * (HALF if half else 1))
+        return self.heat[step - 1], self.mix(
+            turned(self.glow, self.turn * TURNS[step - 1]), SHARES[step - 1] * (HALF if half else 1)
+        )
 
     def bar(self, step: int) -> str:
         """Colour of a bar that stands for so many tokens a pass, as a step of the scale; 0 for one."""
+        if not step:
+            return self.mix(self.colours["foreground"], PLAIN_BAR)
         hue = blend(self.glow, self.heat[-2], 0.55)  # between the longest runs' background and their text
-        return self.mix(hue, BARS[step - 1]) if step else self.mix(self.colours["foreground"], PLAIN_BAR)
+        return self.mix(turned(hue, self.turn * TURNS[step - 1]), BARS[step - 1])
 
     def mix(self, over: str, share: float) -> str:
         """The page with a share of a colour."""
@@ -275,7 +285,8 @@ def read_theme(path: Path) -> Palette:
     tint = float(data.get("tint", 0.14))
     heat = tuple(colour.lower() for colour in data["heat"]) if "heat" in data else _derived_heat(colours)
     glow = data["glow"].lower() if "glow" in data else _derived_glow(colours["background"], heat)
-    return Palette(path.stem, one_line(data.get("summary", "")), data["dark"], colours, runs, tint, heat, glow)
+    turn = float(data.get("turn", 0.0))
+    return Palette(path.stem, one_line(data.get("summary", "")), data["dark"], colours, runs, tint, heat, glow, turn)
 
 
 def _refuser(path: Path) -> Any:
@@ -293,6 +304,8 @@ def _merged(path: Path, below: tuple[Path, ...]) -> dict[str, Any]:
     data.setdefault("summary", f"{parent.stem}, with colours of its own")
     if "glow" not in data and "heat" in data:
         inherited.pop("glow", None)  # it belongs to the heat that is replaced
+    if {"glow", "heat", "background"} & data.keys():
+        inherited.pop("turn", None)
     return inherited | data
 
 
@@ -332,6 +345,9 @@ def _parsed(path: Path) -> dict[str, Any]:
             case "tint":
                 if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
                     raise refuse(f"has tint = {value!r}: it must be between 0 and 1")
+            case "turn":
+                if isinstance(value, bool) or not isinstance(value, int | float) or not -90 <= value <= 90:
+                    raise refuse(f"has turn = {value!r}: it must be between -90 and 90")
             case _ if key in COLOURS or key == "glow":
                 if not isinstance(value, str) or not _HEX.fullmatch(value):
                     raise refuse(f'needs {key} = "#rrggbb", not {value!r}')

@@ -80,7 +80,7 @@ class SpecchatApp(TerminalApp):
         super().__init__()
         self.themes = Themes(self, config_folder() / "themes", settings.theme)
         known = known_methods() if methods is None else methods
-        first = first_method(known, (), settings.model, settings.draft_model)
+        first = first_method(known, (), settings.model, settings.draft_model, {})
         method = settings.method or first
         self.dialogue = Dialogue(
             client,

@@ -16,7 +16,7 @@ from ..settings.fields import Settings
 from ..settings.file import ReadSettings, from_text, read, save
 from ..settings.key_path import join, split
 from ..settings.keymap import conflicts
-from ..settings.precedence import Layers, chat_part, layers_of
+from ..settings.precedence import Layers, chat_part, layers_of, recommended
 from ..settings.shape import SHAPES, constraint_of
 
 LOOK_SECONDS = 0.5
@@ -68,6 +68,7 @@ class LiveSettings:
         self._writing = threading.Lock()
         self._pending: list[dict[str, Any]] = []
         dialogue.transcript.system = settings.system or None
+        dialogue.loaded = self.loaded
         self._hand_on()
 
     @property
@@ -102,6 +103,10 @@ class LiveSettings:
         self.use(replace(layers, chat={**layers.chat, **values}))
         if "system" in values:
             self._dialogue.transcript.system = values["system"] or None
+
+    def unset(self, key: str) -> None:
+        """Take back what was set for this chat."""
+        self.use(replace(self.layers, chat=_without(self.layers.chat, {key: None})))
 
     def opening(self) -> None:
         """A saved chat is opened, with what it has of its own in the place of what was set."""
@@ -138,6 +143,7 @@ class LiveSettings:
         dialogue.accept = settings.accept
         dialogue.sampling, dialogue.max_tokens, dialogue.stop = settings.sampling, settings.max_tokens, settings.stop
         dialogue.stop_loops, dialogue.constraint = settings.stop_loops, constraint_of(settings)
+        dialogue.recommended = self.layers.origin("sampling.temperature").kind == "makers"
         if (
             before is not None and settings.system != before.system
         ):  # a chat that was opened has its own until another one is set
@@ -176,6 +182,12 @@ class LiveSettings:
         if came_back:
             dialogue.switch(self._methods[model])
 
+    def loaded(self) -> None:
+        """Put in force what the makers of the loaded model recommend, where nothing else was chosen."""
+        makers = recommended(self._dialogue.info)
+        if makers != self.layers.makers:
+            self.use(replace(self.layers, makers=makers))
+
     # Presets
 
     def preset(self, name: str) -> list[str]:
@@ -208,7 +220,8 @@ class LiveSettings:
     def current(self) -> dict[str, Any]:
         """What a preset of this chat holds: what is not at its default, with the method in force and its settings."""
         dialogue, settings = self._dialogue, self.settings
-        values = chat_part({key: value for key, value in self.layers.values().items() if split(key)[0] not in ("methods",)})
+        chosen = replace(self.layers, makers={}).values()
+        values = chat_part({key: value for key, value in chosen.items() if split(key)[0] not in ("methods",)})
         values |= {"method": dialogue.switching or dialogue.method}
         for key, value in dialogue.settings.get(values["method"], {}).items():
             whole = join(("methods", values["method"], key))

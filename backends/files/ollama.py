@@ -22,6 +22,9 @@ HOST, NAMESPACE, TAG = "registry.ollama.ai", "library", "latest"
 MODEL = "application/vnd.ollama.image.model"
 """Media type of the weights."""
 
+PARAMETERS = "application/vnd.ollama.image.params"
+"""Media type of the parameters."""
+
 MOST = 2000
 """Models that are listed."""
 
@@ -59,6 +62,23 @@ def listed(folder: Path) -> Iterator[tuple[str, Path]]:
                 yield _name(file.relative_to(manifests).parts), blob
 
 
+def parameters(spec: str) -> dict[str, Any]:
+    """Ollama's parameters of a model that it has fetched (temperature, top_k …); none where they cannot be read."""
+    for folder in folders():
+        with suppress(UserError, OSError, ValueError):
+            if (blob := _blob(folder, folder.joinpath("manifests", *_whole(spec)), PARAMETERS)) is not None:
+                told = read_json(blob)
+                return told if isinstance(told, dict) else {}
+    return {}
+
+
+def _whole(spec: str) -> list[str]:
+    """Host, namespace, name and tag of a model."""
+    name, _, tag = spec.removeprefix(PREFIX).partition(":")
+    parts = name.split("/")
+    return [*(HOST, NAMESPACE)[: 3 - len(parts)], *parts, tag or TAG]
+
+
 def locate_ollama(spec: str) -> Path:
     """The GGUF file of a model that Ollama has fetched.
 
@@ -68,9 +88,7 @@ def locate_ollama(spec: str) -> Path:
     Raises:
         UserError: it is not there, or may not be read.
     """
-    name, _, tag = spec.removeprefix(PREFIX).partition(":")
-    parts = name.split("/")
-    whole = [*(HOST, NAMESPACE)[: 3 - len(parts)], *parts, tag or TAG]
+    whole = _whole(spec)
     if len(whole) != 4 or not all(_PART.fullmatch(part) and part.strip(".") for part in whole):
         raise UserError(f"{spec!r} is not an Ollama model name. Write ollama:NAME:TAG, as shown by `ollama list`.")
     for folder in folders():
@@ -86,8 +104,8 @@ def locate_ollama(spec: str) -> Path:
     )
 
 
-def _blob(folder: Path, manifest: Path) -> Path | None:
-    """The weights that a manifest names, if both are there.
+def _blob(folder: Path, manifest: Path, kind: str = MODEL) -> Path | None:
+    """The file of a kind (a media type) that a manifest names, if both are there.
 
     Raises:
         UserError: the manifest cannot be read.
@@ -95,7 +113,7 @@ def _blob(folder: Path, manifest: Path) -> Path | None:
     try:
         layers: Any = read_json(manifest).get("layers", ())
         for layer in layers:
-            digest = _DIGEST.fullmatch(str(layer.get("digest"))) if layer.get("mediaType") == MODEL else None
+            digest = _DIGEST.fullmatch(str(layer.get("digest"))) if layer.get("mediaType") == kind else None
             if digest is not None and (blob := folder / "blobs" / f"sha256-{digest[1]}").is_file():
                 return blob
     except (FileNotFoundError, NotADirectoryError):

@@ -21,6 +21,7 @@ from ..base import Message, Model, Session
 from ..costs.flops import NOTHING, Flops
 from ..costs.modules import active, flops_of_model
 from ..files.checkpoint import check_folder, read_json, shown, weight_bytes
+from ..files.sampling import of_folder
 from ..files.verdicts import Verdict, kept
 from ..info import Capabilities, ModelInfo, token_id
 from ..options import LoadOptions, StageProgress
@@ -297,6 +298,7 @@ def _proven(
         pass_seconds=taken,
         active=active(config),
         thinking=codec.thoughts.info if codec.thoughts is not None else None,
+        sampling=of_folder(folder),
     )
     return TransformersModel(proven._replace(runner=runner), codec, info, verdict, own)
 

@@ -16,8 +16,10 @@ from ...errors import Cancelled, UserError, counted
 from ..base import Message, Model, Session
 from ..costs.flops import Flops
 from ..costs.gguf import flops_of_file
+from ..files import ollama
 from ..files.gguf_file import Header, read_header, read_layout
 from ..files.gguf_file import Tensor as FileTensor
+from ..files.sampling import GGUF, OLLAMA, recommended
 from ..files.verdicts import Verdict, kept
 from ..heads.mtp.own import in_gguf
 from ..info import Capabilities, ModelInfo, token_id
@@ -293,6 +295,7 @@ def load_llama(
         pass_seconds=taken,
         active=header.active,
         thinking=codec.thoughts.info if codec.thoughts is not None else None,
+        sampling=recommended(ollama.parameters(name), OLLAMA) if name.startswith(ollama.PREFIX) else recommended(about, GGUF),
     )
     return LlamaModel(weights, codec, header, runtime, info, options, verdict)
 

@@ -12,6 +12,7 @@ from typing import Any
 from ...errors import UserError
 from ..base import Message, Sampling
 from .identify import LLAMA_SERVER, OLLAMA, SGLANG, TRANSFORMERS, VLLM, Served
+from .images import content_of
 from .refusals import words_of
 
 LONG_ENOUGH = 4096
@@ -52,7 +53,7 @@ def request(served: Served, wish: Wish) -> tuple[str, dict[str, Any]]:
     if wish.ids is not None:
         path, body["prompt"] = "/completions", list(wish.ids)
     elif wish.messages is not None:
-        path, body["messages"] = "/chat/completions", [dict(message) for message in wish.messages]
+        path, body["messages"] = "/chat/completions", [_message(message) for message in wish.messages]
         if wish.said:
             body["messages"].append({"role": "assistant", "content": wish.said})
             body["continue_final_message"] = True
@@ -70,6 +71,11 @@ def request(served: Served, wish: Wish) -> tuple[str, dict[str, Any]]:
     if served.engine == SGLANG and path == "/completions":  # in chats it has none
         fields["return_token_ids"] = True
     return served.api + path, fields | (_afresh(served) if wish.afresh else {})
+
+
+def _message(message: Message) -> dict[str, Any]:
+    """A message of a chat; its images become parts of their own."""
+    return {**message, "content": content_of(message["content"])}
 
 
 SAMPLED = ("temperature", "top_p", "top_k", "min_p", "repetition_penalty", "repeat_penalty", "seed")

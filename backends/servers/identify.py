@@ -62,6 +62,8 @@ class Served:
     """Whether it speculates; None if it does not say."""
     asking: Mapping[str, Any] = field(default_factory=dict)
     """Fields of each request that make the server decode so."""
+    images: bool | None = None
+    """Whether it takes images; None if it does not say."""
     siblings: Mapping[str, str] = field(default_factory=dict)
     """Of llama-server as a router: how each of its models decodes that has the same file → the model's name."""
 
@@ -221,6 +223,8 @@ async def _llama_server(server: Connection, served: Served, row: Mapping[str, An
     props = props if isinstance(props, dict) else {}
     settings = props.get("default_generation_settings")
     context = count(settings.get("n_ctx")) if isinstance(settings, dict) else None
+    modalities = props.get("modalities")
+    served = replace(served, images=modalities.get("vision") is True if isinstance(modalities, dict) else None)
     version = _word(props.get("build_info"))
     if router:  # it tells the command line of each model, loaded or not
         method = next((name for name, model in served.siblings.items() if model == served.model), UNTOLD)

@@ -37,7 +37,7 @@ class DraftParams:
     tokens: int = param(
         4, "Draft tokens K (constant), or how many to start with (heuristic)", low=0, high=64, length="schedule=constant"
     )
-    schedule: str = param("confidence", "How K changes from round to round", choices=SCHEDULES)
+    schedule: str = param("confidence", "How K changes from pass to pass", choices=SCHEDULES)
     most: int = param(16, "Largest K under the other schedules", low=1, high=64, length=True)
     threshold: float = param(0.4, "confidence: stop after a token less probable than this", low=0, high=1)
     cascade: bool = param(

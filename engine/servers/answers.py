@@ -272,4 +272,4 @@ def info_of(model: RemoteModel) -> dict[str, Any]:
     served = model.methods[model.method].served
     methods = {name: each.info.device for name, each in model.methods.items()}
     told = {"engine": served.engine, "method": model.method, "certainty": served.certainty, "methods": methods}
-    return info | {"server": told}
+    return info | {"server": told | {"images": served.images}}

@@ -87,7 +87,7 @@ def tune(request: TuneRequest) -> int:
         blocks = _blocks(request, prompts, lab, specs)
         layers = int(loaded.info.get("layers", 0))
         search = _search(request, prompts, lab, joined(specs, blocks, layers, exhaustive=request.exhaustive))
-        search.default = in_force(request.settings, search.specs, loaded.unavailable)
+        search.default = in_force(request.settings, search.specs, loaded.unavailable, loaded.info)
         search.blocks, search.passes = blocks, blocks.passes
         search.grid = len({spec.label for spec in [*specs, *blocks.specs]})
         # Both are to be done within the time that was given.
@@ -206,9 +206,9 @@ def _search(request: TuneRequest, prompts: PromptSet, lab: Lab, specs: list[Spec
     return search
 
 
-def in_force(settings: Settings, specs: Sequence[Spec], unavailable: Mapping[str, str]) -> str:
+def in_force(settings: Settings, specs: Sequence[Spec], unavailable: Mapping[str, str], info: Mapping[str, Any]) -> str:
     """The candidate that is the model's method already; plain decoding where it was not among them."""
-    name = settings.method or first_method(known_methods(), unavailable, settings.model, settings.draft_model)
+    name = settings.method or first_method(known_methods(), unavailable, settings.model, settings.draft_model, info)
     common, own = anew(settings).methods.get(name, {}), settings.methods.get(name, {})
     for spec in specs:
         if spec.name == name:

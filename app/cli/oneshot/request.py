@@ -8,11 +8,13 @@ import sys
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from ....engine.catalog import Stops, get, parse_params
+from ....engine.options import find_server
 from ....errors import UserError
 from ....plain_file import as_text, user_path
-from ...attach.attachments import Attachment, attach, compose, decoded, read_all
+from ...attach.attachments import Attachment, attach, compose, decoded, read_all, refuse_images
 from ...chat.choosing import first_method
 from ...chat.methods import known_methods
 from ...settings.fields import CHAT_KEYS, Settings
@@ -20,6 +22,9 @@ from ...settings.shape import SHAPES
 from ...terminal.output import Notes
 from ...terminal.piped import whole
 from ..options import FLAGS
+
+ALONE = "models on this machine get text alone here. Ask a server whose model can see: --model http://HOST:PORT"
+"""Why an image is refused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +53,15 @@ class Request:
     """Attached to the prompt."""
     color: str = "auto"
 
-    def method(self, unavailable: Collection[str] = ()) -> str:
+    def method(self, unavailable: Collection[str] = (), info: Mapping[str, Any] | None = None) -> str:
         """The decoding method: the one that was chosen, else the one that a chat with this model starts with, which is none of
-        those that it cannot run."""
+        those that it cannot run.
+
+        Args:
+            info: what the engine tells of the model; empty before it is loaded.
+        """
         settings = self.settings
-        return settings.method or first_method(known_methods(), unavailable, settings.model, settings.draft_model)
+        return settings.method or first_method(known_methods(), unavailable, settings.model, settings.draft_model, info or {})
 
     @property
     def plain(self) -> bool:
@@ -116,6 +125,8 @@ def attached(request: Request, notes: Notes) -> tuple[str, list[Attachment]]:
     text, named = attach(request.prompt)
     given = [found for path in request.files for found in read_all(user_path(path), str(path))]
     attachments = [*given, *named]
+    served = find_server(request.settings.model, request.settings.servers) is not None
+    refuse_images(attachments, "" if served else ALONE)
     for attachment in attachments:
         if attachment.notice:
             notes.sentence(attachment.notice)

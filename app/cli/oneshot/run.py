@@ -30,6 +30,7 @@ from ...chat.choosing import PLAIN, SERVED_PLAIN
 from ...chat.entries import Answer, cut_sentence, loop_sentence
 from ...chat.pieces import Pieces
 from ...render.verdict import verdict_text
+from ...settings.precedence import with_recommended
 from ...settings.shape import constraint_of
 from ...terminal.output import Notes, stdout
 from ...text.amounts import progress_of
@@ -182,12 +183,12 @@ class _Run:
 
     def _loaded(self, event: Loaded) -> None:
         """Ask for the answer."""
-        settings, answer = self.request.settings, self.answer
+        settings, answer = with_recommended(self.request.settings, event.info), self.answer
         self.info = event.info
         for note in event.info.get("notes", ()):
             self.notes.sentence(note)
         server = event.info.get("server")
-        answer.method = method = self._served(server) if server else self.request.method(event.unavailable)
+        answer.method = method = self._served(server) if server else self.request.method(event.unavailable, event.info)
         reason = event.unavailable.get(method)
         if server and "method" in self.request.explicit and (method, settings.method) != (SERVED_PLAIN, PLAIN):
             chosen = self.request.method()
@@ -236,8 +237,7 @@ class _Run:
             self._data(body if self.chat is None else {**body, "chat": number})
         self.output.end_line()
         if len(self.answer.log) and self.request.plain and self.output.is_terminal:
-            speed = f" · {body['tokens_per_second']:,.0f} tokens/s"
-            self.notes.figures(verdict_text(self.answer) + speed + (f" · chat {number}" if number is not None else ""))
+            self.notes.figures(verdict_text(self.answer) + (f" · chat {number}" if number is not None else ""))
             if scale := self.output.legend(self.notes.depth):
                 self.notes.painted(scale)
         elif self.request.plain and self.answer.figures.doubt:

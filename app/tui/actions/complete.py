@@ -139,9 +139,7 @@ def completions(typed: TypedCommand, known: KnownNames, most: int = 40) -> list[
     """What the word being typed may become, best first; none where it is complete already."""
     if not typed.name:
         found = [
-            Suggestion(f"/{row.command}", row.what, closes=bool(row.arguments))
-            for row in COMMANDS
-            if row.command.startswith(typed.word)
+            Suggestion(f"/{row.command}", row.what, closes=bool(row.arguments)) for row in COMMANDS if row.goes_by(typed.word)
         ]
         return [] if [offer.name for offer in found] == [f"/{typed.word}"] else found
     row = command_of(typed.name)

@@ -44,12 +44,12 @@ class Copier:
                 self.code(int(number))
             case ("message",):
                 self.message()
-            case ("run",):
+            case ("pass" | "run",):
                 self.run()
             case ("chat",):
                 self.conversation()
             case _:
-                raise UserError("/copy takes code, code N, run, message or chat; alone it copies the answer.")
+                raise UserError("/copy takes code, code N, pass, message or chat; alone it copies the answer.")
 
     def _at_hand(self) -> None:
         view = self.host.view
@@ -80,12 +80,12 @@ class Copier:
         cursor = self.host.view.cursor
         answer = cursor.answer
         if answer is None or cursor.spot is None:
-            raise UserError("No run is selected. Select one with F7 and the arrow keys.")
+            raise UserError("No pass is selected. Select one with F7 and the arrow keys.")
         index = cursor.spot.run
         own = answer.own_text(index)
         if not own:
-            raise UserError("This run has no text of its own.")
-        self.text(own, f"the run {fit(repr(one_line(own)), 32)}")
+            raise UserError("This pass has no text of its own.")
+        self.text(own, f"the pass {fit(repr(one_line(own)), 32)}")
 
     def conversation(self) -> None:
         from ...export.markdown import chat_markdown

@@ -61,7 +61,7 @@ class Exports:
         """
         self._something()
         details = {
-            "html": "Hover over a run to see its details.",
+            "html": "Hover over a pass to see its details.",
             "svg": "The whole chat as it looks here.",
             "md": "Texts and figures, without colours.",
             "json": "Colours and trees; /open brings it back.",
@@ -77,7 +77,7 @@ class Exports:
             "html": "Replays the race at its recorded pace.",
             "svg": "The photo finish and every pane's text.",
             "md": "A table and the texts, without colours.",
-            "json": "Runs, trees, clocks; /open shows it again.",
+            "json": "Passes, trees, clocks; /open shows it again.",
         }
         self._ask("Export this race as", details, lambda format: self.export_race(still, "", format))
 

@@ -59,7 +59,7 @@ class Races:
     @property
     def running(self) -> bool:
         """Whether the engine has something to say of a race."""
-        return self.screen is not None and self.screen.race.running
+        return self.screen is not None and (self.screen.race.running or self.screen.race.settling)
 
     def entry(self, method: str, choice: ModelChoice | None = None) -> RaceEntry:
         """A method as it is set in the chat, on a model."""

@@ -34,6 +34,8 @@ class SettingsCommands:
 
     def __init__(self, host: Host) -> None:
         self.host = host
+        self._warmer = 0.0
+        """The temperature that was set in the chat before `temperature` made it 0; 0 if none was."""
 
     @runs(actions.SETTINGS)
     def settings(self, *words: str) -> None:
@@ -54,9 +56,31 @@ class SettingsCommands:
             values = {key: from_text(key, value) if key in LIMITS else typed(value) for key, value in given.items()}
             names = {f"sampling.{key}": key for key in SAMPLING}
             self.host.live.set({f"sampling.{key}" if key in SAMPLING else key: value for key, value in values.items()}, names)
-        now = set_now(self.host.live.settings)
+        self._tell_sampling()
+
+    @runs(actions.TEMPERATURE)
+    def temperature(self) -> None:
+        """Temperature 0 for this chat, or what counts without that."""
+        live, key = self.host.live, "sampling.temperature"
+        if live.settings.sampling.temperature:
+            self._warmer = live.layers.chat.get(key, 0.0)
+            live.set({key: 0.0})
+        elif self._warmer:
+            live.set({key: self._warmer})
+        else:
+            live.unset(key)
+        if not live.settings.sampling.temperature and key not in live.layers.chat:
+            raise UserError("The temperature is 0, and neither your settings nor this model name another: /set temperature=0.7")
+        self._tell_sampling()
+        self.host.changed()
+
+    def _tell_sampling(self) -> None:
+        live = self.host.live
+        now = set_now(live.settings)
         parts = [f"{name}={now[name] or None}" for name in (*SAMPLING, "accept")]
         parts += [f"max_tokens={now['max_tokens'] or 'as many as fit'}", f"stop_loops={now['stop_loops']}"]
+        if live.layers.origin("sampling.temperature").kind == "makers":
+            parts.append("(recommended for this model)")
         self.host.tell("From the next answer on: " + "  ".join(parts))
 
     @runs(actions.SCHEMA)

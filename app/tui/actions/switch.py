@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from ....engine.options import BUILTIN, BUILTIN_EAGLE, draft_names
 from ....errors import UserError, counted, did_you_mean
-from ...chat.choosing import PLAIN, copied, exits_early
+from ...chat.choosing import PLAIN, copied, exits_early, why_plain
 from ...chat.dialogue import Dialogue
 from ...chat.entries import Answer, Prompt
 from ...chat.methods import GROUPS, SERVERS, reach_of, served_methods
 from ...race.guests import RaceGuest, short_name
+from ...render.verdict import against
 from ...settings import actions
 from ...settings.keymap import shown_keys
 from ...text.cells import fit, one_line
@@ -57,6 +58,7 @@ def method_items(dialogue: Dialogue, guest: RaceGuest | None = None) -> list[Men
     info = dialogue.info if guest is None else guest.info
     methods = dialogue.methods if guest is None else dialogue.methods_of(info)
     served = served_methods(info)
+    why = {PLAIN: why_plain(info)}
     others = [MenuItem(PLAIN, "others", reason=_sentence(reasons.get(PLAIN, "")), group="specchat's own")] if served else []
     return [
         MenuItem(
@@ -67,7 +69,8 @@ def method_items(dialogue: Dialogue, guest: RaceGuest | None = None) -> list[Men
             method.summary,
             reason=_sentence(reasons.get(method.name, "")),
             group=GROUPS.get(method.group, SERVERS),
-            more=" ".join(filter(None, (reach_of(method, info)[1], method.pays, _measured(dialogue, method.name)))),
+            lead=why.get(method.name) or _measured(dialogue, method.name),
+            more=" ".join(filter(None, (reach_of(method, info)[1], method.pays))),
         )
         for method in (served or methods).values()
     ] + others
@@ -80,9 +83,9 @@ def _sentence(reason: str) -> str:
 
 
 def _measured(dialogue: Dialogue, method: str) -> str:
-    """A sentence on how fast a method was here; empty where that is not known."""
+    """A sentence on how fast a method was here when it was last compared; empty where that is not known."""
     ratio = dialogue.speedup(method)
-    return f"So far {ratio:.1f}× plain decoding's speed here." if ratio and method != PLAIN else ""
+    return f"Last time {against(ratio)[0]}." if ratio and method != PLAIN else ""
 
 
 def group_hints(dialogue: Dialogue, keymap: Mapping[str, str]) -> dict[str, str]:

@@ -19,7 +19,7 @@ from ...terminal.keys import KINDS, TERMINALS
 COMMANDS = tuple(row for row in ACTIONS if row.slash)
 """Actions that are slash commands too."""
 
-_NAMES = {row.command: row for row in COMMANDS}
+_NAMES = {name: row for row in COMMANDS for name in (row.command, *row.aliases)}
 
 # `/etc/passwd` and `/ hello` are messages, not commands.
 _COMMAND = re.compile(r"/([A-Za-z][\w-]*)?(?:\s+(.*))?", re.DOTALL)
@@ -61,7 +61,9 @@ def matching(text: str) -> list[Action]:
     if not is_command(text) and text != "/":
         return []
     name, space, _ = text[1:].partition(" ")
-    return [row for row in COMMANDS if (row.command == name if space else row.command.startswith(name))]
+    if space:
+        return [_NAMES[name]] if name in _NAMES else []
+    return [row for row in COMMANDS if row.goes_by(name)]
 
 
 def pairs(arguments: Sequence[str], usage: str) -> dict[str, str]:

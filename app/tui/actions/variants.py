@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import asdict
 from secrets import randbelow
 from typing import Any
@@ -23,9 +24,12 @@ from .table import pairs
 SEEDS = 1_000_000
 """New seeds are below this: short enough to be read out and typed."""
 
+SEEDED = re.compile(r"same|new|seed=\d{1,18}")
+"""What asks for the same method again."""
+
 
 class Retries:
-    """Answers again, takes back, and turns to other variants: /retry, /regenerate, /undo.
+    """Answers again, takes back, and turns to other variants: /retry, /undo.
 
     Args:
         message_edit: puts a message back into the input box.
@@ -41,16 +45,20 @@ class Retries:
         """Answer the last (or the marked) message with another method.
 
         Args:
-            arguments: `METHOD key=value …`; the next method that has not answered it where empty.
+            arguments: `METHOD key=value …`, or `same`, `new` or `seed=N` for the same method; the next method that has not
+                answered it where empty.
         """
         dialogue = self.host.dialogue
         index, answer = self._subject("retry")
+        if len(arguments) == 1 and SEEDED.fullmatch(arguments[0]):
+            self._seeded(index, answer, arguments[0])
+            return
         tried = [each.method for each in dialogue.transcript.variants.answers(dialogue.transcript.entries, index)] or [
             answer.method if answer else dialogue.method
         ]
         if arguments:
             name, *rest = arguments
-            settings = method_settings(dialogue, name, pairs(rest, "/retry METHOD key=value …"))
+            settings = method_settings(dialogue, name, pairs(rest, "/retry METHOD key=value …, or /retry same, new or seed=N"))
         else:
             name = self._next(tried)
             settings = dict(dialogue.settings.get(name, {}))
@@ -65,28 +73,21 @@ class Retries:
             raise UserError("This model has only one method, so there is no other to retry with.")
         return next((name for name in order if name not in tried), order[0])
 
-    @runs(actions.REGENERATE)
-    def regenerate(self, *arguments: str) -> None:
-        """Answer the last (or the marked) message with the same method, settings and seed; with a new seed if that is asked."""
+    def _seeded(self, index: int, answer: Answer | None, how: str) -> None:
+        """Answer with the same method and settings, and with the same seed, a new one, or this one."""
         dialogue = self.host.dialogue
-        index, answer = self._subject("regenerate")
         request = self._request(answer)
         sampling = dict(request["sampling"])
-        if arguments and not sampling["temperature"]:  # one may have been set since
+        if how != "same" and not sampling["temperature"]:  # one may have been set since
             sampling = dialogue.request()["sampling"]
-        match arguments:
-            case ():
-                pass
-            case ["new"]:
-                sampling["seed"] = randbelow(SEEDS)
-            case [text] if text.startswith("seed=") and text[5:].isdecimal() and len(text) < 24:
-                sampling["seed"] = int(text[5:])
-            case _:
-                raise UserError("/regenerate takes new (a new seed) or seed=N; alone it uses the same seed.")
-        if arguments and not sampling.get("temperature"):
-            raise UserError("At temperature 0 the seed changes nothing. Use /set temperature=0.8 first, then regenerate.")
+        if how != "same" and not sampling.get("temperature"):
+            raise UserError("At temperature 0 the seed changes nothing. Use /set temperature=0.8 first, then retry.")
         if reason := dialogue.unavailable.get(request["method"]):
             raise UserError(f"{request['method']} cannot run on this model: {reason}")
+        if how == "new":
+            sampling["seed"] = randbelow(SEEDS)
+        elif how != "same":
+            sampling["seed"] = int(how.removeprefix("seed="))
         self._again(index, {**request, "sampling": sampling})
 
     def _request(self, answer: Answer | None) -> dict[str, Any]:

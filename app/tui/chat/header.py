@@ -9,6 +9,7 @@ from textual.widget import Widget
 from ....errors import counted
 from ...chat.dialogue import Dialogue
 from ...chat.methods import Method, reach_of
+from ...race.guests import short_name
 from ...settings.shape import constraint_name
 from ...text.amounts import count_of
 from ...text.cells import fit, one_line
@@ -31,8 +32,9 @@ class ChatHeader(Widget):
         """Draw anew if something changed; most frames change nothing here."""
         dialogue = self.dialogue
         label = dialogue.answer.label if dialogue.answer is not None else dialogue.label
+        sampled = dialogue.sampling.temperature, dialogue.recommended
         constraint = repr(dialogue.constraint)
-        shown = (dialogue.model, bool(dialogue.info), dialogue.method, dialogue.switching, label, constraint)
+        shown = (dialogue.model, bool(dialogue.info), dialogue.method, dialogue.switching, label, sampled, constraint)
         if shown != self._shown:
             self._shown = shown
             self.refresh()
@@ -42,15 +44,17 @@ class ChatHeader(Widget):
         right = self._method()
         left = Content.styled("specchat", "bold $primary")
         info = dialogue.info
-        parts = [one_line(dialogue.model)]
+        parts = [short_name(dialogue.model)]
         if info:
-            parts = [one_line(str(info.get("name", dialogue.model)))]
+            parts = [short_name(str(info.get("name", dialogue.model)))]
         if name := constraint_name(dialogue.constraint):
             parts.append(f"{{}} {fit(one_line(name), 20)}")
         if info:
             parts.append(" ".join(one_line(str(info[key])) for key in ("device", "dtype") if info.get(key)))
             if info.get("parameters"):
                 parts.append(f"{count_of(info['parameters'])} parameters")
+        if temperature := dialogue.sampling.temperature:
+            parts.append(f"temperature {temperature:g}" + (", recommended for it" if dialogue.recommended else ""))
         for i, part in enumerate(parts):
             spare = room - left.cell_length - right.cell_length - 5
             if spare < 8 and i:

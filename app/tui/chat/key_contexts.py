@@ -53,17 +53,17 @@ def chat_keys(dialogue: Dialogue, box: PromptInput, view: TranscriptView, *, edi
 
 
 def _looking(dialogue: Dialogue, view: TranscriptView) -> KeyContext:
-    moves = ("inspect_previous inspect_next inspect_above inspect_below", "other runs")
+    moves = ("inspect_previous inspect_next inspect_above inspect_below", "other passes")
     steps = [("step", ""), ("pause", "continue")] if dialogue.paused and dialogue.busy else []
-    far = ("inspect_first inspect_last", "first and last run")
-    look = (("panels", ""), ("copy_answer", "copy the run"), ("cancel", "back"), far, ("colours", ""))
+    far = ("inspect_first inspect_last", "first and last pass")
+    look = (("panels", ""), ("copy_answer", "copy its text"), ("cancel", "back"), far, ("colours", ""))
     found = hints(moves, *steps, *look, *ALWAYS)
-    return KeyContext("Inspecting a run", found, view)
+    return KeyContext("Inspecting a pass", found, view)
 
 
 def _answering(dialogue: Dialogue, box: PromptInput) -> KeyContext:
     if dialogue.paused:
-        steps = (("step", "one step"), ("pause", "continue"), ("cancel", "stop"))
+        steps = (("step", ""), ("pause", "continue"), ("cancel", "stop"))
         return KeyContext("An answer is paused", hints(*steps, *METHODS, *LOOK, *ALWAYS), box)
     more = (("step", ""), ("draft_shorter draft_longer", "draft length"))
     now = hints(("cancel", "stop"), *METHODS, ("pause", ""), *LOOK, *more, *ALWAYS)

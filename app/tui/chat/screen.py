@@ -48,6 +48,15 @@ from .transcript_keys import TranscriptKeys
 from .welcome import TOUR, Welcome
 
 
+class Dock(Vertical):
+    """What stands below the transcript. Notices lie on its first row, above all that is typed into."""
+
+    def on_resize(self) -> None:
+        rows = self.screen.size.height - self.region.y - self.query_one(StatusLine).display
+        for rack in self.screen.query("ToastRack"):
+            rack.styles.margin = (0, 0, max(0, rows), 0)
+
+
 class ChatScreen(Screen[None]):
     """The screen of the chat.
 
@@ -99,7 +108,7 @@ class ChatScreen(Screen[None]):
                 yield Inspector(self._keymap, id="inspector")
                 yield Static(id="below")
             yield SidePanel(self.dialogue, self._keymap, id="panel")
-            with Vertical(id="dock"):
+            with Dock(id="dock"):
                 yield Caption(id="caption")
                 yield StatusLine(self.dialogue, id="status")
                 yield Completion(id="completion")
@@ -113,7 +122,8 @@ class ChatScreen(Screen[None]):
         settings = self.host.live.settings
         way = way_named(settings.colours)
         self.view.colouring = self.panel.colouring = way
-        self.query_one("#keys", KeyBar).colouring = effective(way, self.app.no_color)
+        seen = effective(way, self.app.no_color)
+        self.query_one("#keys", KeyBar).colouring = self.query_one(StatusLine).colouring = seen
         self.panel.open("" if settings.panel == "off" else settings.panel)
         self.refresh_dialogue()
         if self._piped:
@@ -184,8 +194,9 @@ class ChatScreen(Screen[None]):
         self.view.colouring = self.panel.colouring = way
         self.panel.update(now=True)
         self.show_inspection()
-        self.query_one("#keys", KeyBar).colouring = effective(way, self.app.no_color)
-        parts = legend_line(effective(way, self.app.no_color)) or [("runs are not coloured", "$quiet")]
+        seen = effective(way, self.app.no_color)
+        self.query_one("#keys", KeyBar).colouring = self.query_one(StatusLine).colouring = seen
+        parts = legend_line(seen) or [("passes are not coloured", "$quiet")]
         self.query_one(StatusLine).flash(Content.assemble(("colours: ", "$quiet"), (way, "bold $foreground"), "   ", *parts))
 
     def pulse(self) -> None:
@@ -426,7 +437,7 @@ class ChatScreen(Screen[None]):
             return
         held = dialogue.pause()
         if not dialogue.busy:
-            what = "will be paused before its first step" if held else "begins as usual"
+            what = "will be paused before its first pass" if held else "begins as usual"
             self.host.tell(f"The next answer {what}.", until=lambda: dialogue.paused != held or dialogue.busy)
         self.host.stir()
         self.refresh_dialogue()
@@ -436,13 +447,13 @@ class ChatScreen(Screen[None]):
         """Let the answer take a step, or N; it is paused after them."""
         steps = words[0] if words else "1"
         if not steps.isdecimal() or not int(steps):
-            raise UserError(f"/step takes a number of steps from 1 up, not {steps!r}.")
+            raise UserError(f"/pass takes a number of passes from 1 up, not {steps!r}.")
         if self.dialogue.step(int(steps)):
             self.host.stir()
             self.refresh_dialogue()
         else:
             pause = shown_keys("pause", self._keymap)
-            told = f"There is no answer to step through. Press {pause}, then ask something."
+            told = f"There is no answer to take passes of. Press {pause}, then ask something."
             self.host.tell(told, until=lambda: self.dialogue.busy or self.dialogue.paused)
 
     @runs(actions.DRAFT_SHORTER, -1)

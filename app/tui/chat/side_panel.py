@@ -178,9 +178,9 @@ class SidePanel(Vertical):
                 index = self.selected[1] if self.selected is not None else None
                 paused = dialogue.paused and answer is dialogue.answer and answer is not None
                 if paused:
-                    keys = f"{shown_keys('step', self._keymap)} one step, {shown_keys('pause', self._keymap)} continue"
+                    keys = f"{shown_keys('step', self._keymap)} one pass, {shown_keys('pause', self._keymap)} continue"
                 else:
-                    keys = f"{shown_keys('pause', self._keymap)} pauses, {shown_keys('step', self._keymap)} steps"
+                    keys = f"{shown_keys('pause', self._keymap)} pauses, {shown_keys('step', self._keymap)} takes one pass"
                 way = effective(self.colouring, self.app.no_color)
                 waits = (
                     answer is not None

@@ -12,6 +12,8 @@ from ....errors import counted
 from ...chat.dialogue import Dialogue
 from ...chat.entries import Answer, Figures
 from ...text.amounts import progress_of
+from ...theming.colouring import Colouring, legend_line
+from ..keys.bar import LEGEND_FROM
 
 STAGES = {
     "import": "starting the runtime",
@@ -46,6 +48,8 @@ class StatusLine(Widget):
         self._pulse = 0
         self._state: tuple[str, bool] = ("", False)
         self._drawn = 0.0
+        self.colouring: Colouring | None = None
+        """Whose legend to show where the bar of keys has no room for it."""
 
     def hint(self, content: Content | None) -> None:
         """Show this; None takes it away."""
@@ -159,6 +163,10 @@ class StatusLine(Widget):
         if self.dialogue.paused:
             return [Content.assemble(("‖ ", "bold $accent"), ("the next answer begins paused", "$foreground"))]
         ready = [Content.assemble(("● ", "$success"), ("ready", "$foreground"))]
+        if self.colouring and self.app.size.width < LEGEND_FROM and self.dialogue.transcript.entries:
+            ready.append(
+                Content.assemble(*((text.removeprefix(" tokens"), style) for text, style in legend_line(self.colouring)))
+            )
         if context := self.dialogue.info.get("context"):
             last = next((e for e in reversed(self.dialogue.transcript.entries) if isinstance(e, Answer)), None)
             used = last.figures.prompt_tokens + last.figures.tokens if last is not None else 0

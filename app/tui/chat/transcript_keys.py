@@ -31,7 +31,7 @@ class TranscriptKeys:
         if view.cursor.by_keys:
             self.inspect()
         view.markdown = not view.markdown
-        what = "finished answers as Markdown" if view.markdown else "answers as runs of tokens"
+        what = "finished answers as Markdown" if view.markdown else "answers coloured by pass"
         keys = shown_keys("markdown", self._host.live.keymap)
         self._host.flash(Content.assemble((what, "$foreground"), "   ", (keys, "bold"), (" changes it", "$quiet")))
 
@@ -50,7 +50,7 @@ class TranscriptKeys:
             asked = lambda: bool(self._host.dialogue.transcript.entries)  # noqa: E731
             self._host.tell("There is nothing to inspect yet. Ask something first.", until=asked)
         else:
-            why = ": why each run ended where it did" if screen.size.width >= 72 else ""
+            why = ": why each pass ended where it did" if screen.size.width >= 72 else ""
             self._host.flash(Content.styled(screen.query_one(Inspector).keys + why, "$accent"))
 
     @runs(actions.MESSAGE_BEFORE, -1)

@@ -67,7 +67,7 @@ class ContextCheck:
         named = f"“{fit(one_line(lost[0]), 24)}”" if lost else ""
         named += f" to “{fit(one_line(lost[-1]), 24)}”" if len(lost) > 1 else ""
         what = f"the {len(lost):,} oldest exchanges" if len(lost) > 1 else "the oldest exchange"
-        too_long = f"The message alone takes {counted(alone, 'token')}. Attach less." if alone > most else ""
+        too_long = f"The message alone takes {counted(alone, 'token')}. Shorten it." if alone > most else ""
         items = [
             MenuItem(
                 "trim",

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from threading import Event
 
 from ....errors import UserError
-from ...attach.attachments import Attachment, attach, compose, slow
+from ...attach.attachments import Attachment, attach, compose, refuse_images, slow
 from ..host import Host
 
 Gathered = tuple[str, list[Attachment]]
@@ -59,6 +59,11 @@ class MessageFiles:
         self._host.beside(lambda: attached(message, given_up.is_set), done, "Reading the files … esc stops.")
 
     def _done(self, draft: str, found: Gathered | UserError, pastes: list[Attachment], then: Then) -> None:
+        if not isinstance(found, UserError):
+            try:
+                refuse_images((*found[1], *pastes), self._host.dialogue.blind)
+            except UserError as error:
+                found = error
         if isinstance(found, UserError):
             self._host.tell(f"Not sent; your message stays in the input box. {found}", "warning")
             return

@@ -163,6 +163,6 @@ def _method(method: Method, actions: Actions, in_chat: bool) -> HelpRow:
 
 
 def _words() -> Iterator[HelpRow]:
-    yield HelpRow("How many tokens one pass gave", "colours of runs", "colours", about=((COLOURS, "$foreground"),))
+    yield HelpRow("How many tokens one pass gave", "colours of passes", "colours", about=((COLOURS, "$foreground"),))
     for label, what in LABELS.items():
         yield HelpRow(what, f"label {label}", label, about=((f"{label}: {what}.", LABEL_STYLES[label]),))

@@ -193,7 +193,9 @@ class ChatsScreen(SearchScreen[OpenedChat, ChatRow | ChatHit]):
         if row.id == self._current and self._dialogue.busy:
             self.say("An answer is being written in this chat. Stop it first.", wrong=True)
             return
-        self._work(self._delete(row))
+        question = f"Press {self.key('chats_delete')} again to delete “{fit(row.title, 40)}”."
+        if self.sure(question):
+            self._work(self._delete(row))
 
     def action_undo(self) -> None:
         if self._gone and not self.asking:
@@ -239,7 +241,7 @@ class ChatsScreen(SearchScreen[OpenedChat, ChatRow | ChatHit]):
         self._gone.append(row)
         self._rows = [other for other in self._rows if other.id != row.id]
         self._show([item for item in self.listed.items if _row(item).id != row.id], self.listed.cursor)
-        self.say(f"Deleted “{fit(row.title, 40)}”. {self.key('chats_undo')} restores it for 30 days.")
+        self.say(f"Deleted “{fit(row.title, 40)}”. {self.key('chats_undo')} undoes this (kept 30 days).")
         self._count()
         await self._do(lambda _: forget_deleted())
 

@@ -63,6 +63,17 @@ class FramedScreen(ModalScreen[Result]):
         self.frame = Frame()
         self.frame.border_title = Content(title)
 
+    def on_mount(self) -> None:
+        """Cover what is typed into below."""
+        for screen in self.app.screen_stack:
+            screen.add_class("-covered")
+
+    def on_unmount(self) -> None:
+        """Show it again, if no other frame is over it."""
+        framed = any(isinstance(screen, FramedScreen) and screen is not self for screen in self.app.screen_stack)
+        for screen in self.app.screen_stack if not framed else ():
+            screen.remove_class("-covered")
+
     def hints(self) -> Iterable[Hint]:
         """The keys that count now, the most telling first."""
         raise NotImplementedError

@@ -20,8 +20,8 @@ from ..bindings import bindings_of
 from ..keys.context import Hint, hints
 from .framed import FramedScreen
 
-PICKS = "1234567890abcdefghijklmnopqrstuvwxyz"
-"""Keys of the items, in order. Nothing is typed in a menu, so letters are free."""
+PICKS = "1234567890abcdefghilmnopqrstuvwxyz"
+"""Keys of the items, in order. Nothing is typed in a menu, so letters are free; j and k move the cursor."""
 
 OUT = hints(("menu_leave", ""), ("menu_help", ""))
 MOVES = hints(
@@ -47,6 +47,8 @@ class MenuItem:
     """The heading that it stands below."""
     more: str = ""
     """What else is told of it."""
+    lead: str = ""
+    """What is told of it first: what is known of it here."""
 
 
 class Menu(FramedScreen[str]):

@@ -112,8 +112,8 @@ class MethodMenu(Menu):
         if item.reason:
             said = f"{item.reason} {item.detail}"
         else:
-            said = " ".join(filter(None, (item.detail, item.more)))
-        lines = wrap(one_line(said), self._room)
+            said = " ".join(filter(None, (item.lead, item.detail, item.more)))
+        lines = wrap(one_line(said).replace("`", ""), self._room)
         if len(lines) > rows:
             lines[rows - 1 :] = [fit(" ".join(lines[rows - 1 :]), self._room)]
         self.query_one("#about", Static).update(Content.styled("\n".join(lines), "$warning" if item.reason else "$foreground"))

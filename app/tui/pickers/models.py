@@ -22,7 +22,6 @@ from .pick_list import PickList
 from .search_screen import SearchScreen
 
 if TYPE_CHECKING:
-    from ...models.downloads import Download
     from ...models.hub import Offer
     from ...models.library import FoundModel
 
@@ -55,7 +54,6 @@ class ModelsScreen(SearchScreen[None, ModelRow]):
         self._load_model = load
         self._drawn = 0.0
         self._states = self._states_now()
-        self._sure: Download | None = None
         self._stood: object = None  # what the cursor stood on when the list was last shown
         self._placed = False  # whether a person has put it elsewhere
         self._left = ""  # what the cursor stood on on the Hub
@@ -126,12 +124,6 @@ class ModelsScreen(SearchScreen[None, ModelRow]):
     def about(self, item: ModelRow | None) -> list[tuple[str, str]]:
         return telling.lines(self._view.about(item), self.cells, DETAILS)
 
-    def tell(self) -> None:
-        """On another row nobody is sure yet that a download is to be thrown away."""
-        if self._view.download(self.listed.item) is not self._sure:
-            self._sure = None
-        super().tell()
-
     # Keys
 
     def search(self, text: str) -> None:
@@ -193,15 +185,9 @@ class ModelsScreen(SearchScreen[None, ModelRow]):
         download = self._view.download(self.listed.item)
         if download is None:
             return
-        if download.done and self._sure is not download:
-            self._sure = download
-            key = self.key("models_cancel")
-            self.say(
-                f"Press {key} again to cancel {one_line(download.spec)} and delete the {size_of(download.done)} downloaded.",
-                True,
-            )
+        what = f"cancel {one_line(download.spec)} and delete the {size_of(download.done)} downloaded"
+        if download.done and not self.sure(f"Press {self.key('models_cancel')} again to {what}."):
             return
-        self._sure = None
         self._downloads.cancel(download)
         self.say(f"Cancelled the download of {one_line(download.spec)}.")
         self._show()
@@ -252,7 +238,7 @@ class ModelsScreen(SearchScreen[None, ModelRow]):
     def _load(self, target: FoundModel, draft: FoundModel | None) -> None:
         spot = target.spot
         head = draft is not None and draft.card.head is not None
-        backend = spot.backend if spot.place == "Built in" and not head else "auto"
+        backend = spot.backend if spot.place == "Built-in" and not head else "auto"
         name = draft.spot.spec if draft is not None else None
         self._attempt(lambda: self._load_model(spot.spec, backend=backend, revision=spot.revision, draft=name))
 

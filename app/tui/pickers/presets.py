@@ -138,9 +138,11 @@ class PresetsScreen(SearchScreen[None, Preset]):
             self._tried(lambda: self._edit(preset.name, lambda: self._load(preset.name)))
 
     def action_delete(self) -> None:
-        if (preset := self._under) is not None:
+        if (preset := self._under) is None:
+            return
+        if self.sure(f"Press {self.key('presets_delete')} again to delete “{preset.name}”."):
             undo = self.key("presets_undo")
-            self._tried(lambda: self.say(f"Deleted “{delete_preset(preset.name)}”. {undo} restores it."))
+            self._tried(lambda: self.say(f"Deleted “{delete_preset(preset.name)}”. {undo} undoes this."))
             self._load()
 
     def action_undo(self) -> None:

@@ -125,6 +125,8 @@ class SearchScreen(FramedScreen[Result], Generic[Result, Item]):
         self._placeholder, self._searched = placeholder, text
         self._taker: Callable[[str], None] | None = None
         self._verb = ""
+        self._sure: object = None
+        """Key of the item that is to be deleted once the key is pressed again."""
 
     def compose(self) -> ComposeResult:
         """From top to bottom."""
@@ -195,9 +197,21 @@ class SearchScreen(FramedScreen[Result], Generic[Result, Item]):
             self.note.set_class(bool(text), "-shown")
             self.note.update(Content(text))
 
+    def sure(self, question: str) -> bool:
+        """Whether a key that deletes is pressed for the second time on one item; the first time the question is said."""
+        if self._sure == self.listed.key:
+            self._sure = None
+            return True
+        self._sure = self.listed.key
+        self.say(question, wrong=True)
+        return False
+
     @on(PickList.Moved)
     def _moved(self, event: PickList.Moved) -> None:
         event.stop()
+        if self._sure not in (None, self.listed.key):
+            self._sure = None
+            self.say("")
         self.tell()
 
     def on_resize(self) -> None:

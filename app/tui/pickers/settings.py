@@ -78,12 +78,12 @@ class SettingsScreen(SearchScreen[None, SettingRow]):
     def _show(self, key: object = None) -> None:
         rows = rows_of(self._live.layers, self._entries, self.searched, self._model)
         self.listed.show(rows, self.listed.key if key is None else key)
-        scope = f"only {one_line(self._dialogue.model)}" if self._model_only else "every model"
+        scope = f"only {one_line(self._dialogue.model)}" if self._model_only else "all models"
         self.frame.border_title = Content(f"Settings · {fit(scope, 40)}")
         self.tell()
 
     def item_hints(self) -> tuple[Hint, ...]:
-        scope = "every model" if self._model_only else "this model"
+        scope = "all models" if self._model_only else "this model"
         undo = [("settings_undo", "")] if self._live.undo else []
         return hints(("list_choose", "change"), ("settings_scope", scope), ("settings_default", ""), *undo)
 

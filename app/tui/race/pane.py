@@ -61,7 +61,8 @@ class PaneState:
     tokens_per_second: float = 0.0
     """Speed by the clock; shown beside characters."""
     slowed: bool = False
-    """Whether in slow motion, where no speed is told."""
+    """In slow motion no speed is told, and passes are the clock."""
+    passes: int = 0
     unknown: bool = False
     """A server does not show its passes."""
 
@@ -151,7 +152,9 @@ class PaneFoot(Widget):
         parts: dict[str, list[tuple[str, str]]] = {
             "sign": [(state.sign, f"bold {state.mark_style}")],
             "speedup": [(f"{state.speedup:.2f}×" if state.speedup else "", "bold $foreground")],
-            "seconds": [(in_words(state.seconds), "bold $foreground")],
+            "seconds": [(f"{state.passes:,}", "bold $foreground"), (" passes" if state.passes != 1 else " pass", "$quiet")]
+            if state.slowed
+            else [(in_words(state.seconds), "bold $foreground")],
             "speed": [(f"{state.speed:,.0f}", "bold $foreground"), (f" {SHORT[state.unit]}/s", "$quiet")],
             "other": [(f"{state.tokens_per_second:,.0f}", "bold $foreground"), (" tokens/s", "$quiet")],
             "step": [(_step(state), "bold $foreground"), (" tokens a pass", "$quiet")],

@@ -55,7 +55,9 @@ class Standing:
     """Its clock there."""
     passes: int = 0
     slowed: bool = False
-    """Whether in slow motion, where no speed is told."""
+    """In slow motion no speed is told."""
+    rounds: int = 1
+    """How many there were; the figures are those of the lane's median one."""
 
 
 def mark_words(race: Race, racer: Racer, *, live: bool = False) -> tuple[str, str, str]:
@@ -119,6 +121,7 @@ def standings(race: Race) -> list[Standing]:
                 racer.time(line, unit) if racer.through else 0.0,
                 figures.steps,
                 race.slowed,
+                race.round,
             )
         )
     return out
@@ -140,10 +143,13 @@ def headline(rows: Sequence[Standing]) -> tuple[str, str, list[str]]:
     if not through:
         return "", "No pane finished", []
     winner = through[0]
+    more, first = list[str](), next(row for row in rows if row.number == 1)
+    if level := [row.name for row in through[1:] if row.place == winner.place]:
+        if winner.number != 1 and winner.speedup and not any(row.number == 1 for row in through[: 1 + len(level)]):
+            more.append(against(winner.speedup, first.name)[0])
+        return f"{winner.name} and {' and '.join(level)}", ": too close to call", more
     if winner.slowed:
         return winner.name, f" wins: {winner.tokens_per_step:.2f} tokens a pass", []
-    more = []
-    first = next(row for row in rows if row.number == 1)
     what = f" wins in {in_words(winner.seconds)}"
     if winner.line:
         # Being done is no merit where less was written: what counts is who was there first.
@@ -187,7 +193,9 @@ class PhotoFinish(Widget):
         for text in more:
             if line.cell_length + 3 + width(text) <= room:
                 line = Content.assemble(line, (" · ", "$faint"), (text, "$foreground"))
-        caption = "in slow motion" if any(row.slowed for row in self.rows) else "photo finish"
+        rounds = max((row.rounds for row in self.rows), default=1)
+        caption = f"photo finish of {rounds} rounds" if rounds > 1 else "photo finish"
+        caption = "in slow motion" if any(row.slowed for row in self.rows) else caption
         if line.cell_length + len(caption) + 3 <= room:
             line = Content.assemble(line, " " * (room - line.cell_length - len(caption)), (caption, "$quiet"))
         return line
@@ -208,10 +216,11 @@ class PhotoFinish(Widget):
             else ("speed", [(f"{row.speedup:.2f}×" if row.speedup else "–", "bold $foreground") for row in rows]),
             *(
                 [(f"at {line:,}", [(in_words(row.arrival) if row.arrival else "–", "$foreground") for row in rows])]
-                if line
+                if line and not slowed
                 else []
             ),
-            ("clock", [(in_words(row.seconds), "$quiet" if line else "$foreground") for row in rows]),
+            # A pass on its own is slower than one of many, so that clocks would tell another order.
+            *([] if slowed else [("clock", [(in_words(row.seconds), "$quiet" if line else "$foreground") for row in rows])]),
             *([(unit, [(f"{row.amount:,}", "$foreground") for row in rows])] if line else []),
             *([] if slowed else [(f"{unit}/s", [(f"{row.speed:,.0f}", "$foreground") for row in rows])]),
             ("a pass", [(f"{row.tokens_per_step:.2f}" if row.tokens_per_step else "–", "$foreground") for row in rows]),

@@ -124,7 +124,8 @@ class RaceScreen(Screen[None]):
         self._sync()
         self._stopping = self._stopping and race.running
         time = self.replay.time if self.replay is not None else 0.0
-        state = (race.running, race.paused, len(race.racers), tuple(r.done for r in race.racers), self.replay is None)
+        lanes = tuple(racer.done for racer in race.racers)
+        state = (race.running, race.settling, race.round, race.paused, lanes, self.replay is None)
         due = FIGURES_SECONDS - (monotonic() - self._drawn)
         full = now or state != self._state or due <= 0
         if full:
@@ -155,10 +156,12 @@ class RaceScreen(Screen[None]):
             word = "‖ paused" if race.paused else "● loading" if race.models.loading is not None else "● racing"
             word = "stopping" if self._stopping else word
             self._header.say(word, "$warning" if self._stopping else "bold $accent" if race.paused else "$success")
+        elif race.settling:
+            self._header.say(f"● round {race.round}", "$success")
         else:
             self._header.say("photo finish", "bold $primary")
         self._keys.key_context = self.key_context
-        shown = not race.running and (replay is None or replay.over) and not self._finish_hidden
+        shown = not (race.running or race.settling) and (replay is None or replay.over) and not self._finish_hidden
         if shown:
             self._finish.show(standings(race))
         self._finish.set_class(shown, "-shown")
@@ -257,8 +260,8 @@ class RaceScreen(Screen[None]):
         self.refresh_race(now=True)
 
     def action_watch(self) -> None:
-        if self.race.running:
-            done = lambda: not self.race.running  # noqa: E731
+        if self.race.running or self.race.settling:
+            done = lambda: not (self.race.running or self.race.settling)  # noqa: E731
             self._host.tell("The race is still running. You can replay it when it is done.", until=done)
             return
         if not self._has_text():
@@ -370,4 +373,4 @@ class RaceScreen(Screen[None]):
 def _about_runs(racer: Racer) -> str:
     """A sentence where a server does not tell which tokens came together."""
     certainty = racer.answer.figures.certainty
-    return f"Runs {certainty}. {SURE[certainty]}" if racer.done and certainty in ("estimated", "unknown") else ""
+    return f"Passes {certainty}. {SURE[certainty]}" if racer.done and certainty in ("estimated", "unknown") else ""

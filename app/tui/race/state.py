@@ -34,6 +34,7 @@ def live_state(race: Race, index: int) -> PaneState:
         running=not racer.done,
         paused=race.paused and not racer.done,
         tokens_per_second=racer.speed("tokens"),
+        passes=racer.answer.figures.steps,
     )
 
 
@@ -115,5 +116,6 @@ def replay_state(race: Race, replay: Replay, index: int, time: float) -> tuple[P
         running=not over,
         paused=replay.paused and not over,
         tokens_per_second=tokens / clock if clock > 0 else 0.0,
+        passes=min(runs, len(racer.answer.log)),
     )
     return state, runs

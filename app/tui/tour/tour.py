@@ -152,11 +152,11 @@ class Tour:
         names, subject = suggested(dialogue), talk(dialogue, None)
         if len(names) < FEWEST or subject is None or self._answer is None:
             return
-        rate = len(self._answer.log.tokens) * self._pass_seconds / RACE_SECONDS
+        rate = len(self._answer.log.tokens) / RACE_SECONDS
         race = SlowRace(dialogue, *subject, [races.entry(name) for name in names], races.heard)
-        race.rate = rate
+        race.rate = rate if rate * self._pass_seconds < 1 else None
         chat, self._caption = self._caption, Caption()
-        self._say(3, f"A race of {len(names)} methods on the same message{', in slow motion' if rate < 1 else ''}.")
+        self._say(3, f"A race of {len(names)} methods on the same message{', in slow motion' if race.rate else ''}.")
         screen = races.begin(race, self._caption)
         try:
             await self._see_through(race, screen)
@@ -173,7 +173,7 @@ class Tour:
                 left -= 0 if race.paused else seconds
             if late := race.running:
                 then()
-        await self._until(lambda: not race.running)
+        await self._until(lambda: not (race.running or race.settling))
         ends = {racer.answer.reason for racer in race.racers}
         if "died" in ends:
             raise TourOver(ENDS["died"])
@@ -302,12 +302,15 @@ class Tour:
 
 def in_runs(fast: str) -> str:
     """The second sentence, for the method that is switched to."""
-    return f"{GUESSES.get(fast, f'{fast} guesses ahead')}: each coloured run took one pass."
+    return f"{GUESSES.get(fast, f'{fast} guesses ahead')}: each coloured stretch took one pass."
 
 
 def outcome(race: Race) -> str:
     """Who won a race, and by how much: in slow motion by passes, which are the same at any pace."""
-    best, first = standings(race)[0], race.racers[0]
+    rows, first = standings(race), race.racers[0]
+    best, level = rows[0], [row.name for row in rows if row.place == 1]
+    if len(level) > 1 and not race.slowed:
+        return f"{' and '.join(level)}: too close to call."
     if best.number == 1 and race.slowed:
         return f"No method needs fewer passes than {best.name} here."
     if best.number == 1:

@@ -7,7 +7,7 @@ from typing import Literal
 
 from ...chat.entries import Answer
 from ...render.inspection_rows import strip_rows
-from ...render.runs import Place, RunSpot, above, beside, outermost, place_of, run_at
+from ...render.runs import Place, RunSpot, above, beside, most_telling, outermost, place_of, run_at
 from .stack import BlockStack
 
 Move = Literal["previous", "next", "above", "below", "first", "last"]
@@ -61,12 +61,12 @@ class RunCursor:
         self.view.make_room(strip_rows(self.view.size.height) if self.by_keys else 0)
 
     def start(self, spot: RunSpot | None = None) -> bool:
-        """Put the cursor on a run, else on the one under the mouse, else on the last in sight; False if there is none."""
+        """Put the cursor on a run, else on the mouse's, else on the most telling one in sight; False if there is none."""
         view = self.view
         spot = spot or self.spot
         # Rendered Markdown has no runs to go to.
         view.markdown = False
-        spot = spot or self._last_in_sight()
+        spot = spot or self._in_sight()
         if spot is None:
             return False
         if not self.by_keys:
@@ -77,21 +77,29 @@ class RunCursor:
         self._choose(spot)
         return True
 
-    def _last_in_sight(self) -> RunSpot | None:
+    def _in_sight(self) -> RunSpot | None:
+        """The most telling run in sight of the last answer there; the last run of one that is being written."""
         view = self.view
+        last = outermost(view.blocks, 1)
+        if last is None or (view.following and not self._answer_of(last.block).done):
+            return last
+        top, bottom = view.scroll_offset.y, view.scroll_offset.y + view.size.height - 1
         if not view.following:
-            last = view.scroll_offset.y + view.size.height - strip_rows(view.size.height) - 2
-            for y in range(last, view.scroll_offset.y - 1, -1):
-                place = view.row_at(y)
-                if place is None:
-                    continue
-                block = view.blocks[place[0]]
-                runs = [run for _, run in block.row(place[1]).pieces if run >= 0] if isinstance(block.entry, Answer) else []
-                for run in reversed(runs):
-                    shown = place_of(block, run)
-                    if shown is not None and view.tops[place[0]] + shown.last <= last:
-                        return RunSpot(place[0], run)
-        return outermost(view.blocks, 1)
+            bottom -= strip_rows(view.size.height) + 1
+        seen, shown = set[int](), None
+        for y in range(bottom, top - 1, -1):
+            place = view.row_at(y)
+            if place is None or not isinstance(view.blocks[place[0]].entry, Answer) or place[0] != (shown or place)[0]:
+                continue
+            runs = {run for _, run in view.blocks[place[0]].row(place[1]).pieces if run >= 0}
+            shown, seen = shown or (place if runs else None), seen | runs
+        found = most_telling(self._answer_of(shown[0]), seen) if shown is not None else None
+        return RunSpot(shown[0], found) if shown is not None and found is not None else last
+
+    def _answer_of(self, block: int) -> Answer:
+        entry = self.view.blocks[block].entry
+        assert isinstance(entry, Answer)
+        return entry
 
     def stop(self) -> None:
         """No run is looked into any more; the view goes back to the end if it was there before."""

@@ -29,7 +29,7 @@ class Inspector(LineView, can_focus=False):
     @property
     def keys(self) -> str:
         moves = "".join(shown_keys(f"inspect_{name}", self._keymap) for name in ("previous", "next", "above", "below"))
-        return f"{moves} other runs · {shown_keys('cancel', self._keymap)} back"
+        return f"{moves} other passes · {shown_keys('cancel', self._keymap)} back"
 
     def tell(
         self, answer: Answer, index: int, pieces: Pieces, margin: int, width: int, height: int, *, way: Colouring, by_keys: bool

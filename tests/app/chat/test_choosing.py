@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from specchat.app.chat.choosing import FEWEST_TOKENS, PROMISING, Speeds, copied, first_method, shortlist
+from specchat.app.chat.choosing import FEWEST_TOKENS, PROMISING, Speeds, copied, first_method, shortlist, why_plain
 from specchat.app.chat.methods import GROUPS, known_methods
 
 METHODS = known_methods()
@@ -47,27 +47,32 @@ def test_a_trained_drafter_promises_most_but_on_the_built_in_model() -> None:
 
 
 def test_the_first_method() -> None:
-    assert first_method(METHODS, (), "builtin", None) == "draft"
-    assert first_method(METHODS, NO_DRAFT, "builtin", None) == "lookup"
-    assert first_method(METHODS, (), "big.gguf", "small.gguf") == "draft"
+    assert first_method(METHODS, (), "builtin", None, {}) == "draft"
+    assert first_method(METHODS, NO_DRAFT, "builtin", None, {}) == "lookup"
+    assert first_method(METHODS, (), "big.gguf", "small.gguf", {}) == "draft"
     # A trained drafter is loaded as a draft model is, and then nothing is there for `draft`.
     without = {"draft": "a head is loaded.", "tree": "a head is loaded."}
-    assert first_method(METHODS, without, "big", "head") == next(iter(NOT_TRAINED))
-    assert first_method(METHODS, (), "big.gguf", None) == "lookup"
-    assert first_method(METHODS, {*NO_DRAFT, "lookup"}, "builtin", None) == "greedy"
-    assert first_method({"soft": METHODS["lookup"]}, (), "builtin", None) == "soft"
+    assert first_method(METHODS, without, "big", "head", {}) == next(iter(NOT_TRAINED))
+    assert first_method(METHODS, (), "big.gguf", None, {}) == "lookup"
+    assert first_method(METHODS, {*NO_DRAFT, "lookup"}, "builtin", None, {}) == "greedy"
+    dear, cheap = ({"pass_seconds": [[1, 0.1], [8, seconds]]} for seconds in (0.4, 0.15))
+    assert first_method(METHODS, (), "big.gguf", "small.gguf", dear) == "greedy"
+    assert "8 guesses takes as long as 4 plain ones" in why_plain(dear)
+    assert first_method(METHODS, (), "big.gguf", "small.gguf", cheap) == "draft"
+    assert not why_plain(cheap)
+    assert first_method(METHODS, (), "builtin", None, {"name": "builtin", "backend": "llama.cpp"}) == "greedy"
+    assert first_method({"soft": METHODS["lookup"]}, (), "builtin", None, {}) == "soft"
 
 
-def test_speeds_are_those_of_one_model() -> None:
+def test_speeds_are_the_last_comparison_on_one_model() -> None:
     speeds = Speeds()
-    speeds.add("one", "greedy", 100, 1.0)
     assert speeds.ratio("one", "draft") is None
-    speeds.add("one", "draft", 100, 0.6)
-    speeds.add("one", "draft", 100, 0.4)
-    assert speeds.ratio("one", "draft") == pytest.approx(2.0)
+    speeds.add("one", "draft", 100, 0.7)
+    speeds.add("one", "draft", 100, 2.1)
+    speeds.add("one", "draft", FEWEST_TOKENS - 1, 9.0)
+    speeds.add("one", "draft", 100, 0.0)  # not known
+    assert speeds.ratio("one", "draft") == 2.1
     assert speeds.ratio("two", "draft") is None
-    speeds.add("one", "lookup", FEWEST_TOKENS - 1, 0.001)
-    assert speeds.ratio("one", "lookup") is None
 
 
 def test_words_that_could_be_copied() -> None:

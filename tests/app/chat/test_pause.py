@@ -125,7 +125,7 @@ async def test_pause_key(make_chat: Make, engine: Any, make_steps: Make) -> None
         engine.events = [Paused(id, True)]
         await settle(app, pilot)
         assert "paused" in status(app)
-        assert "F9 one step   F8 continue   esc stop" in bar(app)
+        assert "F9 one pass   F8 continue   esc stop" in bar(app)
         await pilot.press("f8")
         assert engine.sent[-1] == Pause(id, False)
         engine.events = [Paused(id, False)]
@@ -145,7 +145,7 @@ async def test_step_key_shows_each_step(make_chat: Make, engine: Any, make_steps
             engine.events = [Paused(id, True), Steps(id, records[count - 1 : count])]
             await settle(app, pilot)
             panel = "\n".join(rows(app.chat_screen.panel.query_one("LineView")))
-            assert f"step {count} of {count}" in panel
+            assert f"pass {count} of {count}" in panel
         assert sum(isinstance(command, Pause) for command in engine.sent) == 1
         await pilot.press("escape")
         assert engine.sent[-1] == Cancel(id)
@@ -181,9 +181,9 @@ async def test_a_pause_before_the_first_step(make_chat: Make, engine: Any) -> No
         engine.loaded()
         await settle(app, pilot)
         await pilot.press("f9")
-        assert "There is no answer to step through" in toasts(app)
+        assert "There is no answer to take passes of" in toasts(app)
         await pilot.press("f8")
-        assert "The next answer will be paused before its first step." in toasts(app)
+        assert "The next answer will be paused before its first pass." in toasts(app)
         assert "the next answer begins paused" in status(app)
         await pilot.press("f8", "f8")
         app.chat_screen.input.put("Hello")
@@ -193,4 +193,4 @@ async def test_a_pause_before_the_first_step(make_chat: Make, engine: Any) -> No
         await settle(app, pilot)
         assert "paused" in status(app)
         panel = "\n".join(rows(app.chat_screen.panel.query_one("LineView")))
-        assert "Paused before the first step: F9 one step, F8 continue." in " ".join(panel.split())
+        assert "Paused before the first pass: F9 one pass, F8 continue." in " ".join(panel.split())

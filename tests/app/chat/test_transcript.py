@@ -112,7 +112,7 @@ def test_a_change_of_method_is_marked_between_the_runs() -> None:
 
 def test_rows_of_an_answer() -> None:
     answer = answer_of()
-    block = EntryBlock(answer, 70)
+    block = EntryBlock(answer, 140)
     assert (block.height, block.row(0).last) == (2, True)  # the cursor, before there is text
     answer.add(StepRecord("lookup", [1, 2], "first\nsecond", 3, 1, 4, 0.0, 0.1, 0.0))
     assert block.update() == 0
@@ -123,7 +123,8 @@ def test_rows_of_an_answer() -> None:
     assert block.closed
     rows = [block.row(i) for i in range(block.height)]
     assert [row.kind for row in rows] == ["answer", "answer", "blank", "figures", "blank"]
-    assert rows[3].text == "Token limit. 2.0 tokens a pass: 1 of 3 guesses was right. · lookup"
+    told = "lookup · 20.0 tokens/s · first token after 100 ms"
+    assert rows[3].text == f"Token limit. 2.0 tokens a pass: 1 of 3 guesses was right. · {told}"
     assert rows[3].styles == ("warning", "quiet", "quiet", "quiet")
 
 

@@ -43,7 +43,7 @@ def pieces(vocabulary: list[str]) -> Pieces:
 
 def test_all_that_is_known_of_a_run(answer: Answer, pieces: Pieces) -> None:
     text = rows_of(answer, 1, pieces, rows=6)
-    assert "fusion  step 2 of 4 · drafted 7 · accepted 3 · 4 tokens" in text
+    assert "fusion  pass 2 of 4 · drafted 7 · accepted 3 · 4 tokens" in text
     assert "10.0 ms · 8 nodes" in text
     assert "draft 0.4 + pass 9.3 + rest 0.3 ms" in text
     assert "accepted ␣evening ␣Ana ␣climbed  model’s own ␣the" in text
@@ -68,7 +68,7 @@ def test_what_was_not_recorded_is_not_made_up(pieces: Pieces) -> None:
     text = rows_of(made, 0, pieces)
     assert "5 of 6 draft tokens were rejected. Which ones was not recorded." in text
     assert "accepted ␣" not in text
-    assert "step 1 ·" in text  # how many there are is not known while it is being written
+    assert "pass 1 ·" in text  # how many there are is not known while it is being written
 
 
 @pytest.mark.parametrize(

@@ -85,13 +85,15 @@ def test_without_speeds_the_guesses_are_told() -> None:
 
 def test_it_is_signed_and_takes_the_rows_it_needs() -> None:
     answer = written(("greedy", 1, 0, 0), ("draft", 3, 4, 2), plain=0.01, repeats=20, reason="length")
-    assert verdict_text(answer) == "Token limit. 2.0× faster than plain: 40 of 80 guesses were right. · greedy → draft"
+    sentence, came = "Token limit. 2.0× faster than plain: 40 of 80 guesses were right. · greedy → draft", "88.9 tokens/s"
+    assert verdict_text(answer) == f"{sentence} · {came} · first token after 110 ms"
+    assert verdict_text(answer, speeds=False) == "Token limit. 40 of 80 guesses were right. · greedy → draft"
     for cells in range(16, 90):
         rows = ["".join(text for text, _ in row) for row in verdict_lines(answer, cells)]
         assert max(map(len, rows)) <= cells
-        assert rows[-1].endswith("greedy → draft")
+        assert rows[-1].endswith("ms")
         assert " ".join(rows).replace(" · ", " ") == verdict_text(answer).replace(" · ", " ")
-    assert [style for _, style in verdict_lines(answer, 90)[0]] == ["warning", "success", "quiet", "quiet"]
+    assert [style for _, style in verdict_lines(answer, 200)[0]] == ["warning", "success", "quiet", "quiet"]
 
 
 @pytest.mark.parametrize("ratio", [0.96, 1.04])

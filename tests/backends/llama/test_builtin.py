@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
 from typing import Any
 
@@ -32,17 +31,10 @@ def backend(spec: str, **options: Any) -> str:
     return found
 
 
-def test_it_runs_on_llama_cpp_where_that_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert backend("builtin") == "llama.cpp"
-    assert backend("builtin", device="cpu") == "llama.cpp"
-    assert backend("builtin", backend="transformers") == "transformers"
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    assert backend("builtin") == "transformers"
-
-
-@pytest.mark.parametrize("options", [{"dtype": "float32"}, {"device": "cuda"}])
-def test_what_only_torch_can_do_stays_with_torch(options: dict[str, str]) -> None:
+@pytest.mark.parametrize("options", [{}, {"device": "cpu"}, {"dtype": "float32"}, {"backend": "transformers"}])
+def test_it_runs_on_llama_cpp_only_where_that_is_asked_for(options: dict[str, str]) -> None:
     assert backend("builtin", **options) == "transformers"
+    assert backend("builtin", backend="llama.cpp") == "llama.cpp"
 
 
 def test_without_the_file_it_is_transformers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
