@@ -105,7 +105,10 @@ class Header:
         kv_heads = self.per_layer("attention.head_count_kv", layers, heads[0] if heads else 0)
         width = self.number("embedding_length") // max(heads[0] if heads else 1, 1)
         key, value = self.number("attention.key_length", width), self.number("attention.value_length", width)
-        return sum(kv_heads) * key, sum(kv_heads) * value
+        # Hybrids have attention in every fourth layer or so; most say so layer by layer.
+        every = self.number("full_attention_interval") or 1
+        kept = sum(heads for layer, heads in enumerate(kv_heads, 1) if layer % every == 0)
+        return kept * key, kept * value
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
 
@@ -12,15 +13,11 @@ import torch
 from torch import Tensor
 from transformers.cache_utils import DynamicLayer
 
-from ..sessions.chain import ChainSession
+from ..sessions.chain import ChainSession, ReturningSession
 from ..sessions.states import States
 from .early_layers import LayerList
 from .runner import Runner
 from .session import TransformersSession
-
-CATCH_UP = 16
-"""Committed tokens that a hybrid's pass of drafts takes along before they get one of their own: refused drafts add up."""
-
 
 Feeding = Literal["several", "single", "whole"]
 """How a model takes the tokens that follow others: several in a pass, one in a pass, or only together with all before them, as
@@ -69,7 +66,6 @@ class PlainSession(ChainSession):
         seen = self._held + tokens
         fed = range(0 if name is None else len(self._held), len(seen))
         self.flops += run.flops.count(fed, len(fed))
-        self._forget()
         # Where there is no cache yet, the model makes one of the kind that it needs.
         kwargs: dict[str, Any] = {"use_cache": False} if name is None else {name: cache, "use_cache": True}
         # With a cache some models count from 0 if they are not told; without one Reformer pads the text and not its positions.
@@ -77,7 +73,11 @@ class PlainSession(ChainSession):
             kwargs["position_ids"] = torch.arange(fed.start, fed.stop, device=run.device)[None]
         if run.rope is not None:
             run.rope.prompt = self._prompt
-        out = run.module(input_ids=torch.tensor([seen[fed.start :]], device=run.device), **kwargs)
+        try:
+            out = run.module(input_ids=torch.tensor([seen[fed.start :]], device=run.device), **kwargs)
+        except BaseException:
+            self._forget()
+            raise
         if name is not None:
             self._cache = getattr(out, name, None) or cache
         self._held = seen
@@ -88,9 +88,22 @@ class PlainSession(ChainSession):
         self._forget()
 
 
-class HybridSession(PlainSession):
-    """One conversation with a model of linear and full attention. What linear attention overwrites is kept as it was before the
-    last draft; where a part of that is refused, the state goes back there, and the next pass takes the accepted tokens along.
+@dataclass(frozen=True, slots=True)
+class CacheState:
+    """What the layers of a cache held."""
+
+    layers: list[dict[str, Any]]
+
+    @property
+    def nbytes(self) -> int:
+        """The memory that it takes: what full attention has is the cache's own."""
+        values = [value for layer in self.layers for value in layer.values()]
+        values += [each for value in values if isinstance(value, Mapping) for each in value.values()]
+        return sum(value.nbytes for value in values if isinstance(value, Tensor))
+
+
+class HybridSession(ReturningSession[CacheState], PlainSession):
+    """One conversation with a model of linear and full attention. What linear attention overwrites is kept.
 
     Args:
         runner: the model.
@@ -103,32 +116,24 @@ class HybridSession(PlainSession):
 
     def __init__(self, runner: Runner, context: int, taps: Sequence[int] = ()) -> None:
         super().__init__(runner, context, "several")
-        self._before: tuple[list[int], Any, list[dict[str, Any]]] | None = None
-        """A text that the state had seen, the cache, and what its layers held."""
         self._taps = tuple(taps)
         if taps:
             config: Any = runner.module.config
             width = config.get_text_config(decoder=True).hidden_size
             self._states = States(taps, width, context, runner.dtype, runner.device)
 
-    def _return(self, text: list[int]) -> None:
-        before, self._before = self._before, None
-        if before is None or before[0] != text[: len(before[0])]:
-            self._forget()
-            return
-        self._held, self._cache, kept = before
-        for layer, state in zip(self._cache.layers, kept, strict=True):
-            _put_back(layer, state)
-
-    def _read(self, text: list[int], wanted: list[int]) -> Tensor:
-        committed = len(self._tokens)
+    def _advance(self, text: list[int], wanted: list[int]) -> Tensor:
+        if len(self._held) == len(text):
+            return torch.empty((0, 0))
         with torch.inference_mode():
-            if len(text) > committed > len(self._held) + CATCH_UP:
-                self._feed(text[len(self._held) : committed])
-            drafts = len(text) > len(self._held) + 1
-            if self._cache is not None and len(self._held) <= committed and (drafts or self._before is None):
-                self._before = list(self._held), self._cache, [_kept(layer) for layer in self._cache.layers]
             return self._feed(text[len(self._held) :])[[place - len(text) for place in wanted]]
+
+    def _save(self) -> CacheState:
+        return CacheState([_kept(layer) for layer in self._cache.layers])
+
+    def _put_back(self, state: CacheState, seen: int) -> None:
+        for layer, kept in zip(self._cache.layers, state.layers, strict=True):
+            _put_back(layer, kept)
 
     def _feed(self, tokens: list[int]) -> Tensor:
         start = len(self._held)
@@ -141,7 +146,7 @@ class HybridSession(PlainSession):
 
     def close(self) -> None:
         super().close()
-        self._before = self._states = None
+        self._states = None
 
 
 def session_of(runner: Runner, context: int, taps: Sequence[int] = ()) -> TransformersSession | HybridSession:
@@ -158,7 +163,7 @@ def _kept(layer: Any) -> dict[str, Any]:
 
 def _put_back(layer: Any, state: Mapping[str, Any]) -> None:
     if type(layer) is not DynamicLayer:
-        vars(layer).update(state)
+        vars(layer).update({name: _copied(value) if isinstance(value, Mapping) else value for name, value in state.items()})
         return
     for name in ("keys", "values"):
         setattr(layer, name, getattr(layer, name)[..., : state["length"], :])

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from ...errors import UserError
@@ -22,6 +23,8 @@ from .sequences import members
 
 PAD = 256
 """llama.cpp's caches hold a multiple of this many tokens."""
+
+BYTES = ctypes.POINTER(ctypes.c_uint8)
 
 ROW_CACHE = 1024
 """Sets of sequence ids whose arrays are kept."""
@@ -105,6 +108,8 @@ class Weights:
         self.vocabulary: int = lib.llama_vocab_n_tokens(self.vocab)
         self.layers: int = lib.llama_model_n_layer(self.handle)
         self.width: int = lib.llama_model_n_embd(self.handle)
+        self.recurrent = bool(lib.llama_model_is_recurrent(self.handle) or lib.llama_model_is_hybrid(self.handle))
+        """Whether some layers keep a state that each token overwrites."""
         self.flops: Flops = NOTHING
         """What its passes compute, once somebody has read that from the file."""
         self.reading = 0.0
@@ -154,7 +159,8 @@ class Context:
         weights: kept alive by this.
         runtime: as the weights.
         size: most tokens in the cache.
-        sequences: most sequence ids; also most rows of logits in one pass, so that their buffer never moves.
+        sequences: most sequence ids.
+        rows: most rows of logits in one pass, so that their buffer never moves; as many as ids if None.
         batch: most tokens in a pass.
         other: a context of the model whose embeddings and LM head these weights use, if they have none of their own.
         mtp: run the model's MTP layer, not its others.
@@ -170,6 +176,7 @@ class Context:
         size: int,
         sequences: int,
         *,
+        rows: int | None = None,
         batch: int = PREFILL_CHUNK,
         other: Context | None = None,
         mtp: bool = False,
@@ -180,11 +187,12 @@ class Context:
         """What a pass computes."""
         self.computed = 0.0
         """FLOPs of its passes so far."""
-        self.rows = sequences
+        self.rows = rows or sequences
         params = lib.llama_context_default_params()
         params.n_ctx = -(-size // PAD) * PAD
         params.n_batch = params.n_ubatch = batch
-        params.n_seq_max = params.n_outputs_max = params.n_outputs_max_per_seq = sequences
+        params.n_seq_max = sequences
+        params.n_outputs_max = params.n_outputs_max_per_seq = self.rows
         params.n_threads = params.n_threads_batch = runtime.threads
         params.flash_attn_type = runtime.flash_attention
         params.type_k, params.type_v = runtime.type_k, runtime.type_v
@@ -319,6 +327,25 @@ class Context:
     def copy(self, source: int, target: int, begin: int, end: int) -> None:
         """llama_memory_seq_cp."""
         self.lib.llama_memory_seq_cp(self._memory, source, target, begin, end)
+
+    def save(self) -> NDArray[np.uint8]:
+        """A copy of the first sequence's recurrent state; what attention has of its text stays in the cache.
+
+        Raises:
+            UserError: llama.cpp could not.
+        """
+        lib, only = self.lib, self.lib.LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY
+        room = np.empty(lib.llama_state_seq_get_size_ext(self.handle, 0, only), np.uint8)
+        if lib.llama_state_seq_get_data_ext(self.handle, room.ctypes.data_as(BYTES), len(room), 0, only) != len(room):
+            raise UserError("llama.cpp could not copy this model's state. Use a smaller context or model.")
+        return room
+
+    def restore(self, room: NDArray[np.uint8], seen: int) -> bool:
+        """Put a copy back that had seen the first `seen` tokens, and forget the others; whether the cache could."""
+        lib, only = self.lib, self.lib.LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY
+        done = lib.llama_state_seq_set_data_ext(self.handle, room.ctypes.data_as(BYTES), len(room), 0, only)
+        # In this order: while the state is the later one, the removal would be refused.
+        return bool(done == len(room)) and self.remove(0, seen, -1)
 
     def clear(self) -> None:
         """Forget everything."""

@@ -30,8 +30,8 @@ from .hidden_states import embeddings, refusal, untold
 from .layers import first_layers
 from .library import devices, library, version
 from .options import CACHE_TYPES, FLASH, cache_bytes, check_memory, choose_runtime, exact_runtime, sequences
-from .plain import LlamaPlainSession
-from .proof import PASSES, RECURRENT, SIZE, TOLERANCE, named_lengths, prove, rounded, states_work
+from .plain import LlamaHybridSession, LlamaPlainSession
+from .proof import PASSES, SIZE, TOLERANCE, named_lengths, prove, rounded, states_work
 from .session import LlamaSession
 from .tokenizer import LlamaCodec
 
@@ -40,6 +40,10 @@ if TYPE_CHECKING:
 
 UNKNOWN_CONTEXT = 32_768
 """Context of models that state none (recurrent ones may go on for ever)."""
+
+
+HYBRID_ROWS = 64
+"""Most rows of logits in a pass of a hybrid, whose chains are shorter."""
 
 
 class Refused(UserError):
@@ -132,19 +136,19 @@ class LlamaModel(Model):
         if size < 1:
             raise UserError("context must be 1 or more.")
         taps = self.tapped(taps)
-        plain = not self.info.capabilities.chain
-        if not plain:
-            check_memory(self.info.name, self._header, self._runtime, size)
-        run = open_context(weights, self._header, self._runtime, size, self.info.name, plain)
-        return LlamaPlainSession(run, size) if plain else LlamaSession(run, size, self._alike, taps)
+        if not self.info.capabilities.chain:
+            run = open_context(weights, self._header, self._runtime, size, self.info.name, sequences=1)
+            return LlamaPlainSession(run, size)
+        check_memory(self.info.name, self._header, self._runtime, size)
+        return open_chat(weights, self._header, self._runtime, size, self.info.name, self._alike, taps)
 
     def states_work(self) -> bool:
         """Whether hidden states are the model's own (see `Model.states_work`): three passes in a context of their own."""
         weights = self.weights
-        context = open_context(weights, self._header, self._runtime, SIZE, self.info.name)
         # Asked for the inputs of layers, llama.cpp ends the process where it does not note them.
         first = weights.layers if untold(self._header.architecture) else 0
-        tapped = LlamaSession(context, SIZE, self._alike, range(first, weights.layers + 1))
+        taps = range(first, weights.layers + 1)
+        tapped = open_chat(weights, self._header, self._runtime, SIZE, self.info.name, self._alike, taps)
         return states_work(tapped, weights.vocabulary, weights.width, self.info.capabilities.tree)
 
     def encode(self, text: str) -> list[int]:
@@ -198,14 +202,26 @@ class LlamaModel(Model):
         self._codec.close()
 
 
-def open_context(weights: Weights, header: Header, runtime: Runtime, size: int, name: str, plain: bool = False) -> Context:
-    """A context of `size` tokens; one sequence only for models that decode plainly.
+def open_chat(
+    weights: Weights, header: Header, runtime: Runtime, size: int, name: str, alike: bool, taps: Sequence[int] = ()
+) -> LlamaSession | LlamaHybridSession:
+    """A session that verifies drafts, in a context of its own (see `open_context`)."""
+    if weights.recurrent:
+        return LlamaHybridSession(open_context(weights, header, runtime, size, name, sequences=1, rows=HYBRID_ROWS), size, taps)
+    run = open_context(weights, header, runtime, size, name, sequences=sequences(weights.vocabulary))
+    return LlamaSession(run, size, alike, taps)
+
+
+def open_context(
+    weights: Weights, header: Header, runtime: Runtime, size: int, name: str, *, sequences: int, rows: int | None = None
+) -> Context:
+    """A context of `size` tokens.
 
     Raises:
         UserError: there is not enough memory.
     """
     try:
-        return Context(weights, runtime, size, 1 if plain else sequences(weights.vocabulary))
+        return Context(weights, runtime, size, sequences, rows=rows)
     except UserError as error:
         needed = cache_bytes(header, runtime, size) / 1e9
         raise UserError(
@@ -265,11 +281,9 @@ def load_llama(
         raise UserError(
             f"{file} ({header.architecture}) is not a causal language model, so it cannot generate text. Use another model."
         )
-    plain = lib.llama_model_is_recurrent(handle) or lib.llama_model_is_hybrid(handle)
-    if not plain:
-        check_memory(name, header, runtime, size)
+    check_memory(name, header, runtime, size)
     codec = LlamaCodec(weights)
-    capabilities, runtime, taken = _capabilities(weights, header, runtime, options, size, name, plain, mtp, progress, cancelled)
+    capabilities, runtime, taken = _capabilities(weights, header, runtime, options, size, name, mtp, progress, cancelled)
     kind = file_type(weights)
     about = {name: value for name, value in header.metadata.items() if not name.startswith("tokenizer.")}
     verdict = kept("llama.cpp", version(), str(torch.__version__), kind, _device_name(runtime) == "cpu", about)
@@ -307,14 +321,11 @@ def _capabilities(
     options: LoadOptions,
     size: int,
     name: str,
-    plain: bool,
     mtp: bool,
     progress: StageProgress | None,
     cancelled: Callable[[], bool] | None,
 ) -> tuple[Capabilities, Runtime, tuple[tuple[int, float], ...]]:
     """What the proof finds, how contexts are to be set up, and what passes take."""
-    if plain:
-        return Capabilities(tree=False, chain=False, reasons=dict.fromkeys(("tree", "chain", "states"), RECURRENT)), runtime, ()
     passes = 0
 
     def tick() -> None:
@@ -333,7 +344,7 @@ def _capabilities(
         nonlocal taken
         # Beyond its table of positions llama.cpp ends the process.
         room = min(SIZE, header.number("context_length") or SIZE)
-        session = LlamaSession(open_context(weights, header, runtime, room, name), room, alike)
+        session = open_chat(weights, header, runtime, room, name, alike)
         proven = prove(session, weights.vocabulary, tick)
         if not (runtime.type_k == runtime.type_v == CACHE_TYPES["f32"] and file_type(weights) == "all F32"):
             proven = rounded(session, proven, weights.vocabulary, tick, parameters=parameters, cpu=cpu, alike=alike)

@@ -1,4 +1,4 @@
-"""What a GGUF model can do, proven at load: a five-node tree grown in two passes against its linear paths, and a rewind.
+"""What a GGUF model can do, proven at load: a five-node tree grown in two passes against its linear paths, and rewinds.
 
 The linear paths go through the same model as plain chains from an empty cache: what is tested is branching and going back.
 """
@@ -18,6 +18,7 @@ from ..files.gguf_file import Header
 from ..info import NOT_NUMBERS, Capabilities
 from ..rounding import PASSES as ROUNDING_PASSES
 from ..rounding import TOKENS, movement
+from .plain import LlamaHybridSession
 from .session import LlamaSession
 
 PREFIX = 6
@@ -30,13 +31,14 @@ TOLERANCE = 0.1
 """Greatest root-mean-square difference of logits, in units of their standard deviation. A wrong mask costs some 0.5; quantized
 weights differ by some 0.01 between passes of different sizes."""
 
-PASSES = 5 + ROUNDING_PASSES
+PASSES = 9 + ROUNDING_PASSES
 """Forward passes of the proof."""
 
 SIZE = TOKENS + 8
 """Tokens that its cache holds."""
 
-RECURRENT = "This model is recurrent or hybrid: its state cannot branch or rewind, so it supports plain decoding only."
+UNRETURNING = "Rewinding its cache did not give this model's logits, so it supports plain decoding only."
+RECURRENT = "This model is recurrent or hybrid: its state cannot branch, so methods draft chains only."
 
 
 LENGTH = re.compile(r"sliding_window$|original_context_length$|chunk|block_size|window_size|indexer\.top_k$")
@@ -58,7 +60,7 @@ def example(vocabulary: int) -> tuple[list[int], list[int]]:
     return ids[:PREFIX], ids[PREFIX:]
 
 
-def prove(session: LlamaSession, vocabulary: int, tick: Callable[[], None]) -> Capabilities:
+def prove(session: LlamaSession | LlamaHybridSession, vocabulary: int, tick: Callable[[], None]) -> Capabilities:
     """Find whether this model takes trees and chains.
 
     Args:
@@ -80,17 +82,26 @@ def prove(session: LlamaSession, vocabulary: int, tick: Callable[[], None]) -> C
         wanted.append(chain(prefix + [tree[node] for node in path], len(path)))
     if any(bool(lines.isnan().any()) for lines in wanted):
         return Capabilities(tree=False, chain=False, reasons={"tree": NOT_NUMBERS, "chain": NOT_NUMBERS})
+    one, other = ([tree[node] for node in path] for path in PATHS)
     try:
-        session.commit(range(PREFIX + 1))
-        # The second path is in the cache; the first one's end follows its beginning.
-        plain = chain([tree[node] for node in PATHS[0][1:]], 2)
-        if differs(plain, wanted[0][1:]):
+        session.rewind(0)
+        session.align(prefix)
+        session.prefill(prefix)
+        # Twice in a row a part of a draft is refused, then the text goes on without one, and back to where the answer began.
+        pairs = []
+        for draft, right in ((other, wanted[1]), ([*one[1:], other[1]], wanted[0][1:]), (one[2:], wanted[0][2:])):
+            pairs.append((chain(draft, len(draft))[: len(right)], right))
+            session.commit((0,))
+        session.rewind(PREFIX)
+        pairs.append((chain(one, 3), wanted[0]))
+        if any(differs(*pair) for pair in pairs):
             raise ArithmeticError
     except Cancelled:
         raise
     except Exception:
-        why = "Rewinding its cache did not give this model's logits, so it supports plain decoding only."
-        return Capabilities(tree=False, chain=False, reasons={"tree": why, "chain": why})
+        return Capabilities(tree=False, chain=False, reasons=dict.fromkeys(("tree", "chain"), UNRETURNING))
+    if isinstance(session, LlamaHybridSession):
+        return Capabilities(tree=False, reasons={"tree": RECURRENT})
     try:
         session.rewind(PREFIX)
         top = session.evaluate(tree[:3], PARENTS[:3]).logits.clone()
@@ -108,7 +119,7 @@ def prove(session: LlamaSession, vocabulary: int, tick: Callable[[], None]) -> C
     return Capabilities()
 
 
-def states_work(session: LlamaSession, vocabulary: int, width: int, tree: bool) -> bool:
+def states_work(session: LlamaSession | LlamaHybridSession, vocabulary: int, width: int, tree: bool) -> bool:
     """Whether the states of a path through the tree are those of the same tokens as a plain chain.
 
     Args:
@@ -138,7 +149,7 @@ def states_work(session: LlamaSession, vocabulary: int, width: int, tree: bool) 
 
 
 def rounded(
-    session: LlamaSession,
+    session: LlamaSession | LlamaHybridSession,
     found: Capabilities,
     vocabulary: int,
     tick: Callable[[], None],

@@ -122,8 +122,39 @@ RWKV: Keys = {
     "rescale_every_n_layers": 0,
 }
 
+KDA: Keys = {
+    **LATENT,
+    "attention.head_count_kv": [0, 1, 0, 1],
+    "ssm.conv_kernel": 4,
+    "kda.head_dim": 128,
+    "kda.safe_gate": True,
+    "kda.gate_lower_bound": -5.0,
+}
+WIRES: Keys = {"hyper_connection.count": 4, "hyper_connection.sinkhorn_iterations": 2, "hyper_connection.epsilon": 1e-6}
+"""Hyper-connections."""
+
 OWN: dict[str, Keys] = {
-    "arwkv7": RWKV,
+    "arwkv7": RWKV | {"token_shift_count": 1},
+    "bailingmoe3": EXPERTS | KDA | {"rope.dimension_sections": [8, 12, 12, 0]},
+    "deepseek4": {
+        **EXPERTS,
+        **WIRES,
+        "embedding_length": 512,
+        "attention.head_count": 8,
+        "attention.head_count_kv": 1,
+        "attention.key_length": 64,
+        "attention.value_length": 64,
+        "attention.q_lora_rank": 64,
+        "attention.output_group_count": 8,
+        "attention.output_lora_rank": 32,
+        "attention.compress_ratios": [0, 0, 4, 128],
+        "attention.compress_rope_freq_base": 160_000.0,
+        "attention.indexer.head_count": 64,
+        "attention.indexer.top_k": 131_072,
+        "hash_layer_count": 0,
+        "swiglu_clamp_exp": [10.0] * LAYERS,
+        "expert_gating_func": 4,
+    },
     "apertus": {f"xielu.{name}": [0.8] * LAYERS for name in ("alpha_n", "alpha_p", "beta", "eps")},
     "dbrx": {"attention.clamp_kqv": 8.0},
     "ernie4_5-moe": {"interleave_moe_layer_step": 1},
@@ -135,16 +166,30 @@ OWN: dict[str, Keys] = {
     "minicpm3": {"attention.kv_lora_rank": 32, "attention.q_lora_rank": 32, "rope.dimension_count": 16, **HEADS_OF_32},
     "plm": {"attention.kv_lora_rank": 32, "rope.dimension_count": 16, **HEADS_OF_32},
     "paddleocr": SECTIONS,
-    "rwkv6qwen2": RWKV,
+    "rwkv6qwen2": RWKV | {"token_shift_count": 1},
     "falcon-h1": MAMBA2,
     "granitehybrid": HYBRID | MAMBA2,
+    "glm5-next": {
+        **EXPERTS,
+        **KDA,
+        **WIRES,
+        "attention.key_length": 512,
+        "rope.dimension_count": 0,
+        "hyper_connection.low_rank": 8,
+        "attention.indexer.top_k": 131_072,
+        "attention.indexer.kpool": 4,
+        "attention.indexer.kpool_select_tail": True,
+        "swiglu_clamp_exp": [10.0] * LAYERS,
+    },
     "hunyuan_vl": SECTIONS,
     "jamba": HYBRID | MAMBA,
     "kimi-linear": LATENT | {"attention.head_count_kv": [0, 1, 0, 1], "kda.head_dim": 128, "ssm.conv_kernel": 4},
+    "kimi-k3": EXPERTS | KDA | {"attn_res.block_size": 12, "activation.situ_beta": 4.0, "activation.situ_linear_beta": 25.0},
     "lfm2": HYBRID | {"shortconv.l_cache": 3},
     "lfm2moe": HYBRID | {"shortconv.l_cache": 3},
     "mamba": MAMBA,
     "mamba2": MAMBA2,
+    "minimax-01": EXPERTS | {"full_attention_interval": 2, "residual_scale": 3.5},
     "nemotron_h": NEMOTRON,
     "nemotron_h_moe": NEMOTRON,
     "plamo2": HYBRID | MAMBA2 | {"ssm.group_count": 0},
@@ -152,6 +197,17 @@ OWN: dict[str, Keys] = {
     "qwen35": DELTA | SECTIONS,
     "qwen35moe": DELTA | SECTIONS,
     "qwen3next": DELTA,
+    "qwen4exp": {
+        **EXPERTS,
+        **DELTA,
+        **SECTIONS,
+        **WIRES,
+        "hyper_connection.low_rank": 8,
+        "attention.indexer.key_length": HEAD,
+        "attention.indexer.top_k": 131_072,
+        "attention.indexer.block_size": 4,
+        "attention.compress_ratios": [4] * LAYERS,
+    },
     "qwen3vl": SECTIONS,
     "qwen3vlmoe": SECTIONS,
     "rwkv6": RWKV,
@@ -179,9 +235,9 @@ TIED = 0.05
 
 
 def names() -> list[str]:
-    """Every architecture that the package gguf names, and the variants."""
+    """Every architecture that the package gguf names, those that it does not know yet, and the variants."""
     gguf: Any = importlib.import_module("gguf")
-    return [*gguf.MODEL_ARCH_NAMES.values(), *VARIANTS]
+    return [*dict.fromkeys([*gguf.MODEL_ARCH_NAMES.values(), *OWN]), *VARIANTS]
 
 
 def write(name: str, file: Path, seed: int = 1, noise: float = 0.0) -> Path:
@@ -217,8 +273,8 @@ def write(name: str, file: Path, seed: int = 1, noise: float = 0.0) -> Path:
 def _keys(own: str) -> Keys:
     """What an architecture is told: what its tensors ask for, and its own."""
     gguf: Any = importlib.import_module("gguf")
-    kind = next(kind for kind, known in gguf.MODEL_ARCH_NAMES.items() if known == own)
-    tensors = {tensor.name for tensor in gguf.MODEL_TENSORS[kind]}
+    kind = next((kind for kind, known in gguf.MODEL_ARCH_NAMES.items() if known == own), None)
+    tensors = {tensor.name for tensor in gguf.MODEL_TENSORS.get(kind, ())}
     keys = dict(EVERY)
     if any("EXP" in tensor for tensor in tensors):
         keys |= EXPERTS

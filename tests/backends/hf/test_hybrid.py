@@ -13,7 +13,8 @@ from torch import Tensor
 from specchat.backends import Sampling
 from specchat.backends.base import ROOT
 from specchat.backends.heads.mtp.load import load_mtp
-from specchat.backends.hf.plain import CATCH_UP, HybridSession
+from specchat.backends.hf.plain import HybridSession
+from specchat.backends.sessions.chain import CATCH_UP
 from specchat.decoders import registry
 from specchat.errors import UserError
 

@@ -1,4 +1,4 @@
-"""Architectures whose caches are special: sliding windows can be drafted for, hybrids say that they cannot."""
+"""Architectures whose caches are special: sliding windows, recurrent states, short tables of positions."""
 
 from __future__ import annotations
 
@@ -9,12 +9,11 @@ from typing import Any
 import pytest
 import torch
 
-from specchat.backends import ROOT, ContextFull, Model, UserError
+from specchat.backends import ROOT, ContextFull, Model
 from specchat.backends.files.verdicts import Tried
 from specchat.backends.llama.model import load_llama
 from specchat.backends.llama.plain import LlamaPlainSession
 from specchat.decoders import Conversation, Generation
-from specchat.decoders.registry import methods, unavailable
 from specchat.engine.tasks.proving import prove_lengths
 from specchat.engine.tasks.work import Job
 
@@ -84,25 +83,6 @@ def test_sliding_windows_draft_and_rewind_like_any_other(gemma2: Path) -> None:
     model.close()
 
 
-@pytest.mark.parametrize("architecture", ["jamba", "mamba"])
-def test_recurrent_models_say_that_they_decode_plainly(architecture: str, tmp_path: Path) -> None:
-    model = load_llama(zoo.write(architecture, tmp_path / "model.gguf"), architecture, FLOAT32)
-    capabilities = model.info.capabilities
-    assert (capabilities.tree, capabilities.chain) == (False, False)
-    (note,) = model.info.notes
-    assert note == "This model is recurrent or hybrid: its state cannot branch or rewind, so it supports plain decoding only."
-    reasons = {name: unavailable(method, capabilities) for name, method in methods().items()}
-    drafting = {name for name, method in methods().items() if method.drafts}
-    assert {name for name, reason in reasons.items() if reason} == drafting
-    assert {reasons[name] for name in drafting} == {note}
-    with pytest.raises(UserError, match="plain decoding only"):
-        Generation(Conversation(model), IDS, "lookup")
-    with pytest.raises(UserError, match="chains only"):
-        model.open_session().evaluate([9, 10], (ROOT, ROOT))
-    assert answer(model, "greedy", 20) == answer(model, "recompute", 20)
-    model.close()
-
-
 def fresh(model: Model, ids: list[int]) -> torch.Tensor:
     """Logits after ids, evaluated one after the other in a new session."""
     session: Any = model.open_session(len(ids))
@@ -111,7 +91,7 @@ def fresh(model: Model, ids: list[int]) -> torch.Tensor:
     return logits
 
 
-def test_a_recurrent_model_that_goes_back_starts_over_unseen(tmp_path: Path) -> None:
+def test_a_recurrent_model_goes_back_unseen(tmp_path: Path) -> None:
     mamba = load_llama(zoo.write("mamba", tmp_path / "mamba.gguf"), "mamba", FLOAT32)
     session: Any = mamba.open_session()
 
