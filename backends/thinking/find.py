@@ -143,6 +143,7 @@ def _carrier(render: Render, found: Proposals, settings: Sequence[Mapping[str, A
         for rows, (kind, other) in product(found.inside, permutations(found.kinds, 2))
         if found.mapping
     ]
+    answers: list[tuple[str, tuple[str, ...], dict[str, Any]]]
     answers = [(name, (), _told(0, **{name: THOUGHT[0]})) for name in fields]
     answers += [(name, shape, {"role": "assistant", "content": content}) for name, shape, content in typed]
     first, later = [_asked(0)], [_asked(1), _told(1), _asked(0)]

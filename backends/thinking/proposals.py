@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 from jinja2 import meta, nodes
 
@@ -47,7 +48,7 @@ def propose(tree: nodes.Template, known: Iterable[str]) -> Proposals:
     for read in tree.find_all((nodes.Getattr, nodes.Getitem)):
         if name := _field(read):
             fields[name] = None
-            if _field(read.node) == "content":
+            if _field(getattr(read, "node", None)) == "content":
                 inside[name] = None
     for call in tree.find_all(nodes.Call):
         method, told = _field(call.node), _texts(call.args[:1])
@@ -79,7 +80,7 @@ def propose(tree: nodes.Template, known: Iterable[str]) -> Proposals:
     )
 
 
-def _field(node: nodes.Node) -> str:
+def _field(node: Any) -> str:
     """The field that an expression reads, if it reads one by its name."""
     if isinstance(node, nodes.Getattr):
         return node.attr

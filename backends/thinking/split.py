@@ -17,6 +17,8 @@ from .form import TAG, Marks, State
 
 Unit = str | int
 Row = tuple[Unit, ...]
+Rule = tuple[Row, State, str]
+"""A row of units that is a mark, the state behind it, and the white space to leave out there."""
 
 HEADER = 48
 """Most units of a header between its first and its last tag, such as <|channel|>commentary to=user<|message|>."""
@@ -35,10 +37,9 @@ def units(text: str, atoms: Mapping[str, int]) -> Row:
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """Marks as rows of units: for each state the rows that may come, the state behind each, and the white space to leave out
-    there."""
+    """Marks as rows of units, by the state in which they may come."""
 
-    rows: Mapping[State, Sequence[tuple[Row, State, str]]]
+    rows: Mapping[State, Sequence[Rule]]
     firsts: Mapping[State, frozenset[Unit]]
     """Units that a row of this state, or the white space before it, begins with."""
     atoms: frozenset[int]
@@ -58,15 +59,15 @@ def rules_of(marks: Marks, names: Mapping[str, int]) -> Rules:
         names: text of every token that stands for a whole tag → its id.
     """
     opening, close, answer, resume = (units(mark, names) for mark in (marks.open, marks.close, marks.answer, marks.resume))
-    to_thought = (opening, "thought", marks.before)
-    to_answer = [(row, "answer", "") for row in dict.fromkeys((answer, resume))]
-    sure = [each for each in to_answer if each[0] and isinstance(each[0][0], int)]
-    closing = [(units(marks.after, {}) + close, "gap", marks.gap), (close, "gap", marks.gap)]
+    to_thought: Rule = (opening, "thought", marks.before)
+    to_answer: list[Rule] = [(row, "answer", "") for row in dict.fromkeys((answer, resume))]
+    sure = [rule for rule in to_answer if rule[0] and isinstance(rule[0][0], int)]
+    closing: list[Rule] = [(units(marks.after, {}) + close, "gap", marks.gap), (close, "gap", marks.gap)]
     tags = [tag.end() for tag in TAG.finditer(marks.finish)]
-    finish = [(units(marks.finish[:end], names), "answer", "") for end in tags]
+    finish: list[Rule] = [(units(marks.finish[:end], names), "answer", "") for end in tags]
     again = [to_thought] if opening and isinstance(opening[0], int) else []
-    doubled = [(close, "answer", marks.gap)] if isinstance(close[0], int) else []
-    told: dict[State, list[tuple[Row, State, str]]] = {
+    doubled: list[Rule] = [(close, "answer", marks.gap)] if isinstance(close[0], int) else []
+    told: dict[State, list[Rule]] = {
         "start": [to_thought, *to_answer],
         "thought": [*closing, *sure],
         "gap": [to_thought, *to_answer, (close, "gap", marks.gap)],

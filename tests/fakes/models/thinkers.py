@@ -28,6 +28,7 @@ CONTEXT = 512
 ROWS = 319
 """Tokens. The state has one place for each as the last token, one for each as the token before, and two that are always 1."""
 WIDTH = 2 * ROWS + 2
+THETA = 10_000.0
 SHARP = 200.0
 """How much more the attention scores of the token before weigh than those of its neighbours."""
 
@@ -255,7 +256,7 @@ def write(family: Family, folder: Path) -> Path:
     tokenizer.chat_template = family.template
     folder.mkdir(parents=True)
     tokenizer.save_pretrained(folder)
-    ids = {name: int(core.token_to_id(name)) for name in (*control, *plain)}
+    ids = {name: core.token_to_id(name) or 0 for name in (*control, *plain)}
     config = LlamaConfig(
         vocab_size=ROWS,
         hidden_size=WIDTH,
@@ -266,6 +267,7 @@ def write(family: Family, folder: Path) -> Path:
         max_position_embeddings=CONTEXT,
         bos_token_id=ids["<|bos|>"],
         eos_token_id=ids[end],
+        rope_parameters={"rope_theta": THETA, "rope_type": "default"},
         tie_word_embeddings=False,
     )
     model = LlamaForCausalLM(config)
@@ -275,7 +277,7 @@ def write(family: Family, folder: Path) -> Path:
             weight.fill_(1.0 if "norm" in name else 0.0)
         state["model.embed_tokens.weight"][:, :ROWS] = torch.eye(ROWS)
         state["model.embed_tokens.weight"][:, -2:] = 1.0
-        _look_back(state, float(config.rope_parameters["rope_theta"]))
+        _look_back(state, THETA)
         table = state["lm_head.weight"]
         script = [*family.script, *([] if family.script[-1] == end else [end])]
         (newline,) = core.encode("\n", add_special_tokens=False).ids
