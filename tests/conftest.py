@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 from collections.abc import Iterator
@@ -25,6 +26,10 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 # A busy machine takes its time; what hangs is found by pytest-timeout.
 settings.register_profile("patient", deadline=None, max_examples=100 if FULL else 40, derandomize=not FULL)
 settings.load_profile("patient")
+
+# Full collections look through a million objects of torch and of the tests: half a second each, a sixth of all that the
+# interface's tests take.
+gc.set_threshold(20_000, 20, 20)
 
 # A shell starts what runs in its background with ctrl+c ignored, and programs that tests start would inherit that.
 for _number in (signal.SIGINT, signal.SIGQUIT):
