@@ -34,7 +34,10 @@ def open_log(path: Path) -> int:
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.exists() and path.stat().st_size > MOST_BYTES:
             path.replace(path.with_name(path.name + ".1"))
-        return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        # A pipe that nobody reads would wait for its reader.
+        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NONBLOCK, 0o600)
+        os.set_blocking(file, True)
+        return file
     except OSError:
         return os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
 

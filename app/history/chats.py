@@ -62,6 +62,8 @@ class ChatHit:
 
     chat: ChatRow
     excerpt: tuple[str, str, str]
+    entry: int = 0
+    """Number of the prompt or answer that has it; 0 for the title."""
 
 
 @dataclass(slots=True)
@@ -74,6 +76,8 @@ class OpenedChat(SavedChat):
     """Answers of which only the text is left."""
     load: dict[str, Any] = field(default_factory=dict)
     """Options that its model was loaded with, where they are a chat's own."""
+    found: tuple[ChatEntry, str] | None = None
+    """The prompt or answer that was searched for, and what was found in it."""
 
 
 @dataclass(slots=True)
@@ -136,7 +140,7 @@ class Chats:
                     (entry,),
                 ):
                     if row[0] not in found and len(found) < limit:
-                        found[row[0]] = ChatHit(_row(row), _excerpt(said, patterns[0]))
+                        found[row[0]] = ChatHit(_row(row), _excerpt(said, patterns[0]), entry)
         return list(found.values())
 
     def _candidates(self, words: list[str]) -> sqlite3.Cursor:
@@ -156,8 +160,12 @@ class Chats:
         query = link.join('"' + trigram.replace('"', '""') + '"' for trigram in trigrams)
         return self.store.db.execute("SELECT rowid FROM words WHERE words MATCH ? ORDER BY rowid DESC", (query or '""',))
 
-    def open(self, id: int) -> OpenedChat:
+    def open(self, id: int, hit: ChatHit | None = None) -> OpenedChat:
         """A chat with its colours, figures and trees as they were; going on with it is saved in the same place.
+
+        Args:
+            id: its number.
+            hit: where in it something was found.
 
         Raises:
             UserError: there is none of that number.
@@ -206,6 +214,7 @@ class Chats:
             title=shown.title,
             damaged=damaged,
             load=told.get("load", {}),
+            found=(saved[hit.entry].entry, hit.excerpt[1]) if hit is not None and hit.entry in saved else None,
         )
 
     def latest(self) -> ChatRow:

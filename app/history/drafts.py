@@ -5,6 +5,7 @@ Each running specchat has a file of its own, which it holds a lock on; a file th
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
@@ -40,14 +41,18 @@ class Drafts:
         self._lock = threading.Lock()
 
     def take_over(self) -> list[Typed]:
-        """Take what earlier runs left; what was in the box when each of them ended, oldest first.
+        """Take what earlier runs left; what was in the box when each of them ended, oldest first. A file that cannot be read
+        stays where it is, and costs the others nothing.
 
         Raises:
-            OSError: the files cannot be read.
+            OSError: the folder cannot be read.
         """
         last = []
         for path in sorted(self.folder.glob("*.json")) if self.folder.is_dir() else ():
-            file = os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+            try:
+                file = os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+            except OSError:
+                continue
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 found, shown = _read(file)
@@ -56,7 +61,7 @@ class Drafts:
                 last += [found.pop(NEW)] if NEW in found else []
                 self.by_chat |= found
                 self._taken[path] = file
-            except BlockingIOError:  # it is running
+            except OSError:  # it is running, or the file is a pipe
                 os.close(file)
         return last
 
@@ -82,7 +87,9 @@ class Drafts:
             # A line behind the one before, so that a kill in between costs nothing.
             if os.fstat(self._file).st_size + len(line) > MOST_BYTES or not line:
                 os.ftruncate(self._file, 0)
-            os.pwrite(self._file, line.encode() + b"\n", os.fstat(self._file).st_size)
+            data, size = b"\n" + line.encode() + b"\n", os.fstat(self._file).st_size
+            if os.pwrite(self._file, data, size) < len(data):  # a disk that gets full takes a part
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             self._written = line
             # Not before: a kill in between would cost what they held.
             while self._taken:

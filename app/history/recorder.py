@@ -168,7 +168,7 @@ class Recorder:
                         continue
                     wrong = trouble(error, store.path) if store is not None else str(error)
                     if self._closing:
-                        if self._waiting:
+                        if self._waiting and (f"The chat is not being saved. {wrong}", True) not in self._sentences:
                             self._say(f"The end of the chat was not saved. {wrong}", True)
                         return
                     if not self._failing:

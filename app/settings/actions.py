@@ -198,6 +198,14 @@ UNDO = Action("undo", "Take back your last message and its answer; they stay as 
 REDO = Action("redo", "Redo in the input box (ctrl+z undoes)", "alt+z", "redo")
 EDITOR = Action("editor", "Write your message in your editor ($VISUAL, $EDITOR)", "alt+e", "editor", slash="editor")
 PROMPT_SEARCH = Action("prompt_search", "Search your earlier messages", "ctrl+f", "your messages")
+FIND = Action(
+    "find",
+    "Find text in this chat, from its end; again: the match before",
+    "alt+slash",
+    "find",
+    slash="find TEXT",
+    takes="text",
+)
 EXPORT = Action(
     "export",
     "Save the chat as a web page, a picture, Markdown or JSON; ! overwrites",

@@ -271,6 +271,12 @@ def keys_of(binding: KeyBinding, keymap: Mapping[str, str]) -> list[str]:
     return [key.strip() for key in keymap.get(binding.id, binding.keys).split(",") if key.strip()]
 
 
+def is_typed(binding: str, key: str) -> bool:
+    """Whether a key types a character where a binding holds, so that it cannot have it."""
+    here = any(each.id == binding for each in (*CHAT, *INPUT)) and key not in _DEFAULTS[binding].split(",")
+    return here and (len(key) == 1 or key == "space" or (key in _SIGNS and len(_SIGNS[key]) == 1))
+
+
 def wanted_by(keys: str, binding: str, keymap: Mapping[str, str]) -> list[tuple[KeyBinding, str]]:
     """Other bindings that have one of some keys (separated by commas) already, each with that key; `binding` is the id of the
     one that is to have them."""

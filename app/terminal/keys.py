@@ -35,7 +35,9 @@ _ALT = (f"{NO} types another letter; `^[m` with metaSendsEscape", "`^[m`, if the
 
 KINDS = (
     KeyKind(
-        "letters, digits, signs, space", r"[a-z0-9]|space|plus|minus|equals_sign|question_mark|comma|full_stop", _same("itself")
+        "letters, digits, signs, space",
+        r"[a-z0-9]|space|plus|minus|equals_sign|question_mark|comma|full_stop|slash",
+        _same("itself"),
     ),
     KeyKind("enter, tab, esc", r"enter|tab|escape", _same("`^M`, `^I`, `^[`")),
     KeyKind("ctrl and a letter", r"ctrl\+[a-z]", _same("`^A` to `^Z`")),
@@ -87,7 +89,7 @@ KINDS = (
     ),
     KeyKind(
         "alt and a letter or sign",
-        r"alt\+([a-z]|minus|equals_sign|comma|full_stop)",
+        r"alt\+([a-z]|minus|equals_sign|comma|full_stop|slash)",
         (*_ALT, f"{NO} types another letter; `^[m` with *Use Option as Meta key*"),
     ),
     KeyKind(

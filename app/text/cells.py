@@ -37,6 +37,9 @@ picture behind one, with no joiner between, begins anew."""
 _CONTROLS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ud800-\udfff]")
 _BREAKS = re.compile("\r\n|[\r\x85\u2028\u2029]")
 
+WORD = re.compile(r"\w+|\s+|[^\w\s]+")
+"""What a double click takes: a word, or what stands between two."""
+
 
 def _visible(match: re.Match[str]) -> str:
     code = ord(match[0])
@@ -133,6 +136,20 @@ def width(text: str) -> int:
     if text.isascii():
         return len(text)
     return sum(cluster_width(text[start:end]) for start, end in graphemes(text))
+
+
+def char_at(text: str, cell: int) -> int:
+    """Index of the character that takes a cell of `text`; its length where none does."""
+    for start, end in graphemes(text):
+        cell -= cluster_width(text[start:end])
+        if cell < 0:
+            return start
+    return len(text)
+
+
+def word_at(text: str, at: int) -> tuple[int, int]:
+    """Start and end of the word at an index of a line."""
+    return next((found.span() for found in WORD.finditer(text) if found.end() > at), (len(text), len(text)))
 
 
 def fit(text: str, cells: int) -> str:

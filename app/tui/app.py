@@ -5,12 +5,14 @@ The engine is another process; this one draws. It never imports a model runtime 
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, ClassVar
 
 from textual import on
+from textual.binding import Binding
 from textual.content import Content
 
 from ...errors import UserError
@@ -67,7 +69,7 @@ class SpecchatApp(TerminalApp):
     TITLE = "specchat"
     CSS_PATH = "app.tcss"
     ENABLE_COMMAND_PALETTE = False
-    BINDINGS: ClassVar = []
+    BINDINGS: ClassVar = [Binding("ctrl+z", "suspend_process", show=False, priority=True)]
 
     def __init__(
         self,
@@ -124,6 +126,17 @@ class SpecchatApp(TerminalApp):
         self.last_words = ""
         """What is to be said once the terminal is given back."""
 
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """The key that suspends undoes as a rule."""
+        return self.settings.suspend if action == "suspend_process" else True
+
+    def action_suspend_process(self) -> None:
+        """Suspend the chat, where a shell can resume it."""
+        if os.getsid(0) == os.getpid():
+            self.tell("There is no shell to return to: specchat is all that runs in this terminal.")
+        else:
+            super().action_suspend_process()
+
     def get_default_screen(self) -> ChatScreen:
         return ChatScreen(self, self.actions, self.message_edit, self.copier, self.chat_history.keep, self.piped, self.tour)
 
@@ -154,6 +167,7 @@ class SpecchatApp(TerminalApp):
 
     def on_mount(self) -> None:
         self.frames.begin()
+        self.app_resume_signal.subscribe(self, lambda _: self.refresh(layout=True))  # the terminal shows nothing of it any more
         self.set_interval(IDLE_SECONDS, self._idle)
         self.call_after_refresh(self.sweeper.begin)
         self.live.begin()

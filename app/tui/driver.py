@@ -37,8 +37,8 @@ LOOK_SECONDS = 0.1
 PASTE, PASTED = "\x1b[200~", "\x1b[201~"
 """Stand around what is pasted."""
 
-ESCAPE, HIDDEN = "\x1b", "\ufdd0"
-"""What begins a sequence, and a character that no text has, for one that begins none."""
+ESCAPE = "\x1b"
+"""Begins a sequence."""
 
 PARTS = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b[^\x1b]*|[^\x1b]+")
 """What comes, sequence by sequence."""
@@ -65,11 +65,11 @@ BURST_SECONDS = 0.003
 WAITED = 0.03
 """Seconds of a write that had to wait for the terminal."""
 
-HELD_BYTES = 16_384
-"""What Linux holds between a program and its terminal."""
+HELD_BYTES = 4096
+"""What Linux still holds for a terminal when it lets a program that waited go on (N_TTY_BUF_SIZE)."""
 
 FULL_SECONDS, ENOUGH_BYTES = 1.5, 2000
-"""Longest time between two moments that are compared: in a longer one the kernel may have had nothing to give. And the least
+"""Longest time between two waits that are compared: in a longer one the kernel may have had nothing to give. And the least
 that was written meanwhile."""
 
 SAFE = 0.7
@@ -102,6 +102,10 @@ class TerminalParser(XTermParser):
         self._pasting = False
         self._before, self._held = "", ""
         """The last characters outside of a paste, where one may begin; the last of a paste, where it may end."""
+        self._parts: list[str] = []
+        """Of the paste that is coming in."""
+        self._pasted: list[str] = []
+        """Pastes that are whole."""
         self._begun, self._begun_at = "", 0.0
         """The beginning of a reply, and when it came."""
 
@@ -117,8 +121,8 @@ class TerminalParser(XTermParser):
             if BURST.search(data) and ESCAPE not in data:
                 data = f"{PASTE}{data}{PASTED}"
         # Nothing at all would mean the end of all input.
-        for message in super().feed(plain) if (plain := self._hidden(data)) else ():
-            yield Paste(message.text.replace(HIDDEN, ESCAPE)) if isinstance(message, Paste) else message
+        for message in super().feed(plain) if (plain := self._without_pasted(data)) else ():
+            yield Paste(self._pasted.pop(0)) if isinstance(message, Paste) else message
 
     def _without_replies(self, data: str, now: float) -> str:
         data = REPLY.sub("", data)
@@ -126,8 +130,8 @@ class TerminalParser(XTermParser):
         self._begun, self._begun_at = (begun[0], now) if begun else ("", 0.0)
         return data[: len(data) - len(self._begun)]
 
-    def _hidden(self, data: str) -> str:
-        """What came, with every escape in a paste hidden."""
+    def _without_pasted(self, data: str) -> str:
+        """What came, with nothing between the marks around a paste."""
         data, self._held, out = self._held + data, "", ""
         while data:
             if self._pasting:
@@ -135,7 +139,11 @@ class TerminalParser(XTermParser):
                 if not end:  # it may have come in part
                     held = next((n for n in range(len(PASTED) - 1, 0, -1) if text.endswith(PASTED[:n])), 0)
                     text, self._held = text[: len(text) - held], text[len(text) - held :]
-                out += text.replace(ESCAPE, HIDDEN) + end
+                self._parts.append(text)
+                if end:
+                    self._pasted.append("".join(self._parts))
+                    self._parts.clear()
+                out += end
             else:
                 text, end, data = (self._before + data).partition(PASTE)
                 out += (text + end)[len(self._before) :]
@@ -200,8 +208,9 @@ class Terminal(LinuxDriver):
     @property
     def behind(self) -> bool:
         """Whether what is drawn now would wait for what was drawn before, on a link that is slow."""
-        thread = self._writer_thread
-        return self._file.pace.behind(monotonic()) or (thread is not None and thread._queue.qsize() > 1)
+        pace, thread = self._file.pace, self._writer_thread
+        # What is still to be written counts on a slow link; on a quick one it is written in the next moment.
+        return pace.behind(monotonic()) or (thread is not None and thread._queue.qsize() > (pace.rate == inf))
 
     def _disable_mouse_support(self) -> None:
         super()._disable_mouse_support()
@@ -253,7 +262,7 @@ def _renewed(parser: XTermParser, debug: bool) -> XTermParser:
 
 class Pace:
     """How fast the terminal takes what is written. Nobody tells how much is on its way, so it is reckoned from writes that had
-    to wait: what the kernel holds is full then, and between two such moments as much was taken as was written.
+    to wait: the kernel holds as much at the end of each, so between two of them as much was taken as was written.
 
     Times are in seconds, of any clock.
     """
@@ -283,7 +292,7 @@ class Pace:
             self._under_way = left + size
             return
         # One wait may be any hiccup; of two that follow one another what was written between them tells.
-        if now - self._full_at < FULL_SECONDS and self._since_full > ENOUGH_BYTES:
+        if now - waited - self._full_at < FULL_SECONDS and self._since_full > ENOUGH_BYTES:
             self.rate = SAFE * self._since_full / (now - self._full_at)
         elif self.rate < inf:
             self.rate *= SAFE

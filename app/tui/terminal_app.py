@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 import unicodedata
 from collections import deque
@@ -19,7 +20,7 @@ from textual._compositor import CompositorUpdate
 from textual.app import App
 from textual.driver import Driver
 from textual.drivers.linux_driver import LinuxDriver
-from textual.filter import LineFilter
+from textual.filter import LineFilter, Monochrome, NoColor
 from textual.notifications import Notification, Notify
 from textual.screen import Screen
 from textual.widgets import Input, TextArea
@@ -31,6 +32,7 @@ from ..text.cells import fit, sanitise
 from .driver import Terminal
 from .garbage import Sweeper
 from .harmless import Harmless
+from .themes import NoColours
 from .too_small import LEAST, fits, laid_out, refusal
 
 T = TypeVar("T")
@@ -78,8 +80,15 @@ class TerminalApp(App[None]):
         self.terminal_size = LEAST
         """The size of the terminal itself; `size` is what the screens are laid out for."""
         self.sweeper = Sweeper()
+        # Textual's own filters paint greys, and the terminal's default colours over them; an empty NO_COLOR asks for nothing.
+        self.no_color = bool(os.environ.get("NO_COLOR"))
+        self._filters = [each for each in self._filters if not isinstance(each, Monochrome | NoColor)]
+        if self.no_color:
+            self._filters.append(NoColours(self))
         self._harmless = Harmless()
         self._held = False  # nothing is drawn for now: the terminal is behind
+        self._early: list[events.Event] | None = []
+        """What was typed before the first frame, when nothing had the focus; None from then on."""
         self._told: list[tuple[Notification, Callable[[], bool]]] = []
         self.recent: deque[Notification] = deque(maxlen=RECENT)
         """The last notices, with their full text."""
@@ -90,12 +99,21 @@ class TerminalApp(App[None]):
             self.sweeper.key()
             if not isinstance(event, Key) and not event.is_forwarded:
                 event = Key(event.key, event.character)
-        elif isinstance(event, events.Resize):
+        if self._early is not None and isinstance(event, events.Key | events.Paste):
+            self._early.append(event)
+            return
+        if isinstance(event, events.Resize):
             if not (fits(self.terminal_size) and fits(event.size)):
                 self.refresh(layout=True)
             self.terminal_size, size = event.size, laid_out(event.size)
             event = events.Resize(size, size, size, event.pixel_size)
         await super().on_event(event)
+
+    async def on_ready(self) -> None:
+        """Take in what was typed meanwhile, in its order."""
+        early, self._early = self._early or [], None
+        for event in early:
+            await self.on_event(event)
 
     def get_driver_class(self) -> type[Driver]:
         found = super().get_driver_class()

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from rich.segment import Segment
+from rich.style import Style
 from textual.app import App
+from textual.color import Color
+from textual.filter import LineFilter
 from textual.theme import Theme
 
+from ..theming.colours import contrast
 from ..theming.themes import Palette, load_themes
 
 
@@ -66,3 +72,34 @@ def textual_theme(palette: Palette) -> Theme:
     """The colours under Textual's names, and the variables of our style sheets."""
     colours: dict[str, Any] = dict(palette.colours)
     return Theme(name=palette.name, dark=palette.dark, variables=palette.variables(), **colours)
+
+
+class NoColours(LineFilter):
+    """A filter over each row that is drawn, for NO_COLOR: bold, underlined and the like stay, and what stands out by the colour
+    behind it is drawn in reverse."""
+
+    def __init__(self, app: App[Any]) -> None:
+        super().__init__()
+        self._app = app
+
+    def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
+        colours = self._app.theme_variables
+        page, most = colours["background"], contrast(colours["background"], colours["panel"])
+        return [Segment(text, _colourless(style, page, most) if style else style, control) for text, style, control in segments]
+
+
+@lru_cache(4096)
+def _colourless(style: Style, page: str, most: float) -> Style:
+    """A style without its colours.
+
+    Args:
+        style: any.
+        page: what is behind text as a rule.
+        most: contrast to the page that marks nothing yet.
+    """
+    behind = style.color if style.reverse else style.bgcolor
+    if behind is None or behind.is_default:
+        marked = bool(style.reverse)
+    else:
+        marked = contrast(page, behind.get_truecolor().hex) > most
+    return style.without_color + Style(reverse=marked)

@@ -1,4 +1,4 @@
-"""What is written on the terminal, in fewer bytes than Rich makes of it, for slow links.
+"""What is written on the terminal: in fewer bytes than Rich makes of it, for slow links, and each character in its own place.
 
 Rich begins and ends each piece of text with its whole style. Here a style is written only where text has another one than the
 text before it, and then only what changes of it.
@@ -10,11 +10,19 @@ import re
 from functools import lru_cache
 from typing import TypeAlias
 
+from ..text.cells import cluster_width, graphemes
+
 STYLE = re.compile(r"\x1b\[([\d;]*)m")
 """A style from Rich: all of it, after an end of the one before; empty or 0 for that end."""
 
 PLACE = re.compile(r"(?:\x1b\[\d+;\d+H|\r|\n)*")
 """Goes somewhere else, which has no style."""
+
+DISPUTED = re.compile("[\u200d\u20e3\ufe0f\U0001f000-\U0001faff\U000e0020-\U000e007f]")
+"""In characters that terminals disagree on how wide they are: pictures, above all those of several code points."""
+
+COMMAND = "\x1b]"
+"""Begins what is no text on the screen: a title, a notification, what is copied."""
 
 Colours: TypeAlias = tuple[str, str, str]
 """A style in three parts, each as parameters of a sequence: the text's colour, the one behind it, all else (bold, italic …)."""
@@ -50,6 +58,26 @@ def _change(before: str, after: str) -> str:
     return f"\x1b[0;{after}m" if before else f"\x1b[{after}m"
 
 
+@lru_cache(4096)
+def _placed(cluster: str) -> str:
+    """A character, and the cursor where it was laid out to be behind it, however wide the terminal takes it to be: saved before
+    it (ESC 7), the cursor goes on from there (ESC 8). Where it is narrower, its other cell is blank.
+
+    Some terminals restore what they saved only once.
+    """
+    cells = cluster_width(cluster)
+    if not cells or not DISPUTED.search(cluster):
+        return cluster
+    return f"\x1b7{' ' * cells}\x1b8\x1b7{cluster}\x1b8\x1b[{cells}C"
+
+
+def _steady(text: str) -> str:
+    """Text whose characters all stand where they were laid out."""
+    if text.isascii() or COMMAND in text or not DISPUTED.search(text):
+        return text
+    return "".join(_placed(text[start:end]) for start, end in graphemes(text))
+
+
 class Thrift:
     """Leaves out what the terminal knows. It is told everything that is written on it."""
 
@@ -70,7 +98,7 @@ class Thrift:
                     if self._wanted != self._is:
                         out.append(_change(self._is, self._wanted))
                         self._is = self._wanted
-                out.append(part)
+                out.append(_steady(part))
             else:
                 self._wanted = "" if part in ("", "0") else part
             text = not text

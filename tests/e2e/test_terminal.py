@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import sys
 import termios
@@ -93,13 +94,93 @@ def test_a_signal_gives_the_terminal_back_and_keeps_chat_and_draft(
         assert "one two three" in terminal.text
         terminal.send("\x11")
         assert terminal.exit_code() == 0
-    with Terminal(command, env=env) as terminal:  # ctrl+q kept it as well
+
+
+def test_what_is_typed_before_the_first_frame_is_in_the_box(env: dict[str, str], command: list[str]) -> None:
+    with Terminal(command, env=env) as terminal:
+        terminal.send("half a ")
+        terminal.wait_raw(b"\x1b[?1049h")
+        terminal.send("thought")
+        terminal.wait("› half a thought")
+
+
+CRASHING = """
+from specchat.app.tui.chat.transcript_keys import TranscriptKeys
+from specchat.__main__ import main
+
+def crash(self):
+    raise RuntimeError("a fault")
+
+TranscriptKeys.scroll_top.__code__ = crash.__code__
+main()
+"""
+"""The program with a fault: ctrl+home ends it."""
+
+
+def test_a_draft_is_there_after_whatever_ends_the_program(env: dict[str, str], command: list[str]) -> None:
+    def kept() -> bool:
+        files = (Path(env["SPECCHAT_DATA"]) / "drafts").glob("*.json")
+        return any(draft in file.read_text(encoding="utf-8") for file in files)
+
+    def end(terminal: Terminal, how: str) -> int:
+        match how:
+            case "ctrl+q":
+                terminal.send("\x11")
+                return 0
+            case "ctrl+c twice":
+                terminal.send("\x03")
+                terminal.wait("again to quit")
+                terminal.send("\x03")
+                return 0
+            case "crash":
+                terminal.send("\x1b[1;5H")
+                return 1
+            case "SIGKILL":
+                assert until(kept)
+                terminal.process.kill()
+                return -signal.SIGKILL
+            case _:
+                terminal.process.send_signal(signal.Signals[how])
+                return 128 + signal.Signals[how]
+
+    before = ""
+    for how in ("ctrl+q", "ctrl+c twice", "SIGTERM", "SIGHUP", "SIGKILL", "crash"):
+        with Terminal([sys.executable, "-c", CRASHING, *command[3:]], env=env) as terminal:
+            terminal.wait(f"› {before}" if before else "Ask something")
+            draft = f"half a thought, then {how}"
+            terminal.send(f"\x15{draft}")
+            terminal.wait(f"› {draft}")
+            code = end(terminal, how)
+            assert terminal.exit_code() == code
+            before = draft
+    with Terminal(command, env=env) as terminal:
+        terminal.wait(f"› {before}")
+
+
+def test_a_setting_lets_ctrl_z_suspend_the_chat_and_fg_brings_it_back(env: dict[str, str], command: list[str]) -> None:
+    settings = Path(env["XDG_CONFIG_HOME"]) / "specchat" / "settings.toml"
+    settings.parent.mkdir(parents=True)
+    settings.write_text("suspend = true\n")
+    with Terminal(["bash", "--norc", "-i"], env={**env, "PS1": "shell: "}) as terminal:
+        terminal.wait("shell:")
+        terminal.send(shlex.join(command) + "\r")
+        terminal.wait("identical")
+        terminal.send("half a thou")
         terminal.wait("› half a thou")
-        terminal.process.kill()
-    with Terminal(command, env=env) as terminal:  # and the kill
-        terminal.wait("› half a thou")
-        terminal.send("\x15")
-        terminal.wait("Ask something")
+        terminal.send("\x1a")
+        terminal.wait("Stopped")
+        assert {1049, 1003} <= set(off(terminal.raw))  # the shell asks for pastes with marks itself
+        terminal.screen.reset()
+        terminal.send("fg\r")
+        terminal.wait("› half a thou")  # all of it is painted anew
+        terminal.send("ght")
+        terminal.wait("› half a thought")
+        terminal.send("\x15\x11")
+        terminal.wait("shell:")
+    with Terminal(command, env=env) as terminal:  # without a shell
+        terminal.wait("identical")
+        terminal.send("half\x1a")
+        terminal.wait("no shell to return to")
 
 
 def test_a_terminal_that_goes_away_ends_the_chat_and_the_draft_is_kept(env: dict[str, str], command: list[str]) -> None:

@@ -134,12 +134,17 @@ class ChatHistory:
         except UserError as error:
             self.host.refuse(error)
             return
+        finder = self.host.view.finder
         if opened.id == self.current:
+            if opened.found is not None:
+                finder.find(opened.found[1])
             return
 
         self.host.show_chat(opened.transcript)
         go_on(self.host, opened)
         self.host.changed()
+        if opened.found is not None:
+            finder.show(*opened.found)
         self.host.tell(welcome(opened, "" if self.host.dialogue.info else self.host.dialogue.model))
 
     @runs(actions.RENAME)

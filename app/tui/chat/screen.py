@@ -70,7 +70,9 @@ class ChatScreen(Screen[None]):
     """
 
     AUTO_FOCUS = "#input"
-    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (100, "-wide")]  # noqa: RUF012, Textual declares it as an instance's
+    # Textual declares these as an instance's.
+    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (100, "-wide")]  # noqa: RUF012
+    VERTICAL_BREAKPOINTS = [(0, "-short"), (10, "-low"), (16, "-tall")]  # noqa: RUF012
     BINDINGS: ClassVar[list[BindingType]] = bindings_of(CHAT)
 
     def __init__(
@@ -377,6 +379,9 @@ class ChatScreen(Screen[None]):
         if self.focused is not self.input:
             self.input.focus()
         if not self.dialogue.busy and self._message_edit.leave():
+            return
+        if not self.dialogue.busy and self.selections:
+            self.clear_selection()
             return
         if not self.dialogue.busy and self.view.mark.clear():
             self.show_key_context()

@@ -6,8 +6,10 @@ from collections.abc import Callable
 
 from textual.content import Content
 
+from ....errors import UserError
 from ...settings import actions
 from ...settings.keymap import shown_keys
+from ...text.cells import fit, one_line
 from ..actions.registry import runs
 from ..host import Host
 from ..transcript.inspector import Inspector
@@ -65,6 +67,21 @@ class TranscriptKeys:
             self._host.tell("There are no more messages that way.")
         else:
             mark.clear()
+
+    @runs(actions.FIND)
+    def find(self, *words: str) -> None:
+        """Select the last match of a text; alone, the one before it, or ask for a text."""
+        finder = self._host.view.finder
+        text = words[0] if words else finder.text
+        if not text:
+            self._host.box.bring("/find ")
+            self._host.box.focus()
+            return
+        shown = fit(one_line(text), 40)
+        if (place := finder.find(text)) is None:
+            raise UserError(f"This chat does not contain “{shown}”.")
+        more = f" {shown_keys('find', self._host.live.keymap)} goes to the one before." if place[1] > 1 else ""
+        self._host.tell(f"Match {place[0]} of {place[1]} for “{shown}”.{more}")
 
     @runs(actions.SCROLL_UP, -1)
     @runs(actions.SCROLL_DOWN, 1)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+from pathlib import Path
 
 from textual.css.query import NoMatches
 
@@ -14,6 +16,9 @@ from ...text.amounts import short_path
 from ...text.cells import sanitise
 from ..actions.registry import runs
 from ..host import Host
+
+FULL = (errno.ENOSPC, errno.EDQUOT)
+"""Errors that more room mends."""
 
 
 class PromptRecall:
@@ -62,7 +67,7 @@ class PromptRecall:
         try:
             left = await asyncio.to_thread(drafts.take_over)
         except OSError as error:
-            self._warn("Cannot read what was being typed", error)
+            self._warn("Cannot read what was being typed", error, drafts.folder)
             return
         self._drafts = drafts
         for typed in left:
@@ -74,9 +79,10 @@ class PromptRecall:
         Args:
             chat: number of the chat on the screen, once the history has it.
         """
-        drafts, box = self._drafts, self._host.box
+        drafts = self._drafts
         if drafts is None or self._writing:
             return
+        box = self._host.box
         if self._shown != (shown := chat or NEW):  # it got its number, or a new one began: the draft goes along
             drafts.by_chat.pop(self._shown, None)
             self._shown = shown
@@ -141,12 +147,14 @@ class PromptRecall:
 
         self._host.box.run_worker(add(), group="prompts")
 
-    def _warn(self, what: str, error: OSError | UserError) -> None:
+    def _warn(self, what: str, error: OSError | UserError, path: Path | None = None) -> None:
         if not self._warned and self._history is not None:
             self._warned = True
             why = str(error)
             if isinstance(error, OSError):
-                why = f"{error.strerror or type(error).__name__}; move {short_path(self._history.path)} out of the way."
+                place = short_path(path or self._history.path)
+                mend = f"free some space for {place}" if error.errno in FULL else f"move {place} out of the way"
+                why = f"{error.strerror or type(error).__name__}; {mend}."
             self._host.tell(f"{what}: {why}", "warning")
 
     @runs(actions.PROMPT_SEARCH)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import ClassVar
 
 from textual import events
@@ -10,10 +9,7 @@ from textual.binding import Binding, BindingType
 from textual.document._document import Location, Selection
 from textual.widgets import TextArea
 
-from ...text.cells import graphemes
-
-WORD = re.compile(r"\w+|\s+|[^\w\s]+")
-"""What a double click takes: a word, or what stands between two."""
+from ...text.cells import graphemes, word_at
 
 
 def next_stop(text: str, at: int, step: int) -> int:
@@ -21,11 +17,6 @@ def next_stop(text: str, at: int, step: int) -> int:
     if step > 0:
         return next((end for _, end in graphemes(text) if end > at), len(text))
     return max((start for start, _ in graphemes(text) if start < at), default=0)
-
-
-def word_at(text: str, at: int) -> tuple[int, int]:
-    """Start and end of the word at a place in a line."""
-    return next((found.span() for found in WORD.finditer(text) if found.end() > at), (len(text), len(text)))
 
 
 class TextBox(TextArea):

@@ -173,8 +173,8 @@ class ChatsScreen(SearchScreen[OpenedChat, ChatRow | ChatHit]):
             super().action_choose()
 
     def choose(self, item: ChatRow | ChatHit) -> None:
-        number = _row(item).id
-        self._open(lambda chats: chats.open(number))
+        hit = item if isinstance(item, ChatHit) else None
+        self._open(lambda chats: chats.open(_row(item).id, hit))
 
     def action_branch(self) -> None:
         """Make a chat that shares all of the one under the cursor, and open it."""

@@ -25,6 +25,7 @@ from ...render.blocks import EntryBlock, block_of, step_at
 from ...settings.keymap import INSPECT
 from ...theming.colouring import Colouring, effective
 from .cursor import Move, RunCursor
+from .find import TextFinder
 from .mark import MessageMark
 from .painter import RowPainter
 from .stack import MARGIN, TOP, BlockStack
@@ -83,6 +84,7 @@ class TranscriptView(BlockStack, can_focus=True, inherit_bindings=False):
         """Answers that have yet to be rendered as Markdown, oldest first."""
         self.cursor = RunCursor(self, lambda answer, run: self.post_message(self.Inspected(answer, run)))
         self.mark = MessageMark(self)
+        self.finder = TextFinder(self)
         self.draws = 0
         """Rows drawn so far (not those taken from the cache): what tests and benchmarks count."""
 
@@ -90,6 +92,7 @@ class TranscriptView(BlockStack, can_focus=True, inherit_bindings=False):
         """Show another transcript, from its end."""
         self.cursor.stop()
         self.mark.clear()
+        self.finder.leave()
         self.transcript = transcript
         self._reset()
         self.following = True
@@ -169,6 +172,7 @@ class TranscriptView(BlockStack, can_focus=True, inherit_bindings=False):
             return
         following, anchor = self.following, self._place()
         self._cells = cells
+        self.screen.clear_selection()  # other text is in its rows now
         self._reset()
         self.following = following
         if following:
@@ -326,11 +330,15 @@ class TranscriptView(BlockStack, can_focus=True, inherit_bindings=False):
         self.cursor.leave()
 
     def on_click(self, event: events.Click) -> None:
-        """Keep to the run that was clicked; a second click on it lets it go. The sign of variants goes to the next one."""
+        """Keep to the run that was clicked; a second click on it lets it go, a double click selects a word. The sign of
+        variants goes to the next one."""
         place = self.row_at(event.y + self.scroll_offset.y)
         if place is not None and (step := step_at(self.blocks[place[0]], place[1], event.x - self.margin)):
             self.post_message(self.Turned(place[0], step))
             return
+        if event.chain == 2:
+            event.prevent_default()  # Textual selects all of the chat
+            self.finder.select_word(event.x, event.y)
         spot = self.cursor.at(event.x, event.y)
         if event.chain > 1 or self.text_selection is not None or spot is None:
             return

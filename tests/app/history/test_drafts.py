@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import os
+import resource
+import signal
 from pathlib import Path
+
+import pytest
 
 from specchat.app.history.drafts import NEW, Drafts
 from specchat.app.history.prompts import Typed
@@ -48,3 +52,37 @@ def test_nothing_is_left_of_what_was_sent(tmp_path: Path) -> None:
     drafts.write(drafts.line(NEW))
     drafts.close()
     assert os.listdir(tmp_path) == []
+
+
+def test_a_file_that_cannot_be_read_costs_the_others_nothing(tmp_path: Path) -> None:
+    kept(tmp_path, NEW, c0="Hello").close()
+    (tmp_path / "0-folder.json").mkdir()
+    (tmp_path / "1-dangling.json").symlink_to(tmp_path / "nowhere")
+    os.mkfifo(tmp_path / "2-pipe.json")
+    (tmp_path / "3-damaged.json").write_bytes(b"\0\xff" * 100 + b"[" * 100_000)
+    drafts = Drafts(tmp_path)
+    assert [typed.text for typed in drafts.take_over()] == ["Hello"]
+    drafts.by_chat[NEW] = Typed("More")
+    drafts.write(drafts.line(NEW))
+    drafts.close()
+    assert [typed.text for typed in Drafts(tmp_path).take_over()] == ["More"]
+
+
+def test_a_disk_that_takes_a_part_costs_neither_the_draft_before_nor_the_next(tmp_path: Path) -> None:
+    drafts = kept(tmp_path, NEW, c0="Before")
+    (file,) = tmp_path.iterdir()
+    limits, size = resource.getrlimit(resource.RLIMIT_FSIZE), file.stat().st_size
+    before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    drafts.by_chat[NEW] = Typed("Lost")
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size + 10, limits[1]))
+    try:
+        with pytest.raises(OSError, match="No space left"):
+            drafts.write(drafts.line(NEW))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        signal.signal(signal.SIGXFSZ, before)
+    assert file.stat().st_size == size + 10
+    drafts.by_chat[NEW] = Typed("After")
+    drafts.write(drafts.line(NEW))
+    drafts.close()
+    assert [typed.text for typed in Drafts(tmp_path).take_over()] == ["After"]

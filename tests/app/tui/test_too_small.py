@@ -111,6 +111,24 @@ async def test_no_size_ends_a_screen(screens: list[str], make_chat: Any, engine:
     assert app.return_code in (0, None)
 
 
+@pytest.mark.parametrize("size", [(20, 6), (40, 9), (40, 10), (60, 15)], ids=str)
+async def test_the_answer_shows_and_so_does_the_cursor_of_a_long_draft(
+    size: tuple[int, int], make_chat: Any, engine: Any
+) -> None:
+    app = make_chat()
+    async with app.run_test(size=size) as pilot:
+        await filled(pilot, engine)
+        screen = app.chat_screen
+        for draft in ("", "\n".join("abcdefghij")):
+            app.box.put(draft)
+            await pilot.pause()
+            view, box = screen.view.region, app.box.region
+            assert view.height >= 1
+            assert view.bottom <= box.y
+            assert box.y <= app.box.cursor_screen_offset.y < box.bottom
+            assert screen.query_one("#keys").region.y == size[1] - 1
+
+
 @pytest.mark.parametrize("done", [False, True] if FULL else [True])
 async def test_no_size_ends_a_race(done: bool, make_chat: Any, engine: Any) -> None:
     app = make_chat()

@@ -99,6 +99,24 @@ def shown(screen: ChatsScreen) -> str:
     return "\n".join(screen.listed.render_line(y).text for y in range(screen.listed.size.height))
 
 
+async def test_a_chat_that_was_found_opens_at_the_match(make_kept: Make, engine: Any, make_steps: Make) -> None:
+    app = make_kept()
+    async with app.run_test(size=(80, 16)) as pilot:
+        await say(app, pilot, engine, make_steps, "Where is the needle?")
+        for _ in range(4):
+            await say(app, pilot, engine, make_steps, "And the hay?")
+        app.new_chat()
+        for expected in ("needle", "needle"):  # from another chat, and in the chat that is shown
+            screen = await browse(app, pilot, "needle where")
+            assert len(screen.listed.items) == 1
+            await press(pilot, "enter")
+            view = app.chat_screen.view
+            assert app.chat_screen.get_selected_text() == expected
+            assert view.scroll_offset.y == 0
+            assert not view.following
+            view.follow()
+
+
 async def test_without_a_history_nothing_is_kept(make_chat: Make, engine: Any, make_steps: Make, folder: Path) -> None:
     app = make_chat()
     async with app.run_test(size=SIZE, notifications=True) as pilot:

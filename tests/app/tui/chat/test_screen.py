@@ -86,6 +86,24 @@ def test_loading(snap_compare: Any, make_chat: Make, engine: Any) -> None:
     assert snap_compare(make_chat(), terminal_size=(80, 24), run_before=before)
 
 
+@pytest.mark.parametrize("given", ["1", ""], ids=["set", "empty"])
+async def test_no_color_leaves_attributes_alone(
+    make_chat: Make, engine: Any, make_steps: Make, monkeypatch: pytest.MonkeyPatch, given: str
+) -> None:
+    monkeypatch.setenv("NO_COLOR", given)
+    app = make_chat()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await converse(pilot, engine, make_steps)
+        await pilot.press("f3")
+        drawn = [segment for strip in app.screen._compositor.render_strips() for segment in strip]
+        painted = {segment.text for segment in drawn if segment.style and (segment.style.color or segment.style.bgcolor)}
+        assert bool(painted) == (not given)  # an empty one asks for nothing
+        if given:
+            chosen = "".join(segment.text for segment in drawn if segment.style and segment.style.reverse)
+            assert "dark" in chosen
+            assert "light" not in chosen
+
+
 def test_without_colours(
     snap_compare: Any, make_chat: Make, engine: Any, make_steps: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
