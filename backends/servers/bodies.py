@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from secrets import token_hex
 from typing import Any
@@ -14,6 +14,7 @@ from ..base import Message, Sampling
 from .identify import LLAMA_SERVER, OLLAMA, SGLANG, TRANSFORMERS, VLLM, Served
 from .images import content_of
 from .refusals import words_of
+from .thoughts import asked, with_thought
 
 LONG_ENOUGH = 4096
 """Tokens of a completion without a limit, where the server would stop after 16 and does not tell its context."""
@@ -39,10 +40,21 @@ class Wish:
     """In place of both: the tokens to be continued, of the answer those that another server has written."""
     said: str = ""
     """The same as text, in addition to either: what has been written of the answer."""
+    thought: str = ""
+    """The same of the thought before it, of a chat."""
+    think: str = ""
+    """As in the engine's `Generate`; so are the next two."""
+    think_budget: int | None = None
+    template_vars: Mapping[str, Any] = field(default_factory=dict)
 
 
-def request(served: Served, wish: Wish) -> tuple[str, dict[str, Any]]:
+def request(served: Served, wish: Wish, under: str = "") -> tuple[str, dict[str, Any]]:
     """Path and body.
+
+    Args:
+        served: what the server is.
+        wish: what is asked.
+        under: the field that its thoughts have come in; empty for none so far.
 
     Raises:
         UserError: the engine has no such setting.
@@ -53,12 +65,14 @@ def request(served: Served, wish: Wish) -> tuple[str, dict[str, Any]]:
     if wish.ids is not None:
         path, body["prompt"] = "/completions", list(wish.ids)
     elif wish.messages is not None:
-        path, body["messages"] = "/chat/completions", [_message(message) for message in wish.messages]
-        if wish.said:
-            body["messages"].append({"role": "assistant", "content": wish.said})
+        path, body["messages"] = "/chat/completions", [_message(served.engine, each, under) for each in wish.messages]
+        if wish.said or wish.thought:
+            so_far = {"role": "assistant", "content": wish.said, "thought": wish.thought}
+            body["messages"].append(with_thought(served.engine, so_far, under))
             body["continue_final_message"] = True
-            if served.engine == VLLM:
+            if served.engine == VLLM or wish.thought:
                 body["add_generation_prompt"] = False
+        body |= asked(served.engine, wish.think, wish.think_budget, wish.template_vars)
     else:
         path, body["prompt"] = "/completions", wish.prompt + wish.said
     if wish.max_tokens is not None:
@@ -73,12 +87,15 @@ def request(served: Served, wish: Wish) -> tuple[str, dict[str, Any]]:
     return served.api + path, fields | (_afresh(served) if wish.afresh else {})
 
 
-def _message(message: Message) -> dict[str, Any]:
+def _message(engine: str, message: Message, under: str) -> dict[str, Any]:
     """A message of a chat; its images become parts of their own."""
-    return {**message, "content": content_of(message["content"])}
+    return with_thought(engine, {**message, "content": content_of(message["content"])}, under)
 
 
-SAMPLED = ("temperature", "top_p", "top_k", "min_p", "repetition_penalty", "repeat_penalty", "seed")
+SAMPLED = (
+    *("temperature", "top_p", "top_k", "min_p", "repetition_penalty", "repeat_penalty", "seed"),
+    *("chat_template_kwargs", "reasoning_effort", "thinking_budget_tokens", "thinking_token_budget"),
+)
 """Fields without which an answer is another one, but an answer."""
 TELLING = (
     *("stream_options", "return_token_ids", "timings_per_token", "return_progress", "verbose"),

@@ -46,6 +46,8 @@ class Chunk:
     """May begin or end with half a character."""
     thought: str = ""
     """Text that the server's parser took for thinking."""
+    under: str = ""
+    """The field that the thinking came in."""
     whole: bool = False
     """The text is that of the whole answer, not what follows."""
     called: str = ""
@@ -86,7 +88,7 @@ def parse(body: Any, event: str = "") -> Chunk:
         raise ValueError("not an object")
     choice = _choice(body)
     try:
-        text, thought, called = _written(choice)
+        text, thought, called, under = _written(choice)
         error = error_in(body, choice, event)
     except RecursionError:
         raise ValueError("nested too deeply") from None
@@ -97,6 +99,7 @@ def parse(body: Any, event: str = "") -> Chunk:
     return Chunk(
         text=text,
         thought=whole(thought),
+        under=under,
         whole=bool(not choice.get("delta") and choice.get("message") and (finish or body.get("object") == "chat.completion")),
         called=whole(called),
         index=count(choice.get("index")),
@@ -130,16 +133,17 @@ def _choice(body: Mapping[str, Any]) -> Mapping[str, Any]:
     return {} if "choices" in body else body
 
 
-def _written(choice: Mapping[str, Any]) -> tuple[str, str, str]:
-    """Text, thinking, and the tool that begins to be called."""
+def _written(choice: Mapping[str, Any]) -> tuple[str, str, str, str]:
+    """Text, thinking, the tool that begins to be called, and the field that the thinking is in."""
     part = choice.get("delta") or choice.get("message") or choice
     if not isinstance(part, dict):
-        return said(part) if part is not choice.get("message") else "", "", ""
+        return said(part) if part is not choice.get("message") else "", "", "", ""
     text, thought = parts_of(part.get("content"))
     text += said(part.get("refusal")) + said(_table(part.get("audio")).get("transcript"))
     text = text or said(choice.get("text")) or said(choice.get("response"))
-    if not thought and (named := next((name for name in THOUGHTS if part.get(name)), "")):
-        thought = "".join(parts_of(part[named]))
+    under = "content" if thought else ""
+    if not thought and (under := next((name for name in THOUGHTS if part.get(name)), "")):
+        thought = "".join(parts_of(part[under]))
     called, calls = "", part.get("tool_calls") or part.get("function_call") or []
     for call in calls if isinstance(calls, list) else [calls]:
         function = _table(_table(call).get("function")) or _table(call)
@@ -148,7 +152,7 @@ def _written(choice: Mapping[str, Any]) -> tuple[str, str, str]:
             called = ", ".join(filter(None, (called, name)))
         arguments = function.get("arguments")
         text += json.dumps(arguments, ensure_ascii=False) if isinstance(arguments, dict) else said(arguments)
-    return text, thought, called
+    return text, thought, called, under
 
 
 def parts_of(value: object) -> tuple[str, str]:

@@ -12,6 +12,7 @@ import httpx2
 
 from ...errors import UserError
 from ..info import Capabilities, ModelInfo
+from ..thinking.split import ANSWER
 from .address import Address
 from .bodies import SAMPLED, Wish, request, without
 from .chunks import Chunk, parse, whole
@@ -20,7 +21,8 @@ from .events import DONE, Event, Reader, events
 from .identify import SGLANG, TRANSFORMERS, Served, identify
 from .refusals import status_of, words_of
 from .runs import LONGEST_DRAFT, Certainty, Cutter, Run, cutter_for
-from .seam import THINK, Trail
+from .seam import Trail
+from .thoughts import INFO
 
 NOT_SHOWN = "A server sends text, not what it drafted."
 """Why there is no tree, and why no rejected tokens are shown."""
@@ -116,6 +118,8 @@ class ServerModel:
         """Fields that the server does not take."""
         self._renamed: dict[str, str] = {}
         """Those that it takes by another name."""
+        self.thoughts_under = ""
+        """The field that its thoughts have come in."""
         address = connection.address
         self.info = ModelInfo(
             name=served.model or address.name,
@@ -135,6 +139,7 @@ class ServerModel:
                 reasons=dict.fromkeys(("tree", "chain", "layers", "states"), NOT_SHOWN),
             ),
             notes=_notes(address, served),
+            thinking=INFO,
         )
 
     @property
@@ -161,7 +166,7 @@ class ServerModel:
         Raises:
             UserError: the server refused, failed, fell silent or is gone.
         """
-        path, body = request(self.served, wish)
+        path, body = request(self.served, wish, self.thoughts_under)
         host = self.connection.address.host
         if lost := [name for name in SAMPLED if name in body and name in self._refused]:
             outcome.doubt = f"{host} does not take {' and '.join(lost)}: its own default counts."
@@ -230,7 +235,6 @@ class _Stream:
         self._timer: asyncio.TimerHandle | None = None
         self._asked = self._loop.time()
         self._first = self._latest = 0.0
-        self._thinking = False
         self._over = self._hung_up = False
         """Whether the answer is complete; whether the last word has just come."""
         self._ended = ""
@@ -351,9 +355,9 @@ class _Stream:
         if self._timer is not None:
             self._timer.cancel()
         if self._half:
-            self._push(Chunk(text=whole(self._half)))
-        if self._thinking and not self._taker.trail.handed_on:
-            self._push(Chunk(text="\n</think>\n\n"))
+            self._push(Chunk(text=self._taker.trail.parts.push("", whole(self._half))))
+        if rest := self._taker.trail.parts.push("", "", over=True):
+            self._push(Chunk(text=rest))
         outcome = self._outcome
         if self._first:
             came = self._latest - self._first
@@ -405,7 +409,8 @@ class _Stream:
             outcome.decode_seconds = chunk.timings.milliseconds / 1000
         trail.take(chunk)
         if chunk.text or chunk.thought or chunk.ids:
-            self._push(self._spoken(chunk))
+            self._model.thoughts_under = chunk.under or self._model.thoughts_under
+            self._push(replace(chunk, text=trail.parts.push(chunk.thought, chunk.text), thought=""))
         elif chunk.timings is not None and self._cutter is not None and not chunk.finish and chunk.tokens is None:
             self._push(chunk)
         if chunk.called:
@@ -431,17 +436,6 @@ class _Stream:
             return
         raise connection.refusal(status_of(error), error)
 
-    def _spoken(self, chunk: Chunk) -> Chunk:
-        """A chunk whose thinking is a part of its text, between tags as the model itself writes them."""
-        if not chunk.thought and not self._thinking:
-            return chunk
-        text = chunk.thought if self._thinking or not chunk.thought else f"{THINK}{chunk.thought}"
-        if chunk.text:
-            text += "\n</think>\n\n"
-        if chunk.thought or chunk.text:
-            self._thinking = bool(chunk.thought) and not chunk.text
-        return replace(chunk, text=text + chunk.text)
-
     def _push(self, chunk: Chunk) -> None:
         now = self._loop.time()
         self._first, self._latest = self._first or now, now
@@ -466,7 +460,14 @@ class _Stream:
                 again = min(trail.owed, len(run.tokens))
                 trail.owed, run.tokens = trail.owed - again, run.tokens[again:]
                 run.accepted = min(run.accepted, len(run.tokens))
-            trail.text += run.text
+            run.spans = trail.parts.spans(len(run.text), len(run.tokens))
+            at = 0
+            for part, characters, _ in run.spans or [[ANSWER, len(run.text), 0]]:
+                new, at = run.text[at : at + characters], at + characters
+                if part == ANSWER:
+                    trail.text += new
+                else:
+                    trail.thought += new
             trail.tokens += len(run.tokens)
             self._taker.run(run)
 

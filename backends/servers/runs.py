@@ -11,7 +11,7 @@ import re
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Literal
 
@@ -64,6 +64,8 @@ class Run:
     drafted: int = 0
     accepted: int = 0
     seconds: float = 0.0
+    spans: list[list[int]] = field(default_factory=list)
+    """As in `StepRecord`."""
 
 
 @dataclass(slots=True)

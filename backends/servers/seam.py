@@ -11,6 +11,7 @@ from .bodies import Wish
 from .chunks import NO_ID, Chunk
 from .connection import Connection, count
 from .identify import LLAMA_SERVER, SGLANG, VLLM, Served
+from .thoughts import Parts
 
 HELD_BACK = 16
 """Tokens, at most, whose text a server keeps until a character or a stop text is complete."""
@@ -20,18 +21,19 @@ BY_TEXT = (SGLANG, VLLM)
 
 FROM_TEXT = "from the text"
 
-THINK = "<think>\n"
-"""Before thinking that a server's parser has taken out of the text."""
-
 
 @dataclass(slots=True)
 class Trail:
     """What an answer has come to, over all the servers that wrote it, as the next one needs to know it."""
 
     text: str = ""
-    """As shown."""
+    """The answer as shown."""
+    thought: str = ""
+    """The thought before it."""
     raw: str = ""
-    """As the servers sent it, without the tags of thinking."""
+    """Both as the servers sent them."""
+    parts: Parts = field(default_factory=Parts)
+    """What of it is which."""
     tokens: int = 0
     """That were handed out in runs."""
     prompt_tokens: int | None = None
@@ -43,13 +45,11 @@ class Trail:
     where another one wrote a part."""
     owed: int = 0
     """Tokens that were handed out without their text, and come once more."""
-    handed_on: bool = False
-    """Another server goes on, so thinking has not ended."""
     _counted: int = 0
 
     def begin(self) -> None:
         """Another stream begins, whose counters do."""
-        self.handed_on, self._counted = False, 0
+        self._counted = 0
 
     def take(self, chunk: Chunk) -> None:
         """Take in a chunk."""
@@ -107,15 +107,15 @@ async def seam(server: Connection, served: Served, wish: Wish, trail: Trail) -> 
     engine = served.engine
     if not can_go_on(engine):
         raise UserError(f"{engine} cannot go on in the middle of an answer.")
-    if not trail.tokens and not trail.text:
+    if not trail.tokens and not trail.text and not trail.thought:
         return Seam(wish, "from the prompt")
     found = None
     if trail.ids and trail.prompt_ids and engine in (LLAMA_SERVER, VLLM):
         found = await _by_ids(server, served, wish, trail)
-    elif engine == LLAMA_SERVER:
+    elif engine == LLAMA_SERVER and not trail.thought:  # the marks around a thought have not come as tokens
         found = await _by_pieces(server, served, wish, trail)
     if found is None:
-        found = Seam(replace(wish, said=trail.text), FROM_TEXT, doubt=_unproven(engine))
+        found = Seam(replace(wish, said=trail.text, thought=trail.thought), FROM_TEXT, doubt=_unproven(engine))
     if wish.max_tokens is not None:
         rest = max(1, wish.max_tokens - trail.tokens + found.owed)
         found = replace(found, wish=replace(found.wish, max_tokens=rest))
@@ -164,8 +164,6 @@ async def _by_pieces(server: Connection, served: Served, wish: Wish, trail: Trai
     if wish.messages is not None:
         asked = [dict(message) for message in wish.messages]
         prompt = str(await _ask(server, served, "/apply-template", "prompt", {"messages": asked}))
-    if prompt.rstrip().endswith(THINK.rstrip()):  # the template has the tag that shows in the answer
-        text = text.removeprefix(THINK)
     body = {"content": prompt + text, "add_special": True, "parse_special": True, "with_pieces": True}
     rows = await _ask(server, served, "/tokenize", "tokens", body)
     ids = [count(row.get("id")) if isinstance(row, dict) else None for row in rows] if isinstance(rows, list) else []

@@ -239,7 +239,8 @@ class ServerAnswers:
             self._post(failed)
             return
         spent = outcome.prefill_seconds + outcome.decode_seconds or loop.time() - begun
-        self._post(Finished(id, outcome.reason or "eos", "", outcome.prefill_seconds, spent, served=told(outcome)))
+        reason, thinking = outcome.reason or "eos", writing.thinking
+        self._post(Finished(id, reason, "", outcome.prefill_seconds, spent, thinking=thinking, served=told(outcome)))
 
 
 def wish_of(request: Generate) -> Wish:
@@ -257,7 +258,12 @@ def wish_of(request: Generate) -> Wish:
     messages = request.messages
     if messages is None and not request.raw:
         messages = [{"role": "user", "content": request.prompt or ""}]
-    return Wish(messages, request.prompt or "", sampling_of(request.sampling), request.max_tokens, request.stop)
+    return Wish(
+        *(messages, request.prompt or "", sampling_of(request.sampling), request.max_tokens, request.stop),
+        think=request.think,
+        think_budget=request.think_budget,
+        template_vars=request.template_vars,
+    )
 
 
 def refusals(model: RemoteModel) -> dict[str, str]:

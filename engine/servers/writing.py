@@ -12,6 +12,7 @@ from ...backends.servers.model import Outcome, ServerModel, Taker
 from ...backends.servers.remote import RemoteModel
 from ...backends.servers.runs import Certainty, Run
 from ...backends.servers.seam import can_go_on, seam
+from ...backends.thinking.split import THOUGHT
 from ...errors import UserError
 from ..messages import Event, Failed, Prefilling, StepRecord, Steps, Switched
 
@@ -47,6 +48,11 @@ class Writing:
         """Who writes."""
         return self.remote.methods[self.method]
 
+    @property
+    def thinking(self) -> bool:
+        """Whether a thought is what came last."""
+        return self._taker.trail.parts.part == THOUGHT
+
     def switch(self, method: str) -> None:
         """Go on with another method from the tokens so far."""
         if method not in self.remote.methods:
@@ -60,7 +66,6 @@ class Writing:
             self._refuse(f"{engine} cannot go on in the middle of an answer. Switch to {method} when this one has ended.")
             return
         self._next = method
-        self._taker.trail.handed_on = True
         if self._stream is not None:
             self._stream.cancel()
 
@@ -172,4 +177,6 @@ def told(outcome: Outcome) -> dict[str, Any]:
 def record(run: Run, method: str) -> StepRecord:
     """A run as it crosses."""
     nodes = 1 + run.drafted if run.tokens else 0
-    return StepRecord(method, run.tokens, run.text, run.drafted, run.accepted, nodes, forward_seconds=run.seconds)
+    return StepRecord(
+        method, run.tokens, run.text, run.drafted, run.accepted, nodes, forward_seconds=run.seconds, spans=run.spans
+    )

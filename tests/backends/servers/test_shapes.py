@@ -61,7 +61,8 @@ def part(*parts: Any) -> bytes:
 
 TEXT = {"type": "text", "text": "Hi there"}
 WHOLE = {"object": "chat.completion", "choices": [{"message": {"content": "Hi there"}, "finish_reason": "stop"}]}
-THOUGHT = "<think>\nHm\n</think>\n\nHi there"
+THOUGHT = "HmHi there"
+"""Which of it is which: test_thoughts.py."""
 SHAPES: list[tuple[bytes, str]] = [
     (part(TEXT) + STOP, "Hi there"),
     (part("Hi", " there") + STOP, "Hi there"),

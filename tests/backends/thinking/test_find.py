@@ -8,6 +8,7 @@ import pytest
 
 from specchat.backends.chat_template import Template
 from specchat.backends.thinking.find import find_form
+from specchat.backends.thinking.form import Form
 from specchat.backends.thinking.thoughts import from_response_template, from_vocabulary
 from specchat.errors import UserError
 from tests.fakes.models.thinkers import ANSWER, FAMILIES, NAMES, THOUGHT, TURN, Family
@@ -96,11 +97,16 @@ def test_no_template_can_fail_a_load(source: str, monkeypatch: pytest.MonkeyPatc
 
 
 def test_it_is_found_once_for_each_template(monkeypatch: pytest.MonkeyPatch) -> None:
-    calls: list[int] = []
-    monkeypatch.setattr("specchat.backends.chat_template.find_form", lambda *told: calls.append(1) or find_form(*told))
+    calls: list[Any] = []
+
+    def find(*told: Any) -> Form | None:
+        calls.append(told)
+        return find_form(*told)
+
+    monkeypatch.setattr("specchat.backends.chat_template.find_form", find)
     source = FAMILIES["opens"].template + "{# another #}"
     assert template(source).form is template(source).form is not None
-    assert calls == [1]
+    assert len(calls) == 1
 
 
 def test_marks_that_only_the_vocabulary_or_the_checkpoint_tells() -> None:

@@ -1,0 +1,140 @@
+"""A server's thoughts: which part of its answer each run is of, what it is asked for, and what it gets of earlier ones."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from typing import Any
+
+from ...errors import UserError
+from ..info import Thinking
+from ..thinking.form import Marks
+from ..thinking.split import ANSWER, THOUGHT, Splitter, rules_of
+from ..thinking.thoughts import PAIRS
+from .identify import LLAMA_SERVER, LM_STUDIO, OLLAMA, SGLANG, TRANSFORMERS, VLLM
+
+UNDER = {LLAMA_SERVER: "reasoning_content", VLLM: "reasoning", SGLANG: "reasoning_content", OLLAMA: "reasoning"}
+"""Engine → the field of a message in which it takes an earlier thought."""
+
+CONTENT = "content"
+"""In place of a field: the thought is a part of the content (Mistral)."""
+
+BUDGET = {LLAMA_SERVER: "thinking_budget_tokens", VLLM: "thinking_token_budget"}
+"""Engine → its field for the most tokens of a thought."""
+
+TEMPLATES = (LLAMA_SERVER, VLLM, SGLANG, TRANSFORMERS)
+"""Engines that take variables for the chat template."""
+
+INFO = Thinking(
+    words=("off", "on", "low", "medium", "high"),
+    sentence="Thoughts come as its server tells them apart; --think is passed on, and the server does with it what it can.",
+)
+"""What is known of any model on a server."""
+
+
+class Parts:
+    """Follows what is thought and what is answer through the runs that are cut of both together. Tags at the very beginning of
+    the content mark a thought, too, where the server has not taken it out."""
+
+    def __init__(self) -> None:
+        self.seen = False
+        """Whether there was any thought."""
+        self.part = ANSWER
+        """The part in force."""
+        self._waiting: deque[list[int]] = deque()
+        """Rows of a part and how many characters of it were pushed and not handed out yet."""
+        self._start: str | None = ""
+        """The content's beginning, while it may be a tag."""
+        self._splitter: Splitter | None = None
+
+    def push(self, thought: str, text: str, *, over: bool = False) -> str:
+        """Take what came, and return what is to be shown of it."""
+        pieces = [(THOUGHT, thought)] if thought else []
+        if thought:
+            self._start = None
+        pieces += self._content(text)
+        if over and self._splitter is not None:
+            pieces += self._splitter.finish()
+        elif over and self._start:
+            pieces, self._start = [*pieces, (ANSWER, self._start)], None
+        for part, new in pieces:
+            self.seen = self.seen or part == THOUGHT
+            self._waiting.append([part, len(new)])
+        return "".join(new for _, new in pieces)
+
+    def _content(self, text: str) -> list[tuple[int, str]]:
+        if self._splitter is not None:
+            return self._splitter.push(text)
+        if self._start is None or not text:
+            return [(ANSWER, text)] if text else []
+        self._start += text
+        begins = self._start.lstrip()
+        for opening, close in PAIRS:
+            if begins.startswith(opening):
+                self._splitter = Splitter(rules_of(Marks(opening, close, before="\n", after="\n", gap="\n\n"), {}))
+                return self._splitter.push(self._start)
+        if any(opening.startswith(begins) for opening, _ in PAIRS):
+            return []
+        start, self._start = self._start, None
+        return [(ANSWER, start)]
+
+    def spans(self, characters: int, tokens: int) -> list[list[int]]:
+        """Rows of a run, as `StepRecord.spans`. Of a run of both parts, tokens are shared out by characters; without text it is
+        of the part in force."""
+        rows: list[list[int]] = []
+        left = characters
+        while left and self._waiting:
+            first = self._waiting[0]
+            took = min(left, first[1])
+            if took and (not rows or rows[-1][0] != first[0]):
+                rows.append([first[0], 0, 0])
+            if took:
+                rows[-1][1] += took
+            left, first[1] = left - took, first[1] - took
+            if not first[1]:
+                self._waiting.popleft()
+        rows = rows or [[self.part, 0, 0]]
+        self.part = rows[-1][0]
+        for row in rows[:-1]:
+            row[2] = min(tokens, round(tokens * row[1] / characters))
+        rows[-1][2] = tokens - sum(row[2] for row in rows[:-1])
+        return rows if self.seen else []
+
+
+def asked(engine: str, think: str, budget: int | None, variables: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a request that switch thinking.
+
+    Raises:
+        UserError: the engine has no such setting.
+    """
+    body: dict[str, Any] = {}
+    given = dict(variables)
+    if given and engine not in TEMPLATES:
+        raise UserError(f"{engine} takes no variables for the chat template. Leave out {', '.join(given)}.")
+    if budget is not None and engine not in BUDGET:
+        raise UserError(f"{engine} takes no budget for thoughts. Leave out think_budget.")
+    if budget is not None:
+        body[BUDGET[engine]] = budget
+    if think in ("on", "off") and engine in TEMPLATES:
+        given = {"enable_thinking": think == "on", "thinking": think == "on", **given}
+    elif think and engine in (LLAMA_SERVER, TRANSFORMERS):
+        given = {"reasoning_effort": think, **given}
+    elif think:
+        body["reasoning_effort"] = {"off": "none", "on": "medium"}.get(think, think)
+    return body | ({"chat_template_kwargs": given} if given else {})
+
+
+def with_thought(engine: str, message: dict[str, Any], under: str) -> dict[str, Any]:
+    """A message for a server, with its thought where that takes one: under the engine's own field, else under the one that
+    thoughts have come under. A strict API refuses fields that it does not know, so without either it stays out."""
+    thought = message.pop("thought", "")
+    name = UNDER.get(engine, under)
+    if not thought or not name or engine == LM_STUDIO:
+        return message
+    if engine == LLAMA_SERVER:  # it leaves the template's own newline on the thought
+        thought = thought.removesuffix("\n")
+    if name != CONTENT:
+        return {**message, name: thought}
+    part = {"type": "thinking", "thinking": [{"type": "text", "text": thought}], "closed": True}
+    rest = message["content"]
+    return {**message, "content": [part, *(rest if isinstance(rest, list) else [{"type": "text", "text": rest}])]}

@@ -1,0 +1,166 @@
+"""Thoughts of servers: apart in every run however an engine tells them, and sent back as it takes them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from specchat.backends.servers.bodies import Wish, request
+from specchat.backends.servers.identify import LLAMA_SERVER, LM_STUDIO, OLLAMA, SGLANG, UNKNOWN, VLLM, Served
+from specchat.backends.servers.model import Outcome, ServerModel, Taker
+from specchat.backends.servers.runs import Run
+from specchat.backends.servers.thoughts import Parts
+from specchat.engine.messages import Generate
+from specchat.engine.servers.answers import wish_of
+from specchat.errors import UserError
+
+from ...fakes.model_servers import event
+from ...fakes.wires import Fed, wired
+
+ASK = Wish([{"role": "user", "content": "hi"}])
+BACK = [
+    {"role": "user", "content": "hi"},
+    {"role": "assistant", "content": "Hi", "thought": "Hm\n"},
+    {"role": "user", "content": "?"},
+]
+
+
+def said(*deltas: dict[str, Any], **more: Any) -> bytes:
+    """A stream of these parts of an answer."""
+    events = [event({"choices": [{"index": 0, "delta": delta}], **more}) for delta in deltas]
+    return b"".join(events) + event({"choices": [{"delta": {}, "finish_reason": "stop"}]}) + b"data: [DONE]\n\n"
+
+
+def request_of(engine: str, wish: Wish, under: str = "") -> dict[str, Any]:
+    """The body that a server of this engine gets."""
+    return request(Served(engine, "/v1", "m"), wish, under)[1]
+
+
+def parted(body: bytes, engine: str = UNKNOWN) -> tuple[str, str, ServerModel]:
+    """Thought and answer of a stream; what it was read by."""
+    runs: list[Run] = []
+
+    async def go() -> ServerModel:
+        model = ServerModel(
+            wired(lambda _: (200, Fed(body), {"Content-Type": "text/event-stream"})), Served(engine, "/v1", "m")
+        )
+        try:
+            await model.answer(ASK, Taker(runs.append, lambda *_: None), Outcome())
+        finally:
+            await model.close()
+        return model
+
+    model = asyncio.run(go())
+    told = ["", ""]
+    for run in runs:
+        at = 0
+        for part, characters, _ in run.spans or [[0, len(run.text), len(run.tokens)]]:
+            told[part] += run.text[at : at + characters]
+            at += characters
+        assert at == len(run.text)
+        assert not run.spans or sum(tokens for _, _, tokens in run.spans) == len(run.tokens)
+    return told[1], told[0], model
+
+
+STREAMS: dict[str, list[dict[str, Any]]] = {
+    "reasoning_content": [{"reasoning_content": "H"}, {"reasoning_content": "m"}, {"content": "Hi"}],
+    "reasoning": [{"reasoning": "Hm"}, {"content": "Hi"}],
+    "thinking": [{"thinking": "Hm", "content": "Hi"}],
+    "content": [{"content": [{"type": "thinking", "thinking": [{"type": "text", "text": "Hm"}]}]}, {"content": "Hi"}],
+}
+
+
+@pytest.mark.parametrize("field", STREAMS)
+def test_fields_of_all_engines(field: str) -> None:
+    """And a thought goes back to an unknown server under the name that it came under."""
+    thought, text, model = parted(said(*STREAMS[field]))
+    assert (thought, text, model.thoughts_under) == ("Hm", "Hi", field)
+    back = request_of(UNKNOWN, Wish(BACK), model.thoughts_under)["messages"][1]
+    if field == "content":
+        assert [part["type"] for part in back["content"]] == ["thinking", "text"]
+    else:
+        assert back == {"role": "assistant", "content": "Hi", field: "Hm\n"}
+
+
+@pytest.mark.parametrize("cut", [1, 2, 3, 50])
+@pytest.mark.parametrize(
+    ("content", "thought", "text"),
+    [
+        ("<think>\nHm\n</think>\n\nHi", "Hm", "Hi"),
+        ("\n[THINK]Hm[/THINK]Hi", "Hm", "Hi"),
+        ("◁think▷Hm◁/think▷Hi", "Hm", "Hi"),
+        ("A <think> tag", "", "A <think> tag"),
+        ("<thin", "", "<thin"),
+        ("<b>Hi</b>", "", "<b>Hi</b>"),
+        ("<think>Hm", "Hm", ""),
+    ],
+)
+def test_tags_at_the_start_of_the_content(content: str, thought: str, text: str, cut: int) -> None:
+    parts = [{"content": content[i : i + cut]} for i in range(0, len(content), cut)]
+    assert parted(said(*parts))[:2] == (thought, text)
+
+
+def test_runs_without_thoughts_say_nothing_of_parts() -> None:
+    parts = Parts()
+    assert parts.push("", "Hi") == "Hi"
+    assert parts.spans(2, 1) == []
+    parts = Parts()
+    assert parts.push("Hmm", "") + parts.push("", "Hi!") == "HmmHi!"
+    assert parts.spans(6, 4) == [[1, 3, 2], [0, 3, 2]]
+    assert parts.spans(0, 1) == [[0, 0, 1]]
+
+
+@pytest.mark.parametrize(
+    ("engine", "field", "thought"),
+    [
+        (LLAMA_SERVER, "reasoning_content", "Hm"),
+        (VLLM, "reasoning", "Hm\n"),
+        (SGLANG, "reasoning_content", "Hm\n"),
+        (OLLAMA, "reasoning", "Hm\n"),
+        (UNKNOWN, "", ""),
+        (LM_STUDIO, "", ""),
+    ],
+)
+def test_a_thought_goes_back_where_the_engine_takes_it(engine: str, field: str, thought: str) -> None:
+    back = request_of(engine, Wish(BACK))["messages"][1]
+    assert back == {"role": "assistant", "content": "Hi"} | ({field: thought} if field else {})
+
+
+@pytest.mark.parametrize(
+    ("engine", "think", "sent"),
+    [
+        (LLAMA_SERVER, "off", {"chat_template_kwargs": {"enable_thinking": False, "thinking": False}}),
+        (LLAMA_SERVER, "high", {"chat_template_kwargs": {"reasoning_effort": "high"}}),
+        (VLLM, "on", {"chat_template_kwargs": {"enable_thinking": True, "thinking": True}}),
+        (VLLM, "low", {"reasoning_effort": "low"}),
+        (OLLAMA, "off", {"reasoning_effort": "none"}),
+        (UNKNOWN, "high", {"reasoning_effort": "high"}),
+        (UNKNOWN, "", {}),
+    ],
+)
+def test_a_word_goes_out_as_the_engine_takes_it(engine: str, think: str, sent: dict[str, Any]) -> None:
+    wish = wish_of(Generate(1, prompt="hi", think=think))
+    body = request_of(engine, wish)
+    assert {name: body[name] for name in ("chat_template_kwargs", "reasoning_effort") if name in body} == sent
+
+
+def test_budgets_and_variables() -> None:
+    wish = wish_of(Generate(1, prompt="hi", think="on", think_budget=9, template_vars={"enable_thinking": "maybe", "x": 1}))
+    body = request_of(LLAMA_SERVER, wish)
+    assert body["thinking_budget_tokens"] == 9
+    assert body["chat_template_kwargs"] == {"enable_thinking": "maybe", "thinking": True, "x": 1}
+    for wrong in ({"think_budget": 9}, {"template_vars": {"x": 1}}):
+        with pytest.raises(UserError, match="Leave out"):
+            request_of(UNKNOWN, wish_of(Generate(1, prompt="hi", **wrong)))
+
+
+def test_another_server_goes_on_in_the_middle_of_a_thought() -> None:
+    """It gets what was thought as such, without tags that nobody wrote."""
+    wish = Wish(ASK.messages, thought="Hm")
+    body = request_of(LLAMA_SERVER, wish)
+    assert body["messages"][-1] == {"role": "assistant", "content": "", "reasoning_content": "Hm"}
+    assert (body["continue_final_message"], body["add_generation_prompt"]) == (True, False)
+    assert "<think>" not in json.dumps(body)
