@@ -62,7 +62,7 @@ def why_plain(info: Mapping[str, Any]) -> str:
     """
     if info.get("name") == BUILTIN and info.get("backend") == "llama.cpp":  # too small to be timed at load
         return (
-            "On llama.cpp a pass over 8 guesses takes this small model as long as 4 plain ones, so plain decoding comes first."
+            "On llama.cpp a pass over several guesses takes this small model too long to pay, so plain decoding comes first."
         )
     cost = node_cost(info.get("pass_seconds") or ())
     if cost is None or cost < DEAR_NODE:

@@ -80,7 +80,7 @@ def offered(before: str) -> list[str]:
         ("/open 'docs/o", ["docs/old chat.json"]),
         ("/model own", ["owner/name"]),
         ("/models own", ["owner/name"]),
-        ("/regenerate n", ["new"]),
+        ("/redo ne", ["new"]),
         ("/retry lookup nodes=8 v", ["variant="]),
         ("/preset edit ", ["poet"]),
         ("/preset po", ["poet"]),

@@ -170,7 +170,7 @@ async def test_where_two_answers_part_is_said(make_chat: Make, engine: Any, make
         assert "≡ as far as it goes" in shown(app)
 
 
-async def test_regenerate_asks_with_the_same_seed_or_a_new_one(make_chat: Make, engine: Any, make_steps: Make) -> None:
+async def test_a_retry_asks_with_the_same_seed_or_a_new_one(make_chat: Make, engine: Any, make_steps: Make) -> None:
     app = make_chat()
     async with app.run_test(size=SIZE) as pilot:
         await say(app, pilot, engine, make_steps, "First", "One.")
@@ -180,7 +180,7 @@ async def test_regenerate_asks_with_the_same_seed_or_a_new_one(make_chat: Make, 
         await say(app, pilot, engine, make_steps, "Second", "Two.")
         app.actions.command("/set temperature=0.1 seed=9 max_tokens=5")
         app.dialogue.switch("greedy")
-        app.actions.command("/regenerate")
+        app.actions.command("/retry same")
         asked = engine.asked
         assert (asked.method, asked.max_tokens) == ("lookup", None)
         assert (asked.sampling["temperature"], asked.sampling["seed"]) == (0.8, 7)
@@ -194,7 +194,7 @@ async def test_regenerate_asks_with_the_same_seed_or_a_new_one(make_chat: Make, 
         app.actions.command("/regenerate new")
         assert 0 <= engine.asked.sampling["seed"] < 1_000_000
         with pytest.raises(UserError, match="being written"):
-            app.actions.command("/regenerate")
+            app.actions.command("/retry same")
 
 
 async def test_the_last_exchange_is_taken_back_and_brought_back(make_chat: Make, engine: Any, make_steps: Make) -> None:
@@ -266,7 +266,7 @@ async def test_an_exported_answer_can_be_asked_for_again(make_chat: Make, engine
         app.show_chat(read_chat(path).transcript)
         assert app.dialogue.transcript.answers()[0].asked == asked
         app.actions.command("/set temperature=0 seed=0")
-        app.actions.command("/regenerate")
+        app.actions.command("/retry same")
         assert (engine.asked.sampling["temperature"], engine.asked.sampling["seed"]) == (0.7, 5)
 
 
@@ -290,7 +290,7 @@ async def test_what_cannot_be_done_is_said(make_chat: Make, engine: Any, make_st
             ("/retry lokup", "lookup"),
             ("/retry recompute", "No cache"),
             ("/retry lookup max_ngram", "key=value"),
-            ("/regenerate twice", "takes new"),
+            ("/regenerate twice", "twice"),
         ):
             with pytest.raises(UserError, match=sentence):
                 app.actions.command(command)
