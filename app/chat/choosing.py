@@ -61,9 +61,7 @@ def why_plain(info: Mapping[str, Any]) -> str:
         info: what the engine tells of the model.
     """
     if info.get("name") == BUILTIN and info.get("backend") == "llama.cpp":  # too small to be timed at load
-        return (
-            "On llama.cpp a pass over several guesses takes this small model too long to pay, so plain decoding comes first."
-        )
+        return "On llama.cpp a pass over several guesses takes this small model too long to pay, so plain decoding comes first."
     cost = node_cost(info.get("pass_seconds") or ())
     if cost is None or cost < DEAR_NODE:
         return ""

@@ -189,7 +189,7 @@ class Switches:
                 self.theme(name)
 
         items = [
-            MenuItem(name, fit(one_line(name), 10).ljust(10), detail=palette.summary, sample=themes.shown(name).sample())
+            MenuItem(name, fit(one_line(name), 10), detail=palette.summary, sample=themes.shown(name).sample())
             for name, palette in themes.palettes.items()
         ]
         self.host.push_screen(Menu("Theme", items, before, self.host.live.keymap, themes.wear), chosen)

@@ -113,7 +113,8 @@ class Menu(FramedScreen[str]):
         able = not item.reason
         mark = ("● ", "$primary") if item.id == self._current else ("  ", "")
         digit = (f"{PICKS[index]}  ", "bold $primary" if able else "$faint") if index < len(PICKS) else ("   ", "")
-        parts: list[tuple[str, str]] = [digit, mark, (one_line(item.title), "bold" if able else "$faint")]
+        longest = max((len(other.title) for other in self._items if other.sample), default=0)  # samples stand in a column
+        parts: list[tuple[str, str]] = [digit, mark, (one_line(item.title).ljust(longest), "bold" if able else "$faint")]
         if item.tag:
             parts.append((f"  {one_line(item.tag)}", item.tag_style if able else "$faint"))
         parts += [("  ", ""), *item.sample] if item.sample else []

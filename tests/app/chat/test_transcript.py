@@ -110,6 +110,15 @@ def test_a_change_of_method_is_marked_between_the_runs() -> None:
     assert answer.text == "one two three"
 
 
+def test_text_that_was_held_back_is_one_with_the_run_that_it_ends() -> None:
+    answer = answer_of()
+    block = EntryBlock(answer, 40)
+    answer.add(StepRecord("lookup", [1, 2], "one"))
+    answer.add(StepRecord("lookup", [3, 4], " two!?", carried=4))
+    block.update()
+    assert block.row(0).pieces == (("one two", 0), ("!?", 1))
+
+
 def test_rows_of_an_answer() -> None:
     answer = answer_of()
     block = EntryBlock(answer, 140)

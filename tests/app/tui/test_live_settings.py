@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from specchat.app.settings.file import read
+from specchat.engine.messages import Loaded
+from specchat.engine.options import Sampling
+
+from ...fakes.pilots import settle, toasts
+from ..conftest import INFO
 
 
 async def test_an_older_look_at_the_file_takes_back_nothing_that_is_being_written(make_chat: Callable[..., Any]) -> None:
@@ -17,3 +23,53 @@ async def test_an_older_look_at_the_file_takes_back_nothing_that_is_being_writte
             app.live._pending.clear()  # as `_write` does before it saves
             app.live.idle()
             assert app.view.colouring == "cycle"
+
+
+async def test_a_model_is_sampled_as_its_makers_recommend_until_somebody_chooses(
+    make_chat: Callable[..., Any], engine: Any
+) -> None:
+    app = make_chat()
+    async with app.run_test(size=(140, 30), notifications=True) as pilot:
+        app.dialogue.submit("Hello")  # waits for the model
+        engine.events.append(Loaded(1, INFO | {"sampling": {"temperature": 0.6, "top_k": 20}}, {}))
+        await settle(app, pilot)
+        assert (engine.asked.sampling["temperature"], engine.asked.sampling["top_k"]) == (0.6, 20)
+        assert app.live.layers.origin("sampling.temperature").said == "recommended for this model"
+        assert "temperature 0.6, recommended for it" in str(app.chat_screen.query_one("ChatHeader").render())
+        assert app.dialogue.race_sampling.greedy
+        engine.begin()
+        engine.finish()
+        await settle(app, pilot)
+        for temperature in (0.0, 0.6):  # one key, to and fro
+            await pilot.press("alt+t")
+            assert app.dialogue.sampling.temperature == temperature
+        app.actions.command("/set temperature=0.9")
+        assert app.dialogue.race_sampling.temperature == 0.9
+        for temperature in (0.0, 0.9):
+            await pilot.press("alt+t")
+            assert app.dialogue.sampling.temperature == temperature
+        app.live.unset("sampling.temperature")
+        app.dialogue.load_model("other")
+        engine.events.append(Loaded(9, INFO | {"name": "other"}, {}))
+        await settle(app, pilot)
+        assert app.dialogue.sampling == Sampling()
+        assert "sampling.temperature" not in app.live.current()
+
+
+async def test_an_image_is_not_sent_to_a_model_that_cannot_see(
+    make_chat: Callable[..., Any], engine: Any, tmp_path: Path
+) -> None:
+    (tmp_path / "cat.png").write_bytes(b"\x89PNG\r\n\x1a\n")
+    app = make_chat()
+    async with app.run_test(size=(140, 30), notifications=True) as pilot:
+        engine.loaded()
+        await settle(app, pilot)
+        text = f"Who is this? @{tmp_path / 'cat.png'}"
+        app.box.put(text)
+        await pilot.press("enter")
+        assert "is an image, and models on this machine get text alone here. Ask a server" in toasts(app)
+        assert app.box.text == text
+        app.dialogue.info |= {"server": {"engine": "llama-server", "images": None}}
+        await pilot.press("enter")
+        assert "data:image/png;base64," in engine.asked.messages[-1]["content"]
+        assert "[" + str(tmp_path / "cat.png") in app.view.blocks[0].row(0).text

@@ -202,9 +202,13 @@ async def test_a_chat_is_deleted_and_brought_back(make_kept: Make, engine: Any, 
         await several(app, pilot, engine, make_steps, "First", "Second", "Third")
         screen = await browse(app, pilot)
         await press(pilot, "down", "ctrl+d")
-        assert titles(screen) == ["Third", "First"]
-        assert note(screen) == "Deleted “Second”. ^z restores it for 30 days."
+        assert note(screen) == "Press ^d again to delete “Second”."
+        await press(pilot, "down", "up", "ctrl+d")  # on another chat in between: asked anew
+        assert titles(screen) == ["Third", "Second", "First"]
         await press(pilot, "ctrl+d")
+        assert titles(screen) == ["Third", "First"]
+        assert note(screen) == "Deleted “Second”. ^z undoes this (kept 30 days)."
+        await press(pilot, "ctrl+d", "ctrl+d")
         assert titles(screen) == ["Third"]
         await press(pilot, "escape")
         screen = await browse(app, pilot)
@@ -304,7 +308,7 @@ def test_pictures(
             await press(pilot, *keys)
         await press(pilot, "down")
         if not keys:
-            await press(pilot, "ctrl+d")
+            await press(pilot, "ctrl+d", "ctrl+d")
 
     assert picture(before, make_kept)
 

@@ -260,11 +260,13 @@ async def test_the_list_saves_renames_edits_deletes_and_brings_back(app: Speccha
         assert names() == ["hai2", "haiku"]
         assert app.settings.layers.preset_name == "hai2"
         await pilot.press("ctrl+d")
+        assert "Press ^d again" in str(note.render())
+        await pilot.press("ctrl+d")
         await app.workers.wait_for_complete()
         await pilot.pause()
         assert names() == ["haiku"]
         assert "ctrl" not in str(note.render())
-        assert "^z restores it" in str(note.render())
+        assert "^z undoes this" in str(note.render())
         await pilot.press("ctrl+z")
         await app.workers.wait_for_complete()
         await pilot.pause()
