@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
 
 from ...engine.options import Sampling
+from ...errors import UserError, did_you_mean
 from .pieces import Pieces
 from .transcript import Transcript
 
@@ -36,6 +38,10 @@ class About:
     """Token texts for answers that have none of their own."""
     constraint: Mapping[str, str] | None = None
     """What answers must match, as `Generate.constraint`."""
+    think: str = ""
+    """How to think, where the model knows the word; empty for its default."""
+    think_budget: int | None = None
+    template_var: Sequence[str] = ()
 
     def request(self) -> dict[str, Any]:
         """What an answer is asked with, as `Answer.asked` has it."""
@@ -49,12 +55,79 @@ class About:
             "stop": list(self.stop),
             "stop_loops": self.stop_loops,
             **({"constraint": dict(self.constraint)} if self.constraint else {}),
+            **self._thinking(),
         }
+
+    def _thinking(self) -> dict[str, Any]:
+        """What is asked of the chat template, as far as it is not its default."""
+        think = word_for(self.info, self.think)
+        asked = {"think": think, "think_budget": self.think_budget, "template_vars": variables(self.template_var)}
+        return {name: value for name, value in asked.items() if value not in ("", None, {})}
 
 
 def generate_fields(request: Mapping[str, Any]) -> dict[str, Any]:
     """A request as fields of the engine's `Generate`, where `model` says something else."""
     return {name: value for name, value in request.items() if name != "model"}
+
+
+def words_of(info: Mapping[str, Any]) -> tuple[str, ...]:
+    """The words that the model knows for how to think, as on, off, low; none where it cannot be told.
+
+    Args:
+        info: what the engine tells of the model.
+    """
+    return tuple(str(word) for word in (info.get("thinking") or {}).get("words") or ())
+
+
+def default_of(info: Mapping[str, Any]) -> str:
+    """What it does unless it is told otherwise."""
+    return str((info.get("thinking") or {}).get("default") or "")
+
+
+def word_for(info: Mapping[str, Any], word: str) -> str:
+    """What a model is told where somebody wants `word`: that, or nothing where it does not know it."""
+    return word if word in words_of(info) else ""
+
+
+def known_word(info: Mapping[str, Any], word: str) -> str:
+    """A word that the model must know.
+
+    Raises:
+        UserError: it does not, or it does not think at all.
+    """
+    words, name = words_of(info), str(info.get("name") or "This model")
+    if not info.get("thinking"):
+        raise UserError(f"{name} does not think before it answers: its chat template has no place for it.")
+    if not words:
+        raise UserError(f"{name} thinks, but its chat template has no switch for it.")
+    if word not in words:
+        raise UserError(f"{name} cannot think {word!r}: {did_you_mean(word, words)}")
+    return word
+
+
+def word_after(info: Mapping[str, Any], word: str) -> str:
+    """The word after the one in force, round and round.
+
+    Raises:
+        UserError: the model cannot be told how to think.
+    """
+    words = words_of(info)
+    if not words:
+        known_word(info, word)
+    now = word_for(info, word) or default_of(info)
+    return words[(words.index(now) + 1) % len(words)] if now in words else words[0]
+
+
+def variables(texts: Sequence[str]) -> dict[str, Any]:
+    """`NAME=VALUE …` as variables of a chat template: true, false, null, numbers and JSON are that, everything else a text."""
+    out: dict[str, Any] = {}
+    for text in texts:
+        name, _, value = text.partition("=")
+        try:
+            out[name.strip()] = json.loads(value)
+        except (ValueError, RecursionError):
+            out[name.strip()] = value
+    return out
 
 
 class SavableChat(Protocol):

@@ -76,7 +76,7 @@ def likeness(answer: Answer, first: Answer) -> Likeness:
     """Compare an answer's text with the first one's."""
     if answer is first:
         return Likeness("reference", "")
-    one, other = first.text, answer.text
+    one, other = first.all_text, answer.all_text
     if one == other and first.through == answer.through:
         return Likeness("identical", "identical")
     if not answer.done or not first.done or not one or not other:

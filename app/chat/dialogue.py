@@ -97,6 +97,10 @@ class Dialogue:
     stop_loops: bool = True
     constraint: dict[str, str] | None = None
     """What answers must match, as `Generate.constraint`."""
+    think: str = ""
+    """How to think, where the model knows the word."""
+    think_budget: int | None = None
+    template_var: tuple[str, ...] = ()
     load: Mapping[str, Any] = field(default_factory=dict)
     transcript: Transcript = field(default_factory=Transcript)
     phase: Phase = "loading"
@@ -363,6 +367,9 @@ class Dialogue:
             *(self.sampling, self.accept, self.max_tokens, self.stop, self.stop_loops),
             self.pieces,
             self.constraint,
+            self.think,
+            self.think_budget,
+            self.template_var,
         )
 
     def request(self) -> dict[str, Any]:

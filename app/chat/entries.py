@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import groupby
+from operator import itemgetter
 from typing import Any, Literal, get_args
 
 from ...engine.catalog import Totals
@@ -96,6 +98,41 @@ def cut_sentence(answer: Answer, limit: str) -> str:
     return f"The answer is cut ({answer.ending}), so it does not match {schema}.{more}"
 
 
+Spans = tuple[tuple[int, int, int], ...]
+"""Rows of whether it is thought (0 or 1), characters and tokens, as a step's `spans`; empty: all of it is answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What a thought, or the answer after it, came to. A pass that gave tokens of both is shared by them, so that the two add
+    up to the whole."""
+
+    tokens: int = 0
+    passes: float = 0.0
+    seconds: float = 0.0
+    drafted: float = 0.0
+    accepted: float = 0.0
+
+    def plus(self, other: Share, part: float = 1.0) -> Share:
+        """With a part of another one; −1 takes all of it away."""
+        return Share(
+            max(0, self.tokens + round(other.tokens * part)),
+            *(
+                max(0.0, getattr(self, name) + getattr(other, name) * part)
+                for name in ("passes", "seconds", "drafted", "accepted")
+            ),
+        )
+
+    @property
+    def tokens_per_pass(self) -> float:
+        return self.tokens / self.passes if self.passes else 0.0
+
+    @property
+    def acceptance(self) -> float | None:
+        """Accepted / drafted; None where nothing was drafted."""
+        return self.accepted / self.drafted if self.drafted else None
+
+
 @dataclass(slots=True)
 class Run:
     """The tokens of one step: those that a forward pass produced together, or (beam search) those that it made certain."""
@@ -113,11 +150,53 @@ class Run:
     """Characters at the start of `text` that belong to the run before (they had been held back)."""
     earlier: int = 0
     """How many of the tokens earlier passes had found."""
+    spans: Spans = ()
+    """What of it is thought."""
 
     @property
     def together(self) -> int:
         """Tokens that its pass produced."""
         return self.tokens - self.earlier
+
+    @property
+    def thinking(self) -> bool:
+        """Whether it ends in a thought."""
+        return bool(self.spans) and self.spans[-1][0] > 0
+
+    @property
+    def thought_tokens(self) -> int:
+        return sum(tokens for thought, _, tokens in self.spans if thought)
+
+    def pieces(self) -> Iterator[tuple[bool, bool, str]]:
+        """Its text in pieces: whether a piece is thought, whether the run before had held it back, and the text."""
+        start = 0
+        for thought, length, _ in self.spans or ((0, len(self.text), 0),):
+            end = start + length
+            seam = min(max(start, self.carried), end)
+            for late, text in ((True, self.text[start:seam]), (False, self.text[seam:end])):
+                if text:
+                    yield thought > 0, late, text
+            start = end
+
+
+def thought_of(runs: Iterable[Run]) -> Share:
+    """What the thoughts in some runs came to."""
+    out = Share()
+    for run in runs:
+        if tokens := run.thought_tokens:
+            out = out.plus(Share(run.tokens, 1, run.seconds, run.drafted, run.accepted), tokens / run.tokens)
+    return out
+
+
+def spelled(runs: Iterable[Run], thought: bool = False) -> str:
+    """The answers in some runs, or the thoughts."""
+    out: list[str] = []
+    for run in runs:
+        if len(run.spans) > 1:
+            out += [text for is_thought, _, text in run.pieces() if is_thought == thought]
+        elif run.thinking == thought:  # all of it is the one or the other
+            out.append(run.text)
+    return "".join(out)
 
 
 @dataclass(slots=True)
@@ -145,6 +224,8 @@ class Figures:
     recent: deque[tuple[int, float]] = field(default_factory=deque)
     """(tokens, seconds) of the last steps."""
     recent_seconds: float = 0.0
+    thought: Share = Share()
+    """What of it went into thoughts."""
     certainty: str = ""
     """Of a server's answer, how well its runs are known: exact, reported, estimated or unknown. Empty for one of ours."""
     doubt: str = ""
@@ -176,6 +257,9 @@ class Figures:
         self.accepted += step.accepted
         self.grammar += step.grammar
         self.decode_seconds += seconds
+        if thought := sum(row[2] for row in step.spans if row[0]):
+            whole = Share(tokens, float(step.nodes > 0), seconds, step.drafted, step.accepted)
+            self.thought = self.thought.plus(whole, thought / tokens)
         if not step.prefilled:
             self.timed += 1
             self.timed_tokens += tokens
@@ -184,6 +268,12 @@ class Figures:
         self.recent_seconds += seconds
         while len(self.recent) > 1 and self.recent_seconds - self.recent[0][1] > WINDOW_SECONDS:
             self.recent_seconds -= self.recent.popleft()[1]
+
+    @property
+    def answer(self) -> Share:
+        """What of it went into the answer behind the thoughts."""
+        whole = Share(self.tokens, self.steps, self.decode_seconds, self.drafted, self.accepted)
+        return whole.plus(self.thought, -1)
 
     @property
     def seconds(self) -> float:
@@ -270,6 +360,8 @@ class Answer:
     """The last character of an answer that is being written, shown although it may yet change: the next text begins with it."""
     tentative: str = ""
     """What follows `held` in the best open text of a beam search: shown while the answer is being written, no part of it."""
+    opened: bool | None = None
+    """Whether the reader wants to see its thought; None: as the setting says."""
     _shades: Shades = field(default_factory=Shades)
     _totals: Totals = field(default_factory=Totals)
     _by_method: dict[str, Totals] = field(default_factory=dict)
@@ -302,13 +394,37 @@ class Answer:
 
     @property
     def text(self) -> str:
+        """The answer alone, without its thought."""
+        return spelled(self.runs) + ("" if self.thinking else self.held)
+
+    @property
+    def all_text(self) -> str:
+        """Thought and answer, in the order in which they were written."""
         return "".join(run.text for run in self.runs) + self.held
+
+    @property
+    def thought(self) -> str:
+        """What the model thought before and between."""
+        return spelled(self.runs, thought=True) + (self.held if self.thinking else "")
+
+    @property
+    def thinking(self) -> bool:
+        """Whether it is in the middle of a thought, or ended there."""
+        return bool(self.runs) and self.runs[-1].thinking
 
     def own_text(self, index: int) -> str:
         """All the text of a run: what came with the next one, because it had been held back, is its own too."""
-        run, after = self.runs[index], index + 1
-        late = self.runs[after].text[: self.runs[after].carried] if after < len(self.runs) else self.held
-        return run.text[run.carried :] + late
+        return "".join(text for _, text in self.own_pieces(index))
+
+    def own_pieces(self, index: int) -> Iterator[tuple[bool, str]]:
+        """All the text of a run in pieces: whether each is thought, and the text."""
+        out = [(thought, text) for thought, late, text in self.runs[index].pieces() if not late]
+        if index + 1 < len(self.runs):
+            out += [(thought, text) for thought, late, text in self.runs[index + 1].pieces() if late]
+        elif self.held:
+            out.append((self.thinking, self.held))
+        for thought, pieces in groupby(out, key=itemgetter(0)):
+            yield thought, "".join(text for _, text in pieces)
 
     @property
     def done(self) -> bool:
@@ -332,7 +448,7 @@ class Answer:
     def severity(self) -> Severity:
         """How bad its end is: a warning where text may be missing."""
         match self.reason:
-            case "eos":
+            case "eos" if not self.thinking:
                 return "information"
             case "died" | "error":
                 return "error"
@@ -377,6 +493,7 @@ class Answer:
             seconds,
             step.carried if self.runs else 0,
             step.earlier,
+            tuple((row[0], row[1], row[2]) for row in step.spans),
         )
         self.runs.append(run)
         self.held, self.tentative = step.held, step.tentative
@@ -392,7 +509,8 @@ class Answer:
         tail, self.held, self.tentative = tail or self.held, "", ""
         if tail and self.runs:
             last = self.runs[-1]
-            self.runs.append(Run(tail, 0, last.method, last.shade, carried=len(tail)))
+            spans: Spans = ((1, len(tail), 0),) if last.thinking else ()
+            self.runs.append(Run(tail, 0, last.method, last.shade, carried=len(tail), spans=spans))
         elif tail:
             self.runs.append(Run(tail, 0, self.method, -1))
         self.reason = reason

@@ -26,7 +26,8 @@ class Transcript:
         return [entry for entry in self.entries if isinstance(entry, Answer)]
 
     def messages(self) -> list[dict[str, str]]:
-        """The chat as the model is told it. A prompt that got no text in answer is left out, unless it is the last."""
+        """The chat as the engine is told it, which decides what of a thought the model is told again. A prompt that got no text
+        in answer is left out, unless it is the last."""
         out = [{"role": "system", "content": self.system}] if self.system else []
         talk = [entry for entry in self.entries[self.start :] if not isinstance(entry, Notice)]
         for i, entry in enumerate(talk):
@@ -35,6 +36,7 @@ class Transcript:
                     follower = talk[i + 1] if i + 1 < len(talk) else None
                     if follower is None or (isinstance(follower, Answer) and follower.text):
                         out.append({"role": "user", "content": text})
-                case Answer() if entry.text:
-                    out.append({"role": "assistant", "content": entry.text})
+                case Answer() if text := entry.text:
+                    thought = entry.thought
+                    out.append({"role": "assistant", "content": text, **({"thought": thought} if thought else {})})
         return out

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 chats = typer.Typer(name="chats", help="List, search, show, delete and export your chats.", no_args_is_help=True)
 
 Which = Annotated[str, argument("The chat's number, title, or part of its title.", "CHAT", completion_shell.chats)]
+Thoughts = Annotated[bool, flag("--thoughts", "With what the model thought.")]
 Limit = Annotated[int, option("--limit", "Print at most N chats.", "N")]
 
 
@@ -56,7 +57,10 @@ def list_chats(
 
 @chats.command()
 def search(
-    text: Annotated[str, argument("Find all of these words; put a phrase in double quotes.")],
+    text: Annotated[
+        str,
+        argument("Find all of these words; put a phrase in double quotes, and thought: before them to search thoughts too."),
+    ],
     limit: Limit = 20,
     json: AsJson = False,
 ) -> None:
@@ -77,7 +81,7 @@ def search(
 
 
 @chats.command()
-def show(chat: Which, json: AsJson = False) -> None:
+def show(chat: Which, thoughts: Thoughts = False, json: AsJson = False) -> None:
     """Print a chat as Markdown, or as JSON with everything that `/open` needs."""
     from ..export.markdown import chat_markdown
     from ..history.chats import reading
@@ -87,7 +91,7 @@ def show(chat: Which, json: AsJson = False) -> None:
     with reading() as kept:
         opened = kept.open(one_chat(kept, chat).id)
     _warn(opened)
-    for chunk in chat_json(opened) if json else chat_markdown(opened):
+    for chunk in chat_json(opened) if json else chat_markdown(opened, thoughts=thoughts):
         typer.echo(chunk.encode("utf-8", "backslashreplace"), nl=False)
 
 
@@ -153,6 +157,7 @@ def export(
     chat: Which,
     file: Annotated[Path, argument("The file to write; it ends in .html, .svg, .md or .json.")],
     force: Annotated[bool, flag("--force", "Overwrite an existing file.")] = False,
+    thoughts: Thoughts = False,
     json: AsJson = False,
 ) -> None:
     """Write a chat to a file, in the colours of your settings."""
@@ -168,7 +173,7 @@ def export(
     with reading() as kept:
         opened = kept.open(one_chat(kept, chat).id)
     _warn(opened)
-    look = Look(palettes.get(settings.theme, palettes["dark"]), way_named(settings.colours))
+    look = Look(palettes.get(settings.theme, palettes["dark"]), way_named(settings.colours), thoughts=thoughts)
     place = export_chat(opened, path, look, force)
     if json:
         print_json({"file": str(place)})

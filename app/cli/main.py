@@ -45,6 +45,9 @@ FULL = (errno.ENOSPC, errno.EDQUOT)
 LIMITS = tuple(key for key, said in OPTIONS.items() if said.group == "Sampling and limits")
 
 
+THINKING = ("think", "think_budget", "template_var", "thoughts")
+
+
 class When(StrEnum):
     """When to colour the answer."""
 
@@ -58,7 +61,7 @@ class When(StrEnum):
 def chat(
     context: typer.Context,
     *,
-    given: Annotated[Given, Several(*MODELS, *LOADING, "method", "theme", "system")],
+    given: Annotated[Given, Several(*MODELS, *LOADING, "method", *THINKING, "theme", "system")],
     preset: Preset = None,
     open_file: Annotated[Path | None, option("--open", "Open a chat or a race saved as JSON.", "FILE")] = None,
     last: Annotated[bool, flag("--continue", "Continue the last chat.")] = False,
@@ -100,7 +103,7 @@ def run(
     set_: Annotated[
         list[str] | None, option("--set", "A setting of the method. Repeat for more settings.", "NAME=VALUE")
     ] = None,
-    limits: Annotated[Given, Several(*LIMITS, "accept")],
+    limits: Annotated[Given, Several(*LIMITS, "thoughts", "accept")],
     stop_regex: Annotated[
         list[str] | None, option("--stop-regex", "End the answer at a match. Repeat for more.", "REGEX")
     ] = None,

@@ -79,6 +79,6 @@ def chat_chunks(chat: SavedChat, format: str, look: Look) -> Iterator[str]:
         case "md":
             from .markdown import chat_markdown
 
-            return chat_markdown(chat)
+            return chat_markdown(chat, thoughts=look.thoughts)
         case _:
             return chat_json(chat)

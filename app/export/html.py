@@ -10,6 +10,7 @@ from html import escape
 
 from ...engine.options import without_images
 from ..chat.entries import Answer, Notice, Prompt
+from ..render.blocks import thought_line
 from ..render.verdict import signed
 from ..saved.capture import SavedChat
 from ..text.cells import one_line
@@ -43,6 +44,9 @@ header .model { color: $foreground; }
 .figures .success { color: $success; }
 .figures .warning { color: $warning; }
 .figures .error { color: $error; }
+.thought { color: $quiet; border-left: 2px solid $line; padding-left: 1.5ch; margin-bottom: .6rem; }
+.thought summary { cursor: pointer; }
+.thought .run { opacity: .75; }
 .notice { color: $quiet; font-style: italic; margin: 1.2rem 0; }
 .notice.warning { color: $warning; font-style: normal; }
 .notice.error { color: $error; font-style: normal; }
@@ -136,22 +140,36 @@ def top(model: str, where: str, made: str) -> str:
 
 def _answer(answer: Answer, look: Look, model: str) -> Iterator[str]:
     yield '<div class="answer">'
-    yield from spans(answer, look)
+    yield from spans(answer, look, unfolded=look.thoughts)
     yield "</div>\n"
     yield figures(answer, model)
 
 
-def spans(answer: Answer, look: Look, clock: Sequence[float] = ()) -> Iterator[str]:
-    """The runs of an answer; `clock`: when each was there, in seconds, for a replay."""
-    method = ""
+def spans(answer: Answer, look: Look, clock: Sequence[float] = (), *, unfolded: bool = True) -> Iterator[str]:
+    """The runs of an answer.
+
+    Args:
+        answer: whose.
+        look: theme and way of colouring.
+        clock: when each was there, in seconds, for a replay.
+        unfolded: its thoughts are there to be read at once.
+    """
+    method, thinking = "", False
+    summary = thought_line(answer.figures.thought)
     for index, run in enumerate(answer.runs):
         when = f' data-t="{clock[index] * 1000:.0f}"' if clock else ""
         if run.method != method:
             if method:
                 yield f'<span class="mark" data-method="{text(run.method)} "{when}></span>'
             method = run.method
-        if own := answer.own_text(index):
-            yield span(own, look.ink(run), told(answer, index), when)
+        for thought, said in answer.own_pieces(index):
+            if thought != thinking:
+                opened = f'<details class="thought"{" open" * unfolded}><summary>{text(summary)}</summary>'
+                yield opened if thought else "</details>"
+                thinking, summary = thought, "Thought on"
+            yield span(said, look.ink(run), told(answer, index), when)
+    if thinking:
+        yield "</details>"
 
 
 def figures(answer: Answer, model: str = "", *, speeds: bool = True) -> str:

@@ -20,11 +20,12 @@ def visible(raw: str) -> str:
 
 
 class Look:
-    """A theme and a way of colouring."""
+    """A theme and a way of colouring; `thoughts`: thoughts are shown too."""
 
-    def __init__(self, palette: Palette, way: Colouring = "length") -> None:
+    def __init__(self, palette: Palette, way: Colouring = "length", *, thoughts: bool = False) -> None:
         self.palette = palette
         self.way = way
+        self.thoughts = thoughts
         self._variables = {**palette.variables(), **palette.colours}
         self.inks = {name: INKS[name].of(self._variables) for name in inks_of(way)}
         """Every ink that a run can have, by its name, in the theme's colours."""

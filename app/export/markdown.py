@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from ...engine.options import without_images
 from ..chat.entries import Answer, Notice, Prompt
+from ..render.blocks import thought_line
 from ..render.verdict import verdict_text
 from ..saved.capture import SavedChat
 from ..text.cells import one_line, sanitise
@@ -36,8 +37,8 @@ _UNSEEN = re.compile(r"[\x00-\x20]|%0[9ad]|%20", re.IGNORECASE)
 _END = "specchat-end-of-text"
 
 
-def chat_markdown(chat: SavedChat) -> Iterator[str]:
-    """The file's text, entry by entry."""
+def chat_markdown(chat: SavedChat, *, thoughts: bool = False) -> Iterator[str]:
+    """The file's text, entry by entry; thoughts only where they are asked for, folded."""
     what = [plain(text) for text in (chat.model_name, chat.saved) if text]
     yield "# specchat" + (f": {' · '.join(what)}" if what else "") + "\n"
     if chat.transcript.system:
@@ -49,6 +50,9 @@ def chat_markdown(chat: SavedChat) -> Iterator[str]:
             case Notice(text):
                 yield f"\n*{plain(text)}*\n"
             case Answer():
+                if thoughts and (thought := closed(inert(sanitise(entry.thought)).strip("\n"))):
+                    summary = plain(thought_line(entry.figures.thought))
+                    yield f"\n<details>\n<summary>{summary}</summary>\n\n{thought}\n\n</details>\n"
                 if text := closed(inert(sanitise(entry.text)).strip("\n")):
                     yield f"\n{text}\n"
                 yield f"\n*{plain(verdict_text(entry, chat.model_of(entry)))}*\n"

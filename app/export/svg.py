@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from itertools import groupby
 from operator import attrgetter
 from typing import Any
 
 from ..chat.entries import Answer, ChatEntry, Notice
-from ..render.blocks import MARK, EntryBlock, TextRow
+from ..render.blocks import MARK, EntryBlock, TextRow, Thoughts
 from ..saved.capture import SavedChat
 from ..text.cells import fit, one_line, width
 from .canvas import Canvas
@@ -26,7 +27,10 @@ def chat_svg(chat: SavedChat, look: Look) -> Iterator[str]:
     system = chat.transcript.system
     entries = [Notice(f"System prompt: {system}")] if system else []
     shown = (*entries, *chat.transcript.entries)
-    blocks = [wrapped(entry, CELLS, chat.model_of(entry) if isinstance(entry, Answer) else "") for entry in shown]
+    thoughts: Thoughts = "open" if look.thoughts else "folded"
+    blocks = [
+        wrapped(entry, CELLS, chat.model_of(entry) if isinstance(entry, Answer) else "", thoughts=thoughts) for entry in shown
+    ]
     canvas = Canvas(look)
     name = one_line(chat.model_name)
     legend = 1.5 if look.legend() else 0
@@ -44,9 +48,12 @@ def chat_svg(chat: SavedChat, look: Look) -> Iterator[str]:
     yield canvas.close()
 
 
-def wrapped(entry: ChatEntry, cells: int, model: str = "", *, speeds: bool = True) -> EntryBlock:
-    """An entry in rows of so many cells; `model`: the name of an answer's model, where its figures are to tell it."""
-    block = EntryBlock(entry, cells, model=model, speeds=speeds)
+def wrapped(entry: ChatEntry, cells: int, model: str = "", *, speeds: bool = True, thoughts: Thoughts = "folded") -> EntryBlock:
+    """An entry in rows of so many cells; `model`: the name of an answer's model, where its figures are to tell it. What the
+    reader opened or folded on the screen is as `thoughts` has it."""
+    if isinstance(entry, Answer) and entry.opened is not None:
+        entry = replace(entry, opened=None)
+    block = EntryBlock(entry, cells, model=model, speeds=speeds, thoughts=thoughts)
     block.update()
     return block
 
@@ -79,9 +86,13 @@ def draw_row(canvas: Canvas, left: float, cells: int, y: float, block: EntryBloc
                 else:
                     out.append(canvas.run(column, y, text, canvas.look.ink(answer.runs[run]), told(answer, run)))
                 column += width(text)
-            return "".join(out)
-        case "figures":
-            return canvas.words(left, y, [(piece.text, style) for piece, style in zip(row.pieces, row.styles, strict=True)])
+            bar = canvas.box(left - LEFT + 0.4, y, 0.12, "quiet") if row.thought else ""
+            return f'{bar}<g opacity=".7">{"".join(out)}</g>' if row.thought else "".join(out)
+        case "thought" | "figures":
+            sign = canvas.text(left - LEFT, y, row.sign, "quiet") if row.sign else ""
+            return sign + canvas.words(
+                left, y, [(piece.text, style) for piece, style in zip(row.pieces, row.styles, strict=True)]
+            )
         case "prompt":
             behind = canvas.box(left - LEFT, y, cells + LEFT + 1, "surface") + canvas.box(left - LEFT, y, 0.35, "primary")
             return behind + canvas.text(left, y, row.text, "foreground b")

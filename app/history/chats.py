@@ -20,9 +20,12 @@ from ..chat.variants import Fork
 from ..saved.capture import SavedChat
 from ..text.cells import fit, one_line, sanitise
 from .entries import ROW, parts_of, read_entry
-from .schema import loaded, stored
+from .schema import loaded, stored, words_of
 from .store import Store, trouble
 from .writing import TITLE_CELLS, ChatTrack, Rows, SavedEntry, rows_of
+
+THOUGHTS = "thought:"
+"""Before what is searched for: what models thought is searched as well."""
 
 BEFORE, AFTER = 40, 160
 """Characters of an excerpt before what was found, and from there on."""
@@ -113,7 +116,9 @@ class Chats:
 
     def search(self, text: str, limit: int = 50) -> list[ChatHit]:
         """Chats that have all the words of `text` in one prompt, answer or title, newest first. Upper and lower case are the
-        same, a part of a word is enough, and words in double quotes belong together."""
+        same, a part of a word is enough, and words in double quotes belong together. Behind `thought:` what models thought is
+        searched as well."""
+        text, thoughts = text.lstrip().removeprefix(THOUGHTS), text.lstrip().startswith(THOUGHTS)
         text = text.replace("\0", " ").encode("utf-8", "replace").decode()
         words = [quoted or word for quoted, word in _WORDS.findall(text) if (quoted or word).strip()]
         if not words:
@@ -130,8 +135,9 @@ class Chats:
             for (entry,) in self._candidates(words):
                 if len(found) >= limit:
                     break
-                text_row = self.store.db.execute("SELECT text FROM entries WHERE id = ?", (entry,)).fetchone()
-                said = loaded(text_row[0]) if text_row else ""  # another specchat may have removed it just now
+                found_row = self.store.db.execute("SELECT text, thought FROM entries WHERE id = ?", (entry,)).fetchone()
+                answer, thought = found_row or ("", "")  # another specchat may have removed it just now
+                said = words_of(loaded(answer), loaded(thought) if thoughts else "")
                 if not all(pattern.search(said) for pattern in patterns):
                     continue
                 for row in self.store.db.execute(

@@ -10,9 +10,9 @@ from threading import current_thread, main_thread
 from time import sleep
 from typing import Any
 
-from ..chat.entries import SEVERITIES, Answer, ChatEntry, Notice, Prompt
+from ..chat.entries import SEVERITIES, Answer, ChatEntry, Figures, Notice, Prompt, Run
 from ..chat.pieces import Pieces
-from ..saved.chat_json import asked_of, dump, pieces_body, read_answer, run_body
+from ..saved.chat_json import asked_of, dump, figures_body, pieces_body, read_answer, run_body
 from ..saved.reading import BadFile, Table
 from ..text.cells import one_line
 from .schema import loaded
@@ -64,19 +64,19 @@ def unpack(parts: Iterable[bytes]) -> dict[str, Any]:
     return {"runs": runs, "tail": tail, "pieces": pieces}
 
 
-def text_of(parts: Iterable[bytes]) -> str:
-    """The text that some parts hold; empty where they are damaged."""
+def texts_of(parts: Iterable[bytes]) -> tuple[str, str]:
+    """The answer that some parts hold, and its thought; empty where they are damaged."""
     try:
-        body = unpack(parts)
-        return "".join(str(run["text"]) for run in body["runs"]) + str(body["tail"])
-    except (BadFile, KeyError, TypeError):
-        return ""
+        answer = read_answer(Table({"method": "", "label": "", "figures": figures_body(Figures()), **unpack(parts)}))
+        return answer.text, answer.thought
+    except BadFile:
+        return "", ""
 
 
 def read_entry(row: tuple[Any, ...], parts: Iterable[bytes]) -> tuple[ChatEntry, bool]:
     """The entry in a row (the columns of ROW) and its parts; and whether it is whole. Of an answer whose steps are damaged the
-    text is left."""
-    kind, text, severity, method, label, reason, figures, asked = row
+    text and the thought are left."""
+    kind, text, severity, method, label, reason, figures, asked, thought = row
     if kind == "prompt":
         return Prompt(loaded(text)), True
     if kind != "answer":
@@ -89,6 +89,8 @@ def read_entry(row: tuple[Any, ...], parts: Iterable[bytes]) -> tuple[ChatEntry,
         return answer, True
     except (BadFile, ValueError, TypeError, RecursionError):
         answer = Answer(method, label, asked=_asked(asked))
+        if known := loaded(thought):
+            answer.runs.append(Run(known, 0, method, -1, spans=((1, len(known), 0), (0, 0, 0))))
         answer.finish(one_line(loaded(reason)) or "unfinished", loaded(text))
         return answer, False
 
@@ -101,7 +103,7 @@ def _asked(text: Any) -> dict[str, Any]:
         return {}
 
 
-ROW = "kind, text, severity, method, label, reason, figures, asked"
+ROW = "kind, text, severity, method, label, reason, figures, asked, thought"
 """The columns that `read_entry` takes."""
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from .schema import SCHEMA, TABLES, VERSION, index, loaded
+from .schema import SCHEMA, TABLES, VERSION, index, loaded, words_of
 
 HEADER = 100
 """Bytes at the beginning of a database that say what it is (https://sqlite.org/fileformat2.html)."""
@@ -83,7 +83,7 @@ def carry(old: sqlite3.Connection, new: sqlite3.Connection) -> tuple[int, int]:
             for row in rows("entries", "id", entry):
                 entries.add(entry)
                 _insert(new, "entries", row | {"indexed": 0})
-                index(new, entry, loaded(row["text"]))
+                index(new, entry, words_of(loaded(row["text"]), loaded(row.get("thought"))))
                 for part in ("steps", "races"):
                     for data in rows(part, "entry", entry):
                         _insert(new, part, data)

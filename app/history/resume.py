@@ -16,11 +16,15 @@ if TYPE_CHECKING:
     from .chats import ChatRow, Chats, OpenedChat
 
 
+OWN = ("method", "accept", "max_tokens", "stop", "stop_loops", "think", "think_budget", "template_var")
+"""Settings of a chat that are not in tables."""
+
+
 def own_values(opened: OpenedChat) -> dict[str, Any]:
     """A chat's own settings by dotted keys; those that are not as they must be are left out."""
     body = opened.settings
     methods, sampling = (body.get(name) for name in ("methods", "sampling"))
-    values = {name: body.get(name) for name in ("method", "accept", "max_tokens", "stop", "stop_loops")}
+    values = {name: body.get(name) for name in OWN}
     for name, table in (methods if isinstance(methods, dict) else {}).items():
         for key, value in (table if isinstance(table, dict) else {}).items():
             values[f"methods.{name}.{key}"] = value

@@ -4,7 +4,7 @@
     places   which entries are on a chat's screen, in order: a branch shares those of its beginning
     forks    after which entries a chat went on in several ways, and which of them is on the screen
     ends     the entries of the other ways, in order
-    entries  prompts, answers and notices; an answer's text is there when it is finished
+    entries  prompts, answers and notices; an answer's text and thought are there when it is finished
     steps    the runs of an answer in parts, each as it was flushed: zlib of JSON as docs/files.md describes it
     races    races that were run in a chat, by the notice that tells of them: zlib of JSON
     words    the full-text index of entries, by id
@@ -20,7 +20,7 @@ from typing import TypeAlias
 
 from ...engine.options import without_images
 
-VERSION = 4
+VERSION = 5
 """The schema's version, as `PRAGMA user_version` has it."""
 
 TABLES = frozenset({"chats", "places", "forks", "ends", "entries", "steps", "races", "words"})
@@ -85,7 +85,8 @@ SCHEMA = (
         label TEXT,
         reason TEXT,  -- NULL while it is being written, and for ever if specchat was killed meanwhile
         figures TEXT,  -- JSON
-        indexed INTEGER NOT NULL DEFAULT 0,  -- characters of the text that the index knows: an answer's text only ever grows
+        indexed INTEGER NOT NULL DEFAULT 0,  -- characters that the index knows of text and thought: they are there or not
+        thought TEXT,  -- NULL where there is none
         asked TEXT  -- JSON: model, method, settings, sampling, accept, max_tokens, stop
     )""",
     "CREATE INDEX entries_open ON entries (id) WHERE kind = 'answer' AND reason IS NULL",
@@ -122,13 +123,24 @@ SCHEMA = (
 )
 
 
+def words_of(text: str, thought: str) -> str:
+    """What the index gets of an entry: thoughts are found too, by those who look for them."""
+    return f"{text}\n{thought}" if thought else text
+
+
+def indexed(db: sqlite3.Connection, entry: int) -> str:
+    """What the index has of an entry."""
+    text, thought, length = db.execute("SELECT text, thought, indexed FROM entries WHERE id = ?", (entry,)).fetchone()
+    return words_of(loaded(text), loaded(thought))[:length]
+
+
 def index(db: sqlite3.Connection, entry: int, text: str, known: str = "") -> None:
     """Let an entry be found by its text.
 
     Args:
         db: in a transaction.
         entry: its id.
-        text: all of its text.
+        text: all of it, as `words_of` puts it.
         known: the text that the index has of it so far.
     """
     if known:

@@ -338,7 +338,7 @@ def purge(db: sqlite3.Connection, now: float | None = None) -> int:
 
 def forget(db: sqlite3.Connection, chat: int) -> None:
     """Remove a chat for good, and its entries but for those that a branch shares."""
-    from .schema import index, loaded
+    from .schema import index, indexed
 
     having = "SELECT entry FROM places WHERE chat = ?1 UNION SELECT entry FROM ends WHERE chat = ?1"
     entries = [id for (id,) in db.execute(having, (chat,))]
@@ -347,8 +347,7 @@ def forget(db: sqlite3.Connection, chat: int) -> None:
         shared = "SELECT 1 FROM places WHERE entry = ?1 UNION ALL SELECT 1 FROM ends WHERE entry = ?1"
         if db.execute(shared, (id,)).fetchone():
             continue
-        text, indexed = db.execute("SELECT text, indexed FROM entries WHERE id = ?", (id,)).fetchone()
-        index(db, id, "", loaded(text)[:indexed])
+        index(db, id, "", indexed(db, id))
         db.execute("DELETE FROM entries WHERE id = ?", (id,))
 
 

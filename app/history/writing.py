@@ -11,15 +11,15 @@ from typing import Any, NamedTuple
 
 from ..attach.attachments import folded, parted
 from ..chat.about import LOADED_WITH, About
-from ..chat.entries import Answer, ChatEntry, Figures, Notice, Prompt
+from ..chat.entries import Answer, ChatEntry, Figures, Notice, Prompt, spelled
 from ..chat.pieces import Pieces
 from ..chat.transcript import Transcript
 from ..chat.variants import Fork
 from ..saved.capture import model_body, settings_body
 from ..saved.chat_json import dump, figures_body
 from ..text.cells import fit, one_line
-from .entries import pack, parts_of, text_of
-from .schema import index, loaded, stored
+from .entries import pack, parts_of, texts_of
+from .schema import index, indexed, stored, words_of
 
 TITLE_CELLS = 80
 """Longest title that is made of a prompt."""
@@ -286,23 +286,25 @@ def _write_answer(db: sqlite3.Connection, answer: Answer, mark: AnswerMark, item
         (stored(answer.method), stored(answer.label), _json(figures_body(mark.figures)), mark.reason, item.id),
     )
     if done:
-        text = "".join(run.text for run in answer.runs[: mark.runs])
-        _write_text(db, item.id, text)
+        runs_there = answer.runs[: mark.runs]
+        _write_text(db, item.id, spelled(runs_there), spelled(runs_there, thought=True))
     return SavedEntry(answer, item.id, runs, parts, done)
 
 
-def _write_text(db: sqlite3.Connection, entry: int, text: str) -> None:
-    before, indexed = db.execute("SELECT text, indexed FROM entries WHERE id = ?", (entry,)).fetchone()
-    db.execute("UPDATE entries SET text = ? WHERE id = ?", (stored(text), entry))
-    index(db, entry, text, loaded(before)[:indexed])
+def _write_text(db: sqlite3.Connection, entry: int, text: str, thought: str) -> None:
+    known = indexed(db, entry)
+    values = (stored(text), stored(thought) if thought else None, entry)
+    db.execute("UPDATE entries SET text = ?, thought = ? WHERE id = ?", values)
+    index(db, entry, words_of(text, thought), known)
 
 
 def catch_up(db: sqlite3.Connection) -> None:
     """Let answers be found that were being written when specchat was killed, in a transaction. Should another specchat be
     writing one just now, it replaces the text when it is done."""
     for (id,) in db.execute("SELECT id FROM entries WHERE kind = 'answer' AND reason IS NULL AND indexed = 0").fetchall():
-        if text := text_of(parts_of(db, id)):
-            _write_text(db, id, text)
+        text, thought = texts_of(parts_of(db, id))
+        if text or thought:
+            _write_text(db, id, text, thought)
 
 
 def _json(body: dict[str, Any]) -> str:

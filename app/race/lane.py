@@ -121,12 +121,12 @@ class Racer:
         return NO_ID not in self.tokens[:1]
 
     def _compare_texts(self, first: Racer) -> bool:
-        own, other = self.answer.text, first.answer.text
+        own, other = self.answer.all_text, first.answer.all_text
         common = min(len(own), len(other))
         if own[self.compared : common] == other[self.compared : common]:
             self.compared = common
-            short, long = (self, first) if len(own) < len(other) else (first, self)
-            if short.answer.reason not in TEXT_END or len(long.answer.text) == common:
+            short = self if len(own) < len(other) else first
+            if short.answer.reason not in TEXT_END or max(len(own), len(other)) == common:
                 return False
         else:
             while own[self.compared] == other[self.compared]:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
+from ...errors import counted
 from ..attach.attachments import folded
 from ..chat.compare import StyledPart, badge, table
-from ..chat.entries import Answer, ChatEntry, Notice, Prompt
+from ..chat.entries import Answer, ChatEntry, Notice, Prompt, Run, Share, thought_of
 from ..chat.transcript import Transcript
 from ..text.cells import expand_tabs, fit, sanitise, width
 from ..text.lines import StyledLine, length
@@ -18,7 +20,19 @@ from .verdict import verdict_lines
 if TYPE_CHECKING:
     from rich.segment import Segment
 
-RowKind = Literal["blank", "prompt", "answer", "markdown", "figures", "variants", "information", "warning", "error"]
+RowKind = Literal["blank", "prompt", "thought", "answer", "markdown", "figures", "variants", "information", "warning", "error"]
+
+Thoughts = Literal["open", "folded", "hidden"]
+"""How thoughts are shown: whole, as a line once the answer begins, or not at all."""
+
+
+def thoughts_named(name: str) -> Thoughts:
+    """The way that a setting names, which is checked already."""
+    return next(way for way in get_args(Thoughts) if way == name)
+
+
+TAIL = 8
+"""Lines of a thought that are in view while it is written, if it will be folded."""
 
 MARK = -1
 """Owner of a flow's segment that is no run: the mark where the method changed."""
@@ -50,11 +64,53 @@ class TextRow(NamedTuple):
     badge: str = ""
     """At the end of a prompt's row: which of its variants this is."""
     styles: tuple[str, ...] = ()
-    """The style of each piece of a row of kind `figures` (a name of `verdict`) or `variants` (one of `compare.StyledPart`)."""
+    """The style of each piece of a row of kind `figures` or `thought` (a name of `verdict`) or `variants` (one of
+    `compare.StyledPart`)."""
+    thought: bool = False
+    """The text of an answer's row is thought."""
+    sign: str = ""
+    """Of the row above a thought: whether it is folded."""
 
     @property
     def text(self) -> str:
         return "".join(piece.text for piece in self.pieces)
+
+
+class Section:
+    """A thought or the answer behind it, wrapped.
+
+    Args:
+        thought: which of the two it is.
+        cells: width of a line.
+        run: the first run that it has text of.
+    """
+
+    def __init__(self, thought: bool, cells: int, run: int = 0) -> None:
+        self.thought = thought
+        self.flow = Flow(cells)
+        self.run = run
+        self.spent = Share()
+        """What a thought came to."""
+        self.top = 0
+        """Its first row in the block."""
+        self.titled = False
+        """Whether its first row says what a thought came to."""
+        self.shown = range(0)
+        """Those of its lines that have a row."""
+        self.parted = False
+        """Whether a blank row follows."""
+
+    @property
+    def height(self) -> int:
+        return self.titled + len(self.shown) + self.parted
+
+    @property
+    def lines(self) -> int:
+        """How many lines it has; blank ones at the end of a thought are none."""
+        count = len(self.flow.lines)
+        while self.thought and count and self.flow.lines[count - 1].text.isspace():
+            count -= 1
+        return count
 
 
 class EntryBlock:
@@ -67,6 +123,7 @@ class EntryBlock:
         answers: of an answer, all that there are to the same message, where there are several.
         model: of an answer, the name of its model, where the sentence below it is to tell it.
         speeds: whether that sentence tells how fast the answer came.
+        thoughts: how the thoughts of an answer are shown that the reader has neither opened nor folded.
     """
 
     def __init__(
@@ -78,19 +135,24 @@ class EntryBlock:
         *,
         model: str = "",
         speeds: bool = True,
+        thoughts: Thoughts = "folded",
     ) -> None:
         self.entry = entry
         self.cells = cells
         self.badge, self._answers, self._model, self._speeds = badge, answers, model, speeds
+        self.thoughts = thoughts
         self._table: list[list[StyledPart]] = []
-        self.flow = Flow(cells)
+        self.sections = [Section(False, cells)]
+        """A prompt or a notice has one; an answer one more for each thought."""
         self.closed = False
         """Its rows will not change any more."""
         self._runs = 0  # runs taken in
         self._method = ""
+        self._pending = Share()  # of a thought that has no text yet
         self._verdict: list[StyledLine] = []
-        self.rendered: list[list[Segment]] | None = None
-        """Rows of Markdown, shown in place of the runs of a finished answer; None shows the runs."""
+        self._ticks = 0  # changes so far
+        self._layout = 0  # of those, such that rows show other lines
+        self._rendered: list[list[Segment]] | None = None
         self.worn = ""
         """The theme that they are in."""
         if not isinstance(entry, Answer):
@@ -101,11 +163,27 @@ class EntryBlock:
         self._badge_row = bool(badge) and width(expand_tabs(last, 0)) + len(badge) + 2 > cells
 
     @property
+    def rendered(self) -> list[list[Segment]] | None:
+        """Rows of Markdown, shown in place of the runs of a finished answer; None shows the runs."""
+        return self._rendered
+
+    @rendered.setter
+    def rendered(self, rows: list[list[Segment]] | None) -> None:
+        self._rendered = rows
+        if isinstance(self.entry, Answer):
+            self._lay_out()
+
+    @property
+    def flow(self) -> Flow:
+        """What grows."""
+        return self.sections[-1].flow
+
+    @property
     def height(self) -> int:
         """Rows, with the blank one below."""
         match self.entry:
             case Answer() as answer:
-                text = self._shown(answer)
+                text = self.text_rows
                 table = bool(self._table) + len(self._table)
                 return text + (bool(text) + len(self._verdict) + table if answer.done else 0) + 1
             case _:
@@ -115,47 +193,142 @@ class EntryBlock:
         """Take in what the entry gained; the first row that changed, None if none did."""
         if self.closed or not isinstance(self.entry, Answer):
             return None
-        answer = self.entry
-        before = len(self.flow.lines)
+        answer, section = self.entry, self.sections[-1]
+        before = len(section.flow.lines)
+        start = len(self.sections) - 1
         for index in range(self._runs, len(answer.runs)):
-            run = answer.runs[index]
-            if run.carried:
-                self.flow.append(sanitise(run.text[: run.carried]), index - 1)
-            own = run.text[run.carried :]
-            if run.method != self._method:
-                if self._method:
-                    gap = "" if own[:1].isspace() else "\u00a0"
-                    self.flow.append(f"◆{run.method}{gap}", MARK)
-                self._method = run.method
-            if own:
-                self.flow.append(sanitise(own), index)
+            self._take(answer.runs[index], index)
         grown = len(answer.runs) > self._runs
         self._runs = len(answer.runs)
-        self.flow.lend((sanitise(answer.held), self._runs - 1), (sanitise(answer.tentative), TENTATIVE))
-        first = self.flow.wrap()
-        grown = grown or first < before
+        held = [(sanitise(answer.held), self._runs - 1), (sanitise(answer.tentative), TENTATIVE)]
+        if any(text for text, _ in held):
+            self._section(answer.thinking, max(0, self._runs - 1))
+        self.flow.lend(*held)
+        wrapped = [each.flow.wrap() for each in self.sections[start:]]
+        grown = grown or wrapped[0] < before or len(wrapped) > 1
         if answer.done:
             self._verdict = verdict_lines(answer, self.cells, self._model, speeds=self._speeds)
             if len(self._answers) > 1:
                 self._table = table(self._answers, answer, self.cells)
             self.closed = True
-            return min(first, max(0, before - 1))
-        return min(first, max(0, before - 1)) if grown else None
+        if not grown and not self.closed:
+            return None
+        self._ticks += 1
+        self._lay_out()
+        if self.sections[start].thought:
+            return self.sections[start].top
+        return self.sections[start].top + min(wrapped[0], max(0, before - 1))
+
+    def _take(self, run: Run, index: int) -> None:
+        """Take in a run."""
+        marked = run.method != self._method and bool(self._method)
+        for thought, late, text in run.pieces():
+            if marked and not late:
+                marked = False
+                gap = "" if text[:1].isspace() else "\u00a0"
+                self._section(thought, index).flow.append(f"◆{run.method}{gap}", MARK)
+            section = self._section(thought, index, blank=text.isspace())
+            # Line breaks between a thought and the answer are no rows.
+            if len(self.sections) > 1 or thought:
+                text = text if section.flow.owners else text.lstrip("\n")
+            if text and section.thought == thought:
+                section.flow.append(sanitise(text), max(0, index - late))
+        if marked:
+            self._section(run.thinking, index).flow.append(f"◆{run.method}\u00a0", MARK)
+        self._method = run.method
+        if run.thought_tokens:
+            spent = thought_of([run])
+            found = next((each for each in reversed(self.sections) if each.thought), None)
+            if found is None or (run.thinking and not self.sections[-1].thought):
+                self._pending = self._pending.plus(spent)
+            else:
+                found.spent = found.spent.plus(spent)
+
+    def _section(self, thought: bool, run: int, *, blank: bool = False) -> Section:
+        """The last section if it is of this part, else a new one, which nothing but blanks does not begin."""
+        last = self.sections[-1]
+        if last.thought == thought or blank:
+            return last
+        last.flow.lend()
+        if not last.flow.owners and len(self.sections) == 1:
+            self.sections.clear()
+        self.sections.append(Section(thought, self.cells, run))
+        if thought:
+            self.sections[-1].spent, self._pending = self._pending, Share()
+        return self.sections[-1]
+
+    # What is shown of thoughts
+
+    @property
+    def has_thoughts(self) -> bool:
+        return any(section.thought for section in self.sections)
+
+    def fold(self, opened: bool | None) -> None:
+        """Show the answer's thoughts whole (True), as a line (False), or as the setting says (None)."""
+        if isinstance(self.entry, Answer):
+            self.entry.opened = opened
+            self._lay_out()
+
+    @property
+    def opened(self) -> bool:
+        """Whether all of its thoughts can be seen."""
+        return all(len(section.shown) == section.lines for section in self.sections if section.thought)
+
+    def hides(self, run: int) -> bool:
+        """Whether a run cannot be seen because it is thought."""
+        assert isinstance(self.entry, Answer)
+        made = self.entry.runs[run]
+        if not made.spans or any(not thought and not late for thought, late, _ in made.pieces()):
+            return False
+        at = bisect_right(self.sections, run, key=lambda section: section.run) - 1
+        section = self.sections[max(0, at)]
+        if not section.thought:
+            return False
+        return not section.shown or run < section.flow.owners[section.flow.lines[section.shown.start].segment]
+
+    def _writes(self, section: Section) -> bool:
+        """Whether a section is being written."""
+        return not self.closed and section is self.sections[-1]
+
+    def _lay_out(self) -> None:
+        """Give the sections their rows."""
+        answer = self.entry
+        assert isinstance(answer, Answer)
+        before, top = [(section.titled, section.shown.start) for section in self.sections], 0
+        for section in self.sections:
+            section.top, writing, count = top, self._writes(section), section.lines
+            section.titled, section.shown = section.thought, range(count)
+            if section.thought and not (self.thoughts == "open" if answer.opened is None else answer.opened):
+                tail = writing and self.thoughts == "folded" and answer.opened is None
+                section.shown = range(max(0, count - TAIL), count) if tail else range(0)
+                unfinished = section is self.sections[-1]
+                section.titled = self.thoughts != "hidden" or answer.opened is not None or unfinished
+            elif not section.thought and self.rendered is not None:
+                section.shown = range(0)
+            section.parted = section.thought and bool(section.shown) and section is not self.sections[-1]
+            top += section.height
+        if before != [(section.titled, section.shown.start) for section in self.sections]:
+            self._layout += 1
+            self._ticks += 1
+
+    def _told(self, section: Section) -> tuple[Piece, ...]:
+        """What a thought came to."""
+        answer, spent = self.entry, section.spent
+        assert isinstance(answer, Answer)
+        unfinished = answer.thinking and section is self.sections[-1]
+        lead = "Thinking {}" if self._writes(section) else "Thought for {}, not finished" if unfinished else THOUGHT_FOR
+        return (Piece(thought_line(spent, lead, self.cells, passes=answer.figures.certainty != "unknown"), MARK),)
+
+    # Rows
 
     def row(self, index: int) -> TextRow:
         """The row at an index below `height`."""
         lines = self.flow.lines
         match self.entry:
             case Answer() as answer:
-                shown = self._shown(answer)
-                if self.rendered is not None and index < shown:
-                    segments = tuple(self.rendered[index])
-                    text = "".join(segment.text for segment in segments)
-                    return TextRow("markdown", (Piece(text.rstrip(), MARK),), index == 0, segments=segments)
+                shown = self.text_rows
                 if index < shown:
-                    writing = not answer.done and index == shown - 1
-                    pieces = tuple(self._pieces(index)) if lines else ()
-                    return TextRow("answer", pieces, index == 0, writing, self._continued(index))
+                    return self._text_row(answer, index, last=not answer.done and index == shown - 1)
                 figure = index - shown - bool(shown)
                 if answer.done and 0 <= figure < len(self._verdict):
                     line = self._verdict[figure]
@@ -177,50 +350,136 @@ class EntryBlock:
                     return TextRow("prompt", badge=self.badge)
                 kind: RowKind = "prompt" if isinstance(entry, Prompt) else entry.severity
                 badge = self.badge if index == len(lines) - 1 and not self._badge_row else ""
-                return TextRow(kind, tuple(self._pieces(index)), index == 0, continued=self._continued(index), badge=badge)
+                pieces = tuple(self._pieces(self.sections[0], index))
+                return TextRow(kind, pieces, index == 0, continued=_continued(self.flow, index), badge=badge)
 
-    def _shown(self, answer: Answer) -> int:
-        """Rows of text."""
-        if self.rendered is not None:
-            return len(self.rendered)
-        return max(len(self.flow.lines), 0 if answer.done else 1)
+    def _text_row(self, answer: Answer, index: int, last: bool) -> TextRow:
+        """A row of an answer's text, or of its thoughts."""
+        section, line = self._line_at(index)
+        if section is None:
+            assert self.rendered is not None
+            segments = tuple(self.rendered[line])
+            text = "".join(segment.text for segment in segments)
+            return TextRow("markdown", (Piece(text.rstrip(), MARK),), line == 0, segments=segments)
+        if line >= section.shown.stop > 0:
+            return TextRow("answer")
+        if line < 0:
+            unfinished = answer.done and answer.thinking and section is self.sections[-1]
+            style = "warning" if unfinished else "quiet"
+            return TextRow("thought", self._told(section), index == 0, styles=(style,), sign="▾" if section.shown else "▸")
+        pieces = tuple(self._pieces(section, line)) if section.flow.lines else ()
+        return TextRow("answer", pieces, index == 0, last, _continued(section.flow, line), thought=section.thought)
+
+    def _line_at(self, index: int) -> tuple[Section | None, int]:
+        """The section that a row of text belongs to, and its line there, −1 for the sentence above a thought; of Markdown no
+        section, and the row of it."""
+        text = sum(section.height for section in self.sections) if self.rendered is not None else index + 1
+        if index >= text:
+            return None, index - text
+        section = self.sections[bisect_right(self.sections, index, key=lambda each: each.top) - 1]
+        line = index - section.top - section.titled
+        return section, line + section.shown.start if line >= 0 else -1
+
+    @property
+    def text_rows(self) -> int:
+        """Rows of an answer's text and of its thoughts: they are the first."""
+        if not isinstance(self.entry, Answer):
+            return 0
+        last = self.sections[-1]
+        rows = last.top + last.height + len(self.rendered or ())
+        return max(rows, 0 if self.entry.done else 1)
+
+    def texts(self) -> Iterator[str]:
+        """The text of each row, up to its line break; Markdown's are not among them."""
+        for section in self.sections:
+            if section.titled:
+                yield "\n"
+            shown = section.shown if isinstance(self.entry, Answer) else range(section.lines)
+            yield from (section.flow.lines[line].text for line in shown)
+            if section.parted:
+                yield "\n"
+
+    def offset(self, row: int) -> int:
+        """How much text there is above a row."""
+        out = 0
+        for index in range(min(row, self.text_rows if isinstance(self.entry, Answer) else len(self.flow.lines))):
+            out += self._length(index)
+        return out
+
+    def row_of(self, offset: int) -> int:
+        """The row that has this much text above it."""
+        rows = self.text_rows if isinstance(self.entry, Answer) else len(self.flow.lines)
+        for row in range(rows):
+            offset -= self._length(row)
+            if offset < 0:
+                return row
+        return rows
+
+    def _length(self, row: int) -> int:
+        section, line = self._line_at(row)
+        return len(section.flow.lines[line].text) if section is not None and 0 <= line < len(section.flow.lines) else 1
 
     def version(self, index: int) -> int:
         """Changes whenever the row at `index` may have changed."""
-        if self.rendered is not None:
-            return -2
-        cursor = not self.closed and index == len(self.flow.lines) - 1
-        return -1 if index < self.flow.settled and not cursor else self.flow.revision * 2 + self.closed
+        shown = self.text_rows
+        if index >= shown or (not self.closed and index == shown - 1):
+            return self._ticks
+        section, line = self._line_at(index)
+        settled = section is None or 0 <= line < section.flow.settled
+        return -1 - self._layout if settled else self._ticks
 
-    def _continued(self, index: int) -> bool:
-        lines = self.flow.lines
-        return index < len(lines) - 1 and not lines[index].text.endswith("\n")
-
-    def _pieces(self, index: int) -> Iterator[Piece]:
-        """A row's text by run: a character that was held back stands with the run that it ends."""
-        for run, pieces in groupby(self._segments(index), key=lambda piece: piece.run):
+    def _pieces(self, section: Section, line: int) -> Iterator[Piece]:
+        """A line's text by run: a character that was held back stands with the run that it ends."""
+        for run, pieces in groupby(self._segments(section, line), key=lambda piece: piece.run):
             yield Piece("".join(piece.text for piece in pieces), run)
 
-    def _segments(self, index: int) -> Iterator[Piece]:
+    def _segments(self, section: Section, line: int) -> Iterator[Piece]:
         column = 0
-        for text, segment in self.flow.lines[index].pieces():
+        for text, segment in section.flow.lines[line].pieces():
             shown = expand_tabs(text, column)
             room = self.cells - column
             if width(shown) > room:  # spaces that hang over the edge
                 shown = fit(f"{shown}  ", room + 1).removesuffix("…") if room > 0 else ""
             column += width(shown)
             if shown:
-                yield Piece(shown, self.flow.owners[segment])
+                yield Piece(shown, section.flow.owners[segment])
 
 
-def block_of(transcript: Transcript, index: int, cells: int) -> EntryBlock:
+def _continued(flow: Flow, line: int) -> bool:
+    return line < len(flow.lines) - 1 and not flow.lines[line].text.endswith("\n")
+
+
+THOUGHT_FOR = "Thought for {}"
+"""What leads the line about a thought, with the time in it."""
+
+
+def thought_line(spent: Share, lead: str = THOUGHT_FOR, cells: int = 100, *, passes: bool = True) -> str:
+    """What a thought came to, on a line: `Thought for 12 s · 340 tokens · 3.1 tokens a pass`, as much as there is room for;
+    `passes`: whether they are known."""
+    parts = [lead.format(clock(spent.seconds)), counted(spent.tokens, "token")]
+    if passes and spent.passes:
+        parts.append(f"{spent.tokens_per_pass:.1f} tokens a pass")
+    while len(parts) > 1 and width(" · ".join(parts)) > cells:
+        parts.pop()
+    return fit(" · ".join(parts), cells)
+
+
+def clock(seconds: float) -> str:
+    """How long a thought took: `0.4 s`, `12 s`, `2 min 5 s`."""
+    if seconds < 9.95:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest} s" if minutes else f"{rest} s"
+
+
+def block_of(transcript: Transcript, index: int, cells: int, thoughts: Thoughts = "folded") -> EntryBlock:
     """The entry at `index`, wrapped at `cells`, with what tells of its variants."""
     entries, variants = transcript.entries, transcript.variants
     fork = variants.of(entries, index) if variants else None
     if fork is None or len(fork.ends) < 2:
-        return EntryBlock(entries[index], cells)
+        return EntryBlock(entries[index], cells, thoughts=thoughts)
     if isinstance(entries[index], Answer):
-        return EntryBlock(entries[index], cells, answers=variants.answers(entries, index))
+        return EntryBlock(entries[index], cells, answers=variants.answers(entries, index), thoughts=thoughts)
     return EntryBlock(entries[index], cells, badge(fork.at, len(fork.ends)))
 
 

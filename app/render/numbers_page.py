@@ -65,6 +65,7 @@ def numbers_lines(answer: Answer | None, method: str, curve: Curve, cells: int) 
     out = _verdict(answer, cells) if answer.done else []
     out += _by_method(answer, plain) if several else _speed(part, cells)
     sections = [
+        _thought(answer),
         # Where tokens come together that no pass gave together, their number says nothing of the passes.
         _trend(curve.of(answer.totals), cells) if not answer.totals.earlier else [],
         _acceptance(part, method, cells),
@@ -95,6 +96,7 @@ def _served(answer: Answer, part: Totals, curve: Curve, method: str, cells: int)
     seams = one_line(figures.seams)
     out += [(), *paragraph(f"Passes: {certainty}. {SURE.get(certainty, '')} {seams}".rstrip(), cells, "$quiet")]
     for section in (
+        _thought(answer),
         _trend(curve.of(answer.totals), cells) if known else [],
         _acceptance(part, method, cells) if part.drafted else [],
     ):
@@ -155,6 +157,26 @@ def _by_method(answer: Answer, plain: float) -> list[StyledLine]:
         }
         figures = "".join(f" {values[title]:>8}" for title in titles)
         out.append(line((f"{fit(one_line(name), name_cells):<{name_cells}}", "bold $primary"), (figures, "$foreground")))
+    return out
+
+
+def _thought(answer: Answer) -> list[StyledLine]:
+    """What the thought and the answer after it came to, apart."""
+    figures = answer.figures
+    if not figures.thought.tokens:
+        return []
+    known = figures.certainty != "unknown"
+    titles = ("tokens", "seconds", *(("a pass", "accepted") if known else ()))
+    out = [line((" " * 7, ""), ("".join(f" {title:>8}" for title in titles), "$quiet"))]
+    for name, share in (("thought", figures.thought), ("answer", figures.answer)):
+        values = {
+            "tokens": f"{share.tokens:,}",
+            "seconds": f"{share.seconds:.1f}",
+            "a pass": f"{share.tokens_per_pass:.2f}" if share.passes else "–",
+            "accepted": "–" if share.acceptance is None else percent(share.acceptance),
+        }
+        figure = "".join(f" {values[title]:>8}" for title in titles)
+        out.append(line((f"{name:<7}", "bold $primary"), (figure, "$foreground")))
     return out
 
 

@@ -49,7 +49,7 @@ def run_at(block: EntryBlock, row: int, cell: int) -> int | None:
 
 def place_of(block: EntryBlock, run: int) -> Place | None:
     """Where a block shows a run; None if the block has no rows of text."""
-    count = text_rows(block)
+    count = 0 if block.rendered is not None else block.text_rows
     if not count:
         return None
     runs = _FirstRuns(block, count)
@@ -91,23 +91,9 @@ class _FirstRuns(Sequence[int]):
         return len(self._block.entry.runs)
 
 
-def text_rows(block: EntryBlock) -> int:
-    """Rows of an answer's text: they are the block's first."""
-    if not isinstance(block.entry, Answer):
-        return 0
-    low, high = 0, block.height
-    while low < high:
-        middle = (low + high) // 2
-        if block.row(middle).kind == "answer":
-            low = middle + 1
-        else:
-            high = middle
-    return low
-
-
-def has_text(answer: Answer, run: int) -> bool:
-    """Whether there is text of this run."""
-    return bool(answer.own_text(run))
+def has_text(block: EntryBlock, run: int) -> bool:
+    """Whether there is text of this run that can be seen."""
+    return isinstance(block.entry, Answer) and bool(block.entry.own_text(run)) and not block.hides(run)
 
 
 def beside(blocks: Sequence[EntryBlock], spot: RunSpot, step: int) -> RunSpot | None:
@@ -117,7 +103,7 @@ def beside(blocks: Sequence[EntryBlock], spot: RunSpot, step: int) -> RunSpot | 
         entry = blocks[index].entry
         if isinstance(entry, Answer):
             while 0 <= run < len(entry.runs):
-                if has_text(entry, run):
+                if has_text(blocks[index], run):
                     return RunSpot(index, run)
                 run += step
         index += step
@@ -162,7 +148,7 @@ def above(blocks: Sequence[EntryBlock], spot: RunSpot, step: int, cell: int) -> 
     index, row = spot.block, (place.last if step > 0 else place.first) + step
     while 0 <= index < len(blocks):
         block = blocks[index]
-        count = text_rows(block)
+        count = 0 if block.rendered is not None else block.text_rows
         if step < 0:
             row = min(row, count - 1)
         while 0 <= row < count:

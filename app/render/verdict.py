@@ -24,10 +24,10 @@ def verdict(answer: Answer, *, speeds: bool = True) -> StyledLine:
         answer: whose.
         speeds: whether to tell how fast it came; not where that is told beside it.
     """
-    figures, ending = answer.figures, f"{answer.ending.capitalize()}."
+    figures, ending = answer.figures, f"{answer.ending.capitalize()}{' in the middle of the thought' * answer.thinking}."
     if not figures.tokens:
         return ((ending, ENDS[answer.severity]),)
-    ended: StyledLine = () if answer.reason == "eos" else ((f"{ending} ", ENDS[answer.severity]),)
+    ended: StyledLine = () if answer.reason == "eos" and not answer.thinking else ((f"{ending} ", ENDS[answer.severity]),)
     match answer.valid:
         case True:
             ended = (*ended, ("✓ ", "success"))

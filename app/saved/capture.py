@@ -21,7 +21,8 @@ class SavedChat:
     model: dict[str, Any] = field(default_factory=dict)
     """`asked`: as the user named it; the rest as the engine tells it."""
     settings: dict[str, Any] = field(default_factory=dict)
-    """`method`, `methods` (the settings of each), `sampling`, `accept`, `max_tokens`, `stop`, `stop_loops`."""
+    """`method`, `methods` (the settings of each), `sampling`, `accept`, `max_tokens`, `stop`, `stop_loops`, `think`,
+    `think_budget`, `template_var`."""
     saved: str = ""
     """When: local time with its offset, ISO 8601."""
     version: str = ""
@@ -81,6 +82,9 @@ def settings_body(about: About) -> dict[str, Any]:
         "max_tokens": about.max_tokens,
         "stop": list(about.stop),
         "stop_loops": about.stop_loops,
+        **({"think": about.think} if about.think else {}),
+        **({"think_budget": about.think_budget} if about.think_budget is not None else {}),
+        **({"template_var": list(about.template_var)} if about.template_var else {}),
     }
 
 

@@ -24,7 +24,7 @@ _FIGURES = ("prompt_tokens", "reused", "tokens", "steps", "drafted", "accepted",
 NO_ID = -1
 """What stands in place of the id of a token that a server did not send."""
 _OWN = {
-    *("method", "tokens", "text", "held", "tentative", "drafted", "accepted", "nodes", "carried", "path", "probs"),
+    *("method", "tokens", "text", "held", "tentative", "spans", "drafted", "accepted", "nodes", "carried", "path", "probs"),
     *("draft_seconds", "forward_seconds", "other_seconds"),
     *("tree_tokens", "tree_parents", "drafters", "sources", "shares"),
 }
@@ -64,6 +64,8 @@ def answer_json(answer: Answer, pieces: Pieces, more: dict[str, Any]) -> Iterato
     head = {**more, "method": answer.method, "label": answer.label, "reason": answer.reason}
     if answer.asked:
         head["asked"] = answer.asked
+    if thought := answer.thought:
+        head["thought"] = thought  # for other programs: the runs have it too
     head["figures"] = figures_body(answer.figures)
     yield dump(head)[:-1] + ', "runs": ['
     steps = min(len(answer.log), len(answer.runs))
@@ -101,6 +103,8 @@ def run_body(run: Run, step: StepRecord) -> dict[str, Any]:
         "other": _short(step.other_seconds),
         "nodes": step.nodes,
     }
+    if run.spans:
+        body["spans"] = run.spans
     if step.drafted or step.accepted:
         body["drafted"], body["accepted"] = step.drafted, step.accepted
     if step.carried:
@@ -201,6 +205,8 @@ def asked_of(value: Any) -> dict[str, Any]:
     if not isinstance(value, dict) or not all(isinstance(value.get(name), kind) for name, kind in kinds.items()):
         return {}
     kept = isinstance(value.get("max_tokens"), int | None) and isinstance(value.get("stop_loops", False), bool)
+    more = {"think": str, "think_budget": int | None, "template_vars": dict}
+    kept = kept and all(isinstance(value[name], kind) for name, kind in more.items() if name in value)
     return value if kept else {}
 
 
@@ -234,6 +240,9 @@ def _step(run: Table) -> StepRecord:
     carried = run.count("carried", 0)
     if carried > len(text):
         raise BadFile(f"{run.place}.carried is more than its text has")
+    spans = run.rows("spans", 3)
+    if spans and [sum(row[at] for row in spans) for at in (1, 2)] != [len(text), len(tokens)]:
+        raise BadFile(f"{run.place}.spans do not add up to its text and tokens")
     return StepRecord(
         one_line(run.text("method")),
         tokens,
@@ -252,6 +261,7 @@ def _step(run: Table) -> StepRecord:
         drafters=drafters,
         sources=sources,
         shares=shares,
+        spans=spans,
         **more,
     )
 

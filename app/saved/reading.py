@@ -73,6 +73,13 @@ class Table:
             raise BadFile(f"{place} is not a list")
         return [_whole(item, f"{place}[{i}]", least, INT32) for i, item in enumerate(value)]
 
+    def rows(self, key: str, size: int) -> list[list[int]]:
+        """Rows of so many counts each; none where there are none."""
+        value, place = self._get(key, [])
+        if not isinstance(value, list) or not all(isinstance(row, list) and len(row) == size for row in value):
+            raise BadFile(f"{place} is not a list of rows of {size} numbers")
+        return [[_whole(item, f"{place}[{i}]", 0, INT32) for item in row] for i, row in enumerate(value)]
+
     def numbers(self, key: str, default: Any = _REQUIRED) -> list[float]:
         value, place = self._get(key, default)
         if not isinstance(value, list):

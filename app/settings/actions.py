@@ -90,6 +90,22 @@ COLOURS = Action(
 MARKDOWN = Action(
     "markdown", "Show finished answers as Markdown, or coloured by pass again", "ctrl+g", "Markdown", slash="markdown"
 )
+THINK = Action(
+    "think",
+    "How the model thinks before it answers: the next of its ways, or the one you name",
+    "alt+x",
+    "thinking",
+    slash="think WORD",
+)
+THOUGHTS = Action(
+    "thoughts",
+    "Open or fold the thought of the last answer, or of the marked one; with a word, all thoughts",
+    "alt+v",
+    "thought",
+    slash="thoughts open|folded|hidden",
+    words={"open": "show them whole", "folded": "a line once the answer begins", "hidden": "not at all"},
+    each="Thoughts:",
+)
 PANELS = Action(
     "panels",
     "Side panel: figures, token tree, how the method works, what held the answer back, closed",
@@ -152,9 +168,10 @@ COPY_ANSWER = Action(
     "Copy the last answer, or the marked message or pass",
     "ctrl+y",
     "copy",
-    slash="copy code [N]|pass|message|chat",
+    slash="copy code [N]|thought|pass|message|chat",
     words={
         "answer": "the last answer, or the marked one",
+        "thought": "what it thought",
         "code": "a block of code: the only one, or choose; /copy code 2 for the second",
         "message": "your last message, or the marked one",
         "pass": "the inspected pass",
@@ -211,7 +228,7 @@ EXPORT = Action(
     "Save the chat as a web page, a picture, Markdown or JSON; ! overwrites",
     "alt+s",
     "export",
-    slash="export html|svg|md|json|FILE [!]",
+    slash="export html|svg|md|json|FILE [thoughts] [!]",
     words={"html": "a web page", "svg": "a picture", "md": "Markdown", "json": "to open again with /open"},
     each="Export the chat as",
 )

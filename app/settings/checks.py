@@ -105,6 +105,8 @@ def check_value(called: str, name: str, value: Any) -> Any:
                 check_drafts(called, texts)
             if not isinstance(texts, list | tuple) or not all(isinstance(text, str) and text for text in texts):
                 raise UserError(f"{called} takes a list of non-empty texts, not {value!r}.")
+            if said.form and not all(re.fullmatch(said.form, text) for text in texts):
+                raise UserError(f"{called} takes {said.shape}, not {value!r}.")
             if name == "stop" and texts:
                 check_stops(called, texts)
             return tuple(str(text) for text in texts)

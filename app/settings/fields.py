@@ -81,12 +81,39 @@ class Settings(LoadOptions, DraftOptions):
     json_object: bool = option(
         False, "Answers are JSON objects, whatever is in them.", group="Sampling and limits", when=NEXT_ANSWER
     )
+    think: str = option(
+        "",
+        "How the model thinks before it answers, in its own words: on, off, low, medium, high, … `specchat doctor MODEL` lists "
+        "them; by default as its chat template has it.",
+        "WORD",
+        group="Sampling and limits",
+        when=NEXT_ANSWER,
+    )
+    think_budget: int | None = option(
+        None, "End a thought after N tokens.", "N", group="Sampling and limits", when=NEXT_ANSWER, low=0
+    )
+    template_var: tuple[str, ...] = option(
+        (),
+        "A variable of the chat template.",
+        "NAME=VALUE",
+        group="Sampling and limits",
+        when=NEXT_ANSWER,
+        form=r"(?s)\s*[A-Za-z_]\w*\s*=.*",
+        shape="texts of the form NAME=VALUE",
+    )
     system: str | None = option(None, "System prompt for new chats.", "TEXT", group="Prompt", when=NEXT_ANSWER)
     theme: str = option("dark", "Colour theme; `specchat themes` lists them.", group="Look", when=AT_ONCE)
     colours: str = option(
         "length",
         "How passes are coloured: length (by their tokens), cycle (hues in turn), underline (no colours) or off.",
         choices=("length", "cycle", "underline", "off"),
+        group="Look",
+        when=AT_ONCE,
+    )
+    thoughts: str = option(
+        "folded",
+        "How thoughts are shown: open, folded to a line once the answer begins, or hidden.",
+        choices=("open", "folded", "hidden"),
         group="Look",
         when=AT_ONCE,
     )

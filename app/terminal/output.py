@@ -39,6 +39,9 @@ class Notes:
         # A dumb terminal cannot clear a line.
         self._moves = terminal and os.environ.get("TERM", "") not in ("", "dumb", "unknown")
         self._shown = False
+        self._thought = ""  # the end of one that is being written
+        self.terminal = terminal
+        """Whether people read it as it comes."""
 
     def progress(self, text: str) -> None:
         """Show what is going on, in place of what was shown before."""
@@ -53,9 +56,24 @@ class Notes:
             self._put("\r\x1b[K")
             self._shown = False
 
+    def thought(self, text: str) -> None:
+        """Write on at a thought, dim."""
+        self.clear()
+        text = sanitise(text if self._thought else text.lstrip())
+        if text:
+            self._put(f"{DIM}{text}{RESET}" if self.depth else text)
+            self._thought = text[-1]
+
+    def end_thought(self) -> None:
+        """A thought is over: what comes next stands apart from it."""
+        if self._thought:
+            self._put("\n" if self._thought == "\n" else "\n\n")
+            self._thought = ""
+
     def sentence(self, text: str) -> None:
         """Print a message for people."""
         self.clear()
+        self.end_thought()
         if self._before is not None:
             self._before()
         self._put(f"specchat: {sanitise(text)}\n")
@@ -63,6 +81,7 @@ class Notes:
     def figures(self, text: str) -> None:
         """Print the line of figures, dim where there are colours."""
         self.clear()
+        self.end_thought()
         self._put(f"{DIM}{text}{RESET}\n" if self.depth else f"{text}\n")
 
     def painted(self, text: str) -> None:

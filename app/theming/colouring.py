@@ -38,6 +38,12 @@ class Ink(NamedTuple):
         return self._replace(colour=variables[self.colour], behind=variables[self.behind] if self.behind else "")
 
     @property
+    def dim(self) -> Ink:
+        """The ink in a thought."""
+        runs = self.colour.startswith(("run-", "heat-", "plain"))
+        return self._replace(colour=f"{self.colour}-dim" if runs else "quiet")
+
+    @property
     def style(self) -> str:
         """The ink as a style of Textual's content."""
         weight = "bold " * self.bold + "underline " * self.underline

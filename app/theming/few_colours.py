@@ -97,6 +97,10 @@ class FewColours(Palette):
         """Text colour and background of a run by its length."""
         return self.tones[step, half]
 
+    def dimmed(self, colour: str, behind: str) -> str:
+        """A text colour in a thought: there are none between this one and the page."""
+        return self.quiet if colour == self.colours["foreground"] else colour
+
     def mix(self, over: str, share: float) -> str:
         """The page with a share of a colour, among those that there are."""
         return _mixed(self.colours["background"], over, share)

@@ -138,6 +138,13 @@ class Palette:
         """The page with a share of a colour."""
         return blend(self.colours["background"], over, share)
 
+    def dimmed(self, colour: str, behind: str) -> str:
+        """A text colour in a thought: paler, as far as it stays readable."""
+        if colour == self.colours["foreground"]:
+            return self.quiet
+        paler = (blend(colour, behind, share) for share in (0.35, 0.25, 0.15))
+        return next((found for found in paler if contrast(found, behind) >= READABLE), colour)
+
     @property
     def quiet(self) -> str:
         """Secondary text."""
@@ -173,7 +180,7 @@ class Palette:
 
     def variables(self) -> dict[str, str]:
         """Variables of the style sheet. Run colours become $run-0, $run-0-tint, …; by length, $heat-1, $heat-1-tint, …, in half
-        tone $heat-1-half, $heat-1-half-tint, …; bars by length $bar-0, $bar-1, …"""
+        tone $heat-1-half, $heat-1-half-tint, …; their text in a thought $run-0-dim, …; bars by length $bar-0, $bar-1, …"""
         page, ink = self.colours["background"], self.colours["foreground"]
         variables = {
             "quiet": self.quiet,
@@ -207,7 +214,8 @@ class Palette:
         for step in STEPS:
             for name, half in ((f"heat-{step}", False), (f"heat-{step}-half", True)):
                 variables[name], variables[f"{name}-tint"] = self.tone(step, half)
-        return variables
+        runs = [name for name in variables if re.match(r"(run|heat|plain)\b(?!.*tint)", name)]
+        return variables | {f"{name}-dim": self.dimmed(variables[name], variables.get(f"{name}-tint", page)) for name in runs}
 
     def pairs(self) -> Iterator[Pair]:
         """Every colour that is read, on everything that it is read on."""

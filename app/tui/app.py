@@ -21,6 +21,7 @@ from ..chat.dialogue import Busy, Dialogue, Engine
 from ..chat.methods import Method, known_methods
 from ..chat.transcript import Transcript
 from ..race.record import RaceRecord
+from ..render.blocks import thoughts_named
 from ..settings import actions
 from ..settings.fields import Settings
 from ..settings.keymap import ALL, conflicts, shown_keys
@@ -252,6 +253,10 @@ class SpecchatApp(TerminalApp):
             self.chat_screen.colouring(way)
             if self.races.screen is not None:
                 self.races.screen.colouring(way)
+        if before.thoughts != after.thoughts:
+            self.view.thoughts = thoughts_named(after.thoughts)
+            if self.races.screen is not None:
+                self.races.screen.thoughts(self.view.thoughts)
         if before.keymap != after.keymap:
             self.set_keymap(dict(after.keymap))
             for id in ("#keys", "#status", "#panel"):

@@ -144,6 +144,8 @@ class LiveSettings:
         dialogue.sampling, dialogue.max_tokens, dialogue.stop = settings.sampling, settings.max_tokens, settings.stop
         dialogue.stop_loops, dialogue.constraint = settings.stop_loops, constraint_of(settings)
         dialogue.recommended = self.layers.origin("sampling.temperature").kind == "makers"
+        dialogue.think, dialogue.think_budget = settings.think, settings.think_budget
+        dialogue.template_var = settings.template_var
         if (
             before is not None and settings.system != before.system
         ):  # a chat that was opened has its own until another one is set
@@ -230,7 +232,7 @@ class LiveSettings:
         if dialogue.transcript.system:
             values["system"] = dialogue.transcript.system
         default = Settings()
-        for key in ("max_tokens", "stop", "stop_loops", "accept", *SHAPES):
+        for key in ("max_tokens", "stop", "stop_loops", "accept", *SHAPES, "think", "think_budget", "template_var"):
             value = getattr(settings, key)
             if value != getattr(default, key):
                 values[key] = value

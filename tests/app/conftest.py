@@ -294,9 +294,11 @@ def chats(file: Path) -> Iterator[Chats]:
 def say(engine: Any, dialogue: Dialogue, make_steps: Callable[..., Any]) -> Callable[..., None]:
     """Asks something, and lets the engine answer with some text."""
 
-    def say(prompt: str, text: str | None = None, finish: bool = True, **more: Any) -> None:
+    def say(
+        prompt: str, text: str | None = None, finish: bool = True, steps: Sequence[StepRecord] | None = None, **more: Any
+    ) -> None:
         assert dialogue.submit(prompt)
-        records = make_steps(**more) if text is None else make_steps(text, **more)
+        records = list(steps) if steps else (make_steps(**more) if text is None else make_steps(text, **more))
         engine.begin()
         engine.events.append(Steps(engine.asked.id, records))
         if finish:

@@ -7,6 +7,7 @@ from typing import TextIO
 
 from ...chat.entries import Run
 from ...terminal.ansi import DIM, RESET, Depth, colour_depth, run_colour
+from ...terminal.output import Notes
 from ...text.cells import sanitise
 from ...theming.colouring import Colouring, ink_name, legend
 
@@ -23,23 +24,45 @@ class AnswerOutput:
         self._safe = self.is_terminal or self.depth > 0
         self._ink = "plain"
         self._last = "\n"
+        self._begun = False
         self.coloured = False
         """Whether a run with a colour was written."""
 
-    def write(self, runs: Iterable[Run]) -> None:
+    def write(self, runs: Iterable[Run], notes: Notes | None = None) -> None:
         """Write some runs.
+
+        Args:
+            runs: of the answer.
+            notes: get their thoughts; None: nobody does.
 
         Raises:
             OSError: nobody reads any more, or the disk is full.
         """
-        shown = []
+        shown: list[str] = []
         for run in runs:
-            shown.append(self._coloured(run.text[: run.carried]))  # of the run before
+            for thought, late, text in run.pieces():
+                if thought:
+                    self._put(shown)
+                    if notes is not None:
+                        notes.thought(text)
+                    continue
+                if notes is not None:
+                    notes.end_thought()
+                if not late:
+                    self._ink = ink_name(self._way, run.shade, run.together)
+                # Line breaks between a thought and the answer belong to neither.
+                text = text if self._begun or not run.spans else text.lstrip("\n")
+                self._begun = self._begun or bool(text)
+                shown.append(self._coloured(text))
             self._ink = ink_name(self._way, run.shade, run.together)
-            shown.append(self._coloured(run.text[run.carried :]))
+        self._put(shown)
+
+    def _put(self, shown: list[str]) -> None:
+        """Write what there is, and forget it."""
         if text := "".join(shown):
             self._stream.write(text)
             self._stream.flush()
+        shown.clear()
 
     def line(self, text: str) -> None:
         """Write a line that is data, as it is."""

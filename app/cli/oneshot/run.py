@@ -24,10 +24,10 @@ from ....engine.messages import (
     Steps,
 )
 from ....errors import counted
-from ...chat.about import About, generate_fields
+from ...chat.about import About, generate_fields, known_word
 from ...chat.answer_json import answer_json
 from ...chat.choosing import PLAIN, SERVED_PLAIN
-from ...chat.entries import Answer, cut_sentence, loop_sentence
+from ...chat.entries import Answer, Run, cut_sentence, loop_sentence, spelled
 from ...chat.pieces import Pieces
 from ...render.verdict import verdict_text
 from ...settings.precedence import with_recommended
@@ -173,13 +173,14 @@ class _Run:
             case Steps():
                 self.notes.clear()
                 if self.request.as_lines:
-                    for step in event.steps:
-                        self._line(step)
+                    for step, run in zip(event.steps, self.answer.runs[shown:], strict=True):
+                        self._line(step, run)
         if self.request.plain:
-            self.output.write(self.answer.runs[shown:])
+            seen = self.notes.terminal and self.request.settings.thoughts != "hidden"
+            self.output.write(self.answer.runs[shown:], self.notes if seen else None)
         elif self.request.as_lines and self.answer.done:
             for run in self.answer.runs[shown:]:
-                self._line(StepRecord(self.answer.method, [], run.text))
+                self._line(StepRecord(self.answer.method, [], run.text), run)
 
     def _loaded(self, event: Loaded) -> None:
         """Ask for the answer."""
@@ -200,7 +201,12 @@ class _Run:
             *(settings.model, event.info, settings.load_options(), answer.method, settings.methods),
             *(settings.sampling, settings.accept, settings.max_tokens, settings.stop, self.request.stop_loops),
             constraint=constraint_of(settings),
+            think=settings.think,
+            think_budget=settings.think_budget,
+            template_var=settings.template_var,
         )
+        if "think" in self.request.explicit and (word := settings.think):
+            known_word(event.info, word)
         answer.asked = about.request()
         if answer.method == method:
             answer.asked["settings"] |= self.request.method_settings
@@ -254,10 +260,11 @@ class _Run:
         for sentence in self.chat.close() if self.chat is not None else ():
             self.notes.sentence(sentence)
 
-    def _line(self, step: StepRecord) -> None:
+    def _line(self, step: StepRecord, run: Run) -> None:
         """A line of --jsonl."""
         counts = {"drafted": step.drafted, "accepted": step.accepted, "method": step.method}
-        self._data({"text": step.text, "token_ids": step.tokens, **counts})
+        thought = {"thought": spelled([run], thought=True)} if run.spans else {}
+        self._data({"text": spelled([run]), **thought, "token_ids": step.tokens, **counts})
 
     def _data(self, data: Mapping[str, Any]) -> None:
         # On a terminal as ASCII: JSON leaves the characters that reorder a line unescaped.

@@ -9,6 +9,7 @@ from typing import Literal, NamedTuple
 
 from ...attach.files import score
 from ...attach.names import Suggestion, folder_of, offers
+from ...chat.about import default_of, words_of
 from ...chat.methods import Method
 from ...race.entry import RUNTIMES, split_prompt
 from ...settings import actions
@@ -53,7 +54,8 @@ class KnownNames:
     methods: Mapping[str, Method] = field(default_factory=dict)
     unavailable: Mapping[str, str] = field(default_factory=dict)
     themes: Mapping[str, str] = field(default_factory=dict)
-    """Name → a few words about it; so with the next three."""
+    """Name → a few words about it; so with the next four."""
+    think: Mapping[str, str] = field(default_factory=dict)
     models: Mapping[str, str] = field(default_factory=dict)
     chats: Mapping[str, str] = field(default_factory=dict)
     presets: Mapping[str, str] = field(default_factory=dict)
@@ -71,6 +73,7 @@ class KnownNames:
         dialogue = host.dialogue
         self.methods, self.unavailable = dialogue.methods, dialogue.unavailable
         self.themes = {name: palette.summary for name, palette in host.themes.palettes.items()}
+        self.think = {word: "the default" * (word == default_of(dialogue.info)) for word in words_of(dialogue.info)}
         self.settings = set_now(host.live.settings)
 
     def all(self, what: Literal["models", "chats", "presets"]) -> list[Suggestion]:
@@ -216,6 +219,12 @@ def sampling(typed: TypedCommand, known: KnownNames) -> list[Suggestion]:
     return [
         Suggestion(f"{name}=", f"now {value}" if value else "") for name, value in known.settings.items() if name not in given
     ]
+
+
+@completes(actions.THINK)
+def think(typed: TypedCommand, known: KnownNames) -> list[Suggestion]:
+    """A way of the model's to think."""
+    return [] if typed.words else [Suggestion(word, what) for word, what in known.think.items()]
 
 
 @completes(actions.THEME_MENU)

@@ -42,6 +42,8 @@ class Copier:
                 self.code()
             case ("code", number) if number.isdecimal():
                 self.code(int(number))
+            case ("thought",):
+                self.thought()
             case ("message",):
                 self.message()
             case ("pass" | "run",):
@@ -49,7 +51,7 @@ class Copier:
             case ("chat",):
                 self.conversation()
             case _:
-                raise UserError("/copy takes code, code N, pass, message or chat; alone it copies the answer.")
+                raise UserError("/copy takes code, code N, thought, pass, message or chat; alone it copies the answer.")
 
     def _at_hand(self) -> None:
         view = self.host.view
@@ -67,6 +69,15 @@ class Copier:
             raise UserError("There is no answer to copy yet.")
         which = "the answer" if answer is self._last() else "the marked answer"
         self.text(answer.text, which if answer.done else f"{which} so far")
+
+    def thought(self) -> None:
+        """Copy the thought of the marked answer, else the last there is."""
+        marked = self.host.view.mark.entry
+        answers = [marked] if isinstance(marked, Answer) else self.host.dialogue.transcript.answers()[::-1]
+        thought = next(filter(None, (answer.thought for answer in answers)), "")
+        if not thought:
+            raise UserError("There is no thought to copy.")
+        self.text(thought, "the thought")
 
     def message(self) -> None:
         """Copy the marked message of the user's, else the last."""

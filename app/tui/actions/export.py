@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from ...export.look import Look
     from ...race.record import RaceRecord
 
-USAGE = "/export takes html, svg, md or json and optionally a file, or a file that ends in one of these."
+USAGE = (
+    "/export takes html, svg, md or json and a file if you like, or a file that ends in one of these; then thoughts, with them."
+)
 
 
 class Exports:
@@ -34,9 +36,12 @@ class Exports:
 
     @property
     def look(self) -> Look:
+        return self._look()
+
+    def _look(self, *, thoughts: bool = False) -> Look:
         from ...export.formats import Look
 
-        return Look(self.host.themes.palette, self.host.view.colouring)
+        return Look(self.host.themes.palette, self.host.view.colouring, thoughts=thoughts)
 
     @runs(actions.EXPORT)
     def command(self, *arguments: str) -> None:
@@ -45,13 +50,16 @@ class Exports:
 
         overwrite = arguments[-1:] in (("!",), ("--force",))
         words = list(arguments[:-1] if overwrite else arguments)
+        thoughts = "thoughts" in words[1:]
+        if thoughts:
+            words.remove("thoughts")
         format = words.pop(0).lower() if words and words[0].lower() in FORMATS else None
         if len(words) > 1:
             raise UserError(f"{USAGE} Put a name with spaces in quotes.")
         if format is None and not words:
             self.choose()
         else:
-            self.export(words[0] if words else "", format, overwrite)
+            self.export(words[0] if words else "", format, overwrite, thoughts=thoughts)
 
     def choose(self) -> None:
         """Ask for the format of the chat.
@@ -88,13 +96,14 @@ class Exports:
         items = [MenuItem(format, format, what, detail=details[format]) for format, what in FORMATS.items()]
         self.host.ask(Menu(title, items, "", self.host.live.keymap), chosen)
 
-    def export(self, text: str, format: str | None = None, overwrite: bool = False) -> None:
+    def export(self, text: str, format: str | None = None, overwrite: bool = False, *, thoughts: bool = False) -> None:
         """Write the chat to a file.
 
         Args:
             text: the file as typed; empty for one in this folder that is named by the time.
             format: one of FORMATS; by the file's suffix if None.
             overwrite: replace a file of that name.
+            thoughts: with what the model thought.
 
         Raises:
             UserError: it cannot be tried; what fails later is told beside the chat.
@@ -103,7 +112,7 @@ class Exports:
 
         self._something()
         path = target(text, format)
-        saved, look = capture(self.host.dialogue), self.look
+        saved, look = capture(self.host.dialogue), self._look(thoughts=thoughts)
         self._write(path, lambda: export_chat(saved, path, look, overwrite))
 
     def export_race(self, record: RaceRecord, text: str = "", format: str | None = None, overwrite: bool = False) -> None:

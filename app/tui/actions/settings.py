@@ -14,7 +14,7 @@ from ..host import Host
 from .registry import runs
 from .table import pairs, typed
 
-LIMITS = ("accept", "max_tokens", "stop", "stop_loops", "system")
+LIMITS = ("accept", "max_tokens", "stop", "stop_loops", "think", "think_budget", "template_var", "system")
 """What /set takes besides the names of SAMPLING, which need no table's name."""
 
 PRESET_WORDS = {

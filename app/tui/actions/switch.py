@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
+
+from textual.content import Content
 
 from ....engine.options import BUILTIN, BUILTIN_EAGLE, draft_names
 from ....errors import UserError, counted, did_you_mean
+from ...chat.about import default_of, known_word, word_after, words_of
 from ...chat.choosing import PLAIN, copied, exits_early, why_plain
 from ...chat.dialogue import Dialogue
 from ...chat.entries import Answer, Prompt
@@ -118,7 +121,7 @@ def group_hints(dialogue: Dialogue, keymap: Mapping[str, str]) -> dict[str, str]
     return {GROUPS[group]: hint for group, hint in hints.items()}
 
 
-def known(what: str, name: str, names: Sequence[str]) -> str:
+def known(what: str, name: str, names: Collection[str]) -> str:
     """A name that must be one of some.
 
     Raises:
@@ -193,6 +196,18 @@ class Switches:
             for name, palette in themes.palettes.items()
         ]
         self.host.push_screen(Menu("Theme", items, before, self.host.live.keymap, themes.wear), chosen)
+
+    @runs(actions.THINK)
+    def think(self, *words: str) -> None:
+        """Let the model think in another way, from the next answer of this chat on; alone, in the next of its ways."""
+        info, live = self.host.dialogue.info, self.host.live
+        if not info:
+            raise UserError("No model is loaded yet.")
+        word = known_word(info, words[0]) if words else word_after(info, live.settings.think)
+        live.set({"think": "" if word == default_of(info) else word})
+        self.host.changed()
+        parts = [(f"{each}  ", "bold $foreground" if each == word else "$quiet") for each in words_of(info)]
+        self.host.flash(Content.assemble(("thinking: ", "$quiet"), *parts))
 
     @runs(actions.COLOURS)
     def colours(self, *words: str) -> None:

@@ -7,6 +7,7 @@ from textual.content import Content
 from textual.widget import Widget
 
 from ....errors import counted
+from ...chat.about import default_of, word_for
 from ...chat.dialogue import Dialogue
 from ...chat.methods import Method, reach_of
 from ...race.guests import short_name
@@ -34,7 +35,8 @@ class ChatHeader(Widget):
         label = dialogue.answer.label if dialogue.answer is not None else dialogue.label
         sampled = dialogue.sampling.temperature, dialogue.recommended
         constraint = repr(dialogue.constraint)
-        shown = (dialogue.model, bool(dialogue.info), dialogue.method, dialogue.switching, label, sampled, constraint)
+        asked = sampled, constraint, dialogue.think
+        shown = (dialogue.model, bool(dialogue.info), dialogue.method, dialogue.switching, label, asked)
         if shown != self._shown:
             self._shown = shown
             self.refresh()
@@ -47,6 +49,8 @@ class ChatHeader(Widget):
         parts = [short_name(dialogue.model)]
         if info:
             parts = [short_name(str(info.get("name", dialogue.model)))]
+            if (word := word_for(info, dialogue.think)) and word != default_of(info):
+                parts.append(f"thinking {one_line(word)}")
         if name := constraint_name(dialogue.constraint):
             parts.append(f"{{}} {fit(one_line(name), 20)}")
         if info:

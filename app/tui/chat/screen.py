@@ -16,6 +16,7 @@ from textual.widgets import Static
 
 from ....errors import UserError
 from ...chat.draft_length import lengthen
+from ...render.blocks import thoughts_named
 from ...render.inspection_rows import strip_rows
 from ...settings import actions
 from ...settings.keymap import CHAT, shown_keys
@@ -124,6 +125,7 @@ class ChatScreen(Screen[None]):
         settings = self.host.live.settings
         way = way_named(settings.colours)
         self.view.colouring = self.panel.colouring = way
+        self.view.thoughts = thoughts_named(settings.thoughts)
         seen = effective(way, self.app.no_color)
         self.query_one("#keys", KeyBar).colouring = self.query_one(StatusLine).colouring = seen
         self.panel.open("" if settings.panel == "off" else settings.panel)

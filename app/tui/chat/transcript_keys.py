@@ -11,6 +11,7 @@ from ...settings import actions
 from ...settings.keymap import shown_keys
 from ...text.cells import fit, one_line
 from ..actions.registry import runs
+from ..actions.switch import known
 from ..host import Host
 from ..transcript.inspector import Inspector
 from ..transcript.line_view import LineView
@@ -36,6 +37,16 @@ class TranscriptKeys:
         what = "finished answers as Markdown" if view.markdown else "answers coloured by pass"
         keys = shown_keys("markdown", self._host.live.keymap)
         self._host.flash(Content.assemble((what, "$foreground"), "   ", (keys, "bold"), (" changes it", "$quiet")))
+
+    @runs(actions.THOUGHTS)
+    def thoughts(self, *words: str) -> None:
+        """Open the thought of the marked answer, else of the last, or fold it; with a word, show all so from now on."""
+        view = self._host.view
+        if words:
+            self._host.live.keep({"thoughts": known("way to show thoughts", words[0], actions.THOUGHTS.words)})
+        elif not view.fold():
+            there = lambda: any(block.has_thoughts for block in view.blocks)  # noqa: E731
+            self._host.tell("There is no thought in this chat yet.", until=there)
 
     @runs(actions.INSPECT)
     def inspect(self) -> None:

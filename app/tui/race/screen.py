@@ -22,6 +22,7 @@ from ...race.lane import Racer
 from ...race.race import FEWEST, MOST, Race
 from ...race.record import RaceRecord
 from ...race.replay import Replay
+from ...render.blocks import Thoughts
 from ...render.numbers_page import SURE
 from ...settings.keymap import RACE
 from ...theming.colouring import Colouring, effective
@@ -178,7 +179,7 @@ class RaceScreen(Screen[None]):
             self.panes.pop().remove()
         new = [RacePane() for _ in range(count - len(self.panes))]
         for pane in new:
-            pane.text.colouring = self._host.view.colouring
+            pane.text.colouring, pane.text.thoughts = self._host.view.colouring, self._host.view.thoughts
         self.panes += new
         if new:
             self._lanes.mount(*new)
@@ -364,6 +365,10 @@ class RaceScreen(Screen[None]):
         self._header.colouring(effective(way, self.app.no_color))
         for pane in self.panes:
             pane.text.colouring = way
+
+    def thoughts(self, way: Thoughts) -> None:
+        for pane in self.panes:
+            pane.text.thoughts = way
 
     def action_scroll_texts(self, direction: int) -> None:
         for pane in self.panes:

@@ -180,7 +180,7 @@ class RunCursor:
             return
         block, run = self.spot
         entry = self.view.blocks[block].entry if block < len(self.view.blocks) else None
-        if not isinstance(entry, Answer) or run >= len(entry.runs):
+        if not isinstance(entry, Answer) or run >= len(entry.runs) or self.view.blocks[block].hides(run):
             self.stop()
             return
         self.place = place_of(self.view.blocks[block], run)

@@ -93,6 +93,6 @@ class TextFinder:
 
 def _lines(block: EntryBlock) -> Iterator[str]:
     """The text of a block as it is shown, row by row."""
-    if block.rendered is None:
-        return (line.text for line in block.flow.lines)
-    return ("".join(segment.text for segment in row).rstrip() + "\n" for row in block.rendered)
+    yield from block.texts()
+    for row in block.rendered or ():
+        yield "".join(segment.text for segment in row).rstrip() + "\n"

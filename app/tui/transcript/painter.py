@@ -13,13 +13,18 @@ from ...render.blocks import MARK, TENTATIVE, EntryBlock, TextRow
 from ...text.cells import width
 from ...theming.colouring import INKS, Colouring, bared, ink_name
 
+DIM = "dim "
+"""Before the name of an ink: as it is in a thought."""
+
 CHOSEN = Style(reverse=True, bold=True)
 """Style of the run that is looked into: as readable as the run itself, with colours and without."""
 
 
 def run_styles(variables: Mapping[str, str]) -> dict[str, Style]:
-    """The styles of runs in a theme's colours, by the names of their inks, and of text that may yet change."""
+    """The styles of runs in a theme's colours, by the names of their inks, with DIM before them in thoughts, and of text that
+    may yet change."""
     inks = {name: ink.of(variables) for name, ink in INKS.items()}
+    inks |= {DIM + name: ink.dim.of(variables) for name, ink in INKS.items()}
     return {"tentative": Style(color=variables["quiet"], italic=True)} | {
         name: Style(color=ink.colour, bgcolor=ink.behind or None, underline=ink.underline, bold=ink.bold)
         for name, ink in inks.items()
@@ -49,6 +54,7 @@ class RowPainter:
                 ("cursor", "primary", None, None),
                 ("mark", "accent", None, True),
                 ("quiet", "quiet", None, None),
+                ("beside", "faint", None, None),
                 ("badge", "primary", True, None),
                 ("chosen", "foreground", None, None),
                 ("success", "success", None, None),
@@ -78,10 +84,10 @@ class RowPainter:
                 return Strip([])
             case "answer":
                 assert isinstance(block.entry, Answer)
-                segments = [space]
+                segments = self._beside("│", margin) if row.thought else [space]
                 for said, run in row.pieces:
                     gap, core, rest = bared(said) if run != lit else ("", said, "")
-                    parts = ((gap, self._base), (core, self._run(block.entry, run, lit)), (rest, self._base))
+                    parts = ((gap, self._base), (core, self._run(block.entry, run, lit, dim=row.thought)), (rest, self._base))
                     segments += [Segment(part, style) for part, style in parts if part]
                 if lit >= 0 and sign:
                     segments.append(Segment(sign, self._run(block.entry, lit, lit)))
@@ -95,13 +101,14 @@ class RowPainter:
                 behind = self._styles["prompt-row"]
                 bar = Segment("▌ ", self._styles["bar"] + behind)
                 fill = " " * (block.cells + 1 - width(row.text) - (len(row.badge) + 1 if row.badge else 0))
-                left = Segment(" " * (margin - 2), self._base)
+                edge = Segment(" " * (margin - 2), self._base)
                 text = Segment(row.text + fill, self._styles["prompt"] + behind)
                 mark = [Segment(f"{row.badge} ", self._styles["badge"] + behind)] if row.badge else []
-                return Strip([left, bar, text, *mark])
-            case "figures" | "variants":
+                return Strip([edge, bar, text, *mark])
+            case "thought" | "figures" | "variants":
+                left = self._beside(row.sign, margin) if row.sign else [space]
                 pieces = zip(row.pieces, row.styles, strict=True)
-                return Strip([space, *(Segment(piece.text, self._styles[style]) for piece, style in pieces)])
+                return Strip([*left, *(Segment(piece.text, self._styles[style]) for piece, style in pieces)])
             case kind:
                 glyph = {"information": "· ", "warning": "! ", "error": "× "}[kind] if row.first else "  "
                 style = self._styles[kind]
@@ -118,9 +125,13 @@ class RowPainter:
         before, middle, after = strip.divide([left, right, strip.cell_length])
         return Strip.join([before, middle.apply_style(self._styles["selected"]), after])
 
-    def _run(self, answer: Answer, run: int, lit: int) -> Style:
+    def _beside(self, sign: str, margin: int) -> list[Segment]:
+        """The margin of a row of a thought."""
+        return [Segment(" " * (margin - 2), self._base), Segment(f"{sign} ", self._styles["beside"])]
+
+    def _run(self, answer: Answer, run: int, lit: int, *, dim: bool = False) -> Style:
         if run in (MARK, TENTATIVE):
             return self._styles["mark" if run == MARK else "tentative"]
         made = answer.runs[run]
-        style = self._styles[ink_name(self._way, made.shade, made.together)]
+        style = self._styles[DIM * dim + ink_name(self._way, made.shade, made.together)]
         return style + CHOSEN if run == lit else style

@@ -12,18 +12,21 @@ from textual.reactive import reactive
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
-from ...chat.entries import Answer
-from ...render.blocks import TENTATIVE
+from ...chat.entries import Answer, thought_of
+from ...render.blocks import TENTATIVE, Thoughts, thought_line
 from ...text.cells import expand_tabs, fit, sanitise, width
 from ...text.wrap import Flow
 from ...theming.colouring import Colouring, bared, effective, ink_name
-from .painter import run_styles
+from .painter import DIM, run_styles
 
 PAD = 1
 """Cells left and right of the text."""
 
-NOTE = -1
-"""Owner of a flow's segment that is a sentence of ours."""
+NOTE, FOLDED = -1, -3
+"""Owners of a flow's segments that are a sentence of ours: about the lane, and in place of a thought."""
+
+THOUGHT = 1 << 40
+"""Added to the number of a run: what of it is thought."""
 
 
 class RunText(ScrollView, can_focus=False):
@@ -36,6 +39,8 @@ class RunText(ScrollView, can_focus=False):
 
     colouring: reactive[Colouring] = reactive[Colouring]("length")
     """How runs are told apart."""
+    thoughts: reactive[Thoughts] = reactive[Thoughts]("folded")
+    """How thoughts are shown."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -45,6 +50,8 @@ class RunText(ScrollView, can_focus=False):
         self._writing = False
         self._runs = 0  # taken in
         self._noted = False
+        self._folded = False
+        """Whether thoughts take no room, as the answer has begun."""
         self._flow = Flow(8)
         self._height = 0
         self._strips: LRUCache[tuple[int, int, bool], Strip] = LRUCache(256)
@@ -76,9 +83,10 @@ class RunText(ScrollView, can_focus=False):
         if moved:
             self._take_in()
 
-    def _begin(self) -> None:
+    def _begin(self, *, folded: bool = False) -> None:
         self._flow = Flow(self.cells)
         self._runs, self._height, self._noted = 0, 0, False
+        self._folded = folded or self.thoughts == "hidden"
         self._strips.clear()
         self._take_in()
 
@@ -89,14 +97,24 @@ class RunText(ScrollView, can_focus=False):
         before = len(flow.lines)
         end = len(runs) if self._count is None else min(self._count, len(runs))
         for index in range(self._runs, end):
-            run = runs[index]
-            if run.carried:
-                flow.append(sanitise(run.text[: run.carried]), max(0, index - 1))
-            if run.text[run.carried :]:
-                flow.append(sanitise(run.text[run.carried :]), index)
+            for thought, late, text in runs[index].pieces():
+                if thought and not self._folded:
+                    flow.append(sanitise(text), THOUGHT + max(0, index - late))
+                elif not thought:
+                    thinking = bool(flow.owners) and flow.owners[-1] >= THOUGHT
+                    if thinking and self.thoughts == "folded" and text.strip():
+                        self._begin(folded=True)
+                        return
+                    if not flow.owners and (spent := thought_of(runs[: index + 1])).tokens:
+                        if self.thoughts == "folded":
+                            flow.append(f"▸ {thought_line(spent, cells=self.cells - 2)}\n", FOLDED)
+                        text = text.lstrip("\n")
+                    flow.append(("\n\n" if thinking else "") + sanitise(text), max(0, index - late))
         self._runs = end
-        late = (self._answer.held, self._answer.tentative) if end == len(runs) else ("", "")
-        flow.lend((sanitise(late[0]), end - 1), (sanitise(late[1]), TENTATIVE))
+        tail = (self._answer.held, self._answer.tentative) if end == len(runs) else ("", "")
+        thinking = bool(end) and runs[end - 1].thinking
+        held = "" if thinking and self._folded else sanitise(tail[0])
+        flow.lend((held, end - 1 + THOUGHT * thinking), (sanitise(tail[1]), TENTATIVE))
         if self._note and not self._noted:
             flow.append(("\n\n" if runs else "") + sanitise(self._note), NOTE)
             self._noted = True
@@ -126,6 +144,10 @@ class RunText(ScrollView, can_focus=False):
 
     def watch_colouring(self) -> None:
         self._styled_for = None
+        self.refresh()
+
+    def watch_thoughts(self) -> None:
+        self._begin()
         self.refresh()
 
     def render_line(self, y: int) -> Strip:
@@ -160,16 +182,17 @@ class RunText(ScrollView, can_focus=False):
         return Strip(segments)
 
     def _run_style(self, owner: int) -> Style:
-        if owner in (NOTE, TENTATIVE):
-            return self._styles["note" if owner == NOTE else "tentative"]
-        run = self._answer.runs[owner]
-        return self._styles[ink_name(effective(self.colouring, self.app.no_color), run.shade, run.together)]
+        if owner < 0:
+            return self._styles[{NOTE: "note", FOLDED: "folded", TENTATIVE: "tentative"}[owner]]
+        run, thought = self._answer.runs[owner % THOUGHT], owner >= THOUGHT
+        return self._styles[DIM * thought + ink_name(effective(self.colouring, self.app.no_color), run.shade, run.together)]
 
     def _style(self) -> None:
         variables = self.app.theme_variables
         self._styles = {
             "cursor": Style(color=variables["primary"]),
             "note": Style(color=variables["error"]),
+            "folded": Style(color=variables["quiet"]),
             **run_styles(variables),
         }
         self._strips.clear()

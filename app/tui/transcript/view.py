@@ -21,7 +21,7 @@ from textual.strip import Strip
 
 from ...chat.entries import Answer
 from ...chat.transcript import Transcript
-from ...render.blocks import EntryBlock, block_of, step_at
+from ...render.blocks import EntryBlock, Thoughts, block_of, step_at
 from ...settings.keymap import INSPECT
 from ...theming.colouring import Colouring, effective
 from .cursor import Move, RunCursor
@@ -57,6 +57,8 @@ class TranscriptView(BlockStack, can_focus=True, inherit_bindings=False):
 
     colouring: reactive[Colouring] = reactive[Colouring]("length")
     """How runs are told apart."""
+    thoughts: reactive[Thoughts] = reactive[Thoughts]("folded")
+    """How thoughts are shown that the reader has neither opened nor folded."""
 
     @dataclass
     class Inspected(Message):
@@ -127,7 +129,7 @@ class TranscriptView(BlockStack, can_focus=True, inherit_bindings=False):
         changed: int | None = None
         for index in range(self._open, len(entries)):
             if index == len(self.blocks):
-                self.blocks.append(block_of(self.transcript, index, self._cells))
+                self.blocks.append(block_of(self.transcript, index, self._cells, self.thoughts))
                 self.tops.append(0)
                 first: int | None = 0
                 self.blocks[index].update()
@@ -156,6 +158,8 @@ class TranscriptView(BlockStack, can_focus=True, inherit_bindings=False):
             self._to_end()
         elif fresh:
             self.post_message(self.Followed(False, fresh=True))
+            if self.scroll_offset.y > self.max_scroll_y:  # a thought was folded
+                self.scroll_to(y=self.max_scroll_y, animate=False, immediate=True, force=True)
         if self._waiting:
             self.call_later(self._render_more, FIRST_SLICE)
         # The last row is blank, and so was what was there before.
@@ -187,20 +191,14 @@ class TranscriptView(BlockStack, can_focus=True, inherit_bindings=False):
         if not self.blocks or not TOP <= y < self._height:
             return None
         index = bisect_right(self.tops, y) - 1
-        lines = self.blocks[index].flow.lines
-        if self.blocks[index].rendered is not None:  # rows of another kind: as far into them
-            part = (y - self.tops[index]) / self.blocks[index].height
-            return index, int(part * sum(len(line.text) for line in lines))
-        return index, sum(len(line.text) for line in lines[: y - self.tops[index]])
+        block = self.blocks[index]
+        if block.rendered is not None:  # rows of another kind: as far into them
+            part = (y - self.tops[index]) / block.height
+            return index, int(part * sum(len(line.text) for line in block.flow.lines))
+        return index, block.offset(y - self.tops[index])
 
     def _row_of(self, index: int, offset: int) -> int:
-        row = 0
-        for line in self.blocks[index].flow.lines:
-            offset -= len(line.text)
-            if offset < 0:
-                break
-            row += 1
-        return self.tops[index] + row
+        return self.tops[index] + self.blocks[index].row_of(offset)
 
     def _reset(self) -> None:
         self._waiting = []
@@ -279,6 +277,48 @@ class TranscriptView(BlockStack, can_focus=True, inherit_bindings=False):
     def watch_colouring(self) -> None:
         self._styled_for = None
 
+    # Thoughts
+
+    def watch_thoughts(self) -> None:
+        """Show thoughts the other way."""
+        place, following = self._top_place(), self.following
+        for block in self.blocks:
+            block.thoughts = self.thoughts
+            block.fold(None)
+        self._lay_out()
+        if following:
+            self._to_end()
+        elif place is not None:
+            y = self.tops[place[0]] + round(place[1] * self.blocks[place[0]].height)
+            self.scroll_to(y=y, animate=False, immediate=True, force=True)
+        self.cursor.relocate()
+
+    def fold(self, index: int | None = None) -> bool:
+        """Open the thought of an answer, or fold it; False if there is none.
+
+        Args:
+            index: the answer's number; None for the marked one, else the last one that has a thought.
+        """
+        found = [i for i, block in enumerate(self.blocks) if block.has_thoughts]
+        if index is None:
+            marked = [i for i in found if self.blocks[i].entry is self.mark.entry]
+            index = (marked or found[-1:] or [-1])[0]
+        if index not in found:
+            return False
+        block, following = self.blocks[index], self.following
+        block.fold(not block.opened)
+        self._lay_out()
+        if following and not (block.opened and block.closed):
+            self._to_end()
+        else:
+            # What was opened is read from its beginning.
+            self.following = False
+            y = min(self.scroll_offset.y, self.tops[index], self.max_scroll_y)
+            self.scroll_to(y=y, animate=False, immediate=True, force=True)
+            self.following = self.is_vertical_scroll_end
+        self.cursor.relocate()
+        return True
+
     # Drawing
 
     def render_line(self, y: int) -> Strip:
@@ -335,6 +375,10 @@ class TranscriptView(BlockStack, can_focus=True, inherit_bindings=False):
         place = self.row_at(event.y + self.scroll_offset.y)
         if place is not None and (step := step_at(self.blocks[place[0]], place[1], event.x - self.margin)):
             self.post_message(self.Turned(place[0], step))
+            return
+        if place is not None and self.blocks[place[0]].row(place[1]).kind == "thought":
+            event.prevent_default()  # as below
+            self.fold(place[0])
             return
         if event.chain == 2:
             event.prevent_default()  # Textual selects all of the chat

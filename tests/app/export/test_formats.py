@@ -30,6 +30,7 @@ from specchat.engine.messages import StepRecord
 
 from ...cases import cases
 from ...fakes.hostile_text import CONTROLS, MARKUP, UNICODE, calm
+from ...fakes.thoughts import thinking_steps
 
 PALETTES, _ = load_themes()
 
@@ -58,6 +59,9 @@ def steps(draw: Any) -> StepRecord:
         path.append(pick.choice(children))
     count = max(1, len(path))
     text = draw(hostile)
+    cut, share = sorted((0, len(text), pick.randrange(len(text) + 1)))[1], pick.randrange(count + 1)
+    kind = pick.choice((0, 0, 1))
+    spans = [[kind, cut, share], [1 - kind, len(text) - cut, count - share]] if pick.random() < 0.3 else []
     drafters = [draw(name) for _ in range(pick.choice((0, 2, 3)))] if size else []
     return StepRecord(
         draw(name),
@@ -78,6 +82,7 @@ def steps(draw: Any) -> StepRecord:
         drafters=drafters,
         sources=[pick.randrange(1 << len(drafters)) for _ in range(size)] if drafters else [],
         shares=[0.25, 0.75] if drafters else [],
+        spans=spans,
     )
 
 
@@ -123,16 +128,22 @@ class Page(HTMLParser):
         self.tags: list[tuple[str, dict[str, str | None]]] = []
         self.blocks: list[tuple[str, str]] = []
         self.strange: list[str] = []
+        self.summing = False
+        """Inside what stands for a folded thought."""
         self.feed(page)
         self.close()
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.append((tag, dict(attrs)))
+        self.summing = tag == "summary"
         if tag in ("div", "p"):
             self.blocks.append((str(dict(attrs).get("class")), ""))
 
+    def handle_endtag(self, tag: str) -> None:
+        self.summing = False
+
     def handle_data(self, data: str) -> None:
-        if self.blocks:
+        if self.blocks and not self.summing:
             kind, text = self.blocks[-1]
             self.blocks[-1] = (kind, text + data)
 
@@ -152,7 +163,9 @@ def test_a_page_holds_the_same_text_and_no_tags_but_ours(chat: SavedChat, way: s
     text = whole(chat, "html", "light", way)
     assert calm(text, line=False)
     page = Page(text)
-    assert {tag for tag, _ in page.tags} <= set("html head meta title style body header main div span b p".split())
+    assert {tag for tag, _ in page.tags} <= set(
+        "html head meta title style body header main div span b p details summary".split()
+    )
     assert {key for _, attrs in page.tags for key in attrs} <= {
         *("lang", "charset", "http-equiv", "content", "name", "class", "title", "data-method")
     }
@@ -178,6 +191,7 @@ def test_a_picture_is_xml_with_the_same_text(chat: SavedChat, way: str) -> None:
         "style",
         "rect",
         "text",
+        "g",
     }
     attributes = {key for element in root.iter() for key in element.attrib}
     assert not {key for key in attributes if key.startswith("on") or "href" in key}
@@ -185,7 +199,7 @@ def test_a_picture_is_xml_with_the_same_text(chat: SavedChat, way: str) -> None:
     for entry in chat.transcript.entries:
         block = EntryBlock(entry, 88)
         block.update()
-        for index in range(len(block.flow.lines)):
+        for index in range(block.height):
             assert "".join(visible(block.row(index).text).split()) in "".join(drawn.split())
 
 
@@ -313,3 +327,25 @@ def test_raw_html_is_found_however_deep_it_is_nested(mark: str) -> None:
         written = whole(SavedChat(Transcript([Prompt(text), answer], text)), "md")
         deep = MarkdownIt("commonmark", {"maxNesting": 300}).parse(written)
         assert not [token for token in (*deep, *(t for d in deep for t in d.children or ())) if token.type.startswith("html")]
+
+
+def test_thoughts_are_written_where_they_are_asked_for() -> None:
+    answer = Answer("lookup", "identical")
+    for step in thinking_steps("A <b>lantern</b>?\n\n```\nopen", "By lamp."):
+        answer.add(step)
+    answer.finish("eos")
+    chat = SavedChat(Transcript([Prompt("How?"), answer]))
+    alone, both = whole(chat, "md"), "".join(chat_chunks(chat, "md", Look(PALETTES["dark"], thoughts=True)))
+    assert "By lamp." in alone
+    assert "lantern" not in alone
+    before, folded, after = re.split(r"</?details>\n", both)
+    assert before.removesuffix("\n") + after == alone
+    assert folded.startswith("<summary>Thought for 0.")
+    # What the thought leaves open does not swallow the answer.
+    assert folded.count("```") == 2
+    assert "<b>" not in folded.replace("\\<b>", "")
+    assert "lantern" in whole(chat, "html")
+    assert '<details class="thought"><summary>' in whole(chat, "html")
+    assert "lantern" not in whole(chat, "svg")
+    assert "lantern" in "".join(chat_chunks(chat, "svg", Look(PALETTES["dark"], thoughts=True)))
+    assert json.loads(whole(chat, "json"))["entries"][1]["thought"] == answer.thought

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import astuple
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,12 +14,15 @@ from specchat.app.chat.dialogue import Dialogue
 from specchat.app.chat.entries import Answer, Notice, Prompt
 from specchat.app.chat.transcript import Transcript
 from specchat.app.history.chats import AFTER, BEFORE, Chats
-from specchat.app.history.store import Store
-from specchat.app.history.writing import TITLE_CELLS, ChatTrack, snapshot, write
+from specchat.app.history.recorder import Recorder
+from specchat.app.history.schema import index, indexed
+from specchat.app.history.store import Store, purge
+from specchat.app.history.writing import TITLE_CELLS, ChatTrack, catch_up, snapshot, write
 from specchat.engine.messages import StepRecord
 from specchat.errors import UserError
 
 from ...cases import cases
+from ...fakes.thoughts import thinking_steps
 
 
 def put(store: Store, dialogue: Dialogue, *texts: str, title: str = "", system: str | None = None) -> int:
@@ -33,6 +38,38 @@ def put(store: Store, dialogue: Dialogue, *texts: str, title: str = "", system: 
             transcript.entries.append(Prompt(text))
     with store.transaction() as db:
         return write(db, snapshot(transcript, dialogue.about()), store.identity)[0]
+
+
+def test_thoughts_are_found_by_those_who_look_for_them(file: Path, chats: Chats, dialogue: Dialogue, say: Any) -> None:
+    recorder = Recorder(file)
+    say("How?", steps=thinking_steps("A lantern, perhaps.", "By lamp."))
+    recorder.note(dialogue)
+    recorder.close(dialogue)
+    (row,) = chats.newest()
+    assert not chats.search("lantern")
+    assert not chats.search("lantern lamp")
+    (hit,) = chats.search("thought: lantern lamp")
+    assert "".join(hit.excerpt) == "By lamp. A lantern, perhaps."
+    assert titles(chats.search("thought:how")) == ["How?"]
+    opened = chats.open(row.id).transcript.answers()[0]
+    assert (opened.thought, opened.text) == ("A lantern, perhaps.", "By lamp.")
+    assert astuple(opened.figures.thought) == pytest.approx(astuple(dialogue.transcript.answers()[0].figures.thought))
+    # What specchat left unfinished when it was killed, and what is left of an answer whose steps are damaged.
+    db = chats.store.db
+    (answer,) = db.execute("SELECT id FROM entries WHERE kind = 'answer'").fetchone()
+    index(db, answer, "", indexed(db, answer))
+    db.execute("UPDATE entries SET reason = NULL, text = NULL, thought = NULL WHERE id = ?", (answer,))
+    assert not chats.search("thought: lantern")
+    with chats.store.transaction():
+        catch_up(db)
+    assert titles(chats.search("thought: lantern")) == ["How?"]
+    db.execute("UPDATE steps SET data = x'00'")
+    left = chats.open(row.id).transcript.answers()[0]
+    assert (left.thought, left.text) == ("A lantern, perhaps.", "By lamp.")
+    chats.delete(row.id)
+    with chats.store.transaction():
+        purge(db, 1e12)
+    assert db.execute("SELECT count(*) FROM trigrams").fetchone() == (0,)
 
 
 def titles(found: Any) -> list[str]:

@@ -55,6 +55,7 @@ def test_a_database_of_a_newer_specchat_is_left_as_it_is(file: Path, dialogue: D
 
 
 OLDER = {
+    4: ["ALTER TABLE entries DROP COLUMN thought"],
     3: ["DROP TABLE races"],
     2: ["DROP TABLE forks", "DROP TABLE ends", "ALTER TABLE entries DROP COLUMN asked"],
     1: ["DROP TABLE words", "DROP INDEX entries_open", "ALTER TABLE entries DROP COLUMN indexed",
@@ -63,14 +64,14 @@ OLDER = {
 """What each earlier schema did not have yet."""
 
 
-@pytest.mark.parametrize("version", [1, 2, 3])
+@pytest.mark.parametrize("version", [1, 2, 3, 4])
 def test_a_database_of_an_older_specchat_is_brought_up_to_date(file: Path, dialogue: Dialogue, say: Say, version: int) -> None:
     recorder = Recorder(file)
     say("Hello there")
     recorder.note(dialogue)
     recorder.close(dialogue)
     with closing(sqlite3.connect(file, isolation_level=None)) as db:
-        for statement in [each for number in range(3, version - 1, -1) for each in OLDER[number]]:
+        for statement in [each for number in range(4, version - 1, -1) for each in OLDER[number]]:
             db.execute(statement)
         db.execute(f"PRAGMA user_version = {version}")
     with Store(file) as store:

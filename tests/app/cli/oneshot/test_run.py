@@ -18,10 +18,12 @@ import pytest
 from specchat.app.chat.entries import Answer
 from specchat.app.cli.oneshot.output import AnswerOutput
 from specchat.app.terminal.ansi import run_colour
+from specchat.app.terminal.output import Notes
 from specchat.app.theming.colouring import ink_name
 from specchat.engine.messages import StepRecord
 
 from ....fakes.engines import COUNTING
+from ....fakes.thoughts import thinking_steps
 from ..conftest import Call
 
 ANSWER = "one two three one two three one two three \x1b[31mred [bold] 👩‍👩‍👧 end"
@@ -293,3 +295,27 @@ def test_the_built_in_model_answers(tmp_path: Path) -> None:
     assert 1 <= data["tokens"] <= 12
     assert sum(data["runs"]) == data["tokens"]
     assert data["decode_seconds"] > 0
+
+
+class Terminal(io.StringIO):
+    """A stream that says that it is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("watched", [True, False])
+def test_thoughts_go_to_who_watches_and_never_into_the_answer(watched: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    out, err = io.StringIO(), Terminal() if watched else io.StringIO()
+    monkeypatch.setattr("sys.stderr", err)
+    monkeypatch.setenv("TERM", "xterm-256color")
+    notes, output = Notes("auto"), AnswerOutput(out, "auto")
+    answer = Answer("lookup", "identical")
+    for step in thinking_steps("\nA lantern,\x1b[31m perhaps.\n", "\n\nBy lamp.", seed=3):
+        output.write([answer.add(step)], notes if notes.terminal else None)
+    answer.finish("eos")
+    output.end_line()
+    assert out.getvalue() == "By lamp.\n"
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", err.getvalue())
+    assert plain == ("A lantern,␛[31m perhaps.\n\n" if watched else "")
+    assert ("\x1b[2m" in err.getvalue()) == watched

@@ -1,0 +1,219 @@
+"""Thoughts on the screen: while they are written, folded, opened; in a race; and what keys and commands do with them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from specchat.app.render.blocks import TAIL
+from specchat.engine.messages import Finished, Loaded, Steps
+
+from ....fakes.pilots import command, settle, toasts
+from ....fakes.races import asked, begin, finish
+from ....fakes.thoughts import THINKING, THOUGHT, thinking_steps
+from ...conftest import INFO, TEXT
+
+Make = Callable[..., Any]
+
+ANSWER = TEXT.partition("\n\n")[0] + "\n\nIt pays where an answer repeats the prompt, as in edits and summaries."
+
+SIZES = {"80x24-dark": ("dark", (80, 24)), "80x24-light": ("light", (80, 24))}
+
+
+@pytest.fixture(params=SIZES)
+def small(request: pytest.FixtureRequest, snap_compare: Any, make_chat: Make) -> Callable[..., bool]:
+    """Whether the chat looks as in its picture once `before` was done, at 80 × 24 dark and light."""
+    theme, size = SIZES[request.param]
+
+    def same(before: Make, **settings: Any) -> bool:
+        return bool(snap_compare(make_chat(theme=theme, **settings), terminal_size=size, run_before=before))
+
+    return same
+
+
+async def load(pilot: Any, engine: Any) -> None:
+    await pilot.pause()
+    engine.events.append(Loaded(1, {**INFO, "thinking": THINKING}, {}))
+    await settle(pilot.app, pilot)
+
+
+async def ask(pilot: Any, engine: Any, *, to: str = "end") -> None:
+    """A prompt, and an answer with a thought, up to the middle of the thought (`thought`), of the answer (`answer`), or its
+    end."""
+    await load(pilot, engine)
+    pilot.app.chat_screen.input.put("How does prompt lookup work?\nIn a few words.")
+    await pilot.press("enter")
+    steps = thinking_steps(THOUGHT, ANSWER)
+    thought = sum(step.spans[-1][0] for step in steps)
+    count = {"thought": thought - 3, "answer": thought + 4, "end": len(steps)}[to]
+    id = engine.begin()
+    # In the bits in which an engine sends them.
+    for i in range(0, count, 7):
+        engine.events.append(Steps(id, steps[i : min(count, i + 7)]))
+        await settle(pilot.app, pilot)
+    if to == "end":
+        engine.events.append(Finished(id, "eos", "", 0.12, 0.12 + 0.031 * len(steps), plain_seconds=0.028))
+        await settle(pilot.app, pilot)
+
+
+def seen(pilot: Any) -> list[str]:
+    """The rows of the transcript that are in view."""
+    view = pilot.app.view
+    return [view.painted(y).text.rstrip() for y in range(view.size.height)]
+
+
+def thought_rows(pilot: Any) -> list[str]:
+    return [row for row in seen(pilot) if row.lstrip().startswith("│")]
+
+
+def test_while_it_is_written(small: Make, engine: Any) -> None:
+    async def before(pilot: Any) -> None:
+        await ask(pilot, engine, to="thought")
+        assert len(thought_rows(pilot)) == TAIL
+
+    assert small(before)
+
+
+def test_folded(small: Make, engine: Any) -> None:
+    async def before(pilot: Any) -> None:
+        await ask(pilot, engine)
+        assert not thought_rows(pilot)
+
+    assert small(before)
+
+
+def test_opened(small: Make, engine: Any) -> None:
+    async def before(pilot: Any) -> None:
+        await ask(pilot, engine)
+        await pilot.press("alt+v")
+        await settle(pilot.app, pilot)
+
+    assert small(before)
+
+
+def test_in_a_race(small: Make, engine: Any) -> None:
+    async def before(pilot: Any) -> None:
+        await load(pilot, engine)
+        await command(pilot, "/race greedy lookup : How does prompt lookup work?")
+        await settle(pilot.app, pilot)
+        for lane, size in enumerate((1, 6)):
+            id = begin(engine, lane)
+            steps = thinking_steps(THOUGHT, ANSWER, size=size, method=("greedy", "lookup")[lane])
+            engine.events.append(Steps(id, steps if size > 1 else steps[: len(steps) // 2]))
+        finish(engine, 1, 2.0)
+        await settle(pilot.app, pilot)
+        assert asked(engine, 0).messages
+
+    assert small(before)
+
+
+def test_the_numbers_of_both(small: Make, engine: Any) -> None:
+    async def before(pilot: Any) -> None:
+        await ask(pilot, engine)
+        await command(pilot, "/panel numbers")
+        await settle(pilot.app, pilot)
+
+    assert small(before)
+
+
+async def test_a_key_and_a_click_open_and_fold(make_chat: Make, engine: Any) -> None:
+    async with make_chat().run_test(size=(80, 24)) as pilot:
+        view = pilot.app.view
+        await load(pilot, engine)
+        await pilot.press("alt+v")
+        assert toasts(pilot.app) == "There is no thought in this chat yet."
+        await ask(pilot, engine)
+        assert view.following
+        folded = seen(pilot)
+        title = next(y for y, row in enumerate(folded) if row.lstrip().startswith("▸ Thought for"))
+        await pilot.press("alt+v")
+        assert thought_rows(pilot)
+        # What was opened is read from its beginning, though the end was followed.
+        assert any("Okay, the user" in row for row in seen(pilot))
+        assert not view.following
+        await pilot.press("alt+v")
+        assert seen(pilot) == folded
+        assert view.following
+        await pilot.click(type(view), offset=(10, title))
+        assert thought_rows(pilot)
+        opened = next(y for y, row in enumerate(seen(pilot)) if row.lstrip().startswith("▾ Thought for"))
+        await pilot.click(type(view), offset=(10, opened))
+        assert seen(pilot) == folded
+
+
+async def test_it_folds_as_the_answer_begins_unless_the_reader_opened_it(make_chat: Make, engine: Any) -> None:
+    async with make_chat().run_test(size=(80, 40)) as pilot:
+        await ask(pilot, engine, to="answer")
+        assert not thought_rows(pilot)
+        engine.finish()
+        await settle(pilot.app, pilot)
+        pilot.app.chat_screen.input.put("Again")
+        await pilot.press("enter")
+        steps = thinking_steps(f"{THOUGHT}\n\n{THOUGHT}", ANSWER)
+        half = len(steps) // 2
+        id = engine.begin(steps[:half])
+        await settle(pilot.app, pilot)
+        await pilot.press("alt+v")
+        assert len(thought_rows(pilot)) > TAIL
+        engine.events.append(Steps(id, steps[half:]))
+        engine.finish()
+        await settle(pilot.app, pilot)
+        assert pilot.app.view.blocks[-1].opened
+
+
+async def test_the_setting_is_for_all(make_chat: Make, engine: Any) -> None:
+    async with make_chat(thoughts="hidden").run_test(size=(80, 40)) as pilot:
+        await ask(pilot, engine)
+        assert not any("Thought for" in row for row in seen(pilot))
+        await command(pilot, "/thoughts open")
+        await settle(pilot.app, pilot)
+        assert thought_rows(pilot)
+        await command(pilot, "/thoughts folded")
+        await settle(pilot.app, pilot)
+        assert not thought_rows(pilot)
+        assert any("▸ Thought for" in row for row in seen(pilot))
+        await command(pilot, "/thoughts loud")
+        await settle(pilot.app, pilot)
+        assert "There is no way to show thoughts loud" in toasts(pilot.app)
+
+
+async def test_think_switches_what_is_asked(make_chat: Make, engine: Any) -> None:
+    async with make_chat().run_test(size=(100, 24)) as pilot:
+        await ask(pilot, engine)
+        assert engine.asked.think == ""
+        box = pilot.app.chat_screen.input
+        box.put("/think ")
+        await pilot.pause()
+        await pilot.press("l", "tab", "enter")
+        await settle(pilot.app, pilot)
+        header = pilot.app.chat_screen.query_one("#header")
+        assert "thinking low" in str(header.render())
+        box.put("Once more")
+        await pilot.press("enter")
+        assert engine.asked.think == "low"
+        await pilot.press("alt+x")  # back to what it does by itself
+        assert "thinking" not in str(header.render())
+        await pilot.press("alt+x")
+        assert "thinking off" in str(header.render())
+        await command(pilot, "/think hard")
+        assert "cannot think 'hard'" in toasts(pilot.app)
+
+
+async def test_a_model_that_does_not_think_says_so(make_chat: Make, engine: Any) -> None:
+    async with make_chat().run_test(size=(80, 24)) as pilot:
+        await pilot.pause()
+        engine.loaded()
+        await settle(pilot.app, pilot)
+        await pilot.press("alt+x")
+        assert toasts(pilot.app) == "builtin does not think before it answers: its chat template has no place for it."
+
+
+async def test_copy_takes_the_answer_and_the_thought_on_demand(make_chat: Make, engine: Any) -> None:
+    async with make_chat().run_test(size=(80, 24)) as pilot:
+        await ask(pilot, engine)
+        await pilot.press("ctrl+y")
+        assert pilot.app.clipboard == ANSWER
+        await command(pilot, "/copy thought")
+        assert pilot.app.clipboard == THOUGHT
