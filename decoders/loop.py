@@ -147,6 +147,8 @@ class Generation(Iterator[Step]):
 
             self._guard = LoopGuard(model.decode)
         self._matcher: Matcher | None = None
+        self._begun: int | None = None
+        """Where the part of the answer that is constrained begins; None where it has not."""
         if constraint is not None:
             from ..backends.grammars.matcher import Matcher
 
@@ -199,8 +201,7 @@ class Generation(Iterator[Step]):
         """Whether the text up to here matches the constraint; None without one. A stop takes text away, so then it does not."""
         if self._matcher is None:
             return None
-        self._matcher.follow(self.tokens, self.prompt_tokens)
-        return self.finish_reason != "stop" and self._matcher.matches
+        return self.finish_reason != "stop" and self._bound() is not None and self._matcher.matches
 
     @property
     def answer(self) -> list[int]:
@@ -280,14 +281,23 @@ class Generation(Iterator[Step]):
         session.rewind(min(length, session.length))
         return mean(times[WARMING:] or times) if times else 0.0
 
+    def _bound(self) -> Matcher | None:
+        """The constraint, at the answer's end; None without one, and where a thought is open, which may say anything."""
+        matcher = self._matcher
+        if matcher is None or self._text.free:
+            self._begun = None
+            return None
+        if self._begun is None:
+            self._begun = len(self.tokens)
+        matcher.follow(self.tokens, self._begun)
+        matcher.opens = self._text.opens if self._begun == len(self.tokens) else frozenset()
+        return matcher
+
     def _certain(self) -> Step | None:
         """A step of the tokens that the constraint leaves no choice about, if there are any; it takes no pass: the next one
         reads them with its tree."""
-        matcher = self._matcher
-        if matcher is None:
-            return None
-        matcher.follow(self.tokens, self.prompt_tokens)
-        if self.drafter.searches:
+        matcher = self._bound()
+        if matcher is None or matcher.opens or self.drafter.searches:
             return None
         tokens = matcher.forced()[: self._room() + 1]
         over = not tokens and not matcher.ends and matcher.stopped
@@ -343,19 +353,21 @@ class Generation(Iterator[Step]):
             conversation.head,
             conversation.helper,
             conversation.past,
-            self._matcher,
+            self._bound(),
         )
 
     def _take(self, drafter: Drafter, outcome: Outcome, clock: StepClock) -> Step:
         """Make an outcome part of the answer."""
         note, self._note = self._note, ""
         new = self._cut(list(outcome.tokens), done=outcome.done)
-        waiting = len(self._text.held)
+        waiting, whole = len(self._text.held), len(new)
         text = self._show(new)
         outcome = outcome.first(len(new))
         self.tokens.extend(new)
         if self._over_budget() and self.finish_reason is None:
             self._end_thought()
+        elif len(new) < whole and self.finish_reason is None:
+            self._go_back()
         tentative = self._tentative(outcome.tentative) if outcome.tentative and self.finish_reason is None else ""
         spent = clock.stop()
         self.prefill_seconds += clock.prefill_seconds
@@ -381,12 +393,17 @@ class Generation(Iterator[Step]):
 
     def _end_thought(self) -> None:
         """Put in what ends the thought, as the next step; what the cache has beyond the text goes."""
-        thoughts, session = self.conversation.model.thoughts, self.conversation.session
+        thoughts = self.conversation.model.thoughts
         assert thoughts is not None
-        self.drafter.leave(self._context())
-        session.rewind(session.shared(self.tokens[:-1]))
+        self._go_back()
         self._left, self._ending = (self.drafter, thoughts.closing(self._text.undecided)), True
         self._note = THOUGHT_OVER.format(counted(self._budget or 0, "token"))
+
+    def _go_back(self) -> None:
+        """What the cache has beyond the text goes."""
+        session = self.conversation.session
+        self.drafter.leave(self._context())
+        session.rewind(session.shared(self.tokens[:-1]))
 
     def _cut(self, new: list[int], *, done: bool = False) -> list[int]:
         """The tokens of a step, cut at the token limit; sets the finish reason."""
@@ -403,9 +420,9 @@ class Generation(Iterator[Step]):
         return new
 
     def _show(self, new: list[int]) -> str:
-        """Feed the tokens to the text stream; at EOS, a stop, a loop or the end of a budget, cut `new` after the token that
-        completed it."""
-        text = ""
+        """Feed the tokens to the text stream; at EOS, a stop, a loop, the end of a budget, or of a thought before a constrained
+        answer, cut `new` after the token that completed it."""
+        text, free = "", self._matcher is not None and self._text.free
         for i, token in enumerate(new):
             ends = token in self._eos and not self._text.ends_thought(token)
             text += self._text.push(token)
@@ -413,7 +430,7 @@ class Generation(Iterator[Step]):
                 self.finish_reason = "stop"
             elif ends:
                 self.finish_reason = "eos"
-            elif self._over_budget():
+            elif self._over_budget() or (free and not self._text.free):
                 self.finish_reason = self.finish_reason if i + 1 == len(new) else None
             elif self._guard is not None and (loop := self._guard.push(token)):
                 self.finish_reason, self.loop = "loop", loop

@@ -215,6 +215,19 @@ class TextStream:
         """Whether a thought is open."""
         return self._splitter is not None and self._splitter.state == "thought"
 
+    @property
+    def free(self) -> bool:
+        """Whether what comes next is no part of the answer yet: a thought is open, or half of a mark is there."""
+        return self._splitter is not None and (self.thinking or self._splitter.half)
+
+    @property
+    def opens(self) -> frozenset[int]:
+        """Tokens that may begin a mark here, before the first word of the answer."""
+        splitter = self._splitter
+        if splitter is None or splitter.state not in ("start", "gap"):
+            return frozenset()
+        return frozenset(unit for unit in splitter.rules.firsts[splitter.state] if isinstance(unit, int))
+
     def ends_thought(self, token: int) -> bool:
         """Whether a token ends the open thought: with some models it ends an answer, too."""
         return self.thinking and self._splitter is not None and token == self._splitter.rules.close

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, cast, get_args
 
@@ -45,6 +45,20 @@ class Constraint:
         return self.kind in ("json_schema", "json_object")
 
     @property
+    def schema(self) -> dict[str, Any]:
+        """The JSON schema.
+
+        Raises:
+            UserError: it is none.
+        """
+        return _schema(self.text) if self.kind == "json_schema" else {"type": "object"}
+
+    @property
+    def is_gbnf(self) -> bool:
+        """Whether a grammar is in GBNF, not in Lark."""
+        return "::=" in self.text
+
+    @property
     def name(self) -> str:
         """A word or two for headers: the schema's title, or its kind."""
         if self.kind == "json_schema":
@@ -66,12 +80,25 @@ class Constraint:
             )
         match self.kind:
             case "json_schema" | "json_object":
-                schema = _schema(self.text) if self.kind == "json_schema" else {"type": "object"}
-                return LLMatcher.grammar_from_json_schema(json.dumps(schema), overrides=cast("Any", TIGHT if tight else {}))
+                return LLMatcher.grammar_from_json_schema(json.dumps(self.schema), overrides=cast("Any", TIGHT if tight else {}))
             case "regex":
                 return LLMatcher.grammar_from_regex(self.text)
             case "grammar":
                 return LLMatcher.grammar_from_lark(_lark(self.text))
+
+    def matches(self, text: str) -> bool:
+        """Whether a text that others wrote matches. JSON may have white space where JSON allows it, and its keys may be in any
+        order."""
+        from llguidance import LLMatcher, LLTokenizer, TokenizerWrapper
+
+        if self.is_json:
+            try:
+                text = json.dumps(_ordered(json.loads(text), list(_keys(self.schema))), ensure_ascii=False)
+            except (ValueError, RecursionError):
+                return False
+        matcher = LLMatcher(LLTokenizer(TokenizerWrapper(Bytes())), self.compiled(), log_level=0)
+        data = list(text.encode("utf-8", "replace"))
+        return matcher.try_consume_tokens(data) == len(data) and matcher.is_accepting() and not matcher.is_error()
 
     def check(self) -> None:
         """Find out whether it can be used, without a model.
@@ -114,6 +141,17 @@ class Constraint:
         return UserError(f"{name} cannot be used: {first}.")
 
 
+class Bytes:
+    """A vocabulary of all bytes and an end, as llguidance takes one."""
+
+    eos_token_id, bos_token_id = 256, None
+    tokens: Sequence[bytes] = [*(bytes([i]) for i in range(256)), b"<end>"]
+    special_token_ids = (256,)
+
+    def __call__(self, text: str | bytes) -> list[int]:
+        return list(text.encode() if isinstance(text, str) else text)
+
+
 def constraint_of(asked: Mapping[str, Any] | None) -> Constraint | None:
     """A constraint from plain data; None for none.
 
@@ -148,6 +186,28 @@ def grammar(text: str) -> Constraint:
     return Constraint("grammar", text)
 
 
+def _keys(part: Any) -> Iterator[str]:
+    """The names of the properties in a schema, in their order."""
+    if isinstance(part, dict):
+        if isinstance(properties := part.get("properties"), dict):
+            yield from properties
+        for each in part.values():
+            yield from _keys(each)
+    elif isinstance(part, list):
+        for each in part:
+            yield from _keys(each)
+
+
+def _ordered(value: Any, keys: Sequence[str]) -> Any:
+    """A JSON value with its keys in the order of a schema's, others last."""
+    if isinstance(value, list):
+        return [_ordered(each, keys) for each in value]
+    if not isinstance(value, dict):
+        return value
+    known = [key for key in dict.fromkeys(keys) if key in value]
+    return {key: _ordered(value[key], keys) for key in [*known, *(key for key in value if key not in known)]}
+
+
 def _schema(text: str) -> dict[str, Any]:
     """A schema as an object.
 
@@ -177,7 +237,7 @@ def _lark(text: str) -> str:
     Raises:
         UserError: GBNF that cannot be read.
     """
-    if "::=" not in text:
+    if not Constraint("grammar", text).is_gbnf:
         return text
     from llguidance.gbnf_to_lark import gbnf_to_lark
 

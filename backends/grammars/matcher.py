@@ -45,6 +45,8 @@ class Matcher:
 
         self.constraint = constraint
         self.ends = frozenset(tokenizer.eos_tokens)
+        self.opens: frozenset[int] = frozenset()
+        """Tokens that the model may choose all the same at the answer's end, as they begin a thought."""
         self._words = (tokenizer.vocab_size + 31) // 32
         self._matcher = LLMatcher(tokenizer, constraint.compiled(), log_level=0)
         self._taken = 0

@@ -11,7 +11,8 @@ from typing import Any
 
 from ...errors import UserError
 from ..base import Message, Sampling
-from .identify import LLAMA_SERVER, OLLAMA, SGLANG, TRANSFORMERS, VLLM, Served
+from ..grammars.constraint import Constraint
+from .identify import LLAMA_CPP, LLAMA_SERVER, LM_STUDIO, OLLAMA, SGLANG, TRANSFORMERS, VLLM, Served
 from .images import content_of
 from .refusals import words_of
 from .thoughts import asked, with_thought
@@ -38,6 +39,8 @@ class Wish:
     """Read the whole prompt, whatever the server has kept of earlier ones: to be measured."""
     ids: Sequence[int] | None = None
     """In place of both: the tokens to be continued, of the answer those that another server has written."""
+    constraint: Constraint | None = None
+    """What the answer must match."""
     said: str = ""
     """The same as text, in addition to either: what has been written of the answer."""
     thought: str = ""
@@ -81,6 +84,8 @@ def request(served: Served, wish: Wish, under: str = "") -> tuple[str, dict[str,
         body["max_tokens"] = served.context or LONG_ENOUGH
     if wish.stop:
         body["stop"] = list(wish.stop)
+    if wish.constraint is not None:
+        body |= _constraint(served, wish.constraint, chat=path == "/chat/completions")
     fields = body | _sampling(served, wish.sampling) | _told(served) | _method(served, wish)
     if served.engine == SGLANG and path == "/completions":  # in chats it has none
         fields["return_token_ids"] = True
@@ -165,6 +170,38 @@ def _sampling(served: Served, sampling: Sampling) -> dict[str, Any]:
     if given and served.engine == OLLAMA:  # it would ignore them without a word
         raise UserError(f"{served.engine} does not take {' and '.join(given)}. Leave them out, or ask another server.")
     return body | given
+
+
+FORMATTED = (LLAMA_SERVER, VLLM, SGLANG, OLLAMA, LM_STUDIO, LLAMA_CPP, "")
+"""Engines that take `response_format` in chats; an unknown one is taken to speak the OpenAI API."""
+GRAMMARS = {VLLM: ("structured_outputs", "grammar"), SGLANG: ("ebnf",), LLAMA_SERVER: ("grammar",), LLAMA_CPP: ("grammar",)}
+"""Engines that take a grammar, all of them in GBNF → where."""
+
+
+def _constraint(served: Served, constraint: Constraint, *, chat: bool) -> dict[str, Any]:
+    """A constraint in the engine's own fields.
+
+    Raises:
+        UserError: it has none for this kind.
+    """
+    engine, kind, text = served.engine, constraint.kind, constraint.text
+    if constraint.is_json and engine in (FORMATTED if chat else (LLAMA_SERVER, VLLM, SGLANG)):
+        if kind == "json_object" and engine != LM_STUDIO:  # which knows schemas alone
+            return {"response_format": {"type": "json_object"}}
+        if engine == LLAMA_CPP:
+            return {"response_format": {"type": "json_object", "schema": constraint.schema}}
+        schema = {"name": "answer", "schema": constraint.schema, "strict": True}
+        return {"response_format": {"type": "json_schema", "json_schema": schema}}
+    if kind == "regex" and engine in (VLLM, SGLANG):
+        return {"structured_outputs": {"regex": text}} if engine == VLLM else {"regex": text}
+    if kind == "grammar" and engine in GRAMMARS:
+        if not constraint.is_gbnf:
+            raise UserError(f"{engine} takes grammars in GBNF alone, not in Lark. Write this one in GBNF.")
+        first, *below = GRAMMARS[engine]
+        return {first: {below[0]: text} if below else text}
+    what = {"json_schema": "a schema", "json_object": "a schema", "regex": "a regex", "grammar": "a grammar"}[kind]
+    where = "" if chat else " outside chats"
+    raise UserError(f"{engine or 'This server'} does not take {what}{where}. Leave it out, or ask another server.")
 
 
 def _afresh(served: Served) -> dict[str, Any]:

@@ -119,6 +119,11 @@ class Splitter:
         """The text that may be half a mark."""
         return "".join(unit for unit in self._waiting if isinstance(unit, str))
 
+    @property
+    def half(self) -> bool:
+        """Whether a mark has begun with its token and is not whole."""
+        return any(isinstance(unit, int) for unit in self._waiting)
+
     def push(self, text: str, atom: int | None = None) -> list[tuple[int, str]]:
         """Take text, and an atom behind it; return what is certain now, each with its part."""
         plain = atom is None and not self._waiting and not self._skip and self.state in ("thought", "answer")

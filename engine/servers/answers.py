@@ -10,6 +10,7 @@ from concurrent.futures import CancelledError
 from dataclasses import asdict, fields
 from typing import Any, TypeVar
 
+from ...backends.grammars.constraint import constraint_of
 from ...backends.servers.address import Address, find_server
 from ...backends.servers.bodies import Wish
 from ...backends.servers.remote import RemoteModel, connect_all
@@ -239,8 +240,13 @@ class ServerAnswers:
             self._post(failed)
             return
         spent = outcome.prefill_seconds + outcome.decode_seconds or loop.time() - begun
-        reason, thinking = outcome.reason or "eos", writing.thinking
-        self._post(Finished(id, reason, "", outcome.prefill_seconds, spent, thinking=thinking, served=told(outcome)))
+        reason, thinking, valid = outcome.reason or "eos", writing.thinking, None
+        if outcome.reason not in ("cancelled", "stop"):
+            valid = writing.valid()
+        if valid is False and reason == "eos":
+            outcome.doubt = f"{model.served.engine or 'The server'} did not keep to what was asked of its answer."
+        ended = Finished(id, reason, "", outcome.prefill_seconds, spent, thinking=thinking, valid=valid, served=told(outcome))
+        self._post(ended)
 
 
 def wish_of(request: Generate) -> Wish:
@@ -258,8 +264,12 @@ def wish_of(request: Generate) -> Wish:
     messages = request.messages
     if messages is None and not request.raw:
         messages = [{"role": "user", "content": request.prompt or ""}]
+    constraint = constraint_of(request.constraint)
+    if constraint is not None:
+        constraint.check()
     return Wish(
         *(messages, request.prompt or "", sampling_of(request.sampling), request.max_tokens, request.stop),
+        constraint=constraint,
         think=request.think,
         think_budget=request.think_budget,
         template_vars=request.template_vars,

@@ -53,10 +53,18 @@ class Writing:
         """Whether a thought is what came last."""
         return self._taker.trail.parts.part == THOUGHT
 
+    def valid(self) -> bool | None:
+        """Whether what was written behind the thoughts matches the constraint; None without one."""
+        constraint = self._wish.constraint
+        return None if constraint is None else constraint.matches(self._taker.trail.text.strip())
+
     def switch(self, method: str) -> None:
         """Go on with another method from the tokens so far."""
         if method not in self.remote.methods:
             self._refuse(f"{method} is not used there: {self.remote.reason()}")
+            return
+        if self._wish.constraint is not None:
+            self._refuse(f"Another server would begin the schema anew. Switch to {method} when this answer has ended.")
             return
         if method == (self._next or self.method):
             self._post(Switched(self._id, method, ""))

@@ -1,0 +1,65 @@
+"""A constraint goes to each engine in its own fields, or is refused with the reason."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from specchat.backends.base import Message
+from specchat.backends.grammars.constraint import Constraint, grammar, json_object, json_schema, regex
+from specchat.backends.servers.bodies import Wish, request
+from specchat.backends.servers.identify import Served
+from specchat.errors import UserError
+
+SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
+FORMAT = {"type": "json_schema", "json_schema": {"name": "answer", "schema": SCHEMA, "strict": True}}
+GBNF = 'root ::= "yes" | "no"'
+CHAT: list[Message] = [{"role": "user", "content": "hi"}]
+NONE = "does not take"
+
+TAKEN: list[tuple[str, Constraint, Any, Any]] = [
+    ("llama-server", json_schema(SCHEMA), {"response_format": FORMAT}, {"response_format": FORMAT}),
+    ("vLLM", json_schema(SCHEMA), {"response_format": FORMAT}, {"response_format": FORMAT}),
+    ("SGLang", json_schema(SCHEMA), {"response_format": FORMAT}, {"response_format": FORMAT}),
+    ("Ollama", json_schema(SCHEMA), {"response_format": FORMAT}, "does not take a schema outside chats"),
+    ("LM Studio", json_schema(SCHEMA), {"response_format": FORMAT}, NONE),
+    ("", json_schema(SCHEMA), {"response_format": FORMAT}, NONE),
+    ("llama_cpp.server", json_schema(SCHEMA), {"response_format": {"type": "json_object", "schema": SCHEMA}}, NONE),
+    ("transformers serve", json_schema(SCHEMA), "transformers serve does not take a schema.", NONE),
+    ("vLLM", json_object(), {"response_format": {"type": "json_object"}}, {"response_format": {"type": "json_object"}}),
+    ("vLLM", regex("[a-c]+"), {"structured_outputs": {"regex": "[a-c]+"}}, {"structured_outputs": {"regex": "[a-c]+"}}),
+    ("SGLang", regex("[a-c]+"), {"regex": "[a-c]+"}, {"regex": "[a-c]+"}),
+    ("llama-server", regex("[a-c]+"), "llama-server does not take a regex.", NONE),
+    ("vLLM", grammar(GBNF), {"structured_outputs": {"grammar": GBNF}}, {"structured_outputs": {"grammar": GBNF}}),
+    ("SGLang", grammar(GBNF), {"ebnf": GBNF}, {"ebnf": GBNF}),
+    ("llama-server", grammar(GBNF), {"grammar": GBNF}, {"grammar": GBNF}),
+    ("llama_cpp.server", grammar(GBNF), {"grammar": GBNF}, {"grammar": GBNF}),
+    ("llama-server", grammar('start: "yes"'), "GBNF alone, not in Lark", "GBNF alone"),
+    ("Ollama", grammar(GBNF), "Ollama does not take a grammar.", NONE),
+]
+
+
+@pytest.mark.parametrize(("engine", "constraint", "chat", "text"), TAKEN)
+def test_each_engine_gets_its_own_fields(engine: str, constraint: Constraint, chat: Any, text: Any) -> None:
+    served = Served(engine, "/v1", "model")
+    for wish, expected in ((Wish(CHAT, constraint=constraint), chat), (Wish(None, "hi", constraint=constraint), text)):
+        if isinstance(expected, str):
+            with pytest.raises(UserError, match=expected):
+                request(served, wish)
+            continue
+        _, body = request(served, wish)
+        fields = ("response_format", "structured_outputs", "grammar", "regex", "ebnf")
+        assert {name: body[name] for name in fields if name in body} == expected
+
+
+def test_what_comes_back_is_looked_at() -> None:
+    """White space and the order of keys are the server's own affair; what the schema says is not."""
+    schema = {**SCHEMA, "properties": {"b": {"type": "string"}, **SCHEMA["properties"]}, "required": ["b", "a"]}
+    asked = json_schema(schema)
+    assert asked.matches('{ "a":3,\n "b": "ü" }')
+    assert not asked.matches('{"a": 3}')
+    assert not asked.matches('{"a": "3", "b": "x"}')
+    assert not asked.matches('{"a": 3, "b": "x"')
+    assert regex("[a-c]+ é").matches("abc é")
+    assert not grammar(GBNF).matches("yes, no")
