@@ -66,8 +66,8 @@ class Constraint:
             return title if isinstance(title, str) and title.strip() else "schema"
         return {"json_object": "JSON", "regex": "regex", "grammar": "grammar"}[self.kind]
 
-    def compiled(self, *, tight: bool = True) -> str:
-        """The same as llguidance reads it. With `tight` JSON's white space is that of `json.dumps`, else any that JSON allows.
+    def compiled(self) -> str:
+        """The same as llguidance reads it.
 
         Raises:
             UserError: it cannot be used; says which part.
@@ -80,7 +80,7 @@ class Constraint:
             )
         match self.kind:
             case "json_schema" | "json_object":
-                return LLMatcher.grammar_from_json_schema(json.dumps(self.schema), overrides=cast("Any", TIGHT if tight else {}))
+                return LLMatcher.grammar_from_json_schema(json.dumps(self.schema), overrides=cast("Any", TIGHT))
             case "regex":
                 return LLMatcher.grammar_from_regex(self.text)
             case "grammar":

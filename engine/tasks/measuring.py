@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from ...backends.base import Model
+from ...backends.grammars.constraint import constraint_of
 from ...decoders.conversation import Conversation
 from ...decoders.loop import Generation
 from ..drafts import conversation_of
@@ -82,6 +83,7 @@ def measure_answer(
     raw: bool = False,
     max_tokens: int = 256,
     past: bool = False,
+    constraint: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
     """Answer a prompt greedily, with an empty cache and empty pools, so that no method profits from an earlier answer of this
     measurement.
@@ -95,12 +97,13 @@ def measure_answer(
         raw: continue the text as it is.
         max_tokens: most tokens of the answer.
         past: draft from the answers that `open_past` has read too.
+        constraint: what the answer must match, as `Generate.constraint`.
 
     Returns:
         tokens (ids, EOS included), prompt_ids, text, prompt_tokens, seconds and cpu_seconds of the whole answer (prefill
-        included), prefill_seconds, steps, drafted, accepted, nodes, draft_seconds, forward_seconds, other_seconds,
-        runs ({tokens of a step: steps}), offered and taken (by draft position), and flops and draft_flops of counted_tokens and
-        counted_steps (as `Totals`).
+        included), prefill_seconds, steps, drafted, accepted, nodes, grammar (tokens that the constraint left no choice about),
+        draft_seconds, forward_seconds, other_seconds, runs ({tokens of a step: steps}), offered and taken (by draft position),
+        and flops and draft_flops of counted_tokens and counted_steps (as `Totals`).
 
     Raises:
         UserError: the prompt does not fit, or the method cannot run here.
@@ -117,7 +120,8 @@ def measure_answer(
     gc.collect()
     gc.disable()
     try:
-        generation = Generation(conversation, ids, method, settings=settings, max_tokens=max_tokens)
+        asked = constraint_of(constraint)
+        generation = Generation(conversation, ids, method, settings=settings, max_tokens=max_tokens, constraint=asked)
         cpu, start = time.process_time(), time.perf_counter()
         while generation.finish_reason is None:
             job.check()
@@ -138,6 +142,7 @@ def measure_answer(
         "drafted": totals.drafted,
         "accepted": totals.accepted,
         "nodes": totals.nodes,
+        "grammar": totals.grammar,
         "draft_seconds": totals.draft_seconds,
         "forward_seconds": totals.forward_seconds,
         "other_seconds": totals.other_seconds,

@@ -105,9 +105,10 @@ SHARES = ("draft", "forward")
 
 
 def table(results: Sequence[dict[str, Any]], base: str = BASE) -> tuple[list[str], list[list[str]]]:
-    """Head and rows, by category. Of servers they say how well the passes are known."""
-    head = ["category", "method", "tok/s", "speedup", "95%", "tok/pass", "accepted", "nodes/tok", "FLOPs/tok"]
-    head += ["same", "draft", "forward", "passes"]
+    """Head and rows, by category. Of servers they say how well the passes are known; under a constraint, how many tokens a pass
+    gave besides those that it left no choice about."""
+    head = ["category", "method", "tok/s", "speedup", "95%", "tok/pass", "own/pass", "accepted", "nodes/tok"]
+    head += ["FLOPs/tok", "same", "draft", "forward", "passes"]
     order = list(dict.fromkeys(row["category"] for row in results))
     rows = []
     for row in sorted(results, key=lambda row: order.index(row["category"])):
@@ -120,6 +121,7 @@ def table(results: Sequence[dict[str, Any]], base: str = BASE) -> tuple[list[str
                 f"{row['speedup']:.2f}×" if known else "–",
                 _interval(row["speedup_low"], row["speedup_high"], row["pairs"]) if known and row["method"] != base else "",
                 f"{row['tokens_per_step']:.2f}" if row["tokens_per_step"] else "–",
+                f"{row['own_tokens_per_step']:.2f}" if row.get("own_tokens_per_step") else "–",
                 f"{row['acceptance_rate']:.0%}" if row["acceptance_rate"] else "–",
                 f"{row['nodes_per_token']:.2f}" if row["nodes_per_token"] else "–",
                 count_of(row["flops_per_token"]) or "–",
@@ -131,6 +133,7 @@ def table(results: Sequence[dict[str, Any]], base: str = BASE) -> tuple[list[str
         )
     unused = list(SHARES) if any(row.get("certainty") for row in results) else ["passes"]
     unused += ["FLOPs/tok"] if not any(row["flops_per_token"] for row in results) else []
+    unused += ["own/pass"] if not any(row.get("own_tokens_per_step") for row in results) else []
     kept = [i for i, title in enumerate(head) if title not in unused]
     return [head[i] for i in kept], [[row[i] for i in kept] for row in rows]
 

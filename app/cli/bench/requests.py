@@ -9,9 +9,11 @@ from typing import Annotated
 
 from ....errors import UserError
 from ...settings.fields import Settings
+from ...settings.shape import SHAPES
 from ..options import MODELS, AsJson, Several, argument, flag, option
 
 OnModels = Annotated[Settings, Several(*MODELS)]
+Constrained = Annotated[Settings, Several(*MODELS, *SHAPES)]
 Csv = Annotated[Path | None, option("--csv", "Write the table to this file as CSV.", "FILE")]
 Markdown = Annotated[Path | None, option("--markdown", "Write the table to this file as Markdown.", "FILE")]
 Methods = Annotated[str, option("--methods", "Only these methods, as NAME or NAME:SETTING=VALUE:…", "LIST")]
@@ -38,7 +40,7 @@ class BenchRequest:
     prompts: Annotated[
         Path | None, argument("JSONL (prompt, turns or messages) or plain text; by default the built-in tasks.")
     ] = None
-    settings: OnModels
+    settings: Constrained
     methods: Methods = ""
     against: Annotated[
         str, option("--against", "Also compare other implementations: transformers, llama-cpp, or one as NAME/METHOD.", "LIST")

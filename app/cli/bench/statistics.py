@@ -113,6 +113,11 @@ def _line(rows: Sequence[Row], method: str, base: str, clock: str, category: str
         "speedup_low": low,
         "speedup_high": high,
         "tokens_per_step": share(first, lambda row: row["count"], lambda row: row["steps"]),
+        **(
+            {"own_tokens_per_step": share(first, lambda row: row["count"] - row.get("grammar", 0), lambda row: row["steps"])}
+            if any(row.get("grammar") for row in first)
+            else {}
+        ),
         "acceptance_rate": share(first, lambda row: row["accepted"], lambda row: row["drafted"]),
         "nodes_per_token": share(first, lambda row: row["nodes"], lambda row: row["count"]),
         "flops_per_token": share(first, lambda row: row.get("flops", 0), lambda row: row.get("counted_tokens", 0)),
