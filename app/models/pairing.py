@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from ...backends.files.vocabulary import difference
 from ...backends.heads.formats import Format, Target
 from ...backends.llama.hidden_states import untold
+from ...backends.llama.trial import failed
 from ...backends.loading import builtin_gguf, builtin_path
 from ...backends.options import BUILTIN, BUILTIN_EAGLE
 from ...errors import UserError
@@ -62,8 +63,8 @@ def _fits(library: Library, target: FoundModel, draft: FoundModel, head: Format)
     if gguf and card.backend != "llama.cpp":
         return Pairing(False, f"It is a trained drafter ({head.title}) in GGUF, which drafts for models on llama.cpp only.")
     if card.backend == "llama.cpp":
-        if why := untold(card.architecture):
-            return Pairing(False, why)
+        if failed("inputs", card.architecture):
+            return Pairing(False, untold(card.architecture))
         if not gguf and head.borrows and not card.tied:
             return Pairing(False, "It uses the target's LM head, which llama.cpp does not hand out to drafters in safetensors.")
     if not (card.width and card.layers and card.vocabulary):

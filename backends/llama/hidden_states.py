@@ -45,10 +45,6 @@ EMBEDDING_NAMES = (
 )
 """The same for the table of embeddings."""
 
-ARCHITECTURES = ("llama", "qwen3", "qwen3moe", "gemma4", "gpt-oss", "minimax-m2", "mimo2", "deepseek4")
-"""Architectures whose graphs note what each layer is given, in llama.cpp 0c1e57098. With any other the process ends in the next
-pass, so this cannot be found out by trying."""
-
 
 def exported(names: tuple[str, ...], answer: Any, *arguments: Any) -> Any:
     """A function of the library by the first of its names that it has; None if this build has none of them.
@@ -86,20 +82,18 @@ def embeddings(handle: int | None) -> Callable[[int], int] | None:
     return None if found is None or not found(handle, None) else lambda address: found(handle, address)
 
 
-def refusal(architecture: str) -> str:
-    """Why hidden states of this architecture cannot be read here, as a sentence; empty if they may be."""
-    if layer_inputs() is None:
-        return (
-            "This build of llama.cpp does not hand out hidden states, so drafters trained on them cannot draft here. Run: "
-            f"{pip_command()} --upgrade"
-        )
-    return untold(architecture)
+def refusal() -> str:
+    """Why this build hands out no hidden states, as a sentence; empty if it does."""
+    if layer_inputs() is not None:
+        return ""
+    return (
+        "This build of llama.cpp does not hand out hidden states, so drafters trained on them cannot draft here. Run: "
+        f"{pip_command()} --upgrade"
+    )
 
 
 def untold(architecture: str) -> str:
-    """The same, whatever build is installed."""
-    if architecture in ARCHITECTURES:
-        return ""
+    """What is said where llama.cpp does not note what layers are given."""
     return (
         f"llama.cpp does not hand out the hidden states of {architecture} models, so drafters trained on them cannot draft "
         "for this one."

@@ -34,6 +34,7 @@ from .plain import LlamaHybridSession, LlamaPlainSession
 from .proof import PASSES, SIZE, TOLERANCE, named_lengths, prove, rounded, states_work
 from .session import LlamaSession
 from .tokenizer import LlamaCodec
+from .trial import works
 
 if TYPE_CHECKING:
     from llguidance import LLTokenizer
@@ -70,6 +71,8 @@ class LlamaModel(Model):
         self._runtime = runtime
         self._options = options
         self._cut: dict[int, LlamaModel] = {}
+        self._inputs = False
+        """Whether llama.cpp is known to hand out the inputs of its layers."""
         self._alike = info.capabilities.exact and runtime.flash_attention == FLASH["on"]
         self.info = info
         self.verdict = verdict
@@ -103,8 +106,10 @@ class LlamaModel(Model):
         return Flops(own.layers, self.weights.flops.row)
 
     def tapped(self, taps: Sequence[int]) -> tuple[int, ...]:
-        if any(tap < self.info.layers for tap in taps) and (why := untold(self._header.architecture)):
-            raise UserError(why)
+        if self.info.capabilities.states and not self._inputs and any(tap < self.info.layers for tap in taps):
+            if not works("inputs", self._header.architecture, Path(self.info.path)):
+                raise UserError(untold(self._header.architecture))
+            self._inputs, self._states_proven = True, False
         return super().tapped(taps)
 
     @property
@@ -145,9 +150,7 @@ class LlamaModel(Model):
     def states_work(self) -> bool:
         """Whether hidden states are the model's own (see `Model.states_work`): three passes in a context of their own."""
         weights = self.weights
-        # Asked for the inputs of layers, llama.cpp ends the process where it does not note them.
-        first = weights.layers if untold(self._header.architecture) else 0
-        taps = range(first, weights.layers + 1)
+        taps = range(0 if self._inputs else weights.layers, weights.layers + 1)
         tapped = open_chat(weights, self._header, self._runtime, SIZE, self.info.name, self._alike, taps)
         return states_work(tapped, weights.vocabulary, weights.width, self.info.capabilities.tree)
 
@@ -354,7 +357,7 @@ def _capabilities(
         if not proven.chain:
             why = proven.reasons["chain"]
         else:  # an MTP layer reads nothing but the last state, which llama.cpp always hands out
-            why = "" if mtp else refusal(header.architecture)
+            why = "" if mtp else refusal()
         return replace(proven, reasons={**proven.reasons, "states": why}) if why else replace(proven, states=True)
 
     if alike := exact_runtime(runtime, options, size):

@@ -230,6 +230,33 @@ VARIANTS: dict[str, tuple[str, Keys]] = {
 """Other forms of an architecture: name → its own name, and what differs (None: a key less)."""
 
 
+def _with_mtp(own: str, **more: Any) -> tuple[str, Keys]:
+    """An architecture with an MTP layer, which counts as a layer and has its place in arrays."""
+    layers = OWN.get(own, {}).get("block_count", LAYERS) + 1
+    return own, {"block_count": layers, "nextn_predict_layers": 1, "attention.sliding_window_pattern": [True] * layers, **more}
+
+
+MTP: dict[str, tuple[str, Keys]] = {
+    "bailingmoe3-mtp": _with_mtp("bailingmoe3", **{"attention.head_count_kv": [0, 1, 0, 1, 1]}),
+    "cohere2moe-mtp": _with_mtp(
+        "cohere2moe", **EXPERTS, **{"attention.sliding_window_pattern": [True, False, True, False, False]}
+    ),
+    "glm4moe-mtp": _with_mtp("glm4moe"),
+    "glm4-mtp": _with_mtp("glm4"),
+    "hy_v3-mtp": _with_mtp("hy_v3", **EXPERTS),
+    "mimo2-mtp": _with_mtp("mimo2", **{"attention.sliding_window_pattern": [False, True, False, True, True]}),
+    "nemotron_h_moe-mtp": _with_mtp(
+        "nemotron_h_moe",
+        **{"attention.head_count_kv": [0, 4, 0, 0, 4, 0, 4], "feed_forward_length": [0, 0, 192, 0, 0, 192, 192]},
+    ),
+    "qwen35-mtp": _with_mtp("qwen35"),
+    "qwen35moe-mtp": _with_mtp("qwen35moe"),
+    "qwen3next-mtp": _with_mtp("qwen3next"),
+    "step35-mtp": _with_mtp("step35", **{"attention.sliding_window_pattern": [False, True, False, True, True]}),
+}
+"""With an MTP layer of their own."""
+
+
 TIED = 0.05
 """Spread of embeddings that are the output matrix too."""
 
@@ -252,7 +279,7 @@ def write(name: str, file: Path, seed: int = 1, noise: float = 0.0) -> Path:
     Raises:
         NotCovered: llama.cpp does not take our keys.
     """
-    own, more = VARIANTS.get(name, (name, {}))
+    own, more = (VARIANTS | MTP).get(name, (name, {}))
     keys = {key: value for key, value in (_keys(own) | more).items() if value is not None}
     wanted = _shapes(_written(file, own, keys, {"unused": np.zeros(4, np.float32)}))
     random, other = np.random.default_rng(seed), np.random.default_rng(seed + 1)
@@ -333,7 +360,7 @@ def _shapes(file: Path) -> dict[str, tuple[int, ...]]:
         found[base.ggml_get_name(tensor).decode()] = tuple(reversed(sizes))
 
     params = lib.llama_model_default_params()
-    params.n_gpu_layers = 0
+    params.n_gpu_layers, params.load_mtp = 0, True
     metadata = base.gguf_init_from_file(str(file).encode(), _NoWeights(True, None))
     model = lib.llama_model_init_from_user(metadata, lib.llama_model_set_tensor_data_t(told), None, params)
     if not model:

@@ -13,10 +13,6 @@ from .format import mtp_format
 
 FLOATS = ("F64", "F32", "F16", "BF16")
 
-GGUF = ("glm4moe", "deepseek2", "deepseek32", "glm-dsa", "cohere2moe")
-"""Architectures whose MTP layers llama.cpp computes from the state after the final norm, and whose layers hand on the same of
-their own."""
-
 
 @dataclass(frozen=True, slots=True)
 class OwnLayers:
@@ -53,7 +49,7 @@ def in_folder(folder: Path, layers: int) -> OwnLayers | None:
 
 
 def in_gguf(header: Header, names: Collection[str]) -> OwnLayers | None:
-    """Read the MTP layers of a GGUF file; None if there are none.
+    """Those in a GGUF file; None if there are none. Whether llama.cpp computes them for its architecture, only trying tells.
 
     Args:
         header: the file's.
@@ -62,8 +58,6 @@ def in_gguf(header: Header, names: Collection[str]) -> OwnLayers | None:
     count, layers = header.number("nextn_predict_layers"), header.number("block_count")
     if not count:
         return None
-    if header.architecture not in GGUF:
-        return OwnLayers(count, f"specchat does not draft with those of {header.architecture} on llama.cpp.")
     # Of several, llama.cpp ends the process over the first in some architectures.
     if count > 1:
         return OwnLayers(count, f"On llama.cpp specchat drafts with a single one, and the file has {count}.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from math import prod
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -20,6 +21,7 @@ from ..context import PAD, Context, Weights
 from ..hidden_states import next_states
 from ..model import LlamaModel, file_type
 from ..proof import differs
+from ..trial import works
 from .context import Loaded
 from .dflash import LlamaDFlashHead
 from .eagle import LlamaEagleHead
@@ -108,6 +110,8 @@ def load_gguf_mtp(target: LlamaModel) -> Head | None:
     parameters = target.mtp
     if not parameters or next_states() is None:
         return None
+    if not works("mtp", of.architecture, Path(of.path)):
+        raise UserError(f"llama.cpp does not draft with the MTP layers of {of.architecture} models.")
     target.tapped((of.layers,))
     info = HeadInfo(of.name, "mtp", "MTP", parameters, of.dtype, (of.layers,), of.path)
     head = LlamaEagleHead(Loaded(target.weights, target.runtime, None, mtp=True, flops=target.mtp_flops()), info)

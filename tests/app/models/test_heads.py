@@ -18,6 +18,7 @@ from specchat.app.models.places import ModelSpot
 from specchat.app.models.rows import about, all_rows, draft_rows, drawn
 from specchat.backends.files.model_card import read_card
 from specchat.backends.heads.mtp.own import OwnLayers
+from specchat.backends.llama.trial import FILE
 from specchat.backends.loading import builtin_gguf, builtin_path
 
 from ...fakes.models import gguf_heads
@@ -102,7 +103,7 @@ def test_a_pard_model_is_marked(tmp_path: Path) -> None:
 
 
 @needs_llama
-def test_a_gguf_drafter_is_listed_with_whom_it_drafts_for(tmp_path: Path) -> None:
+def test_a_gguf_drafter_is_listed_with_whom_it_drafts_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = gguf_heads.eagle_file(tmp_path / "head", "Q8_0")
     head, target = found_at(file), found_at(gguf_of(gguf_heads.target_folder()))
     card = head.card
@@ -124,6 +125,9 @@ def test_a_gguf_drafter_is_listed_with_whom_it_drafts_for(tmp_path: Path) -> Non
     assert told == "It uses the target's LM head, which llama.cpp does not hand out to drafters in safetensors."
     assert pair(library, target, found_at(write_head(tmp_path / "own", **narrow))) == Pairing(True)
     other = changed(gguf_of(gguf_heads.target_folder()), tmp_path / "other.gguf", {"general.architecture": "qwen2"})
+    monkeypatch.setenv("SPECCHAT_CACHE", str(tmp_path))
+    assert pair(library, found_at(other), head).able, "nobody has tried"
+    (tmp_path / FILE).write_text(json.dumps({"inputs qwen2": ["0.3.36", False]}))
     assert pair(library, found_at(other), head).reason.startswith("llama.cpp does not hand out the hidden states of qwen2")
     damaged = changed(file, tmp_path / "damaged.gguf", {"eagle3.target_layers": [1, 2]})
     assert "have one layer and read 3 of the target's" in pair(library, target, found_at(damaged)).reason

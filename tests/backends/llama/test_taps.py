@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +11,13 @@ import pytest
 import torch
 
 from specchat.backends import ROOT, UserError
-from specchat.backends.llama import hidden_states
+from specchat.backends.llama import hidden_states, trial
 from specchat.backends.llama.model import load_llama
 from specchat.backends.sessions.states import States
 
+from ...cases import FULL
 from ...fakes.models.llama_tiny import FLOAT32, VOCAB, gguf_of, needs_llama, reference, tiny_folder, tiny_llama
+from ...zoo import gguf_files as zoo
 from .test_session import LlamaMirror
 
 pytestmark = needs_llama
@@ -64,10 +67,52 @@ def test_states_follow_whatever_happens_to_the_nodes(taps: tuple[int, ...], seed
         mirror.compare()
 
 
-def test_builds_and_architectures_that_cannot_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hidden_states, "ARCHITECTURES", ("qwen3",))
-    assert "llama models" in refused(gguf_of(tiny_folder()))
-    monkeypatch.undo()
+TOLD = (
+    *("qwen35", "qwen35moe", "qwen3next", "lfm2", "lfm2moe", "nemotron_h", "nemotron_h_moe", "bailingmoe3", "minimax-01"),
+    *("llama", "qwen3", "qwen3moe", "gemma4", "gpt-oss", "minimax-m2", "mimo2", "hunyuan_vl", "deepseek4"),
+)
+UNTOLD = ("jamba", "qwen4exp", "kimi-k3", "kimi-linear", "glm5-next", "falcon-h1", "granitehybrid", "mamba2", "plamo2", "qwen2")
+
+
+@pytest.mark.parametrize("architecture", (*TOLD, *UNTOLD) if FULL else ("lfm2", "jamba"))
+def test_which_architectures_hand_out_their_states_is_found_by_trying(
+    architecture: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SPECCHAT_CACHE", str(tmp_path))
+    model = load_llama(zoo.write(architecture, tmp_path / "model.gguf"), architecture, FLOAT32)
+    taps, text = (0, model.info.layers - 1, model.info.layers), list(range(9, 21))
+    if architecture in UNTOLD:
+        with pytest.raises(UserError, match=f"does not hand out the hidden states of {architecture} models"):
+            model.open_session(64, taps)
+        # Kept: nobody tries a second time.
+        monkeypatch.setattr(subprocess, "run", None)
+        assert not trial.works("inputs", architecture, tmp_path)
+        model.open_session(64, (model.info.layers,)).prefill(text)
+    else:
+        session, single = model.open_session(64, taps), model.open_session(64, taps)
+        session.prefill(text[:4])
+        session.evaluate([*text[4:8], 70, 71], range(ROOT, 5))
+        session.commit(range(4))
+        session.evaluate([*text[8:], 72], range(ROOT, 4))
+        session.commit(range(4))
+        for token in text:
+            single.evaluate([token], (ROOT,))
+            single.commit((0,))
+        torch.testing.assert_close(session.states(0, 12), single.states(0, 12), atol=2e-3, rtol=1e-3)
+    model.close()
+
+
+def test_a_trial_that_something_else_ended_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPECCHAT_CACHE", str(tmp_path))
+    for code, kept in ((-9, False), (1, False), (0, True)):
+        monkeypatch.setattr(subprocess, "run", lambda command, code=code, **_: subprocess.CompletedProcess(command, code))
+        assert trial.works("mtp", "lfm2", tmp_path) == (code == 0)
+        assert (tmp_path / trial.FILE).exists() == kept
+    (tmp_path / trial.FILE).write_text("[]")
+    assert not trial.failed("mtp", "lfm2")
+
+
+def test_builds_that_cannot_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hidden_states, "GET_NAMES", ("llama_no_such_function",))
     hidden_states.layer_inputs.cache_clear()
     try:
