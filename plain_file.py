@@ -21,6 +21,9 @@ T = TypeVar("T")
 MOST_BYTES = 1_000_000
 """Most bytes of a file that people write by hand: settings, themes, presets. The longest theme has 3 kB."""
 
+FULL = (errno.ENOSPC, errno.EDQUOT)
+"""Errors that only more room mends."""
+
 databases: set[Path] = set()
 """Files that SQLite has open in this process. Nothing else may open them: the locks of a file belong to the process, and go as
 soon as it closes any descriptor of that file."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import sys
 from collections.abc import Sequence
@@ -14,7 +13,7 @@ import typer
 
 from ...engine.options import LOADING
 from ...errors import UserError
-from ...plain_file import stand_somewhere
+from ...plain_file import FULL, stand_somewhere
 from ..history import told
 from ..settings.fields import OPTIONS
 from ..settings.precedence import load_settings, read_settings
@@ -36,10 +35,6 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     help="A terminal chat that shows how a local language model decodes. Without a command, opens the chat.",
 )
-
-
-FULL = (errno.ENOSPC, errno.EDQUOT)
-"""No room is left on the disk, or for this user."""
 
 
 LIMITS = tuple(key for key, said in OPTIONS.items() if said.group == "Sampling and limits")

@@ -34,7 +34,7 @@ class SavedChat:
     def heading(self) -> dict[str, Any]:
         """The model as a heading tells it: the chat's own, or the names of all that answered where another one did too."""
         asked = dict.fromkeys(model for answer in self.transcript.answers() if (model := answer.asked.get("model")))
-        only = asked.keys() <= {self.model.get("asked")}
+        only = all(model == self.model.get("asked") for model in asked)  # which somebody may have written
         return self.model if only else {"name": ", ".join(map(short_name, asked))}
 
     @property

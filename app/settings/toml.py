@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import UserError
-from ...plain_file import as_text, read_bytes
+from ...plain_file import FULL, as_text, read_bytes
 from ..text.amounts import short_path
 from ..text.cells import one_line
 from . import locations
@@ -221,7 +221,8 @@ def write(path: Path, text: str) -> None:
         if temporary is not None:
             temporary.unlink(missing_ok=True)
         reason = getattr(error, "strerror", None) or "it contains a character that UTF-8 cannot represent"
-        raise UserError(f"Cannot write {short_path(path)} ({reason}). Make its folder writable.") from None
+        mend = "Free some space there." if getattr(error, "errno", None) in FULL else "Make its folder writable."
+        raise UserError(f"Cannot write {short_path(path)} ({reason}). {mend}") from None
 
 
 def _as_before(path: Path, text: str) -> str:

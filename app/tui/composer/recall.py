@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 from pathlib import Path
 
 from textual.css.query import NoMatches
 
 from ....errors import UserError
+from ....plain_file import FULL
 from ...history.drafts import NEW, Drafts
 from ...history.prompts import PromptHistory, Typed
 from ...settings import actions
@@ -16,9 +16,6 @@ from ...text.amounts import short_path
 from ...text.cells import sanitise
 from ..actions.registry import runs
 from ..host import Host
-
-FULL = (errno.ENOSPC, errno.EDQUOT)
-"""Errors that more room mends."""
 
 
 class PromptRecall:

@@ -197,6 +197,15 @@ def test_files_that_have_no_end_are_sentences(read: Callable[[Path], object]) ->
             read(Path(name))
 
 
+@pytest.mark.parametrize("format", ["html", "svg", "md", "json"])
+@pytest.mark.parametrize("odd", [[], {"a": 1}, -1, 1e308, "\ud83d\0"], ids=str)
+def test_whatever_a_file_says_of_its_model_it_is_exported_again(odd: Any, format: str) -> None:
+    opened = chat()
+    opened.model = dict.fromkeys(("asked", "name", "backend", "device", "dtype", "parameters", "layers", "context"), odd)
+    next(opened.transcript.answers()).asked = {"model": "one"}
+    assert export_chat(opened, Path(f"chat.{format}"), look()).read_bytes()
+
+
 def test_names_in_a_file_are_made_harmless() -> None:
     path = export_chat(chat(), Path("chat.json"), look())
     data = json.loads(path.read_text())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import re
 from pathlib import Path
 
@@ -137,6 +139,18 @@ def test_a_bad_change_or_a_bad_file_is_never_written_over(file: Path) -> None:
     with pytest.raises(UserError, match="line 1"):
         save({"threads": 3}, file)
     assert file.read_text() == "threads = \n"
+
+
+def test_a_full_disk_asks_for_room(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    save({"theme": "light"}, file)
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(UserError, match=r"settings[.]toml \(No space left on device\)[.] Free some space there[.]"):
+        save({"theme": "dark"}, file)
+    assert "light" in file.read_text()
+    assert [path.name for path in file.parent.iterdir()] == [file.name]
 
 
 def test_a_message_can_call_a_key_by_its_option() -> None:
