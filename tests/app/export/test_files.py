@@ -202,7 +202,7 @@ def test_files_that_have_no_end_are_sentences(read: Callable[[Path], object]) ->
 def test_whatever_a_file_says_of_its_model_it_is_exported_again(odd: Any, format: str) -> None:
     opened = chat()
     opened.model = dict.fromkeys(("asked", "name", "backend", "device", "dtype", "parameters", "layers", "context"), odd)
-    next(opened.transcript.answers()).asked = {"model": "one"}
+    opened.transcript.answers()[0].asked = {"model": "one"}
     assert export_chat(opened, Path(f"chat.{format}"), look()).read_bytes()
 
 
