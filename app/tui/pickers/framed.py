@@ -73,6 +73,9 @@ class FramedScreen(ModalScreen[Result]):
         framed = any(isinstance(screen, FramedScreen) and screen is not self for screen in self.app.screen_stack)
         for screen in self.app.screen_stack if not framed else ():
             screen.remove_class("-covered")
+            # What is hidden lost the focus, and could not take it back before.
+            for box in screen.query(screen.AUTO_FOCUS) if screen.focused is None and screen.AUTO_FOCUS else ():
+                screen.call_after_refresh(box.focus)
 
     def hints(self) -> Iterable[Hint]:
         """The keys that count now, the most telling first."""

@@ -55,7 +55,7 @@ async def test_enter_sends_and_the_answer_comes(make_chat: Make, engine: Any, ma
         await settle(app, pilot)
         seen = shown(app)
         assert "Prompt lookup looks for" in seen
-        assert ". · lookup" in seen
+        assert "lookup · " in seen
 
 
 async def test_a_draft_survives_a_busy_engine(make_chat: Make, engine: Any, make_steps: Make) -> None:
@@ -167,6 +167,8 @@ async def test_theme_menu_previews_and_restores(make_chat: Make) -> None:
         assert app.theme == "dark"
         await pilot.press("ctrl+t", "2")
         assert app.theme == "light"
+        await pilot.pause()
+        assert app.focused is app.box
 
 
 async def test_help_finds_every_key_command_and_method(make_chat: Make) -> None:
