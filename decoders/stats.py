@@ -24,6 +24,46 @@ class Part:
     """What part of the nodes it had learned to get in the last of these steps; 0 for one that learns none."""
 
 
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What a thought, or the answer after it, came to. A pass that gave tokens of both is shared by them, so that the two add
+    up to the whole."""
+
+    tokens: int = 0
+    passes: float = 0.0
+    seconds: float = 0.0
+    drafted: float = 0.0
+    accepted: float = 0.0
+
+    def plus(self, other: Share, part: float = 1.0) -> Share:
+        """With a part of another one; −1 takes all of it away."""
+        return Share(
+            max(0, self.tokens + round(other.tokens * part)),
+            *(
+                max(0.0, getattr(self, name) + getattr(other, name) * part)
+                for name in ("passes", "seconds", "drafted", "accepted")
+            ),
+        )
+
+    @property
+    def tokens_per_pass(self) -> float:
+        return self.tokens / self.passes if self.passes else 0.0
+
+    @property
+    def acceptance(self) -> float | None:
+        """Accepted / drafted; None where nothing was drafted."""
+        return self.accepted / self.drafted if self.drafted else None
+
+
+def thought_of(step: StepRecord) -> Share:
+    """What of a step went into thoughts: its tokens' share of it."""
+    tokens = sum(row[2] for row in step.spans if row[0])
+    if not tokens:
+        return Share()
+    whole = Share(len(step.tokens), float(step.nodes > 0), step.seconds, step.drafted, step.accepted)
+    return Share().plus(whole, tokens / len(step.tokens))
+
+
 @dataclass(slots=True)
 class Totals:
     """Totals over the steps of an answer. Every ratio is 0 if there is nothing to divide by."""
@@ -84,6 +124,8 @@ class Totals:
     """By draft position: in how many of those steps it was accepted."""
     parts: dict[str, Part] = field(default_factory=dict)
     """Name → the drafters that drafted together; empty where it was all the method's own."""
+    thought: Share = field(default_factory=Share)
+    """What of all this went into thoughts."""
 
     def add(self, step: StepRecord) -> None:
         """Count one step. Without `tree_parents` its draft was a chain."""
@@ -127,6 +169,8 @@ class Totals:
         for position in range(reached):
             self.offered[position] += 1
             self.taken[position] += position < step.accepted
+        if step.spans:
+            self.thought = self.thought.plus(thought_of(step))
         for i, name in enumerate(step.drafters):
             part = self.parts.setdefault(name, Part())
             part.drafted += sum(source >> i & 1 for source in step.sources)
@@ -139,6 +183,11 @@ class Totals:
         if not step.tree_parents or not step.path:
             return step.drafted > step.accepted
         return step.path[-1] in step.tree_parents
+
+    @property
+    def answer(self) -> Share:
+        """What went into the answer behind the thoughts."""
+        return Share(self.tokens, self.steps, self.seconds, self.drafted, self.accepted).plus(self.thought, -1)
 
     @property
     def seconds(self) -> float:

@@ -7,13 +7,14 @@ from ..decoders.acceptance import Acceptance
 from ..decoders.base import ON_OFF, label_of, parse_params
 from ..decoders.registry import broken, describe, elsewhere, get, methods
 from ..decoders.servers.table import get_served, served
-from ..decoders.stats import Totals
+from ..decoders.stats import Share, Totals, thought_of
 from ..decoders.text import Stops
 
 __all__ = [
     "ON_OFF",
     "Acceptance",
     "Constraint",
+    "Share",
     "Stops",
     "Totals",
     "broken",
@@ -26,4 +27,5 @@ __all__ = [
     "methods",
     "parse_params",
     "served",
+    "thought_of",
 ]

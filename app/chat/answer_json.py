@@ -6,7 +6,7 @@ from dataclasses import asdict
 from typing import Any
 
 from ...engine.catalog import Totals
-from .entries import Answer, Share
+from .entries import Answer
 
 WHAT_IF_LENGTHS = (1, 2, 3, 4, 6, 8)
 """K that an answer's figures try out."""
@@ -67,14 +67,12 @@ def answer_json(answer: Answer) -> dict[str, Any]:
 def _shared(answer: Answer, totals: Totals) -> dict[str, Any]:
     """What `answer_json` tells of the thought and of the answer after it, where the model thought; together they are the
     whole."""
-    thought, certainty = answer.figures.thought, answer.figures.certainty
-    if not thought.tokens:
+    of = answer.figures if answer.figures.certainty else totals
+    if not of.thought.tokens:
         return {}
-    whole = Share(totals.tokens, totals.steps, totals.seconds, totals.drafted, totals.accepted)
-    rest = answer.figures.answer if certainty else whole.plus(thought, -1)
     return {
-        "thought": {"text": answer.thought, **asdict(thought), "finished": not answer.thinking},
-        "answer": {"text": answer.text, **asdict(rest)},
+        "thought": {"text": answer.thought, **asdict(of.thought), "finished": not answer.thinking},
+        "answer": {"text": answer.text, **asdict(of.answer)},
     }
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 from operator import itemgetter
 from typing import Any, Literal, get_args
 
-from ...engine.catalog import Totals
+from ...engine.catalog import Share, Totals, thought_of
 from ...engine.messages import Event, Failed, Finished, Prefilling, Started, StepRecord, Steps, Switched
 from .pieces import Pieces
 from .steplog import StepLog
@@ -102,37 +102,6 @@ Spans = tuple[tuple[int, int, int], ...]
 """Rows of whether it is thought (0 or 1), characters and tokens, as a step's `spans`; empty: all of it is answer."""
 
 
-@dataclass(frozen=True, slots=True)
-class Share:
-    """What a thought, or the answer after it, came to. A pass that gave tokens of both is shared by them, so that the two add
-    up to the whole."""
-
-    tokens: int = 0
-    passes: float = 0.0
-    seconds: float = 0.0
-    drafted: float = 0.0
-    accepted: float = 0.0
-
-    def plus(self, other: Share, part: float = 1.0) -> Share:
-        """With a part of another one; −1 takes all of it away."""
-        return Share(
-            max(0, self.tokens + round(other.tokens * part)),
-            *(
-                max(0.0, getattr(self, name) + getattr(other, name) * part)
-                for name in ("passes", "seconds", "drafted", "accepted")
-            ),
-        )
-
-    @property
-    def tokens_per_pass(self) -> float:
-        return self.tokens / self.passes if self.passes else 0.0
-
-    @property
-    def acceptance(self) -> float | None:
-        """Accepted / drafted; None where nothing was drafted."""
-        return self.accepted / self.drafted if self.drafted else None
-
-
 @dataclass(slots=True)
 class Run:
     """The tokens of one step: those that a forward pass produced together, or (beam search) those that it made certain."""
@@ -179,7 +148,7 @@ class Run:
             start = end
 
 
-def thought_of(runs: Iterable[Run]) -> Share:
+def thoughts_of(runs: Iterable[Run]) -> Share:
     """What the thoughts in some runs came to."""
     out = Share()
     for run in runs:
@@ -224,7 +193,7 @@ class Figures:
     recent: deque[tuple[int, float]] = field(default_factory=deque)
     """(tokens, seconds) of the last steps."""
     recent_seconds: float = 0.0
-    thought: Share = Share()
+    thought: Share = field(default_factory=Share)
     """What of it went into thoughts."""
     certainty: str = ""
     """Of a server's answer, how well its runs are known: exact, reported, estimated or unknown. Empty for one of ours."""
@@ -257,9 +226,8 @@ class Figures:
         self.accepted += step.accepted
         self.grammar += step.grammar
         self.decode_seconds += seconds
-        if thought := sum(row[2] for row in step.spans if row[0]):
-            whole = Share(tokens, float(step.nodes > 0), seconds, step.drafted, step.accepted)
-            self.thought = self.thought.plus(whole, thought / tokens)
+        if step.spans:
+            self.thought = self.thought.plus(thought_of(step))
         if not step.prefilled:
             self.timed += 1
             self.timed_tokens += tokens
@@ -388,6 +356,8 @@ class Answer:
         end = min(len(self.log), self._counted + COUNTED_AT_ONCE)
         for index in range(self._counted, end):
             step = self.log.record(index)
+            if spans := self.runs[index].spans:
+                step = replace(step, spans=spans)
             self._totals.add(step)
             self._by_method.setdefault(step.method, Totals()).add(step)
         self._counted = end

@@ -25,7 +25,7 @@ from ...engine.messages import (
     Started,
     Steps,
 )
-from ..chat.about import generate_fields, public
+from ..chat.about import generate_fields, public, word_for
 from ..chat.choosing import PLAIN, SERVED_PLAIN
 from ..chat.compare import Mark
 from ..chat.dialogue import Dialogue
@@ -167,6 +167,9 @@ class Race:
         self._own.add(racer.id)
         request = self.dialogue.request() | {"method": racer.entry.method, "settings": dict(racer.entry.settings)}
         request["sampling"] = asdict(self.dialogue.race_sampling)
+        if racer.entry.key:  # another model has words and a template of its own
+            request["think"] = word_for(self.models.info(racer.entry.key), self.dialogue.think)
+            request.pop("template_vars", None)
         lane, model = racer.lane, racer.entry.key
         engine.send(Generate(racer.id, lane, messages=self.messages, paused=self.held, model=model, **generate_fields(request)))
 

@@ -7,10 +7,11 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
+from ...engine.catalog import Share
 from ...errors import counted
 from ..attach.attachments import folded
 from ..chat.compare import StyledPart, badge, table
-from ..chat.entries import Answer, ChatEntry, Notice, Prompt, Run, Share, thought_of
+from ..chat.entries import Answer, ChatEntry, Notice, Prompt, Run, thoughts_of
 from ..chat.transcript import Transcript
 from ..text.cells import expand_tabs, fit, sanitise, width
 from ..text.lines import StyledLine, length
@@ -237,7 +238,7 @@ class EntryBlock:
             self._section(run.thinking, index).flow.append(f"◆{run.method}\u00a0", MARK)
         self._method = run.method
         if run.thought_tokens:
-            spent = thought_of([run])
+            spent = thoughts_of([run])
             found = next((each for each in reversed(self.sections) if each.thought), None)
             if found is None or (run.thinking and not self.sections[-1].thought):
                 self._pending = self._pending.plus(spent)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
@@ -103,7 +104,8 @@ def measure_answer(
         tokens (ids, EOS included), prompt_ids, text, prompt_tokens, seconds and cpu_seconds of the whole answer (prefill
         included), prefill_seconds, steps, drafted, accepted, nodes, grammar (tokens that the constraint left no choice about),
         draft_seconds, forward_seconds, other_seconds, runs ({tokens of a step: steps}), offered and taken (by draft position),
-        and flops and draft_flops of counted_tokens and counted_steps (as `Totals`).
+        and flops and draft_flops of counted_tokens and counted_steps, and thought and
+        answer, the shares of both (as `Totals`).
 
     Raises:
         UserError: the prompt does not fit, or the method cannot run here.
@@ -153,4 +155,6 @@ def measure_answer(
         "draft_flops": totals.draft_flops,
         "counted_tokens": totals.counted_tokens,
         "counted_steps": totals.counted_steps,
+        "thought": asdict(totals.thought),
+        "answer": asdict(totals.answer),
     }

@@ -108,7 +108,7 @@ def table(results: Sequence[dict[str, Any]], base: str = BASE) -> tuple[list[str
     """Head and rows, by category. Of servers they say how well the passes are known; under a constraint, how many tokens a pass
     gave besides those that it left no choice about."""
     head = ["category", "method", "tok/s", "speedup", "95%", "tok/pass", "own/pass", "accepted", "nodes/tok"]
-    head += ["FLOPs/tok", "same", "draft", "forward", "passes"]
+    head += ["FLOPs/tok", "thought tok/pass", "answer tok/pass", "same", "draft", "forward", "passes"]
     order = list(dict.fromkeys(row["category"] for row in results))
     rows = []
     for row in sorted(results, key=lambda row: order.index(row["category"])):
@@ -125,6 +125,7 @@ def table(results: Sequence[dict[str, Any]], base: str = BASE) -> tuple[list[str
                 f"{row['acceptance_rate']:.0%}" if row["acceptance_rate"] else "–",
                 f"{row['nodes_per_token']:.2f}" if row["nodes_per_token"] else "–",
                 count_of(row["flops_per_token"]) or "–",
+                *(f"{row[key]:.2f}" if row.get(key) else "–" for key in ("thought_tokens_per_step", "answer_tokens_per_step")),
                 f"{row['identical']}/{row['prompts']}" if row["identical"] is not None else "–",
                 f"{row['draft_share']:.0%}" if row["forward_share"] else "–",
                 f"{row['forward_share']:.0%}" if row["forward_share"] else "–",
@@ -132,6 +133,7 @@ def table(results: Sequence[dict[str, Any]], base: str = BASE) -> tuple[list[str
             ]
         )
     unused = list(SHARES) if any(row.get("certainty") for row in results) else ["passes"]
+    unused += [] if any(row.get("thought_tokens") for row in results) else ["thought tok/pass", "answer tok/pass"]
     unused += ["FLOPs/tok"] if not any(row["flops_per_token"] for row in results) else []
     unused += ["own/pass"] if not any(row.get("own_tokens_per_step") for row in results) else []
     kept = [i for i, title in enumerate(head) if title not in unused]

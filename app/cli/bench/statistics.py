@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from statistics import median
 from typing import Any
 
@@ -128,10 +129,27 @@ def _line(rows: Sequence[Row], method: str, base: str, clock: str, category: str
         "pairs": sum(map(len, ratios.values())),
         "tokens": sum(row["count"] for row in first),
         "steps": sum(row["steps"] for row in first),
+        **_thinking(first),
         "draft_share": share(mine, lambda row: row["draft_seconds"], spent),
         "forward_share": share(mine, lambda row: row["forward_seconds"], spent),
         **({"certainty": sure} if (sure := sureness(first)) else {}),
     }
+
+
+def _thinking(rows: Sequence[Row]) -> dict[str, float]:
+    """Tokens a pass and acceptance of thoughts and of the answers behind them, apart; nothing where nobody thought."""
+    if not any(row.get("thought", {}).get("tokens") for row in rows):
+        return {}
+    of = partial(_of, rows)
+    return {
+        "thought_tokens": sum(row["thought"]["tokens"] for row in rows if "thought" in row),
+        **{f"{part}_tokens_per_step": of(part, "tokens", "passes") for part in ("thought", "answer")},
+        **{f"{part}_acceptance_rate": of(part, "accepted", "drafted") for part in ("thought", "answer")},
+    }
+
+
+def _of(rows: Sequence[Row], part: str, what: str, of: str) -> float:
+    return share(rows, lambda row: row.get(part, {}).get(what, 0.0), lambda row: row.get(part, {}).get(of, 0.0))
 
 
 def sureness(rows: Sequence[Row]) -> dict[str, int]:

@@ -12,7 +12,7 @@ from textual.reactive import reactive
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
-from ...chat.entries import Answer, thought_of
+from ...chat.entries import Answer, thoughts_of
 from ...render.blocks import TENTATIVE, Thoughts, thought_line
 from ...text.cells import expand_tabs, fit, sanitise, width
 from ...text.wrap import Flow
@@ -105,7 +105,7 @@ class RunText(ScrollView, can_focus=False):
                     if thinking and self.thoughts == "folded" and text.strip():
                         self._begin(folded=True)
                         return
-                    if not flow.owners and (spent := thought_of(runs[: index + 1])).tokens:
+                    if not flow.owners and (spent := thoughts_of(runs[: index + 1])).tokens:
                         if self.thoughts == "folded":
                             flow.append(f"▸ {thought_line(spent, cells=self.cells - 2)}\n", FOLDED)
                         text = text.lstrip("\n")

@@ -10,7 +10,8 @@ import pytest
 from specchat.app.chat.about import variables
 from specchat.app.chat.answer_json import answer_json
 from specchat.app.chat.dialogue import Dialogue
-from specchat.app.chat.entries import Answer, Share
+from specchat.app.chat.entries import Answer
+from specchat.engine.catalog import Share
 from specchat.engine.messages import StepRecord
 from specchat.errors import UserError
 
