@@ -323,7 +323,7 @@ def write_tables(
     """Write results to a file as CSV, and the table of them to another as Markdown below a heading; None for no such file."""
     if csv is not None:
         with csv.open("w", encoding="utf-8", newline="") as file:
-            writer = DictWriter(file, results[0].keys(), lineterminator="\n")
+            writer = DictWriter(file, dict.fromkeys(key for row in results for key in row), lineterminator="\n")
             writer.writeheader()
             writer.writerows(results)
     if markdown is not None:
