@@ -44,7 +44,8 @@ def examine(settings: Settings, *, as_json: bool) -> int:
     if lab.code != ANSWERED:
         return lab.code
     told_of = {key: info[key] for key in ("name", "backend", "device", "dtype", "architecture", "parameters", "context")}
-    report = {"model": told_of.pop("name"), **told_of, **found}
+    thinks = info.get("thinking")
+    report = {"model": told_of.pop("name"), **told_of, "thinking": thinks["sentence"] if thinks else "", **found}
     if as_json:
         print_json(report)
     else:
@@ -60,6 +61,8 @@ def page(report: Mapping[str, Any]) -> Iterator[str]:
     yield f"  {'runtime':18} {report['backend']}, {report['device']}, {report['dtype']}"
     yield f"  {'architecture':18} {one_line(report['architecture'])}{size}"
     yield f"  {'label':18} {report['label']}"
+    if report.get("thinking"):
+        yield f"  {'thinking':18} {one_line(report['thinking'])}"
     for what, name in ABLE.items():
         yield f"  {name:18} {'yes' if able[what] else 'no: ' + reasons.get(what, 'not on this runtime.')}"
     yield from (f"  {'note':18} {why}" for what, why in reasons.items() if what not in ABLE)
