@@ -279,8 +279,8 @@ class TextStream:
         text = self._part_by_part(pieces)
         if self._part == THOUGHT and not self.thinking:
             text += self._end_part()
-        told = any(part == ANSWER for part, _ in pieces)
-        self._count(THOUGHT if splitter.part == THOUGHT or (before == THOUGHT and not told) else ANSWER, 0, 1)
+        mark = before == THOUGHT and not splitter.waiting and all(part == THOUGHT for part, _ in pieces)
+        self._count(THOUGHT if mark or splitter.part == THOUGHT else ANSWER, 0, 1)
         self.thought += thinking and self.thinking
         return text
 
