@@ -237,6 +237,11 @@ async def test_scrolling_and_following(make_chat: Make, engine: Any, make_steps:
         await pilot.press("pageup")
         assert view.scroll_offset.y < end
         up = view.scroll_offset.y
+        await pilot.resize_terminal(60, SIZE[1])
+        await pilot.resize_terminal(*SIZE)
+        await pilot.pause()
+        assert view.scroll_offset.y == up
+        assert "new text" not in str(hint.render())  # it is only wrapped anew
         engine.events = [Steps(id, make_steps("more\n" * 20))]
         await settle(app, pilot)
         assert view.scroll_offset.y == up

@@ -136,6 +136,8 @@ async def test_keys_take_what_a_reader_sees(make_chat: Make) -> None:
         assert box.text == " two three"
         await pilot.click(box, offset=(2, 0), times=2)
         assert box.selected_text == "two"
+        await pilot.press("end", "alt+backspace")
+        assert box.text == " two "
 
 
 async def test_the_terminals_cursor_is_the_caret(make_chat: Make) -> None:

@@ -66,6 +66,13 @@ def test_every_part_is_there() -> None:
     assert "```" not in shown
 
 
+def test_formulas_keep_their_marks() -> None:
+    text = "Inline \\(x^2 + y_1\\) and displayed:\n\n\\[\n\\int_0^1 x dx\n\\]\n\nBut \\*no emphasis\\*."
+    shown = plain(text)
+    for part in ("\\(x^2 + y_1\\)", "\\[", "\\]", "\\int_0^1", "*no emphasis*"):
+        assert part in shown
+
+
 def test_code_is_highlighted_and_emphasis_is_seen() -> None:
     found = [segment for row in rows(TEXT) for segment in row]
     code = {
