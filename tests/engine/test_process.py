@@ -61,6 +61,13 @@ def test_garbage_is_ignored_and_logged(engine: BareEngine, tmp_path: Path, log: 
     assert "no command" in log.read_text()
 
 
+def test_a_full_disk_under_the_log_costs_no_answer(tmp_path: Path) -> None:
+    engine = BareEngine(Path("/dev/full"))
+    engine.send(b"to be logged\n", Load(1, recorded(tmp_path)), b"again\n", Generate(2, prompt="hello"))
+    assert text_of(engine.until(2, Finished), 2) == ANSWER
+    engine.close()
+
+
 def test_a_wrong_name_costs_nothing(engine: BareEngine, tmp_path: Path) -> None:
     engine.send(Load(1, f"recorded:{tmp_path}/none.jsonl"), Load(2, recorded(tmp_path, more={"hello there": ANSWER})))
     failed = engine.until(2, Loaded)[-3]
