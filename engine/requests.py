@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
-from ..backends.base import Model, Sampling
+from ..backends.base import Message, Model, Sampling
 from ..backends.servers.images import without_images
 from ..decoders.loop import encode_prompt
 from ..decoders.text import Stops
@@ -27,9 +27,13 @@ def prompt_of(model: Model, request: Generate, cancelled: Callable[[], bool] | N
         case str() as prompt, None:
             return encode_prompt(model, prompt, raw=request.raw, cancelled=cancelled, variables=variables)
         case None, list() as messages:
-            told = [{**message, "content": without_images(message["content"])} for message in messages]
-            return encode_prompt(model, told, raw=request.raw, cancelled=cancelled, variables=variables)
+            return encode_prompt(model, _read(messages), raw=request.raw, cancelled=cancelled, variables=variables)
     raise UserError("A request needs either a prompt or chat messages.")
+
+
+def _read(messages: Sequence[Message]) -> list[Message]:
+    """Messages as a model on this machine reads them: without their images."""
+    return [{**message, "content": without_images(message["content"])} for message in messages]
 
 
 def count(model: Model | None, request: Count, cancelled: Callable[[], bool]) -> Counted:
@@ -37,7 +41,7 @@ def count(model: Model | None, request: Count, cancelled: Callable[[], bool]) ->
     if model is None:
         return Counted(request.id, [], 0)
     try:
-        tokens = [len(encode_prompt(model, chat, cancelled=cancelled)) for chat in request.chats]
+        tokens = [len(encode_prompt(model, _read(chat), cancelled=cancelled)) for chat in request.chats]
     except (UserError, Cancelled):
         tokens = []
     return Counted(request.id, tokens, model.info.context)

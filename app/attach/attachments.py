@@ -255,7 +255,7 @@ def read(path: Path, name: str, given_up: GivenUp | None = None, helps: str = "C
         if status.st_size > most:
             fit = "limit for a PDF file" if document else "limit for an image" if image else "limit for a message"
             helps = "Make it smaller." if image else "Attach a part of it."
-            raise UserError(f"{shown} has {size_of(status.st_size)}, more than the {size_of(most)} {fit}. {helps}")
+            raise UserError(f"{shown} is {size_of(status.st_size)}, above the {size_of(most)} {fit}. {helps}")
         if document:
             path.open("rb").close()
             found = pdf.extract(path, shown, MOST_BYTES, given_up or (lambda: False))

@@ -43,8 +43,8 @@ from .methods import Method, served_methods
 from .pieces import Pieces
 from .transcript import Transcript
 
-NO_VISION = "the model at {} takes text alone. Choose a model that can see."
-TEXT_ALONE = "models on this machine get text alone here. Ask a server whose model can see: /model http://HOST:PORT"
+NO_VISION = "the model at {} takes text only. Choose one that can see."
+TEXT_ALONE = "models on this machine get text only. /model http://HOST:PORT asks one that can see."
 """Why an image is refused."""
 
 Phase = Literal["loading", "unloaded", "ready", "prefill", "writing", "stopping"]
@@ -408,7 +408,7 @@ class Dialogue:
                 watch=self.watching,
                 paused=self.paused,
                 compare=True,
-                past=self.past,
+                past="" if fresh else self.past,  # where the answer before is in already
                 fresh=fresh,
                 **generate_fields(request),
             )

@@ -29,7 +29,7 @@ def examine(settings: Settings, *, as_json: bool) -> int:
         UserError: it cannot be loaded, or is on a server.
     """
     if is_server(settings.model, settings):
-        raise UserError("A server's model decodes out of reach of doctor. Give a model of this machine.")
+        raise UserError("doctor cannot look into a server. Give a model on this machine.")
     notes = Notes("auto")
 
     def told(part: Mapping[str, Any]) -> None:

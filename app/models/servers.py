@@ -58,7 +58,7 @@ async def _asked(name: str, servers: Mapping[str, Mapping[str, str]]) -> FoundSe
     try:
         address = find_server(name, servers)
         if address is None:
-            raise UserError(f"{name} is no server: give its address, like http://localhost:8080, or a name of [servers.NAME].")
+            raise UserError(f"{name} is not a server. Give its address (http://HOST:PORT) or a name of [servers.NAME].")
         remote = await connect_all(address)
     except UserError as error:
         return FoundServer(name, problem=one_line(str(error)))

@@ -46,7 +46,7 @@ RATE = 0.1
 class FusionParams:
     """Settings of fusion."""
 
-    nodes: int = param(16, "Most nodes in the tree, including the pending token", low=1, high=256, length=True)
+    nodes: int = param(16, "Most nodes in the tree, including the last token", low=1, high=256, length=True)
     floor: float = param(-1.0, "Lowest probability of a draft token's path; -1 picks it for the device", low=-1, high=1)
     frequent: int = param(
         FREQUENT, "How many of the text's most frequent tokens to try where nothing else is known", low=0, high=FREQUENT

@@ -43,7 +43,7 @@ class LookupParams:
     max_ngram: int = param(0, "Longest n-gram to look up; 0 is 8 for ours and 3 for reference", low=0, high=ORDERS)
     min_ngram: int = param(1, "Shortest n-gram to look up", low=1, high=ORDERS)
     tokens: int = param(10, "reference: draft tokens K", low=1, high=DEEPEST, length="variant=reference")
-    nodes: int = param(16, "ours: most nodes in the tree, including the pending token", low=1, high=DEEPEST, length=True)
+    nodes: int = param(16, "ours: most nodes in the tree, including the last token", low=1, high=DEEPEST, length=True)
     matches: int = param(0, "ours: most earlier occurrences to draft from; 0 is half of nodes", low=0, high=256)
     past: bool = param(True, "ours: draft from past answers too, where there are any")
     # On recorded answers 0.05 to 0.1 is fastest where a node costs 6% of a pass (a CPU), 0 where it costs 0.5% (a GPU).

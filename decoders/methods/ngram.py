@@ -24,7 +24,7 @@ class NgramParams:
     n: int = param(10, "Tokens in an n-gram, including its key", low=2, high=64, length=True)
     key: int = param(3, "How many of the last tokens to look up at most; then fewer, down to one", low=1, high=8)
     completions: int = param(4, "Most completions kept for a key: the latest ones", low=1, high=64)
-    nodes: int = param(16, "Most nodes in the tree, including the pending token", low=1, high=256)
+    nodes: int = param(16, "Most nodes in the tree, including the last token", low=1, high=256)
     fill: str = param("none", "What to draft if the key is new: nothing, or random tokens", choices=("none", "random"))
     seed: int = param(0, "Seed for the random tokens", low=0)
     store: str = param(

@@ -36,7 +36,7 @@ class RecycleParams:
     """Settings of token recycling."""
 
     successors: int = param(8, "Successors kept for each token: the target's last top k after it", low=1, high=SUCCESSORS)
-    nodes: int = param(32, "Most nodes in the tree, including the pending token", low=1, high=256, length=True)
+    nodes: int = param(32, "Most nodes in the tree, including the last token", low=1, high=256, length=True)
     shape: str = param(
         "measured",
         "How often each rank is right, which shapes the tree: measured in this conversation, or fixed",

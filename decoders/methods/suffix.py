@@ -38,7 +38,7 @@ class SuffixParams:
     offset: float = param(0.0, "Draft tokens beside those", low=-64, high=64)
     floor: float = param(0.1, "Lowest probability of a draft token's path, by its frequency", low=0, high=1)
     tree: bool = param(False, "Draft the most frequent continuations as a tree; off: only the most frequent one, as a chain")
-    nodes: int = param(64, "Most nodes in the tree, including the pending token", low=1, high=256, length=True)
+    nodes: int = param(64, "Most nodes in the tree, including the last token", low=1, high=256, length=True)
     depth: int = param(64, "Longest sequence counted: a match and its draft together", low=2, high=512)
     past: int = param(
         100, "Past answers to draft from, where only this session's are there; 0: none at all", low=0, high=10_000

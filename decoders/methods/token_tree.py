@@ -28,7 +28,7 @@ class TreeParams:
 
     nodes: int = param(
         20,
-        "Most nodes in the tree, including the pending token; an expansion has as many as its numbers make",
+        "Most nodes in the tree, including the last token; an expansion has as many as its numbers make",
         low=1,
         high=MOST,
         length=True,

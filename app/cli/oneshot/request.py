@@ -23,7 +23,7 @@ from ...terminal.output import Notes
 from ...terminal.piped import whole
 from ..options import FLAGS
 
-ALONE = "models on this machine get text alone here. Ask a server whose model can see: --model http://HOST:PORT"
+ALONE = "models on this machine get text only. --model http://HOST:PORT asks one that can see."
 """Why an image is refused."""
 
 

@@ -460,7 +460,7 @@ class ChatScreen(Screen[None]):
             self.refresh_dialogue()
         else:
             pause = shown_keys("pause", self._keymap)
-            told = f"There is no answer to take passes of. Press {pause}, then ask something."
+            told = f"No answer is being written. Press {pause}, then ask something."
             self.host.tell(told, until=lambda: self.dialogue.busy or self.dialogue.paused)
 
     @runs(actions.DRAFT_SHORTER, -1)

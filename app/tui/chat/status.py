@@ -163,7 +163,7 @@ class StatusLine(Widget):
         if self.dialogue.paused:
             return [Content.assemble(("‖ ", "bold $accent"), ("the next answer begins paused", "$foreground"))]
         ready = [Content.assemble(("● ", "$success"), ("ready", "$foreground"))]
-        if self.colouring and self.app.size.width < LEGEND_FROM and self.dialogue.transcript.entries:
+        if self.colouring and self.app.size.width - 2 < LEGEND_FROM and self.dialogue.transcript.entries:
             ready.append(
                 Content.assemble(*((text.removeprefix(" tokens"), style) for text, style in legend_line(self.colouring)))
             )

@@ -24,7 +24,7 @@ from ...tree import Tree
 class DFlashParams:
     """Settings of DFlash."""
 
-    nodes: int = param(24, "Most nodes in the tree, including the pending token", low=1, high=256, length=True)
+    nodes: int = param(24, "Most nodes in the tree, including the last token", low=1, high=256, length=True)
     depth: int = param(16, "Most positions of a block that are drafted", low=1, high=64)
     width: int = param(4, "Most tokens considered for a position; 1 drafts a chain", low=1, high=32)
     floor: float = param(-1.0, "Least probability of a path; -1 is what suits the device", low=-1, high=1)

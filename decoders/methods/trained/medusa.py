@@ -23,7 +23,7 @@ from ...tree import Tree
 class MedusaParams:
     """Settings of Medusa."""
 
-    nodes: int = param(24, "Most nodes in the tree, including the pending token", low=1, high=256, length=True)
+    nodes: int = param(24, "Most nodes in the tree, including the last token", low=1, high=256, length=True)
     width: int = param(4, "Most tokens considered for a position; 1 drafts a chain", low=1, high=32)
     floor: float = param(-1.0, "Least probability of a path; -1 is what suits the device", low=-1, high=1)
 

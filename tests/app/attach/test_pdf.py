@@ -71,7 +71,7 @@ def test_too_much_text_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyP
         extract(path, "a.pdf", 2000)
     monkeypatch.setattr(pdf_reader, "MOST_BYTES", 100)
     size = size_of(path.stat().st_size)
-    assert sentence(path) == f"a.pdf has {size}, more than the 100 B limit for a PDF file. Attach a part of it."
+    assert sentence(path) == f"a.pdf is {size}, above the 100 B limit for a PDF file. Attach a part of it."
 
 
 def children() -> list[psutil.Process]:

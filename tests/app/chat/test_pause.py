@@ -181,7 +181,7 @@ async def test_a_pause_before_the_first_step(make_chat: Make, engine: Any) -> No
         engine.loaded()
         await settle(app, pilot)
         await pilot.press("f9")
-        assert "There is no answer to take passes of" in toasts(app)
+        assert "No answer is being written" in toasts(app)
         await pilot.press("f8")
         assert "The next answer will be paused before its first pass." in toasts(app)
         assert "the next answer begins paused" in status(app)

@@ -298,9 +298,9 @@ def test_a_run_tells_its_step_at_the_pointer() -> None:
     answer.finish("eos", "c")
     chat = SavedChat(Transcript([answer]))
     told = [
-        "greedy · step 1 · 1 token · nothing drafted · 30.1 ms",
-        "lookup · step 2 · 3 tokens · 2 of 6 drafted accepted · 31.0 ms",
-        "beam · step 3 · 2 tokens · a pass for each · nothing drafted · 10.0 ms",
+        "greedy · pass 1 · 1 token · nothing drafted · 30.1 ms",
+        "lookup · pass 2 · 3 tokens · 2 of 6 drafted accepted · 31.0 ms",
+        "beam · pass 3 · 2 tokens · a pass for each · nothing drafted · 10.0 ms",
     ]
     page = Page(whole(chat, "html"))
     assert [attrs["title"] for tag, attrs in page.tags if attrs.get("title")] == told

@@ -79,7 +79,7 @@ def test_gguf_targets_and_the_built_in_model(tmp_path: Path) -> None:
         assert judged(write_head(tmp_path / str(there), own_head=there, **wide), builtin_gguf()) == Pairing(True)
     # Judged by its layers and vocabulary, whichever of the two the row is of.
     own = [
-        FoundModel(ModelSpot("Built in", "builtin", path, "builtin"), read_card(path))
+        FoundModel(ModelSpot("Built-in", "builtin", path, "builtin"), read_card(path))
         for path in (builtin_gguf(), builtin_path())
     ]
     one, other = (pair(Library(), each, head) for each in own)
@@ -118,7 +118,7 @@ def test_a_gguf_drafter_is_listed_with_whom_it_drafts_for(tmp_path: Path, monkey
     assert pair(library, target, head) == Pairing(True)
     on_torch = pair(library, found_at(gguf_heads.target_folder()), head).reason
     assert on_torch == "It is a trained drafter (EAGLE-3) in GGUF, which drafts for models on llama.cpp only."
-    own = FoundModel(ModelSpot("Built in", "builtin", builtin_path(), "builtin"), read_card(builtin_path()))
+    own = FoundModel(ModelSpot("Built-in", "builtin", builtin_path(), "builtin"), read_card(builtin_path()))
     assert "hidden states 64 numbers wide, and those of builtin have 256" in pair(library, own, head).reason
     narrow: dict[str, Any] = {"width": 64, "vocabulary": 2048}
     told = pair(library, target, found_at(write_head(tmp_path / "borrowing", own_head=False, **narrow))).reason

@@ -48,7 +48,7 @@ def named(found: Sequence[FoundModel], title: str) -> FoundModel:
 
 
 def test_every_place_is_looked_into(home: Path) -> None:
-    found = {(each.spot.place, each.spot.title, each.spot.spec) for each in look() if each.spot.place != "Built in"}
+    found = {(each.spot.place, each.spot.title, each.spot.spec) for each in look() if each.spot.place != "Built-in"}
     gull = home / ".lmstudio" / "models" / "harbour" / "Gull-GGUF" / "Gull-Q4_K_M.gguf"
     assert found == {
         ("This folder", "damaged-Q8_0", str(home / "here" / "damaged-Q8_0.gguf")),
@@ -111,7 +111,7 @@ def test_a_place_that_may_not_be_read_says_so(home: Path) -> None:
 
 def test_rows_are_found_one_by_one_and_looking_can_be_stopped(home: Path) -> None:
     looking = Library().look(stopped=lambda: False)
-    assert next(looking).spot.place == "Built in"
+    assert next(looking).spot.place == "Built-in"
     assert list(Library().look(stopped=lambda: True)) == []
 
 

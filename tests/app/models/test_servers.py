@@ -53,7 +53,7 @@ def test_the_shell_tells_what_a_server_serves() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "said"), [("builtin", "is no server"), ("http://127.0.0.1:9", "Nothing answers"), ("http://a:b@c", "password")]
+    ("name", "said"), [("builtin", "is not a server"), ("http://127.0.0.1:9", "Nothing answers"), ("http://a:b@c", "password")]
 )
 def test_what_is_no_server_is_said(name: str, said: str) -> None:
     shown = CliRunner().invoke(app, ["models", "--server", name])

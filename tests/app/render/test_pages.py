@@ -77,7 +77,7 @@ def test_tokens_that_are_unknown_have_their_number(written: Make, tree_steps: Ma
 
 @given(st.integers(24, 70), st.integers(4, 50), st.integers(0, 3))
 def test_the_tree_page_fits(written: Make, vocabulary: list[str], cells: int, height: int, index: int) -> None:
-    rows = tree_lines(written(), index, Pieces(vocabulary), cells, max(height, 6), paused=True, keys="F9 one step")
+    rows = tree_lines(written(), index, Pieces(vocabulary), cells, max(height, 6), paused=True, keys="F9 one pass")
     assert all(length(row) <= cells for row in rows)
     assert len(rows) <= max(height, 6)
 

@@ -67,7 +67,7 @@ async def test_an_image_is_not_sent_to_a_model_that_cannot_see(
         text = f"Who is this? @{tmp_path / 'cat.png'}"
         app.box.put(text)
         await pilot.press("enter")
-        assert "is an image, and models on this machine get text alone here. Ask a server" in toasts(app)
+        assert "is an image, and models on this machine get text only. /model http://HOST:PORT" in toasts(app)
         assert app.box.text == text
         app.dialogue.info |= {"server": {"engine": "llama-server", "images": None}}
         await pilot.press("enter")

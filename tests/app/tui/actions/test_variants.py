@@ -180,8 +180,10 @@ async def test_a_retry_asks_with_the_same_seed_or_a_new_one(make_chat: Make, eng
         await say(app, pilot, engine, make_steps, "Second", "Two.")
         app.actions.command("/set temperature=0.1 seed=9 max_tokens=5")
         app.dialogue.switch("greedy")
+        app.dialogue.past = "past answers"  # this one is among them
         app.actions.command("/retry same")
         asked = engine.asked
+        assert (asked.past, asked.fresh) == ("", True)
         assert (asked.method, asked.max_tokens) == ("lookup", None)
         assert (asked.sampling["temperature"], asked.sampling["seed"]) == (0.8, 7)
         await answer(app, pilot, engine, make_steps, "Two.")

@@ -37,7 +37,7 @@ pytestmark = pytest.mark.usefixtures("still")
 
 SMALL = ModelChoice("models/small-Q4_0.gguf", "", "small-Q4_0.gguf", "llama.cpp · Q4_0 · 3.9 MB", "This folder")
 CHOICES = [
-    ModelChoice("builtin", "llama.cpp", "builtin", "llama.cpp · Q8_0 · 7.3 MB", "Built in"),
+    ModelChoice("builtin", "llama.cpp", "builtin", "llama.cpp · Q8_0 · 7.3 MB", "Built-in"),
     SMALL,
     ModelChoice("Qwen/Qwen3-0.6B", "", "Qwen/Qwen3-0.6B", "transformers · BF16 · 1.2 GB", "Hugging Face cache"),
     ModelChoice(

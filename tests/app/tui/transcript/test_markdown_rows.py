@@ -137,7 +137,7 @@ async def test_the_key_shows_markdown_and_the_runs_again(make_chat: Make, engine
         rendered = shown(app)
         assert "**" not in rendered
         assert "• no draft model" in rendered
-        assert ". · lookup" in rendered
+        assert " lookup · " in rendered
         assert app.chat_screen.input.text == "a draft"
         copied = app.chat_screen.view.get_selection(Selection(None, None))
         assert copied is not None
