@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ....errors import UserError
 from ...chat.about import LOADED_WITH
-from ...chat.entries import Prompt
+from ...chat.entries import Answer, Prompt
 from ...chat.transcript import Transcript
 from ...history.resume import continued, own_model, welcome
 from ...settings import actions
@@ -140,6 +140,10 @@ class ChatHistory:
                 finder.find(opened.found[1])
             return
 
+        if opened.found is not None:
+            entry, text = opened.found
+            if isinstance(entry, Answer) and text.casefold() not in entry.text.casefold():
+                entry.opened = True  # it was found in the thought
         self.host.show_chat(opened.transcript)
         go_on(self.host, opened)
         self.host.changed()

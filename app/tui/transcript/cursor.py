@@ -242,6 +242,9 @@ class RunCursor:
         self.spot = spot
         self.place = None if spot is None else place_of(self.view.blocks[spot.block], spot.run)
         self.at_end = self.on_last
+        looked_into = self.answer
+        if self.by_keys and spot is not None and looked_into is not None and looked_into.runs[spot.run].thought_tokens:
+            looked_into.opened = True  # it does not fold under the reader's eyes
         if self.place is not None and not keep:
             self._cell = self.place.cell
         self._repaint()

@@ -163,6 +163,21 @@ async def test_it_folds_as_the_answer_begins_unless_the_reader_opened_it(make_ch
         assert pilot.app.view.blocks[-1].opened
 
 
+async def test_it_does_not_fold_under_the_eyes_of_who_inspects_it(make_chat: Make, engine: Any) -> None:
+    async with make_chat().run_test(size=(80, 24)) as pilot:
+        await ask(pilot, engine, to="thought")
+        await pilot.press("f7", "left")
+        cursor, answer = pilot.app.view.cursor, pilot.app.dialogue.answer
+        spot = cursor.spot
+        assert answer.runs[spot.run].thinking
+        engine.events.append(Steps(answer.id, thinking_steps(THOUGHT, ANSWER)[len(answer.runs) :]))
+        await settle(pilot.app, pilot)
+        assert answer.text
+        assert cursor.spot == spot
+        assert cursor.place.seen
+        assert thought_rows(pilot)
+
+
 async def test_the_setting_is_for_all(make_chat: Make, engine: Any) -> None:
     async with make_chat(thoughts="hidden").run_test(size=(80, 40)) as pilot:
         await ask(pilot, engine)
