@@ -24,6 +24,12 @@ Feeding = Literal["several", "single", "whole"]
 its cache does not work here."""
 
 
+def cache_name(module: Any) -> str | None:
+    """What a model's `forward` calls the cache that it takes; None if it takes none that we know, as GPT and Reformer."""
+    known = inspect.signature(module.forward).parameters
+    return next((name for name in ("past_key_values", "cache_params", "state") if name in known), None)
+
+
 class PlainSession(ChainSession):
     """One conversation on transformers' own cache.
 
@@ -39,9 +45,7 @@ class PlainSession(ChainSession):
         self._feeding = feeding
         self._cache: Any = None
         self.rope = runner.rope.rule if runner.rope is not None else None
-        known = inspect.signature(runner.module.forward).parameters
-        names = () if feeding == "whole" else ("past_key_values", "cache_params", "state")
-        self._cache_name = next((name for name in names if name in known), None)
+        self._cache_name = None if feeding == "whole" else cache_name(runner.module)
 
     def _forget(self) -> None:
         super()._forget()

@@ -108,7 +108,7 @@ EXCEPTIONS: dict[str, dict[str, Any]] = {
         "ngram_vocab_size_base": 512,
         "split_ngram_parts": 8,
     },
-    "reformer": {"axial_pos_shape": (16, 16), "axial_pos_embds_dim": (32, 32), "attn_layers": ["local", "lsh"] * 2},
+    "reformer": {"hash_seed": 0, "axial_pos_shape": (16, 16), "axial_pos_embds_dim": (32, 32), "attn_layers": ["local", "lsh"] * 2},
     "roc_bert": {"shape_vocab_size": 64, "pronunciation_vocab_size": 64, "shape_embed_dim": 32, "pronunciation_embed_dim": 32},
     "smollm3": {"no_rope_layers": [1, 1, 1, 0]},
     "whisper": {"decoder_start_token_id": 1, "max_source_positions": 64},
@@ -159,6 +159,7 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
         },
     ),
     "falcon-alibi": ("falcon", {"alibi": True, "parallel_attn": False}),
+    "reformer-local": ("reformer", {"attn_layers": ["local"] * 4, "axial_pos_shape": (16, 16), "axial_pos_embds_dim": (32, 32)}),
     "gemma3n-shared": ("gemma3n_text", {"layer_types": ["sliding_attention", "full_attention"] * 2, "num_kv_shared_layers": 2}),
 }
 """Other forms of an architecture: name → its kind, and what differs."""

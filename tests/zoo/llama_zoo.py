@@ -32,6 +32,9 @@ MODEL, NOISY = "model.gguf", "noisy.gguf"
 
 FLOAT32 = LoadOptions(device="cpu", dtype="float32", threads=1)
 
+PROCESSES = multiprocessing.get_context("forkserver")
+PROCESSES.set_forkserver_preload([__name__])
+
 
 def names() -> list[str]:
     """Every architecture, and the variants."""
@@ -105,7 +108,7 @@ def outcomes(
     llama.cpp may end it."""
     with (
         tempfile.TemporaryDirectory(prefix="specchat-zoo-") as folder,
-        ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool,
+        ProcessPoolExecutor(1, PROCESSES) as pool,
     ):
         part = "build"
         try:

@@ -105,17 +105,23 @@ class Proof:
         self.wanted: Tensor
         """Linear logits [2 paths, at the start and then perhaps far behind; PREFIX + 3; vocab]."""
         with torch.inference_mode(), narrowed(config), overheard(runner.module, self.layers) as self.states:
-            try:
-                self.wanted = self._linear(paths)
-            except (LookupError, RuntimeError) as error:
-                if not self.far or out_of_memory(error):
-                    raise
-                self.far = 0  # it counts its keys by their positions, as MiniMax M3 does
-                self.wanted = self._linear(paths)
+            self.wanted = self._linear(paths)
         tick()
 
     def _linear(self, paths: list[list[int]]) -> Tensor:
         """The model's own logits of whole paths, at the text's start and, where they stand there as well, far behind."""
+        try:
+            return self._read(paths)
+        except (LookupError, RuntimeError) as error:
+            if out_of_memory(error) or not (self.far or self.runner.takes_positions):
+                raise
+            if self.far:
+                self.far = 0  # it counts its keys by their positions, as MiniMax M3 does
+            else:
+                self.runner = replace(self.runner, takes_positions=False)  # it pads the text and not them, as Reformer does
+            return self._linear(paths)
+
+    def _read(self, paths: list[list[int]]) -> Tensor:
         run = self.runner
         starts = [0] * len(paths) + [self.far] * len(paths) * bool(self.far)
         told: dict[str, Any] = {}

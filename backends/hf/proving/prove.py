@@ -20,7 +20,7 @@ from ..attention import PAD_ROWS
 from ..early_layers import LayerList
 from ..lean.lean import lean
 from ..masks import native_plan, plans_for
-from ..plain import Feeding, session_of
+from ..plain import Feeding, cache_name, session_of
 from ..rope import find_rope
 from ..runner import Runner
 from .lengths import unknown_lengths
@@ -40,6 +40,7 @@ NEITHER = "Neither trees nor chains gave this model the same logits as one token
 NO_CACHE = (
     "This model's own KV cache does not give the logits that it computes without one, so each token reads the whole text again."
 )
+CACHELESS = "transformers has no KV cache for this model that specchat can use, so each token reads the whole text again."
 NOT_CAUSAL = (
     "In this model a token's logits change with the tokens after it, or passes fail, so it cannot write one token at a time. "
     "Load a causal language model."
@@ -167,12 +168,13 @@ def _proven(runner: Runner, config: Any, vocabulary: int, tick: Tick, context: i
         plainly = NEITHER
     reasons = dict.fromkeys(("tree", "chain", "layers", "states"), plainly)
     proofs = [proof] if twin is None else [proof, twin]
-    works = (way for way in FEEDINGS if all(attempt(partial(each.plain_works, way)) for each in proofs))
+    cached = cache_name(runner.module) is not None
+    works = (way for way in FEEDINGS if (cached or way == "whole") and all(attempt(partial(each.plain_works, way)) for each in proofs))
     feeding: Feeding | None = next(works, "whole" if plainly == NOT_NUMBERS else None)
     if feeding is None:
         raise UserError(NOT_CAUSAL)
     if feeding == "whole":
-        reasons["cache"] = NO_CACHE
+        reasons["cache"] = NO_CACHE if cached else CACHELESS
     return Proven(replace(runner, layers=None), Capabilities(tree=False, chain=False, reasons=reasons), feeding)
 
 
