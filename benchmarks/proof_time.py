@@ -2,9 +2,9 @@
 
     python -m specchat.benchmarks.proof_time CHECKOUT [--model builtin|FOLDER] [--dtype float32] [--pairs 20]
 
-Each checkout loads the model in a process of its own, in turn, on one thread. What counts are the seconds between the last weight
-and the end of the load, CPU seconds, which other programs lengthen less, and the clock's. Prints medians, and the median ratio of
-the pairs, this checkout to the other, with its 95 % interval (order statistics).
+Each checkout loads the model in a process of its own, in turn, on one thread. What counts are the seconds between the last
+weight and the end of the load: CPU seconds, which other programs lengthen less, and the clock's. Prints medians, and the median
+ratio of the pairs, this checkout to the other, with its 95 % interval (order statistics).
 """
 
 from __future__ import annotations

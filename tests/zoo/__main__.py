@@ -10,7 +10,6 @@ import argparse
 import json
 import multiprocessing
 from collections import defaultdict
-from collections.abc import Iterable
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import astuple
 from functools import partial

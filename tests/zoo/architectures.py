@@ -67,6 +67,7 @@ SMALL: dict[str, Any] = {name: value for value, names in (*_LENGTHS, *_SMALL) fo
 SLIDING = {"layer_types": ["sliding_attention"] * 3 + ["full_attention"]}
 CONV = {"layer_types": ["conv", "full_attention"] * 2}
 LINEAR = {"layer_types": ["linear_attention", "full_attention"] * 2}
+AXIAL = {"axial_pos_shape": (16, 16), "axial_pos_embds_dim": (32, 32)}
 DEFAULT_ROPE = {"rope_type": "default", "rope_theta": 10_000.0, "mrope_section": [2, 3, 3]}
 
 EXCEPTIONS: dict[str, dict[str, Any]] = {
@@ -108,7 +109,12 @@ EXCEPTIONS: dict[str, dict[str, Any]] = {
         "ngram_vocab_size_base": 512,
         "split_ngram_parts": 8,
     },
-    "reformer": {"hash_seed": 0, "axial_pos_shape": (16, 16), "axial_pos_embds_dim": (32, 32), "attn_layers": ["local", "lsh"] * 2},
+    "reformer": {
+        "hash_seed": 0,
+        "axial_pos_shape": (16, 16),
+        "axial_pos_embds_dim": (32, 32),
+        "attn_layers": ["local", "lsh"] * 2,
+    },
     "roc_bert": {"shape_vocab_size": 64, "pronunciation_vocab_size": 64, "shape_embed_dim": 32, "pronunciation_embed_dim": 32},
     "smollm3": {"no_rope_layers": [1, 1, 1, 0]},
     "whisper": {"decoder_start_token_id": 1, "max_source_positions": 64},
@@ -159,7 +165,10 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
         },
     ),
     "falcon-alibi": ("falcon", {"alibi": True, "parallel_attn": False}),
-    "reformer-local": ("reformer", {"attn_layers": ["local"] * 4, "axial_pos_shape": (16, 16), "axial_pos_embds_dim": (32, 32)}),
+    "reformer-local": (
+        "reformer",
+        {"attn_layers": ["local"] * 4, "axial_pos_shape": (16, 16), "axial_pos_embds_dim": (32, 32)},
+    ),
     "gemma3n-shared": ("gemma3n_text", {"layer_types": ["sliding_attention", "full_attention"] * 2, "num_kv_shared_layers": 2}),
 }
 """Other forms of an architecture: name → its kind, and what differs."""

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from specchat.backends.hf.proving.prove import MASKED, NOT_CAUSAL
+from specchat.backends.hf.model import load_transformers
+from specchat.backends.hf.proving.prove import CACHELESS, MASKED, NOT_CAUSAL
+from specchat.backends.options import LoadOptions
 from specchat.tests.cases import FULL
+from specchat.tests.zoo.build import Tiny
 from specchat.tests.zoo.compare import SWITCHING, WRONG, totals
 from specchat.tests.zoo.either import everything, outcomes
 
@@ -32,7 +37,12 @@ def test_writes_what_its_own_library_writes(name: str) -> None:
         assert any(outcome.verdict == "equal" for outcome in found), totals(found)
 
 
-@pytest.mark.parametrize(("name", "why"), [("cpmant", NOT_CAUSAL), ("xlnet", MASKED)])
+@pytest.mark.parametrize(("name", "why"), [("cpmant", NOT_CAUSAL), ("reformer", NOT_CAUSAL), ("xlnet", MASKED)])
 def test_what_does_not_write_token_after_token_is_refused(name: str, why: str) -> None:
     (found,) = outcomes(name)
     assert (found.verdict, found.detail) == ("refused", why)
+
+
+def test_a_model_that_has_no_cache_says_what_that_costs(tmp_path: Path) -> None:
+    model = load_transformers(Tiny("openai-gpt").save(tmp_path), "gpt", LoadOptions(device="cpu", threads=1))
+    assert CACHELESS in model.info.notes

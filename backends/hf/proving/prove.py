@@ -169,7 +169,8 @@ def _proven(runner: Runner, config: Any, vocabulary: int, tick: Tick, context: i
     reasons = dict.fromkeys(("tree", "chain", "layers", "states"), plainly)
     proofs = [proof] if twin is None else [proof, twin]
     cached = cache_name(runner.module) is not None
-    works = (way for way in FEEDINGS if (cached or way == "whole") and all(attempt(partial(each.plain_works, way)) for each in proofs))
+    ways_in = FEEDINGS if cached else FEEDINGS[-1:]
+    works = (way for way in ways_in if all(attempt(partial(each.plain_works, way)) for each in proofs))
     feeding: Feeding | None = next(works, "whole" if plainly == NOT_NUMBERS else None)
     if feeding is None:
         raise UserError(NOT_CAUSAL)

@@ -14,6 +14,7 @@ import pytest
 import torch
 
 from specchat.backends import Model, load_model
+from specchat.backends.base import PREFILL_CHUNK
 from specchat.backends.files.verdicts import Tried, kept
 from specchat.backends.hf.masks import Reach
 from specchat.backends.hf.model import load_transformers
@@ -25,7 +26,7 @@ from specchat.decoders.registry import methods, unavailable
 from specchat.engine.tasks.proving import prove_lengths
 from specchat.engine.tasks.work import Job
 
-from ...cases import FULL
+from ...cases import FULL, only_full
 from ...fakes.models.tiny import VOCAB, tiny_folder, write_tokenizer
 
 LIMIT = 40
@@ -46,9 +47,14 @@ SIZES: dict[str, Any] = {
 }
 
 
-def longrope(**more: Any) -> dict[str, Any]:
+def longrope(limit: int = LIMIT, **more: Any) -> dict[str, Any]:
     factors = {"short_factor": [1.0] * 4, "long_factor": [1.0, 4.0, 7.0, 10.0]}
-    return {"rope_type": "longrope", "rope_theta": 1e4, **factors, "original_max_position_embeddings": LIMIT, **more}
+    return {"rope_type": "longrope", "rope_theta": 1e4, **factors, "original_max_position_embeddings": limit, **more}
+
+
+FAR = 2 * PREFILL_CHUNK
+"""A limit that prompts reach in several chunks."""
+LONG = {**SIZES, "max_position_embeddings": 4 * FAR}
 
 
 CONFIGS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -68,6 +74,11 @@ CONFIGS: dict[str, tuple[str, dict[str, Any]]] = {
         },
     ),
     "llama": ("Llama", {**SIZES, "rope_parameters": longrope()}),
+    "phi3-far": (
+        "Phi3",
+        {**LONG, "original_max_position_embeddings": FAR, "rope_parameters": longrope(FAR, partial_rotary_factor=1.0)},
+    ),
+    "llama-far": ("Llama", {**LONG, "rope_parameters": longrope(FAR)}),
     "gpt-neo": (
         "GPTNeo",
         {
@@ -197,6 +208,27 @@ def test_longrope_reads_a_text_as_the_models_own_generate_does(kind: str, room: 
             conversation = Conversation(model, draft_model=model)
             assert answers(conversation, prompt, name, 24).answer == wanted, (name, length)
             conversation.close()
+
+
+@only_full
+@pytest.mark.parametrize("kind", ["phi3-far", "llama-far"])
+def test_longrope_in_prompts_of_several_chunks(kind: str, room: Path) -> None:
+    folder = folder_of(kind, room)
+    model = loaded(folder)
+    names = drafting(model)
+    for length in (200, FAR - 24, FAR - 9, FAR - 1, FAR, FAR + 1, FAR + 6, 1500, 2000, 3 * FAR - 72, 3 * FAR):
+        prompt = prompt_of(length)
+        wanted = own(folder, prompt, 24)
+        for name in names if length == FAR - 9 else ("greedy", "lookup", "tree"):
+            conversation = Conversation(model, draft_model=model)
+            assert answers(conversation, prompt, name, 24).answer == wanted, (name, length)
+            conversation.close()
+        conversation = Conversation(model, draft_model=model)
+        generation = Generation(conversation, prompt, "lookup", max_tokens=24)
+        for _, name in zip(generation, cycle(names), strict=False):
+            generation.switch(name)
+        assert generation.answer == wanted, ("switching", length)
+        conversation.close()
 
 
 def test_a_window_under_another_name_is_found_out(room: Path) -> None:
