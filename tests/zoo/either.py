@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Sequence
+from contextlib import redirect_stdout
+from io import StringIO
 
 import torch
 import transformers
@@ -33,4 +35,5 @@ def timed(name: str, only: Sequence[str] | None = None) -> tuple[list[Outcome], 
     transformers.logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     torch.set_num_threads(1)
     begun = time.monotonic()
-    return outcomes(name, only), time.monotonic() - begun
+    with redirect_stdout(StringIO()):  # Reformer's `generate` prints warnings
+        return outcomes(name, only), time.monotonic() - begun

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from specchat.backends.hf.model import load_transformers
-from specchat.backends.hf.proving.prove import CACHELESS, MASKED, NOT_CAUSAL
+from specchat.backends.hf.proving.prove import CACHELESS, MASKED, MORE_KEPT, NOT_CAUSAL
 from specchat.backends.options import LoadOptions
 from specchat.tests.cases import FULL
 from specchat.tests.zoo.build import Tiny
@@ -43,6 +43,10 @@ def test_what_does_not_write_token_after_token_is_refused(name: str, why: str) -
     assert (found.verdict, found.detail) == ("refused", why)
 
 
-def test_a_model_that_has_no_cache_says_what_that_costs(tmp_path: Path) -> None:
-    model = load_transformers(Tiny("openai-gpt").save(tmp_path), "gpt", LoadOptions(device="cpu", threads=1))
-    assert CACHELESS in model.info.notes
+@pytest.mark.parametrize(
+    ("name", "note"), [("openai-gpt", CACHELESS), ("deepseek_v32", MORE_KEPT.format("indexer keys"))], ids=("no cache", "more")
+)
+def test_a_cache_of_another_kind_is_told(name: str, note: str, tmp_path: Path) -> None:
+    model = load_transformers(Tiny(name).save(tmp_path), name, LoadOptions(device="cpu", threads=1))
+    assert not model.info.capabilities.chain
+    assert note in model.info.notes

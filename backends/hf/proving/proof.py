@@ -91,6 +91,8 @@ class Proof:
         self.layers = find_layers(runner.module, int(getattr(config, "num_hidden_layers", -1)))
         self.specs: tuple[KVSpec | None, ...] = ()
         """What each layer caches."""
+        self.more = ""
+        """What one caches beside keys and values, such as indexer_keys."""
         self.states: dict[int, Tensor]
         """The linear hidden states by tap [2 paths, PREFIX + 3, width]."""
         self.session: TransformersSession | HybridSession
@@ -147,8 +149,10 @@ class Proof:
         self.tick()
         out: list[KVSpec | None] = []
         for layer in cache.layers:
-            keys, values = getattr(layer, "keys", None), getattr(layer, "values", None)
-            if not isinstance(keys, Tensor) or not isinstance(values, Tensor) or keys.ndim != 4:
+            held = {name: value for name, value in vars(layer).items() if isinstance(value, Tensor)}
+            keys, values = held.pop("keys", None), held.pop("values", None)
+            self.more = self.more or ", ".join(sorted(held))
+            if keys is None or values is None or keys.ndim != 4:
                 out.append(None)
                 continue
             key, value = (keys.shape[1], keys.shape[3]), (values.shape[1], values.shape[3])

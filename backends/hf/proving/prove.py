@@ -37,6 +37,10 @@ CHAINS_BEYOND = (
     "draft chains only."
 )
 NEITHER = "Neither trees nor chains gave this model the same logits as one token at a time, so it supports plain decoding only."
+MORE_KEPT = (
+    "This model caches more than keys and values ({}), which specchat's own cache does not hold, so it supports plain decoding "
+    "only."
+)
 NO_CACHE = (
     "This model's own KV cache does not give the logits that it computes without one, so each token reads the whole text again."
 )
@@ -165,7 +169,7 @@ def _proven(runner: Runner, config: Any, vocabulary: int, tick: Tick, context: i
             switched(candidate.module, attention_name)
             proof.chain_works(candidate)
             return able(candidate, proof, bounded(Capabilities(tree=candidate.plan.style != "native")))
-        plainly = NEITHER
+        plainly = MORE_KEPT.format(proof.more.replace("_", " ")) if proof.more else NEITHER
     reasons = dict.fromkeys(("tree", "chain", "layers", "states"), plainly)
     proofs = [proof] if twin is None else [proof, twin]
     cached = cache_name(runner.module) is not None
