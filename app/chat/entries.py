@@ -261,7 +261,7 @@ class Figures:
     @property
     def own_tokens_per_step(self) -> float:
         """The same without the tokens that a constraint left no choice about."""
-        return self.tokens_per_step * (1 - self.grammar / self.tokens) if self.tokens else 0.0
+        return (self.tokens - self.grammar) / self.steps if self.tokens_per_step else 0.0
 
     @property
     def tokens_per_second(self) -> float:

@@ -12,7 +12,7 @@ from specchat.backends.servers.bodies import Wish, request
 from specchat.backends.servers.identify import Served
 from specchat.errors import UserError
 
-SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
+SCHEMA: dict[str, Any] = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
 FORMAT = {"type": "json_schema", "json_schema": {"name": "answer", "schema": SCHEMA, "strict": True}}
 GBNF = 'root ::= "yes" | "no"'
 CHAT: list[Message] = [{"role": "user", "content": "hi"}]

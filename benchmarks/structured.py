@@ -1,0 +1,135 @@
+"""What constrained answers cost and gain: masks by vocabulary, and tokens a pass with what the grammar writes.
+
+    python -m specchat.benchmarks.structured [--model MODEL] [--prompts N] [--vocabulary FILE.gguf|FOLDER …]
+
+For each vocabulary (a GGUF file, of which only that is read, or a folder with a tokenizer.json) prints microseconds of
+processor time for a mask, for a look whether one token may follow, and for putting a mask on a row of scores: median and 99th
+percentile over the places of valid answers, each walked twice. For the model prints, by schema, tokens a pass and tokens per
+second of processor time of greedy decoding: one token a pass under a full mask; with what the grammar writes; and lookup.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import torch
+
+from specchat.backends import LoadOptions, Sampling, load_model
+from specchat.backends.grammars.constraint import json_schema
+from specchat.backends.grammars.matcher import Matcher
+from specchat.backends.scores import TorchScores
+from specchat.decoders import Conversation, Generation, encode_prompt
+from specchat.tests.decoders.constrained.cases import CONSTRAINTS, SCHEMAS, plain, prompts
+
+ANSWERS = {
+    "flat": [
+        {"name": "Anna Miller", "age": 31, "city": "Paris"},
+        {"name": "Ben", "age": 7, "city": "Oslo"},
+        {"name": "Zoë Ångström", "age": 120, "city": "Vienna"},
+    ],
+    "nested": [
+        {"people": [{"name": "Carla Ruiz", "role": "cook"}, {"name": "David", "role": "pilot"}], "done": True},
+        {"people": [{"name": "Elena", "role": "teacher"}], "done": False},
+    ],
+    "array": [["apples", "pears", "plums"], ["tea", "rye bread"]],
+}
+
+
+def vocabulary(path: Path) -> Any:
+    """llguidance's tokenizer of a vocabulary."""
+    if path.is_dir():
+        from llguidance import LLTokenizer
+
+        return LLTokenizer((path / "tokenizer.json").read_text(encoding="utf-8"))
+    import llama_cpp
+    from llguidance.llamacpp import lltokenizer_from_vocab
+
+    model = llama_cpp.Llama(str(path), vocab_only=True, verbose=False)
+    tokenizer = lltokenizer_from_vocab(llama_cpp.llama_model_get_vocab(model.model))
+    _kept.append(model)
+    return tokenizer
+
+
+_kept: list[Any] = []
+"""Models whose vocabulary is in use."""
+
+
+def costs(tokenizer: Any) -> dict[str, list[float]]:
+    """Seconds of processor time of each operation, at each place of the answers."""
+    found: dict[str, list[float]] = {"mask": [], "look": [], "row": []}
+
+    def timed(what: str, work: Callable[[], Any]) -> Any:
+        begun = time.thread_time()
+        out = work()
+        found[what].append(time.thread_time() - begun)
+        return out
+
+    logits = torch.randn(1, tokenizer.vocab_size)
+    scores = TorchScores(logits, (0,), (1,))
+    for name, answers in ANSWERS.items():
+        for answer in answers:
+            tokens = tokenizer.tokenize_str(json.dumps(answer, ensure_ascii=False))
+            for _ in range(2):
+                matcher = Matcher(tokenizer, json_schema(SCHEMAS[name]))
+                for at, token in enumerate(tokens):
+                    matcher.follow(tokens[:at], 0)
+                    mask = timed("mask", lambda m=matcher: m.mask(()))
+                    timed("look", lambda m=matcher, t=token: m.may_follow((), t))
+                    timed("row", lambda k=mask: scores.masked((0,), (k,)))
+    return found
+
+
+def gain(spec: str, count: int) -> None:
+    model = load_model(spec, LoadOptions(threads=1))
+    print(f"\n{model.info.name}, {model.info.backend}, {count} prompts:")
+    print("tokens a pass (without what the grammar wrote), tokens/s of processor time")
+    for name, constraint in CONSTRAINTS.items():
+        line = [f"{name:8}"]
+        for method in ("mask alone", "greedy", "lookup"):
+            tokens = passes = written = 0
+            begun = time.process_time()
+            for text in prompts(count):
+                prompt = encode_prompt(model, text)
+                if method == "mask alone":
+                    answer = plain(model, prompt, constraint, Sampling(), 120)
+                    tokens, passes = tokens + len(answer), passes + len(answer)
+                    continue
+                conversation = Conversation(model)
+                generation = Generation(conversation, prompt, method, constraint=constraint, max_tokens=120)
+                for _ in generation:
+                    pass
+                totals = generation.totals
+                tokens, passes, written = tokens + totals.tokens, passes + totals.steps, written + totals.grammar
+                conversation.close()
+            seconds = time.process_time() - begun
+            own = f" ({(tokens - written) / passes:.2f})" if written else ""
+            line.append(f"{method} {tokens / passes:.2f}{own} {tokens / seconds:.0f}/s")
+        print(" · ".join(line), flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", default="builtin")
+    parser.add_argument("--prompts", type=int, default=5)
+    parser.add_argument("--vocabulary", type=Path, action="append", default=[])
+    asked = parser.parse_args()
+    torch.set_num_threads(1)
+    for path in asked.vocabulary:
+        tokenizer = vocabulary(path)
+        told = []
+        for what, seconds in costs(tokenizer).items():
+            ordered = sorted(seconds)
+            told.append(f"{what} {median(ordered) * 1e6:.0f} / {ordered[int(0.99 * len(ordered))] * 1e6:.0f} µs")
+        print(f"{path.name}: {tokenizer.vocab_size:,} tokens: {', '.join(told)} (median / 99th percentile)", flush=True)
+    if asked.prompts:
+        gain(asked.model, asked.prompts)
+
+
+if __name__ == "__main__":
+    main()

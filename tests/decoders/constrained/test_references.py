@@ -1,0 +1,90 @@
+"""The same masks give others' text: transformers' own `generate`, and llama.cpp's grammar sampler."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from llguidance import LLMatcher
+
+from specchat.backends.base import Model
+from specchat.backends.grammars.constraint import Constraint, grammar
+from specchat.backends.loading import builtin_path
+from specchat.decoders import Conversation, Generation, encode_prompt
+
+from ...cases import FULL
+from .cases import CONSTRAINTS, prompts
+
+MOST = 80
+SHAPES = [*CONSTRAINTS] if FULL else ["flat", "grammar"]
+
+
+class Masked:
+    """A logits processor of transformers: llguidance's mask, its matcher fed with what `generate` has chosen."""
+
+    def __init__(self, model: Model, constraint: Constraint, prompt: int) -> None:
+        self._matcher = LLMatcher(model.grammar_tokenizer(), constraint.compiled(), log_level=0)
+        self._at = prompt
+
+    def __call__(self, ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+        for token in ids[0, self._at :].tolist():
+            assert self._matcher.consume_token(token)
+        self._at = ids.shape[1]
+        bits = np.unpackbits(np.frombuffer(self._matcher.compute_bitmask(), np.uint8), bitorder="little")
+        return scores.masked_fill(torch.from_numpy(bits[: scores.shape[1]] == 0), -torch.inf)
+
+
+def answer(model: Model, text: str, constraint: Constraint, method: str) -> Generation:
+    generation = Generation(Conversation(model), encode_prompt(model, text), method, constraint=constraint, max_tokens=MOST)
+    for _ in generation:
+        pass
+    return generation
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_transformers_generate_with_a_logits_processor(builtin_model: Model, reference_network: Any, name: str) -> None:
+    for text in prompts(50 if FULL else 2):
+        prompt = encode_prompt(builtin_model, text)
+        ids = torch.tensor([prompt])
+        whole = reference_network.generate(
+            ids,
+            attention_mask=torch.ones_like(ids),
+            do_sample=False,
+            max_new_tokens=MOST,
+            pad_token_id=0,
+            eos_token_id=list(builtin_model.info.eos_ids),
+            logits_processor=[Masked(builtin_model, CONSTRAINTS[name], len(prompt))],
+        )
+        expected = whole[0, len(prompt) :].tolist()
+        for method in ("greedy", "lookup"):
+            assert answer(builtin_model, text, CONSTRAINTS[name], method).answer == expected, (text, method)
+
+
+def test_llama_cpp_accepts_what_is_written_under_the_same_grammar() -> None:
+    """Its grammar sampler cuts tokens as the model likes, where ours keeps to the usual ones; so texts are compared with what
+    its grammar takes, and the text of one that leaves single characters to choose is the same."""
+    llama_cpp = pytest.importorskip("llama_cpp")
+    from specchat.backends import LoadOptions, load_model
+
+    gguf = str(builtin_path().parent / "target-Q8_0.gguf")
+    rules = 'root ::= "Code: " letter letter "-" digit digit\nletter ::= [A-Z]\ndigit ::= [0-9]\n'
+    theirs = llama_cpp.Llama(gguf, n_ctx=512, verbose=False, n_threads=1)
+    parsed = llama_cpp.LlamaGrammar.from_string(rules, verbose=False)
+    model = load_model(gguf, LoadOptions(device="cpu", threads=1))
+    same = 0
+    asked = prompts(10 if FULL else 3)
+    for text in asked:
+        prompt = encode_prompt(model, text)
+        out = theirs.create_completion(prompt, max_tokens=MOST, temperature=0.0, grammar=parsed, repeat_penalty=1.0)
+        said = out["choices"][0]["text"].strip()
+        generation = answer(model, text, grammar(rules), "lookup")
+        ours = model.decode(generation.answer)
+        assert generation.valid
+        assert re.fullmatch("Code: [A-Z]{2}-[0-9]{2}", ours)
+        assert re.fullmatch("Code: [A-Z]{2}-[0-9]{2}", said)
+        same += said == ours
+    print(f"{same} of {len(asked)} the same")
+    model.close()
