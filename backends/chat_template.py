@@ -105,10 +105,11 @@ class Template:
         Raises:
             UserError: it knows no such word or variable; says which it knows.
         """
+        names = self.form.info.variables if self.form is not None else self.reads
         for name in given:
             if name not in self.reads:
-                known = f"it reads {', '.join(self.reads)}." if self.reads else "it reads none."
-                raise UserError(f"The model's chat template has no variable {name!r}: {did_you_mean(name, self.reads, known)}")
+                known = f"it reads {', '.join(names)}." if names else "it reads none."
+                raise UserError(f"The model's chat template has no variable {name!r}: {did_you_mean(name, names, known)}")
         return {**self._switched(think), **given}
 
     def _switched(self, think: str) -> Mapping[str, Any]:
