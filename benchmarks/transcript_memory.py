@@ -81,7 +81,7 @@ def measure(tokens: int, nodes: int, width: int, *, probs: bool) -> dict[str, fl
     runs, rows = len(answer.runs), len(block.flow.lines)
     sizes = {}
     # What is let go in this order is what each part held; what two of them share counts with the later one.
-    for name, owner, parts in (("lines", block, ("flow",)), ("log", answer, ("log",)), ("runs", answer, ("runs",))):
+    for name, owner, parts in (("lines", block, ("sections",)), ("log", answer, ("log",)), ("runs", answer, ("runs",))):
         start = held()
         for part in parts:
             delattr(owner, part)
