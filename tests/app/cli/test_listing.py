@@ -40,7 +40,7 @@ def test_the_list_names_every_theme_and_what_is_wrong(own: Path, capsys: pytest.
 def test_a_good_theme_passes(which: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert print_theme(which)
     out = capsys.readouterr().out
-    assert out.endswith("All text is readable, and all runs can be told apart.\n")
+    assert out.endswith("All text is readable, and all passes can be told apart.\n")
     for row in (
         "run 6",
         "2 tokens",

@@ -27,7 +27,7 @@ def test_what_servers_serve() -> None:
         (("server", "other#small"), "other · small", "●", False),
         (("server", "gone"), "gone", "", True),
     ]
-    assert rows[1].note == "vLLM · speculation K=10 · runs reported"
+    assert rows[1].note == "vLLM · speculation K=10 · passes reported"
     assert [row.title for row in server_rows([work, many, gone], "vllm", "")] == ["Servers", "work · builtin"]
     assert server_rows([], "", "") == []
 
@@ -45,7 +45,7 @@ def test_the_shell_tells_what_a_server_serves() -> None:
         shown = CliRunner().invoke(app, ["models", "--server", fake.url])
         told = json.loads(CliRunner().invoke(app, ["models", "--server", f"{fake.url}/v1", "--json"]).stdout)
     assert shown.stdout.splitlines() == [
-        "OpenAI-compatible · decodes with server · runs unknown",
+        "OpenAI-compatible · decodes with server · passes unknown",
         f"  big: specchat --model '{fake.url}#big'",
         f"  small: specchat --model '{fake.url}#small'",
     ]

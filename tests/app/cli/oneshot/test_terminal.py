@@ -94,7 +94,10 @@ def test_colours_by_depth(model: str, environment: dict[str, str], changes: dict
     assert re.search(pattern, terminal.text)
     assert terminal.plain.startswith(f"{SAFE}\n")
     figures = terminal.plain.splitlines()[1]
-    assert re.fullmatch(r".+: \d+ of \d+ guesses were right\. · lookup · [\d,]+ tokens/s", figures)
+    assert re.fullmatch(
+        r".+: \d+ of \d+ guesses were right\. · lookup · [\d,.]+ tokens/s · first token after [\d.,]+ m?s( · finished)?",
+        figures,
+    )
     assert "\x1b[2m" in terminal.text.splitlines()[-2]
     assert terminal.plain.splitlines()[2:] == [" 1  2  3  4–5  6–7  8+  tokens a pass"]
     assert re.search(r"\x1b\[[\d;]+m 8\+ \x1b\[0m", terminal.text.splitlines()[-1])

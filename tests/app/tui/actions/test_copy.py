@@ -68,7 +68,7 @@ async def test_there_may_be_no_code_no_message_no_run(make_chat: Make, engine: A
             "no answer to copy",
             "No answer in this chat",
             "no message to copy",
-            "No run is selected",
+            "No pass is selected",
             "nothing to copy",
         ):
             assert part in said
@@ -83,7 +83,7 @@ async def test_the_run_under_the_cursor_is_copied(make_chat: Make, engine: Any, 
         await pilot.press("f7", "home", "right", "ctrl+y")
         answer = app.dialogue.transcript.answers()[0]
         assert app.clipboard == answer.runs[1].text
-        assert "Sent the run '" in toasts(app)
+        assert "Sent the pass '" in toasts(app)
 
 
 async def test_the_whole_chat_is_copied_as_markdown(make_chat: Make, engine: Any, make_steps: Make) -> None:
