@@ -358,20 +358,20 @@ def candidates(
     sampling: Sampling,
     positions: Sequence[int],
     histories: Sequence[Sequence[int]] | None = None,
-    purpose: Purpose = Purpose.CHOOSE,
+    attempts: Sequence[int] | None = None,
 ) -> list[list[tuple[int, float]]]:
     """A draft model's guesses after each row: what it would pick, and what it would pick if it could not pick that.
 
     At temperature 0 these are the most probable tokens. Else they are a sample without replacement of what the filters keep
-    (Gumbel top-k: Kool, van Hoof and Welling, "Stochastic Beams and Where to Find Them", 2019), in the order of drawing. With
-    the purpose CHOOSE the first one is `choose`'s pick, so that a draft model which agrees with the target about the
-    probabilities agrees with it about the token; with DRAFT the sample is independent of the target's noise.
+    (Gumbel top-k: Kool, van Hoof and Welling, "Stochastic Beams and Where to Find Them", 2019), in the order of drawing. The
+    first one is `choose`'s pick, so that a draft model which agrees with the target about the probabilities agrees with it
+    about the token; with `attempts` the sample is independent of the target's noise.
 
     Args:
         logits: [rows, vocab].
         count: most guesses a row.
         sampling, positions, histories: as `choose`.
-        purpose: whose noise to use.
+        attempts: a number for each row [rows]: rows of one position with different numbers are independent.
 
     Returns:
         for each row (token id, probability after the filters; at temperature 0 the plain softmax); fewer than `count` where
@@ -402,7 +402,11 @@ def candidates(
     else:
         scaled, ids = _filtered(_working_copy(row), sampling)
         probs = scaled.softmax(-1)
-        keys = [noise_key(sampling.seed, position, purpose) for position in positions]
+        if attempts is None:
+            keys = [noise_key(sampling.seed, position) for position in positions]
+        else:
+            pairs = zip(positions, attempts, strict=True)
+            keys = [noise_key(sampling.seed, position, Purpose.DRAFT, attempt) for position, attempt in pairs]
         count = min(count, scaled.shape[-1])
         noisy, order = (scaled + gumbel(keys, ids)).topk(count, dim=-1, sorted=True)
         ids, probs = ids.expand_as(scaled).gather(-1, order), probs.gather(-1, order)

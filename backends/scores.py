@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from .base import Sampling, Scores
-from .choose import Purpose, candidates, choose, near_ties, shortlist, warp
+from .choose import candidates, choose, near_ties, shortlist, warp
 
 if TYPE_CHECKING:
     from .grammars.matcher import Mask
@@ -56,8 +56,7 @@ class TorchScores(Scores):
         *,
         independent: bool = False,
     ) -> list[list[tuple[int, float]]]:
-        purpose = Purpose.DRAFT if independent else Purpose.CHOOSE
-        return candidates(self.logits, count, sampling, self.positions, histories, purpose)
+        return candidates(self.logits, count, sampling, self.positions, histories, self.nodes if independent else None)
 
     def probs(self, row: int, sampling: Sampling | None = None, history: Sequence[int] | None = None) -> Any:
         if sampling is None:

@@ -4,8 +4,10 @@ Exact match works for greedy decoding and for sampling, for chains and for trees
 Rejection sampling: Leviathan, Kalman and Matias, "Fast Inference from Transformers via Speculative Decoding" (2023),
 arXiv:2211.17192; Chen et al., "Accelerating Large Language Model Decoding with Speculative Sampling" (2023), arXiv:2302.01318.
 On a tree, of one draft model or several: Miao et al., "SpecInfer" (2023), arXiv:2305.09781, and, for siblings sampled without
-replacement, Jeon et al., "Recursive Speculative Decoding" (2024), arXiv:2402.14160. Typical acceptance: Cai et al., "Medusa"
-(2024), arXiv:2401.10774.
+replacement, Jeon et al., "Recursive Speculative Decoding" (2024), arXiv:2402.14160. Whole paths: Sun et al., "Block
+Verification Accelerates Speculative Decoding" (2024), arXiv:2403.10444, on a chain, and Weng et al., "Traversal Verification
+for Speculative Tree Decoding" (2025), arXiv:2505.12398, on a tree. Typical acceptance: Cai et al., "Medusa" (2024),
+arXiv:2401.10774.
 
 Below, p is the target's probability after the sampling filters and q the draft's, of one token after one node.
 """
@@ -13,7 +15,7 @@ Below, p is the target's probability after the sampling filters and q the draft'
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -21,7 +23,7 @@ from ..backends.base import Sampling, Scores
 from ..backends.info import Label
 from ..backends.noise import Purpose, uniform
 from ..errors import UserError
-from .tree import Draws, Tree
+from .tree import Tree
 
 Rule = Literal["exact", "rejection", "soft", "typical"]
 
@@ -34,14 +36,17 @@ class Acceptance:
     """When a draft token is accepted."""
 
     rule: Rule = "exact"
-    """exact: if it is the target's own choice; rejection: with probability min(1, p/q), else draw from the residual; soft and
-    typical are lossy."""
+    """exact: if it is the target's own choice; rejection: with a probability that follows from p and q, else draw from the
+    residual; soft and typical are lossy."""
     beta: float = 0.0
     """soft: accept iff q ≤ p or 1 − p/q < beta; 0 accepts only q ≤ p, 1 all."""
     epsilon: float = 0.3
     """typical: accept iff p > min(epsilon, delta · exp(−entropy of p))."""
     delta: float = 0.09
     """See epsilon."""
+    by_token: bool = False
+    """rejection: each token is tested by itself, with probability min(1, p/q), from the root down; else whole paths, from the
+    leaves up, which accepts more."""
 
     @property
     def label(self) -> Label:
@@ -61,17 +66,21 @@ class Acceptance:
                 return f"soft:{self.beta:g}"
             case "typical":
                 return f"typical:{self.epsilon:g},{self.delta:g}"
+            case "rejection" if self.by_token:
+                return "rejection:token"
             case rule:
                 return rule
 
     @classmethod
     def parse(cls, text: str) -> Acceptance:
-        """Read a rule from text: exact, rejection, soft:BETA, typical or typical:EPSILON,DELTA.
+        """Read a rule from text: exact, rejection, rejection:token, soft:BETA, typical or typical:EPSILON,DELTA.
 
         Raises:
             UserError: the text is none of these, or a number is malformed or out of range.
         """
         rule, _, numbers = text.strip().lower().partition(":")
+        if (rule, numbers) == ("rejection", "token"):
+            return cls("rejection", by_token=True)
         try:
             values = [float(number) for number in numbers.split(",") if number.strip()]
         except ValueError:
@@ -88,8 +97,8 @@ class Acceptance:
                 if 0 <= epsilon <= 1 and delta >= 0:
                     return cls("typical", epsilon=epsilon, delta=delta)
         raise UserError(
-            "accept is exact, rejection, soft:BETA with BETA from 0 to 1, or typical:EPSILON,DELTA such as typical:0.3,0.09, "
-            f"not {text!r}."
+            "accept is exact, rejection, soft:BETA with BETA from 0 to 1, typical:EPSILON,DELTA such as typical:0.3,0.09, or "
+            f"rejection:token, not {text!r}."
         )
 
 
@@ -122,7 +131,7 @@ def accept(
 ) -> tuple[list[int], int]:
     """The accepted path under a rule other than exact match, and the token after it.
 
-    Its draws are independent of the draft's: they have streams of their own (`noise.Purpose`).
+    Its draws are independent of the draft's, and of those of other steps: they have streams of their own (`noise.Purpose`).
 
     Args:
         tree: tokens and parents [n], with the draft's distributions where children were sampled.
@@ -138,6 +147,8 @@ def accept(
     children: dict[int, list[int]] = {}
     for node, parent in enumerate(tree.parents[1:], 1):
         children.setdefault(parent, []).append(node)
+    if rule.rule == "rejection" and not rule.by_token and not sampling.greedy and tree.apart:
+        return _traversed(tree, scores, sampling, children, histories)
     test = _typical if rule.rule == "typical" else _sampled
     path = [0]
     while True:
@@ -149,39 +160,86 @@ def accept(
         path.append(accepted)
 
 
+def _traversed(
+    tree: Tree, scores: Scores, sampling: Sampling, children: dict[int, list[int]], histories: Histories
+) -> tuple[list[int], int]:
+    """The accepted path under `rejection`, and a token after it: traversal verification, on a chain block verification.
+
+    Of a leaf its whole path is tested: `stands` is the probability that it does, given what has been refused. A refused leaf
+    takes from its parent's p what it could have claimed; then the parent's next child has its turn, or, as a leaf, the parent.
+    """
+    root, node = scores.positions[0], 0
+    stands, after, left = {0: 1.0}, dict[int, Any](), dict[int, Iterator[tuple[int, Any]]]()
+    # By node the child that is being tested, and what its token was drawn from.
+    tested: dict[int, tuple[int, Any]] = {}
+
+    def p(node: int) -> Any:
+        if node not in after:
+            after[node] = _normal(scores.probs(node, sampling, histories(node) if sampling.uses_history else None))
+        return after[node]
+
+    while True:
+        tries = left.setdefault(node, _tries(tree, node, children.get(node, [])))
+        while (found := next(tries, None)) is not None:
+            tested[node] = child, q = found
+            token = tree.tokens[child]
+            # Of two draws of one token the second finds nothing left.
+            stands[child] = min(1.0, stands[node] * float(p(node)[token]) / (float(q[token]) if q is not None else 1.0))
+            node = child
+            tries = left.setdefault(node, _tries(tree, node, children.get(node, [])))
+        if node == 0 or uniform(sampling.seed, root, Purpose.ACCEPT, node) < stands[node]:
+            return tree.path(node), _pick(p(node), uniform(sampling.seed, scores.positions[node], Purpose.RESIDUAL))
+        above = tree.parents[node]
+        child, q = tested[above]
+        rest = stands[above] * p(above)
+        if q is not None:
+            rest = (rest - q).clip(0)
+        rest[tree.tokens[child]] = 0  # what rounding leaves of it is nothing
+        total = float(rest.sum())
+        if total > 0:
+            after[above], stands[above] = rest / total, total / (total + 1 - stands[above])
+        elif above:
+            stands[above] = 0.0
+        node = above
+
+
+def _tries(tree: Tree, node: int, children: list[int]) -> Iterator[tuple[int, Any]]:
+    """The children of a node in the order in which they are tested, each with the distribution [vocab] that its token was drawn
+    from. A sibling was drawn from what q had left; of several drafters one comes after the other, each with its own q. Last
+    come those that no distribution proposed, with None: they were certain, q = 1 at their token."""
+    drawn = set[int]()
+    for draws in tree.draws(node):
+        q = _normal(draws.q)
+        for child in draws.nodes:
+            drawn.add(child)
+            yield child, q
+            q = q.copy()
+            q[tree.tokens[child]] = 0
+            q /= q.sum() or 1.0
+    yield from ((child, None) for child in children if child not in drawn)
+
+
 def _sampled(
     tree: Tree, scores: Scores, own: int, rule: Acceptance, sampling: Sampling, node: int, children: list[int], history: Any
 ) -> tuple[int | None, int]:
     """One node under `rejection` or `soft`: an accepted child, or a token drawn from what the refused ones left.
 
-    Every refusal takes from p what the refused child could have claimed, p ← norm(max(0, p − q)); a sibling was drawn from
-    what q had left, q ← q without the refused token. Of several drafters one comes after the other, each with its own q
-    (SpecInfer's multi-step speculative sampling): a token that both drew is tried twice. A child that no distribution proposed
-    was certain: q = 1 at its token.
+    Every refusal takes from p what the refused child could have claimed, p ← norm(max(0, p − q)). Of several drafters one comes
+    after the other (SpecInfer's multi-step speculative sampling): a token that both drew is tried twice.
     """
     if sampling.greedy:
         return _greedy(tree, scores, own, rule, sampling, node, children, history)
     position = scores.positions[node]
     p = _normal(scores.probs(node, sampling, history))
-    tries: list[tuple[int, Draws | None]] = [(child, draws) for draws in tree.draws(node) for child in draws.nodes]
-    sampled = {child for child, _ in tries}
-    tries += [(child, None) for child in children if child not in sampled]
-    before, q = None, p
-    for attempt, (child, draws) in enumerate(tries):
-        if draws is not None and draws is not before:
-            before, q = draws, _normal(draws.q)
+    for attempt, (child, q) in enumerate(_tries(tree, node, children)):
         token = tree.tokens[child]
-        by_draw = draws is not None
-        likely = float(q[token]) if by_draw else 1.0
+        likely = float(q[token]) if q is not None else 1.0
         limit = rule.beta if rule.rule == "soft" else uniform(sampling.seed, position, Purpose.ACCEPT, attempt)
         if passes(float(p[token]), likely, limit):
             return child, token
-        left = (p - q).clip(0) if by_draw else p.copy()
+        left = (p - q).clip(0) if q is not None else p.copy()
         left[token] = 0  # it has been refused: what rounding leaves of it is nothing
         total = left.sum()
-        if by_draw:
-            q[token] = 0
-            q = q / (q.sum() or 1.0)
         # Rounding alone can leave nothing: then p equals q, and whatever p says is right.
         p = left / total if total > 0 else p
     return None, _pick(p, uniform(sampling.seed, position, Purpose.RESIDUAL))

@@ -32,6 +32,9 @@ class Tree:
     probs: dict[int, Draws] | None = None
     """By parent, where a draft's distribution proposed children. All others count as drafted with certainty (q = 1). `soft`
     acceptance reads it, and `rejection` above temperature 0."""
+    apart: bool = False
+    """What was drawn on one path tells nothing of what was drawn on another, nor whether there is a node: then `rejection` may
+    test whole paths. True for chains."""
     pre_evaluated: int = 0
     """The first nodes, if any, that the drafter has evaluated already, with some of the target's layers: in the session they
     have the same numbers, and the verifying pass completes them."""
@@ -64,7 +67,7 @@ class Tree:
     @classmethod
     def chain(cls, pending: int, draft: Sequence[int]) -> Tree:
         """The pending token followed by one chain of draft tokens."""
-        return cls([pending, *draft], list(range(ROOT, len(draft))))
+        return cls([pending, *draft], list(range(ROOT, len(draft))), apart=True)
 
     def __len__(self) -> int:
         return len(self.tokens)

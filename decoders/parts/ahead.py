@@ -279,7 +279,7 @@ class Ahead(DraftModel):
         """What the worker does meanwhile: one token after the other behind those that are there."""
         context, session = self._context, self.session
         assert context is not None
-        sampling, independent = context.sampling, context.acceptance.rule in ("rejection", "soft")
+        sampling, independent = self._noise(context)
         line = [*self._guesses, *(made.guesses for made in self._made)]
         path = [*self._path[-1], *(made.token for made in self._made)]
         reached = 1.0

@@ -140,7 +140,7 @@ def grow_chain(
         enough: the line ends with the first guess less probable than this.
         copies: drafts for the proposer; None for one pass a token.
     """
-    tree = Tree.root(context.pending)
+    tree = Tree.chain(context.pending, ())
     most = min(most, context.room, context.session.context - context.session.length - 1)
     if most < 1:
         return tree

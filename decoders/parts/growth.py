@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from heapq import nlargest
+from heapq import heappop, heappush, nlargest
 from itertools import accumulate
 from math import ceil
 from operator import mul
@@ -47,6 +47,12 @@ class Growth:
     place: dict[int, int] = field(default_factory=lambda: {0: 0})
     """Tree node → its node in the tree of several models, where it is in its model's share of that."""
 
+    def add(self, token: int, parent: int, reached: float) -> int:
+        """Add a node."""
+        self.reached.append(reached)
+        self.depths.append(self.depths[parent] + 1)
+        return self.tree.add(token, parent)
+
     def along(self, tokens: Sequence[int]) -> list[int]:
         """The nodes, from node 0 on, that have these tokens below it: as many as there are."""
         tree, path = self.tree, [0]
@@ -62,8 +68,8 @@ class Grower(Drafter):
     """A drafter of a proposer's most probable tree, or of several proposers' trees in one.
 
     Under an acceptance rule that samples, children are drawn without replacement from the draft's distribution, which travels
-    with the tree; merged drafters' nodes count as certain. Where the target verifies chains only, it drafts the chain of first
-    guesses.
+    with the tree, and its shape is known before anything is drawn; merged drafters' nodes count as certain. Where the target
+    verifies chains only, it drafts the chain of first guesses.
 
     Its `Params` have `nodes`, `depth`, `width`, `grow` and `merge`.
     """
@@ -115,7 +121,9 @@ class Grower(Drafter):
                     _prune(growth, share)
             case _:
                 tree = self._grow_together(context, share)
-        merge(tree, self.name, self._merged, context, budget)
+        merge(tree, self.name, self._merged, context, budget, spent=share if self._sampled(context) else None)
+        # Of two models the one's draw decides where the other's hang.
+        tree.apart = len(self._proposers) < 2
         self._tree = tree
         return tree
 
@@ -167,19 +175,20 @@ class Grower(Drafter):
             part: of the nodes of several proposers, those of this one. Where the tree is not pruned it is as much narrower, not
                 shallower.
         """
-        params, tree = self.params, growth.tree
-        expansion, sampled = self._expansion(), self._sampled(context)
-        prune = not expansion and not sampled
-        width, most = params.width, params.grow
-        if sampled and part < 1:
-            width, most = ceil(width * part), ceil(most * part)
-        widths = expansion or [width] * params.depth
+        params, expansion, room = self.params, self._expansion(), budget
+        widths, most = (expansion, MOST) if expansion else ([params.width] * params.depth, params.grow)
         if not context.branching:
             widths, most = [1] * len(widths), 1
-        floor = self._floor(context) if prune else 0.0
+        if self._sampled(context):
+            if not expansion:
+                widths, most = [ceil(width * part) for width in widths], ceil(most * part)
+            self._draw(proposer, context, growth, slots(budget, widths[: context.room], most, whole=bool(expansion)))
+            return
+        floor = self._floor(context) if not expansion else 0.0
         level = [0]
         for width in widths[: context.room]:
-            room = (1 << 30) if prune else budget - len(tree)
+            if expansion:
+                room = budget - len(growth.tree)
             if not level or room < 1:
                 break
             if not expansion:
@@ -191,7 +200,26 @@ class Grower(Drafter):
                 if not level:
                     break
             guesses = self._guess(proposer, context, growth, level, width)
-            level = self._hang(context, growth, guesses, room, sampled, proposer, floor)
+            level = self._hang(context, growth, guesses, room if expansion else 1 << 30, proposer, floor)
+
+    def _draw(self, proposer: Proposer, context: Context, growth: Growth, shape: Sequence[Mapping[int, Sequence[int]]]) -> None:
+        """Fill the slots of a tree, level by level: what is drawn for one says nothing of whether there is another, except
+        below it."""
+        tree, nodes, eos = growth.tree, {0: 0}, context.eos_ids
+        for level in shape:
+            open_slots = [slot for slot in level if slot in nodes and (not slot or tree.tokens[nodes[slot]] not in eos)]
+            if not open_slots:
+                break
+            width = max(len(below) for below in level.values())
+            found = dict(self._guess(proposer, context, growth, [nodes[slot] for slot in open_slots], width))
+            for slot in open_slots:
+                parent, children = nodes[slot], []
+                for below, (token, probability) in zip(level[slot], found.get(parent, ()), strict=False):
+                    nodes[below] = growth.add(token, parent, probability)
+                    children.append(nodes[below])
+                if children:
+                    draws = Draws(proposer.distribution(growth.evaluated[parent]), tuple(children))
+                    tree.probs = (tree.probs or {}) | {parent: draws}
 
     def _guess(
         self, proposer: Proposer, context: Context, growth: Growth, level: Sequence[int], width: int
@@ -215,7 +243,6 @@ class Grower(Drafter):
         growth: Growth,
         guesses: Sequence[tuple[int, Guesses]],
         room: int,
-        sampled: bool,
         proposer: Proposer,
         floor: float,
     ) -> list[int]:
@@ -226,20 +253,17 @@ class Grower(Drafter):
         for order, (node, found) in enumerate(guesses):
             for rank, (token, probability) in enumerate(found):
                 # Where the noise is shared, the order of drawing says more than the probabilities.
-                likely = probability if greedy or sampled else COUPLED[min(rank, len(COUPLED) - 1)]
+                likely = probability if greedy else COUPLED[min(rank, len(COUPLED) - 1)]
                 requests.append((rank, order, growth.reached[node] * likely, node, token))
         if floor:
             # The very first guess is tried whatever it is worth: its pass is paid for.
             requests = [request for request in requests if request[2] >= floor or (len(tree) == 1 and request[:2] == (0, 0))]
         if len(requests) > room:
-            # What is left out must not depend on what was drawn: the last ones of every node, not the least likely ones.
             requests = sorted(requests)[:room]
         children: dict[int, list[int]] = {}
         out = []
         for _, _, reached, parent, token in requests:
-            node = tree.add(token, parent)
-            growth.reached.append(reached)
-            growth.depths.append(growth.depths[parent] + 1)
+            node = growth.add(token, parent, reached)
             children.setdefault(parent, []).append(node)
             if token not in context.eos_ids:
                 out.append(node)
@@ -273,6 +297,39 @@ class Grower(Drafter):
         for proposer in self._proposers.values():
             proposer.close()
         self._proposers, self._growths, self._tree = {}, {}, None
+
+
+def slots(budget: int, widths: Sequence[int], most: int, *, whole: bool) -> list[dict[int, list[int]]]:
+    """The shape of a tree whose tokens are drawn: by depth the slots that are expanded, each with those below it. Slot 0 is the
+    pending token. What a slot is worth follows from the ranks on its path alone.
+
+    Args:
+        budget: most slots.
+        widths: most successors of a slot, by depth.
+        most: slots expanded at each depth.
+        whole: depth by depth, as it is, rather than the best first.
+    """
+    levels: list[dict[int, list[int]]] = [{} for _ in widths]
+    waiting: list[tuple[float, int, int, int, int, float]] = []
+    order = slot = 0
+
+    def wait(parent: int, depth: int, rank: int, reached: float) -> None:
+        if depth < len(widths) and rank < widths[depth]:
+            worth = reached * COUPLED[min(rank, len(COUPLED) - 1)]
+            nonlocal order
+            order += 1
+            heappush(waiting, (depth if whole else -worth, order, parent, depth, rank, reached))
+
+    wait(0, 0, 0, 1.0)
+    while waiting and slot < budget - 1:
+        _, _, parent, depth, rank, reached = heappop(waiting)
+        if parent not in levels[depth] and len(levels[depth]) >= most:
+            continue
+        slot += 1
+        levels[depth].setdefault(parent, []).append(slot)
+        wait(parent, depth, rank + 1, reached)
+        wait(slot, depth + 1, 0, reached * COUPLED[min(rank, len(COUPLED) - 1)])
+    return levels
 
 
 def nodes_of(expansion: Sequence[int]) -> int:
@@ -372,7 +429,7 @@ def _behind(draws: Draws | None, last: Draws) -> Draws:
     return last if draws is None else replace(draws, then=_behind(draws.then, last))
 
 
-def merge(tree: Tree, name: str, others: Sequence[Drafter], context: Context, budget: int) -> None:
+def merge(tree: Tree, name: str, others: Sequence[Drafter], context: Context, budget: int, spent: int | None = None) -> None:
     """Merge the trees of other drafters into a method's own, each as far as there is room, and note who guessed what.
 
     Args:
@@ -381,12 +438,18 @@ def merge(tree: Tree, name: str, others: Sequence[Drafter], context: Context, bu
         others: whose trees to merge in.
         context: of the step.
         budget: most nodes.
+        spent: how many of them count as there already, and what others have in common with the tree counts as well: where
+            nodes are drawn, else what was drawn would decide how many others there are. None for as many as there are.
     """
     if others and not tree.drafters and len(tree) > 1:
         tree.drafters, tree.sources = (name,), [0] + [1] * (len(tree) - 1)
     for drafter in others:
         tree.sources = tree.sources or [0]
-        graft(tree, drafter.draft(context), budget, 1 << len(tree.drafters))
+        other = drafter.draft(context)
+        if spent is not None:
+            other = other.only(range(min(len(other), 1 + budget - spent)))
+            spent += len(other) - 1
+        graft(tree, other, budget, 1 << len(tree.drafters))
         tree.drafters = (*tree.drafters, drafter.name)
 
 

@@ -55,6 +55,8 @@ def position_tree(
             children.setdefault(parent, (position, []))[1].append(node)
         wait(above, parent, position, rank + 1)
         wait(-reached, None if token in context.eos_ids else node, position + 1, 0)
+    # Branches share what was drawn.
+    tree.apart = len({*tree.parents}) == len(tree)
     if weighs_draft(context):
         tree.probs = {parent: Draws(distribution(position), tuple(below)) for parent, (position, below) in children.items()}
     return tree

@@ -9,7 +9,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ...backends.base import PREFILL_CHUNK, ROOT, Layers, Model, Scores
+from ...backends.base import PREFILL_CHUNK, ROOT, Layers, Model, Sampling, Scores
+from ...backends.noise import Purpose, noise_key
 from ...errors import counted
 from ..acceptance import compared
 from ..base import Context
@@ -168,6 +169,14 @@ class Proposer(ABC):
     def close(self) -> None:  # noqa: B027
         """Free what it holds."""
 
+    def _noise(self, context: Context) -> tuple[Sampling, bool]:
+        """How to draw guesses, and whether their noise is the draft's own. Rejection sampling needs draws that are independent
+        of the other drafters', and of those of the steps before: what these drew decided where they ended."""
+        sampling = context.sampling
+        if context.acceptance.rule not in ("rejection", "soft"):
+            return sampling, False
+        return replace(sampling, seed=noise_key(sampling.seed, len(context.tokens), Purpose.DRAFT, self._number)), True
+
     def _history(self, node: int) -> list[int]:
         assert self._context is not None
         return [*self._context.tokens[:-1], *self._path[node]]
@@ -188,10 +197,7 @@ class Proposer(ABC):
         histories = None
         if context.sampling.uses_history:
             histories = [self._history(node) for node in range(first, len(self._path))]
-        independent, sampling = context.acceptance.rule in ("rejection", "soft"), context.sampling
-        if independent and self._number:
-            # Rejection sampling needs draws that are independent of the other drafters' as well.
-            sampling = replace(sampling, seed=sampling.seed + self._number)
+        sampling, independent = self._noise(context)
         guesses = scores.candidates(count, sampling, histories, independent=independent)
         self.seconds.append(time.perf_counter() - started + self._spent)
         self._spent = 0.0
@@ -347,11 +353,11 @@ class FirstLayers(Proposer):
         """Nodes that the inner layers have been through and the others have not yet."""
 
     def expect(self, context: Context, drafted: Sequence[int], most: int) -> list[int]:
-        sampling, session = context.sampling, context.session
-        if not self.inner or sampling.uses_history:
+        session = context.session
+        if not self.inner or context.sampling.uses_history:
             return []
         started = time.perf_counter()
-        independent = context.acceptance.rule in ("rejection", "soft")
+        sampling, independent = self._noise(context)
         line: list[int] = []
         missing: Sequence[int] = ()
         if not drafted:

@@ -79,6 +79,7 @@ def branching(rng: np.random.Generator) -> Tree:
     for node in (1, 2):
         child = tree.add(drawn(Q_AFTER[tree.tokens[node]], rng, 1)[0], node)
         tree.probs[node] = Draws(Q_AFTER[tree.tokens[node]], (child,))
+    tree.apart = True
     return tree
 
 
@@ -129,8 +130,9 @@ def p_value(make: Callable[[np.random.Generator], Tree], rule: Acceptance, draws
 
 @pytest.mark.slow
 @pytest.mark.parametrize("make", [chain, branching])
-def test_rejection_leaves_the_targets_distribution(make: Callable[[np.random.Generator], Tree]) -> None:
-    assert p_value(make, Acceptance("rejection"), DRAWS) > 1e-3
+@pytest.mark.parametrize("by_token", [False, True])
+def test_rejection_leaves_the_targets_distribution(make: Callable[[np.random.Generator], Tree], by_token: bool) -> None:
+    assert p_value(make, Acceptance("rejection", by_token=by_token), DRAWS) > 1e-3
 
 
 def test_rejection_with_certain_children_leaves_the_targets_distribution() -> None:

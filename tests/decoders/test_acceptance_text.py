@@ -12,7 +12,9 @@ from specchat.decoders.registry import get
 HOT = Sampling(temperature=1.0)
 
 
-@pytest.mark.parametrize("text", ["exact", "rejection", "soft:0.25", "soft:0", "typical:0.3,0.09", "typical:0.5,0"])
+@pytest.mark.parametrize(
+    "text", ["exact", "rejection", "rejection:token", "soft:0.25", "soft:0", "typical:0.3,0.09", "typical:0.5,0"]
+)
 def test_a_rule_reads_what_it_writes(text: str) -> None:
     assert str(Acceptance.parse(text)) == text
     assert Acceptance.parse(f" {text.upper()} ") == Acceptance.parse(text)

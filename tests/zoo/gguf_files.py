@@ -242,7 +242,6 @@ MTP: dict[str, tuple[str, Keys]] = {
         "cohere2moe", **EXPERTS, **{"attention.sliding_window_pattern": [True, False, True, False, False]}
     ),
     "glm4moe-mtp": _with_mtp("glm4moe"),
-    "glm4-mtp": _with_mtp("glm4"),
     "hy_v3-mtp": _with_mtp("hy_v3", **EXPERTS),
     "mimo2-mtp": _with_mtp("mimo2", **{"attention.sliding_window_pattern": [False, True, False, True, True]}),
     "nemotron_h_moe-mtp": _with_mtp(
