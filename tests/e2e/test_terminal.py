@@ -128,9 +128,7 @@ def test_a_draft_is_there_after_whatever_ends_the_program(env: dict[str, str], c
                 terminal.send("\x11")
                 return 0
             case "ctrl+c twice":
-                terminal.send("\x03")
-                terminal.wait("again to quit")
-                terminal.send("\x03")
+                terminal.send("\x03\x03")
                 return 0
             case "crash":
                 terminal.send("\x1b[1;5H")
