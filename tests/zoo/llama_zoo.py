@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from specchat.backends.llama.library import library
+from specchat.backends.llama.library import last_error, library
 from specchat.backends.llama.model import load_llama
 from specchat.backends.options import LoadOptions
 from specchat.errors import UserError
@@ -54,6 +54,8 @@ class Plain:
         params = self._lib.llama_model_default_params()
         params.n_gpu_layers = 0
         self._model = self._lib.llama_model_load_from_file(str(file).encode(), params)
+        if not self._model:
+            raise RuntimeError(last_error())
         self._context = context
 
     def _logits(self, text: Sequence[int], count: int) -> tuple[list[int], Any]:
