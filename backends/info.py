@@ -144,7 +144,7 @@ class ModelInfo:
     """How it thinks; None if it does not."""
 
     active: float = 1.0
-    """Of a mixture of experts, the share of them that a token is sent to."""
+    """Share of a mixture's experts that a token is sent to."""
 
     sampling: Mapping[str, float] = field(default_factory=dict)
     """Sampling that the model's makers recommend: settings that are not at their defaults, by name."""

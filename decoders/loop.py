@@ -157,7 +157,7 @@ class Generation(Iterator[Step]):
         self._branching = able.tree
         self._cancelled = False
         self._index = 0
-        """Of the next step."""
+        """Number of the next step."""
         self._note = ""
         """The note for the next step, in place of its drafter's own."""
         self._left: tuple[Drafter, Sequence[int]] | None = None

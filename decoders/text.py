@@ -233,7 +233,7 @@ class TextStream:
         return self.thinking and self._splitter is not None and token == self._splitter.rules.close
 
     def spans(self) -> list[list[int]]:
-        """Of the text and the tokens since the last call, as `StepRecord.spans`."""
+        """The spans of the text and the tokens since the last call, as `StepRecord.spans`."""
         if self._splitter is None:
             return []
         spans, self._spans = self._spans or [[self._splitter.part, 0, 0]], []

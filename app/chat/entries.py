@@ -183,9 +183,9 @@ class Figures:
     prefill_seconds: float = 0.0
     decode_seconds: float = 0.0
     first_decode_seconds: float = 0.0
-    """Of these, those until the first token."""
+    """The part of `decode_seconds` until the first token."""
     plain_seconds: float = 0.0
-    """Of a plain step at the answer's end; 0 where none was timed."""
+    """Time of a plain step at the answer's end; 0 where none was timed."""
     timed: int = 0
     """Steps that took no prompt tokens along: what the others took says little of a step."""
     timed_tokens: int = 0
@@ -196,7 +196,7 @@ class Figures:
     thought: Share = field(default_factory=Share)
     """What of it went into thoughts."""
     certainty: str = ""
-    """Of a server's answer, how well its runs are known: exact, reported, estimated or unknown. Empty for one of ours."""
+    """How well, for a server's answer, its runs are known: exact, reported, estimated or unknown. Empty for one of ours."""
     doubt: str = ""
     """Where the server contradicts itself, a sentence that says so."""
     valid: bool | None = None

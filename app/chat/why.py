@@ -79,7 +79,7 @@ class Change:
     method: str = ""
     """To switch to; empty where it is nothing that a key can do."""
     settings: Mapping[str, Any] = field(default_factory=dict)
-    """Of that method."""
+    """The settings of that method."""
     speedup: float = 0.0
     """Expected × plain; 0 where nothing is known of it."""
 

@@ -70,7 +70,7 @@ class TextRow(NamedTuple):
     thought: bool = False
     """The text of an answer's row is thought."""
     sign: str = ""
-    """Of the row above a thought: whether it is folded."""
+    """Whether the thought below a row is folded."""
 
     @property
     def text(self) -> str:

@@ -120,7 +120,7 @@ RUNS_READ = 2000
 
 
 def most_telling(answer: Answer, runs: Iterable[int]) -> int | None:
-    """Of some runs the one that shows most of how a method works: guesses of which some were right and one was not, then many
+    """The one of some runs that shows most of how a method works: guesses of which some were right and one was not, then many
     tokens; the last of equals. None where there are none."""
 
     def tells(index: int) -> tuple[bool, int, int]:

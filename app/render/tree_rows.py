@@ -62,7 +62,7 @@ class StepTree:
     """What a step verified, and what came of it."""
 
     tokens: Sequence[int]
-    """Of each node; node 0 was pending before the step [n]."""
+    """The token of each node; node 0 was pending before the step [n]."""
     parents: list[int]
     """Below each node but 0 is the number of an earlier one [n]."""
     path: list[int]

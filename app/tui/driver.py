@@ -103,7 +103,7 @@ class TerminalParser(XTermParser):
         self._before, self._held = "", ""
         """The last characters outside of a paste, where one may begin; the last of a paste, where it may end."""
         self._parts: list[str] = []
-        """Of the paste that is coming in."""
+        """Parts of the paste that is coming in."""
         self._pasted: list[str] = []
         """Pastes that are whole."""
         self._begun, self._begun_at = "", 0.0

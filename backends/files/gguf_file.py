@@ -92,7 +92,7 @@ class Header:
 
     @property
     def active(self) -> float:
-        """Of a mixture of experts, the share that a token is sent to; 1 for a model without."""
+        """Share of a mixture's experts that a token is sent to; 1 for a model without."""
         there, used = self.number("expert_count"), self.number("expert_used_count")
         return used / there if there and used else 1.0
 

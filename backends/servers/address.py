@@ -48,7 +48,7 @@ class Address:
     key: tuple[str, str] | None = None
     """One of KEY_SOURCES, and its value."""
     other: Address | None = None
-    """Of a pair: the server of the same model that speculates; this one does not."""
+    """The other one of a pair: the server of the same model that speculates; this one does not."""
 
     @property
     def host(self) -> str:

@@ -28,7 +28,7 @@ class Timings:
     predicted: int
     """Tokens so far."""
     milliseconds: float
-    """Of decoding so far; stamped once for each pass."""
+    """Time of decoding so far; stamped once for each pass."""
     drafted: int
     accepted: int
     prompt: int
@@ -60,7 +60,7 @@ class Chunk:
     """Tokens of the answer so far."""
     prompt: int | None = None
     prompt_ids: tuple[int, ...] = ()
-    """Of its tokens."""
+    """Ids of its tokens."""
     cached: int | None = None
     finish: str = ""
     stopped: bool = False

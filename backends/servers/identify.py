@@ -65,7 +65,7 @@ class Served:
     images: bool | None = None
     """Whether it takes images; None if it does not say."""
     siblings: Mapping[str, str] = field(default_factory=dict)
-    """Of llama-server as a router: how each of its models decodes that has the same file → the model's name."""
+    """Methods of llama-server as a router: how each of its models decodes that has the same file → the model's name."""
 
     @property
     def certainty(self) -> str:

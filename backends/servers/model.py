@@ -244,7 +244,7 @@ class _Stream:
         self._index: int | None = None
         """Which of several answers is read."""
         self._half = ""
-        """Of a character, whose other half is in the next chunk."""
+        """The half of a character, whose other half is in the next chunk."""
         self._beside = ""
         """What came in place of JSON."""
 

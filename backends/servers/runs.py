@@ -374,7 +374,7 @@ class ByArrival(Cutter):
         """Tokens of the burst before it, and the seconds until it began."""
         self._start, self._bursts = 0.0, 0
         self._tokens = self._spread = 0
-        """Of all bursts but the first: their tokens, and the squares of what each differs by from the one before."""
+        """Figures of all bursts but the first: their tokens, and the squares of what each differs by from the one before."""
         self._telling = self._unexplained = 0
         """Pairs of bursts that differ in size, and those among them whose times do not."""
 

@@ -39,9 +39,9 @@ class Trail:
     prompt_tokens: int | None = None
     prompt_ids: tuple[int, ...] = ()
     ids: list[int] | None = field(default_factory=list)
-    """Of the answer; None where a server did not send them."""
+    """Token ids of the answer; None where a server did not send them."""
     pieces: list[tuple[str, int]] | None = field(default_factory=list)
-    """Of llama-server, which sends no ids: the text of each token, or of several that make a character, and how many; None
+    """Text of llama-server, which sends no ids: the text of each token, or of several that make a character, and how many; None
     where another one wrote a part."""
     owed: int = 0
     """Tokens that were handed out without their text, and come once more."""

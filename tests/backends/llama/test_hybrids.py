@@ -41,7 +41,7 @@ OTHERS = (
     *("qwen3next", "minimax-01", "granitehybrid", "falcon-h1", "plamo2", "jamba", "kimi-linear", "mamba", "mamba2"),
     *("rwkv6", "rwkv7", "arwkv7"),
 )
-"""Of which llama.cpp keeps no states itself."""
+"""Architectures of which llama.cpp keeps no states itself."""
 FEW = ("lfm2", "mamba2", "qwen35")
 PROMPTS, TOKENS, LENGTHS = (20, 64, range(1, 17)) if FULL else (2, 24, (1, 5, 16))
 

@@ -93,7 +93,7 @@ def test_files_without_a_layer_that_can_draft(tmp_path: Path) -> None:
 
 DRAFTING = ("glm4moe", "cohere2moe", "qwen35", "qwen35moe", "qwen3next", "nemotron_h_moe", "bailingmoe3", "hy_v3", "step35")
 NOT = ("mimo2",)
-"""Of which llama.cpp wants tensors that the file does not have."""
+"""Architectures of which llama.cpp wants tensors that the file does not have."""
 
 
 @pytest.mark.parametrize("architecture", (*DRAFTING, *NOT) if FULL else ("qwen3next", "mimo2"))
