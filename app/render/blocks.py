@@ -70,7 +70,7 @@ class TextRow(NamedTuple):
     thought: bool = False
     """The text of an answer's row is thought."""
     sign: str = ""
-    """Whether the thought below a row is folded."""
+    """The sign on the row above a thought that says whether it is folded."""
 
     @property
     def text(self) -> str:
