@@ -49,7 +49,8 @@ NO_MARK = "é日本xb.1"
 """Characters that no mark has."""
 
 TRIES = cases(10_000, 200)
-texts = st.lists(st.sampled_from(BITS), min_size=1, max_size=20).map(lambda bits: "".join(bits).strip()).filter(bool)
+texts = st.lists(st.sampled_from(BITS), min_size=1, max_size=20).map(lambda bits: "".join(bits).strip())
+texts = texts.filter(lambda text: text and "think>" not in text)  # a whole mark would be one
 
 
 def names_of(marks: Marks) -> dict[str, int]:
