@@ -14,6 +14,7 @@ import argparse
 import json
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -27,7 +28,7 @@ from specchat.backends.scores import TorchScores
 from specchat.decoders import Conversation, Generation, encode_prompt
 from specchat.tests.decoders.constrained.cases import CONSTRAINTS, SCHEMAS, plain, prompts
 
-ANSWERS = {
+ANSWERS: dict[str, list[Any]] = {
     "flat": [
         {"name": "Anna Miller", "age": 31, "city": "Paris"},
         {"name": "Ben", "age": 7, "city": "Oslo"},
@@ -79,9 +80,9 @@ def costs(tokenizer: Any) -> dict[str, list[float]]:
                 matcher = Matcher(tokenizer, json_schema(SCHEMAS[name]))
                 for at, token in enumerate(tokens):
                     matcher.follow(tokens[:at], 0)
-                    mask = timed("mask", lambda m=matcher: m.mask(()))
-                    timed("look", lambda m=matcher, t=token: m.may_follow((), t))
-                    timed("row", lambda k=mask: scores.masked((0,), (k,)))
+                    mask = timed("mask", partial(matcher.mask, ()))
+                    timed("look", partial(matcher.may_follow, (), token))
+                    timed("row", partial(scores.masked, (0,), (mask,)))
     return found
 
 

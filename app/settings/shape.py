@@ -18,10 +18,21 @@ MOST_BYTES = 4_000_000
 class Shaped(Protocol):
     """The settings that say it."""
 
-    schema: str
-    regex: str
-    grammar: str
-    json_object: bool
+    @property
+    def schema(self) -> str:
+        """A JSON schema."""
+
+    @property
+    def regex(self) -> str:
+        """A regex."""
+
+    @property
+    def grammar(self) -> str:
+        """A grammar."""
+
+    @property
+    def json_object(self) -> bool:
+        """Any JSON object."""
 
 
 def constraint_of(settings: Shaped) -> dict[str, str] | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from ....errors import UserError, did_you_mean
 from ...settings import actions
@@ -89,10 +90,13 @@ class SettingsCommands:
         text = words[0].strip() if words else ""
         if text:
             kind, _, rest = text.partition(" ")
-            told = {"json": {"json_object": True}, "off": {}}.get(text)
-            if told is None:
-                told = {kind: rest.strip()} if kind in ("regex", "grammar") and rest.strip() else {"schema": text}
-            self.host.live.set({**dict.fromkeys(SHAPES, ""), "json_object": False, **told}, dict.fromkeys(SHAPES, "/schema"))
+            told: dict[str, Any] = {"schema": text}
+            if text in ("json", "off"):
+                told = {"json_object": text == "json"}
+            elif kind in ("regex", "grammar") and rest.strip():
+                told = {kind: rest.strip()}
+            nothing: dict[str, Any] = {**dict.fromkeys(SHAPES, ""), "json_object": False}
+            self.host.live.set(nothing | told, dict.fromkeys(SHAPES, "/schema"))
             self.host.changed()
         name = constraint_name(self.host.dialogue.constraint)
         self.host.tell(
