@@ -35,12 +35,13 @@ async def test_a_notice_takes_two_rows_and_the_help_has_all_of_it(make_chat: Mak
         app.tell(LONG, "warning")
         await until(pilot, lambda: any("word0" in text for text in shown(app)))
         [cut] = shown(app)  # the one before has no room any more
-        assert app.screen.query_one(Toast).region == (0, size[1] - NOTICE_ROWS, size[0], NOTICE_ROWS)
+        box = app.screen.query_one("#composer").region
+        assert app.screen.query_one(Toast).region == (0, box.y - NOTICE_ROWS, size[0], NOTICE_ROWS)
         assert cut.startswith("word0 word1")
         assert cut.endswith("… F1 shows all of it")
         assert cut.count("\n") == 1
         drawn = [strip.text for strip in app.screen._compositor.render_strips()]
-        assert "F1 shows all of it" in drawn[-1]  # no third row pushes it out
+        assert "F1 shows all of it" in drawn[box.y - 1]  # no third row pushes it out, and the box is whole
         await pilot.press("f1")
         screen = app.screen
         assert isinstance(screen, HelpScreen)
