@@ -34,7 +34,7 @@ from .plain import LlamaHybridSession, LlamaPlainSession
 from .proof import PASSES, SIZE, TOLERANCE, named_lengths, prove, rounded, states_work
 from .session import LlamaSession
 from .tokenizer import LlamaCodec
-from .trial import works
+from .trial import Trial, works
 
 if TYPE_CHECKING:
     from llguidance import LLTokenizer
@@ -71,8 +71,8 @@ class LlamaModel(Model):
         self._runtime = runtime
         self._options = options
         self._cut: dict[int, LlamaModel] = {}
-        self._inputs = False
-        """Whether llama.cpp is known to hand out the inputs of its layers."""
+        self._tried = set[Trial]()
+        """What llama.cpp is known to hand out."""
         self._alike = info.capabilities.exact and runtime.flash_attention == FLASH["on"]
         self.info = info
         self.verdict = verdict
@@ -106,10 +106,14 @@ class LlamaModel(Model):
         return Flops(own.layers, self.weights.flops.row)
 
     def tapped(self, taps: Sequence[int]) -> tuple[int, ...]:
-        if self.info.capabilities.states and not self._inputs and any(tap < self.info.layers for tap in taps):
-            if not works("inputs", self._header.architecture, Path(self.info.path)):
+        trial: Trial = "inputs" if any(tap < self.info.layers for tap in taps) else "last"
+        # Of models whose MTP layer is loaded, the last states come by the way that was tried with it.
+        known = trial in self._tried or (trial == "last" and self.weights.all_last)
+        if taps and self.info.capabilities.states and not known:
+            if not works(trial, self._header.architecture, Path(self.info.path)):
                 raise UserError(untold(self._header.architecture))
-            self._inputs, self._states_proven = True, False
+            self._tried.add(trial)
+            self._states_proven = False
         return super().tapped(taps)
 
     @property
@@ -150,7 +154,7 @@ class LlamaModel(Model):
     def states_work(self) -> bool:
         """Whether hidden states are the model's own (see `Model.states_work`): three passes in a context of their own."""
         weights = self.weights
-        taps = range(0 if self._inputs else weights.layers, weights.layers + 1)
+        taps = range(0 if "inputs" in self._tried else weights.layers, weights.layers + 1)
         tapped = open_chat(weights, self._header, self._runtime, SIZE, self.info.name, self._alike, taps)
         return states_work(tapped, weights.vocabulary, weights.width, self.info.capabilities.tree)
 

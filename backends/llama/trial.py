@@ -1,6 +1,7 @@
 """What llama.cpp may end the process over, tried in another one, once for each architecture and version.
 
 python -m specchat.backends.llama.trial inputs FILE      # a pass that notes the inputs of all layers
+    python -m specchat.backends.llama.trial last FILE      # a pass that hands out the states after the last layer
 python -m specchat.backends.llama.trial mtp FILE         # a pass of the model's MTP layer behind one of the model
 """
 
@@ -30,14 +31,14 @@ CONTEXT = 256
 ABORTED = (-signal.SIGABRT, 3)
 """How a process ends that llama.cpp ends, on POSIX and on Windows."""
 
-Trial = Literal["inputs", "mtp"]
+Trial = Literal["inputs", "last", "mtp"]
 
 
 def works(trial: Trial, architecture: str, file: Path) -> bool:
     """Whether the installed llama.cpp can do that with models of an architecture.
 
     Args:
-        trial: the inputs of all layers, or drafting with the model's own MTP layer.
+        trial: the inputs of all layers with the last states, these alone, or drafting with the model's own MTP layer.
         architecture: of the file.
         file: a model.
     """
@@ -75,10 +76,19 @@ def _inputs(lib: Any, model: Any) -> bool:
     if functions is None or not context:
         return False
     switch, where = functions
+    lib.llama_set_embeddings(context, True)
     layers = range(lib.llama_model_n_layer(model))
     for layer in layers:
         switch(context, layer, True)
     return _reads(lib, context) and all(where(context, layer) for layer in layers)
+
+
+def _last(lib: Any, model: Any) -> bool:
+    context = _context(lib, model)
+    if not context:
+        return False
+    lib.llama_set_embeddings(context, True)
+    return _reads(lib, context) and bool(lib.llama_get_embeddings(context))
 
 
 def _mtp(lib: Any, model: Any) -> bool:
@@ -129,4 +139,4 @@ def _try(trial: Callable[[Any, Any], bool], file: str) -> int:
 
 
 if __name__ == "__main__":
-    raise SystemExit(_try({"inputs": _inputs, "mtp": _mtp}[sys.argv[1]], sys.argv[2]))
+    raise SystemExit(_try({"inputs": _inputs, "last": _last, "mtp": _mtp}[sys.argv[1]], sys.argv[2]))
