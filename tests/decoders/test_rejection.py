@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from itertools import product
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ import torch
 from scipy.stats import chisquare
 from torch import Tensor
 
-from specchat.backends.base import Sampling, Scores
+from specchat.backends.base import Sampling, Scores, Session
 from specchat.backends.scores import TorchScores
 from specchat.decoders.acceptance import Acceptance, accept
 from specchat.decoders.base import Context
@@ -88,7 +88,7 @@ def text(draft: Callable[[Context], Tree], sampling: Sampling, rule: Acceptance)
     """The first tokens of a text, and how many draft tokens its first step accepted."""
     tokens, session, accepted = [0, 1], SimpleNamespace(context=99, length=1), []
     while len(tokens) < 2 + LENGTH:
-        context: Any = Context(tokens, session, sampling, 9, frozenset((EOS,)), acceptance=rule)  # type: ignore[arg-type]
+        context = Context(tokens, session, sampling, 9, frozenset((EOS,)), acceptance=rule)  # type: ignore[arg-type]
         found = draft(context)
         lines = [[*tokens[:-1], *(found.tokens[node] for node in found.path(node))] for node in range(len(found))]
         logits = torch.stack([TARGET[line[-2], line[-1]] for line in lines])
@@ -141,14 +141,14 @@ def test_the_shape_of_a_drawn_tree_is_the_same_whatever_is_drawn() -> None:
     assert [len(below) for below in slots(1 + 2 + 6, [2, 3], 99, whole=True)[1].values()] == [3, 3]
     grown = set()
     for seed in range(40):
-        context: Any = Context(
+        context = Context(
             [0, 1],
-            SimpleNamespace(context=99, length=1),
+            cast(Session, SimpleNamespace(context=99, length=1)),
             Sampling(1.0, seed=seed),
             9,
             frozenset(),
             acceptance=Acceptance("rejection"),
-        )  # type: ignore[arg-type]
+        )
         found = tree(context)
         assert found.apart
         grown.add(tuple(found.parents))

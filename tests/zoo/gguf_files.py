@@ -72,7 +72,7 @@ EXPERTS: Keys = {
     "leading_dense_block_count": 1,
     "expert_gating_func": 2,
 }
-DENSE: Keys = {"expert_count": 0, "expert_used_count": 0}
+NO_EXPERTS: Keys = {"expert_count": 0, "expert_used_count": 0}
 LATENT: Keys = {
     "attention.head_count": 2,
     "attention.head_count_kv": 1,
@@ -159,7 +159,7 @@ OWN: dict[str, Keys] = {
     "apertus": {f"xielu.{name}": [0.8] * LAYERS for name in ("alpha_n", "alpha_p", "beta", "eps")},
     "dbrx": {"attention.clamp_kqv": 8.0},
     "ernie4_5-moe": {"interleave_moe_layer_step": 1},
-    "gemma4": {"embedding_length_per_layer_input": 32, "attention.shared_kv_layers": 0, **DENSE},
+    "gemma4": {"embedding_length_per_layer_input": 32, "attention.shared_kv_layers": 0, **NO_EXPERTS},
     "glm-dsa": INDEXER,
     "gptneox": {"use_parallel_residual": True},
     "grovemoe": {"expert_group_scale": 0.05, "experts_per_group": 2, "expert_chunk_feed_forward_length": 64},
