@@ -93,6 +93,8 @@ class Draft(Drafter):
         self._opened: tuple[Model, bool] | None = None
         """The draft model, and whether its text may be encoded anew."""
         self._schedule = Schedule(self.params.schedule)
+        self._asked = False
+        """Whether anything was to be drafted in this round; else a note is one of another round."""
         self._index = ContextModel()
         self._copies: Copies | None = None
 
@@ -102,7 +104,8 @@ class Draft(Drafter):
             self._schedule = Schedule(params.schedule)
         self.prepare(context)
         length = min(self._schedule.length(params.tokens, params.most), context.room)
-        if length < 1:
+        self._asked = length > 0
+        if not self._asked:
             return Tree.root(context.pending)
         if self._reencoded is not None:
             line = self._reencoded.line(context, length)
@@ -156,7 +159,7 @@ class Draft(Drafter):
     @property
     def note(self) -> str:
         held = self._proposer or self._reencoded
-        return held.note if held is not None else ""
+        return held.note if held is not None and self._asked else ""
 
     def close(self) -> None:
         for held in (self._proposer, self._reencoded):

@@ -305,6 +305,7 @@ class Suffix(Drafter):
         params, count, eos = self.params, automaton.count, context.eos_ids
         branching = params.tree and context.branching
         tree, expected = Tree.root(context.pending), 0.0
+        tree.apart = not branching
         tokens, depths = tree.tokens, [0]
         # (−probability, order, parent, token, state) of what may be added: the most probable first, of equals the oldest.
         heap: list[tuple[float, int, int, int, int]] = []

@@ -291,7 +291,8 @@ class Grower(Drafter):
 
     @property
     def note(self) -> str:
-        return " ".join(proposer.note for proposer in self._proposers.values() if proposer.note)
+        # Of this round's proposers: one that was not asked, as at the end of an answer, has its note from another round.
+        return " ".join(note for name in self._growths if (note := self._proposers[name].note))
 
     def close(self) -> None:
         for proposer in self._proposers.values():

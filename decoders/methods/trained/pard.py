@@ -66,6 +66,8 @@ class Pard(Drafter):
     def __init__(self, params: PardParams | None = None) -> None:
         super().__init__(params)
         self._proposer: DraftModel | None = None
+        self._asked = False
+        """Whether anything was to be drafted in this round; else a note is one of another round."""
 
     def prepare(self, context: Context) -> None:
         self._open(context)
@@ -76,7 +78,8 @@ class Pard(Drafter):
         # The pending token predicts the first position, so K of them take K - 1 masks.
         positions = min(params.tokens, context.room, max(1, proposer.room(context)))
         budget = node_budget(context, params.nodes)
-        if positions < 1 or budget < 2:
+        self._asked = positions > 0 and budget > 1
+        if not self._asked:
             return Tree.root(context.pending)
         guesses = proposer.begin(context, params.width if context.branching else 1, [mask] * (positions - 1))
         tree = position_tree(context, guesses, budget, worthwhile(context, params.floor), proposer.distribution)
@@ -103,7 +106,7 @@ class Pard(Drafter):
 
     @property
     def note(self) -> str:
-        return self._proposer.note if self._proposer is not None else ""
+        return self._proposer.note if self._proposer is not None and self._asked else ""
 
     def close(self) -> None:
         if self._proposer is not None:

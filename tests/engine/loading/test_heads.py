@@ -47,7 +47,7 @@ def test_it_is_loaded_beside_its_target_and_is_no_draft_model(tmp_path: Path) ->
     [
         (BUILTIN, {"backend": "transformers"}, "transformers"),
         (BUILTIN, {"backend": "llama.cpp"}, "llama.cpp"),
-        (BUILTIN, {}, "llama.cpp"),
+        (BUILTIN, {}, "transformers"),
         (BUILTIN, {"dtype": "float32"}, "transformers"),
         (str(builtin_path()), {}, "transformers"),
         (str(builtin_gguf()), {"draft_dtype": "float32"}, "llama.cpp"),
