@@ -24,6 +24,10 @@ def test_the_nearest_name_is_told(typed: str, meant: str) -> None:
     assert did_you_mean(typed, KEYS) == f"did you mean {meant}?"
 
 
+def test_a_name_that_begins_one_in_its_own_table_means_that() -> None:
+    assert did_you_mean("sampling.temp", (*KEYS, "template_var")) == "did you mean sampling.temperature?"
+
+
 def test_without_a_near_one_all_are_told_or_what_is_given_for_it() -> None:
     assert did_you_mean("zzz", ("a", "b")) == "choose from a, b."
     assert did_you_mean("zzz", ("a", "b"), "it has a and b.") == "it has a and b."

@@ -15,6 +15,7 @@ from specchat.app.history.chats import Chats
 from specchat.app.history.recorder import Recorder
 from specchat.app.history.records import recorded
 from specchat.app.history.resume import continued, find, remarks
+from specchat.app.history.schema import VERSION
 from specchat.app.history.store import Store, history_file
 from specchat.app.saved.chat_json import read_chat
 from specchat.app.settings.fields import Settings
@@ -93,7 +94,7 @@ def test_showing_a_chat(call: Call, kept: None, tmp_path: Path) -> None:
 def test_deleting_and_bringing_back(call: Call, kept: None) -> None:
     code, out, _ = call("chats", "delete", "lamps")
     assert code == 0
-    assert "`specchat chats delete --undo 1` restores it" in out
+    assert "`specchat chats delete --undo 1` undoes this (kept 30 days)" in out
     assert len(call("chats", "list")[1].splitlines()) == 1
     assert "About lamps" in call("chats", "list", "--deleted")[1]
     assert call("chats", "search", "keeper")[0] == 1
@@ -207,7 +208,7 @@ def begun(monkeypatch: pytest.MonkeyPatch, engine: Any, kept: None) -> Begun:
 
 
 def test_a_history_of_a_newer_specchat_is_refused(call: Call, begun: Begun) -> None:
-    sqlite3.connect(history_file()).execute("PRAGMA user_version = 5").close()
+    sqlite3.connect(history_file()).execute(f"PRAGMA user_version = {VERSION + 1}").close()
     for command in (("chats", "list"), ("chats", "show", "1"), ("run", "--continue", "Hello")):
         code, _, err = call(*command)
         assert code == 2

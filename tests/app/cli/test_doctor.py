@@ -172,7 +172,7 @@ def test_ctrl_c_ends_it_and_what_needs_a_model_says_so(lab: type[FakeLab]) -> No
     assert "Stopped. The lengths that were done are kept." in told.stderr
     with pytest.raises(UserError, match="--device is for a model"):
         CliRunner().invoke(app, ["doctor", "--device", "cpu"], catch_exceptions=False)
-    with pytest.raises(UserError, match="A server's model"):
+    with pytest.raises(UserError, match="doctor cannot look into a server"):
         CliRunner().invoke(app, ["doctor", "http://localhost:1"], catch_exceptions=False)
 
 

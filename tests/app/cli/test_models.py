@@ -63,7 +63,7 @@ def table(*words: str, code: int = 0) -> Any:
 
 def test_models_are_listed_with_what_fits(home: Path) -> None:
     lines = run().splitlines()
-    assert lines[0] == "Built in"
+    assert lines[0] == "Built-in"
     (gull,) = [line for line in lines if "harbour/Gull" in line]
     assert gull.split()[-5:] == ["Q4_K_M", "1.0", "MB", "✓", "fits"]
     assert max(map(len, lines)) <= 120

@@ -24,8 +24,13 @@ def test_every_field_of_the_object_is_told() -> None:
         "messages",
         "prompt",
         "chat",
+        "valid",
+        "constraint",
+        "thought",
+        "answer",
         "certainty",
         "doubt",
+        "seams",
     ]
 
 

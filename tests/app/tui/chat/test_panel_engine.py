@@ -48,17 +48,18 @@ async def test_an_answer_looked_into_afterwards_and_one_step_by_step(tmp_path: A
             await pilot.press("enter")
             stepped = dialogue.answer
             assert stepped is not None
-            await until(pilot, lambda: "Paused before the first step" in shown(app))
+            await until(pilot, lambda: "Paused before the first pass" in shown(app))
             assert len(stepped.log) == 0
-            for count in range(1, 4):
+            for count in range(1, 3):
                 await pilot.press("f9")
                 await until(pilot, lambda count=count: len(stepped.log) >= count)  # type: ignore[misc]
                 await pilot.pause()
                 assert len(stepped.log) == count
-                assert f"lookup step {count} of {count}" in shown(app)
+                assert f"lookup pass {count} of {count}" in shown(app)
                 record = stepped.log.record(count - 1)
                 assert len(record.probs) == max(1, len(record.tree_tokens))
                 assert "%" in shown(app)
+            assert stepped.reason is None, "there is more to come"
             await pilot.press("ctrl+up")
             await until(pilot, lambda: dialogue.switching is None)
             assert dialogue.settings["lookup"]["nodes"] == 32

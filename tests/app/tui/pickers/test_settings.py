@@ -67,7 +67,11 @@ async def test_a_number_is_found_changed_written_and_undone(start: Start, file: 
     async with app.run_test(size=(100, 34)) as pilot:
         screen = await opened(pilot, *"temperature")
         assert screen.listed.item is not None
-        assert [row.title for row in screen.listed.items if row.entry] == ["sampling.temperature"]
+        assert [row.title for row in screen.listed.items if row.entry] == [
+            "sampling.temperature",
+            "keymap.temperature",
+            "keymap.leader_temperature",
+        ]
         assert "default 0.0 · applies from the next answer" in told(screen)
         await pilot.press("enter")
         assert screen.box.region.x >= screen.frame.region.x + len("temperature: ")  # the whole name is seen before it
