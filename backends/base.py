@@ -138,12 +138,12 @@ class Scores(ABC):
         sampling: Sampling,
         histories: Sequence[Sequence[int]] | None = None,
         *,
-        independent: bool = False,
+        attempts: Sequence[int] | None = None,
     ) -> list[list[tuple[int, float]]]:
         """For each row, up to `count` guesses (token id, probability) as a drafter makes them: the most probable tokens at
         temperature 0, otherwise a sample without replacement, in the order drawn. The noise is the target's own at that
-        position, so that the first guess is `choose`'s pick; if `independent`, it is the drafter's own and another one at each
-        node, as acceptance rules need."""
+        position, so that the first guess is `choose`'s pick; with `attempts`, a number for each row, it is the drafter's own
+        and another one for each number, as acceptance rules need."""
 
     @abstractmethod
     def probs(self, row: int, sampling: Sampling | None = None, history: Sequence[int] | None = None) -> Any:

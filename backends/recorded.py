@@ -286,7 +286,7 @@ class RecordedScores(Scores):
         sampling: Sampling,
         histories: Sequence[Sequence[int]] | None = None,
         *,
-        independent: bool = False,
+        attempts: Sequence[int] | None = None,
     ) -> list[list[tuple[int, float]]]:
         return [[(token, math.exp(log)) for token, log in row] for row in self.top(count)]
 

@@ -54,9 +54,9 @@ class TorchScores(Scores):
         sampling: Sampling,
         histories: Sequence[Sequence[int]] | None = None,
         *,
-        independent: bool = False,
+        attempts: Sequence[int] | None = None,
     ) -> list[list[tuple[int, float]]]:
-        return candidates(self.logits, count, sampling, self.positions, histories, self.nodes if independent else None)
+        return candidates(self.logits, count, sampling, self.positions, histories, attempts)
 
     def probs(self, row: int, sampling: Sampling | None = None, history: Sequence[int] | None = None) -> Any:
         if sampling is None:

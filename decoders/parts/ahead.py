@@ -145,6 +145,8 @@ class Made:
     guesses: Guesses
     """After it."""
     seconds: float
+    drawn: tuple[int, int]
+    """What the guesses were drawn for: a step, by the length of its text, and the node's number in that."""
 
 
 class Ahead(DraftModel):
@@ -192,7 +194,7 @@ class Ahead(DraftModel):
         left = context.room - len(tree)
         if self._ids and on > 0 and left > 0:
             self._halt = False
-            self._job = self._worker.submit(partial(self._draft_on, min(on, left + 1)))
+            self._job = self._worker.submit(partial(self._draft_on, min(on, left + 1), len(context.tokens), len(tree)))
         return tree
 
     def judge(self, verified: Verified) -> None:
@@ -226,10 +228,13 @@ class Ahead(DraftModel):
             self._free()
             return super().begin(context, count, line)
         self._start(context)
-        return [self._take()]
+        return [self._taken(context)]
 
     def grow(self, tokens: Sequence[int], parents: Sequence[int], count: int) -> list[Guesses]:
-        return [self._take()] if self._made else super().grow(tokens, parents, count)
+        if not self._made:
+            return super().grow(tokens, parents, count)
+        assert self._context is not None
+        return [self._taken(self._context)]
 
     def forget(self, first: int) -> None:
         del self._guesses[first:]
@@ -256,6 +261,20 @@ class Ahead(DraftModel):
         self.seconds.append(made.seconds)
         return made.guesses
 
+    def _taken(self, context: Context) -> Guesses:
+        """Take a node, with the guesses that it would have had if nobody had drafted on: what is drawn is not to depend on who
+        was quicker. Where the step that it was drawn for is another one than was expected, they are drawn anew."""
+        made, number = self._made[0], self.evaluated
+        guesses = self._take()
+        sampling, independent = self._noise(context)
+        if independent and made.drawn != (len(context.tokens), number):
+            histories = [self._history(number)] if sampling.uses_history else None
+            (guesses,) = made.scores.candidates(1, sampling, histories, attempts=[number])
+            self._guesses[number] = guesses
+            if self._made and self._made[0].token != guesses[0][0]:
+                self._free()
+        return guesses
+
     def _free(self) -> None:
         """Throw away what was drafted on."""
         self._wasted += len(self._made)
@@ -275,11 +294,17 @@ class Ahead(DraftModel):
             self._halt = True
             self._failed, self._job = self._job.exception(), None
 
-    def _draft_on(self, most: int) -> None:
-        """What the worker does meanwhile: one token after the other behind those that are there."""
+    def _draft_on(self, most: int, length: int, nodes: int) -> None:
+        """What the worker does meanwhile: one token after the other behind those that are there.
+
+        Args:
+            most: tokens.
+            length: of the text.
+            nodes: of the draft, the pending token included: the step that takes them all gives as many tokens.
+        """
         context, session = self._context, self.session
         assert context is not None
-        sampling, independent = self._noise(context)
+        sampling = context.sampling
         line = [*self._guesses, *(made.guesses for made in self._made)]
         path = [*self._path[-1], *(made.token for made in self._made)]
         reached = 1.0
@@ -294,10 +319,13 @@ class Ahead(DraftModel):
             path.append(token)
             scores = self._seen(session.evaluate([token], [self._made[-1].id if self._made else self._ids[-1]]))
             histories = [[*context.tokens[:-1], *path]] if sampling.uses_history else None
-            (guesses,) = scores.candidates(1, sampling, histories, independent=independent)
+            number = len(self._ids) + len(self._made)
+            drawn = (length, number) if number < nodes else (length + nodes, number - nodes)
+            noise, independent = self._noise(context, drawn[0])
+            (guesses,) = scores.candidates(1, noise, histories, attempts=drawn[1:] if independent else None)
             # The next pass may overwrite the scores, which are read again only where tokens are drawn from them.
             kept = scores.kept() if independent else scores
-            self._made.append(Made(scores.nodes[0], token, kept, guesses, time.perf_counter() - begun))
+            self._made.append(Made(scores.nodes[0], token, kept, guesses, time.perf_counter() - begun, drawn))
             self._new += 1
             line.append(guesses)
             reached *= guesses[0][1] if sampling.greedy else self._agreed

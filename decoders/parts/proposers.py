@@ -169,13 +169,20 @@ class Proposer(ABC):
     def close(self) -> None:  # noqa: B027
         """Free what it holds."""
 
-    def _noise(self, context: Context) -> tuple[Sampling, bool]:
+    def _noise(self, context: Context, length: int | None = None) -> tuple[Sampling, bool]:
         """How to draw guesses, and whether their noise is the draft's own. Rejection sampling needs draws that are independent
-        of the other drafters', and of those of the steps before: what these drew decided where they ended."""
+        of the other drafters', and of those of the steps before: what these drew decided where they ended. Together with a
+        node's number in its round this says what is drawn, whenever it is.
+
+        Args:
+            context: of the step.
+            length: tokens of the text at the step that is drawn for; None for this one.
+        """
         sampling = context.sampling
         if context.acceptance.rule not in ("rejection", "soft"):
             return sampling, False
-        return replace(sampling, seed=noise_key(sampling.seed, len(context.tokens), Purpose.DRAFT, self._number)), True
+        at = len(context.tokens) if length is None else length
+        return replace(sampling, seed=noise_key(sampling.seed, at, Purpose.DRAFT, self._number)), True
 
     def _history(self, node: int) -> list[int]:
         assert self._context is not None
@@ -198,7 +205,8 @@ class Proposer(ABC):
         if context.sampling.uses_history:
             histories = [self._history(node) for node in range(first, len(self._path))]
         sampling, independent = self._noise(context)
-        guesses = scores.candidates(count, sampling, histories, independent=independent)
+        attempts = range(first, len(self._path)) if independent else None
+        guesses = scores.candidates(count, sampling, histories, attempts=attempts)
         self.seconds.append(time.perf_counter() - started + self._spent)
         self._spent = 0.0
         return guesses
@@ -373,7 +381,8 @@ class FirstLayers(Proposer):
                 missing = ()
             else:
                 scores = session.evaluate([token], [parent], layers=self.inner)
-            found = scores.candidates(1, sampling, None, independent=independent)[0]
+            attempts = [len(self._path) + len(line)] if independent else None
+            found = scores.candidates(1, sampling, None, attempts=attempts)[0]
             if not found or not found[0][1] >= SURE or len(line) >= min(most, INNER) or found[0][0] in context.eos_ids:
                 break
             token = found[0][0]

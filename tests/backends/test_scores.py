@@ -80,7 +80,7 @@ def test_candidates_are_the_most_probable_tokens_or_a_sample_in_order_of_drawing
     many = TorchScores(torch.zeros(400, 4), tuple(range(400)), tuple(range(400)))
     flat = Sampling(temperature=1.0, seed=1)
     own = many.choose(flat)
-    drafts = [guesses[0][0] for guesses in many.candidates(1, flat, independent=True)]
+    drafts = [guesses[0][0] for guesses in many.candidates(1, flat, attempts=range(400))]
     assert 60 < sum(a == b for a, b in zip(own, drafts, strict=True)) < 140
     penalised = Sampling(repetition_penalty=50.0)
     best = int(p[0].argmax())

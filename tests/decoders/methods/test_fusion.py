@@ -207,7 +207,7 @@ class Told(Scores):
         sampling: Sampling,
         histories: Sequence[Sequence[int]] | None = None,
         *,
-        independent: bool = False,
+        attempts: Sequence[int] | None = None,
     ) -> list[list[tuple[int, float]]]:
         raise NotImplementedError
 

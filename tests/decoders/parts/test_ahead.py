@@ -78,6 +78,8 @@ def ahead(steps: Sequence[Step]) -> tuple[int, int]:
         ({"schedule": "constant", "tokens": 2}, {"temperature": 0.8, "seed": 7}, "exact"),
         ({"schedule": "constant", "tokens": 1}, {"temperature": 0.8, "seed": 7, "repetition_penalty": 1.2}, "exact"),
         ({"schedule": "constant", "tokens": 2, "cascade": False}, {"temperature": 0.8, "seed": 7}, "rejection"),
+        # Drafts whose lengths nobody knows beforehand.
+        ({"schedule": "confidence", "cascade": False}, {"temperature": 0.8, "seed": 7}, "rejection"),
     ],
 )
 def test_the_tokens_do_not_change(
@@ -153,13 +155,13 @@ def test_an_error_in_the_thread_is_one_sentence(
     with monkeypatch.context() as patch:
         real = Ahead._draft_on
 
-        def fails(self: Ahead, most: int) -> None:
+        def fails(self: Ahead, most: int, length: int, nodes: int) -> None:
             def evaluate(*args: Any) -> Scores:
                 raise UserError("There was not enough memory on cpu.")
 
             with pytest.MonkeyPatch.context() as inner:
                 inner.setattr(self.session, "evaluate", evaluate)
-                real(self, most)
+                real(self, most, length, nodes)
 
         patch.setattr(Ahead, "_draft_on", fails)
         generation = Generation(conversation, ids, "draft", max_tokens=TOKENS)
