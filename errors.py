@@ -38,8 +38,10 @@ def did_you_mean(name: str, known: Iterable[str], otherwise: str | None = None) 
     known = list(known)
     last = name.rpartition(".")[2]
     begun = [other for other in known if len(last) > 2 and other.rpartition(".")[2].startswith(last)]
-    begun = [other for other in begun if other.startswith(name)] or begun
-    near = begun if len(begun) == 1 else get_close_matches(name, known, n=1)
+    if "." in name:
+        begun = [other for other in begun if other.startswith(name)] or begun
+    near = begun if len(begun) == 1 else get_close_matches(name, begun or known, n=1)
+    near = near or sorted(begun, key=lambda other: len(other.rpartition(".")[2]))[:1]
     near = near or [other for other in known if other == last or other.endswith(f".{last}")]
     near = near or get_close_matches(last, known, n=1)
     if near:

@@ -24,8 +24,9 @@ def test_the_nearest_name_is_told(typed: str, meant: str) -> None:
     assert did_you_mean(typed, KEYS) == f"did you mean {meant}?"
 
 
-def test_a_name_that_begins_one_in_its_own_table_means_that() -> None:
-    assert did_you_mean("sampling.temp", (*KEYS, "template_var")) == "did you mean sampling.temperature?"
+@pytest.mark.parametrize("typed", ["temp", "sampling.temp"])
+def test_of_several_that_are_begun_the_one_in_its_table_or_the_shortest_is_told(typed: str) -> None:
+    assert did_you_mean(typed, ("system", "template_var", *KEYS)) == "did you mean sampling.temperature?"
 
 
 def test_without_a_near_one_all_are_told_or_what_is_given_for_it() -> None:
