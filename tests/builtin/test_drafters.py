@@ -6,15 +6,19 @@ import json
 import random
 from collections import defaultdict
 from functools import cache
+from itertools import accumulate
+from math import inf
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from specchat.backends import LoadOptions, Model, Sampling, load_model
+from specchat.backends.base import ROOT
 from specchat.backends.heads.base import Head
 from specchat.backends.hf.model import TransformersModel
 from specchat.backends.loading import find_model
+from specchat.backends.scores import TorchScores
 from specchat.benchmarks.methods.vllm_heads import DEPTH, KINDS, Compared
 from specchat.builtin.recipe.corpus import TASKS
 from specchat.builtin.recipe.evaluate import examples
@@ -39,6 +43,9 @@ WAYS: dict[str, tuple[str, dict[str, Any], float]] = {
 }
 """Method, settings, and the fewest tokens a pass over all families."""
 
+TIE = 0.1
+"""Logits so near each other are next to equal: llama.cpp rounds activations to 8 bits."""
+
 RUNTIMES = ["transformers", "llama.cpp"]
 
 
@@ -48,6 +55,11 @@ def loaded(runtime: str) -> tuple[Model, Model, Head]:
     options = LoadOptions(device="cpu", backend=runtime, threads=1)
     target = load_model("builtin", options)
     return target, load_model("builtin-draft", options), find_model("builtin-eagle", options).beside("builtin-eagle", target)
+
+
+def parting(ours: list[int], theirs: list[int]) -> int | None:
+    """Where two lists differ first, as far as both go."""
+    return next((i for i, (one, other) in enumerate(zip(ours, theirs, strict=False)) if one != other), None)
 
 
 def conversation(runtime: str) -> Conversation:
@@ -133,12 +145,21 @@ def test_a_chain_is_what_vllm_drafts(name: str, tmp_path: Path) -> None:
     assert {1, 2, 3} <= ours.keys()
 
 
-def test_a_chain_is_what_llama_server_drafts() -> None:
-    """On llama.cpp, with its cache types: the same drafts, and as many tokens of each are accepted."""
+def test_a_chain_is_what_llama_server_drafts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On llama.cpp, with its cache types: the same drafts, and as many tokens of each are accepted. Another processor rounds
+    otherwise: where two tokens are next to equal a draft may go on differently, and so may an answer, whose comparison ends."""
     options = LoadOptions(device="cpu", backend="llama.cpp", threads=1, kv_type="f16", flash_attention="on")
     target = load_model("builtin", options)
     talk = Conversation(target, head=find_model("builtin-eagle", options).beside("builtin-eagle", target))
-    steps = equal = same = 0
+    steps = equal = parted = 0
+    guessed: list[dict[int, float]] = []
+    guess = TorchScores.candidates
+
+    def noting(self: TorchScores, *args: Any, **options: Any) -> list[list[tuple[int, float]]]:
+        guessed.extend(dict(row) for row in self.top(8))
+        return guess(self, *args, **options)
+
+    monkeypatch.setattr(TorchScores, "candidates", noting)
     lines = (RECORDED / "llama_server_eagle.jsonl").read_text(encoding="utf-8").splitlines()
     for line in lines if FULL else lines[::3]:
         theirs = json.loads(line)
@@ -147,14 +168,34 @@ def test_a_chain_is_what_llama_server_drafts() -> None:
         talk.session.prefill(theirs["prompt"])
         generation = Generation(talk, [*theirs["prompt"], first], "eagle", settings=CHAIN, max_tokens=len(rest))
         at = 0
-        for step, expected in zip(generation, theirs["passes"], strict=False):
-            drafted = list(step.tree.tokens[1:])
-            steps += 1
-            equal += expected["draft"][: len(drafted)] == drafted
-            same += list(step.tokens) == rest[at : at + expected["accepted"] + 1]
+        guessed.clear()
+        # By the place in the answer: after a draft that differs, passes may begin elsewhere for a while.
+        begun = accumulate((each["accepted"] + 1 for each in theirs["passes"]), initial=0)
+        passes = dict(zip(begun, theirs["passes"], strict=False))
+        for step in generation:
+            drafted, tokens = list(step.tree.tokens[1:]), rest[at : at + len(step.tokens)]
+            if (other := parting(list(step.tokens), tokens)) is not None:
+                session = target.open_session()
+                text = [*theirs["prompt"], first, *rest[: at + other]]
+                session.prefill(text[:-1])
+                assert session.evaluate([text[-1]], [ROOT]).gap(0, tokens[other]) < TIE
+                session.close()
+                parted += 1
+                break
+            steps += bool(drafted)  # the last token of an answer has no draft
+            if (expected := passes.get(at)) is not None and drafted:
+                other = parting(drafted, expected["draft"])
+                equal += other is None
+                if other is None:
+                    assert list(step.tokens) == rest[at : at + expected["accepted"] + 1]
+                else:
+                    assert max(guessed[other].values()) - guessed[other].get(expected["draft"][other], -inf) < TIE
             at += len(step.tokens)
-        assert generation.answer == rest
+            guessed.clear()
+        else:
+            assert generation.answer == rest
     talk.close()
     target.close()
-    assert steps > (250 if FULL else 60)
-    assert min(equal, same) >= 0.99 * steps
+    assert steps > (220 if FULL else 60)
+    assert equal >= 0.98 * steps
+    assert parted <= 1
