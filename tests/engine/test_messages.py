@@ -41,6 +41,7 @@ KINDS: dict[str, st.SearchStrategy[Any]] = {
     "Sequence[int]": st.lists(numbers, max_size=8),
     "Sequence[float]": st.lists(seconds, max_size=8),
     "Sequence[str]": st.lists(texts, max_size=8),
+    "Sequence[Sequence[int]]": st.lists(st.lists(numbers, max_size=3), max_size=4),
 }
 steps = st.builds(StepRecord, **{each.name: KINDS[str(each.type)] for each in fields(StepRecord)})
 messages = st.one_of(
