@@ -79,7 +79,7 @@ def test_hostile_model_text_is_shown_and_does_nothing(env: dict[str, str], tmp_p
     with Terminal([SPECCHAT, "--model", f"recorded:{path}"], env=env) as terminal:
         terminal.wait("identical")
         terminal.send("go\r")
-        terminal.wait(lambda text: "[bold]b[/bold]" in text and ". · " in text)
+        terminal.wait(lambda text: "[bold]b[/bold]" in text and "first token after" in text)
         assert "end" in terminal.text
         for sequence in (b"\x1b[31mred", b"\x1b]0;owned", b"\x1b]52;c;ZXZpbA", b"\x9b2J"):
             assert sequence not in terminal.raw
@@ -102,11 +102,11 @@ def test_type_race_switch_and_quit(env: dict[str, str]) -> None:
         # Back in the chat: the draft is where it was, and is sent now.
         terminal.wait(lambda text: "wins in" not in text and "the boat and the lamp." in text)
         terminal.send("\r")
-        terminal.wait(". · ")
+        terminal.wait("first token after")
         terminal.send("\x0e")  # ctrl+n
         terminal.wait("◆ lookup")
         terminal.send("What is prompt lookup?\r")
-        terminal.wait(lambda text: text.count(". · ") >= 2 and "lookup" in text)
+        terminal.wait(lambda text: text.count("first token after") >= 2 and "lookup" in text)
         terminal.send("\x1bOS\x1bOS")  # F4 twice: the token tree
         terminal.wait(lambda text: "numbers" in text and " node" in text)
         terminal.send("\x11")

@@ -53,7 +53,7 @@ def test_in_tmux_its_buffer_has_the_text_and_the_terminal_is_asked(env: dict[str
         with Terminal([*tmux, "-f", "/dev/null", "new-session", command], env=env) as terminal:
             terminal.wait("identical")
             terminal.send("keeper\r")
-            terminal.wait(". · ")
+            terminal.wait("first token after")
             terminal.send("\x19")
             said(terminal, "Copied the answer to tmux's buffer, and sent it to the terminal")
             shown = subprocess.run([*tmux, "show-buffer"], capture_output=True, check=True)

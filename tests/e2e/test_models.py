@@ -62,5 +62,5 @@ def test_from_a_name_on_the_hub_to_an_answer(env: dict[str, str], hub: Hub) -> N
         terminal.send("/method draft\r")
         terminal.wait("◆ draft")
         terminal.send("What is prompt lookup?\r")
-        terminal.wait(". · draft")
+        terminal.wait("first token after")
         assert len(hub.bodies()) == 1, "it was fetched once, by the list"

@@ -35,7 +35,7 @@ def record(model: str, method: str, pace: float = 0.04) -> tuple[bytes, int]:
             terminal.settle(2)  # a busy machine may draw the last of the start late
             before = len(terminal.raw)
             terminal.send("keeper\r")
-            terminal.wait_raw(". · ".encode())
+            terminal.wait_raw(b"first token after")
             terminal.settle(0.5)
             raw = bytes(terminal.raw)
             terminal.send("\x11")
