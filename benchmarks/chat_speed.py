@@ -58,7 +58,7 @@ class Chat:
         terminal.settle(0.5)  # a thousand key presses are no part of what an answer costs
         before = sum(self.process.cpu_times()[:2])
         terminal.send("\r")
-        terminal.wait_raw(". · ".encode(), 60)
+        terminal.wait_raw(b"first token after", 60)
         terminal.settle(0.5)
         self.cpu_seconds += sum(self.process.cpu_times()[:2]) - before
         terminal.send(F4)
@@ -68,7 +68,7 @@ class Chat:
         self.tokens += int(found[2].replace(",", ""))
         terminal.send(F4 * 3)  # the panel's other pages, then none
         terminal.send("\x0c")  # a new chat
-        terminal.wait(lambda text: ". · " not in text, 10)
+        terminal.wait(lambda text: "first token after" not in text, 10)
         return float(found[1].replace(",", ""))
 
 

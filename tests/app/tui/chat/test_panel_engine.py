@@ -59,7 +59,7 @@ async def test_an_answer_looked_into_afterwards_and_one_step_by_step(tmp_path: A
                 record = stepped.log.record(count - 1)
                 assert len(record.probs) == max(1, len(record.tree_tokens))
                 assert "%" in shown(app)
-            assert stepped.reason is None, "there is more to come"
+            assert not stepped.done, "there is more to come"
             await pilot.press("ctrl+up")
             await until(pilot, lambda: dialogue.switching is None)
             assert dialogue.settings["lookup"]["nodes"] == 32
