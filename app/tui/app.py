@@ -195,6 +195,12 @@ class SpecchatApp(TerminalApp):
         self.last_words = self.chat_screen.recall.leave()
         super().exit(result, return_code, message)
 
+    def _handle_exception(self, error: Exception) -> None:
+        """End the program over a fault of its own. What was being typed is kept all the same."""
+        with suppress(Exception):  # the fault may lie in there
+            self.chat_screen.recall.leave()
+        super()._handle_exception(error)
+
     def _leave_if_ended(self) -> None:
         if self.ended_by:
             self.leave()
