@@ -133,8 +133,10 @@ def test_the_better_model_gets_the_nodes_and_a_useless_one_hardly_costs_tokens(
     models, sampling = Models(builtin_model, draft_model, useless), Sampling(0.8 if rule == "rejection" else 0.0, seed=3)
     more: dict[str, Any] = {"acceptance": Acceptance.parse(rule), "max_tokens": 160, "sampling": sampling}
     alone = tokens_per_step(models, [draft_model], **more)
+    # A tree of one model is tested by whole paths, one of several token by token; and the texts differ.
+    least = 0.85 if rule == "rejection" else 0.93
     for drafts, name in (((draft_model, useless), "draft"), ((useless, draft_model), "draft-2")):
-        assert tokens_per_step(models, drafts, **more) > 0.93 * alone
+        assert tokens_per_step(models, drafts, **more) > least * alone
         generation, steps = run(builtin_model, drafts, PROMPTS[0], **more)
         parts = generation.totals.parts
         assert steps[0].shares == (0.5, 0.5)
