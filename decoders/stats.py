@@ -36,7 +36,7 @@ class Share:
     accepted: float = 0.0
 
     def plus(self, other: Share, part: float = 1.0) -> Share:
-        """With a part of another one; −1 takes all of it away."""
+        """The sum of this share and a part of another one; a part of −1 subtracts the other."""
         return Share(
             max(0, self.tokens + round(other.tokens * part)),
             *(
@@ -211,7 +211,7 @@ class Totals:
 
     @property
     def own_tokens_per_step(self) -> float:
-        """The same without the tokens that a constraint left no choice about."""
+        """Mean tokens a pass, without those that a constraint left no choice about."""
         return _ratio(self.tokens - self.grammar, self.steps)
 
     @property

@@ -124,11 +124,11 @@ class Dialogue:
     past: str = ""
     """Folder of past answers to draft from; empty for none."""
     heard: Callable[[Event], None] | None = None
-    """Told what the engine says about them."""
+    """Called with each event of the engine about past answers."""
     loaded: Callable[[], None] | None = None
-    """Told when another model is loaded, before a message that waited for it goes out."""
+    """Called once another model is loaded. A message that waited for the model goes out after that."""
     listener: Callable[[Event], bool] | None = None
-    """Told each event first; what it answers True to is not about the chat."""
+    """Called with each event before the dialogue takes it; True means that the event is not about the chat."""
     chosen: bool = True
     """Somebody has chosen the method; if not, each model gets the one that suits it."""
     speeds: Speeds = field(default_factory=Speeds)

@@ -137,7 +137,7 @@ class Run:
         return sum(tokens for thought, _, tokens in self.spans if thought)
 
     def pieces(self) -> Iterator[tuple[bool, bool, str]]:
-        """Its text in pieces: whether a piece is thought, whether the run before had held it back, and the text."""
+        """Pieces of the run's text: for each, whether it is thought, whether the run before had held it back, and the text."""
         start = 0
         for thought, length, _ in self.spans or ((0, len(self.text), 0),):
             end = start + length
@@ -260,7 +260,7 @@ class Figures:
 
     @property
     def own_tokens_per_step(self) -> float:
-        """The same without the tokens that a constraint left no choice about."""
+        """Tokens that a pass gave on average, without those that a constraint left no choice about."""
         return (self.tokens - self.grammar) / self.steps if self.tokens_per_step else 0.0
 
     @property

@@ -49,6 +49,8 @@ FEW_PASSES = 8
 """Fewer timed passes tell of an answer only that it was short."""
 WORTH = 1.1
 """A cause is named if the answer would have been this many times as fast without it."""
+LOOKED_AT = 2000
+"""Passes at an answer's end whose times are compared: looking into all those of a very long one would hold up the screen."""
 SCATTERED = 1.25
 """Passes of one size take this many times their lower quartile on average where something else uses the machine."""
 GROWN = 1.25
@@ -178,7 +180,8 @@ class _Case:
     def _busy(self) -> Cause | None:
         """Whether passes of one size took very different times, or plain ones much longer than when the model was loaded."""
         by_size: dict[int, list[float]] = {}
-        for step in self.answer.log:
+        log = self.answer.log
+        for step in map(log.record, range(max(0, len(log) - LOOKED_AT), len(log))):
             if step.nodes and not step.prefilled and step.method == self.method.name:
                 by_size.setdefault(step.nodes, []).append(step.forward_seconds)
         usual = [(sum(each), quantiles(each, n=4)[0] * len(each)) for each in by_size.values() if len(each) >= FEW_PASSES]

@@ -93,11 +93,11 @@ class Section:
         self.spent = Share()
         """What a thought came to."""
         self.top = 0
-        """Its first row in the block."""
+        """The first of the part's rows, counted in the block."""
         self.titled = False
         """Whether its first row says what a thought came to."""
         self.shown = range(0)
-        """Those of its lines that have a row."""
+        """Which of the part's lines are shown: a folded thought shows none, one being written the last few."""
         self.parted = False
         """Whether a blank row follows."""
 

@@ -59,7 +59,7 @@ def why_lines(answer: Answer | None, found: Diagnosis | None, cells: int, key: s
 
 
 def why_text(found: Diagnosis) -> str:
-    """The same as text, for a terminal."""
+    """A diagnosis as lines of plain text, as `specchat why` prints it."""
     said = [against(found.speedup)[0].capitalize() + "."] if found.speedup else []
     for cause in found.causes[:MOST]:
         without = f" Without it: {found.speedup * cause.gain:.1f}× plain." if cause.gain and found.speedup else ""

@@ -44,9 +44,9 @@ class Wish:
     said: str = ""
     """The same as text, in addition to either: what has been written of the answer."""
     thought: str = ""
-    """The same of the thought before it, of a chat."""
+    """The thought before it, as far as it has been written; in chats only."""
     think: str = ""
-    """As in the engine's `Generate`; so are the next two."""
+    """How to think, in a word; this and the next two are those of the engine's `Generate`."""
     think_budget: int | None = None
     template_vars: Mapping[str, Any] = field(default_factory=dict)
 

@@ -117,7 +117,7 @@ class ServerModel:
         self._refused: set[str] = set()
         """Fields that the server does not take."""
         self._renamed: dict[str, str] = {}
-        """Those that it takes by another name."""
+        """Fields that the server takes by another name, with that name."""
         self.thoughts_under = ""
         """The field that its thoughts have come in."""
         address = connection.address

@@ -110,7 +110,7 @@ class ReturningSession(ChainSession, Generic[S]):
         self._kept: dict[int, S] = {}
         """States where prompts and answers begin, by how many tokens of `_held` they have seen, rising."""
         self._before: tuple[int, S] | None = None
-        """The same of the one before the last drafts."""
+        """The state before the last drafts, with how many tokens of `_held` it has seen."""
 
     def _read(self, text: list[int], wanted: list[int]) -> Tensor:
         # Of the first tokens nobody asks for scores unless they are certain.

@@ -34,9 +34,9 @@ class Marks:
     before: str = ""
     """White space that the template writes between the opening mark and the thought."""
     after: str = ""
-    """The same between the thought and the closing mark."""
+    """White space that the template writes between the thought and the closing mark."""
     gap: str = ""
-    """The same between the closing mark and the answer."""
+    """White space that the template writes between the closing mark and the answer."""
 
     def state(self, prompt: str) -> State:
         """Where an answer begins behind a prompt."""

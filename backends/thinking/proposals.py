@@ -27,7 +27,7 @@ class Proposals:
     variables: tuple[str, ...]
     """Names that the template reads where it may not have set them."""
     given: tuple[str, ...]
-    """Those of them that it never sets."""
+    """The variables that the template reads and never sets."""
     fields: tuple[str, ...]
     """Fields that are read from anything."""
     inside: tuple[str, ...]

@@ -42,7 +42,7 @@ class Pass:
         return len(self.lacking) + len(self.tree)
 
     def _allowed(self, tree: Tree) -> Tree:
-        """As much of a drafted tree as may be chosen."""
+        """The part of a drafted tree that a constraint allows; without one, all of it."""
         return tree
 
     def choose(self) -> list[int]:

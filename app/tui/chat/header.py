@@ -34,8 +34,7 @@ class ChatHeader(Widget):
         dialogue = self.dialogue
         label = dialogue.answer.label if dialogue.answer is not None else dialogue.label
         sampled = dialogue.sampling.temperature, dialogue.recommended
-        constraint = repr(dialogue.constraint)
-        asked = sampled, constraint, dialogue.think
+        asked = sampled, dialogue.constraint, dialogue.think
         shown = (dialogue.model, bool(dialogue.info), dialogue.method, dialogue.switching, label, asked)
         if shown != self._shown:
             self._shown = shown

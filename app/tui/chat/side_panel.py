@@ -95,6 +95,8 @@ class SidePanel(Vertical):
         self._drawn = 0.0
         self._later: Timer | None = None
         self._state: tuple[object, ...] = ()
+        self._diagnosed: tuple[tuple[Answer, int], Diagnosis] | None = None
+        """What held an answer back, which is found out once for each."""
 
     def compose(self) -> ComposeResult:
         yield self._bar
@@ -212,7 +214,11 @@ class SidePanel(Vertical):
         answer = self._shown()
         if answer is None or not answer.done or not answer.totals.steps or not answer.counted:
             return None
-        return diagnose(answer, self.dialogue.info, self._answers())
+        tried = self._answers()
+        key = answer, len(tried)
+        if self._diagnosed is None or self._diagnosed[0] != key:
+            self._diagnosed = key, diagnose(answer, self.dialogue.info, tried)
+        return self._diagnosed[1]
 
     def _answers(self) -> list[Answer]:
         """Latest first; the inspected one before the others."""

@@ -49,7 +49,7 @@ class StatusLine(Widget):
         self._state: tuple[str, bool] = ("", False)
         self._drawn = 0.0
         self.colouring: Colouring | None = None
-        """Whose legend to show where the bar of keys has no room for it."""
+        """The way of colouring whose legend stands here; None where the bar of keys has room for the legend."""
 
     def hint(self, content: Content | None) -> None:
         """Show this; None takes it away."""

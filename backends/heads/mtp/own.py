@@ -49,7 +49,8 @@ def in_folder(folder: Path, layers: int) -> OwnLayers | None:
 
 
 def in_gguf(header: Header, names: Collection[str]) -> OwnLayers | None:
-    """Those in a GGUF file; None if there are none. Whether llama.cpp computes them for its architecture, only trying tells.
+    """Find the MTP layers in a GGUF file; None if there are none. Only trying tells whether llama.cpp computes them for its
+    architecture.
 
     Args:
         header: the file's.
