@@ -147,7 +147,7 @@ class _Case:
         totals, figures = self.totals, self.answer.figures
         if totals.timed < max(TELLING_STEPS, FEW_PASSES):
             few = counted(totals.steps, "pass", "passes")
-            return [Cause("short", 0.0, f"The answer took only {few}: too few to gain anything, or to tell."), self._reading()]
+            return [Cause("short", 0.0, f"The answer took only {few}: too few to tell what held it back."), self._reading()]
         if not self.plain or not totals.timed_seconds:
             return [self._reading()]
         found = [self._reading(), self._busy(), self._drafting(), self._length(), self._verifying(), self._guesses()]
@@ -329,7 +329,7 @@ class _Case:
 
 
 HINTS: Mapping[str, str] = {
-    "short": "Ask for a longer answer to compare methods.",
+    "short": "Ask for a longer answer.",
     "reading": "Keep the beginning of the prompt as it is: what was read once is not read again.",
     "busy": "Close what else computes, or give it fewer threads.",
     "unguessed": "Try a method that guesses from something else, such as auto.",
