@@ -106,8 +106,8 @@ def test_json_has_every_figure(call: Call, model: str, method: str) -> None:
         assert max(data["runs"]) > 1
         assert data["acceptance_rate"] == pytest.approx(data["accepted_tokens"] / data["draft_tokens"])
         assert data["nodes"] > data["tokens"]
-        assert data["plain_seconds"] > 0, "a program gets it too"
-        assert data["what_if"]["speedups"].keys() == {"1", "2", "3", "4", "6", "8"}
+        # Beside other programs no plain step is compared.
+        assert list(data["what_if"].get("speedups", {})) == (["1", "2", "3", "4", "6", "8"] if data["plain_seconds"] else [])
     assert sum(count for _, count, _ in data["pass_seconds"]) <= data["steps"]
     assert data["flops_per_token"] == 0, "a recorded answer is not computed"
 
