@@ -138,6 +138,8 @@ class Dialogue:
     """The methods without those of a server."""
     _counting: Callable[[Counted], None] | None = None
     _answer_id: int = 0
+    _cancelled: int = 0
+    """The load that was cancelled last."""
     _scoring: dict[tuple[int, int], tuple[Answer, int]] = field(default_factory=dict)
     """Steps whose probabilities have been asked for, by the answer's id and the tokens before the step."""
     _before: tuple[str, Mapping[str, Any], dict[str, Any], dict[str, str]] | None = None
@@ -202,9 +204,11 @@ class Dialogue:
         return True
 
     def cancel(self) -> bool:
-        """Stop the answer under way, or the load; `take_queued` hands a queued prompt back. False where there is none."""
-        if self.phase == "loading" and self.loading is not None:
-            self.engine.send(Cancel(self.loading.id))
+        """Stop the answer under way, or the load; `take_queued` hands a queued prompt back. False where there is none, or it is
+        being stopped already."""
+        if self.phase == "loading" and self.loading is not None and self.loading.id != self._cancelled:
+            self._cancelled = self.loading.id
+            self.engine.send(Cancel(self._cancelled))
             return True
         if self.phase not in ("prefill", "writing"):
             return False

@@ -145,7 +145,7 @@ def test_a_draft_is_there_after_whatever_ends_the_program(env: dict[str, str], c
     for how in ("ctrl+q", "ctrl+c twice", "SIGTERM", "SIGHUP", "SIGKILL", "crash"):
         with Terminal([sys.executable, "-c", CRASHING, *command[3:]], env=env) as terminal:
             terminal.wait(f"› {before}" if before else "Ask something")
-            terminal.wait("identical")  # while a model is being loaded, ctrl+c ends that first
+            terminal.wait("● ready")  # while a model is being loaded, ctrl+c ends that first
             draft = f"half a thought, then {how}"
             terminal.send(f"\x15{draft}")
             terminal.wait(f"› {draft}")

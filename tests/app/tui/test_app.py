@@ -11,7 +11,7 @@ from specchat.app.settings.keymap import ALL, CHAT, INPUT
 from specchat.app.tui.chat.welcome import STARTERS, Welcome
 from specchat.app.tui.keys.context import KEYS
 from specchat.app.tui.keys.help import HelpScreen
-from specchat.engine.messages import Cancel, Failed, Load, Steps, Switch, Switched
+from specchat.engine.messages import Cancel, Failed, Load, Loading, Steps, Switch, Switched
 
 from ...fakes.pilots import ask, loaded, settle, shown, toasts
 
@@ -282,6 +282,23 @@ async def test_ctrl_c(make_chat: Make, engine: Any, make_steps: Make, monkeypatc
         assert "again to quit" in toasts(app)
         assert app.chat_screen.input.text == "draft"
         await pilot.press("ctrl+c")
+        assert not app.is_running
+
+
+async def test_ctrl_c_quits_beside_a_load_that_takes_long_to_stop(
+    make_chat: Make, engine: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("specchat.app.tui.chat.screen.ChatScreen._disarm", lambda screen: None)
+    app = make_chat()
+    async with app.run_test(size=SIZE) as pilot:
+        engine.events = [Loading(1, "weights", 40, 100)]
+        await settle(app, pilot)
+        await pilot.press("ctrl+c")
+        assert engine.sent[-1] == Cancel(1)
+        engine.events = [Loading(1, "weights", 41, 100)]
+        await settle(app, pilot)
+        await pilot.press("ctrl+c", "ctrl+c")
+        assert engine.sent.count(Cancel(1)) == 1
         assert not app.is_running
 
 
