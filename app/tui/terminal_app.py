@@ -87,6 +87,7 @@ class TerminalApp(App[None]):
             self._filters.append(NoColours(self))
         self._harmless = Harmless()
         self._held = False  # nothing is drawn for now: the terminal is behind
+        self._missed = False  # something was drawn meanwhile, and went nowhere
         self._early: list[events.Event] | None = []
         """What was typed before the first frame, when nothing had the focus; None from then on."""
         self._told: list[tuple[Notification, Callable[[], bool]]] = []
@@ -131,10 +132,21 @@ class TerminalApp(App[None]):
         if isinstance(self.focused, Input | TextArea):
             self.cursor_position = self.focused.cursor_screen_offset
         super()._display(screen, renderable)
+        self._missed |= self._batch_count > 0 and renderable is not None
         if self._behind and not self._held:
             self._held = True
-            self._begin_batch()
-            self.set_timer(HOLD_SECONDS, partial(self._go_on, monotonic() + LONGEST_HOLD))
+            self.call_next(self._hold)  # what is drawn along with this is still written
+
+    def _hold(self) -> None:
+        self._begin_batch()
+        self.set_timer(HOLD_SECONDS, partial(self._go_on, monotonic() + LONGEST_HOLD))
+
+    def _end_batch(self) -> None:
+        """Draw all that changed meanwhile; and everything, where some of it was drawn too early: Textual threw that away."""
+        super()._end_batch()
+        if self._missed and not self._batch_count:
+            self._missed = False
+            self.refresh()
 
     @property
     def _behind(self) -> bool:

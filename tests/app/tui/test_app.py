@@ -6,6 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from textual._compositor import LayoutUpdate
+from textual.app import App
+from textual.events import Resize
 
 from specchat.app.settings.keymap import ALL, CHAT, INPUT
 from specchat.app.tui.chat.welcome import STARTERS, Welcome
@@ -13,7 +16,7 @@ from specchat.app.tui.keys.context import KEYS
 from specchat.app.tui.keys.help import HelpScreen
 from specchat.engine.messages import Cancel, Failed, Load, Loading, Steps, Switch, Switched
 
-from ...fakes.pilots import ask, loaded, settle, shown, toasts
+from ...fakes.pilots import ask, loaded, settle, shown, toasts, until
 
 Make = Callable[..., Any]
 SIZE = (90, 26)
@@ -300,6 +303,34 @@ async def test_ctrl_c_quits_beside_a_load_that_takes_long_to_stop(
         await pilot.press("ctrl+c", "ctrl+c")
         assert engine.sent.count(Cancel(1)) == 1
         assert not app.is_running
+
+
+async def test_what_is_drawn_while_a_slow_terminal_is_behind_is_drawn_after(
+    make_chat: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written: list[object] = []
+
+    def display(self: App[Any], screen: object, renderable: object) -> None:
+        if renderable is not None and not self._batch_count:  # in a batch Textual writes nothing
+            written.append(renderable)
+
+    behind = False
+    monkeypatch.setattr("textual.app.App._display", display)
+    monkeypatch.setattr("specchat.app.tui.terminal_app.TerminalApp._behind", property(lambda app: behind))
+    app = make_chat()
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.pause()
+        for draw in (lambda: app.refresh(layout=True), lambda: app.post_message(Resize(app.size, app.size))):
+            behind = True
+            app.box.refresh()
+            await until(pilot, lambda: app._batch_count > 0)
+            written.clear()
+            draw()
+            await pilot.pause()
+            assert not written
+            behind = False
+            await until(pilot, lambda: bool(written))
+            assert any(isinstance(each, LayoutUpdate) for each in written)  # all of the screen
 
 
 async def test_a_starters_digit_may_be_sent(make_chat: Make, engine: Any, make_steps: Make) -> None:
