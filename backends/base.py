@@ -345,23 +345,34 @@ class Session(ABC):
         rope = self.rope
         return rope.limit if rope is not None and rope.rereads and self._prompt <= rope.limit else self.context
 
-    def align(self, tokens: Sequence[int]) -> int:
-        """Begin a prompt of `tokens` and a pending one: rewind to the longest common prefix and return its length, what need
-        not be prefilled."""
-        shared = self.shared(tokens)
+    def align(self, tokens: Sequence[int], prompt: int | None = None) -> int:
+        """Begin a text of `tokens` and a pending one: rewind to the longest common prefix and return its length, what need not
+        be prefilled.
+
+        Args:
+            tokens: the text.
+            prompt: its first tokens that are the prompt, where an answer has begun; None for all of it.
+        """
+        shared = self.shared(tokens, prompt)
         self.rewind(shared)
-        self._prompt = len(tokens) + 1
+        self._prompt = self._whole(tokens, prompt)
         return shared
 
-    def shared(self, tokens: Sequence[int]) -> int:
-        """Length of the longest common prefix with a prompt of `tokens` and a pending one that is exact, and was read as such a
-        prompt's tokens are (see `RopeRule`)."""
+    def shared(self, tokens: Sequence[int], prompt: int | None = None) -> int:
+        """Length of the longest common prefix with a text of `tokens` and a pending one that is exact, and was read as this
+        text's tokens are (see `align`, `RopeRule`)."""
         mine, rope = self.tokens, self.rope
         limit = min(len(mine), len(tokens), len(mine) if self.exact_length is None else self.exact_length)
         if rope is not None:
-            wanted = rope.length(len(tokens) + 1)
-            limit = next((i for i in range(limit) if rope.length(max(i + 1, self._prompt)) != wanted), limit)
+            whole = self._whole(tokens, prompt)
+            pairs = ((rope.length(max(i, self._prompt)), rope.length(max(i, whole))) for i in range(1, limit + 1))
+            limit = next((i for i, (read, wanted) in enumerate(pairs) if read != wanted), limit)
         return next((i for i in range(limit) if mine[i] != tokens[i]), limit)
+
+    def _whole(self, tokens: Sequence[int], prompt: int | None) -> int:
+        """How many tokens of a text are read as a whole, the pending one included."""
+        length, rope = len(tokens) + 1, self.rope
+        return length if prompt is None or (rope is not None and rope.rereads and length > rope.limit) else prompt
 
 
 UNCONSTRAINED = "This model's answers cannot follow a schema here. Load another one, or leave the schema out."

@@ -403,7 +403,7 @@ class Generation(Iterator[Step]):
         """What the cache has beyond the text goes."""
         session = self.conversation.session
         self.drafter.leave(self._context())
-        session.rewind(session.shared(self.tokens[:-1]))
+        session.rewind(session.shared(self.tokens[:-1], self.prompt_tokens))
 
     def _cut(self, new: list[int], *, done: bool = False) -> list[int]:
         """The tokens of a step, cut at the token limit; sets the finish reason."""

@@ -146,6 +146,7 @@ def _decode(
     watch = Watch()
     recorded = None if over is None else Recorded(record, forced, watch)
     forward = session.forward_seconds
+    session.align(record[:start], start)
     session.prefill(record[:start])
     if forced is not None:
         forced.prefill(record[:start])

@@ -335,10 +335,10 @@ def step_probs(request: ScoreStep, conversation: Conversation, text: tuple[list[
     """
     tokens, prompt = text
     session, before = conversation.session, tokens[: prompt + request.before]
-    shared = session.shared(before[:-1])
+    shared = session.shared(before[:-1], prompt)
     if session.length - shared + len(before) - 1 - shared > FAR:
         return []
-    session.rewind(shared)
+    session.align(before[:-1], prompt)
     session.prefill(before[shared:-1])
     tree = Tree(list(request.tree_tokens), list(request.tree_parents)) if request.tree_tokens else Tree.root(before[-1])
     scores = session.evaluate(tree.tokens, tree.parents)
@@ -414,6 +414,7 @@ def judged(request: Judge, model: Model, answer: Generation) -> Judged:
     sampling = answer.sampling
     session = model.open_session(min(model.info.context, len(before) + 1))
     try:
+        session.align(before[:-1], answer.prompt_tokens)
         session.prefill(before[:-1])
         scores = session.evaluate([before[-1]], [ROOT])
         if sampling.greedy and not sampling.uses_history:

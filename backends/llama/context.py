@@ -30,6 +30,11 @@ ROW_CACHE = 1024
 """Sets of sequence ids whose arrays are kept."""
 
 
+def padded(size: int) -> int:
+    """How many tokens a context of `size` holds."""
+    return -(-size // PAD) * PAD
+
+
 @dataclass(frozen=True, slots=True)
 class Runtime:
     """How weights and contexts are set up: llama.cpp's own numbers."""
@@ -112,6 +117,8 @@ class Weights:
         """Whether some layers keep a state that each token overwrites."""
         self.flops: Flops = NOTHING
         """What its passes compute, once somebody has read that from the file."""
+        self.least = 1
+        """Fewest tokens that a context must hold to read a text as the model's own does (see `least_context`)."""
         self.reading = 0.0
         """FLOPs of taking in the target's states of one token, of a trained drafter."""
 
@@ -189,7 +196,7 @@ class Context:
         """FLOPs of its passes so far."""
         self.rows = rows or sequences
         params = lib.llama_context_default_params()
-        params.n_ctx = -(-size // PAD) * PAD
+        params.n_ctx = padded(size)
         params.n_batch = params.n_ubatch = batch
         params.n_seq_max = sequences
         params.n_outputs_max = params.n_outputs_max_per_seq = self.rows

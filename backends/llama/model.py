@@ -29,7 +29,7 @@ from .context import Context, Runtime, Weights
 from .hidden_states import embeddings, refusal, untold
 from .layers import first_layers
 from .library import devices, library, version
-from .options import CACHE_TYPES, FLASH, cache_bytes, check_memory, choose_runtime, exact_runtime, sequences
+from .options import CACHE_TYPES, FLASH, cache_bytes, check_memory, choose_runtime, exact_runtime, least_context, sequences
 from .plain import LlamaHybridSession, LlamaPlainSession
 from .proof import PASSES, SIZE, TOLERANCE, named_lengths, prove, rounded, states_work
 from .session import LlamaSession
@@ -148,7 +148,7 @@ class LlamaModel(Model):
         if not self.info.capabilities.chain:
             run = open_context(weights, self._header, self._runtime, size, self.info.name, sequences=1)
             return LlamaPlainSession(run, size)
-        check_memory(self.info.name, self._header, self._runtime, size)
+        check_memory(self.info.name, self._header, self._runtime, max(size, weights.least))
         return open_chat(weights, self._header, self._runtime, size, self.info.name, self._alike, taps)
 
     def states_work(self) -> bool:
@@ -222,11 +222,12 @@ def open_chat(
 def open_context(
     weights: Weights, header: Header, runtime: Runtime, size: int, name: str, *, sequences: int, rows: int | None = None
 ) -> Context:
-    """A context of `size` tokens.
+    """A context of `size` tokens or more (see `least_context`).
 
     Raises:
         UserError: there is not enough memory.
     """
+    size = max(size, weights.least)
     try:
         return Context(weights, runtime, size, sequences, rows=rows)
     except UserError as error:
@@ -282,7 +283,9 @@ def load_llama(
         raise Cancelled from None
     except UserError as error:
         raise _unloadable(file, header, str(error)) from None
-    weights.flops = flops_of_file(header, [tensor for layout in read_layout(file) for tensor in layout.tensors])
+    tensors = [tensor for layout in read_layout(file) for tensor in layout.tensors]
+    weights.flops = flops_of_file(header, tensors)
+    weights.least = least_context(header, (tensor.name for tensor in tensors), size)
     lib, handle = weights.lib, weights.handle
     if not lib.llama_model_has_decoder(handle) or lib.llama_model_has_encoder(handle) or lib.llama_model_is_diffusion(handle):
         raise UserError(

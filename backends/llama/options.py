@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,7 @@ import psutil
 from ...errors import UserError, counted
 from ..files.gguf_file import BLOCKS, Header
 from ..options import rebuild_command
-from .context import PAD, Runtime
+from .context import PAD, Runtime, padded
 from .library import Device, devices, library
 from .rpc import rpc_devices
 
@@ -152,13 +153,27 @@ def sequences(vocabulary: int) -> int:
     return max(FEWEST_SEQUENCES, min(MOST_SEQUENCES, LOGITS_BYTES // (4 * vocabulary)))
 
 
+def least_context(header: Header, tensors: Iterable[str], context: int) -> int:
+    """Fewest tokens of a context in which llama.cpp reads a text as in one of `context`.
+
+    It chooses between LongRoPE's short and long factors by the size of the context, however long the text is.
+
+    Args:
+        header: the file's.
+        tensors: names of the file's.
+        context: of the model.
+    """
+    original = header.number("rope.scaling.original_context_length") or header.number("context_length")
+    return original + 1 if padded(context) > original and any("rope_factors_long" in name for name in tensors) else 1
+
+
 def cache_bytes(header: Header, runtime: Runtime, context: int) -> int:
     """Bytes of a KV cache of `context` tokens (an estimate: what the metadata tell)."""
     numbers = 0.0
     for size, kind in zip(header.cache_numbers(), (runtime.type_k, runtime.type_v), strict=True):
         block, block_bytes = BLOCKS[kind]
         numbers += size * block_bytes / block
-    return int(numbers * (-(-context // PAD) * PAD))
+    return int(numbers * padded(context))
 
 
 def check_memory(name: str, header: Header, runtime: Runtime, context: int) -> None:

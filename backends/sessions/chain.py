@@ -131,8 +131,8 @@ class ReturningSession(ChainSession, Generic[S]):
             self._advance(text[:-1], [])
         return self._advance(text, wanted)
 
-    def align(self, tokens: Sequence[int]) -> int:
-        shared = super().align(tokens)
+    def align(self, tokens: Sequence[int], prompt: int | None = None) -> int:
+        shared = super().align(tokens, prompt)
         if self._held != self._tokens[: len(self._held)]:
             self._return(self._tokens)
         self._keep()

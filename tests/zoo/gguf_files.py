@@ -216,16 +216,19 @@ OWN: dict[str, Keys] = {
 }
 """What some architectures need beyond `EVERY`."""
 
-LONGROPE: Keys = {"rope.scaling.type": "longrope", "rope.scaling.original_context_length": ORIGINAL}
+ORIGINAL_LENGTH = "rope.scaling.original_context_length"
+LONGROPE: Keys = {"rope.scaling.type": "longrope", ORIGINAL_LENGTH: ORIGINAL}
 DENSE: Keys = dict.fromkeys(EXPERTS)
 
 VARIANTS: dict[str, tuple[str, Keys]] = {
     "llama-dense": ("llama", DENSE),
     "llama-longrope": ("llama", DENSE | LONGROPE),
+    # llama.cpp chooses the factors by the size of the context, which is a multiple of 256.
+    "llama-longrope-far": ("llama", DENSE | LONGROPE | {"context_length": 1024, ORIGINAL_LENGTH: 256}),
     "phi3-longrope": ("phi3", LONGROPE),
     "llama-yarn": (
         "llama",
-        DENSE | {"rope.scaling.type": "yarn", "rope.scaling.factor": 4.0, "rope.scaling.original_context_length": ORIGINAL},
+        DENSE | {"rope.scaling.type": "yarn", "rope.scaling.factor": 4.0, ORIGINAL_LENGTH: ORIGINAL},
     ),
 }
 """Other forms of an architecture: name → its own name, and what differs (None: a key less)."""

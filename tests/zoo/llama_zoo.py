@@ -18,10 +18,10 @@ from specchat.backends.llama.model import load_llama
 from specchat.backends.options import LoadOptions
 from specchat.errors import UserError
 
-from .architectures import CONTEXT, ORIGINAL, VOCAB, WINDOW, NotCovered, line
+from .architectures import CONTEXT, VOCAB, WINDOW, NotCovered, line
 from .build import prompts_around, tokens
 from .compare import SEEDS, Outcome, Reference, compare
-from .gguf_files import VARIANTS, write
+from .gguf_files import ORIGINAL_LENGTH, write
 from .gguf_files import names as names_in_files
 
 NOISE = 0.05
@@ -58,7 +58,7 @@ class Plain:
             raise RuntimeError(last_error())
         self._context = context
 
-    def _logits(self, text: Sequence[int], count: int) -> tuple[list[int], Any]:
+    def _written(self, text: Sequence[int], count: int) -> tuple[list[int], Any]:
         """Read a text and write `count` tokens after it; these, and the last logits."""
         lib = self._lib
         params = lib.llama_context_default_params()
@@ -88,18 +88,22 @@ class Plain:
         lib.llama_free(context)
         return text[begin:], logits
 
+    def logits(self, text: Sequence[int]) -> Any:
+        """Those after a text [vocab]."""
+        return self._written(text, 0)[1]
+
     def finite(self, text: Sequence[int]) -> bool:
         """Whether it gives logits that differ from each other."""
-        logits = self._logits(text, 0)[1]
+        logits = self.logits(text)
         return bool(np.isfinite(logits).all() and logits.std() > 0)
 
     def writes(self, prompt: Sequence[int], count: int) -> list[int]:
         """Its greedy answer."""
-        return self._logits(prompt, count)[0]
+        return self._written(prompt, count)[0]
 
     def gap(self, text: Sequence[int], one: int, other: int) -> float:
         """How far apart two tokens' logits are after a text."""
-        logits = self._logits(text, 0)[1]
+        logits = self.logits(text)
         return abs(float(logits[one] - logits[other]))
 
 
@@ -149,7 +153,8 @@ def _outcomes(
         return [Outcome(name, "load", "", "refused", str(error))]
     except Exception as error:
         return [Outcome(name, "load", "", "crashed", line(error))]
-    plain = Plain(file, CONTEXT)
-    around = (WINDOW, ORIGINAL) if name.removesuffix(SUFFIX) in VARIANTS else (WINDOW,)
-    chosen = {at: prompt for at, prompt in prompts_around(around, CONTEXT).items() if counts is None or len(prompt) in counts}
+    plain = Plain(file, model.info.context)
+    around = (WINDOW, *(length for key, length in model.lengths.items() if key.endswith(ORIGINAL_LENGTH)))
+    prompts = prompts_around(around, model.info.context)
+    chosen = {at: prompt for at, prompt in prompts.items() if counts is None or len(prompt) in counts}
     return list(compare(Reference(name, plain.writes, plain.gap), model, draft, chosen, only=only, seeds=seeds))

@@ -22,7 +22,7 @@ FEW = {
     "recurrent_gemma": [14, 1],
     "bloom": [14],
     "minimax_m3_vl_text": [14],
-    "llama-longrope.gguf": [59],
+    "llama-longrope-far.gguf": [251],
 }
 """A sample: one architecture of each kind of attention, cache or position, and the lengths of the prompts to try."""
 

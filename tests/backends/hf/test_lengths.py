@@ -23,6 +23,8 @@ from specchat.backends.options import LoadOptions
 from specchat.decoders import Conversation, Generation
 from specchat.decoders.needs import Pard
 from specchat.decoders.registry import methods, unavailable
+from specchat.engine.lanes import judged, step_probs
+from specchat.engine.messages import Judge, ScoreStep
 from specchat.engine.tasks.proving import prove_lengths
 from specchat.engine.tasks.work import Job
 
@@ -208,6 +210,33 @@ def test_longrope_reads_a_text_as_the_models_own_generate_does(kind: str, room: 
             conversation = Conversation(model, draft_model=model)
             assert answers(conversation, prompt, name, 24).answer == wanted, (name, length)
             conversation.close()
+
+
+@pytest.mark.parametrize(("kind", "length"), [("phi3", LIMIT - 8), ("llama", LIMIT - 8), ("llama", LIMIT + 8)])
+def test_what_is_asked_about_an_answer_is_read_as_the_answer_was(kind: str, length: int, room: Path) -> None:
+    folder = folder_of(kind, room)
+    model, position = loaded(folder), 16
+    conversation = Conversation(model)
+    answer = answers(conversation, prompt_of(length), "greedy", 24)
+    ids = torch.tensor([prompt_of(length)])
+    logits = reference(folder).generate(
+        ids,
+        attention_mask=torch.ones_like(ids),
+        max_new_tokens=position + 1,
+        do_sample=False,
+        output_logits=True,
+        return_dict_in_generate=True,
+    )
+    wanted = logits.logits[position][0]
+    token = answer.answer[position]
+    assert token == wanted.argmax()
+    gap = judged(Judge(1, "a", position, 9), model, answer).gap
+    assert gap == pytest.approx(float(wanted[token] - wanted[9]), abs=1e-3)
+    answers(conversation, prompt_of(3 * LIMIT), "greedy", 1)  # of another length
+    asked = ScoreStep(1, position, token)
+    (found,) = step_probs(asked, conversation, (answer.tokens, answer.prompt_tokens))
+    assert found == pytest.approx(float(wanted.softmax(-1)[token]), abs=1e-3)
+    conversation.close()
 
 
 @only_full

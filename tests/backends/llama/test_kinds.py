@@ -115,6 +115,24 @@ def test_a_recurrent_model_goes_back_unseen(tmp_path: Path) -> None:
     mamba.close()
 
 
+def test_longrope_reads_a_text_alike_in_sessions_of_every_size(tmp_path: Path) -> None:
+    # llama.cpp chooses the factors by the size of the context: these texts are short, and yet read with the long ones.
+    file = zoo.write("llama-longrope-far", tmp_path / "far.gguf")
+    found = {}
+    for context in (256, 1024):
+        model = load_llama(file, "far", replace(FLOAT32, context=context))
+        sizes = [len(IDS), *(size for size in (257, 1024) if size <= context)]
+        found[context] = torch.from_numpy(Plain(file, context).logits(IDS))
+        for size in sizes:
+            session: Any = model.open_session(size)
+            assert session.context == size
+            session.prefill(IDS[:-1])
+            torch.testing.assert_close(session.evaluate(IDS[-1:], (ROOT,)).logits[0], found[context], atol=1e-4, rtol=1e-4)
+            session.close()
+        model.close()
+    assert (found[256] - found[1024]).abs().max() > 1
+
+
 def test_logits_of_a_token_that_is_decoded_alone(tmp_path: Path) -> None:
     # CogVLM's graph does not pick the rows that are asked for, so a pass of several gives those of its first tokens.
     file = zoo.write("cogvlm", tmp_path / "cogvlm.gguf")
