@@ -85,7 +85,8 @@ class PositionHead(Head):
 
 
 class BlockHead(Head):
-    """One that guesses a block of positions in one pass, none knowing the others' tokens, and remembers the text."""
+    """One that guesses a block of positions in one pass and remembers the text. None knows the others' tokens, but in a
+    `PathBlockSession`."""
 
     positions: int
     """The most that it guesses."""
@@ -160,6 +161,42 @@ class BlockSession(DrafterMemory, ABC):
         Raises:
             UserError: there is not enough memory.
         """
+
+
+class PathBlockSession(BlockSession):
+    """One whose guesses go by the token before them too: below the pending token, node 0, hang *nodes*. The layers run once for
+    the block, whatever its nodes are."""
+
+    @abstractmethod
+    def begin(self, token: int, count: int) -> Scores:
+        """Guess what follows a token, and free the nodes of the block before.
+
+        Args:
+            token: the pending one, at the position `length`; it becomes node 0.
+            count: how many positions behind it nodes may ask for.
+
+        Returns:
+            scores of the next position, one row.
+
+        Raises:
+            UserError: there is not enough memory.
+        """
+
+    @abstractmethod
+    def grow(self, tokens: Sequence[int], parents: Sequence[int]) -> Scores:
+        """Add nodes less than `count` tokens deep, and score what follows each.
+
+        Args:
+            tokens: token id of each new node [n].
+            parents: for each a node that is there, counted from 0 in the order of adding [n].
+
+        Raises:
+            UserError: there is not enough memory; nothing has been added.
+        """
+
+    @abstractmethod
+    def drop(self, first: int) -> None:
+        """Free the nodes from number `first` on."""
 
 
 class HeadSession(DrafterMemory, ABC):

@@ -9,17 +9,19 @@ from typing import Any
 
 from ...errors import UserError
 from ..files.checkpoint import PICKLES, header, read_json
-from .dflash_format import NAMES as DFLASH
-from .dflash_format import dflash_format
+from .dflash.format import NAMES as DFLASH
+from .dflash.format import dflash_format, kind_of
 from .eagle_format import eagle_format
 from .formats import Format, part
 from .medusa_format import medusa_format, medusa_name
 
 UNSUPPORTED = {
-    "dflash2": "DFlash 2",
     "domino": "Domino",
-    "dspark": "DSpark",
+    "gemma4": "DSpark for Gemma 4, whose layers are others",
+    "lilicorr": "LiLiCorr",
     "peagle": "P-EAGLE",
+    "treeflash": "TreeFlash",
+    "xpress": "XPress",
     "mlp": "an MLP speculator",
     "eagle": "EAGLE in the speculators layout",
 }
@@ -49,13 +51,12 @@ def read_format(folder: Path, files: list[Path]) -> Format | None:
     other = _unsupported(config, shapes)
     if other:
         raise UserError(
-            f"{folder} holds {UNSUPPORTED[other]}, which specchat cannot draft with yet. Use an EAGLE, Medusa or DFlash "
-            "drafter."
+            f"{folder} holds {UNSUPPORTED[other]}, which specchat cannot draft with yet. Use an EAGLE, Medusa, DFlash, "
+            "DFlash 2 or DSpark drafter."
         )
     if "medusa_num_heads" in config or config.get("model_type") == "medusa" or "0.lm_head.weight" in shapes:
         return medusa_format(folder, config, names, shapes)
-    told = "dflash_config" in config or config.get("speculators_model_type") == "dflash"
-    if told or shapes.keys() >= {"fc.weight", "hidden_norm.weight"}:
+    if kind_of(config, shapes) is not None:
         return dflash_format(folder, config, names, shapes)
     if "fc.weight" in shapes and "layers.0.self_attn.q_proj.weight" in shapes:
         return eagle_format(folder, config, names, shapes)
@@ -84,14 +85,14 @@ def refuse_pickles(folder: Path) -> None:
 
 def _unsupported(config: Mapping[str, Any], shapes: Mapping[str, Any]) -> str:
     """The entry of UNSUPPORTED that a folder is; empty if none."""
-    kind = config.get("speculators_model_type")
-    if isinstance(kind, str) and kind not in ("eagle3", "dflash"):
+    kind, own = config.get("speculators_model_type"), part(config, "dflash_config")
+    if isinstance(kind, str) and kind not in ("eagle3", "dflash", "dflash2", "dspark"):
         return kind if kind in UNSUPPORTED else "mlp"
-    if config.get("markov_rank") or any(name.startswith("markov_head.") for name in shapes):
-        return "dspark"
-    own = part(config, "dflash_config")
+    for name, tensors in {"xpress": "xpress_head.", "lilicorr": "lilicorr.", "treeflash": "ar_approximation."}.items():
+        if any(tensor.startswith(tensors) for tensor in shapes):
+            return name
     if "domino" in (config.get("projector_type"), own.get("projector_type")):
         return "domino"
-    if "selector_rank" in own or any(name.startswith("candidate_selector.") for name in shapes):
-        return "dflash2"
+    if "layers.0.layer_scalar" in shapes and kind_of(config, shapes) == "dspark":
+        return "gemma4"
     return "peagle" if "mask_hidden" in shapes else ""

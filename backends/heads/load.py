@@ -16,8 +16,8 @@ from ..hf.lean.lean import product
 from ..hf.model import TransformersModel
 from ..llama.model import LlamaModel
 from .base import Head, HeadInfo
-from .dflash import DFlashHead, DFlashNetwork
-from .dflash_format import UNUSED, DFlashFormat
+from .dflash.format import UNUSED, DFlashFormat
+from .dflash.network import DFlashHead, DFlashNetwork
 from .eagle import EagleHead, EagleNetwork, EagleSession
 from .eagle_format import EagleFormat
 from .formats import IGNORED, LLAMA, Format, Reading, Target, figure

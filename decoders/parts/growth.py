@@ -71,7 +71,7 @@ class Grower(Drafter):
     with the tree, and its shape is known before anything is drawn; merged drafters' nodes count as certain. Where the target
     verifies chains only, it drafts the chain of first guesses.
 
-    Its `Params` have `nodes`, `depth`, `width`, `grow` and `merge`.
+    Its `Params` have `nodes`, `depth`, `width`, `merge`, and `grow` unless `_breadth` says how many nodes of a level go on.
     """
 
     reads_cache = False
@@ -138,6 +138,20 @@ class Grower(Drafter):
         budget = node_budget(context, min(MOST, max(nodes, fixed + (nodes // 2 if self._merged else 0))))
         return min(budget, max(fixed, 1 + budget // 2)) if self._merged else budget, budget
 
+    def _deepest(self) -> int:
+        """Most draft tokens on a path."""
+        depth: int = self.params.depth
+        return depth
+
+    def _breadth(self, budget: int) -> int:
+        """Most nodes of a level that go on, of a tree of at most `budget` nodes."""
+        breadth: int = self.params.grow
+        return breadth
+
+    def _worth(self, growth: Growth, budget: int, floor: float) -> float:
+        """The least probability of a path that goes on."""
+        return EXPANDED * floor
+
     @staticmethod
     def _sampled(context: Context) -> bool:
         """Whether guesses are drawn, and tested against the distribution that they were drawn from."""
@@ -176,7 +190,7 @@ class Grower(Drafter):
                 shallower.
         """
         params, expansion, room = self.params, self._expansion(), budget
-        widths, most = (expansion, MOST) if expansion else ([params.width] * params.depth, params.grow)
+        widths, most = (expansion, MOST) if expansion else ([params.width] * self._deepest(), self._breadth(budget))
         if not context.branching:
             widths, most = [1] * len(widths), 1
         if self._sampled(context):
@@ -196,7 +210,8 @@ class Grower(Drafter):
                 first = level[0]
                 level = nlargest(most, level, key=lambda node: growth.reached[node])
                 level = [first, *(node for node in level if node != first)][:most]
-                level = [node for node in level if growth.reached[node] >= EXPANDED * floor]
+                least = self._worth(growth, budget, floor)
+                level = [node for node in level if growth.reached[node] >= least]
                 if not level:
                     break
             guesses = self._guess(proposer, context, growth, level, width)

@@ -13,8 +13,8 @@ from weakref import WeakKeyDictionary
 
 from ...backends.base import Model
 from ...backends.files.checkpoint import check_folder, read_json
-from ...backends.heads.dflash_format import NAMES as DFLASH_NAMES
-from ...backends.heads.dflash_format import DFlashFormat
+from ...backends.heads.dflash.format import NAMES as DFLASH_NAMES
+from ...backends.heads.dflash.format import DFlashFormat
 from ...backends.heads.folders import read_format
 from ...backends.heads.formats import LLAMA
 from ...errors import UserError, did_you_mean
@@ -185,10 +185,11 @@ def _dflash(job: Job, network: Any) -> Any:
 
 
 def _plain(found: DFlashFormat) -> bool:
-    """Whether a drafter has full attention, the target's vocabulary, and nothing scaled."""
+    """Whether a drafter is DFlash with full attention, the target's vocabulary, and nothing scaled."""
     scaled = (found.embedding_scale, found.value_scale, found.logit_scale, found.softcap) != (1, 1, 1, 0)
     seen = all(view.window is None and not view.causal for view in found.views)
-    return seen and not scaled and not found.from_anchor and not {"d2t", "lm_head.weight"} & set(found.shapes)
+    usual = found.paths is None and not found.from_anchor and not {"d2t", "lm_head.weight"} & set(found.shapes)
+    return seen and not scaled and usual
 
 
 def _placed(kind: Any, network: Any, folder: Path, **options: Any) -> Any:

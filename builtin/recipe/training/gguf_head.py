@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from ....backends import UserError
 from ....backends.files.checkpoint import check_folder
-from ....backends.heads.dflash_format import DFlashFormat
+from ....backends.heads.dflash.format import DFlashFormat
 from ....backends.heads.eagle_format import EagleFormat
 from ....backends.heads.folders import read_format
 from ....backends.heads.formats import Target as Fitted
@@ -128,6 +128,7 @@ def _unknown(head: EagleFormat | DFlashFormat, layers: int, taps: Sequence[int],
         }
     else:
         checks |= {
+            head.title: head.paths is not None,
             "sample_from_anchor": head.from_anchor,
             "another width than the target's": other_width,
             "causal layers beside others": len({view.causal for view in head.views}) > 1,

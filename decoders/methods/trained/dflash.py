@@ -1,4 +1,5 @@
-"""DFlash: a drafter trained for the target fills in a whole block of tokens in one pass, from the target's hidden states.
+"""DFlash: a drafter trained for the target fills in a whole block of tokens in one pass, from the target's hidden states. In
+DSpark and DFlash 2, its relatives, the token before each position has a say too: every branch of a tree has its own guesses.
 
 Chen et al., "DFlash: Block Diffusion for Flash Speculative Decoding" (2026), arXiv:2602.06036.
 """
@@ -7,14 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from heapq import nlargest
 
 from ....backends.base import Scores
-from ....backends.heads.base import BlockHead, BlockSession
+from ....backends.heads.base import BlockHead, BlockSession, PathBlockSession
 from ... import needs
-from ...base import Context, Drafter, Elsewhere, Verified, param
+from ...base import Context, Elsewhere, param
 from ...parts.drafting import Following, node_budget, worthwhile
 from ...parts.elsewhere import noted, speculative
-from ...parts.growth import MERGED, merge, merged
+from ...parts.growth import MERGED, Grower, Growth, merge
 from ...parts.position_tree import position_tree
 from ...parts.proposers import Proposer
 from ...tree import Tree
@@ -35,21 +37,24 @@ class HeadBlocks(Proposer):
     """A trained drafter of blocks in a session of its own, which follows the target's hidden states: node 0 is the pending
     token, the others are positions."""
 
-    def __init__(self, head: BlockHead, context: int) -> None:
+    def __init__(self, head: BlockHead, session: BlockSession) -> None:
         super().__init__()
-        self.head = head
-        self.session: BlockSession = head.open(context)
+        self.head, self.session = head, session
         self._text = Following()
 
     def _open(self, context: Context, line: Sequence[int]) -> Scores | None:
+        return self.session.guess(context.pending, 1 + len(line)) if self._follow(context) else None
+
+    def _follow(self, context: Context) -> bool:
+        """Take in the target's states at the tokens before the pending one; False while the target lacks some of them."""
         tokens, session, last = context.tokens, self.session, context.session.length
         if not last == len(tokens) - 1 > 0 or last > session.context:
-            return None
+            return False
         begin = min(session.length, last, self._text.same(tokens))
         session.rewind(begin)
         if begin < last:
             session.extend(context.session.states(begin, last))
-        return session.guess(context.pending, 1 + len(line))
+        return True
 
     def _extend(self, tokens: Sequence[int], parents: Sequence[int]) -> Scores | None:
         """No node is evaluated here."""
@@ -65,8 +70,27 @@ class HeadBlocks(Proposer):
         self.session.close()
 
 
-class DFlash(Drafter):
-    """Each position's likeliest tokens, as a tree of the most probable paths.
+class PathBlocks(HeadBlocks):
+    """The same of a drafter whose guesses go by the token before too: its nodes are the tree's."""
+
+    session: PathBlockSession
+    positions = 0
+    """How deep the tree may get in this round."""
+
+    def _open(self, context: Context, line: Sequence[int]) -> Scores | None:
+        assert not line, "a drafter whose guesses go by the token before does not draft behind a line"
+        return self.session.begin(context.pending, self.positions) if self._follow(context) else None
+
+    def _extend(self, tokens: Sequence[int], parents: Sequence[int]) -> Scores | None:
+        return self.session.grow(tokens, parents)
+
+    def _drop(self, first: int) -> None:
+        self.session.drop(first)
+
+
+class DFlash(Grower):
+    """Each position's likeliest tokens, as a tree of the most probable paths. Where the token before has no say, any token of a
+    position may follow any token of the position before (see `position_tree`); where it has, each branch has its own guesses.
 
     Example:
         text     The capital of France, then three masks
@@ -89,6 +113,7 @@ class DFlash(Drafter):
     requires = (needs.TrainedDrafter("dflash"),)
     Params = DFlashParams
     params: DFlashParams
+    _proposers: Mapping[str, HeadBlocks]
 
     @classmethod
     def grid(cls, layers: int, *, gaps: bool = True) -> Sequence[Mapping[str, str]]:
@@ -106,18 +131,16 @@ class DFlash(Drafter):
         }
         return found if params.width == 1 else noted(found, "It drafts a chain, not a tree.")
 
-    def __init__(self, params: DFlashParams | None = None) -> None:
-        super().__init__(params)
-        self._proposer: HeadBlocks | None = None
-        self._merged: list[Drafter] = []
-
     def prepare(self, context: Context) -> None:
         self._open(context)
 
     def draft(self, context: Context) -> Tree:
-        params, proposer = self.params, self._open(context)
-        self._merged = merged(self.name, params.merge, context)
+        params, proposer = self.params, self._open(context)[self.name]
         positions = min(params.depth, proposer.head.positions, context.room)
+        if isinstance(proposer, PathBlocks):
+            proposer.positions = positions
+            return super().draft(context)
+        self._merged = self._others(context)
         budget = node_budget(context, params.nodes)
         if positions < 1 or budget < 2:
             return Tree.root(context.pending)
@@ -125,24 +148,34 @@ class DFlash(Drafter):
         line = [context.pending] * (positions - 1)
         guesses = proposer.begin(context, params.width if context.branching else 1, line)
         share = budget if not self._merged else 1 + budget // 2
-        tree = position_tree(context, guesses, share, worthwhile(context, params.floor), proposer.distribution)
+        tree = position_tree(context, guesses, share, self._floor(context), proposer.distribution)
         merge(tree, self.name, self._merged, context, budget)
         return tree
 
-    def _open(self, context: Context) -> HeadBlocks:
+    def _floor(self, context: Context) -> float:
+        return worthwhile(context, self.params.floor)
+
+    def _deepest(self) -> int:
+        return min(self.params.depth, self._proposers[self.name].head.positions)
+
+    def _breadth(self, budget: int) -> int:
+        return budget
+
+    def _worth(self, growth: Growth, budget: int, floor: float) -> float:
+        """A level costs next to nothing, so the tree is the best of all: only what lies below one of the `budget` most probable
+        nodes so far can be among them."""
+        best = nlargest(budget, growth.reached)
+        return max(floor, best[-1] if len(best) == budget else 0.0)
+
+    def _open(self, context: Context) -> Mapping[str, HeadBlocks]:
         """The drafter's session."""
         head = context.head
         assert isinstance(head, BlockHead)
-        if self._proposer is None or head is not self._proposer.head:
+        if self.name not in self._proposers or self._proposers[self.name].head is not head:
             self.close()
-            self._proposer = HeadBlocks(head, context.session.context)
-        return self._proposer
-
-    def learn(self, verified: Verified) -> None:
-        for drafter in self._merged:
-            drafter.learn(verified)
-
-    def close(self) -> None:
-        if self._proposer is not None:
-            self._proposer.close()
-        self._proposer = None
+            session = head.open(context.session.context)
+            if isinstance(session, PathBlockSession):
+                self._proposers = {self.name: PathBlocks(head, session)}
+            else:
+                self._proposers = {self.name: HeadBlocks(head, session)}
+        return self._proposers

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -109,16 +110,20 @@ class Reference:
             out &= away.abs() < window + self.library
         return out & (away >= 0) if causal else out
 
-    def logits(self, states: Tensor, token: int) -> Tensor:
-        """Logits of all guesses, over the target's vocabulary [positions, vocab]."""
+    def around(self, i: int, part: str, x: Tensor, run: Callable[[Tensor], Tensor]) -> Tensor:
+        """A part of a layer, attention or MLP, on its normed input."""
+        return run(x)
+
+    def outputs(self, states: Tensor, token: int) -> Tensor:
+        """The states that guess, after the last norm [positions, width]."""
         n = len(states)
         text = self.norm(self.linear(states, "fc"), "hidden_norm.weight")
         block = torch.tensor([token] + [self.given["mask_token_id"]] * (self.block - 1))
         x = F.embedding(block, self.embeddings) * self.given.get("input_embedding_scale", 1.0)
         keys, rows = torch.arange(n + self.block), torch.arange(n, n + self.block)
-        for i in range(self.count):
+
+        def attend(i: int, y: Tensor) -> Tensor:
             at = f"layers.{i}.self_attn."
-            y = self.norm(x, f"layers.{i}.input_layernorm.weight")
             q = self.norm(self.linear(y, f"{at}q_proj").view(self.block, -1, 8), f"{at}q_norm.weight")
             both = torch.cat((text, y))
             k = self.norm(self.linear(both, f"{at}k_proj").view(len(both), -1, 8), f"{at}k_norm.weight")
@@ -128,15 +133,29 @@ class Reference:
             scores = torch.einsum("ihd,jhd->hij", q, k) / 8**0.5
             scores = scores.masked_fill(~self.seen(i, rows, keys), -torch.inf)
             out = torch.einsum("hij,jhd->ihd", scores.softmax(-1), v)
-            x = x + self.linear(out.reshape(self.block, -1), f"{at}o_proj")
-            y = self.norm(x, f"layers.{i}.post_attention_layernorm.weight")
+            return self.linear(out.reshape(self.block, -1), f"{at}o_proj")
+
+        def mlp(i: int, y: Tensor) -> Tensor:
             gate, up = (self.linear(y, f"layers.{i}.mlp.{name}_proj") for name in ("gate", "up"))
-            x = x + self.linear(F.silu(gate) * up, f"layers.{i}.mlp.down_proj")
-        logits: Tensor = F.linear(self.norm(x, "norm.weight"), self.head)[self.first :] * self.given.get(
-            "output_multiplier", 1.0
-        )
+            return self.linear(F.silu(gate) * up, f"layers.{i}.mlp.down_proj")
+
+        for i in range(self.count):
+            y = self.norm(x, f"layers.{i}.input_layernorm.weight")
+            x = x + self.around(i, "attention", y, partial(attend, i))
+            y = self.norm(x, f"layers.{i}.post_attention_layernorm.weight")
+            x = x + self.around(i, "mlp", y, partial(mlp, i))
+        return self.norm(x, "norm.weight")[self.first :]
+
+    def base(self, hidden: Tensor) -> Tensor:
+        """What the LM head makes of states [positions, drafted]."""
+        logits: Tensor = F.linear(hidden, self.head) * self.given.get("output_multiplier", 1.0)
         if cap := self.given.get("final_logit_softcapping"):
             logits = torch.tanh(logits / cap) * cap
+        return logits
+
+    def logits(self, states: Tensor, token: int) -> Tensor:
+        """Logits of all guesses, over the target's vocabulary [positions, vocab]."""
+        logits = self.base(self.outputs(states, token))
         if "d2t" in self.w:
             full = torch.full((len(logits), VOCAB), -torch.inf)
             full[:, torch.arange(len(self.w["d2t"])) + self.w["d2t"]] = logits

@@ -1,4 +1,4 @@
-"""DFlash drafters with random weights, in exactly the layouts that others publish."""
+"""DFlash, DSpark and DFlash 2 drafters with random weights, in exactly the layouts that others publish."""
 
 from __future__ import annotations
 
@@ -14,6 +14,12 @@ from torch import Tensor
 from .tiny import VOCAB
 
 Layout = Literal["z-lab", "speculators", "deepspec", "transformers"]
+
+Paths = Literal["", "vanilla", "gated", "rnn", "dflash2"]
+"""How guesses go by the token before: not at all, by one of DSpark's Markov heads, or by DFlash 2's selector."""
+
+KERNEL, GROUP = 2, 8
+"""DFlash 2's convolutions: positions that they see, and channels that share a kernel."""
 
 
 def write_dflash(
@@ -32,6 +38,9 @@ def write_dflash(
     drafted: int = 0,
     own_embeddings: bool = False,
     bias: bool = False,
+    paths: Paths = "",
+    rank: int = 12,
+    candidates: int = 5,
     seed: int = 0,
     scale: float = 0.3,
     dtype: torch.dtype = torch.float32,
@@ -52,6 +61,8 @@ def write_dflash(
         drafted: how many tokens it can draft, if not all.
         own_embeddings: whether it has a table of them, and an LM head.
         bias: of attention.
+        paths, rank: how guesses go by the token before, and the rank of what makes them.
+        candidates: tokens that DFlash 2 chooses among.
         seed, scale: of the weights.
         dtype: of the file.
         changes: tensors to replace or (None) to leave out.
@@ -84,6 +95,20 @@ def write_dflash(
         out["embed_tokens.weight"] = weight(vocabulary, hidden)
     if own_embeddings or drafted != vocabulary:
         out["lm_head.weight"] = weight(drafted, hidden)
+    if paths == "dflash2":
+        out |= {f"candidate_selector.{name}_codebook": weight(vocabulary, rank) for name in ("predecessor", "successor")}
+        out["candidate_selector.hidden_projection.weight"] = weight(rank, hidden)
+        for at in (f"layers.{i}.{part}_conv" for i in range(layers) for part in ("attention", "mlp")):
+            out[f"{at}.base_kernel"] = weight(2, KERNEL, hidden) + torch.eye(KERNEL)[0][:, None]
+            out[f"{at}.kernel_projection.weight"] = weight(2 * KERNEL * hidden // GROUP, hidden)
+    elif paths:
+        out["markov_head.markov_w1.weight"] = weight(vocabulary, rank)
+        out["markov_head.markov_w2.weight"] = 4 * weight(drafted, rank)
+        out |= {"confidence_head.proj.weight": weight(1, hidden + rank), "confidence_head.proj.bias": weight(1)}
+        rows, reads, name = {"vanilla": (0, 0, ""), "gated": (1, 1, "gate"), "rnn": (3, 2, "joint")}[paths]
+        if name:
+            out[f"markov_head.{name}_proj.weight"] = weight(rows * rank, reads * rank + hidden)
+            out[f"markov_head.{name}_proj.bias"] = weight(rows * rank)
     out = {name: tensor.to(dtype) for name, tensor in out.items()}
     if drafted != vocabulary:
         kept = torch.randperm(vocabulary, generator=generator)[:drafted].sort().values
@@ -111,13 +136,18 @@ def write_dflash(
         "vocab_size": vocabulary,
     }
     ids = {} if taps is None else {"target_layer_ids": list(taps)}
+    more: dict[str, Any] = {}
+    if paths == "dflash2":
+        more = {"selector_rank": rank, "selector_top_k": candidates, "conv_kernel_size": KERNEL, "conv_group_size": GROUP}
+    elif paths:
+        more = {"markov_rank": rank, "markov_head_type": paths, "enable_confidence_head": True}
     match layout:
         case "z-lab":
-            told = {"mask_token_id": mask, **ids, **(inner or {})}
+            told = {"mask_token_id": mask, **ids, **more, **(inner or {})}
             made = {**figures, "architectures": ["DFlashDraftModel"], "block_size": block, "dflash_config": told}
         case "deepspec":
             made = {**figures, "architectures": ["Qwen3DSparkModel"], "markov_rank": 0, "block_size": block, **ids}
-            made |= {"mask_token_id": mask, "num_anchors": 512, "enable_confidence_head": False}
+            made |= {"mask_token_id": mask, "num_anchors": 512, "enable_confidence_head": False, **more}
         case "transformers":
             del figures["vocab_size"], figures["rope_theta"]
             made = {**figures, "model_type": "muse_glimmer_assistant", "architectures": ["MuseGlimmerAssistantModel"]}
@@ -126,13 +156,14 @@ def write_dflash(
         case "speculators":
             made = {
                 "architectures": ["DFlashSpeculator"],
-                "speculators_model_type": "dflash",
+                "speculators_model_type": "dflash2" if paths == "dflash2" else "dspark" if paths else "dflash",
                 "draft_vocab_size": drafted,
                 "block_size": block,
                 "mask_token_id": mask,
                 "aux_hidden_state_layer_ids": list(taps) if taps else None,
                 "sliding_window_non_causal": False,
-                "sample_from_anchor": False,
+                "sample_from_anchor": bool(paths) and paths != "dflash2",
+                **more,
                 "transformer_layer_config": figures,
                 "speculators_config": {"algorithm": "dflash", "verifier": {"name_or_path": "owner/verifier"}},
             }

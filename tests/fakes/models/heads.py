@@ -15,7 +15,7 @@ from torch import Tensor
 
 from specchat.backends.files.checkpoint import check_folder
 from specchat.backends.heads.base import Head, Kind
-from specchat.backends.heads.dflash import DFlashHead
+from specchat.backends.heads.dflash.network import DFlashHead
 from specchat.backends.heads.eagle import EagleHead
 from specchat.backends.heads.folders import read_format
 from specchat.backends.heads.load import load_head

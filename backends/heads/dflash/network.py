@@ -1,5 +1,5 @@
 """DFlash drafters: a few layers that turn a block of mask tokens into the next tokens, reading the target's hidden states as
-the keys and values of the text.
+the keys and values of the text. So are DSpark and DFlash 2, whose guesses go by the token before as well (paths.py).
 
 Chen et al., "DFlash: Block Diffusion for Flash Speculative Decoding" (2026), arXiv:2602.06036.
 
@@ -16,16 +16,18 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ...errors import UserError
-from ..base import PREFILL_CHUNK
-from ..costs.flops import spend
-from ..costs.modules import flops_of_tensors
-from ..hf.lean.lean import LeanLayer, Rotations, norm, product
-from ..hf.slot_cache import KVSpec, SlotCache
-from ..scores import TorchScores
-from .base import BlockHead, BlockSession, HeadInfo
-from .dflash_format import DFlashFormat, View
-from .layers import Modules, guarded, scattered
+from ....errors import UserError
+from ...base import PREFILL_CHUNK, ROOT
+from ...costs.flops import spend
+from ...costs.modules import flops_of_tensors
+from ...hf.lean.lean import LeanLayer, Rotations, norm, product
+from ...hf.slot_cache import KVSpec, SlotCache
+from ...scores import TorchScores
+from ..base import BlockHead, BlockSession, HeadInfo, PathBlockSession
+from ..layers import Modules, guarded, scattered
+from .convolutions import ConvolvedLayer
+from .format import DFlashFormat, Selector, View
+from .paths import PathBlock, path_head
 
 
 class DFlashNetwork:
@@ -64,7 +66,11 @@ class DFlashNetwork:
         for layer in layers:
             # What attention sums up is a multiple of the values, and so is what this projection makes of it.
             layer.self_attn.o_proj.weight.data = layer.self_attn.o_proj.weight * found.value_scale
-        self.layers = [LeanLayer(layer, i, str(i)) for i, layer in enumerate(layers)]
+        if isinstance(found.paths, Selector):
+            self.layers: list[LeanLayer] = [ConvolvedLayer(layer, i, str(i), weights) for i, layer in enumerate(layers)]
+        else:
+            self.layers = [LeanLayer(layer, i, str(i)) for i, layer in enumerate(layers)]
+        self.paths = path_head(weights, found.paths)
         self.device, self.dtype = embeddings.device, embeddings.dtype
         shape = (self._heads, self._width)
         self.specs = [KVSpec(shape, shape, self.dtype, self.device)] * count
@@ -101,8 +107,8 @@ class DFlashNetwork:
         for i in range(count):
             cache.update(keys[i][None], both[i, 1][None], i)
 
-    def __call__(self, tokens: Sequence[int], start: int, outputs: slice, cache: SlotCache) -> Tensor:
-        """Logits over the target's vocabulary after some tokens of a block [outputs, vocab].
+    def __call__(self, tokens: Sequence[int], start: int, outputs: slice, cache: SlotCache) -> tuple[Tensor, Tensor]:
+        """States and logits after some tokens of a block: [outputs, width], [outputs, drafted].
 
         Args:
             tokens: of the block: the pending one, and masks.
@@ -123,11 +129,16 @@ class DFlashNetwork:
         masks = {str(i): shown[view] for i, view in enumerate(self.views)}
         for layer in self.layers:
             hidden = layer(hidden, cos, sin, masks, cache)
-        logits = self._lm_head(self._norm(hidden[0, outputs]))
+        states = self._norm(hidden[0, outputs])
+        logits = self._lm_head(states)
         if self._logit_scale != 1:
             logits = logits * self._logit_scale
         if self._softcap > 0:
             logits = torch.tanh(logits / self._softcap) * self._softcap
+        return states, logits
+
+    def spread(self, logits: Tensor) -> Tensor:
+        """Logits [n, drafted] over the target's vocabulary [n, vocab]."""
         return scattered(logits, self._ids, self._vocabulary)
 
     def _mask(self, view: View, start: int, count: int) -> Tensor:
@@ -156,7 +167,8 @@ class DFlashHead(BlockHead):
     def open(self, context: int) -> DFlashSession:
         if self._network is None:
             raise UserError(f"{self.info.name} is no longer loaded. Load it again.")
-        return DFlashSession(self._network, self._found, context)
+        kind = DFlashSession if self._network.paths is None else DFlashPathSession
+        return kind(self._network, self._found, context)
 
     def close(self) -> None:
         self._network = None
@@ -186,17 +198,56 @@ class DFlashSession(BlockSession):
     def guess(self, token: int, count: int) -> TorchScores:
         """Scores of the next positions (see `BlockSession.guess`). The block is a whole one, as in training, however many of
         its positions are wanted."""
-        network, cache, found, start = self._network, self._cache, self._found, self.length
+        logits = guarded(lambda: self._network.spread(self._run(token, count)[1]), self._network.device)
+        return TorchScores(logits, tuple(range(count)), tuple(range(self.length + 1, self.length + 1 + count)))
+
+    def _run(self, token: int, count: int) -> tuple[Tensor, Tensor]:
+        """States and logits of the next positions (see `DFlashNetwork`)."""
+        cache, found, start = self._cache, self._found, self.length
         first = 0 if found.from_anchor else 1
-
-        def run() -> Tensor:
-            cache.reserve(start + found.block, used=start)
-            block = [token, *[found.mask] * (found.block - 1)]
-            return network(block, start, slice(first, first + count), cache)
-
-        logits = guarded(run, network.device)
-        return TorchScores(logits, tuple(range(count)), tuple(range(start + 1, start + 1 + count)))
+        cache.reserve(start + found.block, used=start)
+        return self._network([token, *[found.mask] * (found.block - 1)], start, slice(first, first + count), cache)
 
     def close(self) -> None:
         super().close()
         self._cache = SlotCache((), 0)
+
+
+class DFlashPathSession(DFlashSession, PathBlockSession):
+    """The same of a drafter whose guesses go by the token before."""
+
+    def __init__(self, network: DFlashNetwork, found: DFlashFormat, context: int) -> None:
+        super().__init__(network, found, context)
+        self._block: PathBlock | None = None
+        self._depths: list[int] = []
+        """The depth of each node; the pending token's is 0."""
+
+    def begin(self, token: int, count: int) -> TorchScores:
+        network, paths = self._network, self._network.paths
+        assert paths is not None
+        self._block = guarded(lambda: paths.open(*self._run(token, count)), network.device)
+        self._depths = []
+        return self.grow([token], [ROOT])
+
+    def grow(self, tokens: Sequence[int], parents: Sequence[int]) -> TorchScores:
+        network, block, living = self._network, self._block, len(self._depths)
+        if block is None or any(not ROOT <= parent < living for parent in parents):
+            raise ValueError(f"parents {list(parents)} are not all among {living} nodes")
+        depths = [0 if parent == ROOT else 1 + self._depths[parent] for parent in parents]
+
+        def run() -> Tensor:
+            ids, at = (torch.tensor(each, device=network.device) for each in (tokens, depths))
+            return network.spread(block.follow(ids, at, parents))
+
+        logits = guarded(run, network.device)
+        self._depths += depths
+        nodes = range(living, living + len(tokens))
+        return TorchScores(logits, tuple(nodes), tuple(self.length + 1 + depth for depth in depths))
+
+    def drop(self, first: int) -> None:
+        if self._block is not None:
+            self._block.drop(first)
+        del self._depths[first:]
+
+    def _cut(self, length: int) -> None:
+        self._block, self._depths = None, []

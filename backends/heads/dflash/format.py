@@ -1,16 +1,16 @@
-"""DFlash drafters on the disk: z-lab's (`dflash_config`), those in the `speculators` layout, DeepSpec's without a Markov head,
-and transformers' own (`encoder.fc.weight`)."""
+"""DFlash, DSpark and DFlash 2 drafters on the disk: z-lab's and SpecForge's (`dflash_config`), those in the `speculators`
+layout, DeepSpec's, and transformers' own (`encoder.fc.weight`)."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal, cast, get_args
 
-from ...errors import UserError, counted
-from .base import Kind
-from .formats import Format, Reading, Target, attention_shapes, drafted_shapes, figure, part, whole
+from ....errors import UserError, counted
+from ..base import Kind
+from ..formats import Format, Reading, Target, attention_shapes, drafted_shapes, figure, part, whole
 
 NAMES = {"encoder.fc.weight": "fc.weight", "encoder.output_norm_enc.weight": "hidden_norm.weight"}
 """transformers' names of tensors → what they are called here."""
@@ -19,6 +19,8 @@ UNUSED = ("confidence_head.proj.weight", "confidence_head.proj.bias")
 """Tensors that say how long a draft should be; here the probabilities of its tokens do."""
 
 MOST_BLOCK = 256
+
+MarkovKind = Literal["vanilla", "gated", "rnn"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +34,50 @@ class View:
 
 
 @dataclass(frozen=True, slots=True)
+class Markov:
+    """DSpark's head, by which the token before a position changes its logits."""
+
+    kind: MarkovKind
+    rank: int
+
+    def shapes(self, hidden: int, drafted: int, target: Target) -> dict[str, tuple[int, ...]]:
+        """Its tensors and their shapes; `hidden` is the width of the drafter's states."""
+        at, r = "markov_head.", self.rank
+        out: dict[str, tuple[int, ...]] = {f"{at}markov_w1.weight": (target.vocabulary, r)}
+        out[f"{at}markov_w2.weight"] = (drafted, r)
+        if self.kind == "gated":
+            out |= {f"{at}gate_proj.weight": (r, hidden + r), f"{at}gate_proj.bias": (r,)}
+        if self.kind == "rnn":
+            out |= {f"{at}joint_proj.weight": (3 * r, 2 * r + hidden), f"{at}joint_proj.bias": (3 * r,)}
+        return out
+
+
+@dataclass(frozen=True, slots=True)
+class Selector:
+    """DFlash 2's choice among the most probable tokens of each position, by the token before; and its layers' convolutions."""
+
+    rank: int
+    candidates: int
+    kernel: int
+    """Positions that a convolution sees, its own among them."""
+    group: int
+    """Channels that share a kernel."""
+    layers: int
+
+    def shapes(self, hidden: int, drafted: int, target: Target) -> dict[str, tuple[int, ...]]:
+        """Their tensors and their shapes; `hidden` is the width of the drafter's states."""
+        at, rows = "candidate_selector.", 2 * self.kernel * (hidden // self.group)
+        out: dict[str, tuple[int, ...]] = {f"{at}hidden_projection.weight": (self.rank, hidden)}
+        out |= {f"{at}{name}_codebook": (target.vocabulary, self.rank) for name in ("predecessor", "successor")}
+        for i in range(self.layers):
+            for conv in (f"layers.{i}.attention_conv", f"layers.{i}.mlp_conv"):
+                out |= {f"{conv}.base_kernel": (2, self.kernel, hidden), f"{conv}.kernel_projection.weight": (rows, hidden)}
+        return out
+
+
+@dataclass(frozen=True, slots=True)
 class DFlashFormat(Format):
-    """A DFlash drafter's folder."""
+    """The folder of a DFlash drafter, or of one of its relatives."""
 
     kind: ClassVar[Kind] = "dflash"
     layer: Mapping[str, Any]
@@ -49,6 +93,8 @@ class DFlashFormat(Format):
     """The token that stands for one not known yet."""
     from_anchor: bool
     """Whether the pending token's own output is the first guess; else it is the first mask's."""
+    paths: Markov | Selector | None
+    """By what a position's guesses go by the token before it; None where they do not."""
     drafted: int | None
     """How many token ids it can draft, if the configuration says so."""
     target_width: int | None
@@ -82,7 +128,10 @@ class DFlashFormat(Format):
         wanted |= dict.fromkeys(("hidden_norm.weight", "norm.weight"), (hidden,))
         for i in range(len(self.views)):
             wanted |= attention_shapes(self.folder, self.layer, self.shapes, f"layers.{i}.", hidden, hidden, normed=True)
-        wanted |= drafted_shapes(self.shapes, self.drafted, hidden, target)
+        own = drafted_shapes(self.shapes, self.drafted, hidden, target)
+        wanted |= own
+        if self.paths is not None:
+            wanted |= self.paths.shapes(hidden, own.get("d2t", (target.vocabulary,))[0], target)
         self.check_tensors(name, target, wanted, UNUSED)
         if not 0 <= self.mask < target.vocabulary:
             raise UserError(
@@ -103,8 +152,7 @@ def dflash_format(
     speculators = "speculators_model_type" in config
     library = any(name in NAMES for _, name in names.values())
     layer = part(config, "transformer_layer_config") if speculators else config
-    own = part(config, "dflash_config")
-    given = {**config, **own}
+    given = _given(config)
     refused = next((key for key in ("attention_sink_bias", "shift_label") if given.get(key)), "")
     if refused or given.get("is_neox_style") is False or given.get("rope_is_neox_style") is False:
         raise UserError(
@@ -117,22 +165,24 @@ def dflash_format(
     if not isinstance(mask, int) or isinstance(mask, bool) or not 2 <= block <= MOST_BLOCK:
         what = f"mask_token_id, not {str(mask)[:40]}" if 2 <= block <= MOST_BLOCK else f"a block_size of 2 to {MOST_BLOCK}"
         raise UserError(f"{folder / 'config.json'} needs {what}.")
+    paths = _paths(folder, given, shapes, layers)
     verifier = part(part(config, "speculators_config"), "verifier").get("name_or_path")
     return DFlashFormat(
         folder=folder,
-        title="DFlash",
+        title="DSpark" if isinstance(paths, Markov) else "DFlash 2" if paths is not None else "DFlash",
         names=names,
         shapes=shapes,
         vocabulary=whole(layer.get("vocab_size")),
         trained_for=verifier if isinstance(verifier, str) else "",
         layer=layer,
-        views=_views(folder, layer, given, layers, speculators, library),
+        views=_views(folder, layer, given, layers, speculators, library, isinstance(paths, Selector)),
         taps=_taps(folder, given, speculators),
         speculators=speculators,
         block=block,
         mask=mask,
-        # DeepSpec's, which say markov_rank, take the pending token's output for the first guess.
-        from_anchor=bool(given.get("sample_from_anchor", "markov_rank" in config)),
+        # DSpark's, which say markov_rank, take the pending token's output for the first guess.
+        from_anchor=bool(given.get("sample_from_anchor", "markov_rank" in given or isinstance(paths, Markov))),
+        paths=paths,
         drafted=whole(config.get("draft_vocab_size")),
         target_width=whole(config.get("target_hidden_size")),
         embedding_scale=_number(folder, given, "input_embedding_scale", 1.0),
@@ -140,6 +190,48 @@ def dflash_format(
         logit_scale=_number(folder, given, "output_multiplier", 1.0),
         softcap=_number(folder, given, "final_logit_softcapping", 0.0),
     )
+
+
+def _given(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The configuration with its parts for this kind of drafter laid open."""
+    return {**config, **part(config, "dflash_config"), **part(config, "dspark_config")}
+
+
+def kind_of(config: Mapping[str, Any], shapes: Mapping[str, Any]) -> Literal["dspark", "dflash2", "dflash"] | None:
+    """Which of these drafters a folder holds, by its configuration and its tensors' names; None for any other."""
+    given, told = _given(config), config.get("speculators_model_type")
+    if given.get("selector_rank") or told == "dflash2" or any(name.startswith("candidate_selector.") for name in shapes):
+        return "dflash2"
+    if given.get("markov_rank") or told == "dspark" or any(name.startswith("markov_head.") for name in shapes):
+        return "dspark" if given.get("markov_rank") != 0 else "dflash"
+    plain = "dflash_config" in config or told == "dflash" or shapes.keys() >= {"fc.weight", "hidden_norm.weight"}
+    return "dflash" if plain else None
+
+
+def _paths(
+    folder: Path, given: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]], layers: int
+) -> Markov | Selector | None:
+    """What makes guesses go by the token before.
+
+    Raises:
+        UserError: a figure is none, or nobody knows this kind of Markov head.
+    """
+    kind = kind_of(given, shapes)
+    if kind == "dflash2":
+        sizes = {"rank": ("selector_rank", 256), "candidates": ("selector_top_k", 16)}
+        sizes |= {"kernel": ("conv_kernel_size", 2), "group": ("conv_group_size", 16)}
+        found = Selector(**{ours: figure(folder, given, *theirs) for ours, theirs in sizes.items()}, layers=layers)
+        if given.get("draft_vocab_size") and "d2t" in shapes:
+            raise UserError(f"{folder} drafts a part of the vocabulary, which DFlash 2 does not do. Use another drafter.")
+        return found
+    if kind != "dspark":
+        return None
+    form = given.get("markov_head_type") or "vanilla"
+    if form not in get_args(MarkovKind):
+        raise UserError(
+            f"{folder / 'config.json'} needs a markov_head_type of {', '.join(get_args(MarkovKind))}, not {str(form)[:40]}."
+        )
+    return Markov(cast(MarkovKind, form), figure(folder, given, "markov_rank", 256))
 
 
 def _taps(folder: Path, given: Mapping[str, Any], speculators: bool) -> tuple[int, ...] | None:
@@ -163,10 +255,16 @@ def _usual(layers: int, own: int, speculators: bool) -> tuple[int, ...]:
 
 
 def _views(
-    folder: Path, layer: Mapping[str, Any], given: Mapping[str, Any], layers: int, speculators: bool, library: bool
+    folder: Path,
+    layer: Mapping[str, Any],
+    given: Mapping[str, Any],
+    layers: int,
+    speculators: bool,
+    library: bool,
+    second: bool,
 ) -> tuple[View, ...]:
-    """What each layer sees. Sliding layers are causal within the block, if nothing else is said; not so in transformers, whose
-    window includes its last position."""
+    """What each layer sees. Sliding layers are causal within the block, if nothing else is said; not so in DFlash 2 (`second`),
+    and in transformers, whose window includes its last position."""
     types = layer.get("layer_types")
     if types is None:
         types = ["sliding_attention" if library else "full_attention"] * layers
@@ -174,8 +272,8 @@ def _views(
         raise UserError(f"{folder / 'config.json'} needs layer_types, one for each of {counted(layers, 'layer')}.")
     sliding = [kind == "sliding_attention" for kind in types[:layers]]
     causal = sliding if not library else [False] * layers
-    if speculators:
-        causal = [slides and not given.get("sliding_window_non_causal") for slides in sliding]
+    if speculators or second:
+        causal = [slides and not given.get("sliding_window_non_causal", second) for slides in sliding]
     said = next((given[key] for key in ("is_causal", "causal") if given.get(key) is not None), None)
     if said is not None:
         causal = [bool(said)] * layers

@@ -1,0 +1,134 @@
+"""How a block's guesses go by the token before them: DSpark's Markov head, and DFlash 2's selector.
+
+One pass of the layers gives the outputs of all positions. What follows a node then costs a product of a small rank: none of the
+layers runs again.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from ...costs.flops import spend
+from .format import Markov, Selector
+
+
+class PathBlock(ABC):
+    """One block, and the nodes of a tree below its pending token, numbered in the order of `follow`."""
+
+    @abstractmethod
+    def follow(self, tokens: Tensor, depths: Tensor, parents: Sequence[int]) -> Tensor:
+        """Add nodes, and score what follows each [n, drafted].
+
+        Args:
+            tokens: the target's ids [n].
+            depths: of the nodes; the pending token's is 0 [n].
+            parents: earlier nodes, or ROOT above the pending token.
+        """
+
+    @abstractmethod
+    def drop(self, first: int) -> None:
+        """Free the nodes from number `first` on."""
+
+
+class MarkovHead:
+    """DSpark's head: a bias of low rank to a position's logits.
+
+    Args:
+        weights: `markov_w1` [vocab, r] goes by the target's ids, `markov_w2` [drafted, r] by the drafter's; `gate_proj` or
+            `joint_proj` if it is gated or recurrent.
+        found: what kind it is.
+    """
+
+    def __init__(self, weights: Mapping[str, Tensor], found: Markov) -> None:
+        at = "markov_head."
+        self.before, self.after = weights[f"{at}markov_w1.weight"], weights[f"{at}markov_w2.weight"]
+        inner = {"vanilla": "", "gated": f"{at}gate_proj", "rnn": f"{at}joint_proj"}[found.kind]
+        self.inner = (weights[f"{inner}.weight"], weights[f"{inner}.bias"]) if inner else None
+        self.recurrent, self.rank = found.kind == "rnn", found.rank
+
+    def open(self, hidden: Tensor, logits: Tensor) -> MarkovBlock:
+        """A block with these outputs [positions, width] and logits [positions, drafted]."""
+        return MarkovBlock(self, hidden, logits)
+
+
+class MarkovBlock(PathBlock):
+    """A block's logits with the bias of each node's token."""
+
+    def __init__(self, head: MarkovHead, hidden: Tensor, logits: Tensor) -> None:
+        self._head, self._hidden, self._logits = head, hidden, logits
+        self._states = hidden.new_zeros((1, head.rank))
+        """Of a recurrent head: above the pending token, then after each node."""
+
+    def follow(self, tokens: Tensor, depths: Tensor, parents: Sequence[int]) -> Tensor:
+        head, before = self._head, F.embedding(tokens, self._head.before)  # [n, r]
+        spend(len(tokens) * 2.0 * head.after.numel())
+        if head.inner is not None:
+            spend(len(tokens) * 2.0 * head.inner[0].numel())
+            hidden = self._hidden[depths]
+            if not head.recurrent:
+                before = torch.sigmoid(F.linear(torch.cat((hidden, before), -1), *head.inner)) * before
+            else:
+                state = self._states[[parent + 1 for parent in parents]]
+                gate, candidate, out = F.linear(torch.cat((state, before, hidden), -1), *head.inner).chunk(3, -1)
+                gate = torch.sigmoid(gate)
+                self._states = torch.cat((self._states, gate * state + (1 - gate) * torch.tanh(candidate)))
+                before = torch.tanh(out)
+        return self._logits[depths] + F.linear(before, head.after)
+
+    def drop(self, first: int) -> None:
+        self._states = self._states[: 1 + first]
+
+
+class SelectorHead:
+    """DFlash 2's selector: scores a position's most probable tokens by the token before, and drafts no others.
+
+    Args:
+        weights: the codebooks [vocab, r] and `hidden_projection` [r, width].
+        found: its sizes.
+    """
+
+    def __init__(self, weights: Mapping[str, Tensor], found: Selector) -> None:
+        at = "candidate_selector."
+        self.before, self.after = (weights[f"{at}{name}_codebook"] for name in ("predecessor", "successor"))
+        self.projection, self.candidates = weights[f"{at}hidden_projection.weight"], found.candidates
+
+    def open(self, hidden: Tensor, logits: Tensor) -> SelectorBlock:
+        """A block with these outputs [positions, width] and logits [positions, vocab]."""
+        return SelectorBlock(self, hidden, logits)
+
+
+class SelectorBlock(PathBlock):
+    """A block's candidates, with scores that go by each node's token."""
+
+    def __init__(self, head: SelectorHead, hidden: Tensor, logits: Tensor) -> None:
+        self._head, self._vocabulary = head, logits.shape[-1]
+        self._own, self._ids = logits.topk(min(head.candidates, self._vocabulary), -1)  # [positions, k]
+        self._after = head.after[self._ids]  # [positions, k, r]
+        self._gates = F.linear(hidden, head.projection)  # [positions, r]
+        spend(len(hidden) * 2.0 * head.projection.numel())
+
+    def follow(self, tokens: Tensor, depths: Tensor, parents: Sequence[int]) -> Tensor:
+        reads = F.embedding(tokens, self._head.before) * self._gates[depths]
+        spend(2.0 * len(tokens) * self._after[0].numel())
+        scores = self._own[depths] + torch.einsum("nr,nkr->nk", reads, self._after[depths])
+        out = torch.full((len(tokens), self._vocabulary), -torch.inf, dtype=scores.dtype, device=scores.device)
+        return out.scatter_(1, self._ids[depths], scores)
+
+    def drop(self, first: int) -> None:
+        """Nothing is held of a node."""
+
+
+def path_head(weights: Mapping[str, Tensor], found: Markov | Selector | None) -> MarkovHead | SelectorHead | None:
+    """What makes a position's guesses go by the token before it; None in plain DFlash."""
+    match found:
+        case Markov():
+            return MarkovHead(weights, found)
+        case Selector():
+            return SelectorHead(weights, found)
+        case None:
+            return None
