@@ -148,9 +148,16 @@ class Grower(Drafter):
         breadth: int = self.params.grow
         return breadth
 
-    def _worth(self, growth: Growth, budget: int, floor: float) -> float:
-        """The least probability of a path that goes on."""
-        return EXPANDED * floor
+    def _going_on(self, growth: Growth, level: Sequence[int], budget: int, floor: float) -> list[int]:
+        """The nodes of a level that get successors.
+
+        Args:
+            growth: the tree so far.
+            level: its last level, the end of the chain of first guesses before the others.
+            budget: most nodes of the tree once it is pruned.
+            floor: least probability of a path.
+        """
+        return [node for node in level if growth.reached[node] >= EXPANDED * floor]
 
     @staticmethod
     def _sampled(context: Context) -> bool:
@@ -210,8 +217,7 @@ class Grower(Drafter):
                 first = level[0]
                 level = nlargest(most, level, key=lambda node: growth.reached[node])
                 level = [first, *(node for node in level if node != first)][:most]
-                least = self._worth(growth, budget, floor)
-                level = [node for node in level if growth.reached[node] >= least]
+                level = self._going_on(growth, level, budget, floor)
                 if not level:
                     break
             guesses = self._guess(proposer, context, growth, level, width)

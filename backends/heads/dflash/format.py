@@ -128,6 +128,11 @@ class DFlashFormat(Format):
         wanted |= dict.fromkeys(("hidden_norm.weight", "norm.weight"), (hidden,))
         for i in range(len(self.views)):
             wanted |= attention_shapes(self.folder, self.layer, self.shapes, f"layers.{i}.", hidden, hidden, normed=True)
+        if isinstance(self.paths, Selector) and hidden % self.paths.group:
+            raise UserError(
+                f"{self.folder / 'config.json'} has a conv_group_size of {self.paths.group}, which does not divide {hidden}, "
+                "the width of its states. Download it again."
+            )
         own = drafted_shapes(self.shapes, self.drafted, hidden, target)
         wanted |= own
         if self.paths is not None:

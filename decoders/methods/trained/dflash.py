@@ -161,11 +161,12 @@ class DFlash(Grower):
     def _breadth(self, budget: int) -> int:
         return budget
 
-    def _worth(self, growth: Growth, budget: int, floor: float) -> float:
-        """A level costs next to nothing, so the tree is the best of all: only what lies below one of the `budget` most probable
-        nodes so far can be among them."""
-        best = nlargest(budget, growth.reached)
-        return max(floor, best[-1] if len(best) == budget else 0.0)
+    def _going_on(self, growth: Growth, level: Sequence[int], budget: int, floor: float) -> list[int]:
+        """A level costs next to nothing, so the tree is the most probable of all: what is not among its `budget` best nodes so
+        far has nothing below it that will be."""
+        reached = growth.reached
+        least = max(floor, min(nlargest(budget, reached)))
+        return [node for i, node in enumerate(level) if reached[node] >= (least if i else floor)]
 
     def _open(self, context: Context) -> Mapping[str, HeadBlocks]:
         """The drafter's session."""

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -260,17 +261,21 @@ def test_at_the_end_of_the_draft_models_context_it_decodes_plainly_and_says_so(
         ("eagle", {"nodes": 8, "depth": 2}),
         ("medusa", {"nodes": 8, "floor": 0}),
         pytest.param("dflash", {"nodes": 8, "floor": 0}, marks=only_full),  # its tree is grown as Medusa's
+        ("dflash dspark", {"nodes": 8, "width": 3, "floor": 0}),
+        ("dflash dflash2", {"nodes": 8, "width": 3, "floor": 0}),
     ],
 )
 def test_rejection_gives_the_targets_joint_distribution_of_two_tokens(method: str, settings: dict[str, Any]) -> None:
     """Through the whole loop, on a model whose five likeliest tokens have most of the probability."""
-    kind = methods()[method].head_kind()
+    method, _, relative = method.partition(" ")
+    kind = relative or methods()[method].head_kind()
     target, draft = heads.unsure_target() if kind else tiny_model("llama"), [] if kind else [tiny_model("qwen3")]
     if "merge" in settings:
         draft.append(tiny_model("mistral"))
     filters = {"temperature": 1.0, "top_k": 3}
     prompt = [0, 2, 70, 71, 72 if kind else 3]
     unsure = {"eagle": heads.unsure_head, "medusa": heads.unsure_medusa, "dflash": heads.unsure_dflash}
+    unsure |= {"dspark": partial(heads.unsure_paths, False), "dflash2": partial(heads.unsure_paths, True)}
     head = unsure[kind]() if kind else None
     draws = 3000 if FULL else 250
     conversation = Conversation(target, draft_model=draft, head=head)

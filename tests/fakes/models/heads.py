@@ -23,7 +23,7 @@ from specchat.backends.heads.medusa import MedusaHead
 from specchat.backends.hf.model import TransformersModel, load_transformers
 from specchat.backends.options import LoadOptions
 
-from .dflash_files import write_dflash
+from .dflash_files import Paths, write_dflash
 from .tiny import VOCAB, _room, tiny_model, write_model
 
 WIDTH, LAYERS = 32, 6
@@ -300,6 +300,56 @@ def unsure_medusa() -> MedusaHead:
 def random_dflash() -> DFlashHead:
     """A drafter that knows nothing, for `target`."""
     return load_dflash(write_dflash(Path(_room().name) / "random-dflash"))
+
+
+@functools.cache
+def random_paths(paths: Paths) -> DFlashHead:
+    """A drafter that knows nothing and whose guesses go by the token before, for `target`."""
+    return load_dflash(write_dflash(Path(_room().name) / f"random-{paths}", paths=paths))
+
+
+def _stepping_on(name: str, target: TransformersModel, second: bool, follows: Tensor) -> DFlashHead:
+    """A drafter whose states are all alike, so that the token before alone says what follows it.
+
+    Args:
+        second: whether it is DFlash 2; else DSpark.
+        follows: the scores of what follows a token [vocab, vocab], as an LM head has them.
+    """
+    one, zero = torch.eye(VOCAB), torch.zeros(VOCAB, VOCAB)
+    changes = {
+        "fc.weight": torch.zeros(VOCAB, 2 * VOCAB),
+        "embed_tokens.weight": torch.ones(VOCAB, VOCAB),
+        "lm_head.weight": zero,
+    }
+    changes |= {"norm.weight": torch.ones(VOCAB), "layers.0.mlp.down_proj.weight": torch.zeros(VOCAB, 48)}
+    changes["layers.0.self_attn.o_proj.weight"] = zero
+    if second:
+        at = "candidate_selector."
+        changes |= {f"{at}predecessor_codebook": one, f"{at}successor_codebook": follows}
+        changes[f"{at}hidden_projection.weight"] = one
+    else:
+        changes |= {"markov_head.markov_w1.weight": one, "markov_head.markov_w2.weight": follows}
+    sizes: dict[str, Any] = {
+        "layers": 1,
+        "block": 4 if second else 3,
+        "rank": VOCAB,
+        "candidates": VOCAB,
+        "own_embeddings": True,
+    }
+    sizes |= {"heads": 2, "head": VOCAB // 2, "width": VOCAB, "hidden": VOCAB, "paths": "dflash2" if second else "vanilla"}
+    return load_dflash(write_dflash(Path(_room().name) / name, changes=changes, **sizes), target)
+
+
+@functools.cache
+def right_paths(second: bool) -> DFlashHead:
+    """A drafter that always drafts what `cyclic_target` chooses, three tokens at a time."""
+    return _stepping_on(f"right-paths-{second}", cyclic_target(), second, 8 * torch.eye(VOCAB).roll(1, 0))
+
+
+@functools.cache
+def unsure_paths(second: bool) -> DFlashHead:
+    """A drafter that drafts tokens of `unsure_target`, with other probabilities."""
+    return _stepping_on(f"unsure-paths-{second}", unsure_target(), second, VOCAB**0.5 * _following(1, (1.0, 1.6, 1.2)))
 
 
 def _counting_on(name: str, target: TransformersModel, positions: int, lm_head: Tensor) -> DFlashHead:

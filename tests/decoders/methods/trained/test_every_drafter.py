@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import pytest
@@ -32,10 +33,21 @@ SAMPLED = Sampling(temperature=0.8, seed=11)
 PENALIZED = Sampling(temperature=1.2, top_p=0.9, repetition_penalty=1.2, seed=2)
 
 KINDS = ["eagle eagle1", "eagle eagle3", "eagle speculators", "medusa", "dflash"]
+KINDS += [f"dflash {paths}" for paths in ("vanilla", "gated", "rnn", "dflash2")]
 KINDS += [f"mtp {family}" for family in (*FAMILIES, "glm4-moe 3")]
 LLAMA = [pytest.param(f"llama.cpp {kind}", marks=needs_llama) for kind in ("eagle", "dflash", "mtp")]
 ALL = [*KINDS, *LLAMA]
-ONE_OF_EACH = ["eagle eagle3", "medusa", "dflash", "mtp glm4-moe", *LLAMA]
+ONE_OF_EACH = ["eagle eagle3", "medusa", "dflash", "dflash rnn", "dflash dflash2", "mtp glm4-moe", *LLAMA]
+
+
+RIGHT: dict[str, Callable[[], Head]] = {
+    "eagle": heads.right_head,
+    "medusa": heads.right_medusa,
+    "dflash": heads.right_dflash,
+    "dspark": partial(heads.right_paths, False),
+    "dflash2": partial(heads.right_paths, True),
+}
+"""Those that always draft what `cyclic_target` chooses."""
 
 
 class Pair(NamedTuple):
@@ -85,6 +97,8 @@ def pair(kind: str) -> Pair:
             return Pair(heads.target(), heads.random_medusa())
         case ["dflash"]:
             return Pair(heads.target(), heads.random_dflash())
+        case ["dflash", paths]:
+            return Pair(heads.target(), heads.random_paths(paths))
         case ["llama.cpp", "mtp"]:
             drafts = Drafts(Load(1, "glm"))
             drafts.join(glm_llama())
@@ -160,10 +174,9 @@ def test_the_drafts_of_a_conversation_are_those_of_a_fresh_one(kind: str) -> Non
 
 
 @pytest.mark.parametrize("sampling", [Sampling(), SAMPLED], ids=["greedy", "sampled"])
-@pytest.mark.parametrize("kind", ["eagle", "medusa", "dflash", pytest.param("llama.cpp", marks=needs_llama)])
+@pytest.mark.parametrize("kind", [*RIGHT, pytest.param("llama.cpp", marks=needs_llama)])
 def test_one_that_is_right_is_accepted_to_the_end_of_its_draft(kind: str, sampling: Sampling) -> None:
-    right = {"eagle": heads.right_head, "medusa": heads.right_medusa, "dflash": heads.right_dflash}
-    both = Pair(*counting()) if kind == "llama.cpp" else Pair(heads.cyclic_target(), right[kind]())
+    both = Pair(*counting()) if kind == "llama.cpp" else Pair(heads.cyclic_target(), RIGHT[kind]())
     if kind == "llama.cpp" and not sampling.greedy:
         sampling = Sampling(temperature=0.2, seed=3)
     for settings in (both.chain, both.tree):
