@@ -102,12 +102,13 @@ class DFlash(Grower):
     group = "trained"
     reads_cache = True
     summary = "A drafter trained for this model fills in a block of tokens in one pass; the model verifies a tree of them."
-    pays = "If there is a DFlash drafter for your model: a long draft takes a single pass."
+    pays = "If there is a DFlash, DFlash 2 or DSpark drafter for your model: a long draft takes a single pass."
     explains = (
         "The drafter gets a block of mask tokens and fills in all of them in one pass, as diffusion models for text do. It "
         "does not read the text, but what the large model was thinking at each token: its hidden states. The likeliest tokens "
-        "of each position become a tree, and one pass of the large model checks them all. Of the block nothing is kept; the "
-        "drafter remembers the large model's states at the accepted tokens."
+        "of each position become a tree, and one pass of the large model checks them all. DSpark and DFlash 2 drafters also "
+        "look at the token before each position, so each branch of the tree goes on in its own way. Of the block nothing is "
+        "kept; the drafter remembers the large model's states at the accepted tokens."
     )
     paper = "DFlash: Block Diffusion for Flash Speculative Decoding, Chen 2026, arXiv:2602.06036"
     requires = (needs.TrainedDrafter("dflash"),)
@@ -125,7 +126,7 @@ class DFlash(Grower):
             "transformers": ("model.generate(**inputs, assistant_model=draft, speculation_type='dflash')", ""),
             "llama-server": (
                 f"--spec-type draft-dflash --spec-draft-model {draft_model} --spec-draft-n-max {params.depth}",
-                "",
+                "A DSpark drafter needs --spec-type draft-dspark.",
             ),
             "vLLM": (speculative("dflash", model=draft_model, num_speculative_tokens=params.depth), ""),
         }

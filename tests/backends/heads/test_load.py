@@ -69,7 +69,7 @@ def test_a_wrong_head_is_refused_in_one_sentence(case: str, tmp_path: Path) -> N
 
 
 OTHERS = {
-    "DSpark": {"markov_rank": 256},
+    "Domino": {"projector_type": "domino"},
     "P-EAGLE": {"changes": {"mask_hidden": torch.ones((1, 96))}},
     "an MLP speculator": {"speculators_model_type": "mlp"},
 }
