@@ -319,8 +319,9 @@ def _builtin(problems: list[Problem]) -> bool:
 
 def _draft_models(problems: list[Problem]) -> list[str]:
     """Whether the draft models and the trained drafter that the settings name can draft for their model, as far as they are
-    here; where they name none, whether the model drafts for itself."""
+    here; where they name none, whether the model drafts for itself, or what to look for."""
     from ..models.library import Library
+    from ..models.pairing import look_for
 
     settings, _ = load_settings()
     library = Library()
@@ -328,8 +329,10 @@ def _draft_models(problems: list[Problem]) -> list[str]:
         return [_draft_model(name, settings, library, problems) for name in settings.draft_model]
     target = library.named(settings.model, settings.model_folders)
     own = target.card.mtp if target is not None else None
-    if own is None:
+    if target is None:
         return []
+    if own is None:
+        return [f"none. {sentence}"] if (sentence := look_for(target)) else []
     if own.problem:
         what = f"{settings.model} has MTP layers that cannot draft: {own.problem}"
         problems.append(Problem(what, f"specchat models --drafts-for {quote(settings.model)}", serious=False))

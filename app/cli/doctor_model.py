@@ -30,6 +30,9 @@ def examine(settings: Settings, *, as_json: bool) -> int:
     """
     if is_server(settings.model, settings):
         raise UserError("doctor cannot look into a server. Give a model on this machine.")
+    from ..models.library import Library
+    from ..models.pairing import look_for
+
     notes = Notes("auto")
 
     def told(part: Mapping[str, Any]) -> None:
@@ -45,7 +48,9 @@ def examine(settings: Settings, *, as_json: bool) -> int:
         return lab.code
     told_of = {key: info[key] for key in ("name", "backend", "device", "dtype", "architecture", "parameters", "context")}
     thinks = info.get("thinking")
+    target = Library().named(settings.model, settings.model_folders)
     report = {"model": told_of.pop("name"), **told_of, "thinking": thinks["sentence"] if thinks else "", **found}
+    report["look_for"] = look_for(target) if target is not None else ""
     if as_json:
         print_json(report)
     else:
@@ -63,6 +68,8 @@ def page(report: Mapping[str, Any]) -> Iterator[str]:
     yield f"  {'label':18} {report['label']}"
     if report.get("thinking"):
         yield f"  {'thinking':18} {one_line(report['thinking'])}"
+    if report.get("look_for"):
+        yield f"  {'drafters':18} {report['look_for']}"
     for what, name in ABLE.items():
         yield f"  {name:18} {'yes' if able[what] else 'no: ' + reasons.get(what, 'not on this runtime.')}"
     yield from (f"  {'note':18} {why}" for what, why in reasons.items() if what not in ABLE)

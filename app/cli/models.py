@@ -117,7 +117,7 @@ def _print_models(text: str, settings: Settings, free: FreeMemory, as_json: bool
 
 
 def _print_drafts(target: str, text: str, settings: Settings, as_json: bool) -> None:
-    from ..models.pairing import Pairing, pair
+    from ..models.pairing import Pairing, look_for, pair, wanted
     from ..models.rows import draft_rows, matches
 
     library, found = _all(settings)
@@ -132,13 +132,15 @@ def _print_drafts(target: str, text: str, settings: Settings, as_json: bool) -> 
     pairings: dict[object, Pairing] = {each.key: pair(library, chosen, each) for each in found}
     if as_json:
         listed = [_told(each) | {"able": pairings[each.key].able, "reason": pairings[each.key].reason} for each in found]
-        print_json({"target": _told(chosen), "models": listed})
+        print_json({"target": _told(chosen), "models": listed, "look_for": [asdict(each) for each in wanted(chosen)]})
         return
     able = [each for each in found if pairings[each.key].able]
     own = chosen.card.mtp
     # Nothing to name with --draft-model, but a model with MTP layers drafts alone.
     rows = [row for row in draft_rows(chosen, found, pairings, {}) if not isinstance(row.key, str) or own is not None]
     _print_rows(rows, notes=True)
+    if sentence := look_for(chosen):
+        typer.echo(sentence)
     if not able and (own is None or own.problem):
         _nothing(as_json, "No model here can draft for it.")
 

@@ -13,7 +13,7 @@ from .downloads import Download
 from .hub import Offer, Repository
 from .library import FoundModel
 from .memory import FreeMemory, MemoryFit, judge
-from .pairing import Pairing
+from .pairing import Pairing, look_for
 from .rows import about, fit_of, needs_of_offer, title_of
 
 Sentence = tuple[str, str, int]
@@ -49,7 +49,8 @@ def of_target_alone(target: FoundModel) -> list[Sentence]:
     if target.spot.spec == BUILTIN:
         return [(f"{BUILTIN_DRAFT} and {BUILTIN_EAGLE}, each loaded when a method first needs it.", "$foreground", 2)]
     own = f" {target.card.mtp.told}" if target.card.mtp is not None else ""
-    return [(f"No draft model. Methods that need one are not available.{own}", "$foreground", 3)]
+    out: list[Sentence] = [(f"No draft model. Methods that need one are not available.{own}", "$foreground", 3)]
+    return [*out, (look_for(target), "$quiet", 5)]
 
 
 def of_download(download: Download) -> list[Sentence]:

@@ -1,9 +1,12 @@
-"""Which model can draft for which, and why not: judged from the files, by the rule that the methods themselves apply."""
+"""Which model can draft for which, and why not: judged from the files, by the rule that the methods themselves apply. And which
+kinds of drafter to look for on the Hub."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
+from ...backends.files.model_card import quantization_in
 from ...backends.files.vocabulary import difference
 from ...backends.heads.formats import Format, Target
 from ...backends.llama.hidden_states import untold
@@ -16,6 +19,47 @@ from .library import FoundModel, Library
 
 MOST_SHARE = 0.7
 """Largest share of the target's parameters: a draft model with more of them cannot be fast enough to pay."""
+
+
+KINDS = {
+    "eagle3": ("EAGLE-3", "eagle"),
+    "medusa": ("Medusa", "medusa"),
+    "dflash": ("DFlash", "dflash"),
+    "dflash2": ("DFlash 2", "dflash"),
+    "dspark": ("DSpark", "dflash"),
+    "PARD": ("PARD", "pard"),
+    "mtp": ("MTP layers in the model's own checkpoint", "mtp"),
+}
+"""The word by which people name a kind of drafter on the Hub → what it is called here, and its method."""
+
+FAMILIES = {
+    "llama": ("eagle3", "medusa", "PARD"),
+    "qwen2": ("PARD",),
+    "qwen3": ("eagle3", "dflash", "dspark", "PARD"),
+    "qwen3moe": ("eagle3", "dflash"),
+    "qwen3next": ("mtp",),
+    "qwen35": ("mtp", "dflash", "dflash2", "dspark"),
+    "qwen35moe": ("mtp", "eagle3"),
+    "gemma3": ("eagle3",),
+    "gemma4": ("eagle3",),
+    "gptoss": ("eagle3",),
+    "glm4moe": ("mtp",),
+    "deepseek2": ("mtp",),
+    "deepseekv3": ("mtp",),
+    "mimo": ("mtp",),
+}
+"""Architecture, in either runtime's words without their signs → the kinds that have been published for such models and draft
+here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A kind of drafter that there is for models of a family."""
+
+    title: str
+    method: str
+    search: str
+    """What to search the Hub for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +121,41 @@ def _fits(library: Library, target: FoundModel, draft: FoundModel, head: Format)
     if made_for and made_for.rpartition("/")[2].lower() != target.spot.title.rpartition("/")[2].lower():
         return Pairing(True, f"It fits, but was made for {made_for}.")
     return Pairing(True)
+
+
+def wanted(target: FoundModel) -> list[Wanted]:
+    """The kinds of trained drafter to look for; not those that a model brings itself."""
+    if target.spot.spec == BUILTIN:
+        return []
+    family = re.sub("[^a-z0-9]|text$|forcausallm$", "", target.card.architecture.lower())
+    words = FAMILIES.get(family, ())
+    return [Wanted(*KINDS[word], f"{_plain_name(target)} {word}") for word in words if word != "mtp" or target.card.mtp is None]
+
+
+def look_for(target: FoundModel) -> str:
+    """The same as a sentence; empty where there is nothing to look for."""
+    card, found = target.card, wanted(target)
+    if target.spot.spec == BUILTIN or (not found and card.mtp is not None):
+        return ""
+    if not found:
+        return (
+            f"No trained drafters are known for {one_line(card.architecture) or 'this kind of model'}: look for a smaller "
+            "model with the same vocabulary (method draft), or train a head (docs/models.md)."
+        )
+    searches = ", ".join(f"“{each.search}” ({each.title}, method {each.method})" for each in found)
+    sizes = [f"{card.width:,} wide"] * bool(card.width) + [f"{card.layers:,} layers"] * bool(card.layers)
+    sizes += [f"{card.vocabulary:,} tokens"] * bool(card.vocabulary)
+    made = f" ({', '.join(sizes)})" if sizes else ""
+    return f"On the Hub, search for {searches}. A drafter has to be made for this very model{made}."
+
+
+def _plain_name(target: FoundModel) -> str:
+    """A model's name as those of its drafters begin: without its owner and its quantization."""
+    name = one_line(target.spot.title).rpartition("/")[2]
+    name = re.sub(r"\.gguf$", "", name, flags=re.IGNORECASE)
+    if kind := quantization_in(name):
+        name = re.sub(rf"[-_.]?{kind}.*$", "", name, flags=re.IGNORECASE)
+    return re.sub(r"[-_.]GGUF.*$", "", name, flags=re.IGNORECASE)
 
 
 def same(one: FoundModel, other: FoundModel) -> bool:

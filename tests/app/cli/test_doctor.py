@@ -101,6 +101,8 @@ def test_the_draft_model_of_the_settings_is_judged(probe: SimpleNamespace, tmp_p
     report = doctor.examine()
     assert report.problems == []
     assert f"draft model        {head} (trained drafter, EAGLE-3)" in doctor.as_text(report)
+    settings.write_text(f"model = '{target_folder()}'")
+    assert doctor.examine().draft_model.startswith("none. On the Hub, search for “heads-target eagle3” (EAGLE-3, method eagle)")
     settings.write_text(f"draft_model = '{head}'")
     (problem,) = doctor.examine().problems
     assert problem.what.startswith(f"{head} cannot draft for builtin: head drafts from a vocabulary of 256 tokens")

@@ -85,7 +85,10 @@ def test_draft_models_with_every_reason(home: Path) -> None:
     assert "lantern/Lighthouse-Tiny: same vocabulary" in able
     assert "pilot:3b: Its vocabulary is different (2,048 tokens against 2): token 0 is " in unable
     assert "for the target, “c” for it." in unable
-    told = {each["model"]: each for each in table("--drafts-for", "lantern/Lighthouse-Instruct")["models"]}
+    assert "On the Hub, search for “Lighthouse-Instruct eagle3” (EAGLE-3, method eagle), " in unable
+    found = table("--drafts-for", "lantern/Lighthouse-Instruct")
+    assert found["look_for"][0] == {"title": "EAGLE-3", "method": "eagle", "search": "Lighthouse-Instruct eagle3"}
+    told = {each["model"]: each for each in found["models"]}
     assert told["builtin-draft"]["able"]
     assert "vocabulary" in told["ollama:pilot:3b"]["reason"]
 

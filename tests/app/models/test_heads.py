@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,9 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from specchat.app.models.details import of_model
+from specchat.app.models.details import of_model, of_target_alone
 from specchat.app.models.library import FoundModel, Library
-from specchat.app.models.pairing import Pairing, pair
+from specchat.app.models.pairing import Pairing, look_for, pair, wanted
 from specchat.app.models.places import ModelSpot
 from specchat.app.models.rows import about, all_rows, draft_rows, drawn
 from specchat.backends.files.model_card import read_card
@@ -85,6 +86,37 @@ def test_gguf_targets_and_the_built_in_model(tmp_path: Path) -> None:
     one, other = (pair(Library(), each, head) for each in own)
     assert one == other
     assert "vocabulary of 256 tokens, and builtin has 2,048" in one.reason
+
+
+@pytest.mark.parametrize(
+    ("family", "name", "searches"),
+    [
+        ("qwen3", "Qwen/Qwen3-8B", ["Qwen3-8B eagle3", "Qwen3-8B dflash", "Qwen3-8B dspark", "Qwen3-8B PARD"]),
+        ("qwen35", "Qwen3.5-9B-Q4_K_M.gguf", [f"Qwen3.5-9B {word}" for word in ("mtp", "dflash", "dflash2", "dspark")]),
+        ("qwen3_5_text", "Qwen/Qwen3.5-9B", [f"Qwen3.5-9B {word}" for word in ("mtp", "dflash", "dflash2", "dspark")]),
+        ("gpt_oss", "openai/gpt-oss-20b-GGUF", ["gpt-oss-20b eagle3"]),
+        ("gpt_neox", "owner/name", []),
+    ],
+)
+def test_what_to_look_for_on_the_hub(family: str, name: str, searches: list[str]) -> None:
+    found = found_at(target_folder())
+    found = replace(found, spot=replace(found.spot, title=name), card=replace(found.card, architecture=family))
+    assert [each.search for each in wanted(found)] == searches
+    sentence = look_for(found)
+    assert all(f"“{search}”" in sentence for search in searches)
+    if not searches:
+        assert sentence.startswith("No trained drafters are known for gpt_neox: look for a smaller model")
+    else:
+        assert sentence.endswith("A drafter has to be made for this very model (32 wide, 6 layers, 256 tokens).")
+    assert [text for text, _, _ in of_target_alone(found)][1] == sentence
+
+
+def test_models_that_bring_their_drafters_need_none_from_the_hub() -> None:
+    own = FoundModel(ModelSpot("Built-in", "builtin", builtin_path(), "builtin"), read_card(builtin_path()))
+    assert (wanted(own), look_for(own)) == ([], "")
+    layered = found_at(mtp_folder("glm4-moe"))
+    assert (layered.card.architecture, wanted(layered), look_for(layered)) == ("glm4_moe", [], "")
+    assert wanted(replace(layered, card=replace(layered.card, mtp=None)))[0].method == "mtp"
 
 
 def test_a_pard_model_is_marked(tmp_path: Path) -> None:
