@@ -14,7 +14,7 @@ from torch import Tensor
 
 from specchat.backends import UserError
 from specchat.backends.base import ROOT
-from specchat.backends.heads.base import PathBlockSession
+from specchat.backends.heads.dflash.network import DFlashPathSession
 from specchat.decoders import Conversation, Generation
 
 from ...cases import FULL
@@ -140,7 +140,7 @@ def test_what_follows_each_node_is_that_of_plain_torch(folder: Path) -> None:
     assert head.positions == plain.block - plain.first
     text = [rng.randrange(VOCAB) for _ in range(40)]
     states, session = states_of(text, plain.taps), head.open(64)
-    assert isinstance(session, PathBlockSession)
+    assert isinstance(session, DFlashPathSession)
     for length in (1, 5, 17, 9, 39) if FULL else (1, 17, 9):
         session.rewind(min(session.length, length))
         session.extend(states[session.length : length])

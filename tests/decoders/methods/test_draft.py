@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import replace
 from functools import partial
@@ -16,6 +16,7 @@ import torch
 from scipy.stats import chisquare
 
 from specchat.backends import Model, Sampling, UserError
+from specchat.backends.heads.base import Head
 from specchat.backends.hf.session import TransformersSession
 from specchat.decoders import Conversation, Generation, encode_prompt
 from specchat.decoders.acceptance import Acceptance
@@ -274,7 +275,11 @@ def test_rejection_gives_the_targets_joint_distribution_of_two_tokens(method: st
         draft.append(tiny_model("mistral"))
     filters = {"temperature": 1.0, "top_k": 3}
     prompt = [0, 2, 70, 71, 72 if kind else 3]
-    unsure = {"eagle": heads.unsure_head, "medusa": heads.unsure_medusa, "dflash": heads.unsure_dflash}
+    unsure: dict[str, Callable[[], Head]] = {
+        "eagle": heads.unsure_head,
+        "medusa": heads.unsure_medusa,
+        "dflash": heads.unsure_dflash,
+    }
     unsure |= {"dspark": partial(heads.unsure_paths, False), "dflash2": partial(heads.unsure_paths, True)}
     head = unsure[kind]() if kind else None
     draws = 3000 if FULL else 250
