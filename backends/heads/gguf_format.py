@@ -1,4 +1,4 @@
-"""EAGLE-3 heads and DFlash drafters as GGUF files, told by their metadata. llama.cpp's converter writes them
+"""EAGLE-3 heads, DFlash and DSpark drafters as GGUF files, told by their metadata. llama.cpp's converter writes them
 (`convert_hf_to_gguf.py HEAD --target-model-dir TARGET`), as does ours.
 
 llama.cpp ends the process over much that is wrong with them, so all of that is looked at here first.
@@ -152,11 +152,13 @@ class GgufEagleFormat(GgufFormat):
 
 @dataclass(frozen=True, slots=True)
 class GgufDFlashFormat(GgufFormat):
-    """A DFlash drafter."""
+    """A DFlash or DSpark drafter."""
 
     kind: ClassVar[Kind] = "dflash"
     block: int
     """Positions of a pass, the pending token's among them."""
+    from_anchor: bool
+    """Whether the pending token's own output is the first guess, as in DSpark; else it is the first mask's."""
     mask: int
     """The token that stands for one not known yet."""
     causal: bool
@@ -164,6 +166,11 @@ class GgufDFlashFormat(GgufFormat):
     logit_scale: float
     softcap: float
     """What llama.cpp leaves to whoever reads the logits; 0 for none."""
+
+    @property
+    def positions(self) -> int:
+        """The most that it guesses."""
+        return self.block if self.from_anchor else self.block - 1
 
     def fitting(self, name: str, target: Target) -> list[Reading]:
         """The one reading: `target_layers` counts layers' inputs (see `Format.fitting`)."""
@@ -204,11 +211,14 @@ class GgufDFlashFormat(GgufFormat):
             optional[f"{at}attn_sinks.weight"] = (heads,)
         if "d2t" in self.shapes:
             out["output.weight"] = (drafted, width)
+        if (markov := self.shapes.get("markov_w1.weight")) is not None:
+            out |= {"markov_w1.weight": (target.vocabulary, markov[-1]), "markov_w2.weight": (drafted, markov[-1])}
+            optional |= {"conf_proj.weight": (1, width + markov[-1]), "conf_proj.bias": (1,), "markov_w2.scale": (1,)}
         return out | {name: shape for name, shape in optional.items() if name in self.shapes}
 
 
 def _dflash(layout: Layout, known: Mapping[str, Any]) -> GgufDFlashFormat:
-    """A DFlash drafter.
+    """A DFlash or DSpark drafter.
 
     Args:
         known: what all formats have.
@@ -217,8 +227,8 @@ def _dflash(layout: Layout, known: Mapping[str, Any]) -> GgufDFlashFormat:
         UserError: it is one of its relatives, or its metadata make no sense.
     """
     header, data = layout.header, layout.header.metadata
+    markov = "markov_w1.weight" in known["shapes"]
     others = {
-        "DSpark": "markov_w1.weight" in known["shapes"],
         "DFlash 2": "selector_hidden.weight" in known["shapes"],
         "DSpark for DeepSeek-V4": bool(header.number("hyper_connection.count")),
         "DFlash for a model with sections of rotary positions": "dflash.rope.dimension_sections" in data,
@@ -234,8 +244,9 @@ def _dflash(layout: Layout, known: Mapping[str, Any]) -> GgufDFlashFormat:
             raise UserError(f"{layout.file} is damaged ({key} is {str(value)[:40]}). Download it again.")
     scale, softcap = (data.get(f"dflash.{key}", 0.0) for key in ("logit_scale", "final_logit_softcapping"))
     return GgufDFlashFormat(
-        **known,
+        **known | {"title": "DSpark" if markov else "DFlash"},
         block=int(told["block_size"]),
+        from_anchor=markov and bool(data.get("dflash.sample_from_anchor", True)),
         mask=int(told["mask_token_id"] or 0),
         causal=bool(data.get("dflash.attention.causal", False)),
         logit_scale=float(scale),
@@ -269,5 +280,5 @@ def read_gguf_format(layouts: Sequence[Layout]) -> GgufFormat | None:
         "tensors": tensors,
     }
     if first.header.architecture == "dflash":
-        return _dflash(first, known | {"title": "DFlash"})
+        return _dflash(first, known)
     return GgufEagleFormat(**known)

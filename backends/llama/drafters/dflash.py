@@ -1,4 +1,5 @@
-"""DFlash drafters that llama.cpp computes: a cache of the target's states, and blocks of mask tokens that leave nothing behind.
+"""DFlash and DSpark drafters that llama.cpp computes: a cache of the target's states, and blocks of mask tokens that leave
+nothing behind.
 
 Chen et al., "DFlash: Block Diffusion for Flash Speculative Decoding" (2026), arXiv:2602.06036.
 """
@@ -22,7 +23,7 @@ class LlamaDFlashHead(BlockHead):
     def __init__(self, loaded: Loaded, found: GgufDFlashFormat, info: HeadInfo) -> None:
         self._loaded: Loaded | None = loaded
         self._found = found
-        self.info, self.positions = info, found.block - 1
+        self.info, self.positions = info, found.positions
 
     def open(self, context: int) -> LlamaDFlashSession:
         if self._loaded is None:
@@ -65,8 +66,10 @@ class LlamaDFlashSession(BlockSession):
             self.length += len(part)
 
     def guess(self, token: int, count: int) -> TorchScores:
-        """Scores of the next positions (see `BlockSession.guess`). The block is a whole one, as in training."""
+        """Scores of the next positions (see `BlockSession.guess`). The block is a whole one, as in training. In DSpark
+        llama.cpp lets the likeliest token of each position have its say on the next."""
         run, found, start = self._open(), self._found, self.length
+        first = 0 if found.from_anchor else 1
         block = [token, *[found.mask] * (found.block - 1)]
         code = run.decode(block, range(start, start + found.block), [1] * found.block, range(found.block))
         try:
@@ -75,7 +78,7 @@ class LlamaDFlashSession(BlockSession):
                     f"llama.cpp could not draft a block of {found.block} tokens ({last_error() or f'code {code}'}). Use a "
                     "smaller context or another method."
                 )
-            logits = run.logits(found.block)[1 : 1 + count].clone()
+            logits = run.logits(found.block)[first : first + count].clone()
         finally:
             run.remove(0, start, -1)
         if found.logit_scale:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from ....backends import UserError
 from ....backends.files.checkpoint import check_folder
-from ....backends.heads.dflash.format import DFlashFormat
+from ....backends.heads.dflash.format import UNUSED, DFlashFormat, Markov, Selector
 from ....backends.heads.eagle_format import EagleFormat
 from ....backends.heads.folders import read_format
 from ....backends.heads.formats import Target as Fitted
@@ -37,6 +37,7 @@ SHARED = {
 }
 EAGLE = {"input_norm.weight": "enc.output_norm.weight", "layers.0.hidden_norm.weight": "blk.0.attn_norm_2.weight"}
 DFLASH = {"hidden_norm.weight": "enc.output_norm.weight"}
+DFLASH |= {f"markov_head.{name}.weight": f"{name}.weight" for name in ("markov_w1", "markov_w2")}
 NORMS = {"self_attn.q_norm": "attn_q_norm", "self_attn.k_norm": "attn_k_norm"}
 """A head's tensors → llama.cpp's."""
 
@@ -113,7 +114,7 @@ def _unknown(head: EagleFormat | DFlashFormat, layers: int, taps: Sequence[int],
     rope = head.layer.get("rope_scaling") or head.layer.get("rope_parameters") or {}
     activation = head.layer.get("hidden_act", "silu")
     checks = {
-        "biases": any(name.endswith(".bias") for name in head.shapes),
+        "biases": any(name.endswith(".bias") and name not in UNUSED for name in head.shapes),
         "scaled rotary embeddings": rope.get("rope_type", rope.get("type", "default")) != "default",
         f"the activation {activation}": activation != "silu",
         "the target's last state": max(taps) >= layers,
@@ -128,8 +129,9 @@ def _unknown(head: EagleFormat | DFlashFormat, layers: int, taps: Sequence[int],
         }
     else:
         checks |= {
-            head.title: head.paths is not None,
-            "sample_from_anchor": head.from_anchor,
+            "a selector": isinstance(head.paths, Selector),
+            "a Markov head that is not vanilla": isinstance(head.paths, Markov) and head.paths.kind != "vanilla",
+            "sample_from_anchor": head.from_anchor and head.paths is None,
             "another width than the target's": other_width,
             "causal layers beside others": len({view.causal for view in head.views}) > 1,
             "windows of several sizes": len({view.window for view in head.views} - {None}) > 1,
@@ -158,10 +160,13 @@ def _layers(writer: Any, head: EagleFormat | DFlashFormat, vocabulary: int) -> N
 
 
 def _dflash(writer: Any, head: DFlashFormat) -> None:
-    """What only DFlash has."""
+    """What only DFlash and DSpark have."""
     writer.add_uint32("dflash.block_size", head.block)
     writer.add_mask_token_id(head.mask)
     writer.add_bool("dflash.attention.causal", head.views[0].causal)
+    if head.paths is not None:
+        writer.add_bool("dflash.sample_from_anchor", head.from_anchor)
+        writer.add_bool("dflash.has_confidence_head", False)
     windows = [view.window for view in head.views]
     if window := max(filter(None, windows), default=None):
         writer.add_sliding_window(window)

@@ -112,6 +112,29 @@ def test_scores_of_blocks_are_those_of_torch(layout: str, tmp_path: Path) -> Non
     assert max(far) < APART["F32"] / 5
 
 
+@pytest.mark.parametrize("options", [{}, {"layout": "speculators", "drafted": 512}, {"sample_from_anchor": False}])
+def test_dsparks_chain_is_that_of_torch(options: dict[str, Any], tmp_path: Path) -> None:
+    """In its one pass llama.cpp goes along the likeliest tokens, as torch does token by token."""
+    ours, theirs = both(tmp_path, dflash_file, write_blocks, "F32", paths="vanilla", **options)
+    assert (ours.info.title, ours.positions) == ("DSpark", theirs.positions)
+    states = torch.randn(90, len(ours.info.taps) * WIDTH, generator=torch.Generator().manual_seed(2))
+    sessions = [head.open(128) for head in (ours, theirs)]
+    for begun, end in ((0, 40), (40, 43), (43, 90)):
+        for session in sessions:
+            session.extend(states[begun:end])
+        rows = sessions[0].guess(9, ours.positions).logits
+        found, far = sessions[1].begin(9, ours.positions), []
+        for node in range(ours.positions):
+            wanted = found.logits[0]
+            drafted = wanted.isfinite()
+            assert torch.equal(rows[node].isfinite(), drafted)
+            far.append(float((rows[node] - wanted)[drafted].square().mean().sqrt() / wanted[drafted].std()))
+            assert int(rows[node].argmax()) == int(wanted.argmax())
+            if node + 1 < ours.positions:
+                found = sessions[1].grow([int(wanted.argmax())], [node])
+        assert max(far) < APART["F32"] / 5
+
+
 WRONG_PATHS: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "width": ({"target_hidden_size": 128}, {}, "hidden states 128 numbers wide, and those of heads-target have 64"),
     "taps": ({"target_layers": [1, 2, 6]}, {}, r"layers that heads-target does not have \(1, 2, 6\): it has 6 layers"),
@@ -145,7 +168,7 @@ WRONG_BLOCKS: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "mask": ({MASK: 5000}, {}, "uses the token 5,000 as its mask, and heads-target has 2,048 tokens"),
     "missing": ({}, {"blk.1.attn_q_norm.weight": None}, "such as blk.1.attn_q_norm.weight"),
     "nan": ({}, {"fc.weight": np.full((64, 128), np.nan, np.float32)}, "Cannot load head.gguf: .*invalid data"),
-    "DSpark": ({}, {"markov_w1.weight": np.ones((VOCAB, 8), np.float32)}, "holds DSpark, which specchat cannot draft with yet"),
+    "DSpark": ({}, {"markov_w1.weight": np.ones((VOCAB, 8), np.float32)}, "missing 1 tensor .* markov_w2.weight"),
     "DFlash 2": ({}, {"selector_hidden.weight": np.ones((8, 64), np.float32)}, "holds DFlash 2, which"),
 }
 

@@ -117,6 +117,12 @@ def random_gguf_blocks() -> Head:
     return load_head(dflash_file(room() / "random-dflash"))
 
 
+@functools.cache
+def random_gguf_paths() -> Head:
+    """A DSpark drafter that knows nothing, on llama.cpp."""
+    return load_head(dflash_file(room() / "random-dspark", paths="vanilla"))
+
+
 GLM = {
     "input_layernorm": "attn_norm", "post_attention_layernorm": "post_attention_norm",
     **{f"self_attn.{name}_proj": f"attn_{name}" for name in "qkv"}, "self_attn.o_proj": "attn_output",

@@ -21,7 +21,14 @@ from specchat.engine.messages import Load
 
 from ....cases import FULL
 from ....fakes.models import heads
-from ....fakes.models.gguf_heads import counting, glm_llama, llama_target, random_gguf_blocks, random_gguf_head
+from ....fakes.models.gguf_heads import (
+    counting,
+    glm_llama,
+    llama_target,
+    random_gguf_blocks,
+    random_gguf_head,
+    random_gguf_paths,
+)
 from ....fakes.models.llama_tiny import needs_llama
 from ....fakes.models.mtp_files import FAMILIES, mtp_target
 
@@ -35,7 +42,7 @@ PENALIZED = Sampling(temperature=1.2, top_p=0.9, repetition_penalty=1.2, seed=2)
 KINDS = ["eagle eagle1", "eagle eagle3", "eagle speculators", "medusa", "dflash"]
 KINDS += [f"dflash {paths}" for paths in ("vanilla", "gated", "rnn", "dflash2")]
 KINDS += [f"mtp {family}" for family in (*FAMILIES, "glm4-moe 3")]
-LLAMA = [pytest.param(f"llama.cpp {kind}", marks=needs_llama) for kind in ("eagle", "dflash", "mtp")]
+LLAMA = [pytest.param(f"llama.cpp {kind}", marks=needs_llama) for kind in ("eagle", "dflash", "dspark", "mtp")]
 ALL = [*KINDS, *LLAMA]
 ONE_OF_EACH = ["eagle eagle3", "medusa", "dflash", "dflash rnn", "dflash dflash2", "mtp glm4-moe", *LLAMA]
 
@@ -105,7 +112,8 @@ def pair(kind: str) -> Pair:
             assert drafts.head is not None
             return Pair(glm_llama(), drafts.head)
         case ["llama.cpp", which]:
-            return Pair(llama_target(), random_gguf_head() if which == "eagle" else random_gguf_blocks())
+            made = {"eagle": random_gguf_head, "dflash": random_gguf_blocks, "dspark": random_gguf_paths}
+            return Pair(llama_target(), made[which]())
         case words:
             return mtp_of(words)
 

@@ -24,6 +24,7 @@ from ....fakes.models.gguf_heads import (
     load_head,
     random_gguf_blocks,
     random_gguf_head,
+    random_gguf_paths,
     torch_target,
     write_blocks,
     write_eagle,
@@ -57,12 +58,20 @@ def run(
 
 @pytest.mark.parametrize(
     ("method", "settings"),
-    [("eagle", TREE), ("eagle", CHAIN), ("dflash", {"floor": 0}), ("dflash", {"width": 1, "floor": 0})],
+    [
+        ("eagle", TREE),
+        ("eagle", CHAIN),
+        ("dflash", {"floor": 0}),
+        ("dflash", {"width": 1, "floor": 0}),
+        ("dspark", {"width": 1, "floor": 0}),
+    ],
 )
 def test_its_drafts_are_those_of_torch(method: str, settings: dict[str, Any]) -> None:
     """Step by step on the same model in float32: the same trees, from the states of either runtime."""
-    on_llama = random_gguf_head() if method == "eagle" else random_gguf_blocks()
-    on_torch = load_head(room() / ("random-eagle3" if method == "eagle" else "random-dflash"))
+    made = {"eagle": random_gguf_head, "dflash": random_gguf_blocks, "dspark": random_gguf_paths}
+    on_llama = made[method]()
+    on_torch = load_head(room() / ("random-eagle3" if method == "eagle" else f"random-{method}"))
+    method = on_llama.info.kind
     for prompt in prompts(20 if FULL else 3):
         ours, ours_steps = run(llama_target(), on_llama, prompt, method, settings=settings)
         theirs, theirs_steps = run(torch_target(), on_torch, prompt, method, settings=settings)
