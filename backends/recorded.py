@@ -11,6 +11,7 @@ import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -19,6 +20,7 @@ from ..errors import UserError
 from .base import Layers, Message, Model, Sampling, Scores
 from .info import Capabilities, ModelInfo
 from .sessions.tree import Node, TreeSession
+from .thinking.thoughts import Thoughts, from_answer
 from .transcripts import FileTokenizer, TextTokenizer, Transcript, WordTokenizer, encode_transcript, read_transcripts
 
 CONTEXT = 131_072
@@ -85,8 +87,8 @@ class RecordedModel(Model):
         self.info = ModelInfo(
             name=name,
             backend="recorded",
-            device="none",
-            dtype="none",
+            device="",
+            dtype="",
             architecture="recorded transcript",
             parameters=0,
             layers=0,
@@ -112,6 +114,8 @@ class RecordedModel(Model):
         if self._by_prompt.setdefault(tuple(prompt), len(self.lines)) == len(self.lines):
             self.lines.append((*prompt, *response))
             self.starts.append(len(prompt))
+            if self.thoughts is None and (form := from_answer(self.decode(response))) is not None:
+                self.thoughts = Thoughts(form, {}, self.decode, partial(self.tokenizer.encode, start=False))
         if text is not None:
             self._texts.setdefault(text.strip(), (tuple(prompt), tuple(response)))
 

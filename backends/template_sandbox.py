@@ -103,13 +103,13 @@ class Program:
 
 
 @contextmanager
-def limited(cancelled: Callable[[], bool] | None = None, seconds: float = MOST_SECONDS) -> Iterator[None]:
+def limited(cancelled: Callable[[], bool] | None = None, seconds: float | None = None) -> Iterator[None]:
     """Limits time and memory inside the block. Only in the main thread, which gets a process's signals and is where the engine
     renders; elsewhere there are no limits.
 
     Args:
         cancelled: polled; answering True ends the block.
-        seconds: of CPU time.
+        seconds: of CPU time; by default MOST_SECONDS.
 
     Raises:
         Broken: the time is over.
@@ -118,6 +118,7 @@ def limited(cancelled: Callable[[], bool] | None = None, seconds: float = MOST_S
     if threading.current_thread() is not threading.main_thread():
         yield
         return
+    seconds = MOST_SECONDS if seconds is None else seconds
     began = time.thread_time()
 
     def look(*_: object) -> None:

@@ -7,8 +7,10 @@ SVG and PNG.
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import sys
+import tempfile
 import time
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -38,6 +40,27 @@ COPY = (
     "Repeat this text exactly: The lighthouse stood on the northern rock. Every evening Ana climbed the stairs, lit the lamp "
     "and wrote the weather into a book. Every morning she put out the lamp and rowed to the village for bread."
 )
+
+SCHEMA = json.dumps(
+    {
+        "type": "object",
+        "properties": {"name": {"type": "string"}, "city": {"type": "string"}, "animal": {"enum": ["fox", "dog"]}},
+        "required": ["name", "city", "animal"],
+    },
+    separators=(",", ":"),
+)
+ORDER = "Clara lives in Vienna with a dog."
+
+QUESTION = "How does prompt lookup work, in a few words?"
+RECORDED = (
+    "<think>\nThe user asks how prompt lookup works, in a few words. Prompt lookup looks for the last few tokens earlier in the "
+    "text and drafts what followed them there. So the model checks all drafted tokens in one forward pass.\n\nShould I show an "
+    "example? They said a few words, so one sentence is enough: the model checks all drafted tokens in one forward pass, and "
+    "keeps those that it would have written itself.\n</think>\n\nPrompt lookup looks for the last few tokens earlier in the "
+    "text and drafts what followed them there. The model checks all drafted tokens in one forward pass, and keeps those that it "
+    "would have written itself."
+)
+"""What a model that thinks said; the built-in model does not think."""
 
 Scene = Callable[[SpecchatApp, Pilot[Any]], Awaitable[None]]
 
@@ -179,6 +202,39 @@ async def inspect(app: SpecchatApp, pilot: Pilot[Any]) -> None:
     await pilot.pause(0.3)
 
 
+async def structured(app: SpecchatApp, pilot: Pilot[Any], panel: str = "") -> None:
+    """An answer that a JSON schema holds to its form, and the tree of one of its passes."""
+    await until(pilot, lambda: app.dialogue.phase == "ready" and len(app.dialogue.pieces) > 0)
+    app.actions.command(f"/schema {SCHEMA}")
+    if panel:
+        app.chat_screen.action_panel(panel)
+    await say(app, pilot, f"Extract the order as JSON: {ORDER}")
+    if panel:
+        await pilot.press("f7")
+    await pilot.pause(0.3)
+
+
+async def why(app: SpecchatApp, pilot: Pilot[Any]) -> None:
+    """Why an answer was not faster, and what would help most."""
+    await until(pilot, lambda: app.dialogue.phase == "ready")
+    app.dialogue.switch("lookup")
+    await say(app, pilot, "Tell me a story about a fox.")
+    app.actions.command("/why")
+    await pilot.pause(0.5)
+
+
+async def thinking(app: SpecchatApp, pilot: Pilot[Any], passes: int = 0) -> None:
+    """A thought while it is written, after so many passes; or folded, with the answer to it."""
+    await until(pilot, lambda: app.dialogue.phase == "ready")
+    if passes:
+        await pilot.press("f8")
+    await say(app, pilot, QUESTION, wait=not passes)
+    for step in range(1, passes + 1):
+        await pilot.press("f9")
+        await until(pilot, lambda step=step: len(app.dialogue.transcript.answers()[-1].log) == step)  # type: ignore[misc]
+    await pilot.pause(0.3)
+
+
 SCENES: dict[str, tuple[str, Scene]] = {
     "chat-dark": ("dark", chat),
     "chat-light": ("light", chat),
@@ -192,6 +248,11 @@ SCENES: dict[str, tuple[str, Scene]] = {
     "race-light": ("light", replay),
     "race-four-dark": ("dark", trained),
     "inspect-dark": ("dark", inspect),
+    "json-dark": ("dark", structured),
+    "json-tree-light": ("light", partial(structured, panel="tree")),
+    "why-dark": ("dark", why),
+    "thought-dark": ("dark", partial(thinking, passes=34)),
+    "thought-light": ("light", thinking),
 }
 """Name of the files → theme, and what to do."""
 
@@ -204,6 +265,11 @@ SIZES = {
     "race-light": (120, 28),
     "race-four-dark": (148, 36),
     "inspect-dark": (120, 36),
+    "json-dark": (104, 24),
+    "json-tree-light": (120, 32),
+    "why-dark": (120, 34),
+    "thought-dark": (100, 24),
+    "thought-light": (100, 24),
 }
 """Columns and rows of the scenes that are not of SIZE."""
 
@@ -219,6 +285,10 @@ async def take(name: str, theme: str, scene: Scene) -> None:
     """Play one scene and save it."""
     drafts = DRAFT_MODELS.get(name, ())
     settings = changed(Settings(), {"theme": theme, "method": "lookup", "draft_model": drafts})
+    if scene is thinking or getattr(scene, "func", None) is thinking:
+        file = Path(tempfile.mkdtemp()) / "small-thinker.jsonl"
+        file.write_text(json.dumps({"prompt": QUESTION, "response": RECORDED}))
+        settings = changed(settings, {"model": f"recorded:{file}?pace=0.02"})
     client = EngineClient()
     client.load(settings.model, device="cpu", dtype="float32", draft_model=drafts)
     app = SpecchatApp(settings, client)

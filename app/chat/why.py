@@ -148,9 +148,9 @@ class _Case:
         if totals.timed < max(TELLING_STEPS, FEW_PASSES):
             few = counted(totals.steps, "pass", "passes")
             return [Cause("short", 0.0, f"The answer took only {few}: too few to tell what held it back."), self._reading()]
-        if not self.plain or not totals.timed_seconds:
-            return [self._reading()]
-        found = [self._reading(), self._busy(), self._drafting(), self._length(), self._verifying(), self._guesses()]
+        found = [self._reading(), self._guesses()]
+        if self.plain and totals.timed_seconds:
+            found += [self._busy(), self._drafting(), self._length(), self._verifying()]
         found = [cause for cause in found if cause is None or cause.gain >= WORTH or not cause.gain]
         if not any(found) and self.speedup < 1 and figures.drafted:
             found.append(Cause("drafter", 0.0, f"{self._rate()} of its guesses were right, too few for what they cost."))

@@ -42,7 +42,7 @@ def why_lines(answer: Answer | None, found: Diagnosis | None, cells: int, key: s
             out.append(line(("without it ", "$quiet"), *drawn, (f" {without:.1f}×", "bold $foreground")))
         out.append(())
     if not found.causes:
-        out += [*paragraph("Nothing held it back: this is what the method gives on this text.", cells, "$foreground"), ()]
+        out += [*paragraph(_without_cause(found), cells, "$foreground"), ()]
     if (change := found.change) is not None:
         out.append(line(("What would help most", "bold $primary")))
         out += paragraph(change.said, cells, "$foreground")
@@ -67,4 +67,10 @@ def why_text(found: Diagnosis) -> str:
     if found.change is not None:
         expected = f" Expected: {found.change.speedup:.1f}× plain." if found.change.speedup else ""
         said.append(f"What would help most: {found.change.said}{expected}")
-    return "\n".join(said) or "Nothing held it back: this is what the method gives on this text."
+    return "\n".join(said) or _without_cause(found)
+
+
+def _without_cause(found: Diagnosis) -> str:
+    if found.speedup:
+        return "Nothing held it back: this is what the method gives on this text."
+    return "Nothing seems to have held it back; what a plain pass takes here is not known."

@@ -65,8 +65,12 @@ class Thoughts:
 
 def from_vocabulary(names: Mapping[str, int]) -> Form | None:
     """The marks of a model whose template says nothing, where its vocabulary has a usual pair."""
-    pair = next((pair for pair in PAIRS if names.keys() >= set(pair)), None)
-    return _bare(Marks(*pair, before="\n", after="\n", gap="\n\n")) if pair else None
+    return _usual(next((pair for pair in PAIRS if names.keys() >= set(pair)), None))
+
+
+def from_answer(text: str) -> Form | None:
+    """The marks of a model of which nothing but answers is known, where one of them begins with a usual pair."""
+    return _usual(next((pair for pair in PAIRS if text.startswith(pair[0]) and pair[1] in text), None))
 
 
 def from_response_template(spec: Any) -> Form | None:
@@ -87,6 +91,10 @@ def from_response_template(spec: Any) -> Form | None:
         return None
     before = opening[len(opening.rstrip()) :]
     return _bare(Marks(opening.strip(), close, before=before, answer=text(answer, "open").strip()))
+
+
+def _usual(pair: tuple[str, str] | None) -> Form | None:
+    return _bare(Marks(*pair, before="\n", after="\n", gap="\n\n")) if pair else None
 
 
 def _bare(marks: Marks) -> Form:

@@ -52,6 +52,7 @@ def test_what_does_not_end_is_ended(source: str, monkeypatch: pytest.MonkeyPatch
     good = Template("{{ messages[0].content }}{{ eos_token }}", {"eos_token": "</s>"})
     with monkeypatch.context() as patch:
         patch.setattr(template_sandbox, "MOST_SECONDS", 0.2)
+        patch.setattr(chat_template, "FIND_SECONDS", 0.2)
         with pytest.raises(UserError, match="it did not finish within"):
             Template(source, {}).render(CHAT)
     assert good.render(CHAT) == "hi \ud800 é</s>"
@@ -78,6 +79,7 @@ def test_long_conversations_may_be_long(monkeypatch: pytest.MonkeyPatch) -> None
 def test_what_no_python_can_stop_is_ended_with_its_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """Comparing lists of lists of lists runs in C: 2^40 comparisons without a look at anything else."""
     monkeypatch.setattr(template_sandbox, "MOST_SECONDS", 0.5)
+    monkeypatch.setattr(chat_template, "FIND_SECONDS", 0.5)
     monkeypatch.setattr(template_sandbox, "GRACE_SECONDS", 0.0)
     lists = "{% set n = namespace(a=[1], b=[1]) %}{% for i in range(40) %}{% set n.a = [n.a] * 2 %}{% set n.b = [n.b] * 2 %}"
     template = Template(lists + "{% endfor %}{{ n.a == n.b }}", {})

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from specchat.backends import ROOT, ContextFull, Sampling, UserError, load_model
 from specchat.backends.recorded import CERTAINTY, RecordedModel, RecordedSession, load_recorded
 from specchat.backends.transcripts import Transcript, WordTokenizer, encode_transcript, read_transcripts
+from specchat.decoders import generate
 
 from ..cases import cases
 
@@ -217,6 +218,24 @@ def test_the_built_in_tokenizer_loses_nothing(text: str) -> None:
 def write(path: Path, *rows: object) -> Path:
     path.write_text("\n".join(row if isinstance(row, str) else json.dumps(row) for row in rows), encoding="utf-8")
     return path
+
+
+def test_a_recorded_thought_is_no_answer(tmp_path: Path) -> None:
+    file = tmp_path / "answers.jsonl"
+    rows = [("plain", "What is <think>?</think>"), ("hello", "<think>\nShe says hello.\n</think>\n\nHello!")]
+    file.write_text("".join(json.dumps({"prompt": prompt, "response": response}) + "\n" for prompt, response in rows))
+    model = load_recorded(file)
+
+    def parts(prompt: str) -> tuple[str, str]:
+        said = {0: "", 1: ""}
+        for step in generate(model, prompt, method="lookup"):
+            text = step.text
+            for part, length, _ in step.spans or ([0, len(text), 0],):
+                said[part], text = said[part] + text[:length], text[length:]
+        return said[1], said[0]
+
+    assert parts("hello") == ("She says hello.", "Hello!")
+    assert parts("plain") == ("", "What is <think>?</think>")
 
 
 def test_load_from_a_file(tmp_path: Path) -> None:
