@@ -456,7 +456,7 @@ def _written(outcome: Outcome) -> str:
         return ""
     if outcome.grammar == len(outcome.tokens):
         return "Written by the grammar: nothing else could follow, so no pass was needed."
-    return f"The grammar left no choice about {outcome.grammar} of these tokens. They count as neither drafted nor accepted."
+    return f"The grammar wrote {outcome.grammar} of these tokens: neither drafted nor accepted."
 
 
 def joined(*spans: Sequence[Sequence[int]]) -> list[list[int]]:

@@ -41,24 +41,23 @@ COPY = (
     "and wrote the weather into a book. Every morning she put out the lamp and rowed to the village for bread."
 )
 
+TEXT = {"type": "string", "maxLength": 24}
 SCHEMA = json.dumps(
     {
         "type": "object",
-        "properties": {"name": {"type": "string"}, "city": {"type": "string"}, "animal": {"enum": ["fox", "dog"]}},
-        "required": ["name", "city", "animal"],
-    },
-    separators=(",", ":"),
+        "properties": {"name": TEXT, "age": {"type": "integer"}, "city": TEXT},
+        "required": ["name", "age", "city"],
+    }
 )
-ORDER = "Clara lives in Vienna with a dog."
 
 QUESTION = "How does prompt lookup work, in a few words?"
 RECORDED = (
-    "<think>\nThe user asks how prompt lookup works, in a few words. Prompt lookup looks for the last few tokens earlier in the "
-    "text and drafts what followed them there. So the model checks all drafted tokens in one forward pass.\n\nShould I show an "
-    "example? They said a few words, so one sentence is enough: the model checks all drafted tokens in one forward pass, and "
-    "keeps those that it would have written itself.\n</think>\n\nPrompt lookup looks for the last few tokens earlier in the "
-    "text and drafts what followed them there. The model checks all drafted tokens in one forward pass, and keeps those that it "
-    "would have written itself."
+    "<think>\nThe user asks how prompt lookup works, in a few words. Prompt lookup looks for the last few tokens earlier in "
+    "the text and drafts what followed them there. So the model checks all drafted tokens in one forward pass.\n\n"
+    "Should I show an example? They said a few words, so one sentence is enough. The model checks "
+    "all drafted tokens in one forward pass, and keeps those that it would have written itself.\n</think>\n\nPrompt lookup looks for the last few tokens earlier in the "
+    "text and drafts what followed them there. The model checks all drafted tokens in one forward pass, and keeps those that "
+    "it would have written itself."
 )
 """What a model that thinks said; the built-in model does not think."""
 
@@ -208,9 +207,10 @@ async def structured(app: SpecchatApp, pilot: Pilot[Any], panel: str = "") -> No
     app.actions.command(f"/schema {SCHEMA}")
     if panel:
         app.chat_screen.action_panel(panel)
-    await say(app, pilot, f"Extract the order as JSON: {ORDER}")
+    await say(app, pilot, "Anna Miller is 31 and lives in Vienna. Who is it?")
+    await say(app, pilot, "Turn this into JSON: Bruno, 45, Lisbon")
     if panel:
-        await pilot.press("f7")
+        await pilot.press("f7", "left", "left")
     await pilot.pause(0.3)
 
 

@@ -345,7 +345,7 @@ def _end(run: Inspection, *, brief: bool) -> StyledLine:
     if run.accepted < run.drafted:
         said = "The draft went no further; the model added "
     else:
-        which = "the one draft token" if run.drafted == 1 else f"all {run.drafted:,} draft tokens"
+        which = {1: "the one draft token", 2: "both draft tokens"}.get(run.drafted, f"all {run.drafted:,} draft tokens")
         said = f"Accepted {which}, then " if brief else f"Accepted {which}, and the same pass gave one more: "
     return (said, LABEL), (own, LIT), (f"{_chance(run.prob)}.", LABEL)
 
