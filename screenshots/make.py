@@ -52,12 +52,12 @@ SCHEMA = json.dumps(
 
 QUESTION = "How does prompt lookup work, in a few words?"
 RECORDED = (
-    "<think>\nThe user asks how prompt lookup works, in a few words. Prompt lookup looks for the last few tokens earlier in "
-    "the text and drafts what followed them there. So the model checks all drafted tokens in one forward pass.\n\n"
-    "Should I show an example? They said a few words, so one sentence is enough. The model checks "
-    "all drafted tokens in one forward pass, and keeps those that it would have written itself.\n</think>\n\nPrompt lookup looks for the last few tokens earlier in the "
-    "text and drafts what followed them there. The model checks all drafted tokens in one forward pass, and keeps those that "
-    "it would have written itself."
+    "<think>\nThe user asks how prompt lookup works, in a few words. Prompt lookup looks for the last few tokens "
+    "earlier in the text and drafts what followed them there. So the model checks all drafted tokens in one forward "
+    "pass.\n\nShould I show an example? They said a few words, so one sentence is enough. The model checks all "
+    "drafted tokens in one forward pass, and keeps those that it would have written itself.\n</think>\n\nPrompt "
+    "lookup looks for the last few tokens earlier in the text and drafts what followed them there. The model checks "
+    "all drafted tokens in one forward pass, and keeps those that it would have written itself."
 )
 """What a model that thinks said; the built-in model does not think."""
 
