@@ -244,7 +244,7 @@ def _dflash(layout: Layout, known: Mapping[str, Any]) -> GgufDFlashFormat:
             raise UserError(f"{layout.file} is damaged ({key} is {str(value)[:40]}). Download it again.")
     scale, softcap = (data.get(f"dflash.{key}", 0.0) for key in ("logit_scale", "final_logit_softcapping"))
     return GgufDFlashFormat(
-        **known | {"title": "DSpark" if markov else "DFlash"},
+        **dict(known) | {"title": "DSpark" if markov else "DFlash"},
         block=int(told["block_size"]),
         from_anchor=markov and bool(data.get("dflash.sample_from_anchor", True)),
         mask=int(told["mask_token_id"] or 0),
