@@ -27,6 +27,7 @@ KINDS = {
     "dflash": ("DFlash", "dflash"),
     "dflash2": ("DFlash 2", "dflash"),
     "dspark": ("DSpark", "dflash"),
+    "assistant": ("Gemma 4 assistant", "eagle"),
     "PARD": ("PARD", "pard"),
     "mtp": ("MTP layers in the model's own checkpoint", "mtp"),
 }
@@ -41,7 +42,7 @@ FAMILIES = {
     "qwen35": ("mtp", "dflash", "dflash2", "dspark"),
     "qwen35moe": ("mtp", "eagle3"),
     "gemma3": ("eagle3",),
-    "gemma4": ("eagle3",),
+    "gemma4": ("assistant", "eagle3"),
     "gptoss": ("eagle3",),
     "glm4moe": ("mtp",),
     "deepseek2": ("mtp",),
@@ -109,6 +110,8 @@ def _fits(library: Library, target: FoundModel, draft: FoundModel, head: Format)
     if card.backend == "llama.cpp":
         if failed("inputs", card.architecture):
             return Pairing(False, untold(card.architecture))
+        if head.reads_keys:
+            return Pairing(False, "It reads the target's keys and values, which llama.cpp does not hand out.")
         if not gguf and head.borrows and not card.tied:
             return Pairing(False, "It uses the target's LM head, which llama.cpp does not hand out to drafters in safetensors.")
     if not (card.width and card.layers and card.vocabulary):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from ...errors import ContextFull
-from ..base import ROOT, Scores
+from ..base import ROOT, Scores, Session
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -228,6 +228,9 @@ class HeadSession(DrafterMemory, ABC):
             raise ValueError(f"parents {list(parents)} are not all among {living} nodes")
         self.check_room(living + len(parents))
         return [1 + (self._depths[parent] if parent != ROOT else 0) for parent in parents]
+
+    def follow(self, target: Session) -> None:
+        """Say whose text this is, for a drafter that reads the target's keys and values too; before `extend`."""
 
     @abstractmethod
     def extend(self, tokens: Sequence[int], states: Tensor) -> Scores:

@@ -9,6 +9,7 @@ from typing import Any
 
 from ...errors import UserError
 from ..files.checkpoint import PICKLES, header, read_json
+from .assistant_format import ASSISTANTS, assistant_format
 from .dflash.format import NAMES as DFLASH
 from .dflash.format import dflash_format, kind_of
 from .eagle_format import eagle_format
@@ -23,6 +24,7 @@ UNSUPPORTED = {
     "treeflash": "TreeFlash",
     "xpress": "XPress",
     "mlp": "an MLP speculator",
+    "mtp": "MTP layers in the speculators layout",
     "eagle": "EAGLE in the speculators layout",
 }
 """`speculators_model_type`, or what tells the same, of drafters that are known but not for use here yet."""
@@ -54,6 +56,8 @@ def read_format(folder: Path, files: list[Path]) -> Format | None:
             f"{folder} holds {UNSUPPORTED[other]}, which specchat cannot draft with yet. Use an EAGLE, Medusa, DFlash, "
             "DFlash 2 or DSpark drafter."
         )
+    if config.get("model_type") in ASSISTANTS or shapes.keys() >= {"pre_projection.weight", "post_projection.weight"}:
+        return assistant_format(folder, config, names, shapes)
     if "medusa_num_heads" in config or config.get("model_type") == "medusa" or "0.lm_head.weight" in shapes:
         return medusa_format(folder, config, names, shapes)
     if kind_of(config, shapes) is not None:

@@ -30,6 +30,8 @@ class Reading:
     norm_before_residual: bool = False
     note: str = ""
     """How it differs from the first reading."""
+    earlier: bool = False
+    """Whether an assistant stands at the position of the last verified token rather than at that of the pending one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +52,8 @@ class Format(ABC):
     kind: ClassVar[Kind]
     runtime: ClassVar[Literal["transformers", "llama.cpp"]] = "transformers"
     """Where it runs."""
+    reads_keys: ClassVar[bool] = False
+    """Whether it reads the target's own keys and values, which transformers alone hands out."""
     folder: Path
     title: str
     names: Mapping[str, tuple[Path, str]]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -11,10 +11,12 @@ import torch
 from torch import Tensor, nn
 
 from ...errors import UserError
-from ..base import ROOT, Model, Sampling
+from ..base import ROOT, Model, Sampling, Session
 from ..hf.lean.lean import product
 from ..hf.model import TransformersModel
 from ..llama.model import LlamaModel
+from .assistant import AssistantHead, AssistantNetwork, AssistantSession
+from .assistant_format import ORDERING, AssistantFormat
 from .base import Head, HeadInfo
 from .dflash.format import UNUSED, DFlashFormat
 from .dflash.network import DFlashHead, DFlashNetwork
@@ -38,6 +40,9 @@ LONGEST = 128
 TABLES = ("d2t", "token_map")
 """Tables of a reduced vocabulary: offsets from the draft's ids to the target's, or the target's ids."""
 
+INTEGERS = (*TABLES, ORDERING)
+"""Tensors that hold no weights."""
+
 
 def load_head(found: Format, name: str, target: Model) -> Head:
     """Load a drafter.
@@ -56,7 +61,7 @@ def load_head(found: Format, name: str, target: Model) -> Head:
     weights = _read(found, name, lender.device, lender.dtype)
     ids = _ids(weights, name, target)
     reading, note = readings[0], ""
-    network: EagleNetwork | DFlashNetwork | None = None
+    network: EagleNetwork | DFlashNetwork | AssistantNetwork | None = None
     match found:
         case EagleFormat():
             network = EagleNetwork(*_parts(found, weights, ids, lender, of.vocabulary))
@@ -64,6 +69,14 @@ def load_head(found: Format, name: str, target: Model) -> Head:
             network.residual_normed = reading.norm_before_residual
         case DFlashFormat():
             network = DFlashNetwork(*_parts(found, weights, ids, lender, of.vocabulary))
+        case AssistantFormat():
+            if not isinstance(target, TransformersModel):
+                raise UserError(
+                    f"{name} reads its target's keys and values, which llama.cpp does not hand out. Load the target from a "
+                    "folder with safetensors."
+                )
+            network = AssistantNetwork(found, weights, name, target)
+            reading, note = _measured(network, target, readings)
     info = HeadInfo(
         name=name,
         kind=found.kind,
@@ -76,6 +89,8 @@ def load_head(found: Format, name: str, target: Model) -> Head:
     )
     if isinstance(network, EagleNetwork):
         return EagleHead(network, info)
+    if isinstance(network, AssistantNetwork):
+        return AssistantHead(network, reading, info)
     if network is not None:
         assert isinstance(found, DFlashFormat)
         return DFlashHead(found, network, info)
@@ -183,12 +198,12 @@ def _read(found: Format, name: str, device: torch.device, dtype: torch.dtype) ->
             if file not in files:
                 files[file] = stack.enter_context(safe_open(str(file), framework="pt", device="cpu"))
             tensor = files[file].get_tensor(theirs)
-            if (ours in TABLES) == tensor.is_floating_point():
+            if (ours in INTEGERS) == tensor.is_floating_point():
                 kind = str(tensor.dtype).removeprefix("torch.")
                 raise UserError(f"{name} has {ours} in {kind}, which specchat cannot use. Use a drafter that is not quantized.")
-            if ours not in TABLES and not bool(torch.isfinite(tensor.float()).all()):
+            if ours not in INTEGERS and not bool(torch.isfinite(tensor.float()).all()):
                 raise UserError(f"{name} is damaged: {ours} holds numbers that are none (NaN or infinite). Download it again.")
-            out[ours] = tensor.to(device, torch.int64 if ours in TABLES else dtype)
+            out[ours] = tensor.to(device, torch.int64 if ours in INTEGERS else dtype)
     return out
 
 
@@ -211,7 +226,7 @@ def _ids(weights: dict[str, Tensor], name: str, target: Model) -> Tensor | None:
     return ids
 
 
-def _measured(network: EagleNetwork, target: Model, readings: list[Reading]) -> tuple[Reading, str]:
+def _measured(network: EagleNetwork | AssistantNetwork, target: Model, readings: list[Reading]) -> tuple[Reading, str]:
     """The reading under which the drafter agrees most with its target (the first of equals), and a note on it."""
     if len(readings) == 1:
         return readings[0], ""
@@ -229,8 +244,12 @@ def _measured(network: EagleNetwork, target: Model, readings: list[Reading]) -> 
         width = states.shape[1] // len(taps)
         for reading in readings:
             columns = [states[:, taps.index(tap) * width :][:, :width] for tap in reading.taps]
-            network.residual_normed = reading.norm_before_residual
-            found = EagleSession(network, len(tokens)).every(tokens[1:], torch.cat(columns, -1)).argmax(-1).cpu()
+            inputs = torch.cat(columns, -1)
+            if isinstance(network, AssistantNetwork):
+                found = _one_by_one(AssistantSession(network, reading, len(tokens)), session, tokens, inputs)
+            else:
+                network.residual_normed = reading.norm_before_residual
+                found = EagleSession(network, len(tokens)).every(tokens[1:], inputs).argmax(-1).cpu()
             agreed.append(int((found == wanted).sum()))
     finally:
         session.close()
@@ -242,3 +261,10 @@ def _measured(network: EagleNetwork, target: Model, readings: list[Reading]) -> 
         f"Engines read this drafter's config.json differently; with {readings[best].note} it agrees with the target on "
         f"{share[0]} of a short text's tokens, and on {share[1]} otherwise."
     )
+
+
+def _one_by_one(head: AssistantSession, target: Session, tokens: Sequence[int], states: Tensor) -> Tensor:
+    """What an assistant drafts first behind every pair of a text, which the target holds."""
+    head.follow(target)
+    rows = [head.extend(tokens[i + 1 : i + 2], states[i : i + 1]).logits[0].argmax() for i in range(len(states))]
+    return torch.stack(rows).cpu()

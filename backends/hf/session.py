@@ -363,6 +363,12 @@ class TransformersSession(TreeSession[SlotNode]):
         self._early.stopped.clear()
         self._end = length
 
+    def keys_values(self, layer: int) -> tuple[Tensor, Tensor]:
+        """A layer's keys and values of the committed tokens, as its attention reads them [K/V heads, tokens, width of a head]:
+        views, until the next pass."""
+        slots = self._cache.slots[layer]
+        return slots.keys[0, :, : self.length], slots.values[0, :, : self.length]
+
     def close(self) -> None:
         self.rewind(0)
         self._cache = SlotCache((), 0)

@@ -74,6 +74,7 @@ class HeadProposer(Proposer):
         # Of a pair the next token is a part. The last pair comes anew: its scores are wanted.
         begin = max(0, min(session.length, len(tokens) - 2, self._text.same(tokens) - 1))
         session.rewind(begin)
+        session.follow(context.session)
         return session.extend(tokens[begin + 1 :], context.session.states(begin, last))
 
     def _extend(self, tokens: Sequence[int], parents: Sequence[int]) -> Scores | None:

@@ -21,6 +21,7 @@ from specchat.engine.messages import Load
 
 from ....cases import FULL
 from ....fakes.models import heads
+from ....fakes.models.gemma import gemma, random_assistant
 from ....fakes.models.gguf_heads import (
     counting,
     glm_llama,
@@ -40,11 +41,11 @@ SAMPLED = Sampling(temperature=0.8, seed=11)
 PENALIZED = Sampling(temperature=1.2, top_p=0.9, repetition_penalty=1.2, seed=2)
 
 KINDS = ["eagle eagle1", "eagle eagle3", "eagle speculators", "medusa", "dflash"]
-KINDS += [f"dflash {paths}" for paths in ("vanilla", "gated", "rnn", "dflash2")]
+KINDS += ["eagle assistant", *(f"dflash {paths}" for paths in ("vanilla", "gated", "rnn", "dflash2"))]
 KINDS += [f"mtp {family}" for family in (*FAMILIES, "glm4-moe 3")]
 LLAMA = [pytest.param(f"llama.cpp {kind}", marks=needs_llama) for kind in ("eagle", "dflash", "dspark", "mtp")]
 ALL = [*KINDS, *LLAMA]
-ONE_OF_EACH = ["eagle eagle3", "medusa", "dflash", "dflash rnn", "dflash dflash2", "mtp glm4-moe", *LLAMA]
+ONE_OF_EACH = ["eagle eagle3", "eagle assistant", "medusa", "dflash", "dflash rnn", "dflash dflash2", "mtp glm4-moe", *LLAMA]
 
 
 RIGHT: dict[str, Callable[[], Head]] = {
@@ -98,6 +99,8 @@ def mtp_of(words: list[str], right: bool = False) -> Pair:
 def pair(kind: str) -> Pair:
     """A drafter that knows nothing, beside its target."""
     match kind.split():
+        case ["eagle", "assistant"]:
+            return Pair(gemma(), random_assistant())
         case ["eagle", style]:
             return Pair(heads.target(), heads.random_head(style))
         case ["medusa"]:

@@ -1,0 +1,179 @@
+"""Gemma 4's assistants: a few layers with queries only, which attend to the target's own keys and values.
+
+A step reads a token's embedding, by the target's table, beside a state of the target's width: first the target's own at the
+last verified token, then what the step before gave out. It has no cache, and its nodes see the text, never each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from ...errors import UserError
+from ..base import ROOT, Session
+from ..costs.flops import spend
+from ..hf.model import TransformersModel
+from ..hf.session import TransformersSession
+from ..scores import TorchScores
+from .assistant_format import ORDERING, SLIDING, AssistantFormat
+from .base import HeadInfo, HeadSession, PathHead
+from .formats import Reading
+from .layers import guarded
+
+Shared = Mapping[str, tuple[Tensor, Tensor]]
+"""By type of layer, the target's keys and values of a text [K/V heads, rows, width of a head]."""
+
+
+class AssistantNetwork:
+    """The forward pass over nodes, each of which stands for itself.
+
+    Args:
+        found: the assistant's format.
+        weights: its tensors, on one device and of one type.
+        name: as the user gave it.
+        target: the loaded model that it is for.
+
+    Raises:
+        UserError: the target has not the keys and values that it attends to.
+    """
+
+    def __init__(self, found: AssistantFormat, weights: Mapping[str, Tensor], name: str, target: TransformersModel) -> None:
+        text = target.module.config.get_text_config(decoder=True)
+        kinds = list(getattr(text, "layer_types", None) or [])
+        kinds = kinds[: len(kinds) - (getattr(text, "num_kv_shared_layers", 0) or 0)]  # those with keys of their own
+        if not str(text.model_type).startswith("gemma4") or not set(found.layers) <= set(kinds):
+            raise UserError(f"{name} is an assistant of Gemma 4, and {target.info.name} is none. {found.made_for}")
+        self.sources = {kind: len(kinds) - 1 - kinds[::-1].index(kind) for kind in dict.fromkeys(found.layers)}
+        """By type of layer, the target's layer whose keys and values it reads."""
+        self._found, self._weights = found, weights
+        self._table = target.module.get_input_embeddings().weight.detach()
+        self.device, self.dtype, self.window = self._table.device, target.module.dtype, found.window
+        self._turns = {kind: found.frequencies(kind) for kind in self.sources}
+        self._head = weights.get("lm_head.weight", weights["embed_tokens.weight"])
+        self._node = 2.0 * sum(each.numel() for tensor, each in weights.items() if each.ndim > 1 and "embed" not in tensor)
+        self._row = 2.0 * self._head.numel()
+
+    def __call__(self, tokens: Sequence[int], states: Tensor, shared: Shared, position: int) -> tuple[Tensor, Tensor]:
+        """Logits and next states of nodes: [n, vocab], [n, width of the target].
+
+        Args:
+            tokens: their ids [n].
+            states: what each reads [n, width of the target].
+            shared: by type of layer, the target's keys and values of the text [K/V heads, rows, width of a head].
+            position: of all of them.
+        """
+        weights, count = self._weights, len(tokens)
+        spend(count * (self._node + self._row))
+        embedded = F.embedding(torch.tensor(tokens, device=self.device), self._table) * self._found.width**0.5
+        x = F.linear(torch.cat((embedded, states), -1), weights["pre_projection.weight"])
+        for i, kind in enumerate(self._found.layers):
+            at = f"layers.{i}."
+            y = self._norm(x, f"{at}input_layernorm")
+            x = x + self._norm(self._attention(i, kind, y, shared[kind], position), f"{at}post_attention_layernorm")
+            y = self._norm(x, f"{at}pre_feedforward_layernorm")
+            gate, up = (F.linear(y, weights[f"{at}mlp.{part}_proj.weight"]) for part in ("gate", "up"))
+            y = F.linear(F.gelu(gate, approximate="tanh") * up, weights[f"{at}mlp.down_proj.weight"])
+            x = (x + self._norm(y, f"{at}post_feedforward_layernorm")) * weights[f"{at}layer_scalar"]
+        x = self._norm(x, "norm")
+        return self._logits(x), F.linear(x, weights["post_projection.weight"])
+
+    def _norm(self, x: Tensor, name: str) -> Tensor:
+        wide = x.float()
+        normed = wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + self._found.epsilon)
+        return (normed * self._weights[f"{name}.weight"].float()).to(x.dtype)
+
+    def _attention(self, i: int, kind: str, y: Tensor, shared: tuple[Tensor, Tensor], position: int) -> Tensor:
+        """What a layer's attention gives for its normed input [n, width]. Scores are not scaled."""
+        at, (keys, values) = f"layers.{i}.self_attn.", shared
+        queries = F.linear(y, self._weights[f"{at}q_proj.weight"]).view(len(y), -1, keys.shape[-1])
+        queries = self._turned(self._norm(queries, f"{at}q_norm"), kind, position)
+        grouped = queries.view(len(y), len(keys), -1, keys.shape[-1]).transpose(0, 1).flatten(1, 2)  # [K/V heads, n × group, d]
+        seen = torch.softmax((grouped @ keys.transpose(1, 2)).float(), -1).to(values.dtype) @ values
+        out = seen.view(len(keys), len(y), -1, values.shape[-1]).transpose(0, 1).reshape(len(y), -1)
+        return F.linear(out, self._weights[f"{at}o_proj.weight"])
+
+    def _turned(self, x: Tensor, kind: str, position: int) -> Tensor:
+        """Queries at their rotary position [n, heads, width of a head]."""
+        angles = position * torch.tensor(self._turns[kind], device=self.device)
+        cos, sin = (torch.cat((each, each)).to(x.dtype) for each in (angles.cos(), angles.sin()))
+        first, second = x.chunk(2, -1)
+        return x * cos + torch.cat((-second, first), -1) * sin
+
+    def _logits(self, x: Tensor) -> Tensor:
+        """Logits of all tokens; in a clustered vocabulary, of those in the best clusters."""
+        if not self._found.clusters:
+            return F.linear(x, self._head)
+        best = F.linear(x, self._weights["masked_embedding.centroids.weight"]).topk(self._found.best).indices
+        tokens = self._weights[ORDERING].view(self._found.clusters, -1)[best].flatten(1)
+        out = torch.full((len(x), len(self._head)), -torch.inf, dtype=x.dtype, device=x.device)
+        return out.scatter_(1, tokens, torch.einsum("nd,ntd->nt", x, self._head[tokens]))
+
+
+class AssistantHead(PathHead):
+    """A loaded assistant (see load.py)."""
+
+    def __init__(self, network: AssistantNetwork, reading: Reading, info: HeadInfo) -> None:
+        self._network: AssistantNetwork | None = network
+        self._reading, self.info = reading, info
+
+    def open(self, context: int) -> AssistantSession:
+        if self._network is None:
+            raise UserError(f"{self.info.name} is no longer loaded. Load it again.")
+        return AssistantSession(self._network, self._reading, context)
+
+    def close(self) -> None:
+        self._network = None
+
+
+class AssistantSession(HeadSession):
+    """What an assistant knows of a conversation: the last pair, and the target's session, whose keys and values it reads."""
+
+    def __init__(self, network: AssistantNetwork, reading: Reading, context: int) -> None:
+        super().__init__(context)
+        self._network, self._earlier = network, reading.earlier
+        self._target: TransformersSession | None = None
+        self._states = torch.empty(0)
+        """After the last pair, then after each node [1 + nodes, width]."""
+
+    def follow(self, target: Session) -> None:
+        assert isinstance(target, TransformersSession)
+        self._target = target
+
+    def extend(self, tokens: Sequence[int], states: Tensor) -> TorchScores:
+        self._check_pairs(tokens, states)
+        self.drop(0)
+        self._states = self._states[:0]
+        network, self.length = self._network, self.length + len(tokens)
+        logits = guarded(lambda: self._step(tokens[-1:], states[-1:].to(network.device, network.dtype)), network.device)
+        return TorchScores(logits, (0,), (self.length + 1,))
+
+    def grow(self, tokens: Sequence[int], parents: Sequence[int]) -> TorchScores:
+        depths, living = self._hang(parents), len(self._depths)
+        above = [0 if parent == ROOT else 1 + parent for parent in parents]
+        logits = guarded(lambda: self._step(tokens, self._states[above]), self._network.device)
+        self._depths += depths
+        nodes = range(living, living + len(tokens))
+        return TorchScores(logits, tuple(nodes), tuple(self.length + 1 + depth for depth in depths))
+
+    def _step(self, tokens: Sequence[int], states: Tensor) -> Tensor:
+        """A pass over nodes whose parents gave these states; the logits."""
+        logits, after = self._network(tokens, states, self._shared(), self.length - self._earlier)
+        self._states = torch.cat((self._states, after)) if len(self._states) else after
+        return logits
+
+    def _shared(self) -> Shared:
+        """The target's keys and values of the text, by type of layer. With transformers a window has its own row too."""
+        assert self._target is not None, "follow comes first"
+        out, rows = {}, self._network.window + (not self._earlier)
+        for kind, layer in self._network.sources.items():
+            first = max(0, self.length - rows) if kind == SLIDING else 0
+            keys, values = self._target.keys_values(layer)
+            out[kind] = keys[:, first : self.length], values[:, first : self.length]
+        return out
+
+    def drop(self, first: int) -> None:
+        super().drop(first)
+        self._states = self._states[: 1 + first]
