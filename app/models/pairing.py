@@ -114,6 +114,8 @@ def _fits(library: Library, target: FoundModel, draft: FoundModel, head: Format)
             return Pairing(False, "It reads the target's keys and values, which llama.cpp does not hand out.")
         if not gguf and head.borrows and not card.tied:
             return Pairing(False, "It uses the target's LM head, which llama.cpp does not hand out to drafters in safetensors.")
+    if head.reads_keys and not card.architecture.startswith("gemma4"):
+        return Pairing(False, f"It is a {head.title}, and the target is no Gemma 4.")
     if not (card.width and card.layers and card.vocabulary):
         return Pairing(True, "Only loading it will show whether it fits.")
     try:

@@ -24,6 +24,7 @@ from specchat.backends.loading import builtin_gguf, builtin_path
 
 from ...fakes.models import gguf_heads
 from ...fakes.models.dflash_files import write_dflash
+from ...fakes.models.gemma import gemma_folder, write_assistant
 from ...fakes.models.gguf_changes import changed
 from ...fakes.models.heads import target_folder, write_head
 from ...fakes.models.llama_tiny import gguf_of, needs_llama
@@ -86,6 +87,15 @@ def test_gguf_targets_and_the_built_in_model(tmp_path: Path) -> None:
     one, other = (pair(Library(), each, head) for each in own)
     assert one == other
     assert "vocabulary of 256 tokens, and builtin has 2,048" in one.reason
+
+
+def test_an_assistant_drafts_for_gemma_4_alone(tmp_path: Path) -> None:
+    folder = write_assistant(tmp_path / "assistant")
+    found = found_at(folder)
+    assert (found.card.architecture, found.card.problem) == ("Gemma 4 assistant", "")
+    assert judged(folder, gemma_folder()) == Pairing(True)
+    assert judged(folder).reason == "It is a Gemma 4 assistant, and the target is no Gemma 4."
+    assert judged(folder, builtin_gguf()).reason == "It reads the target's keys and values, which llama.cpp does not hand out."
 
 
 @pytest.mark.parametrize(
