@@ -34,7 +34,9 @@ def draft_label(number: int) -> str:
 
 
 BACKENDS = ("auto", "transformers", "llama.cpp")
-DTYPES = ("auto", "float32", "bfloat16", "float16")
+INT8 = "int8"
+"""The dtype that is no type of files, but made at load."""
+DTYPES = ("auto", "float32", "bfloat16", "float16", INT8)
 DEVICE = {"form": r"auto|cpu|mps|cuda(:\d+)?", "shape": "one of auto, cpu, cuda, cuda:N, mps"}
 StageProgress = Callable[[str, int, int], None]
 """Called with (stage, done, total): "download" in bytes, "weights" in tensors, "check" in passes."""
@@ -51,7 +53,8 @@ class LoadOptions:
     """auto tries CUDA, then MPS, then the CPU."""
     dtype: str = at_load("auto", "Data type of the weights: {}.", "DTYPE", choices=DTYPES)
     """auto is the file's own type on a GPU; on the CPU it is float32, but bfloat16 for larger models whose files have that,
-    where the CPU multiplies in it (AVX-512 BF16, AMX)."""
+    where the CPU multiplies in it (AVX-512 BF16, AMX). int8 is made of the file's weights at load, on the CPU alone; what is no
+    weight is bfloat16."""
     context: int | None = at_load(None, "Context in tokens; by default the model's own limit.", "N", low=1)
     threads: int | None = at_load(None, "CPU threads; by default all physical cores.", "N", low=1)
     """By default fewer where a large model's passes are quicker so."""

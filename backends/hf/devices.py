@@ -10,6 +10,9 @@ import psutil
 import torch
 
 from ...errors import UserError
+from ..options import DTYPES as CHOICES
+from ..options import INT8
+from .lean.int8 import works as int8_works
 from .lean.packed import onednn
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -41,16 +44,22 @@ def choose_device(wanted: str) -> torch.device:
 
 
 def choose_dtype(wanted: str, device: torch.device) -> torch.dtype | None:
-    """The dtype of `LoadOptions.dtype`; None for the file's own.
+    """The dtype of `LoadOptions.dtype`; None for the file's own. Of INT8, that of all that is no weight.
 
     Raises:
-        UserError: not one of those we know.
+        UserError: not one of those we know, or not here.
     """
     if wanted == "auto":
         # Half types are slower than float32 on most CPUs, and float32 is where methods can be compared token by token.
         return torch.float32 if device.type == "cpu" else None
+    if wanted == INT8:
+        if device.type != "cpu":
+            raise UserError("int8 runs on the CPU only. Add --device cpu, or use --dtype bfloat16.")
+        if not int8_works():
+            raise UserError("int8 needs a CPU that multiplies bytes (AVX-512 VNNI, AVX-VNNI or AMX). Use --dtype auto.")
+        return torch.bfloat16
     if wanted not in DTYPES:
-        raise UserError(f"There is no dtype {wanted!r}: choose from auto, {', '.join(DTYPES)}.")
+        raise UserError(f"There is no dtype {wanted!r}: choose from {', '.join(CHOICES)}.")
     return DTYPES[wanted]
 
 

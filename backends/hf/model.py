@@ -24,11 +24,13 @@ from ..files.checkpoint import check_folder, read_json, shown, weight_bytes
 from ..files.sampling import of_folder
 from ..files.verdicts import Verdict, kept
 from ..info import Capabilities, ModelInfo, token_id
-from ..options import LoadOptions, StageProgress
+from ..options import INT8, LoadOptions, StageProgress
 from ..rounding import TOKENS, pass_seconds
 from .devices import Threads, choose_device, choose_dtype, free_memory, quick_in_bfloat16, set_threads, thread_counts
 from .early_layers import find_layers
 from .graphs.graphs import chosen_graphs
+from .lean.int8 import quantize
+from .lean.lean import of_family
 from .lean.packed import LEAST_BYTES
 from .masks import native_plan
 from .plain import PlainSession, session_of
@@ -194,10 +196,14 @@ def load_transformers(
         half = half and weight_bytes(files, None) >= LEAST_BYTES and quick_in_bfloat16()
         if half:
             dtype = torch.bfloat16
-        needed = weight_bytes(files, None if dtype is None else dtype.itemsize)
+        int8 = options.dtype == INT8
+        needed = weight_bytes(files, 1 if int8 else None if dtype is None else dtype.itemsize)
         spread = _spread(needed, device, options.device, name)
         try:
             module, missing = _read(view, dtype, "auto" if spread else {"": device}, progress, cancelled)
+            parameters = sum(p.numel() for p in module.parameters())
+            if int8 and not missing and not quantize(module, of_family(module), cancelled):
+                raise UserError(f"{name} has no layers that int8 knows. Use --dtype bfloat16.")
         except (Cancelled, UserError):
             raise
         except Exception as error:
@@ -209,7 +215,7 @@ def load_transformers(
             f"The weights in {folder} are missing {counted(len(missing), 'tensor')} that config.json asks for, such as "
             f"{missing[0]}. Download the model again."
         )
-    model = _proven(module, codec, name, folder, limit, options, begun, progress, cancelled)
+    model = _proven(module, parameters, codec, name, folder, limit, options, begun, progress, cancelled)
     if not half:
         return model
     if model.info.capabilities.exact or options.exact == "off":
@@ -222,6 +228,7 @@ def load_transformers(
 
 def _proven(
     module: Any,
+    parameters: int,
     codec: TextCodec,
     name: str,
     folder: Path,
@@ -234,12 +241,12 @@ def _proven(
     """The model around loaded weights, after the proof."""
     config = module.config.get_text_config(decoder=True)
     own = config._attn_implementation
+    dtype = INT8 if options.dtype == INT8 else str(module.dtype).removeprefix("torch.")
     verdict = kept(
-        *("transformers", transformers_version, str(torch.__version__), str(module.dtype), module.device.type),
+        *("transformers", transformers_version, str(torch.__version__), f"torch.{dtype}", module.device.type),
         read_json(folder / "config.json"),
     )
     known = inspect.signature(module.forward).parameters
-    parameters = sum(p.numel() for p in module.parameters())
     embedding, head = module.get_input_embeddings().weight, module.get_output_embeddings()
     runner = Runner(
         module, native_plan(config), (), module.dtype, embedding.device, "position_ids" in known, "logits_to_keep" in known
@@ -281,7 +288,7 @@ def _proven(
         name=name,
         backend="transformers",
         device=_device_name(module, runner.device),
-        dtype=str(module.dtype).removeprefix("torch."),
+        dtype=dtype,
         architecture=type(module).__name__,
         parameters=parameters,
         layers=int(config.num_hidden_layers),

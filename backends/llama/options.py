@@ -11,7 +11,7 @@ import psutil
 
 from ...errors import UserError, counted
 from ..files.gguf_file import BLOCKS, Header
-from ..options import rebuild_command
+from ..options import INT8, rebuild_command
 from .context import PAD, Runtime, padded
 from .library import Device, devices, library
 from .rpc import rpc_devices
@@ -52,6 +52,11 @@ def choose_runtime(options: LoadOptions, header: Header) -> Runtime:
     wanted = options.kv_type
     if wanted == "auto":
         wanted = DTYPES.get(options.dtype, "")
+        if options.dtype == INT8:
+            raise UserError(
+                "GGUF files keep the type of their weights, so there is no --dtype int8. Choose a file in Q8_0, or --kv-type q8_0 "
+                "for the cache."
+            )
         if not wanted:
             raise UserError(f"There is no dtype {options.dtype!r}: choose from auto, float32, bfloat16, float16.")
     cache = _named("cache type", wanted, CACHE_TYPES)

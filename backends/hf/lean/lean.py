@@ -21,7 +21,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..attention import Parts, even, padded, tree_attention
-from .packed import FEWEST_ROWS, filled, packed, pays
+from .int8 import Int8, together
+from .packed import FEWEST_ROWS, Part, filled, packed, pays
 
 FAMILIES = ("LlamaForCausalLM", "MistralForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM")
 """Models whose layers are: norm, attention with rotary positions, sum, norm, gated MLP, sum. Others of the same class names'
@@ -69,15 +70,16 @@ def product(weight: Tensor, bias: Tensor | None) -> Callable[[Tensor], Tensor]:
     return lambda inputs: torch.addmm(offset, inputs, across)
 
 
-def norm(module: Any) -> Any:
-    """A root-mean-square norm in fewer calls, on the CPU: in float32 the same bits where the width is a power of two.
+def norm(module: Any, wide: bool = False) -> Any:
+    """A root-mean-square norm in fewer calls, on the CPU: in float32, or if states are `wide`, the same bits where the width is a
+    power of two.
 
     In half types it is a layer norm, which torch computes at once: values and their negatives together have no mean, and the
     mean square for their variance.
     """
     if module is None or module.weight.device.type not in ("cpu", "cuda"):
         return module
-    weight = module.weight.detach()
+    weight = module.weight.detach().float() if wide else module.weight.detach()
     if weight.device.type == "cuda":  # one kernel
         return partial(F.rms_norm, normalized_shape=weight.shape, weight=weight, eps=module.variance_epsilon)
     width, least = len(weight), float(module.variance_epsilon)
@@ -100,7 +102,7 @@ def _unchanged(hidden: Tensor) -> Tensor:
 
 
 Linear = Callable[..., Callable[[Tensor], Tensor]]
-"""`fused` or `packed`."""
+"""`fused`, `packed` or `together`."""
 
 
 class Rotations:
@@ -167,7 +169,8 @@ class LeanLayer:
         layer: the model's own.
         index: its number, as the cache counts.
         kind: its entry in a mapping of masks.
-        linear: what makes products of its linear layers, as `fused` and `packed` do.
+        linear: what makes products of its linear layers, as `fused`, `packed` and `together` do; those of the last take and give
+            float32.
     """
 
     __slots__ = (
@@ -176,20 +179,21 @@ class LeanLayer:
     )
 
     def __init__(self, layer: Any, index: int, kind: str, linear: Linear = fused) -> None:
-        attention, mlp = layer.self_attn, layer.mlp
+        attention, mlp, wide = layer.self_attn, layer.mlp, linear is together
         self._index, self._kind = index, kind
         self._attention = attention
         self._width = int(attention.head_dim)
-        self._heads = attention.q_proj.weight.shape[0] // self._width
-        self._kv_heads = attention.k_proj.weight.shape[0] // self._width
+        self._heads = attention.q_proj.out_features // self._width
+        self._kv_heads = attention.k_proj.out_features // self._width
         self._scaling = float(attention.scaling)
         self._qkv = linear(attention, "q_proj", "k_proj", "v_proj")
-        self._query_norm, self._key_norm = (norm(getattr(attention, name, None)) for name in ("q_norm", "k_norm"))
+        self._query_norm, self._key_norm = (norm(getattr(attention, name, None), wide) for name in ("q_norm", "k_norm"))
         self._out = linear(attention, "o_proj")
         activation = F.silu if type(mlp.act_fn).__name__ in SILU else mlp.act_fn
         self._inner = chunked(linear(mlp, "gate_proj", "up_proj"), activation)
         self._down = linear(mlp, "down_proj")
-        self._before, self._after = norm(layer.input_layernorm) or _unchanged, norm(layer.post_attention_layernorm)
+        self._before = norm(layer.input_layernorm, wide) or _unchanged
+        self._after = norm(layer.post_attention_layernorm, wide)
 
     def __call__(self, hidden: Tensor, cos: Tensor, sin: Tensor, mask: Any, cache: Any) -> Tensor:
         """The layer's output; the arguments are `attend`'s."""
@@ -268,7 +272,7 @@ class LeanLayer:
         turned = (turned * cos).add_(turned.roll(self._width // 2, 3).mul_(sin))
         queries, keys = turned.split_with_sizes((heads, kv_heads), 1)
         keys, values = cache.update(keys, values, self._index)
-        return queries, keys, values
+        return queries.to(keys.dtype), keys, values
 
     def feed(self, hidden: Tensor, *_: Any) -> Tensor:
         """The hidden states with what the MLP block adds."""
@@ -314,7 +318,7 @@ class LeanModel(nn.Module):
 
     Args:
         module: the model; its weights are shared.
-        linear: what makes products of its linear layers: `fused` or `packed`.
+        linear: what makes products of its linear layers.
     """
 
     tell: Callable[[Tensor], None] | None = None
@@ -327,8 +331,9 @@ class LeanModel(nn.Module):
         self.layers = [LeanLayer(*each, linear) for each in zip(inner.layers, range(len(inner.layers)), kinds, strict=True)]
         self._rotations = Rotations(inner.rotary_emb)
         # A head that shares the embeddings' weights cannot be packed, for rows are read from these.
-        tied = module.lm_head.weight.data_ptr() == inner.embed_tokens.weight.data_ptr()
-        self._parts = (inner.embed_tokens, norm(inner.norm), (fused if tied else linear)(module, "lm_head"))
+        tied = linear is packed and module.lm_head.weight.data_ptr() == inner.embed_tokens.weight.data_ptr()
+        self._wide = linear is together
+        self._parts = (inner.embed_tokens, norm(inner.norm, self._wide), (fused if tied else linear)(module, "lm_head"))
         self._filled = self.layers if linear is packed else None  # not what stands in for them: that wants a row per node
 
     def forward(
@@ -352,6 +357,8 @@ class LeanModel(nn.Module):
         """
         embed, normed, head = self._parts
         hidden, n = embed(input_ids), input_ids.shape[1]
+        if self._wide:
+            hidden = hidden.float()
         cos, sin = self._rotations(hidden, position_ids, past_key_values.capacity)
         if n < FEWEST_ROWS and self.layers is self._filled:  # once, and not for each product
             hidden = filled(hidden[0])[None]
@@ -375,27 +382,16 @@ class LeanModel(nn.Module):
 
 def lean(module: Any) -> LeanModel | None:
     """The model's lean pass; None where it is not known to be of the family."""
-    if type(module).__name__ not in FAMILIES or not type(module).__module__.startswith("transformers."):
-        return None
     weights = list(module.parameters())
     if len({(weight.device, weight.dtype) for weight in weights}) != 1 or not weights[0].is_floating_point():
         return None
-    linear: Linear = packed if pays(weights) else fused
-    if linear is fused and weights[0].device.type == "cpu" and sum(weight.nbytes for weight in weights) > MOST_CPU_BYTES:
+    if not of_family(module):
         return None
-    for part in module.modules():
-        changed = part._forward_hooks or part._forward_pre_hooks or "forward" in vars(part) or hasattr(part, "_hf_hook")
-        if changed or (isinstance(part, nn.Linear) and type(part) is not nn.Linear):
-            return None
-    projections = ("q_proj", "k_proj", "v_proj", "gate_proj", "up_proj")
-    for layer in module.model.layers:
-        owners = [owner for owner in (layer.self_attn, layer.mlp) for name in projections if hasattr(owner, name)]
-        found = [getattr(owner, name) for owner in dict.fromkeys(owners) for name in projections if hasattr(owner, name)]
-        if len(found) != len(projections) or any(type(part) is not nn.Linear for part in found):
-            return None
-        biased = [part.bias is not None for part in found]
-        if len(set(biased[:3])) != 1 or len(set(biased[3:])) != 1:
-            return None
+    linear: Linear = packed if pays(weights) else fused
+    if isinstance(module.lm_head, Int8):
+        linear = together
+    elif linear is fused and weights[0].device.type == "cpu" and sum(weight.nbytes for weight in weights) > MOST_CPU_BYTES:
+        return None
     if linear is packed:
         table = module.get_input_embeddings().weight
         for weight in weights:
@@ -403,3 +399,27 @@ def lean(module: Any) -> LeanModel | None:
                 weight.data = weight.data.clone()
     del weights  # which are freed one by one as they are packed
     return LeanModel(module, linear)
+
+
+def of_family(module: Any) -> bool:
+    """Whether a model is known to be of the family, and built of plain linear layers, or of those that `quantize` put there."""
+    if type(module).__name__ not in FAMILIES or not type(module).__module__.startswith("transformers."):
+        return False
+    for part in module.modules():
+        changed = part._forward_hooks or part._forward_pre_hooks or "forward" in vars(part) or hasattr(part, "_hf_hook")
+        if changed or (isinstance(part, nn.Linear) and type(part) is not nn.Linear):
+            return False
+    projections = ("q_proj", "k_proj", "v_proj", "gate_proj", "up_proj")
+    for layer in module.model.layers:
+        owners = [owner for owner in (layer.self_attn, layer.mlp) for name in projections if hasattr(owner, name)]
+        found = [getattr(owner, name) for owner in dict.fromkeys(owners) for name in projections if hasattr(owner, name)]
+        if len(found) != len(projections) or not all(map(_plain, found)):
+            return False
+        biased = [isinstance(part, nn.Linear) and part.bias is not None for part in found]
+        if len(set(biased[:3])) != 1 or len(set(biased[3:])) != 1:
+            return False
+    return True
+
+
+def _plain(part: nn.Module) -> bool:
+    return type(part) is nn.Linear or (isinstance(part, Part) and isinstance(part.whole, Int8))

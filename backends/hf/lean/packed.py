@@ -75,13 +75,13 @@ class Part(nn.Module):
     """A linear layer whose weights lie among those of others.
 
     Args:
-        whole: the layers' weights one behind the other.
+        whole: a linear layer of the layers' weights one behind the other.
         start, end: its outputs.
     """
 
-    def __init__(self, whole: Packed, start: int, end: int) -> None:
+    def __init__(self, whole: Any, start: int, end: int) -> None:
         super().__init__()
-        self.whole, self.span = whole, slice(start, end)
+        self.whole, self.span, self.out_features = whole, slice(start, end), end - start
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Outputs [… n, outputs] for inputs [… n, inputs]."""
@@ -91,7 +91,8 @@ class Part(nn.Module):
     @property
     def weight(self) -> Tensor:
         """Its weights [outputs, inputs]: a copy."""
-        return self.whole.weight[self.span]
+        weight: Tensor = self.whole.weight[self.span]
+        return weight
 
 
 def onednn() -> bool:

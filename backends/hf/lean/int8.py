@@ -1,0 +1,197 @@
+"""Linear layers and embeddings whose weights are eight-bit integers, each output or token with a scale of its own.
+
+Plain decoding waits for memory, and weights of half the bytes are read in half the time. A row of inputs is rounded to sixteen
+bits below its greatest number, which is finer than bfloat16, and goes through the weights as two rows of bytes: 256 × high + low.
+oneDNN sums products of bytes in integers, so a row has the same bits whatever else is in its pass.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ....errors import Cancelled
+from .packed import FEWEST_ROWS, Part, onednn
+
+MOST = 32639.0
+"""Greatest input once scaled: 127 × 256 + 127."""
+
+MAGIC = 2.0**23 + 32768 + 128
+"""Added in float32 it leaves an input, rounded, in the last two bytes of its bits. Of both bytes the product takes 128."""
+
+MOST_INPUTS = 66_000
+"""Wider layers stay as they are: 255 × 127 × inputs must fit in 31 bits."""
+
+SHARED = (("q_proj", "k_proj", "v_proj"), ("gate_proj", "up_proj"))
+"""Layers on the same input."""
+
+SLOW = 20.0
+"""Times what a product takes in float32: oneDNN's reference for CPUs without a kernel takes hundreds of times as long."""
+
+
+class Int8(nn.Module):
+    """A linear layer of eight-bit weights.
+
+    Args:
+        weight: [outputs, inputs].
+        bias: [outputs].
+    """
+
+    def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
+        super().__init__()
+        self.out_features, self.in_features = weight.shape
+        whole, scales = rounded_rows(weight)
+        self._packed: Tensor = torch.ops.onednn.qlinear_prepack(whole, [FEWEST_ROWS, self.in_features])
+        self._scales = scales[:, 0]
+        self._zeros = torch.zeros(self.out_features, dtype=torch.int32)
+        self.bias = None if bias is None else bias.detach().float()
+        self._multiply = torch.ops.onednn.qlinear_pointwise.default
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Outputs [… n, outputs] for inputs [… n, inputs], in their type."""
+        out = self.rows(inputs.reshape(-1, self.in_features))
+        return out.view(*inputs.shape[:-1], self.out_features).to(inputs.dtype)
+
+    def rows(self, inputs: Tensor) -> Tensor:
+        """Outputs in float32 [n, outputs] for inputs [n, inputs]."""
+        n = len(inputs)
+        halves, greatest = split(inputs)
+        weights = (self._packed, self._scales, self._zeros, None)
+        both: Tensor = self._multiply(halves, 1.0, 128, *weights, 1.0, 0, torch.float32, "none", [], "")
+        out = torch.add(both[:n], both[n : 2 * n], alpha=256).mul_(greatest)
+        return out if self.bias is None else out.add_(self.bias)
+
+    @property
+    def weight(self) -> Tensor:
+        """The weights as they are multiplied [outputs, inputs]: a copy."""
+        return self._packed.to_dense().t() * self._scales[:, None]
+
+
+class Int8Table(nn.Module):
+    """Embeddings of eight-bit numbers.
+
+    Args:
+        weight: [tokens, width]; what it gives has its type.
+    """
+
+    def __init__(self, weight: Tensor) -> None:
+        super().__init__()
+        self.num_embeddings, self.embedding_dim = weight.shape
+        self._dtype = weight.dtype
+        self._whole, self._scales = rounded_rows(weight)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        """Embeddings [… n, width] of token ids [… n]."""
+        flat = ids.reshape(-1)
+        rows = self._whole.index_select(0, flat) * self._scales.index_select(0, flat)
+        return rows.view(*ids.shape, self.embedding_dim).to(self._dtype)
+
+    @property
+    def weight(self) -> Tensor:
+        """The embeddings [tokens, width]: a copy."""
+        return (self._whole * self._scales).to(self._dtype)
+
+
+def rounded_rows(weight: Tensor) -> tuple[Tensor, Tensor]:
+    """Eight-bit integers for weights [rows, width], and each row's scale [rows, 1]."""
+    wide = weight.detach().float()
+    scales = wide.abs().amax(1, True).div_(127).clamp_min_(torch.finfo(torch.float32).tiny)
+    return wide.div_(scales).round_().to(torch.int8) if wide is not weight else (wide / scales).round_().to(torch.int8), scales
+
+
+def split(inputs: Tensor) -> tuple[Tensor, Tensor]:
+    """Inputs [n, width] as rows of bytes: the low ones of all, then the high ones, then perhaps some that fill up the product;
+    and what a unit of their product stands for [n, 1]."""
+    wide = inputs.float()
+    greatest = wide.abs().amax(-1, True)
+    most, magic, byte = _constants()
+    whole = torch.mul(wide, torch.div(most, greatest)).add_(magic).view(torch.int32)
+    high = torch.bitwise_right_shift(whole, byte)
+    parts = (whole, high) if len(whole) > 1 else (whole, high, whole, high)
+    return torch.cat(parts).to(torch.uint8), greatest.div_(most)
+
+
+@cache
+def _constants() -> tuple[Tensor, Tensor, Tensor]:
+    """MOST, MAGIC, and the bits of a byte."""
+    return torch.tensor(MOST), torch.tensor(MAGIC), torch.tensor(8, dtype=torch.int32)
+
+
+def together(owner: Any, *names: str) -> Callable[[Tensor], Tensor]:
+    """What gives all outputs [n, sum of outputs] of layers that `quantize` has put together, for inputs [n, inputs]."""
+    first = getattr(owner, names[0])
+    rows: Callable[[Tensor], Tensor] = (first.whole if isinstance(first, Part) else first).rows
+    return rows
+
+
+def quantize(module: Any, shared: bool, cancelled: Callable[[], bool] | None = None) -> bool:
+    """Put eight-bit layers in the places of a model's linear layers and of its embeddings.
+
+    Args:
+        module: the model.
+        shared: whether those of SHARED are on the same input.
+        cancelled: polled between layers.
+
+    Returns:
+        whether there were any.
+
+    Raises:
+        Cancelled: `cancelled` answered True.
+    """
+    found = False
+    with torch.no_grad():
+        table = module.get_input_embeddings()
+        for owner in list(module.modules()):
+            if cancelled is not None and cancelled():
+                raise Cancelled
+            for names in SHARED if shared else ():
+                if all(type(getattr(owner, name, None)) is nn.Linear for name in names):
+                    _join(owner, names)
+            for name, part in list(owner.named_children()):
+                if type(part) is nn.Linear and part.in_features <= MOST_INPUTS:
+                    setattr(owner, name, Int8(part.weight, part.bias))
+                    found = True
+        if found and type(table) is nn.Embedding:
+            module.set_input_embeddings(Int8Table(table.weight))
+    return found
+
+
+def _join(owner: Any, names: tuple[str, ...]) -> None:
+    parts = [getattr(owner, name) for name in names]
+    bias = parts[0].bias
+    if bias is not None:
+        bias = torch.cat([part.bias for part in parts])
+    whole, start = Int8(torch.cat([part.weight for part in parts]), bias), 0
+    for name, part in zip(names, parts, strict=True):
+        setattr(owner, name, Part(whole, start, start := start + part.out_features))
+
+
+@cache
+def works() -> bool:
+    """Whether this torch and this CPU sum products of bytes without an error, and with a kernel of their own."""
+    if not onednn():
+        return False
+    width = 512
+    try:
+        with torch.inference_mode():
+            layer = Int8(torch.ones(width, width), None)
+            inputs = torch.ones(FEWEST_ROWS, width)
+            if not torch.equal(layer.rows(inputs).round(), torch.full((FEWEST_ROWS, width), float(width))):
+                return False
+            return _fastest(lambda: layer.rows(inputs)) < SLOW * _fastest(lambda: inputs @ inputs[0].expand(width, -1))
+    except (AttributeError, RuntimeError):  # this torch, or this CPU, has none
+        return False
+
+
+def _fastest(run: Callable[[], object]) -> float:
+    seconds = []
+    for _ in range(5):
+        begun = time.perf_counter()
+        run()
+        seconds.append(time.perf_counter() - begun)
+    return min(seconds)
