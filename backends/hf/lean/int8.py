@@ -60,10 +60,12 @@ class Int8(nn.Module):
     def rows(self, inputs: Tensor) -> Tensor:
         """Outputs in float32 [n, outputs] for inputs [n, inputs]."""
         n = len(inputs)
-        halves, greatest = split(inputs)
+        if not n:
+            return torch.zeros((0, self.out_features))
+        halves, unit = split(inputs.float())
         weights = (self._packed, self._scales, self._zeros, None)
         both: Tensor = self._multiply(halves, 1.0, 128, *weights, 1.0, 0, torch.float32, "none", [], "")
-        out = torch.add(both[:n], both[n : 2 * n], alpha=256).mul_(greatest)
+        out = torch.add(both.narrow(0, 0, n), both.narrow(0, n, n), alpha=256).mul_(unit)
         return out if self.bias is None else out.add_(self.bias)
 
     @property
@@ -101,25 +103,29 @@ def rounded_rows(weight: Tensor) -> tuple[Tensor, Tensor]:
     """Eight-bit integers for weights [rows, width], and each row's scale [rows, 1]."""
     wide = weight.detach().float()
     scales = wide.abs().amax(1, True).div_(127).clamp_min_(torch.finfo(torch.float32).tiny)
-    return wide.div_(scales).round_().to(torch.int8) if wide is not weight else (wide / scales).round_().to(torch.int8), scales
+    return (wide / scales).round_().to(torch.int8), scales
 
 
 def split(inputs: Tensor) -> tuple[Tensor, Tensor]:
-    """Inputs [n, width] as rows of bytes: the low ones of all, then the high ones, then perhaps some that fill up the product;
-    and what a unit of their product stands for [n, 1]."""
-    wide = inputs.float()
-    greatest = wide.abs().amax(-1, True)
-    most, magic, byte = _constants()
-    whole = torch.mul(wide, torch.div(most, greatest)).add_(magic).view(torch.int32)
-    high = torch.bitwise_right_shift(whole, byte)
-    parts = (whole, high) if len(whole) > 1 else (whole, high, whole, high)
-    return torch.cat(parts).to(torch.uint8), greatest.div_(most)
+    """Inputs [n, width] in float32 as rows of bytes: the low ones of all, then the high ones, for one input twice, as four rows
+    take no longer than two; and what a unit of their product stands for [n, 1].
+
+    The greatest number of a row is at most its length as a vector, which is one operator instead of two.
+    """
+    n, width = inputs.shape
+    share, magic, byte = _constants()
+    unit = torch.linalg.vector_norm(inputs, 2, -1, True).mul_(share)
+    whole = torch.div(inputs, unit).add_(magic)
+    if n <= 2:
+        return whole.view(torch.uint8).as_strided((4 // n, n, width), (1, 4 * width, 4)).reshape(4, width), unit
+    whole = whole.view(torch.int32)
+    return torch.cat((whole, torch.bitwise_right_shift(whole, byte))).to(torch.uint8), unit
 
 
 @cache
 def _constants() -> tuple[Tensor, Tensor, Tensor]:
-    """MOST, MAGIC, and the bits of a byte."""
-    return torch.tensor(MOST), torch.tensor(MAGIC), torch.tensor(8, dtype=torch.int32)
+    """1 / MOST, MAGIC, and the bits of a byte."""
+    return torch.tensor(1 / MOST), torch.tensor(MAGIC), torch.tensor(8, dtype=torch.int32)
 
 
 def together(owner: Any, *names: str) -> Callable[[Tensor], Tensor]:
