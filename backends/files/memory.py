@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ..options import INT8
 from .model_card import Card
 
 USUAL = 8192
@@ -65,7 +66,7 @@ class Needs:
             kind = dtype if kv_type == "auto" else kv_type
             return Footprint(self.weights, False, self.cache_numbers * KV_BYTES.get(kind, 2.0))
         wide = dtype == "float32" or (dtype == "auto" and not gpu)
-        weights = self.held if wide else self.weights
+        weights = self.held // 4 if dtype == INT8 else self.held if wide else self.weights
         return Footprint(weights, weights > self.weights, self.cache_numbers * (4.0 if wide else 2.0))
 
 

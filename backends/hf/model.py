@@ -202,8 +202,10 @@ def load_transformers(
         try:
             module, missing = _read(view, dtype, "auto" if spread else {"": device}, progress, cancelled)
             parameters = sum(p.numel() for p in module.parameters())
-            if int8 and not missing and not quantize(module, of_family(module), cancelled):
-                raise UserError(f"{name} has no layers that int8 knows. Use --dtype bfloat16.")
+            if int8 and not missing:
+                quantize(module, of_family(module), cancelled)
+                if 2 * sum(p.numel() for p in module.parameters()) > parameters:
+                    raise UserError(f"Most of {name}'s weights are of no kind that int8 knows (experts). Use --dtype bfloat16.")
         except (Cancelled, UserError):
             raise
         except Exception as error:

@@ -54,8 +54,8 @@ def choose_runtime(options: LoadOptions, header: Header) -> Runtime:
         wanted = DTYPES.get(options.dtype, "")
         if options.dtype == INT8:
             raise UserError(
-                "GGUF files keep the type of their weights, so there is no --dtype int8. Choose a file in Q8_0, or --kv-type q8_0 "
-                "for the cache."
+                "GGUF files keep the type of their weights, so there is no --dtype int8. Choose a file in Q8_0, or for the "
+                "cache --kv-type q8_0."
             )
         if not wanted:
             raise UserError(f"There is no dtype {options.dtype!r}: choose from auto, float32, bfloat16, float16.")

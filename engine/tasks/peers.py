@@ -17,6 +17,7 @@ from ...backends.heads.dflash.format import NAMES as DFLASH_NAMES
 from ...backends.heads.dflash.format import DFlashFormat
 from ...backends.heads.folders import read_format
 from ...backends.heads.formats import LLAMA
+from ...backends.options import INT8
 from ...errors import UserError, did_you_mean
 from .work import Job
 
@@ -108,6 +109,8 @@ def _network(model: Model) -> Any:
     info = model.info
     if info.backend != "transformers":
         raise UserError("transformers can only be compared on safetensors models. Leave it out of --against.")
+    if info.dtype == INT8:
+        raise UserError("transformers has no int8 to compare with. Leave out --dtype int8, or --against.")
     try:
         network: Any = AutoModelForCausalLM.from_pretrained(info.path, dtype=getattr(torch, info.dtype), local_files_only=True)
     except (KeyError, OSError, ValueError):

@@ -1,8 +1,8 @@
 """Linear layers and embeddings whose weights are eight-bit integers, each output or token with a scale of its own.
 
 Plain decoding waits for memory, and weights of half the bytes are read in half the time. A row of inputs is rounded to sixteen
-bits below its greatest number, which is finer than bfloat16, and goes through the weights as two rows of bytes: 256 × high + low.
-oneDNN sums products of bytes in integers, so a row has the same bits whatever else is in its pass.
+bits below its length, which is finer than bfloat16, and goes through the weights as two rows of bytes: 256 × high + low. oneDNN
+sums products of bytes in integers, so a row has the same bits whatever else is in its pass.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from transformers.pytorch_utils import Conv1D
 
 from ....errors import Cancelled
 from .packed import FEWEST_ROWS, Part, onednn
@@ -101,7 +102,7 @@ class Int8Table(nn.Module):
 
 def rounded_rows(weight: Tensor) -> tuple[Tensor, Tensor]:
     """Eight-bit integers for weights [rows, width], and each row's scale [rows, 1]."""
-    wide = weight.detach().float()
+    wide = weight.detach().float().contiguous()
     scales = wide.abs().amax(1, True).div_(127).clamp_min_(torch.finfo(torch.float32).tiny)
     return (wide / scales).round_().to(torch.int8), scales
 
@@ -135,21 +136,17 @@ def together(owner: Any, *names: str) -> Callable[[Tensor], Tensor]:
     return rows
 
 
-def quantize(module: Any, shared: bool, cancelled: Callable[[], bool] | None = None) -> bool:
-    """Put eight-bit layers in the places of a model's linear layers and of its embeddings.
+def quantize(module: Any, shared: bool, cancelled: Callable[[], bool] | None = None) -> None:
+    """Put eight-bit layers in the places of a model's linear layers and of its embeddings. Experts in one tensor stay as they are.
 
     Args:
         module: the model.
         shared: whether those of SHARED are on the same input.
         cancelled: polled between layers.
 
-    Returns:
-        whether there were any.
-
     Raises:
         Cancelled: `cancelled` answered True.
     """
-    found = False
     with torch.no_grad():
         table = module.get_input_embeddings()
         for owner in list(module.modules()):
@@ -161,10 +158,10 @@ def quantize(module: Any, shared: bool, cancelled: Callable[[], bool] | None = N
             for name, part in list(owner.named_children()):
                 if type(part) is nn.Linear and part.in_features <= MOST_INPUTS:
                     setattr(owner, name, Int8(part.weight, part.bias))
-                    found = True
-        if found and type(table) is nn.Embedding:
+                elif type(part) is Conv1D:
+                    setattr(owner, name, Int8(part.weight.t(), part.bias))
+        if type(table) is nn.Embedding:
             module.set_input_embeddings(Int8Table(table.weight))
-    return found
 
 
 def _join(owner: Any, names: tuple[str, ...]) -> None:

@@ -71,8 +71,8 @@ def product(weight: Tensor, bias: Tensor | None) -> Callable[[Tensor], Tensor]:
 
 
 def norm(module: Any, wide: bool = False) -> Any:
-    """A root-mean-square norm in fewer calls, on the CPU: in float32, or if states are `wide`, the same bits where the width is a
-    power of two.
+    """A root-mean-square norm in fewer calls, on the CPU: in float32 the same bits where the width is a power of two; `wide`
+    is one of states in float32, whatever its weights are.
 
     In half types it is a layer norm, which torch computes at once: values and their negatives together have no mean, and the
     mean square for their variance.
@@ -169,8 +169,7 @@ class LeanLayer:
         layer: the model's own.
         index: its number, as the cache counts.
         kind: its entry in a mapping of masks.
-        linear: what makes products of its linear layers, as `fused`, `packed` and `together` do; those of the last take and give
-            float32.
+        linear: what makes products of its linear layers, as `fused`, `packed` and `together` do; the last one's give float32.
     """
 
     __slots__ = (

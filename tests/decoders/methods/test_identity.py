@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from specchat.backends import Model, Sampling
+from specchat.backends import LoadOptions, Model, Sampling, load_model
 from specchat.backends.hf.graphs.graphs import Rerun
+from specchat.backends.hf.lean.int8 import works
 from specchat.decoders import Conversation, Generation, encode_prompt
 from specchat.decoders.parts.schedules import SCHEDULES
 from specchat.decoders.registry import methods
@@ -169,3 +170,16 @@ def test_a_copy_takes_few_steps_and_changes_no_token(
             assert found.totals.draft_seconds > 0
             conversation.close()
     plain.close()
+
+
+@pytest.mark.skipif(not works(), reason="this CPU multiplies no bytes")
+def test_on_eight_bit_weights_methods_have_the_tokens_of_plain_decoding(draft_model: Model) -> None:
+    model: Any = load_model("builtin", LoadOptions(device="cpu", dtype="int8"))
+    assert model.info.capabilities.exact
+    model.info = replace(model.info, eos_ids=())
+    for text in mixed_prompts(PROMPTS if FULL else 1):
+        prompt = encode_prompt(model, text)
+        plain = answer(model, draft_model, prompt, "greedy")
+        for method in IDENTICAL[2 :: 1 if FULL else 3]:
+            if method != "recompute":
+                assert answer(model, draft_model, prompt, method) == plain, method

@@ -1,0 +1,112 @@
+"""Eight-bit weights: a row's bits are its own, logits are the model's, and where they cannot be one sentence says so."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from specchat.backends.base import ROOT
+from specchat.backends.files.memory import Needs
+from specchat.backends.hf import devices
+from specchat.backends.hf.lean.int8 import Int8, Int8Table, works
+from specchat.backends.hf.lean.packed import Part
+from specchat.backends.hf.model import load_transformers
+from specchat.backends.options import LoadOptions
+from specchat.errors import UserError
+
+from ...fakes.models.tiny import reference, tiny_folder
+
+needs_bytes = pytest.mark.skipif(not works(), reason="this CPU multiplies no bytes")
+
+
+def loaded(kind: str, **options: Any) -> Any:
+    return load_transformers(tiny_folder(kind), kind, LoadOptions(device="cpu", dtype="int8", **options))
+
+
+@needs_bytes
+@pytest.mark.parametrize("width", [33, 896, 4864])
+def test_a_row_has_the_same_bits_alone_and_among_others(width: int) -> None:
+    torch.manual_seed(0)
+    layer = Int8(torch.randn(96, width) * 0.02, torch.randn(96))
+    inputs = torch.randn(70, width) * 3
+    inputs[5], inputs[6, 3] = 0, 2000.0
+    found = layer.rows(inputs)
+    for n in (1, 2, 3, 4, 8, 33, 64):
+        for start in range(0, len(inputs) - n + 1, 7):
+            assert torch.equal(layer.rows(inputs[start : start + n]), found[start : start + n])
+    wanted = inputs.double() @ layer.weight.double().t() + layer.bias.double()
+    error = (found - wanted).norm(dim=1) / wanted.norm(dim=1)
+    assert error.max() < 2**-9  # bfloat16 rounds inputs by up to that
+
+
+@needs_bytes
+def test_weights_are_within_half_a_step_of_the_models_own() -> None:
+    weight = torch.randn(64, 48) * torch.logspace(-3, 3, 64)[:, None]
+    step = weight.abs().amax(1, True) / 127
+    for module in (Int8(weight, None), Int8Table(weight)):
+        assert ((module.weight - weight).abs() <= step * 0.501).all()
+    assert torch.equal(Int8Table(weight)(torch.tensor([[3, 60]]))[0], Int8Table(weight).weight[[3, 60]])
+
+
+@needs_bytes
+@pytest.mark.parametrize("kind", ["llama", "mistral", "qwen2", "qwen3", "gemma2", "gpt-neox", "gpt2"])
+def test_passes_of_any_size_give_the_same_bits(kind: str) -> None:
+    model, whole = loaded(kind), reference(kind)
+    assert model.info.dtype == "int8"
+    assert model.info.parameters == sum(part.numel() for part in whole.parameters())
+    assert model.info.capabilities.tree
+    assert model.info.capabilities.exact
+    tokens = list(range(40, 60))
+    rows = []
+    for sizes in ((1,) * 20, (2, 3, 15), (20,)):
+        session = model.open_session()
+        found, at = [], 0
+        for size in sizes:
+            found.append(session.evaluate(tokens[at : at + size], range(ROOT, size - 1)).logits)
+            session.commit(range(size))
+            at += size
+        rows.append(torch.cat(found).float())
+    assert torch.equal(rows[0], rows[1])
+    assert torch.equal(rows[0], rows[2])
+    with torch.inference_mode():
+        wanted = whole(torch.tensor([tokens]), use_cache=False).logits[0]
+    assert (rows[0] - wanted).std() < 0.2 * wanted.std()  # of layers in disorder 1.4
+
+
+@needs_bytes
+def test_only_the_family_has_layers_put_together_and_nothing_is_kept_twice() -> None:
+    attention = loaded("llama").module.model.layers[0].self_attn
+    assert isinstance(attention.q_proj, Part)
+    assert attention.q_proj.whole is attention.v_proj.whole
+    assert isinstance(loaded("gemma2").module.model.layers[0].self_attn.q_proj, Int8)
+    assert all(part.ndim == 1 for part in loaded("llama").module.parameters())
+
+
+def test_where_it_cannot_be_a_sentence_says_what_can(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(UserError, match=r"CPU only.*--dtype bfloat16"):
+        devices.choose_dtype("int8", torch.device("cuda"))
+    monkeypatch.setattr(devices, "int8_works", lambda: False)
+    with pytest.raises(UserError, match=r"multiplies bytes.*--dtype auto"):
+        loaded("llama")
+
+
+@needs_bytes
+def test_a_mixture_whose_experts_would_stay_as_they_are_is_refused() -> None:
+    with pytest.raises(UserError, match=r"Most of qwen3-moe's weights.*--dtype bfloat16"):
+        loaded("qwen3-moe")
+
+
+def test_llama_cpp_keeps_the_type_of_its_files() -> None:
+    pytest.importorskip("llama_cpp")
+    from specchat.backends import load_model
+
+    with pytest.raises(UserError, match=r"no --dtype int8. Choose a file in Q8_0"):
+        load_model("builtin", LoadOptions(backend="llama.cpp", dtype="int8"))
+
+
+def test_it_is_reckoned_as_a_byte_for_each_weight() -> None:
+    needs = Needs("transformers", 2_000, 4_000, 4096, 10)
+    found = needs.footprint(gpu=False, dtype="int8")
+    assert (found.weights, found.token, found.widened) == (1_000, 20.0, False)
