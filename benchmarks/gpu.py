@@ -135,7 +135,8 @@ def random_model(shape: str, device: torch.device) -> Model:
     limit = int(module.config.max_position_embeddings)
     # As on a GPU, where passes are not arranged to have the same bits.
     options = LoadOptions(device=str(device), exact="off")
-    return _proven(module, codec, f"random {shape}", folder, limit, options, time.perf_counter(), None, None)
+    parameters = sum(p.numel() for p in module.parameters())
+    return _proven(module, parameters, codec, f"random {shape}", folder, limit, options, time.perf_counter(), None, None)
 
 
 def median_of(work: Callable[[], None], rounds: int) -> float:

@@ -2,6 +2,10 @@
 
     python -m specchat.benchmarks.methods.parting --dtype bfloat16 [--prompts 200] [--tokens 128]
     python -m specchat.benchmarks.methods.parting --gguf target-Q4_0.gguf
+    python -m specchat.benchmarks.methods.parting --quality int8,target-Q8_0.gguf
+
+The last one tells how far other weights are from those of `--dtype`: at each token of its plain answers the divergence
+KL(its ‖ theirs) in nats, and how often both choose the same next token.
 
 The built-in model's held-out prompts, greedy. "With" is specchat as it is, "without" is `--exact off --guard off`, passes as
 they come. Each is held against its own plain decoding. Both answer every prompt, one right after the other in turns, and the
@@ -19,7 +23,9 @@ from dataclasses import replace
 from itertools import zip_longest
 from typing import Any
 
-from specchat.backends import LoadOptions, Model, load_model
+import torch
+
+from specchat.backends import ROOT, LoadOptions, Model, load_model
 from specchat.backends.loading import builtin_gguf
 from specchat.builtin.recipe.corpus import TASKS
 from specchat.builtin.recipe.evaluate import examples
@@ -55,6 +61,40 @@ def answer(model: Model, draft: Model, prompt: list[int], method: str, tokens: i
     return generation.answer, seconds, generation.totals.checked
 
 
+def rows_of(model: Model, prompt: list[int], found: list[int]) -> torch.Tensor:
+    """Log-probabilities of what follows the prompt and each token of an answer but its last [tokens, vocab]."""
+    session = model.open_session()
+    session.prefill(prompt[:-1])
+    tokens = [prompt[-1], *found[:-1]]
+    scores: Any = session.evaluate(tokens, range(ROOT, len(tokens) - 1))
+    rows = scores.logits.float().log_softmax(-1)
+    session.close()
+    return rows  # type: ignore[no-any-return]
+
+
+def quality(model: Model, others: dict[str, Model], prompts: list[list[int]], tokens: int) -> None:
+    """Print a row for each of the others."""
+    apart: dict[str, list[torch.Tensor]] = {name: [] for name in others}
+    same: dict[str, list[torch.Tensor]] = {name: [] for name in others}
+    for prompt in prompts:
+        found = answer(model, model, prompt, "greedy", tokens)[0]
+        own = rows_of(model, prompt, found)
+        for name, other in others.items():
+            rows = rows_of(other, prompt, found)
+            apart[name].append((own.exp() * (own - rows)).sum(-1))
+            same[name].append(own.argmax(-1) == rows.argmax(-1))
+    for name in others:
+        divergence, equal = torch.cat(apart[name]), torch.cat(same[name]).double()
+        print(f"{name:18} mean KL {divergence.mean():.2e}, the same token {equal.mean():.2%} of {len(equal)}")
+
+
+def loaded(name: str, options: LoadOptions) -> Model:
+    """The built-in model in a dtype, or one of its GGUF files."""
+    if name.endswith(".gguf"):
+        return load_model(str(builtin_gguf().with_name(name)), replace(options, backend="llama.cpp", dtype="auto"))
+    return load_model("builtin", replace(options, backend="transformers", dtype=name))
+
+
 def interval(ratios: list[float]) -> tuple[float, float]:
     """A 95% interval of the median, by resampling."""
     rng = random.Random(1)
@@ -73,7 +113,13 @@ def main() -> None:
     parser.add_argument("--exact", default="auto")
     parser.add_argument("--guard", default="on")
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--quality", default="", help="dtypes and GGUF files to hold against --dtype, nothing else is done")
     options = parser.parse_args()
+    if options.quality:
+        how = LoadOptions(threads=options.threads, device="cpu")
+        model, others = loaded(options.dtype, how), {name: loaded(name, how) for name in options.quality.split(",")}
+        quality(model, others, prompts_of(model, options.prompts), options.tokens)
+        return
     if options.gguf:
         kind: dict[str, Any] = {"backend": "llama.cpp"}
         target, small = str(builtin_gguf().with_name(options.gguf)), "builtin-draft"

@@ -137,7 +137,7 @@ def together(owner: Any, *names: str) -> Callable[[Tensor], Tensor]:
 
 
 def quantize(module: Any, shared: bool, cancelled: Callable[[], bool] | None = None) -> None:
-    """Put eight-bit layers in the places of a model's linear layers and of its embeddings. Experts in one tensor stay as they are.
+    """Put eight-bit layers in the places of a model's linear layers and of its embeddings; experts in one tensor stay.
 
     Args:
         module: the model.
