@@ -90,11 +90,11 @@ class SlotLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]
     keys: Tensor
     values: Tensor
 
-    def __init__(self, cache: SlotCache) -> None:
+    def __init__(self, cache: SlotCache, *, used: bool) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.cache = cache
         self.first = 0
-        self.is_initialized = True
+        self.is_initialized = used  # Mllama asks it of layers that see images, which it leaves out without one
 
     def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
         """Nothing to do: the cache allocates before the pass."""
@@ -144,7 +144,7 @@ class SlotCache(Cache):
         self.count = 0
         self.places: Tensor | None = None
         """Slots of a pass over static buffers [n]: it reads the whole cache (see graphs/passes.py)."""
-        self.slots = [SlotLayer(self) for _ in specs]
+        self.slots = [SlotLayer(self, used=spec is not None) for spec in specs]
         super().__init__(layers=list(self.slots))
         self._none_sliding = [False] * len(specs)
         self.arenas: list[Arena] = []
