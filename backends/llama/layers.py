@@ -144,7 +144,7 @@ def _pairs(whole: Layout, layers: int) -> Iterator[bytes]:
         value = metadata[key]
         if key.startswith("split."):
             continue
-        if own == key:
+        if key.startswith(("general.", "tokenizer.")):
             yield record
         elif own == "block_count":
             yield _scalar(record, key, layers)

@@ -156,7 +156,7 @@ OWN: dict[str, Keys] = {
         "swiglu_clamp_exp": [10.0] * LAYERS,
         "expert_gating_func": 4,
     },
-    "apertus": {f"xielu.{name}": [0.8] * LAYERS for name in ("alpha_n", "alpha_p", "beta", "eps")},
+    "apertus": {f"/xielu.{name}": [0.8] * LAYERS for name in ("alpha_n", "alpha_p", "beta", "eps")},
     "dbrx": {"attention.clamp_kqv": 8.0},
     "ernie4_5-moe": {"interleave_moe_layer_step": 1},
     "gemma4": {"embedding_length_per_layer_input": 32, "attention.shared_kv_layers": 0, **NO_EXPERTS},
@@ -214,7 +214,7 @@ OWN: dict[str, Keys] = {
     "rwkv6": RWKV,
     "rwkv7": RWKV,
 }
-"""What some architectures need beyond `EVERY`."""
+"""What some architectures need beyond `EVERY`; a slash begins a key that is not the architecture's own."""
 
 ORIGINAL_LENGTH = "rope.scaling.original_context_length"
 LONGROPE: Keys = {"rope.scaling.type": "longrope", ORIGINAL_LENGTH: ORIGINAL}
@@ -327,7 +327,7 @@ def _written(file: Path, own: str, keys: Keys, tensors: dict[str, NDArray[np.flo
         str: writer.add_string,
     }
     for key, value in keys.items():
-        add[type(value)](f"{own}.{key}", value)
+        add[type(value)](key[1:] if key.startswith("/") else f"{own}.{key}", value)
     config = json.loads((builtin_path() / "config.json").read_text(encoding="utf-8"))
     add_tokenizer(writer, builtin_path(), config)
     for name, tensor in tensors.items():

@@ -127,6 +127,15 @@ def test_a_model_that_changed_is_cut_anew(tmp_path: Path, cache: Path) -> None:
     assert set(cache.iterdir()) == {after, other}
 
 
+def test_numbers_of_each_layer_are_cut_under_whatever_name(tmp_path: Path, cache: Path) -> None:
+    # Apertus has some that do not begin with its architecture.
+    model = load_llama(write("apertus", tmp_path / "apertus.gguf"), "Apertus", FLOAT32)
+    session = model.truncated(2).open_session(8)
+    session.prefill([5, 6])
+    assert session.length == 2
+    model.close()
+
+
 def test_layers_that_cannot_run_alone_are_told(tiny: LlamaModel, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # As with architectures whose other tensors depend on the number of layers.
     monkeypatch.setattr(gguf_layers, "_block", lambda tensor: 0 if "attn_norm" in tensor.name else 9)
