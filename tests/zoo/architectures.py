@@ -76,8 +76,16 @@ def _longrope(pairs: int, **more: Any) -> dict[str, Any]:
     return {"rope_type": "longrope", "rope_theta": 10_000.0, "original_max_position_embeddings": ORIGINAL, **factors, **more}
 
 
-CHANNELS = ("depthwise_separable_out_channel", "ext_pw_out_channel")
+SIGLIP = {"model_type": "siglip_vision_model", "num_hidden_layers": 1, "hidden_size": HIDDEN, "num_attention_heads": HEADS}
 PICTURE = {"image_size": 28, "patch_size": 14}
+SEEING: dict[str, Any] = {
+    **PICTURE,
+    **{"depth": 2, "num_heads": 2, "crop_size": 28},
+    **dict.fromkeys(("out_hidden_size", "projector_input_dim", "projector_output_dim", "vision_output_dim"), HIDDEN),
+    **dict.fromkeys(("mm_embed_dim", "mm_posemb_size", "output_proj_dims"), HIDDEN),
+}
+"""What a part that sees images is told, too."""
+CHANNELS = ("depthwise_separable_out_channel", "ext_pw_out_channel")
 
 EXCEPTIONS: dict[str, dict[str, Any]] = {
     "bailing_hybrid": LINEAR,
@@ -88,6 +96,10 @@ EXCEPTIONS: dict[str, dict[str, Any]] = {
     },
     "cohere_compass_text": SLIDING | {"rope_parameters": dict.fromkeys(("full_attention", "sliding_attention"), DEFAULT_ROPE)},
     "dots3_note_text": {"head_dim": 24, "per_layer_config": {i: {"kv_lora_rank": 16, "head_dim": 24} for i in (2, 3)}},
+    "gemma3": {
+        "vision_config": SIGLIP | PICTURE,
+        "mm_tokens_per_image": 4,
+    },
     "gemma3_text": SLIDING,
     "gemma3n_text": SLIDING | {"num_kv_shared_layers": 0, "altup_num_inputs": 2, "activation_sparsity_pattern": [0.0] * 4},
     "gpt_neo": {"attention_types": [[["global", "local"], 2]]},
@@ -114,12 +126,10 @@ EXCEPTIONS: dict[str, dict[str, Any]] = {
     "ministral": SLIDING,
     "mllama": {
         "text_config": {"cross_attention_layers": [1]},
-        "vision_config": PICTURE
-        | {"num_global_layers": 1, "intermediate_layers_indices": [0], "vision_output_dim": 2 * HIDDEN},
+        "vision_config": {"num_global_layers": 1, "intermediate_layers_indices": [0], "vision_output_dim": 2 * HIDDEN},
     },
     "phi4_multimodal": {
         "rope_parameters": _longrope(HEAD // 2, partial_rotary_factor=1.0),
-        "vision_config": PICTURE | {"crop_size": 28},
         "audio_config": {"input_size": 16, "nemo_conv_channels": HIDDEN, **dict.fromkeys(CHANNELS, HIDDEN)},
     },
     "qwen4_exp_text": {
@@ -189,7 +199,9 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 PARTS = ("attn_config", "ffn_config", "patcher_config", "encoder_config", "decoder_config", "global_config")
-"""Configurations within a text model's. What has others sees or hears, or drafts for somebody else."""
+"""Configurations within a text model's."""
+SENSES = ("vision_config", "audio_config")
+"""Those of parts that a prompt of text leaves out. What has others drafts for somebody else, or does not write text."""
 
 
 class NotCovered(Exception):
@@ -213,13 +225,13 @@ def configuration(name: str) -> Any:
 
     kind, more = VARIANTS.get(name, (name, {}))
     of = CONFIG_MAPPING[kind]
-    part = getattr(of.sub_configs.get("text_config"), "model_type", None)
-    if part in kinds():
-        raise NotCovered(f"its text part is {part}")
-    if parts := [name for name in of.sub_configs if name not in PARTS and name not in EXCEPTIONS.get(kind, {})]:
+    text = of.sub_configs.get("text_config")
+    own = {"text_config": EXCEPTIONS.get(getattr(text, "model_type", ""), {})} if dataclasses.is_dataclass(text) else {}
+    own |= EXCEPTIONS.get(kind, {}) | more
+    if parts := [name for name in of.sub_configs if name not in (*PARTS, *SENSES, *own)]:
         raise NotCovered(f"not of text alone: it has {', '.join(parts)}")
     try:
-        config = of(**_told(of, EXCEPTIONS.get(kind, {}) | more))
+        config = of(**_told(of, own))
     except Exception as error:
         raise NotCovered(f"config: {line(error)}") from error
     return config
@@ -248,14 +260,15 @@ def _numbers(config: dict[str, Any]) -> Iterator[tuple[str, int]]:
             yield name, value
 
 
-def _told(of: Any, more: dict[str, Any]) -> dict[str, Any]:
+def _told(of: Any, more: dict[str, Any], sizes: dict[str, Any] = SMALL) -> dict[str, Any]:
     """What a class of configurations is told."""
     names = [field.name for field in dataclasses.fields(of)]
-    told = {name: SMALL[name] for name in names if name in SMALL}
+    told = {name: sizes[name] for name in names if name in sizes}
     if "kv_lora_rank" in names:
         told["num_key_value_heads"] = HEADS  # latent attention has no groups of heads
     parts = {name: part for name, part in of.sub_configs.items() if dataclasses.is_dataclass(part) and name in names}
-    return told | more | {name: _told(part, more.get(name, {})) for name, part in parts.items()}
+    seeing = {"vision_config": SMALL | SEEING}
+    return told | more | {name: _told(part, more.get(name, {}), seeing.get(name, SMALL)) for name, part in parts.items()}
 
 
 def line(error: Exception) -> str:

@@ -50,3 +50,8 @@ def test_a_cache_of_another_kind_is_told(name: str, note: str, tmp_path: Path) -
     model = load_transformers(Tiny(name).save(tmp_path), name, LoadOptions(device="cpu", threads=1))
     assert not model.info.capabilities.chain
     assert note in model.info.notes
+
+
+def test_layers_that_only_images_need_leave_trees_to_the_others() -> None:
+    found = outcomes("mllama", ("greedy", "draft", "tree"), [14], seeds=())
+    assert {(outcome.method, outcome.verdict) for outcome in found} == {(name, "equal") for name in ("greedy", "draft", "tree")}
