@@ -71,7 +71,7 @@ class Grower(Drafter):
     with the tree, and its shape is known before anything is drawn; merged drafters' nodes count as certain. Where the target
     verifies chains only, it drafts the chain of first guesses.
 
-    Its `Params` have `nodes`, `depth`, `width`, `merge`, and `grow` unless `_breadth` says how many nodes of a level go on.
+    Its `Params` have `nodes`, `depth`, `width`, `grow` and `merge`.
     """
 
     reads_cache = False
@@ -143,11 +143,6 @@ class Grower(Drafter):
         depth: int = self.params.depth
         return depth
 
-    def _breadth(self, budget: int) -> int:
-        """Most nodes of a level that go on, of a tree of at most `budget` nodes."""
-        breadth: int = self.params.grow
-        return breadth
-
     def _going_on(self, growth: Growth, level: Sequence[int], budget: int, floor: float) -> list[int]:
         """The nodes of a level that get successors.
 
@@ -197,7 +192,7 @@ class Grower(Drafter):
                 shallower.
         """
         params, expansion, room = self.params, self._expansion(), budget
-        widths, most = (expansion, MOST) if expansion else ([params.width] * self._deepest(), self._breadth(budget))
+        widths, most = (expansion, MOST) if expansion else ([params.width] * self._deepest(), params.grow)
         if not context.branching:
             widths, most = [1] * len(widths), 1
         if self._sampled(context):

@@ -32,6 +32,11 @@ class DFlashParams:
     floor: float = param(-1.0, "Least probability of a path; -1 is what suits the device", low=-1, high=1)
     merge: str = param("", f"Drafters whose trees to merge in, separated by commas: {', '.join(MERGED)}")
 
+    @property
+    def grow(self) -> int:
+        """Most nodes of a level that go on: all that may be in the tree, as one costs next to nothing."""
+        return self.nodes
+
 
 class HeadBlocks(Proposer):
     """A trained drafter of blocks in a session of its own, which follows the target's hidden states: node 0 is the pending
@@ -158,9 +163,6 @@ class DFlash(Grower):
 
     def _deepest(self) -> int:
         return min(self.params.depth, self._proposers[self.name].head.positions)
-
-    def _breadth(self, budget: int) -> int:
-        return budget
 
     def _going_on(self, growth: Growth, level: Sequence[int], budget: int, floor: float) -> list[int]:
         """A level costs next to nothing, so the tree is the most probable of all: what is not among its `budget` best nodes so
