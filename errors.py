@@ -9,6 +9,10 @@ class UserError(Exception):
     """An error that the user can fix. Its text says what happened and what to do; it is shown without a traceback."""
 
 
+class NotPossible(UserError):
+    """Asked for in other words it would not work either: what it needs is not there."""
+
+
 class Cancelled(Exception):
     """Raised by long work (a load, a prefill) when its `cancelled` callback returns True."""
 

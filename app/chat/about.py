@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
 
 from ...engine.options import Sampling
-from ...errors import UserError, did_you_mean
+from ...errors import NotPossible, UserError, did_you_mean
 from .pieces import Pieces
 from .transcript import Transcript
 
@@ -97,9 +97,9 @@ def known_word(info: Mapping[str, Any], word: str) -> str:
     """
     words, name = words_of(info), str(info.get("name") or "This model")
     if not info.get("thinking"):
-        raise UserError(f"{name} does not think before it answers: its chat template has no place for it.")
+        raise NotPossible(f"{name} does not think before it answers: its chat template has no place for it.")
     if not words:
-        raise UserError(f"{name} thinks, but its chat template has no switch for it.")
+        raise NotPossible(f"{name} thinks, but its chat template has no switch for it.")
     if word not in words:
         raise UserError(f"{name} cannot think {word!r}: {did_you_mean(word, words)}")
     return word

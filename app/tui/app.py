@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, ClassVar
 
 from textual import on
@@ -47,7 +48,7 @@ from .frames import Frames
 from .keys.context import HasKeyContext
 from .live_settings import LiveSettings
 from .notify import Notifier, notify
-from .terminal_app import TerminalApp
+from .terminal_app import T, TerminalApp
 from .themes import Themes
 from .tour.tours import Start, Tours
 from .transcript.view import TranscriptView
@@ -94,7 +95,7 @@ class SpecchatApp(TerminalApp):
             load=settings.load_options(),
             chosen=settings.method is not None,
         )
-        self.live = LiveSettings(settings, self.dialogue, self.beside, self._applied, self._settings_news)
+        self.live = LiveSettings(settings, self.dialogue, super().beside, self._applied, self._settings_news)
         self.chat_history = ChatHistory(self, keep, settings.past)
         self.exports = Exports(self)
         self.models = Models(self, self._say)
@@ -301,6 +302,18 @@ class SpecchatApp(TerminalApp):
         way = effective(self.view.colouring, self.no_color)
         rows = entries(here, self.actions, self.live.keymap, self.recent, in_chat=self.screen is self.chat_screen)
         self.ask(HelpScreen(rows, self.live.keymap, way, self.unread()), self.call_later)
+
+    def beside(
+        self,
+        work: Callable[[], T],
+        done: Callable[[T], None],
+        slow: str = "",
+        failed: Callable[[UserError], object] = lambda _: None,
+    ) -> None:
+        """Work in a thread; a command whose work fails comes back into the input box, as one that is refused at once does."""
+        if command := self.actions.running:
+            failed = partial(self.chat_screen.refused, command)
+        super().beside(work, done, slow, failed)
 
     @property
     def more(self) -> str:

@@ -226,13 +226,20 @@ class TerminalApp(App[None]):
         self._unnotify(note)
         return last
 
-    def beside(self, work: Callable[[], T], done: Callable[[T], None], slow: str = "") -> None:
+    def beside(
+        self,
+        work: Callable[[], T],
+        done: Callable[[T], None],
+        slow: str = "",
+        failed: Callable[[UserError], object] = lambda _: None,
+    ) -> None:
         """Work in a thread, which ends its work even if the app is left; then tell.
 
         Args:
             work: a UserError of it is told.
             done: called with its result, in the app's own thread.
             slow: what to say where it takes a while.
+            failed: called with the UserError.
         """
 
         async def run() -> None:
@@ -242,13 +249,14 @@ class TerminalApp(App[None]):
                 done(await asyncio.to_thread(work))
             except UserError as error:
                 self.tell(str(error), "error")
+                failed(error)
             finally:
                 over.set()
                 self.untell()
                 if timer is not None:
                     timer.stop()
 
-        self.run_worker(run(), group="beside")
+        self.run_worker(run, group="beside")
 
     def ask(self, screen: Screen[T], then: Callable[[T], object] | None = None) -> None:
         """Show a screen; `then` is told what it was closed with, unless it was left."""

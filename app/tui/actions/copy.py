@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from threading import Lock
 
-from ....errors import UserError, counted
+from ....errors import NotPossible, UserError, counted
 from ...chat.entries import Answer, Notice, Prompt
 from ...settings import actions
 from ...terminal import clipboard
@@ -66,7 +66,7 @@ class Copier:
         """Copy the marked answer, else the last that has text."""
         answer = self._answer()
         if answer is None:
-            raise UserError("There is no answer to copy yet.")
+            raise NotPossible("There is no answer to copy yet.")
         which = "the answer" if answer is self._last() else "the marked answer"
         self.text(answer.text, which if answer.done else f"{which} so far")
 
@@ -76,7 +76,7 @@ class Copier:
         answers = [marked] if isinstance(marked, Answer) else self.host.dialogue.transcript.answers()[::-1]
         thought = next(filter(None, (answer.thought for answer in answers)), "")
         if not thought:
-            raise UserError("There is no thought to copy.")
+            raise NotPossible("There is no thought to copy.")
         self.text(thought, "the thought")
 
     def message(self) -> None:
@@ -84,18 +84,18 @@ class Copier:
         marked = self.host.view.mark.entry
         prompts = [entry for entry in self.host.dialogue.transcript.entries if isinstance(entry, Prompt)]
         if not prompts:
-            raise UserError("There is no message to copy yet.")
+            raise NotPossible("There is no message to copy yet.")
         self.text(marked.text if isinstance(marked, Prompt) else prompts[-1].text, "your message")
 
     def run(self) -> None:
         cursor = self.host.view.cursor
         answer = cursor.answer
         if answer is None or cursor.spot is None:
-            raise UserError("No pass is selected. Select one with F7 and the arrow keys.")
+            raise NotPossible("No pass is selected. Select one with F7 and the arrow keys.")
         index = cursor.spot.run
         own = answer.own_text(index)
         if not own:
-            raise UserError("This pass has no text of its own.")
+            raise NotPossible("This pass has no text of its own.")
         self.text(own, f"the pass {fit(repr(one_line(own)), 32)}")
 
     def conversation(self) -> None:
@@ -103,7 +103,7 @@ class Copier:
         from ...saved.capture import capture
 
         if not any(not isinstance(entry, Notice) for entry in self.host.dialogue.transcript.entries):
-            raise UserError("There is nothing to copy yet. Ask something first.")
+            raise NotPossible("There is nothing to copy yet. Ask something first.")
         self.text("".join(chat_markdown(capture(self.host.dialogue))), "the chat")
 
     @runs(actions.COPY_CODE)
@@ -124,7 +124,7 @@ class Copier:
         if isinstance(marked, Answer):
             if blocks := code_blocks(marked.text):
                 return blocks, "the marked answer"
-            raise UserError("The marked answer has no code. Mark another with alt+up and alt+down, or press esc.")
+            raise NotPossible("The marked answer has no code. Mark another with alt+up and alt+down, or press esc.")
         last = self._last()
         left = LOOK_BACK
         for answer in reversed(self.host.dialogue.transcript.answers()):
@@ -132,8 +132,8 @@ class Copier:
                 return blocks, "the last answer" if answer is last else "the last answer with code"
             left -= len(answer.text)
             if left < 0:
-                raise UserError("The latest answers have no code. Mark an older one with alt+up, then copy.")
-        raise UserError("No answer in this chat has a block of code.")
+                raise NotPossible("The latest answers have no code. Mark an older one with alt+up, then copy.")
+        raise NotPossible("No answer in this chat has a block of code.")
 
     def _choose(self, blocks: list[CodeBlock], where: str) -> None:
         from ..pickers.menu import Menu, MenuItem

@@ -24,6 +24,8 @@ class Actions:
 
     def __init__(self, host: Host, parts: Callable[[], Iterable[object]]) -> None:
         self.host, self._parts = host, parts
+        self.running = ""
+        """The slash command that runs, as it was typed; empty while a key's action does."""
 
     @cached_property
     def methods(self) -> dict[str, Callable[..., object]]:
@@ -52,7 +54,11 @@ class Actions:
             UserError: there is no such command, or it cannot be done; nothing has changed.
         """
         row, words = parse(text)
-        self.run(row, *words)
+        self.running = text
+        try:
+            self.run(row, *words)
+        finally:
+            self.running = ""
 
     def offers(self) -> Iterator[tuple[Action, Suggestion]]:
         """What may come first behind the commands that the help lists one by one, each with its row."""

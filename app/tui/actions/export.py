@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ....errors import UserError
+from ....errors import NotPossible, UserError
 from ....plain_file import user_path
 from ...settings import actions
 from ...text.amounts import short_path
@@ -180,4 +180,4 @@ class Exports:
 
     def _something(self) -> None:
         if not self.host.dialogue.transcript.entries:
-            raise UserError("There is nothing to export yet. Ask something first.")
+            raise NotPossible("There is nothing to export yet. Ask something first.")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ....errors import UserError
+from ....errors import NotPossible, UserError
 from ...chat.about import LOADED_WITH
 from ...chat.entries import Answer, Prompt
 from ...chat.transcript import Transcript
@@ -170,7 +170,7 @@ class ChatHistory:
         self.host.dialogue.must_be_idle("branch the chat")
         before = self.host.dialogue.transcript
         if not any(entry.text for entry in before.answers()):
-            raise UserError("There is nothing to branch from yet. Ask something first.")
+            raise NotPossible("There is nothing to branch from yet. Ask something first.")
         title = " ".join(words)
         name = clean_title(title) if title.strip() else ""
         self.host.show_chat(recorder.branch(self.host.dialogue, name))
@@ -179,9 +179,9 @@ class ChatHistory:
     def _on(self) -> Recorder:
         self._begin()
         if self.recorder is None:
-            raise UserError(OFF)
+            raise NotPossible(OFF)
         if self.recorder.off:
-            raise UserError(
+            raise NotPossible(
                 "The history could not be opened, so this chat is not being saved. The notice at its beginning says why."
             )
         return self.recorder

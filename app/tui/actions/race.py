@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from textual.widget import Widget
 
 from ....engine.options import find_server
-from ....errors import UserError
+from ....errors import NotPossible, UserError
 from ...chat.choosing import PLAIN, SERVED_PLAIN
 from ...chat.entries import Notice
 from ...chat.transcript import Transcript
@@ -166,7 +166,7 @@ class Races:
         if dialogue.phase == "loading":
             raise UserError("The model is still loading. Start the race when it is ready.")
         if dialogue.phase != "ready":
-            raise UserError("No model is loaded. Load one with /model NAME.")
+            raise NotPossible("No model is loaded. Load one with /model NAME.")
 
     def _subject(self, prompt: str) -> tuple[str, list[dict[str, str]], str]:
         """Prompt, messages, and where the prompt is from."""
@@ -244,7 +244,7 @@ class KeptRaces:
         """What /races does: open race number N, or choose."""
         races = self.of(self.host.dialogue.transcript)
         if not races:
-            raise UserError("There are no races in this chat yet. Start one with F5 or /race.")
+            raise NotPossible("There are no races in this chat yet. Start one with F5 or /race.")
         match arguments:
             case ():
                 if len(races) == 1:

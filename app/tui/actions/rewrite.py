@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from textual.widget import Widget
 
-from ....errors import UserError, counted
+from ....errors import NotPossible, UserError, counted
 from ...attach.attachments import Attachment, escaped, parted
 from ...chat.entries import Prompt
 from ...chat.transcript import Transcript
@@ -72,7 +72,7 @@ class MessageEdit:
         """
         prompts = prompts_of(self.host)
         if not prompts:
-            raise UserError("There is no message to edit yet. Ask something first.")
+            raise NotPossible("There is no message to edit yet. Ask something first.")
         if number is not None and not 1 <= number <= len(prompts):
             raise UserError(f"You have sent {counted(len(prompts), 'message')} here, so there is no number {number}.")
         prompt = prompts[number - 1] if number is not None else marked_prompt(self.host) or prompts[-1]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ....errors import UserError, did_you_mean
+from ....errors import NotPossible, UserError, did_you_mean
 from ...settings import actions
 from ...settings.fields import SAMPLING, Settings
 from ...settings.file import from_text
@@ -71,7 +71,9 @@ class SettingsCommands:
         else:
             live.unset(key)
         if not live.settings.sampling.temperature and key not in live.layers.chat:
-            raise UserError("The temperature is 0, and neither your settings nor this model name another: /set temperature=0.7")
+            raise NotPossible(
+                "The temperature is 0, and neither your settings nor this model name another: /set temperature=0.7"
+            )
         self._tell_sampling()
         self.host.changed()
 
@@ -236,7 +238,7 @@ class SettingsCommands:
 
         name = last_deleted()
         if not name:
-            raise UserError("There is no deleted preset.")
+            raise NotPossible("There is no deleted preset.")
         self.host.tell(f"Restored the preset {restore_preset(name)}.")
 
     def edit(self, name: str, then: Callable[[], object] = lambda: None) -> None:

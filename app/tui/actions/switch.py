@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from textual.content import Content
 
 from ....engine.options import BUILTIN, BUILTIN_EAGLE, draft_names
-from ....errors import UserError, counted, did_you_mean
+from ....errors import NotPossible, UserError, counted, did_you_mean
 from ...chat.about import default_of, known_word, word_after, words_of
 from ...chat.choosing import PLAIN, copied, exits_early, why_plain
 from ...chat.dialogue import Dialogue
@@ -202,7 +202,7 @@ class Switches:
         """Let the model think in another way, from the next answer of this chat on; alone, in the next of its ways."""
         info, live = self.host.dialogue.info, self.host.live
         if not info:
-            raise UserError("No model is loaded yet.")
+            raise NotPossible("No model is loaded yet.")
         word = known_word(info, words[0]) if words else word_after(info, live.settings.think)
         live.set({"think": "" if word == default_of(info) else word})
         self.host.changed()

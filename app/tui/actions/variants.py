@@ -10,7 +10,7 @@ from typing import Any
 from textual.content import Content
 
 from ....engine.options import Sampling
-from ....errors import UserError
+from ....errors import NotPossible, UserError
 from ...chat.compare import name_of
 from ...chat.entries import Answer, Prompt
 from ...settings import actions
@@ -70,7 +70,7 @@ class Retries:
         at = names.index(tried[-1]) if tried[-1] in names else -1
         order = [*names[at + 1 :], *names[: at + 1]]
         if not any(name != tried[-1] for name in order):
-            raise UserError("This model has only one method, so there is no other to retry with.")
+            raise NotPossible("This model has only one method, so there is no other to retry with.")
         return next((name for name in order if name not in tried), order[0])
 
     def _seeded(self, index: int, answer: Answer | None, how: str) -> None:
@@ -81,7 +81,7 @@ class Retries:
         if how != "same" and not sampling["temperature"]:  # one may have been set since
             sampling = dialogue.request()["sampling"]
         if how != "same" and not sampling.get("temperature"):
-            raise UserError("At temperature 0 the seed changes nothing. Use /set temperature=0.8 first, then retry.")
+            raise NotPossible("At temperature 0 the seed changes nothing. Use /set temperature=0.8 first, then retry.")
         if reason := dialogue.unavailable.get(request["method"]):
             raise UserError(f"{request['method']} cannot run on this model: {reason}")
         if how == "new":
@@ -117,7 +117,7 @@ class Retries:
             raise UserError(f"No model is ready. Wait for it, or load one with /model, then {what}.")
         prompt = marked_prompt(self.host) or next(reversed(prompts_of(self.host)), None)
         if prompt is None:
-            raise UserError("There is no message to answer yet. Ask something first.")
+            raise NotPossible("There is no message to answer yet. Ask something first.")
         entries = dialogue.transcript.entries
         index = index_of(self.host, prompt) + 1
         found = entries[index] if index < len(entries) else None
@@ -141,7 +141,7 @@ class Retries:
         self.host.dialogue.must_be_idle("take it back")
         prompts = prompts_of(self.host)
         if not prompts:
-            raise UserError("There is nothing to undo: you have not sent a message in this chat.")
+            raise NotPossible("There is nothing to undo: you have not sent a message in this chat.")
         self.message_edit.leave()
         lay_aside(self.host, index_of(self.host, prompts[-1]))
         self.host.changed()
@@ -165,7 +165,7 @@ class Retries:
             index = self._turning()
         fork = variants.of(entries, index) if index is not None else None
         if index is None or fork is None:
-            raise UserError("There are no other variants here. Edit a message or retry an answer to make one.")
+            raise NotPossible("There are no other variants here. Edit a message or retry an answer to make one.")
         self.message_edit.leave()
         place = variants.place(entries, index)
         empty = index >= len(entries)

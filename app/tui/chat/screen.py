@@ -14,7 +14,7 @@ from textual.css.query import NoMatches
 from textual.screen import Screen
 from textual.widgets import Static
 
-from ....errors import UserError
+from ....errors import NotPossible, UserError
 from ...chat.draft_length import lengthen
 from ...render.blocks import thoughts_named
 from ...render.inspection_rows import strip_rows
@@ -214,21 +214,26 @@ class ChatScreen(Screen[None]):
         if self.suggestions.entered():
             return
         if is_command(text):
+            if chip := next((chip for chip in self.input.pastes if chip in text), ""):
+                told = f"A command cannot contain a folded paste. Put the cursor after {chip} and press tab to unfold it."
+                self.host.tell(told, "warning")
+                return
+            self.input.take(text)  # before it runs: what it leaves in the box, or keeps of it, is not the command
             try:
-                if chip := next((chip for chip in self.input.pastes if chip in text), ""):
-                    raise UserError(
-                        f"A command cannot contain a folded paste. Put the cursor after {chip} and press tab to unfold it."
-                    )
                 self._actions.command(text)
             except UserError as error:
                 self.host.refuse(error)
-                return
-            self.input.take(text)
+                self.refused(text, error)
             return
         if self.query_one(Welcome).answers(text):
             self.input.take(text)
             return
         self.message_files.gather(text, self._gathered)
+
+    def refused(self, command: str, error: UserError) -> None:
+        """Put a command back, where correcting it or waiting may help and nothing else has been typed since."""
+        if not isinstance(error, NotPossible) and not self.input.text:
+            self.input.bring(command)
 
     def _gathered(self, text: str, sent: str) -> None:
         if self.context_check.check(text, sent):

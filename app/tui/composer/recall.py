@@ -56,7 +56,7 @@ class PromptRecall:
                 if first:
                     await self._take_up()
 
-        self._host.box.run_worker(read(), group="prompts")
+        self._host.box.run_worker(read, group="prompts")
 
     async def _take_up(self) -> None:
         """Go on with what was being typed when a chat was ended; no other chat does then."""
@@ -99,7 +99,7 @@ class PromptRecall:
             finally:
                 self._writing = False
 
-        box.run_worker(write(), group="drafts")
+        box.run_worker(write, group="drafts")
 
     def _line(self, drafts: Drafts) -> str:
         drafts.by_chat[self._shown] = self._host.box.draft
@@ -142,7 +142,7 @@ class PromptRecall:
                 except (OSError, UserError) as error:
                     self._warn("Your messages are not being saved for the up key in later chats", error)
 
-        self._host.box.run_worker(add(), group="prompts")
+        self._host.box.run_worker(add, group="prompts")
 
     def _warn(self, what: str, error: OSError | UserError, path: Path | None = None) -> None:
         if not self._warned and self._history is not None:

@@ -6,7 +6,7 @@ from typing import Literal
 
 from textual.worker import Worker
 
-from ....errors import UserError
+from ....errors import NotPossible
 from ...settings import actions
 from ..actions.history import ChatHistory
 from ..actions.race import Races
@@ -35,12 +35,12 @@ class Tours:
         dialogue = self.host.dialogue
         dialogue.must_be_idle("take the tour")
         if dialogue.phase == "unloaded":
-            raise UserError("The tour needs a model: /model builtin loads one.")
+            raise NotPossible("The tour needs a model: /model builtin loads one.")
         from .tour import Tour
 
         self.leave()
         tour = Tour(self.host, self._races, self._chat_history)
-        self._worker = self.host.box.run_worker(tour.play(), group="tour")
+        self._worker = self.host.box.run_worker(tour.play, group="tour")
 
     def leave(self) -> bool:
         """End it; False if there is none."""

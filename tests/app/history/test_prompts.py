@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import gc
 import os
 import stat
 import subprocess
@@ -15,8 +16,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from specchat.app.chat.transcript import Transcript
 from specchat.app.history import prompts as prompt_history
+from specchat.app.history.drafts import Drafts
 from specchat.app.history.prompts import PromptHistory, Typed, found, step_back
+from specchat.app.history.writing import ChatTrack
 from specchat.app.tui.pickers.prompts import PromptSearch
 
 from ...fakes.pilots import settle
@@ -180,6 +184,30 @@ async def test_a_second_chat_goes_back_to_what_the_first_sent(make_chat: Make, e
         assert box.text == "What is a lamp?"
         await pilot.press("down")
         assert box.text == "Wh"
+
+
+@pytest.mark.filterwarnings("error")
+async def test_a_command_that_ran_is_no_draft(make_chat: Make, engine: Any, file: Path) -> None:
+    first = keeping(make_chat)
+    async with first.run_test(size=SIZE) as pilot:
+        await pilot.pause()
+        first.chat_screen.input.put("/quit")
+        await pilot.press("enter")
+    gc.collect()  # a coroutine that nobody has waited for is told here
+    assert first.last_words == ""
+    assert Drafts().take_over() == []
+
+
+async def test_the_command_that_goes_back_to_a_chat_is_no_draft_of_this_one(make_chat: Make, engine: Any, file: Path) -> None:
+    app = keeping(make_chat)
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.pause()
+        recall, app.exports.left = app.chat_screen.recall, Transcript(track=ChatTrack(5))
+        app.chat_screen.input.put("/open")
+        await pilot.press("enter")
+        assert app.chat_history.current == 5
+        recall.idle(5)
+        assert [typed.text for typed in recall._drafts.by_chat.values()] == ["", ""]
 
 
 async def test_nothing_is_kept_without_a_history(make_chat: Make, engine: Any, file: Path) -> None:

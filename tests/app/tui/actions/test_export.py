@@ -108,6 +108,7 @@ async def test_what_goes_wrong_is_told_and_the_command_stays_in_the_box(make_cha
         assert app.chat_screen.input.text == "/export chat.exe"
         await command(app, pilot, "/export nowhere/chat.html")
         await until(pilot, lambda: "there is no such folder" in toasts(app))
+        assert app.chat_screen.input.text == "/export nowhere/chat.html", "the place can be corrected"
         await command(app, pilot, "/export html two names")
         assert "quotes" in toasts(app)
         await command(app, pilot, "/open nothing.json")
@@ -115,6 +116,22 @@ async def test_what_goes_wrong_is_told_and_the_command_stays_in_the_box(make_cha
         await command(app, pilot, "/open")
         assert "/open takes a chat or a race" in toasts(app)
         assert len(app.dialogue.transcript.entries) == 2
+
+
+async def test_a_refused_command_goes_where_nothing_of_it_can_be_corrected(make_chat: Make, engine: Any) -> None:
+    app = make_chat()
+    async with app.run_test(size=SIZE) as pilot:
+        await pilots.loaded(pilot, engine)
+        box = app.chat_screen.input
+        for text in ("/export chat.md", "/think", "/think hard", "/copy thought", "/retry", "/edit 2", "/races 1", "/branch B"):
+            await command(app, pilot, text)
+            assert (text, box.text) == (text, "")
+        await pilot.press("up")
+        assert box.text == "/branch B", "it can be gone back to"
+        for text in ("/colours blue", "/copy everything", "/exprot", "/open", "/set heat=1", "/model a b"):
+            await command(app, pilot, text)
+            assert box.text == text
+            assert box.cursor_location == (0, len(text))
 
 
 async def test_a_chat_is_opened_with_its_colours_figures_and_trees(make_chat: Make, engine: Any, make_steps: Make) -> None:
