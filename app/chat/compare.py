@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+from ..text.amounts import times
 from ..text.cells import fit, one_line, width
 from .entries import Answer
 
@@ -121,7 +122,7 @@ def table(answers: Sequence[Answer], shown: Answer, cells: int) -> list[list[Sty
                 f"{figures.tokens:,}" if figures.steps else "–",
                 f"{figures.tokens_per_step:.2f}" if figures.tokens_per_step else "–",
                 f"{figures.tokens_per_second:,.1f}" if figures.tokens_per_second else "–",
-                f"{speedup:.2f}×" if speedup else "–",
+                times(speedup) if speedup else "–",
                 f"{SIGNS[like.mark]} {like.said or like.mark}",
             ]
         )

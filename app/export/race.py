@@ -10,6 +10,7 @@ from ..chat.compare import SIGNS
 from ..race.clock import SHORT, Unit, bars, in_words
 from ..race.record import RaceLane, RaceRecord
 from ..render.verdict import verdict_text
+from ..text.amounts import times
 from ..text.cells import sanitise
 from .markdown import closed, inert, plain, quoted
 
@@ -43,7 +44,7 @@ class Finish(NamedTuple):
     @property
     def figures(self) -> list[str]:
         """Clock, speed, tokens a pass, speedup: as on the screen."""
-        speedup = f"{self.speedup:.2f}×" if self.speedup else "–"
+        speedup = times(self.speedup) if self.speedup else "–"
         return [
             in_words(self.seconds),
             f"{self.speed:,.0f} {SHORT[self.unit]}/s" if self.speed else "–",

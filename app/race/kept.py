@@ -6,6 +6,7 @@ from collections.abc import Collection
 
 from ..chat.compare import SIGNS, Mark
 from ..chat.dialogue import Dialogue
+from ..text.amounts import times
 from ..text.cells import fit, one_line
 from .clock import LaneTrack, Unit
 from .entry import RaceEntry
@@ -77,6 +78,6 @@ def sentence(record: RaceRecord) -> str:
     lanes = []
     for lane in record.lanes:
         speedup = record.speedup(lane)
-        figure = f" {speedup:.2f}×" if speedup else ""
+        figure = f" {times(speedup)}" if speedup else ""
         lanes.append(f"{one_line(lane.name)}{figure} {SIGNS[lane.mark] if lane.mark != 'reference' else ''}".rstrip())
     return f"Race on “{fit(one_line(record.prompt), NAMED)}”: {', '.join(lanes)}. /races opens it again."

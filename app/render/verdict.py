@@ -5,7 +5,7 @@ from __future__ import annotations
 from ...errors import counted
 from ..chat.entries import Answer, Severity
 from ..chat.methods import method_named
-from ..text.amounts import milliseconds, speed_of
+from ..text.amounts import milliseconds, speed_of, times
 from ..text.cells import one_line
 from ..text.lines import StyledLine, flowed, length
 
@@ -68,6 +68,8 @@ def verdict_text(answer: Answer, model: str = "", *, speeds: bool = True) -> str
 def against(ratio: float, other: str = "plain") -> tuple[str, str]:
     """How many times as fast as another speed one is, in words, and their style. One decimal: it repeats no better."""
     near = round(ratio, 1) or round(ratio, 2)
+    if not near:
+        return f"slower than {other} ({times(ratio)})", "warning"
     if near > 1:
         return f"{near:.1f}× faster than {other}", "success"
     return (f"as fast as {other}", "quiet") if near == 1 else (f"slower than {other} ({near:g}×)", "warning")

@@ -61,6 +61,11 @@ def speed_of(rate: float) -> str:
     return f"{rate:,.0f} tokens/s" if rate >= 100 else f"{rate:.1f} tokens/s"
 
 
+def times(ratio: float) -> str:
+    """How many times as fast, or as much: `2.31×`, `<0.01×`."""
+    return f"{ratio:.2f}×" if ratio >= 0.005 else "<0.01×"
+
+
 def milliseconds(seconds: float) -> str:
     """Seconds as milliseconds in three digits."""
     value = seconds * 1e3

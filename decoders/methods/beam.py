@@ -2,7 +2,8 @@
 
 Graves, "Sequence Transduction with Recurrent Neural Networks" (2012), arXiv:1211.3711; the length penalty is that of Wu et al.,
 "Google's Neural Machine Translation System" (2016), arXiv:1609.08144, in the form of transformers' `generate`: the sum of
-log-probabilities divided by length ** penalty. Bookkeeping of finished texts and the ways to stop are transformers' too.
+log-probabilities divided by length ** penalty. Bookkeeping of finished texts and the ways to stop are transformers' too, but
+for one more: once no open text can become better than the best finished one, that is the answer, and nobody reads the others.
 """
 
 from __future__ import annotations
@@ -114,8 +115,8 @@ class Search:
 
 class Beam(Drafter):
     """The texts' common beginning is certain, and streams; the rest of them hang below it as a tree of living nodes, so that a
-    step is one pass over B nodes. A finished text also holds the stream back: it may turn out the best. Meanwhile the best open
-    text is tentative.
+    step is one pass over B nodes. A finished text also holds the stream back: it may turn out the best. Meanwhile the best text
+    so far is tentative.
 
     Probabilities are the model's own: temperature, top-k, top-p and min-p play no part. A repetition penalty multiplies the
     log-probabilities of tokens that were there before, as it does in transformers.
@@ -208,21 +209,24 @@ class Beam(Drafter):
         tokens = self._emit(search, certain)
         # Only a token that no open text has left behind was found in this very pass.
         earlier = len(tokens) - (bool(tokens) and certain.length == search.length)
-        tentative = open_texts[0].tokens(certain.length)
+        tentative = self._leading(search).tokens(certain.length)
         return Outcome(tokens, tree, path, earlier=earlier, probs=probs, tentative=tentative)
 
     def leave(self, context: Context) -> Sequence[int]:
         search, self._search = self._search, None
         if search is None or search.tokens is not context.tokens:
             return ()
-        penalty = self.params.length_penalty
+        best = self._leading(search)
+        # The session may have been opened anew for the next method: what it lacks of the text is read again.
+        return _settle(search, best) if search.session is context.session else best.tokens(search.tail.length)
+
+    def _leading(self, search: Search) -> Link:
+        """The best text so far, finished or open."""
         choices = search.finished[:1]
         if search.running:
             link, total = search.running[0]
-            choices.append(Hypothesis(link, _score(total, link.length, penalty)))
-        best = max(choices, key=lambda found: found.score).end
-        # The session may have been opened anew for the next method: what it lacks of the text is read again.
-        return _settle(search, best) if search.session is context.session else best.tokens(search.tail.length)
+            choices.append(Hypothesis(link, _score(total, link.length, self.params.length_penalty)))
+        return max(choices, key=lambda found: found.score).end
 
     def _begin(self, context: Context) -> Search:
         """A search from the pending token on. What other methods left alive in the session goes."""
@@ -264,7 +268,7 @@ class Beam(Drafter):
                 search.running.append((Link(token, before[row][0], search.length, prob), total))
         search.finished.sort(key=lambda hypothesis: -hypothesis.score)
         del search.finished[beams:]
-        return ended or not search.running or self._enough(search)
+        return ended or not search.running or self._settled(search) or self._enough(search)
 
     def _best(
         self, links: Sequence[Link], search: Search, scores: Scores, count: int, context: Context
@@ -285,6 +289,16 @@ class Beam(Drafter):
             out.append([(token, log) for token, log in zip(best.tolist(), logs[best].tolist(), strict=True) if log > -inf])
         return out
 
+    def _settled(self, search: Search) -> bool:
+        """Whether no open text can become better than the best finished one, at any length."""
+        return bool(search.finished) and self._reach(search) <= search.finished[0].score
+
+    def _reach(self, search: Search) -> float:
+        """The best score that an open text may come to: as if all further tokens were certain. A positive penalty divides by
+        more the longer a text gets, so that is its score at the limit; any other divides by least at its length now."""
+        penalty = self.params.length_penalty
+        return _score(search.running[0][1], search.limit if penalty > 0 else search.length, penalty)
+
     def _enough(self, search: Search) -> bool:
         """Whether the finished texts are the answer, though others are open."""
         params = self.params
@@ -292,9 +306,8 @@ class Beam(Drafter):
             return False
         if params.early_stopping == "full" or params.beams == 1:
             return True
-        # A positive penalty divides by more the longer a text gets, so its best score is the one at the limit.
-        reach = search.limit if params.early_stopping == "never" and params.length_penalty > 0 else search.length
-        return _score(search.running[0][1], reach, params.length_penalty) <= search.finished[-1].score
+        now = _score(search.running[0][1], search.length, params.length_penalty)
+        return (self._reach(search) if params.early_stopping == "never" else now) <= search.finished[-1].score
 
     def _emit(self, search: Search, certain: Link) -> list[int]:
         """The tokens up to `certain`, which becomes the pending one; nodes of beams that were dropped are freed."""

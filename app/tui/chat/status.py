@@ -101,7 +101,7 @@ class StatusLine(Widget):
         """Say that nothing goes on; the keys at the bottom say what will make it."""
         parts = [Content.assemble(("‖ ", "bold $accent"), ("paused", "$foreground"))]
         if self.dialogue.answer is not None and self.dialogue.answer.figures.steps:
-            parts.append(_per_pass(self.dialogue.answer.figures))
+            parts += _per_pass(self.dialogue.answer.figures)
         return parts
 
     def _writing(self) -> list[Content]:
@@ -111,11 +111,11 @@ class StatusLine(Widget):
         if not figures.steps:
             return [self._lively("stopping" if stopping else "writing")]
         hinted, speed = self._hint is not None, figures.recent_tokens_per_second
-        parts = [_figure(f"{speed:,.0f}" if speed >= 100 else f"{speed:.1f}", "tokens/s")]
-        parts.append(_per_pass(figures, "a pass" if hinted else "tokens a pass"))
+        parts = [_figure(f"{speed:,.0f}" if speed >= 100 else f"{speed:.1f}", "tokens/s")] if figures.tokens else []
+        parts += _per_pass(figures, "a pass" if hinted else "tokens a pass")
         if figures.drafted and not hinted:
             parts.append(_figure(f"{figures.accepted:,} of {figures.drafted:,}", "guesses right"))
-        if not hinted:
+        if figures.tokens and not hinted:
             parts.append(_figure(f"{figures.tokens:,}", "tokens"))
         return [self._lively("stopping"), *parts] if stopping else [self._lively("") + parts[0], *parts[1:]]
 
@@ -178,8 +178,12 @@ def _figure(value: str, unit: str) -> Content:
     return Content.assemble((value, "bold $foreground"), (f" {unit}", "$quiet"))
 
 
-def _per_pass(figures: Figures, unit: str = "tokens a pass") -> Content:
-    return _figure(f"{figures.tokens_per_step:.1f}", unit)
+def _per_pass(figures: Figures, unit: str = "tokens a pass") -> list[Content]:
+    """What passes gave on average; how many there were, where the texts of a beam search have nothing in common yet."""
+    if not figures.tokens:
+        count, _, noun = counted(figures.steps, "pass", "passes").partition(" ")
+        return [_figure(count, noun), Content("no token is certain yet")]
+    return [_figure(f"{figures.tokens_per_step:.1f}", unit)]
 
 
 def bar(done: int, total: int, cells: int = BAR_CELLS) -> Content:

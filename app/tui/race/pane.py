@@ -12,6 +12,7 @@ from textual.widget import Widget
 from ....errors import counted
 from ...chat.entries import Answer
 from ...race.clock import SHORT, Unit, in_words
+from ...text.amounts import times
 from ...text.cells import fit, one_line, width
 from ...theming.colouring import LABEL_STYLES, bar_name
 from ..transcript.run_text import RunText
@@ -151,7 +152,7 @@ class PaneFoot(Widget):
         amount = _amount(state)
         parts: dict[str, list[tuple[str, str]]] = {
             "sign": [(state.sign, f"bold {state.mark_style}")],
-            "speedup": [(f"{state.speedup:.2f}×" if state.speedup else "", "bold $foreground")],
+            "speedup": [(times(state.speedup) if state.speedup else "", "bold $foreground")],
             "seconds": [(f"{state.passes:,}", "bold $foreground"), (" passes" if state.passes != 1 else " pass", "$quiet")]
             if state.slowed
             else [(in_words(state.seconds), "bold $foreground")],
@@ -176,7 +177,7 @@ class PaneFoot(Widget):
         state = self.state
         if state.doing and not state.running:
             return Content.styled(fit(state.doing, room), "$warning")
-        speedup = f"{state.speedup:.2f}×" if state.speedup else ""
+        speedup = times(state.speedup) if state.speedup else ""
         mark = f"{state.sign} {state.mark}" if state.mark else ""
         parts = [(speedup, "bold $foreground"), ("  " if speedup and mark else "", "")]
         mark = fit(mark, room - sum(len(text) for text, _ in parts))

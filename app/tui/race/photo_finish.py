@@ -14,6 +14,7 @@ from ...race.clock import SHORT, Unit, bars, in_words
 from ...race.lane import Racer
 from ...race.race import Race
 from ...render.verdict import against
+from ...text.amounts import times
 from ...text.cells import fit, width
 from ...text.charts import percent
 from ...theming.colouring import bar_name
@@ -213,7 +214,7 @@ class PhotoFinish(Widget):
         columns: list[tuple[str, list[tuple[str, str]]]] = [
             ("passes", [(f"{row.passes:,}", "bold $foreground") for row in rows])
             if slowed
-            else ("speed", [(f"{row.speedup:.2f}×" if row.speedup else "–", "bold $foreground") for row in rows]),
+            else ("speed", [(times(row.speedup) if row.speedup else "–", "bold $foreground") for row in rows]),
             *(
                 [(f"at {line:,}", [(in_words(row.arrival) if row.arrival else "–", "$foreground") for row in rows])]
                 if line and not slowed

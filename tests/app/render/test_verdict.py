@@ -99,4 +99,5 @@ def test_it_is_signed_and_takes_the_rows_it_needs() -> None:
 @pytest.mark.parametrize("ratio", [0.96, 1.04])
 def test_speeds_are_compared_to_one_decimal(ratio: float) -> None:
     assert against(ratio)[0] == "as fast as plain"
+    assert against(0.0004) == ("slower than plain (<0.01×)", "warning")
     assert against(12.34) == ("12.3× faster than plain", "success")

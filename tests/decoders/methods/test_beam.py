@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from specchat.backends import Model, Sampling
+from specchat.backends.loading import load_model
 from specchat.decoders import Conversation, registry
 from specchat.decoders.loop import Generation
 from specchat.decoders.methods.beam import Beam
@@ -64,11 +65,15 @@ def theirs(network: Any, prompt: Sequence[int], settings: dict[str, Any], eos: S
 
 
 def compare(model: Model, network: Any, prompt: Sequence[int], settings: dict[str, Any], penalty: float = 1.0) -> list[int]:
-    """The answer, after checking all finished texts and their scores."""
+    """The answer, after checking all finished texts and their scores; it is the same where the search stops once it is known."""
     wanted = theirs(network, prompt, settings, model.info.eos_ids, max_new_tokens=TOKENS, repetition_penalty=penalty)
     sampling = Sampling(repetition_penalty=penalty)
-    generation, drafter = searched(model, prompt, settings, max_tokens=TOKENS, sampling=sampling)
-    assert generation.answer == wanted[0][0]
+    sooner, _ = searched(model, prompt, settings, max_tokens=TOKENS, sampling=sampling)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Beam, "_settled", lambda *_: False)
+        generation, drafter = searched(model, prompt, settings, max_tokens=TOKENS, sampling=sampling)
+    assert sooner.answer == generation.answer == wanted[0][0]
+    assert sooner.totals.steps <= generation.totals.steps
     assert [tokens for tokens, _ in drafter.hypotheses] == [tokens for tokens, _ in wanted]
     for (_, mine), (_, its) in zip(drafter.hypotheses, wanted, strict=True):
         # transformers adds up in float32, which shows where a negative penalty makes sums of hundreds.
@@ -125,7 +130,7 @@ def test_a_step_shows_the_open_texts_and_the_best_of_them(kind: str) -> None:
             assert mine + earlier == pytest.approx(total, abs=1e-6)
         leaves = set(range(len(tree))) - set(tree.parents)
         given_up += len(leaves) > len(search.running)
-        best = search.running[0][0].tokens(search.tail.length)
+        best = drafter._leading(search).tokens(search.tail.length)
         assert generation._text.held.startswith(step.held)
         whole = model.decode([*generation.tokens, *best]).rstrip("\ufffd")
         assert whole == (model.decode(generation.tokens).rstrip("\ufffd") + step.tentative).rstrip("\ufffd")
@@ -133,6 +138,15 @@ def test_a_step_shows_the_open_texts_and_the_best_of_them(kind: str) -> None:
     assert given_up
     assert tentative
     assert not step.tentative
+
+
+def test_the_search_ends_once_nothing_better_can_come() -> None:
+    model = load_model("builtin")
+    generation, drafter = searched(model, model.encode_chat([{"role": "user", "content": "hello"}]), {"beams": 4})
+    (best, _), *_ = drafter.hypotheses
+    assert generation.answer == best
+    assert generation.finish_reason == "eos"
+    assert generation.totals.steps == len(best), "the others would go on for as long as the context lasts"
 
 
 @pytest.mark.parametrize("penalty", [1.5, 0.5])

@@ -15,7 +15,7 @@ from specchat.app.tui.chat.status import StatusLine
 from specchat.app.tui.transcript.inspector import Inspector
 from specchat.engine.messages import Paused, StepRecord, Steps
 
-from ....fakes.pilots import settle
+from ....fakes.pilots import settle, status
 
 Make = Callable[..., Any]
 
@@ -328,6 +328,15 @@ async def test_what_a_beam_search_may_still_change_is_shown_and_is_no_text(make_
         await pilot.pause()
         assert answer.text == "Once there"
         assert all(run != TENTATIVE for _, run in shown())
+
+
+async def test_while_beams_share_no_beginning_the_passes_are_counted(make_chat: Make, engine: Any) -> None:
+    app = make_chat()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await ask(app, pilot, engine, [StepRecord("beam", [], "", nodes=4, tentative=" Once")] * 3, finish=False)
+        assert status(app) == "● 3 passes   no token is certain yet"
+        app.dialogue.pause()
+        assert status(app) == "‖ paused   3 passes   no token is certain yet"
 
 
 # Pictures
