@@ -65,7 +65,7 @@ def theirs(network: Any, prompt: Sequence[int], settings: dict[str, Any], eos: S
 
 
 def compare(model: Model, network: Any, prompt: Sequence[int], settings: dict[str, Any], penalty: float = 1.0) -> list[int]:
-    """The answer, after checking all finished texts and their scores; it is the same where the search stops once it is known."""
+    """The answer, after checking all finished texts and their scores; the same where the search stops once it is known."""
     wanted = theirs(network, prompt, settings, model.info.eos_ids, max_new_tokens=TOKENS, repetition_penalty=penalty)
     sampling = Sampling(repetition_penalty=penalty)
     sooner, _ = searched(model, prompt, settings, max_tokens=TOKENS, sampling=sampling)

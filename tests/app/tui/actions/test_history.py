@@ -130,7 +130,7 @@ async def test_without_a_history_nothing_is_kept(make_chat: Make, engine: Any, m
         app.chat_screen.input.put("/rename Hidden")
         await pilot.press("enter")
         assert "This chat is not being saved" in toasts(app)
-            assert app.chat_screen.input.text == "", "no other title would help"
+        assert app.chat_screen.input.text == "", "no other title would help"
     assert not folder.exists()
 
 
