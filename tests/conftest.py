@@ -35,6 +35,8 @@ gc.set_threshold(20_000, 20, 20)
 for _number in (signal.SIGINT, signal.SIGQUIT):
     if signal.getsignal(_number) is signal.SIG_IGN:
         signal.signal(_number, signal.default_int_handler if _number == signal.SIGINT else signal.SIG_DFL)
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:  # by nohup, which is about the tests alone: a handler is not inherited
+    signal.signal(signal.SIGHUP, lambda *_: None)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -20,11 +20,6 @@ PATIENCE = 120.0
 """Seconds before a test gives up: a machine that does much else may be this slow."""
 
 
-def _heed_hangups() -> None:
-    """Undo what nohup told the tests themselves."""
-    signal.signal(signal.SIGHUP, signal.SIG_DFL)
-
-
 class Terminal:
     """Runs `command` on a pseudo-terminal of `columns` × `lines` cells.
 
@@ -51,7 +46,6 @@ class Terminal:
             stderr=slave,
             start_new_session=True,
             close_fds=True,
-            preexec_fn=_heed_hangups,
             env={**inherited, "TERM": "xterm-256color", "COLORTERM": "truecolor", **(env or {})},
         )
         os.close(slave)
