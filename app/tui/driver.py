@@ -7,6 +7,7 @@ import os
 import re
 import select
 import signal
+import string
 import sys
 import termios
 from codecs import getincrementaldecoder
@@ -19,7 +20,7 @@ from typing import IO, Any
 from textual._xterm_parser import XTermParser
 from textual.app import App
 from textual.drivers.linux_driver import LinuxDriver
-from textual.events import Paste
+from textual.events import Key, Paste
 from textual.message import Message
 
 from .thrift import Thrift
@@ -39,6 +40,9 @@ PASTE, PASTED = "\x1b[200~", "\x1b[201~"
 
 ESCAPE = "\x1b"
 """Begins a sequence."""
+
+SIGNS = string.digits + "".join(set(string.punctuation) - set("[]^_\\"))
+"""What a key with alt sends behind the escape and no longer sequence begins with."""
 
 PARTS = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b[^\x1b]*|[^\x1b]+")
 """What comes, sequence by sequence."""
@@ -123,6 +127,14 @@ class TerminalParser(XTermParser):
         # Nothing at all would mean the end of all input.
         for message in super().feed(plain) if (plain := self._without_pasted(data)) else ():
             yield Paste(self._pasted.pop(0)) if isinstance(message, Paste) else message
+
+    def _sequence_to_key_events(self, sequence: str, alt: bool = False) -> Iterator[Key]:
+        # Textual knows alt with letters alone: of a sign it forgets the alt, or takes it for what some keyboards type.
+        if len(sequence) == 2 and sequence[0] == ESCAPE and sequence[1] in SIGNS:
+            for key in super()._sequence_to_key_events(sequence[1]):
+                yield Key(f"alt+{key.key}", key.character)
+            return
+        yield from super()._sequence_to_key_events(sequence, alt)
 
     def _without_replies(self, data: str, now: float) -> str:
         data = REPLY.sub("", data)

@@ -256,7 +256,7 @@ class TerminalApp(App[None]):
                 if timer is not None:
                     timer.stop()
 
-        self.run_worker(run, group="beside")
+        self.run_worker(run(), group="beside")
 
     def ask(self, screen: Screen[T], then: Callable[[T], object] | None = None) -> None:
         """Show a screen; `then` is told what it was closed with, unless it was left."""

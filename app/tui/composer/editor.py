@@ -48,7 +48,7 @@ class ExternalEditor:
     def start(self) -> None:
         """Open the editor; when it ends its text is the draft. What is in the way is told, and the draft stays."""
         if not self.open:
-            self._app.run_worker(self._edited, group="editor")
+            self._app.run_worker(self._edited(), group="editor")
 
     def end(self, number: int) -> bool:
         """Pass a signal that ends the chat on to the editor; False where there is none. The chat ends after it."""

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Coroutine
 from pathlib import Path
+from typing import Any
 
 from textual.css.query import NoMatches
+from textual.worker import Worker
 
 from ....errors import UserError
 from ....plain_file import FULL
@@ -56,7 +59,7 @@ class PromptRecall:
                 if first:
                     await self._take_up()
 
-        self._host.box.run_worker(read, group="prompts")
+        self._work(read, "prompts")
 
     async def _take_up(self) -> None:
         """Go on with what was being typed when a chat was ended; no other chat does then."""
@@ -99,7 +102,7 @@ class PromptRecall:
             finally:
                 self._writing = False
 
-        box.run_worker(write, group="drafts")
+        self._work(write, "drafts")
 
     def _line(self, drafts: Drafts) -> str:
         drafts.by_chat[self._shown] = self._host.box.draft
@@ -142,7 +145,12 @@ class PromptRecall:
                 except (OSError, UserError) as error:
                     self._warn("Your messages are not being saved for the up key in later chats", error)
 
-        self._host.box.run_worker(add, group="prompts")
+        self._work(add, "prompts")
+
+    def _work(self, work: Callable[[], Coroutine[Any, Any, None]], group: str) -> Worker[None]:
+        """Work beside the interface. Not yet a coroutine: at the chat's end it may never begin, and Python tells of one that
+        nobody has waited for."""
+        return self._host.box.run_worker(work, group=group)
 
     def _warn(self, what: str, error: OSError | UserError, path: Path | None = None) -> None:
         if not self._warned and self._history is not None:

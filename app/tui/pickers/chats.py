@@ -77,7 +77,7 @@ class ChatsScreen(SearchScreen[OpenedChat, ChatRow | ChatHit]):
 
     def on_mount(self) -> None:
         self.tell()
-        self.run_worker(self._begin, group="chats")
+        self.run_worker(self._begin(), group="chats")
 
     async def _begin(self) -> None:
         try:
@@ -161,7 +161,7 @@ class ChatsScreen(SearchScreen[OpenedChat, ChatRow | ChatHit]):
                 if self._chosen:
                     self.action_choose()
 
-        self.run_worker(run, group="chats")
+        self.run_worker(run(), group="chats")
 
     # Keys
 

@@ -71,7 +71,7 @@ class PresetsScreen(SearchScreen[None, Preset]):
             if self.is_attached:
                 self._show(at)
 
-        self.run_worker(run, group="presets")
+        self.run_worker(run(), group="presets")
 
     def _show(self, at: object = None) -> None:
         none = f"There are no presets yet. {self.key('presets_save')} makes one from this chat."

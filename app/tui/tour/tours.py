@@ -40,7 +40,7 @@ class Tours:
 
         self.leave()
         tour = Tour(self.host, self._races, self._chat_history)
-        self._worker = self.host.box.run_worker(tour.play, group="tour")
+        self._worker = self.host.box.run_worker(tour.play(), group="tour")
 
     def leave(self) -> bool:
         """End it; False if there is none."""

@@ -109,6 +109,15 @@ def test_a_quick_terminal_never_waits() -> None:
 
 
 STYLES = ["", "1", "3;38;2;1;2;3", "38;2;1;2;3;48;2;9;9;9", "38;2;7;7;7;48;2;9;9;9", "31", "97;44", "38;5;9", "48;5;17", "4;7"]
+
+
+def test_alt_with_a_sign_is_a_key_and_types_nothing() -> None:
+    names = {"/": "slash", ",": "comma", ".": "full_stop", "-": "minus", "=": "equals_sign", "1": "1"}
+    for sign, name in names.items():
+        (key,) = (message for message in TerminalParser().feed(f"\x1b{sign}") if isinstance(message, Key))
+        assert key.key == f"alt+{name}"
+
+
 DRAWN = st.tuples(st.sampled_from(STYLES), st.sampled_from(["a", "  ", "wörd", "漢", "\x1b[2;3H", "\r\n", "\x1b[1;1H"]))
 
 
