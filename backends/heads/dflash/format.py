@@ -180,7 +180,7 @@ def dflash_format(
         vocabulary=whole(layer.get("vocab_size")),
         trained_for=verifier if isinstance(verifier, str) else "",
         layer=layer,
-        views=_views(folder, layer, given, layers, speculators, library, isinstance(paths, Selector)),
+        views=_views(folder, layer, given, layers, library, isinstance(paths, Selector)),
         taps=_taps(folder, given, speculators),
         speculators=speculators,
         block=block,
@@ -264,7 +264,6 @@ def _views(
     layer: Mapping[str, Any],
     given: Mapping[str, Any],
     layers: int,
-    speculators: bool,
     library: bool,
     second: bool,
 ) -> tuple[View, ...]:
@@ -276,9 +275,8 @@ def _views(
     if not isinstance(types, list) or len(types) < layers or set(types) - {"full_attention", "sliding_attention"}:
         raise UserError(f"{folder / 'config.json'} needs layer_types, one for each of {counted(layers, 'layer')}.")
     sliding = [kind == "sliding_attention" for kind in types[:layers]]
-    causal = sliding if not library else [False] * layers
-    if speculators or second:
-        causal = [slides and not given.get("sliding_window_non_causal", second) for slides in sliding]
+    both_ways = library or given.get("sliding_window_non_causal", second)
+    causal = [slides and not both_ways for slides in sliding]
     said = next((given[key] for key in ("is_causal", "causal") if given.get(key) is not None), None)
     if said is not None:
         causal = [bool(said)] * layers
