@@ -19,6 +19,7 @@ from pathlib import Path
 from ...errors import UserError, counted
 from ...plain_file import cache_folder
 from ..files.gguf_file import ARRAY, MAGIC, SCALARS, Layout, Tensor, read_header, read_layout
+from .trial import known, works
 
 ASK_ABOVE = 200_000_000
 """Bytes: a larger file is only written when the user says so."""
@@ -39,7 +40,7 @@ Of Llama 4's layers, every fourth does."""
 _BLOCK = re.compile(r"blk\.(\d+)\.")
 
 
-def first_layers(file: Path, layers: int, name: str, *, write: bool = False) -> Path:
+def first_layers(file: Path, layers: int, name: str, *, write: bool = False, hybrid: bool = False) -> Path:
     """The file with the first layers of a model: the cached one, or one written now.
 
     Args:
@@ -47,9 +48,11 @@ def first_layers(file: Path, layers: int, name: str, *, write: bool = False) -> 
         layers: how many, at least 1 and fewer than it has.
         name: the model's, for messages.
         write: whether it may be written if it is larger than ASK_ABOVE.
+        hybrid: whether the model's layers are of several kinds: llama.cpp may end the process where one is missing, so the file
+            is tried in another one.
 
     Raises:
-        UserError: it may not or cannot be written; says how large it is and what to do.
+        UserError: it may not or cannot be written, or llama.cpp cannot run it; says how large it is and what to do.
     """
     least = LEAST.get(read_header(file).architecture, 1)
     if layers < least:
@@ -59,8 +62,20 @@ def first_layers(file: Path, layers: int, name: str, *, write: bool = False) -> 
     whose = hashlib.sha256(str(file.resolve()).encode()).hexdigest()[:12]
     state = hashlib.sha256(f"{status.st_size} {status.st_mtime_ns}".encode()).hexdigest()[:8]
     made = folder / f"{file.stem}-{whose}-{state}-first-{layers}.gguf"
-    if made.is_file():
-        return made
+    alone = UserError(f"llama.cpp cannot run the first {counted(layers, 'layer')} of {name} alone. Draft with more of them.")
+    if not made.is_file():
+        if hybrid and known("cut", made.name) is False:
+            raise alone
+        _make(made, file, layers, name, write=write)
+    if hybrid and not works("cut", made.name, made):
+        made.unlink(missing_ok=True)
+        raise alone
+    return made
+
+
+def _make(made: Path, file: Path, layers: int, name: str, *, write: bool) -> None:
+    """Write the first layers of a file (see `first_layers`)."""
+    folder = made.parent
     parts = read_layout(file)
     kept = [(part, tensor) for part in parts for tensor in part.tensors if _block(tensor) < layers]
     if not all(tensor.length for _, tensor in kept):
@@ -78,14 +93,14 @@ def first_layers(file: Path, layers: int, name: str, *, write: bool = False) -> 
                 f"The first {counted(layers, 'layer')} of {name} take {size / 1e9:.1f} GB, more than is free in {folder}. Free "
                 "some space, or set SPECCHAT_CACHE to another folder."
             )
-        _tidy(folder, f"{file.stem}-{whose}-", state)
+        prefix, state = made.name.removesuffix(f"-first-{layers}.gguf").rsplit("-", 1)
+        _tidy(folder, f"{prefix}-", state)
         _write(made, parts[0], kept, layers)
     except OSError as error:
         raise UserError(
             f"Could not write the first {counted(layers, 'layer')} of {name} to {folder} ({error.strerror or error}). Free "
             "some space, or set SPECCHAT_CACHE to another folder."
         ) from None
-    return made
 
 
 def _block(tensor: Tensor) -> int:

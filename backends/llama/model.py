@@ -189,7 +189,8 @@ class LlamaModel(Model):
         if not 1 <= layers < self.info.layers:
             raise UserError(f"{self.info.name} has {self.info.layers} layers. Draft with 1 to {self.info.layers - 1} of them.")
         if layers not in self._cut:
-            file = first_layers(Path(self.info.path), layers, self.info.name, write=write)
+            whole, hybrid = Path(self.info.path), self._weights.recurrent
+            file = first_layers(whole, layers, self.info.name, write=write, hybrid=hybrid)
             # It drafts, so it runs here, whoever shares the whole model's layers.
             options = replace(self._options, context=self.info.context, rpc="")
             try:

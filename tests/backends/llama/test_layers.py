@@ -19,6 +19,7 @@ from specchat.backends.llama.model import LlamaModel, load_llama
 from specchat.backends.loading import builtin_path
 from specchat.decoders import Conversation, Generation, encode_prompt
 
+from ...cases import FULL
 from ...fakes.models.llama_tiny import FLOAT32, gguf_of, needs_llama, tiny_folder
 from ...zoo.gguf_files import write
 
@@ -150,4 +151,17 @@ def test_layers_that_would_end_the_process_are_refused(tmp_path: Path, cache: Pa
     with pytest.raises(UserError, match="cannot run fewer than 4 layers of Scout"):
         model.truncated(3)
     assert not cache.exists()
+    model.close()
+
+
+@pytest.mark.parametrize("architecture", ["lfm2", "deepseek4"] if FULL else ["lfm2"])
+def test_a_hybrids_layers_without_attention_are_refused_instead_of_ending_the_process(
+    architecture: str, tmp_path: Path, cache: Path
+) -> None:
+    model = load_llama(write(architecture, tmp_path / "hybrid.gguf"), "Hybrid", FLOAT32)
+    for _ in range(2):  # tried once, known from then on
+        with pytest.raises(UserError, match="cannot run the first 1 layer of Hybrid alone"):
+            model.truncated(1)
+        assert not list(cache.glob("*.gguf"))
+    assert model.truncated(3).open_session(8).context == 8
     model.close()
