@@ -138,6 +138,8 @@ def case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 @pytest.mark.parametrize("method", IDENTICAL)
 def test_the_same_tokens_as_create_completion(case: Case, method: str) -> None:
+    if case.kind == "Q8_0" and not FULL and method not in ("greedy", "draft", "tree"):
+        pytest.skip("make test-all tries them all on quantized weights")
     flips, tokens = [], 0
     for prompt, answer in case.pairs[: RECOMPUTE_PROMPTS if method == "recompute" else None]:
         flips += case.flips(method, prompt, answer)
