@@ -24,7 +24,7 @@ ELSEWHERE = {
     *("--force-reinstall", "--no-deps", "--no-cache-dir"),  # pip
     "--target-model-dir",  # llama.cpp's converter
     *("--pairs", "--prompts", "--compare", "--gguf", "--only", "--rows", "--vllm", "--kind"),  # benchmarks
-    *("--runtime", "--units", "--draft-units", "--cores", "--runs", "--answers", "--table"),
+    *("--runtime", "--units", "--draft-units", "--cores", "--runs", "--answers", "--table", "--quality"),
     *("--strict", "--unbuffered"),  # mypy, jq
     *("--out", "--special-token-by-id"),  # train_pard, gguf-new-metadata
     *("--metrics", "--no-slots", "--spec-type", "--spec-draft-n-max"),  # llama-server
