@@ -162,6 +162,8 @@ def quantize(module: Any, shared: bool, cancelled: Callable[[], bool] | None = N
                     setattr(owner, name, Int8(part.weight.t(), part.bias))
         if type(table) is nn.Embedding:
             module.set_input_embeddings(Int8Table(table.weight))
+        for rest in module.parameters():  # copied out of the file, which else stays in memory as a whole
+            rest.data = rest.data.clone()
 
 
 def _join(owner: Any, names: tuple[str, ...]) -> None:
