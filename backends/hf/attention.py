@@ -144,11 +144,13 @@ def _alike(
         return even(query, key, value, mask, scaling, cap)
     group = rows // n
     by_node = query.view(1, heads, group, n, width)
-    if not hasattr(mask, "cut"):  # once for all layers: a prompt's mask is as large as a layer's weights
+    cut: list[Tensor] | None = getattr(mask, "cut", None)
+    if cut is None:  # once for all layers: a prompt's mask is as large as a layer's weights
         seen = mask.view(1, -1, n, mask.shape[3])
-        mask.cut = [seen[:, :, a:b, :keys].reshape(1, 1, -1, keys) for a, b, keys in parts]  # type: ignore[attr-defined]
+        cut = [seen[:, :, a:b, :keys].reshape(1, 1, -1, keys) for a, b, keys in parts]
+        mask.cut = cut  # type: ignore[attr-defined]
     out = []
-    for (a, b, keys), shown in zip(parts, mask.cut, strict=True):
+    for (a, b, keys), shown in zip(parts, cut, strict=True):
         some = by_node[:, :, :, a:b].reshape(1, heads, group * (b - a), width)
         part = even(some, key[:, :, :keys], value[:, :, :keys], shown, scaling, cap)
         out.append(part.view(1, heads, group, b - a, part.shape[3]))

@@ -1,8 +1,8 @@
 """Linear layers and embeddings whose weights are eight-bit integers, each output or token with a scale of its own.
 
-Plain decoding waits for memory, and weights of half the bytes are read in half the time. A row of inputs is rounded to sixteen
-bits below its length, which is finer than bfloat16, and goes through the weights as two rows of bytes: 256 × high + low. oneDNN
-sums products of bytes in integers, so a row has the same bits whatever else is in its pass.
+Plain decoding waits for memory, which has half as much to bring as in bfloat16. A row of inputs is rounded to sixteen bits below
+its length, which is finer than bfloat16, and goes through the weights as two rows of bytes: 256 × high + low. oneDNN sums products
+of bytes in integers, so a row has the same bits whatever else is in its pass.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Int8(nn.Module):
         if not n:
             return torch.zeros((0, self.out_features))
         if n > AT_ONCE:
-            return torch.cat([self.rows(some) for some in inputs.split(AT_ONCE)])
+            return torch.cat([self.rows(inputs[a : a + AT_ONCE]) for a in range(0, n, AT_ONCE)])
         halves, unit = split(inputs.float())
         weights = (self._packed, self._scales, self._zeros, None)
         both: Tensor = self._multiply(halves, 1.0, 128, *weights, 1.0, 0, torch.float32, "none", [], "")
