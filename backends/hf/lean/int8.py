@@ -1,8 +1,8 @@
 """Linear layers and embeddings whose weights are eight-bit integers, each output or token with a scale of its own.
 
-Plain decoding waits for memory, which has half as much to bring as in bfloat16. A row of inputs is rounded to sixteen bits below
-its length, which is finer than bfloat16, and goes through the weights as two rows of bytes: 256 × high + low. oneDNN sums products
-of bytes in integers, so a row has the same bits whatever else is in its pass.
+Plain decoding waits for memory, which has half as much to bring as in bfloat16. A row of inputs is rounded to sixteen bits
+below its length, which is finer than bfloat16, and goes through the weights as two rows of bytes: 256 × high + low. oneDNN sums
+products of bytes in integers, so a row has the same bits whatever else is in its pass.
 """
 
 from __future__ import annotations
