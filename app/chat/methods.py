@@ -8,7 +8,7 @@ from functools import cache
 from typing import Any
 
 LABELS: Mapping[str, str] = {
-    "identical": "The text is exactly what plain decoding would write, token for token, only sooner.",
+    "identical": "The text is exactly what plain decoding would write, token for token.",
     "identical, near ties checked": "The text is what plain decoding would write, as far as this machine's rounding allows. "
     "Where two tokens are nearly equal, a pass of one node decides.",
     "identical but for near ties": "The text is what plain decoding would write, except where two tokens are nearly equal: a "
@@ -17,6 +17,11 @@ LABELS: Mapping[str, str] = {
     "lossy": "The text may differ from what the model would write by itself, and may be worse.",
 }
 """Label → what it promises."""
+
+
+def right_or_accepted(label: str) -> str:
+    """What a guess was that went into the text: right, or accepted under a rule that takes more than the model's own choice."""
+    return "accepted" if label in ("lossy", "same distribution") else "right"
 
 
 GROUPS: Mapping[str, str] = {

@@ -18,7 +18,7 @@ from ...errors import counted
 from ..text.amounts import time_of
 from .draft_length import length_of
 from .entries import TELLING_STEPS, Answer
-from .methods import Method, method_named
+from .methods import Method, method_named, right_or_accepted
 
 Name = Literal[
     "plain",
@@ -95,6 +95,8 @@ class Diagnosis:
     causes: tuple[Cause, ...]
     """The one that cost the most first."""
     change: Change | None = None
+    part: str = ""
+    """The method whose part of the answer this is about; empty where it wrote all of it."""
 
 
 def diagnose(answer: Answer, info: Mapping[str, Any], tried: Sequence[Answer] = ()) -> Diagnosis:
@@ -108,14 +110,14 @@ def diagnose(answer: Answer, info: Mapping[str, Any], tried: Sequence[Answer] = 
     if answer.figures.certainty:
         return _of_server(answer, info)
     name, totals = max(answer.by_method.items(), key=lambda item: item[1].steps, default=(answer.method, answer.totals))
-    method = method_named(name)
+    method, part = method_named(name), name if len(answer.by_method) > 1 else ""
     if method.plain:
         cause = Cause("plain", 0.0, "Plain decoding guesses nothing: each pass gives one token.")
-        return Diagnosis(1.0, (cause,), _faster(1.0, tried, answer) or Change(AUTO, "auto"))
+        return Diagnosis(1.0, (cause,), _faster(1.0, tried, answer) or Change(AUTO, "auto"), part)
     load = dict(info.get("pass_seconds") or ())
     case = _Case(answer, totals, method, info, load, answer.figures.plain_seconds or float(load.get(1, 0.0)))
     causes = sorted(filter(None, case.causes()), key=lambda cause: -cause.gain)
-    return Diagnosis(case.speedup, tuple(causes), case.change(causes[0].name if causes else "", tried))
+    return Diagnosis(case.speedup, tuple(causes), case.change(causes[0].name if causes else "", tried), part)
 
 
 AUTO = "Let auto choose the method: it guesses only where that pays."
@@ -147,13 +149,15 @@ class _Case:
         totals, figures = self.totals, self.answer.figures
         if totals.timed < max(TELLING_STEPS, FEW_PASSES):
             few = counted(totals.steps, "pass", "passes")
-            return [Cause("short", 0.0, f"The answer took only {few}: too few to tell what held it back."), self._reading()]
+            return [Cause("short", 0.0, f"Too short to judge: the answer took only {few}."), self._reading()]
         found = [self._reading(), self._guesses()]
         if self.plain and totals.timed_seconds:
             found += [self._busy(), self._drafting(), self._length(), self._verifying()]
         found = [cause for cause in found if cause is None or cause.gain >= WORTH or not cause.gain]
         if not any(found) and self.speedup < 1 and figures.drafted:
-            found.append(Cause("drafter", 0.0, f"{self._rate()} of its guesses were right, too few for what they cost."))
+            found.append(
+                Cause("drafter", 0.0, f"{self._rate()} of its guesses were {self._right}, too few for what they cost.")
+            )
         return found
 
     @property
@@ -165,6 +169,10 @@ class _Case:
     def _other(self) -> float:
         """Mean seconds of a step that neither model nor drafter took."""
         return self.totals.other_seconds / max(1, self.totals.steps)
+
+    @property
+    def _right(self) -> str:
+        return right_or_accepted(self.answer.label)
 
     def _rate(self) -> str:
         return f"{100 * self.totals.acceptance_rate:.0f}%"
@@ -221,11 +229,11 @@ class _Case:
             return None
         at = [100 * rate for rate in self.totals.position_acceptance]
         if best < mean - 0.5:
-            last = f"guess {len(at)} is right {at[-1]:.0f}% of the time" if at else ""
+            last = f"guess {len(at)} is {self._right} {at[-1]:.0f}% of the time" if at else ""
             said = f"Drafts of {mean:.0f} tokens are too long: {last}, and each costs as much as the first."
             return Cause("too long", gain / self.speedup, said)
         if best > mean + 0.5:
-            said = f"Drafts of {mean:.0f} tokens are too short: even the last guess is right {at[-1]:.0f}% of the time."
+            said = f"Drafts of {mean:.0f} tokens are too short: even the last guess is {self._right} {at[-1]:.0f}% of the time."
             return Cause("too short", gain / self.speedup, said)
         return None
 
@@ -296,21 +304,24 @@ class _Case:
         if self.method.group == "text":
             # What a text repeats is guessed well; where it repeats nothing, guesses are few or wrong.
             could = max(could, sum(drafting) / len(drafting))
-            said = (
-                f"The text repeats little: {100 * share:.0f}% of its passes had something to copy, {self._rate()} of it right."
-            )
+            copied = f"{100 * share:.0f}% of its passes had something to copy, {self._rate()} of it {self._right}"
+            said = f"The text repeats little: {copied}."
             return Cause("nothing to copy", could / given, said) if share < 0.5 or first < POOR else None
         temperature = float(self.answer.asked.get("sampling", {}).get("temperature") or 0.0)
         if temperature >= WARM and totals.alpha < GOOD:
             said = f"At temperature {temperature:g} the model often takes another token than the likeliest, which drafts guess."
             return Cause("sampling", could / given, said)
         if first < POOR:
-            said = f"The drafter seldom knows what this model says: its first guess is right {100 * first:.0f}% of the time."
+            often = f"its first guess is {self._right} {100 * first:.0f}% of the time"
+            said = f"The drafter seldom knows what this model says: {often}."
             return Cause("drafter", could / given, said)
         return None
 
     def change(self, first: Name | Literal[""], tried: Sequence[Answer]) -> Change | None:
-        """The change that promises the most; where nothing is known of any, what usually helps against the first cause."""
+        """The change that promises the most; where nothing is known of any, what usually helps against the first cause. Of a
+        short answer nothing is."""
+        if first == "short":
+            return None
         found = [_faster(max(self.speedup, 1.0 if self.plain else 0.0), tried, self.answer)]
         best, gain = self._best()
         length = length_of(self.method, self.settings)
@@ -319,7 +330,7 @@ class _Case:
             told = {**self.settings, length.setting: size}
             found.append(Change(f"Drafts of {counted(size, 'token')} instead.", self.method.name, told, gain))
         if self.speedup and self.speedup < 0.95:
-            found.append(Change("Decode plainly.", "greedy", {}, 1.0))
+            found.append(Change("Decode plainly (greedy).", "greedy", {}, 1.0))
         known = [change for change in found if change is not None]
         if known:
             return max(known, key=lambda change: change.speedup)
@@ -329,7 +340,6 @@ class _Case:
 
 
 HINTS: Mapping[str, str] = {
-    "short": "Ask for a longer answer.",
     "reading": "Keep the beginning of the prompt as it is: what was read once is not read again.",
     "busy": "Close what else computes, or give it fewer threads.",
     "unguessed": "Try a method that guesses from something else, such as auto.",

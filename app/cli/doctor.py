@@ -169,7 +169,9 @@ def _llama_lines(build: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield "built for", ", ".join(here) or "unknown (llama.cpp does not say)"
     yield "built without", ", ".join(missing) or "-"
     for device in build.get("devices", ()):
-        memory = f", {size_of(device['total'])}, {size_of(device['free'])} free" if device["total"] else ""
+        # The CPU's memory is the machine's, told above; llama.cpp takes all of it for free.
+        own = device["total"] and device["name"] != "CPU"
+        memory = f", {size_of(device['total'])}, {size_of(device['free'])} free" if own else ""
         yield device["name"], device["description"] + memory
     for name in missing:
         yield f"to add {name}", rebuild_command(f"-DGGML_{name.upper()}=on")

@@ -122,8 +122,8 @@ def chat_html(chat: SavedChat, look: Look) -> Iterator[str]:
         match entry:
             case Prompt(said):
                 yield f'<div class="prompt">{text(without_images(said).strip(chr(10)))}</div>\n'
-            case Notice(said, severity):
-                yield f'<p class="notice {severity}">{text(said)}</p>\n'
+            case Notice(severity=severity):
+                yield f'<p class="notice {severity}">{text(entry.told)}</p>\n'
             case Answer():
                 yield from _answer(entry, look, chat.model_of(entry))
     if not chat.transcript.entries:

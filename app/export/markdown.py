@@ -47,8 +47,8 @@ def chat_markdown(chat: SavedChat, *, thoughts: bool = False) -> Iterator[str]:
         match entry:
             case Prompt(text):
                 yield f"\n---\n\n{quoted(without_images(text))}\n"
-            case Notice(text):
-                yield f"\n*{plain(text)}*\n"
+            case Notice():
+                yield f"\n*{plain(entry.told)}*\n"
             case Answer():
                 if thoughts and (thought := closed(inert(sanitise(entry.thought)).strip("\n"))):
                     summary = plain(thought_line(entry.figures.thought))

@@ -40,13 +40,15 @@ class Finish(NamedTuple):
     tokens_per_step: float
     speedup: float
     """How many times sooner than the first lane it had written what both have."""
+    passes: int
+    """How many it took, where the race ran in slow motion and they stand for its clock; else 0."""
 
     @property
     def figures(self) -> list[str]:
-        """Clock, speed, tokens a pass, speedup: as on the screen."""
+        """Clock or passes, speed, tokens a pass, speedup: as on the screen."""
         speedup = times(self.speedup) if self.speedup else "–"
         return [
-            in_words(self.seconds),
+            counted(self.passes, "pass", "passes") if self.passes else in_words(self.seconds),
             f"{self.speed:,.0f} {SHORT[self.unit]}/s" if self.speed else "–",
             f"{self.tokens_per_step:.2f} tokens a pass" if self.tokens_per_step else "–",
             speedup,
@@ -73,7 +75,10 @@ def photo_finish(record: RaceRecord) -> list[Finish]:
     each = [lane.answer.figures.tokens_per_step for lane in record.lanes]
     shares = bars(speedups, speeds, each)
     return [
-        Finish(lane, name, share, lane.seconds, lane.track.amount(record.unit), speed, record.unit, per_step, speedup)
+        Finish(
+            *(lane, name, share, lane.seconds, lane.track.amount(record.unit), speed, record.unit, per_step, speedup),
+            passes=lane.answer.figures.steps if record.slowed else 0,
+        )
         for lane, name, share, speed, per_step, speedup in zip(
             record.lanes, called(record), shares, speeds, each, speedups, strict=True
         )
@@ -110,12 +115,13 @@ def race_markdown(record: RaceRecord) -> Iterator[str]:
     what = [plain(text) for text in (str(record.info.get("name") or record.model), record.saved) if text]
     yield f"# specchat race{': ' if what else ''}{' · '.join(what)}\n\n{quoted(record.prompt)}\n\n"
     unit = SHORT[record.unit]
-    yield f"| pane | clock | {unit}/s | tokens a pass | speedup | {unit} | compared |\n|---|---:|---:|---:|---:|---:|---|\n"
+    clock = "passes" if record.slowed else "clock"
+    yield f"| pane | {clock} | {unit}/s | tokens a pass | speedup | {unit} | compared |\n|---|---:|---:|---:|---:|---:|---|\n"
     finishes = photo_finish(record)
     for finish in finishes:
         cells = [
             plain(finish.name),
-            finish.figures[0],
+            f"{finish.passes:,}" if finish.passes else finish.figures[0],
             *(words.split(" ")[0] for words in finish.figures[1:]),
             f"{finish.amount:,}",
             plain(f"{finish.mark} {finish.where}"),

@@ -73,7 +73,7 @@ SCRIPT = """
       const due = (run) => Number(run.dataset.t) <= now;
       while (lane.at < lane.runs.length && due(lane.runs[lane.at])) lane.runs[lane.at++].classList.remove("later");
       lane.bar.style.width = (lane.runs.length ? (100 * lane.at) / lane.runs.length : 100) + "%";
-      lane.seconds.textContent = (Math.min(now, lane.end) / 1000).toFixed(2) + " s";
+      if (!lane.shown.includes("pass")) lane.seconds.textContent = (Math.min(now, lane.end) / 1000).toFixed(2) + " s";
     }
   };
   const stop = () => {

@@ -26,7 +26,8 @@ def chat_svg(chat: SavedChat, look: Look) -> Iterator[str]:
     """The file's text."""
     system = chat.transcript.system
     entries = [Notice(f"System prompt: {system}")] if system else []
-    shown = (*entries, *chat.transcript.entries)
+    chatted = (Notice(each.told, each.severity) if isinstance(each, Notice) else each for each in chat.transcript.entries)
+    shown = (*entries, *chatted)
     thoughts: Thoughts = "open" if look.thoughts else "folded"
     blocks = [
         wrapped(entry, CELLS, chat.model_of(entry) if isinstance(entry, Answer) else "", thoughts=thoughts) for entry in shown

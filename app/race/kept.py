@@ -6,6 +6,7 @@ from collections.abc import Collection
 
 from ..chat.compare import SIGNS, Mark
 from ..chat.dialogue import Dialogue
+from ..chat.entries import REOPENS
 from ..text.amounts import times
 from ..text.cells import fit, one_line
 from .clock import LaneTrack, Unit
@@ -80,4 +81,4 @@ def sentence(record: RaceRecord) -> str:
         speedup = record.speedup(lane)
         figure = f" {times(speedup)}" if speedup else ""
         lanes.append(f"{one_line(lane.name)}{figure} {SIGNS[lane.mark] if lane.mark != 'reference' else ''}".rstrip())
-    return f"Race on “{fit(one_line(record.prompt), NAMED)}”: {', '.join(lanes)}. /races opens it again."
+    return f"Race on “{fit(one_line(record.prompt), NAMED)}”: {', '.join(lanes)}.{REOPENS}"

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...engine.catalog import Totals
+from ...errors import counted
 from ..chat.draft_length import length_of, why_none
-from ..chat.methods import LABELS, Method
+from ..chat.methods import LABELS, Method, right_or_accepted
 from ..text.cells import one_line
 from ..text.charts import percent
 from ..text.lines import StyledLine, cut, ends, figures_rows, flowed, line, paragraph
@@ -44,12 +45,14 @@ def method_lines(
     if unavailable:
         out += paragraph(f"Not on this model: {one_line(unavailable)}", cells, "$warning")
     if totals is not None and totals.steps:
-        out += _figures(totals, cells)
+        out += _figures(totals, label, cells)
         if len(totals.parts) > 1:
-            out += _parts(totals, models, cells)
+            out += _parts(totals, label, models, cells)
     length = length_of(method, settings)
     if length is None:
-        out += paragraph(why_none(method), cells, "$quiet")
+        free = totals.grammar if totals is not None and method.plain else 0
+        more = f" The grammar wrote {counted(free, 'token')} more, without a pass." if free else ""
+        out += paragraph(why_none(method) + more, cells, "$quiet")
     else:
         value = line(("drafts: ", "$quiet"), (f"{length.setting} {length.value}", "bold $accent"))
         shorter, longer = keys
@@ -58,7 +61,7 @@ def method_lines(
     out += [(), *_told(method.explains or method.summary, cells)]
     if method.pays:
         out += [(), line(("When it pays", "bold $primary")), *_told(method.pays, cells)]
-    if label in LABELS:
+    if label in LABELS and not method.plain:
         out += [(), line((label.capitalize(), f"bold {LABEL_STYLES.get(label, '$primary')}"))]
         out += paragraph(LABELS[label], cells, "$foreground")
     out += [(), line(("Settings", "bold $primary")), *_settings(method, settings, cells)]
@@ -75,24 +78,24 @@ def _told(text: str, cells: int) -> list[StyledLine]:
     return flowed(tuple((part, "bold $foreground" if i % 2 else "$foreground") for i, part in enumerate(parts) if part), cells)
 
 
-def _figures(totals: Totals, cells: int) -> list[StyledLine]:
+def _figures(totals: Totals, label: str, cells: int) -> list[StyledLine]:
     figures = [
         (f"{totals.tokens_per_step:.2f}", "tokens a pass"),
         (f"{totals.steps:,}", "passes"),
     ]
     if totals.drafted:
-        figures.append((f"{totals.accepted:,} of {totals.drafted:,}", "guesses right"))
+        figures.append((f"{totals.accepted:,} of {totals.drafted:,}", f"guesses {right_or_accepted(label)}"))
     return figures_rows(figures, cells)
 
 
-def _parts(totals: Totals, models: Mapping[str, str], cells: int) -> list[StyledLine]:
+def _parts(totals: Totals, label: str, models: Mapping[str, str], cells: int) -> list[StyledLine]:
     """Figures of a tree that several drafters grow: the share of each draft model, and what became of all guesses."""
     out: list[StyledLine] = [(), line(("Who drafts", "bold $primary"))]
     for name, part in totals.parts.items():
         share = line((percent(part.share), "bold $accent"), (" of the nodes", "$quiet")) if part.share else ()
         out.append(ends(line((one_line(name), "bold $foreground")), share, cells))
         model = line((f"  {one_line(models.get(name, ''))}", "$quiet"))
-        right = line((f"{part.accepted:,} of {part.drafted:,} guesses right", "$quiet"))
+        right = line((f"{part.accepted:,} of {part.drafted:,} guesses {right_or_accepted(label)}", "$quiet"))
         out += [ends(model, right, cells)] if size(model) + size(right) < cells else [cut(model, cells), ends((), right, cells)]
     return [*out, ()]
 

@@ -208,9 +208,9 @@ def _acceptance(totals: Totals, method: str, cells: int) -> list[StyledLine]:
     gap = " " * (cells - 2 * half)
     return [
         heading("Acceptance", f"α = {totals.alpha:.2f}", cells),
-        line((f"{fit('nth guess correct', half):<{half}}{gap}{fit('n tokens a pass', half)}", "$quiet")),
+        line((f"{fit('nth accepted', half):<{half}}{gap}{fit('n tokens a pass', half)}", "$quiet")),
         *((*a, (gap, ""), *b) for a, b in zip(left, right, strict=True)),
-        *paragraph("α: how often a guess is right if all before it in its draft were.", cells, "$quiet"),
+        *paragraph("α: how often a guess is accepted if all before it in its draft were.", cells, "$quiet"),
         *(paragraph(_ahead(totals), cells, "$quiet") if totals.ahead else []),
     ]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...errors import counted
 from ..chat.entries import Answer, Severity
-from ..chat.methods import method_named
+from ..chat.methods import method_named, right_or_accepted
 from ..text.amounts import milliseconds, speed_of, times
 from ..text.cells import one_line
 from ..text.lines import StyledLine, flowed, length
@@ -104,7 +104,7 @@ def _unmeasured(answer: Answer) -> str:
 def _fact(answer: Answer) -> str:
     drafted, accepted = answer.figures.drafted, answer.figures.accepted
     if drafted:
-        right = "accepted" if answer.label in ("lossy", "same distribution") else "right"
+        right = right_or_accepted(answer.label)
         return f"{accepted:,} of {counted(drafted, 'guess', 'guesses')} {'was' if accepted == 1 else 'were'} {right}"
     if certainty := answer.figures.certainty:
         return "the server guessed nothing" if certainty == "exact" else "the server does not tell what it guessed"

@@ -4,7 +4,9 @@ that promises the most."""
 from __future__ import annotations
 
 from ..chat.entries import Answer
-from ..chat.why import Diagnosis
+from ..chat.methods import method_named
+from ..chat.why import Change, Diagnosis
+from ..text.cells import one_line
 from ..text.charts import bar, percent
 from ..text.lines import StyledLine, cut, flowed, line, paragraph, track
 from .verdict import against
@@ -17,7 +19,9 @@ BAR = 12
 """Cells of a bar."""
 
 
-def why_lines(answer: Answer | None, found: Diagnosis | None, cells: int, key: str = "") -> list[StyledLine]:
+def why_lines(
+    answer: Answer | None, found: Diagnosis | None, cells: int, key: str = "", *, in_force: bool = False
+) -> list[StyledLine]:
     """The page.
 
     Args:
@@ -25,6 +29,7 @@ def why_lines(answer: Answer | None, found: Diagnosis | None, cells: int, key: s
         found: what is known of it; None while it is being written.
         cells: width.
         key: makes the change.
+        in_force: whether the change has been made.
     """
     if answer is None:
         return paragraph("No answer yet. After one, this page says what held it back.", cells, "$quiet")
@@ -32,8 +37,8 @@ def why_lines(answer: Answer | None, found: Diagnosis | None, cells: int, key: s
         return paragraph("When the answer is complete, this page says what held it back.", cells, "$quiet")
     out: list[StyledLine] = []
     if found.speedup:
-        said, style = against(found.speedup)
-        out += [line((said[:1].upper() + said[1:], f"bold ${style}")), ()]
+        said, style = _compared(found)
+        out += [*flowed(line((said, f"bold ${style}")), cells), ()]
     for cause in found.causes[:MOST]:
         out += paragraph(cause.said, cells, "$foreground")
         if cause.gain and found.speedup:
@@ -48,7 +53,9 @@ def why_lines(answer: Answer | None, found: Diagnosis | None, cells: int, key: s
         out += paragraph(change.said, cells, "$foreground")
         if change.speedup:
             out.append(line(("expected ", "$quiet"), (f"{change.speedup:.1f}× plain", "bold $accent")))
-        if change.method and key:
+        if in_force:
+            out.append(line(("in force from now on", "$quiet")))
+        elif change.method and key:
             out += flowed(line((key, "bold $primary"), (" does it, also in the middle of an answer", "$quiet")), cells)
     if any(rates := answer.totals.position_acceptance):
         out += [(), line(("Where guesses end", "bold $primary"))]
@@ -60,7 +67,7 @@ def why_lines(answer: Answer | None, found: Diagnosis | None, cells: int, key: s
 
 def why_text(found: Diagnosis) -> str:
     """A diagnosis as lines of plain text, as `specchat why` prints it."""
-    said = [against(found.speedup)[0].capitalize() + "."] if found.speedup else []
+    said = [f"{_compared(found)[0]}."] if found.speedup else []
     for cause in found.causes[:MOST]:
         without = f" Without it: {found.speedup * cause.gain:.1f}× plain." if cause.gain and found.speedup else ""
         said.append(f"- {cause.said}{without}")
@@ -68,6 +75,29 @@ def why_text(found: Diagnosis) -> str:
         expected = f" Expected: {found.change.speedup:.1f}× plain." if found.change.speedup else ""
         said.append(f"What would help most: {found.change.said}{expected}")
     return "\n".join(said) or _without_cause(found)
+
+
+def made(change: Change) -> str:
+    """What has been done, once a change is made."""
+    if method_named(change.method).plain:
+        return f"Now decoding plainly ({change.method})."
+    settings = "".join(f", {key}={value}" for key, value in change.settings.items())
+    return f"Now decoding with {change.method}{settings}."
+
+
+def unchanged(found: Diagnosis | None) -> str:
+    """Why the key has nothing to change: there is nothing, it takes more than a key, or it has been done."""
+    if found is None:
+        return "Nothing to change: no answer is complete yet."
+    if found.change is None:
+        return f"Nothing to change. {found.causes[0].said if found.causes else _without_cause(found)}"
+    return f"No key can change this: {found.change.said}" if not found.change.method else "The change is in force already."
+
+
+def _compared(found: Diagnosis) -> tuple[str, str]:
+    """How fast the answer came, or the part of it that is looked into, and its style."""
+    said, style = against(found.speedup)
+    return f"{one_line(found.part)}’s part: {said}" if found.part else said[:1].upper() + said[1:], style
 
 
 def _without_cause(found: Diagnosis) -> str:

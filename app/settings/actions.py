@@ -128,7 +128,7 @@ WHY = Action(
     "why no faster",
     slash="why",
 )
-INSPECT = Action("inspect", "Inspect a pass: why it ended where it did", "f7,ctrl+r", "why")
+INSPECT = Action("inspect", "Inspect a pass: why it ended where it did", "f7,ctrl+r", "inspect")
 RACE = Action(
     "race",
     "Race two to four methods or models side by side on one prompt",

@@ -87,7 +87,7 @@ MENU = (
 """Keys of a menu, and of the starters of an empty chat."""
 
 SETUP = (
-    KeyBinding("setup_choose", "space", "choose", "Add the method under the cursor, or remove it", "add or remove"),
+    KeyBinding("setup_choose", "space", "choose", "Add the method under the cursor, or remove it", "toggle"),
     KeyBinding("setup_model", "m", "model", "Race the method on another model as well, or remove that again", "model"),
     KeyBinding("setup_start", "enter", "start", "Start the race", "start"),
     KeyBinding("setup_leave", "escape,ctrl+c", "leave", "Back to the chat", "close"),

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any, Protocol
 
 from ...errors import UserError
 from ...plain_file import as_text, user_path
+from ..text.cells import fit, one_line
 
 SHAPES = ("schema", "regex", "grammar", "json_object")
 """Settings of which one counts; of several in one place the first. A stronger place sets the others aside."""
@@ -54,6 +56,18 @@ def constraint_name(constraint: Any) -> str:
         return found.name if found is not None else ""
     except (UserError, ValueError):
         return ""
+
+
+def constraint_summary(constraint: Any) -> str:
+    """A constraint's name and what is in it: the fields of a schema, or the first line of what it is otherwise."""
+    name, text = constraint_name(constraint), str(constraint.get("text", ""))
+    try:
+        schema = json.loads(text) if constraint.get("kind") == "json_schema" else None
+    except (ValueError, RecursionError):
+        schema = None
+    fields = schema.get("properties") if isinstance(schema, dict) else None
+    first = ", ".join(fields) if isinstance(fields, dict) else text.strip().partition("\n")[0]
+    return f"{name}: {fit(one_line(first), 60)}" if first else name
 
 
 def checked_shape(called: str, name: str, value: str) -> str:

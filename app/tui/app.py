@@ -193,6 +193,7 @@ class SpecchatApp(TerminalApp):
 
     def exit(self, result: None = None, return_code: int = 0, message: Any = None) -> None:
         """End the chat, whoever asks. What was being typed is kept."""
+        self.tours.leave()
         self.last_words = self.chat_screen.recall.leave()
         super().exit(result, return_code, message)
 

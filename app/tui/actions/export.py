@@ -83,7 +83,7 @@ class Exports:
         still = frozen_race(record)
         details = {
             "html": "Replays the race at its recorded pace.",
-            "svg": "The photo finish and every pane's text.",
+            "svg": "The results and every pane's text.",
             "md": "A table and the texts, without colours.",
             "json": "Passes, trees, clocks; /open shows it again.",
         }

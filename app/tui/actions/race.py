@@ -261,7 +261,7 @@ class KeptRaces:
 
         items = []
         for number, race in enumerate(races):
-            title, _, detail = race.text.removesuffix(" /races opens it again.").partition("”: ")
+            title, _, detail = race.told.partition("”: ")
             items.append(MenuItem(str(number), fit(title.removeprefix("Race on “"), NAMED), detail=detail))
 
         def chosen(number: str) -> None:

@@ -9,7 +9,7 @@ from ....errors import NotPossible, UserError, did_you_mean
 from ...settings import actions
 from ...settings.fields import SAMPLING, Settings
 from ...settings.file import from_text
-from ...settings.shape import SHAPES, constraint_name
+from ...settings.shape import SHAPES, constraint_name, constraint_summary
 from ...text.cells import fit, one_line
 from ..host import Host
 from .registry import runs
@@ -100,10 +100,13 @@ class SettingsCommands:
             nothing: dict[str, Any] = {**dict.fromkeys(SHAPES, ""), "json_object": False}
             self.host.live.set(nothing | told, dict.fromkeys(SHAPES, "/schema"))
             self.host.changed()
-        name = constraint_name(self.host.dialogue.constraint)
-        self.host.tell(
-            f"From the next answer on: {name}." if name else "Answers may be anything. /schema FILE constrains them."
-        )
+        constraint = self.host.dialogue.constraint
+        if not (name := constraint_name(constraint)):
+            self.host.tell("Answers may be anything. /schema constrains them: FILE, {…}, json, regex PATTERN or grammar FILE.")
+        elif text:
+            self.host.tell(f"From the next answer on: {name}.")
+        else:
+            self.host.tell(f"Answers match {constraint_summary(constraint)}. /schema off ends it.")
 
     # System prompts
 
@@ -118,7 +121,9 @@ class SettingsCommands:
 
     def set_system(self, text: str) -> None:
         self.host.live.set({"system": text})
-        said = f"The system prompt is now “{fit(one_line(text), 60)}”." if text.strip() else "The system prompt is now empty."
+        shown = fit(one_line(text.strip()), 60)
+        stop = "" if shown.endswith(tuple(".!?…")) else "."
+        said = f"The system prompt is now “{shown}”{stop}" if shown else "The system prompt is now empty."
         self.host.tell(said)
         self.host.changed()
 

@@ -102,7 +102,7 @@ def group_hints(dialogue: Dialogue, keymap: Mapping[str, str]) -> dict[str, str]
         before = [entry.text for entry in entries[:last] if isinstance(entry, Answer | Prompt)]
         found, words = copied(entries[last].text, before)
         if words:
-            hints["text"] = f"{found} of the last answer's {counted(words, 'word')}"
+            hints["text"] = f"{found} of {counted(words, 'word')} {'was' if found == 1 else 'were'} there before"
     models = dialogue.draft_models
     trained = [name for name, method in dialogue.methods.items() if method.group == "trained"]
     if dialogue.info and "draft" in dialogue.unavailable:

@@ -56,7 +56,7 @@ def _looking(dialogue: Dialogue, view: TranscriptView) -> KeyContext:
     moves = ("inspect_previous inspect_next inspect_above inspect_below", "other passes")
     steps = [("step", ""), ("pause", "continue")] if dialogue.paused and dialogue.busy else []
     far = ("inspect_first inspect_last", "first and last pass")
-    look = (("panels", ""), ("copy_answer", "copy its text"), ("cancel", "back"), far, ("colours", ""))
+    look = (("cancel", "back"), ("panels", ""), ("copy_answer", "copy its text"), far, ("colours", ""))
     found = hints(moves, *steps, *look, *ALWAYS)
     return KeyContext("Inspecting a pass", found, view)
 

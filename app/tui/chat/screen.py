@@ -14,10 +14,12 @@ from textual.css.query import NoMatches
 from textual.screen import Screen
 from textual.widgets import Static
 
+from ....engine.options import BUILTIN
 from ....errors import NotPossible, UserError
 from ...chat.draft_length import lengthen
 from ...render.blocks import thoughts_named
 from ...render.inspection_rows import strip_rows
+from ...render.why_page import made, unchanged
 from ...settings import actions
 from ...settings.keymap import CHAT, shown_keys
 from ...theming.colouring import Colouring, effective, legend_line, way_named
@@ -102,7 +104,7 @@ class ChatScreen(Screen[None]):
         with Vertical(id="body"):
             with Container(id="stage"):
                 welcome, view = (
-                    Welcome(self._tour == "offer", id="welcome"),
+                    Welcome(self._tour == "offer", tiny=self.dialogue.model == BUILTIN, id="welcome"),
                     TranscriptView(self.dialogue.transcript, id="transcript"),
                 )
                 welcome.display = not self.dialogue.transcript.entries  # a notice about the settings file may be there already
@@ -165,7 +167,9 @@ class ChatScreen(Screen[None]):
         if not empty and self._tour == "offer":  # once is enough
             self._tour = ""
             self.query_one(Welcome).end_offer()
-        self.query_one("#welcome").display = empty
+        welcome = self.query_one(Welcome)
+        welcome.display = empty
+        welcome.model_is(self.dialogue.model == BUILTIN)
         self.view.can_focus = not empty
         cursor = self.view.cursor
         stepping = self.dialogue.paused and cursor.by_keys and cursor.at_end
@@ -433,11 +437,12 @@ class ChatScreen(Screen[None]):
             self.panel.open("speed")
             return
         found = self.panel.diagnosis()
-        if found is None or found.change is None or not found.change.method:
-            self.host.tell("There is nothing to change by a key.", until=lambda: self.panel.page != "speed")
+        change = found.change if found is not None else None
+        if change is None or not change.method or self.panel.in_force(found):
+            self.host.tell(unchanged(found), until=lambda: self.panel.page != "speed")
             return
-        self.dialogue.switch(found.change.method, dict(found.change.settings))
-        self.query_one(StatusLine).flash(Content.styled(found.change.said, "bold $accent"))
+        self.dialogue.switch(change.method, dict(change.settings))
+        self.query_one(StatusLine).flash(Content.styled(made(change), "bold $accent"))
         self.refresh_dialogue()
         self.panel.update(now=True)
 

@@ -192,7 +192,8 @@ class SidePanel(Vertical):
                 )
                 return tree_lines(answer, index, pieces, cells, height, way=way, paused=paused, keys=keys, weighing=waits)
             case "speed":
-                return why_lines(answer, self.diagnosis(), cells, shown_keys("why", self._keymap))
+                found = self.diagnosis()
+                return why_lines(answer, found, cells, shown_keys("why", self._keymap), in_force=self.in_force(found))
             case "method":
                 name = dialogue.switching or dialogue.method
                 return method_lines(
@@ -219,6 +220,13 @@ class SidePanel(Vertical):
         if self._diagnosed is None or self._diagnosed[0] != key:
             self._diagnosed = key, diagnose(answer, self.dialogue.info, tried)
         return self._diagnosed[1]
+
+    def in_force(self, found: Diagnosis | None) -> bool:
+        """Whether the change that is proposed has been made."""
+        if found is None or found.change is None or not (method := found.change.method):
+            return False
+        now = self.dialogue.switching or self.dialogue.method
+        return now == method and self.dialogue.settings.get(now, {}) == dict(found.change.settings)
 
     def _answers(self) -> list[Answer]:
         """Latest first; the inspected one before the others."""

@@ -11,6 +11,7 @@ from textual.widget import Widget
 from ....errors import counted
 from ...chat.dialogue import Dialogue
 from ...chat.entries import Answer, Figures
+from ...chat.methods import right_or_accepted
 from ...text.amounts import progress_of
 from ...theming.colouring import Colouring, legend_line
 from ..keys.bar import LEGEND_FROM
@@ -113,8 +114,9 @@ class StatusLine(Widget):
         hinted, speed = self._hint is not None, figures.recent_tokens_per_second
         parts = [_figure(f"{speed:,.0f}" if speed >= 100 else f"{speed:.1f}", "tokens/s")] if figures.tokens else []
         parts += _per_pass(figures, "a pass" if hinted else "tokens a pass")
-        if figures.drafted and not hinted:
-            parts.append(_figure(f"{figures.accepted:,} of {figures.drafted:,}", "guesses right"))
+        if figures.drafted and not hinted and self.dialogue.answer:
+            right = right_or_accepted(self.dialogue.answer.label)
+            parts.append(_figure(f"{figures.accepted:,} of {figures.drafted:,}", f"guesses {right}"))
         if figures.tokens and not hinted:
             parts.append(_figure(f"{figures.tokens:,}", "tokens"))
         return [self._lively("stopping"), *parts] if stopping else [self._lively("") + parts[0], *parts[1:]]

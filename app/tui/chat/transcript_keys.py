@@ -13,9 +13,7 @@ from ...text.cells import fit, one_line
 from ..actions.registry import runs
 from ..actions.switch import known
 from ..host import Host
-from ..transcript.inspector import Inspector
 from ..transcript.line_view import LineView
-from .status import StatusLine
 
 
 class TranscriptKeys:
@@ -51,20 +49,16 @@ class TranscriptKeys:
     @runs(actions.INSPECT)
     def inspect(self) -> None:
         """Look into the runs one by one, or go back to the input box. Markdown gives way to the runs."""
-        view, screen = self._host.view, self._host.view.screen
+        view = self._host.view
         cursor = view.cursor
         if view.markdown and not cursor.by_keys:
             view.markdown = False
         if cursor.by_keys:
             cursor.stop()
-            screen.query_one(StatusLine).hint(None)  # its keys are no longer these
             self._host.box.focus()
         elif not cursor.start():
             asked = lambda: bool(self._host.dialogue.transcript.entries)  # noqa: E731
             self._host.tell("There is nothing to inspect yet. Ask something first.", until=asked)
-        else:
-            why = ": why each pass ended where it did" if screen.size.width >= 72 else ""
-            self._host.flash(Content.styled(screen.query_one(Inspector).keys + why, "$accent"))
 
     @runs(actions.MESSAGE_BEFORE, -1)
     @runs(actions.MESSAGE_AFTER, 1)

@@ -92,6 +92,7 @@ class Welcome(VerticalScroll, can_focus=False):
 
     Args:
         offer: say how the tour begins, to somebody new.
+        tiny: say that the model is the built-in one.
     """
 
     DEFAULT_CSS = """
@@ -123,9 +124,9 @@ class Welcome(VerticalScroll, can_focus=False):
 
         text: str
 
-    def __init__(self, offer: bool = False, *, id: str | None = None) -> None:
+    def __init__(self, offer: bool = False, *, tiny: bool = True, id: str | None = None) -> None:
         super().__init__(id=id)
-        self._offer = offer
+        self._offer, self._tiny = offer, tiny
 
     def compose(self) -> ComposeResult:
         yield Static(title(), id="welcome-title")
@@ -144,6 +145,7 @@ class Welcome(VerticalScroll, can_focus=False):
                 (" for the tour, or just type.", "$foreground"),
             )
             yield Static(Content.assemble(*offer), id="welcome-offer")
+        yield Static(self._how(), id="welcome-how")
         options = [
             Option(
                 Content.assemble(
@@ -156,6 +158,16 @@ class Welcome(VerticalScroll, can_focus=False):
             for i, starter in enumerate(ROWS)
         ]
         yield OptionList(*options, id="starters")
+
+    def _how(self) -> Content:
+        model = " · builtin is a tiny demo model" if self._tiny else ""
+        return Content.assemble(("tab", "bold $foreground"), (f", then a digit, asks{model}", "$quiet"))
+
+    def model_is(self, tiny: bool) -> None:
+        """Another model is loaded; `tiny`: the built-in one."""
+        if tiny != self._tiny:
+            self._tiny = tiny
+            self.query_one("#welcome-how", Static).update(self._how())
 
     def end_offer(self) -> None:
         """Whoever has begun is not new any more."""

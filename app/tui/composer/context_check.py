@@ -67,7 +67,8 @@ class ContextCheck:
         named = f"“{fit(one_line(lost[0]), 24)}”" if lost else ""
         named += f" to “{fit(one_line(lost[-1]), 24)}”" if len(lost) > 1 else ""
         what = f"the {len(lost):,} oldest exchanges" if len(lost) > 1 else "the oldest exchange"
-        too_long = f"The message alone takes {counted(alone, 'token')}. Shorten it." if alone > most else ""
+        size = f"takes {counted(alone, 'token')}" if alone > event.context else "leaves too little room for an answer"
+        too_long = f"The message alone {size}. Shorten it." if alone > most else ""
         items = [
             MenuItem(
                 "trim",
@@ -75,7 +76,7 @@ class ContextCheck:
                 detail=f"The model no longer sees {what}, {named}: {counted(event.tokens[cut], 'token')}."
                 if cut
                 else "Leave out the oldest exchanges.",
-                reason="" if cut else too_long or "No part of the chat is short enough. Start a new chat.",
+                reason="" if cut else too_long or "The message leaves no room for any of this chat. Start a new one.",
             ),
             MenuItem(
                 "fresh",

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from textual.content import Content
 from textual.reactive import reactive
 from textual.widget import Widget
 
 from ...theming.colouring import Colouring, legend_line
-from .context import KEYS, KeyContext, shown
+from .context import KEYS, Hint, KeyContext, shown
 
 GAP = 3
 """Cells between two keys."""
+
+HELP = {"help", "ask_help", "race_help"}
+"""Bindings that open the help."""
 
 LEGEND_FROM = 90
 """Narrower bars have keys alone."""
@@ -39,19 +42,24 @@ class KeyBar(Widget):
         self._keymap = keymap
 
     def render(self) -> Content:
-        line = Content("")
         about = Content.assemble(*(legend_line(self.colouring) if self.colouring and self.size.width >= LEGEND_FROM else ()))
         room = self.size.width - (about.cell_length + GAP if about else 0)
-        for hint in self.key_context.hints if self.key_context is not None else ():
+        hints = list(self.key_context.hints if self.key_context is not None else ())
+        line = self._line(hints)
+        while line.cell_length > room and hints:
+            # The key for help stays: the help has those that are left out.
+            hints.remove(next((hint for hint in reversed(hints) if not HELP.intersection(hint.ids)), hints[-1]))
+            line = self._line(hints)
+        return Content.assemble(line, " " * (self.size.width - line.cell_length - about.cell_length), about) if about else line
+
+    def _line(self, hints: Sequence[Hint]) -> Content:
+        parts = []
+        for hint in hints:
             label = Content(f" {hint.label}")
             if len(hint.ids) == 1:
                 label = label.stylize(f"@click=press('{hint.ids[0]}')")
-            part = Content.assemble((shown(hint, self._keymap), "bold $primary"), label)
-            gap = " " * GAP if line else ""
-            if line.cell_length + len(gap) + part.cell_length > room:
-                break
-            line = Content.assemble(line, gap, part)
-        return Content.assemble(line, " " * (self.size.width - line.cell_length - about.cell_length), about) if about else line
+            parts.append(Content.assemble((shown(hint, self._keymap), "bold $primary"), label))
+        return Content(" " * GAP).join(parts)
 
     async def action_press(self, id: str) -> None:
         if self.key_context is not None:

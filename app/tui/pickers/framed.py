@@ -15,8 +15,8 @@ from ..keys.context import Hint, KeyContext, shown
 
 Result = TypeVar("Result")
 
-CORNERS = 4
-"""Cells of an edge that are not its text's."""
+CORNERS = 6
+"""Cells of an edge that are not its text's: at each end a corner, a line and a blank."""
 
 
 class Frame(Vertical):
@@ -64,18 +64,20 @@ class FramedScreen(ModalScreen[Result]):
         self.frame.border_title = Content(title)
 
     def on_mount(self) -> None:
-        """Cover what is typed into below."""
+        """Cover what is typed into below, and notices: this screen shows them too."""
         for screen in self.app.screen_stack:
-            screen.add_class("-covered")
+            screen.set_class(screen is not self, "-covered")
 
     def on_unmount(self) -> None:
         """Show it again, if no other frame is over it."""
-        framed = any(isinstance(screen, FramedScreen) and screen is not self for screen in self.app.screen_stack)
-        for screen in self.app.screen_stack if not framed else ():
-            screen.remove_class("-covered")
+        framed = False
+        for screen in reversed([screen for screen in self.app.screen_stack if screen is not self]):
+            screen.set_class(framed, "-covered")
             # What is hidden lost the focus, and could not take it back before.
-            for box in screen.query(screen.AUTO_FOCUS) if screen.focused is None and screen.AUTO_FOCUS else ():
+            lost = not framed and screen.focused is None and screen.AUTO_FOCUS
+            for box in screen.query(screen.AUTO_FOCUS) if lost and screen.AUTO_FOCUS else ():
                 screen.call_after_refresh(box.focus)
+            framed = framed or isinstance(screen, FramedScreen)
 
     def hints(self) -> Iterable[Hint]:
         """The keys that count now, the most telling first."""

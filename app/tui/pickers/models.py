@@ -116,7 +116,7 @@ class ModelsScreen(SearchScreen[None, ModelRow]):
         if verb := view.verb(row):
             yield Hint(("list_choose",), verb)
         if view.download(row) is not None:
-            yield Hint(("models_cancel",), "cancel download")
+            yield Hint(("models_cancel",), "cancel")
         elif view.look == EVERYTHING and found is not None and not found.problem:
             yield Hint(("models_drafts",), "draft models")
         yield from hints(("models_again", ""))

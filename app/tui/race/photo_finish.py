@@ -28,7 +28,7 @@ FAIR_BAR, LEAST_BAR = 14, 8
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """A lane's row of the photo finish. Texts are as shown; empty ones have nothing to say."""
+    """A lane's row of the results. Texts are as shown; empty ones have nothing to say."""
 
     number: int
     name: str
@@ -167,6 +167,11 @@ def headline(rows: Sequence[Standing]) -> tuple[str, str, list[str]]:
     return winner.name, what, more
 
 
+def too_close(rows: Sequence[Standing]) -> bool:
+    """Whether several panes share the first place."""
+    return sum(row.place == 1 for row in rows) > 1
+
+
 class PhotoFinish(Widget):
     """The chart of who came in when."""
 
@@ -191,13 +196,13 @@ class PhotoFinish(Widget):
     def _headline(self, room: int) -> Content:
         name, what, more = headline(self.rows)
         line = Content.assemble((fit(name, room // 2), "bold $primary"), (what, "bold $foreground"))
+        line = line.truncate(room, ellipsis=True)
         for text in more:
             if line.cell_length + 3 + width(text) <= room:
                 line = Content.assemble(line, (" · ", "$faint"), (text, "$foreground"))
         rounds = max((row.rounds for row in self.rows), default=1)
-        caption = f"photo finish of {rounds} rounds" if rounds > 1 else "photo finish"
-        caption = "in slow motion" if any(row.slowed for row in self.rows) else caption
-        if line.cell_length + len(caption) + 3 <= room:
+        caption = "in slow motion" if any(row.slowed for row in self.rows) else f"{rounds} rounds" if rounds > 1 else ""
+        if caption and line.cell_length + len(caption) + 3 <= room:
             line = Content.assemble(line, " " * (room - line.cell_length - len(caption)), (caption, "$quiet"))
         return line
 
@@ -244,6 +249,7 @@ class PhotoFinish(Widget):
             (4, 1, LEAST_BAR),
             (3, 1, LEAST_BAR),
             (2, 1, LEAST_BAR),
+            (1, 1, LEAST_BAR),
         ):
             spare = room - (left + 1 + sum(size + 2 for size in sizes[:kept]) + 2 + words + bar)
             if spare >= 0:
@@ -269,5 +275,5 @@ class PhotoFinish(Widget):
                 parts.append((" " * (2 + size - width(text)) + text, style))
             text, style = marks[i]
             parts.append(("  " + fit(text, words) if words > 1 else "  " + text[:1], style))
-            out.append(Content.assemble(*parts))
+            out.append(Content.assemble(*parts).truncate(room))
         return out

@@ -1,4 +1,4 @@
-"""The race on the screen: two to four panes, the photo finish below them, and the replay."""
+"""The race on the screen: two to four panes, the results below them, and the replay."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from ..pickers.menu import Menu, MenuItem
 from ..pickers.method_menu import MethodMenu
 from .around import RaceHeader, race_keys
 from .pane import RacePane
-from .photo_finish import PhotoFinish, standings
+from .photo_finish import PhotoFinish, standings, too_close
 from .setup import AskModel
 from .state import live_state, replay_state
 
@@ -52,7 +52,7 @@ SPEED_NAMES = {1.0: "1×", 0.25: "¼×", 4.0: "4×"}
 
 
 class RaceScreen(Screen[None]):
-    """The screen of a race, from the start to the photo finish.
+    """The screen of a race, from the start to the results.
 
     Args:
         race: has been started.
@@ -160,7 +160,7 @@ class RaceScreen(Screen[None]):
         elif race.settling:
             self._header.say(f"● round {race.round}", "$success")
         else:
-            self._header.say("photo finish", "bold $primary")
+            self._header.say("photo finish" if too_close(standings(race)) else "finished", "bold $primary")
         self._keys.key_context = self.key_context
         shown = not (race.running or race.settling) and (replay is None or replay.over) and not self._finish_hidden
         if shown:

@@ -89,7 +89,7 @@ class RaceSetup(FramedScreen[list[LanePick]]):
         self._refused = ""
 
     def hints(self) -> tuple[Hint, ...]:
-        return hints(("setup_choose", ""), ("setup_start", ""), ("setup_model", ""))
+        return hints(("setup_start", ""), ("setup_choose", ""), ("setup_model", ""))
 
     def ways_out(self) -> tuple[Hint, ...]:
         return hints(("setup_leave", ""), ("menu_help", ""))

@@ -82,6 +82,8 @@ class Tour:
         """The person goes on alone, and the answer stays theirs."""
         self._pass_seconds = 0.0
         """Seconds of a pass that gives one token."""
+        self._lent = False
+        """The tour has put a message into the input box."""
 
     async def play(self) -> None:
         """Play the tour, from the first sentence to the last."""
@@ -97,6 +99,11 @@ class Tour:
                 self.host.tell(f"The tour ends here: {over} /tour starts it again.", "warning")
         finally:
             self._end()
+
+    def clear_box(self) -> None:
+        """Take the tour's own message out of the input box, unless the person has made it theirs."""
+        if self._lent and self.host.box.text == NEXT:
+            self.host.box.put("")
 
     # The steps
 
@@ -188,6 +195,7 @@ class Tour:
         box, keymap = self.host.box, self.host.live.keymap
         if not box.text.strip():
             box.put(NEXT)
+            self._lent = True
         self._text = box.text
         self._give_back()
         switch, race, keys = (shown_keys(id, keymap) for id in ("next_method", "race", "help"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from textual.worker import Worker
 
@@ -12,6 +12,9 @@ from ..actions.history import ChatHistory
 from ..actions.race import Races
 from ..actions.registry import runs
 from ..host import Host
+
+if TYPE_CHECKING:
+    from .tour import Tour
 
 Start = Literal["begin", "offer", ""]
 """What a chat starts with: the tour, or a line that offers it to somebody new."""
@@ -28,6 +31,7 @@ class Tours:
     def __init__(self, host: Host, races: Races, chat_history: ChatHistory) -> None:
         self.host, self._races, self._chat_history = host, races, chat_history
         self._worker: Worker[None] | None = None
+        self._tour: Tour | None = None
 
     @runs(actions.TOUR)
     def start(self) -> None:
@@ -39,13 +43,14 @@ class Tours:
         from .tour import Tour
 
         self.leave()
-        tour = Tour(self.host, self._races, self._chat_history)
-        self._worker = self.host.box.run_worker(tour.play(), group="tour")
+        self._tour = Tour(self.host, self._races, self._chat_history)
+        self._worker = self.host.box.run_worker(self._tour.play(), group="tour")
 
     def leave(self) -> bool:
         """End it; False if there is none."""
         worker, self._worker = self._worker, None
-        if worker is None or worker.is_finished:
+        if worker is None or worker.is_finished or self._tour is None:
             return False
+        self._tour.clear_box()
         worker.cancel()
         return True

@@ -349,3 +349,11 @@ def test_thoughts_are_written_where_they_are_asked_for() -> None:
     assert "lantern" not in whole(chat, "svg")
     assert "lantern" in "".join(chat_chunks(chat, "svg", Look(PALETTES["dark"], thoughts=True)))
     assert json.loads(whole(chat, "json"))["entries"][1]["thought"] == answer.thought
+
+
+@pytest.mark.parametrize("format", ["html", "svg", "md"])
+def test_a_file_does_not_name_the_command_that_opens_a_race(format: str) -> None:
+    told = Notice("Race on “Hello”: greedy, lookup 2.00× ✓. /races opens it again.", race=b"{}")
+    page = "".join(chat_chunks(SavedChat(Transcript([told]), {"name": "builtin"}), format, Look(PALETTES["dark"])))
+    assert "lookup" in page
+    assert "races" not in page

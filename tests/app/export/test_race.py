@@ -6,6 +6,7 @@ import hashlib
 import re
 from base64 import b64encode
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -102,6 +103,13 @@ def test_a_file_tells_the_figures_of_the_screen_and_no_others(dialogue: Dialogue
         assert all(re.search(rf"(?<![\d.]){re.escape(figure)}(?![\d.])", page) for figure in figures)
     speeds = re.findall(r"([\d.,]+) tokens/s\b(?!tep)", page)
     assert len(speeds) == (0 if format == "md" else 3), "one for each lane; a table has it in its title"
+
+
+@pytest.mark.parametrize("format", ["svg", "html", "md"])
+def test_a_race_in_slow_motion_tells_passes_and_no_seconds(format: str) -> None:
+    page = whole(replace(race(), slowed=True), format)
+    assert all(re.search(rf"(?<![\d.]){count}( passes|(</|<| \|))", page) for count in (12, 4, 2))
+    assert not re.search(r"\b(6\.50|2\.50|1\.70|6\.5|2\.5|1\.7) s\b", page)
 
 
 def test_the_page_runs_no_script_but_ours_and_replays_at_the_recorded_pace() -> None:

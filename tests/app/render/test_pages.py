@@ -68,6 +68,14 @@ def test_every_method_is_explained_within_the_width(name: str, cells: int, writt
         assert f"{param['name']} = " in flowing
 
 
+def test_plain_decoding_is_not_promised_to_be_like_itself() -> None:
+    rows = method_lines(known_methods()["greedy"], "identical", {}, Totals(steps=10, tokens=16, grammar=6), 60)
+    told = " ".join(text(rows).split())
+    assert "1.60 tokens a pass" in told
+    assert "each pass gives one token. The grammar wrote 6 tokens more, without a pass." in told
+    assert "Identical" not in told
+
+
 def test_tokens_that_are_unknown_have_their_number(written: Make, tree_steps: Make, vocabulary: list[str]) -> None:
     page = text(tree_lines(written(tree_steps()[1:2]), None, Pieces(), 50, 30))
     assert "┃ ⟨14⟩" in page

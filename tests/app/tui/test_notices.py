@@ -56,6 +56,23 @@ async def test_a_notice_takes_two_rows_and_the_help_has_all_of_it(make_chat: Mak
         assert row_under_cursor(app.screen) != LONG
 
 
+async def test_a_dialog_shows_a_notice_once(make_chat: Make) -> None:
+    app = make_chat()
+    async with app.run_test(size=(90, 26), notifications=True) as pilot:
+        app.tell("Nothing of that kind.", "warning")
+
+        def drawn() -> int:
+            return sum(toast.visible for screen in app.screen_stack for toast in screen.query(Toast))
+
+        await until(pilot, lambda: drawn() == 1)
+        await pilot.press("f1")
+        await until(pilot, lambda: shown(app) == ["Nothing of that kind."])
+        assert drawn() == 1
+        await pilot.press("escape")
+        await until(pilot, lambda: shown(app) == ["Nothing of that kind."])
+        assert drawn() == 1
+
+
 async def test_the_help_has_the_last_notices(make_chat: Make) -> None:
     app = make_chat()
     async with app.run_test(size=(100, 30)) as pilot:

@@ -246,6 +246,7 @@ async def test_esc_ends_it(make_chat: Make, engine: Live, monkeypatch: pytest.Mo
         assert answer.reason == ("eos" if at == 4 else "cancelled")
         assert (app.dialogue.method, app.dialogue.paused) == ("lookup", False)
         assert app.chat_screen.query_one("#status").display
+        assert app.box.text == "", "the tour's message goes with it"
         assert not toasts(app)
 
 

@@ -14,7 +14,7 @@ from specchat.app.tui.chat.side_panel import PAGES
 from specchat.app.tui.transcript.line_view import LineView
 from specchat.engine.messages import Finished, Paused, StepRecord, Steps, Switched, Watch
 
-from ....fakes.pilots import settle, until
+from ....fakes.pilots import settle, status, toasts, until
 
 Make = Callable[..., Any]
 SIZE = (120, 40)
@@ -246,9 +246,36 @@ async def test_the_change_that_is_proposed_is_a_key_away(make_chat: Make, engine
         await settle(app, pilot)
         page = " ".join(shown(app).split())
         assert "Slower than plain" in page
-        assert "What would help most Decode plainly. expected 1.0× plain ^o a does it" in page
+        assert "What would help most Decode plainly (greedy). expected 1.0× plain ^o a does it" in page
         await pilot.press("alt+a")
         assert app.chat_screen.dialogue.method == "greedy"
+        assert status(app) == "Now decoding plainly (greedy)."
+        assert "expected 1.0× plain in force from now on" in " ".join(shown(app).split())
+        await pilot.press("alt+a")
+        assert toasts(app) == "The change is in force already."
+
+
+async def test_nothing_to_change_says_why(make_chat: Make, engine: Any, make_steps: Make) -> None:
+    app = make_chat()
+    async with app.run_test(size=SIZE, notifications=True) as pilot:
+        await pilot.press("alt+a", "alt+a")
+        assert toasts(app) == "Nothing to change: no answer is complete yet."
+        await ask(app, pilot, engine, make_steps()[:2])
+        engine.finish()
+        await settle(app, pilot)
+        assert "What would help most" not in shown(app)
+        await pilot.press("alt+a")
+        assert toasts(app) == "Nothing to change. Too short to judge: the answer took only 2 passes."
+
+
+async def test_the_speed_of_a_part_says_whose_it_is(make_chat: Make, engine: Any, make_steps: Make) -> None:
+    app = make_chat()
+    async with app.run_test(size=SIZE) as pilot:
+        await ask(app, pilot, engine, [*make_steps(), *make_steps("One more sentence.", method="soft")])
+        engine.finish()
+        await settle(app, pilot)
+        await pilot.press("alt+a")
+        assert "lookup’s part: " in shown(app)
 
 
 # What it looks like

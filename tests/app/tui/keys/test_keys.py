@@ -121,7 +121,7 @@ async def test_the_bar_shows_what_fits_the_moment(make_chat: Make, engine: Any, 
         await pilot.press("f8")
         engine.finish()
         await settle(app, pilot)
-        assert "^l new chat" in bar(app)
+        assert "F7 inspect   F5 race" in bar(app)
         await pilot.press("f7")
         assert bar(app).startswith("←→↑↓ other passes")
         await pilot.press("escape", "alt+up")

@@ -10,6 +10,7 @@ import pytest
 
 from specchat.app.race.entry import RaceEntry
 from specchat.app.race.replay import Replay
+from specchat.app.tui.keys.bar import KeyBar
 from specchat.app.tui.keys.help import HelpScreen
 from specchat.app.tui.pickers.menu import Menu
 from specchat.app.tui.race import screen as race_screen
@@ -101,6 +102,34 @@ def pane_text(screen: RaceScreen, index: int) -> str:
     """Name row and figures of a pane."""
     pane = screen.panes[index]
     return f"{pane.title.render()}\n{pane.foot.render()}"
+
+
+@pytest.mark.parametrize("cells", [38, 58, 78])
+def test_results_fit(cells: int) -> None:
+    row = Standing(1, "fusion", 1, 0.796, 123, 1154.0, 3.1, 0.82, 12.34, "✓", "identical", "$success")
+    chart = PhotoFinish()
+    chart.rows = [row, replace(row, number=2, name="early-exit", place=2, seconds=2.4), replace(row, number=3, name="greedy")]
+    drawn = [chart._headline(cells), *chart._table(cells)]
+    assert len(drawn) == 5
+    assert all(line.cell_length <= cells for line in drawn)
+
+
+@pytest.mark.parametrize("size", [(80, 24), (40, 10)])
+async def test_the_key_for_help_has_its_place_on_any_terminal(make_chat: Make, engine: Any, size: tuple[int, int]) -> None:
+    async with make_chat(method="lookup").run_test(size=size) as pilot:
+        screen = await race(pilot, engine)
+        await run(pilot, engine)
+        keys = str(screen.query_one(KeyBar).render())
+        assert keys.startswith("esc chat   r rerun")
+        assert "? help" in keys
+
+
+async def test_the_edge_of_a_small_setup_says_how_to_start(make_chat: Make, engine: Any) -> None:
+    async with make_chat(method="lookup").run_test(size=(60, 16)) as pilot:
+        await load(pilot, engine)
+        await pilot.press("f5")
+        await pilot.pause()
+        assert "enter start" in str(pilot.app.screen.frame.border_subtitle)
 
 
 # The set-up

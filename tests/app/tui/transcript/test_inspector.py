@@ -11,7 +11,6 @@ from specchat.app.chat.entries import Answer, Notice, Prompt
 from specchat.app.render.blocks import TENTATIVE, EntryBlock
 from specchat.app.render.inspection_rows import strip_rows
 from specchat.app.render.runs import RunSpot, above, beside, outermost, place_of, run_at
-from specchat.app.tui.chat.status import StatusLine
 from specchat.app.tui.transcript.inspector import Inspector
 from specchat.engine.messages import Paused, StepRecord, Steps
 
@@ -169,13 +168,14 @@ async def test_the_key_of_legacy_terminals(make_chat: Make, engine: Any, tree_st
         assert app.focused is app.chat_screen.view
         # Not the last run, which shows nothing: one that was guessed in part, with the most tokens.
         assert (chosen(app), "pass 2" in strip_text(app)) == (" evening Ana climbed the", True)
-        status = app.chat_screen.query_one(StatusLine)
-        assert "other passes" in status.render_line(0).text
+        keys = app.chat_screen.query_one("#keys")
+        assert "other passes" in str(keys.render())
+        assert status(app).startswith("● ready"), "its keys stand at the bottom and in the strip"
         await pilot.press("ctrl+r")
         await pilot.pause()
         assert app.focused is app.chat_screen.input
         assert (chosen(app), strip_text(app)) == ("", "")
-        assert "other passes" not in status.render_line(0).text  # the keys are not named once they do something else
+        assert "other passes" not in str(keys.render())  # the keys are not named once they do something else
 
 
 async def test_every_key_goes_to_its_run(make_chat: Make, engine: Any, tree_steps: Make) -> None:
@@ -346,7 +346,7 @@ async def test_while_beams_share_no_beginning_the_passes_are_counted(make_chat: 
 def test_why_a_run_ended(picture: Make, engine: Any, tree_steps: Make, run: int) -> None:
     async def before(pilot: Any) -> None:
         await ask(pilot.app, pilot, engine, tree_steps() * 2)
-        await pilot.press("f7", *["left"] * (7 - run))
+        await pilot.press("f7", "home", *["right"] * run)
         await pilot.pause()
 
     assert picture(before)
