@@ -109,10 +109,10 @@ class DFlash(Grower):
     summary = "A drafter trained for this model fills in a block of tokens in one pass; the model verifies a tree of them."
     pays = "If there is a DFlash, DFlash 2 or DSpark drafter for your model: a long draft takes a single pass."
     explains = (
-        "The drafter fills in a block of mask tokens in one pass, as diffusion models for text do. It does not read the text, but "
-        "the large model's hidden states at each token. The likeliest tokens of each position become a tree, which one pass of "
-        "the large model checks. DSpark and DFlash 2 drafters also look at the token before each position, so every branch goes "
-        "on in its own way."
+        "The drafter fills in a block of mask tokens in one pass, as diffusion models for text do. It does not read the text, "
+        "but the large model's hidden states at each token. The likeliest tokens of each position become a tree, which one pass "
+        "of the large model checks. DSpark and DFlash 2 drafters also look at the token before each position, so every branch "
+        "goes on in its own way."
     )
     paper = "DFlash: Block Diffusion for Flash Speculative Decoding, Chen 2026, arXiv:2602.06036"
     requires = (needs.TrainedDrafter("dflash"),)
