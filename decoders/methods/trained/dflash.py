@@ -110,7 +110,7 @@ class DFlash(Grower):
     pays = "If there is a DFlash, DFlash 2 or DSpark drafter for your model: a long draft takes a single pass."
     explains = (
         "The drafter fills in a block of mask tokens in one pass, as diffusion models for text do. It does not read the text, "
-        "but the large model's hidden states at each token. The likeliest tokens of each position become a tree, which one pass "
+        "but the large model's hidden states at each token. The likeliest tokens of each position become a tree, which a pass "
         "of the large model checks. DSpark and DFlash 2 drafters also look at the token before each position, so every branch "
         "goes on in its own way."
     )
