@@ -15,7 +15,7 @@ from specchat.app.tui.keys.help import HelpScreen
 from specchat.app.tui.pickers.menu import Menu
 from specchat.app.tui.race import screen as race_screen
 from specchat.app.tui.race.pane import RacePane
-from specchat.app.tui.race.photo_finish import PhotoFinish, Standing, headline
+from specchat.app.tui.race.photo_finish import PhotoFinish, Standing, headline, too_close
 from specchat.app.tui.race.screen import RaceScreen
 from specchat.app.tui.race.setup import RaceSetup
 from specchat.app.tui.transcript.run_text import RunText
@@ -112,6 +112,13 @@ def test_results_fit(cells: int) -> None:
     drawn = [chart._headline(cells), *chart._table(cells)]
     assert len(drawn) == 5
     assert all(line.cell_length <= cells for line in drawn)
+
+
+def test_only_a_tie_for_the_first_place_is_a_photo_finish() -> None:
+    first, second, third = (Standing(n, "draft", n, n, 120, 900.0, 3.0, 0.8, 1.0, "", "", "") for n in (1, 2, 3))
+    assert not too_close([first, second, replace(third, place=2)])
+    assert not too_close([first, replace(second, place=None), replace(third, place=None)])
+    assert too_close([first, replace(second, place=1), third])
 
 
 @pytest.mark.parametrize("size", [(80, 24), (40, 10)])
