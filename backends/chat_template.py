@@ -25,7 +25,7 @@ MOST_CHARACTERS, MOST_TIMES = 1_000_000, 4
 TAG_LIKE = re.compile(r"[<\[◁].*[>\]▷]", re.DOTALL)
 """What a token looks like that is protected in messages although it is not special: `<think>`, `[/INST]`."""
 
-FIND_SECONDS = 5.0
+FIND_SECONDS = 2.0
 """CPU seconds for finding out what a template does with thoughts; the slowest we know needs 0.3."""
 
 WORDS = 73059482 * 10**6

@@ -21,7 +21,6 @@ FEW = {
     "bamba": [11],
     "recurrent_gemma": [14, 1],
     "bloom": [14],
-    "minimax_m3_vl_text": [14],
     "llama-longrope-far.gguf": [251],
 }
 """A sample: one architecture of each kind of attention, cache or position, and the lengths of the prompts to try."""

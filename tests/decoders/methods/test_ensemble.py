@@ -15,7 +15,7 @@ from specchat.decoders import Conversation, Generation, encode_prompt
 from specchat.decoders.acceptance import Acceptance
 from specchat.decoders.loop import Step
 
-from ...cases import FULL
+from ...cases import FULL, only_full
 from ...fakes.models.llama_tiny import FLOAT32, gguf_of, needs_llama
 from ...fakes.models.tiny import tiny_model
 from ...fakes.prompts import TEXTS
@@ -83,7 +83,12 @@ def tokens_per_step(models: Models, drafts: Sequence[Model], settings: Any = Non
 
 @pytest.mark.parametrize(
     ("settings", "temperature"),
-    [({}, 0.0), ({}, 0.8), ({"expansion": "3,2,1,1", "nodes": 24}, 0.8), ({"merge": "lookup,recycle", "nodes": 24}, 0.0)],
+    [
+        ({}, 0.0),
+        ({"expansion": "3,2,1,1", "nodes": 24}, 0.8),
+        pytest.param({}, 0.8, marks=only_full),
+        pytest.param({"merge": "lookup,recycle", "nodes": 24}, 0.0, marks=only_full),
+    ],
 )
 def test_a_tree_of_several_models_is_accepted_and_changes_no_token(models: Models, settings: Any, temperature: float) -> None:
     sampling = Sampling(temperature=temperature, seed=4)

@@ -21,6 +21,7 @@ from specchat.engine.tasks.peers import _networks, prepare
 from specchat.engine.tasks.work import Job
 from specchat.errors import UserError
 
+from ...cases import only_full
 from ...fakes.engines import recorded
 from ...fakes.models.dflash_files import write_dflash
 from ...fakes.models.heads import target
@@ -79,6 +80,7 @@ def test_past_answers_out_of_a_file_are_drafted_from_where_that_is_asked(tmp_pat
             assert says in failed.sentence
 
 
+@only_full
 def test_transformers_own_dflash_beside_ours(tmp_path: Path) -> None:
     asked: dict[str, Any] = {"prompt": "tell me", "raw": True, "max_tokens": 24}
     full = ["full_attention"] * 2
