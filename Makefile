@@ -30,9 +30,10 @@ lint: $(VENV)/.dev
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/mypy --strict -p specchat
 
-# Two processes per core (a gigabyte each), up to eight or one per core: with one a core idles 40% of the time, as tests wait for
-# terminals, timers and engines. One torch thread each: torch's own threads would fight over the same cores.
-WORKERS ?= $(shell $(PYTHON) -c 'import os; n = os.cpu_count() or 1; print(max(n, min(2 * n, 8)))')
+# Three processes for two cores (a gigabyte each), up to eight or one per core: with one a core idles 40% of the time, as tests wait
+# for terminals, timers and engines; with two each, what they load anew takes longer than they wait. One torch thread each: torch's
+# own threads would fight over the same cores.
+WORKERS ?= $(shell $(PYTHON) -c 'import os; n = os.cpu_count() or 1; print(max(n, min(3 * n // 2, 8)))')
 unit: $(VENV)/.dev
 	OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE TOKENIZERS_PARALLELISM=false $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
