@@ -35,7 +35,7 @@ class AssistantFormat(Format):
     text: Mapping[str, Any]
     """The configuration of its layers."""
     width: int
-    """Of the target's hidden states."""
+    """Numbers in one hidden state of the target."""
     layers: tuple[str, ...]
     """The type of each layer."""
     window: int

@@ -94,7 +94,7 @@ class DFlashFormat(Format):
     from_anchor: bool
     """Whether the pending token's own output is the first guess; else it is the first mask's."""
     paths: Markov | Selector | None
-    """By what a position's guesses go by the token before it; None where they do not."""
+    """The layers through which the token before a position changes its guesses; None in a drafter without them."""
     drafted: int | None
     """How many token ids it can draft, if the configuration says so."""
     target_width: int | None

@@ -62,7 +62,7 @@ class MarkovBlock(PathBlock):
     def __init__(self, head: MarkovHead, hidden: Tensor, logits: Tensor) -> None:
         self._head, self._hidden, self._logits = head, hidden, logits
         self._states = hidden.new_zeros((1, head.rank))
-        """Of a recurrent head: above the pending token, then after each node."""
+        """A recurrent head's states: the one that led to the pending token, then the one after each node."""
 
     def follow(self, tokens: Tensor, depths: Tensor, parents: Sequence[int]) -> Tensor:
         head, before = self._head, F.embedding(tokens, self._head.before)  # [n, r]

@@ -33,7 +33,7 @@ SCALE = 0.05
 
 
 RANK, SURE = 64, 8.0
-"""Of what makes guesses go by the token before: its rank, and the most that a token known to follow gains."""
+"""Layers through which the token before changes a guess: their rank, and the most that they add to a logit."""
 
 
 def write(kind: str, folder: Path, target: TransformersModel, answers: Answers, positions: int) -> Path:
