@@ -5,6 +5,7 @@ A message is kept as it was sent, contents and all, so a saved chat lacks nothin
 
 from __future__ import annotations
 
+import os
 import re
 import stat
 from base64 import b64encode
@@ -127,7 +128,7 @@ def attach(message: str, folder: Path | None = None, given_up: GivenUp | None = 
     attachments: dict[Path, Attachment] = {}
     for name in mentioned(message):
         path = _path(name, folder)
-        if not _exists(path) and (shorter := name.rstrip(".,;:!?)")) != name and shorter:
+        if not os.path.exists(path) and (shorter := name.rstrip(".,;:!?)")) != name and shorter:
             name, path = shorter, _path(shorter, folder)
         for file, label in _files(path, name, given_up):
             if file not in attachments:
@@ -148,7 +149,7 @@ def slow(message: str) -> bool:
     """Whether a message names what takes time to read: a folder, or a PDF file."""
     for name in mentioned(message):
         for end in {name, name.rstrip(".,;:!?)")}:
-            if pdf.is_pdf(Path(end)) or (end and _is_folder(_path(end, None))):
+            if pdf.is_pdf(Path(end)) or (end and os.path.isdir(_path(end, None))):
                 return True
     return False
 
@@ -166,22 +167,8 @@ def _path(name: str, folder: Path | None) -> Path:
     return path if folder is None else folder / path
 
 
-def _exists(path: Path) -> bool:
-    try:
-        return path.exists()
-    except OSError:
-        return False
-
-
-def _is_folder(path: Path) -> bool:
-    try:
-        return path.is_dir()
-    except OSError:
-        return False
-
-
 def _files(path: Path, name: str, given_up: GivenUp | None = None) -> Iterator[tuple[Path, str]]:
-    if not _is_folder(path):
+    if not os.path.isdir(path):
         yield path, name
         return
     found = []

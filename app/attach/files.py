@@ -3,55 +3,66 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from pathlib import Path
 
-from . import ignore_rules
-
 MOST_ENTRIES = 20_000
 """Entries of one folder, without what is in its folders: more are not looked at."""
+GIT_SECONDS = 5
+"""How long git is waited for."""
 GivenUp = Callable[[], bool]
 """Asked now and then while a document is read; True ends that."""
 
 
-def walk(folder: Path, hidden: bool = False, given_up: GivenUp = lambda: False) -> Iterator[Path]:
-    """The files below a folder, in order; what git would ignore is left out, and hidden files too unless asked for.
+def walk(folder: Path, given_up: GivenUp = lambda: False) -> Iterator[Path]:
+    """The files below a folder, in order; hidden ones are left out, and in a repository what git ignores.
 
     Args:
         folder: where to begin; that it is ignored itself does not matter.
-        hidden: hidden files too.
         given_up: as GivenUp; what was found until then is all there is.
     """
-    stack = [(folder, ignore_rules.above(folder))]
+    ignored, stack = _ignored(folder), [folder]
     while stack:
-        at, rules = stack.pop()
+        at = stack.pop()
         try:
             with os.scandir(at) as found:
                 entries = sorted(islice(found, MOST_ENTRIES), key=lambda entry: entry.name)
         except OSError:
             continue
-        own = ignore_rules.read(at)
-        rules = [*rules, own] if own else rules
         deeper = []
         for entry in entries:
             if given_up():
                 return
-            if entry.name == ".git" or (not hidden and entry.name.startswith(".")):
-                continue
             path = at / entry.name
+            if entry.name.startswith(".") or path in ignored:
+                continue
             try:
-                inner = entry.is_dir(follow_symlinks=False)  # a link to a folder may lead round in a circle
-                plain = entry.is_file()
+                if entry.is_dir(follow_symlinks=False):  # a link to a folder may lead round in a circle
+                    deeper.append(path)
+                elif entry.is_file():
+                    yield path
             except OSError:
                 continue
-            if ignore_rules.ignored(path, inner, rules):
-                continue
-            if inner:
-                deeper.append((path, rules))
-            elif plain:
-                yield path
         stack += reversed(deeper)
+
+
+def _ignored(folder: Path) -> set[Path]:
+    """Files and folders that git ignores; none outside of a repository, or without git."""
+    # No program that a stranger's repository names for watching its files is run.
+    git = ["git", "-c", "core.fsmonitor=false", "ls-files", "-z"]
+    try:
+        told = subprocess.run(
+            [*git, "--others", "--ignored", "--exclude-standard", "--directory"],
+            cwd=folder,
+            capture_output=True,
+            timeout=GIT_SECONDS,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return set()
+    return {folder / os.fsdecode(name) for name in told.stdout.split(b"\0") if name}
 
 
 def score(query: str, name: str) -> float | None:

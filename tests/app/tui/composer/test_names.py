@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -77,7 +78,7 @@ async def test_tab_takes_the_first_and_esc_sends_the_list_away(make_chat: Make, 
 async def test_folders_and_several_files_go_with_one_message_but_what_git_ignores_does_not(
     make_chat: Make, engine: Any, folder: Path
 ) -> None:
-    (folder / ".git").mkdir()
+    subprocess.run(["git", "init", "-q"], cwd=folder, check=True)
     (folder / ".gitignore").write_text("*.log\n")
     (folder / "old papers" / "deep").mkdir(parents=True)
     for name in ("old papers/one.md", "old papers/deep/two.md", "old papers/three.log"):
