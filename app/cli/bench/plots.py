@@ -146,21 +146,12 @@ def curves(
 
 
 def write(path: Path, svg: str) -> None:
-    """Write an image: SVG as it is, PNG through the package resvg-py.
+    """Write an image.
 
     Raises:
-        UserError: the package is not there, or the file cannot be written.
+        UserError: the file cannot be written.
     """
     try:
-        if path.suffix == ".png":
-            try:
-                import resvg_py
-            except ImportError:
-                raise UserError(
-                    "PNG images need the package resvg-py. Run: pip install resvg-py, or write SVG instead."
-                ) from None
-            path.write_bytes(bytes(resvg_py.svg_to_bytes(svg_string=svg, zoom=2)))
-        else:
-            path.write_text(svg, encoding="utf-8")
+        path.write_text(svg, encoding="utf-8")
     except OSError as error:
         raise UserError(f"Cannot write {path} ({error.strerror}). Choose another file.") from None

@@ -24,7 +24,7 @@ def print_report(bench: BenchRun) -> None:
     head, rows = table(results, bench.base)
     write_tables(request.csv, request.markdown, results, head, rows, f"{_heading(report)}\n\n")
     if request.plots is not None:
-        draw(bench, report, request.plots, "png" if request.png else "svg")
+        draw(bench, report, request.plots)
     if request.as_json:
         print(json.dumps(report, ensure_ascii=False))
         return
@@ -177,12 +177,12 @@ def _heading(report: dict[str, Any]) -> str:
     )
 
 
-def draw(bench: BenchRun, report: dict[str, Any], folder: Path, kind: str) -> None:
+def draw(bench: BenchRun, report: dict[str, Any], folder: Path) -> None:
     """Write the plots into a folder: speedup, runs, positions, and scaling where there was a sweep."""
     locations.ensure(folder)
     title = f"{report['model']} on {report['device']}"
     base = bench.base
-    plots.write(folder / f"speedup.{kind}", plots.speedups(report["results"], f"Speedup over plain decoding: {title}"))
+    plots.write(folder / "speedup.svg", plots.speedups(report["results"], f"Speedup over plain decoding: {title}"))
     runs, positions = {}, {}
     for label in bench.labels:
         rows = [row for row in bench.rows if row["method"] == label and row["round"] == 0 and not row.get("error")]
@@ -203,14 +203,14 @@ def draw(bench: BenchRun, report: dict[str, Any], folder: Path, kind: str) -> No
             positions[label] = rates
     if runs:
         svg = plots.curves(runs, f"Run lengths: {title}", "tokens from one pass", "share of passes")
-        plots.write(folder / f"runs.{kind}", svg)
+        plots.write(folder / "runs.svg", svg)
     if positions:
         svg = plots.curves(positions, f"Acceptance by draft position: {title}", "draft position", "accepted", top=1.0)
-        plots.write(folder / f"positions.{kind}", svg)
+        plots.write(folder / "positions.svg", svg)
     scaled = report["scaling"].items()
     for file, across, points in (
         ("scaling", "nodes per token (logarithmic)", {name: line["points"] for name, line in scaled}),
         ("scaling-flops", "GFLOPs a pass (logarithmic)", {name: line["flops"]["points"] for name, line in scaled}),
     ):
         if lines := {name: sorted(found) for name, found in points.items() if found}:
-            plots.write(folder / f"{file}.{kind}", plots.curves(lines, f"Scaling: {title}", across, "tokens a pass", log=True))
+            plots.write(folder / f"{file}.svg", plots.curves(lines, f"Scaling: {title}", across, "tokens a pass", log=True))
