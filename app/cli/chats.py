@@ -46,9 +46,6 @@ def list_chats(
         return
     for row in rows:
         typer.echo(_line(row))
-    if undated := [str(row.id) for row in rows if not row.changed]:
-        dates = f"date of chat {undated[0]} is" if len(undated) == 1 else f"dates of chats {', '.join(undated)} are"
-        typer.echo(f"specchat: The {dates} damaged; everything else is readable.", err=True)
     if not rows:
         typer.echo("There are no deleted chats." if deleted else "There are no chats yet. Start one with `specchat`.")
     elif count > len(rows):
@@ -183,8 +180,8 @@ def export(
 
 
 def _line(row: ChatRow) -> str:
-    at = f"{datetime.fromtimestamp(row.changed):%Y-%m-%d %H:%M}" if row.changed else f"{'no date':<16}"
-    return f"{row.id:>5}  {_fitted(f'{at}  {row.answers:>3}  {row.title}', 7)}"
+    at = datetime.fromtimestamp(row.changed)
+    return f"{row.id:>5}  {_fitted(f'{at:%Y-%m-%d %H:%M}  {row.answers:>3}  {row.title}', 7)}"
 
 
 def _fitted(text: str, taken: int) -> str:

@@ -36,9 +36,6 @@ MOST_TRIGRAMS = 24
 MOST_BEGINNINGS = 400
 """Trigrams that one or two letters may be the beginning of."""
 
-LAST_SECONDS = 253_370_764_800
-"""Since 1970, to the year 9999, where dates end in Python."""
-
 _COLUMNS = "chats.id, title, created, changed, model, answers, parent, deleted_at"
 _WORDS = re.compile(r'"([^"]+)"|(\S+)')
 
@@ -50,7 +47,7 @@ class ChatRow:
     id: int
     title: str
     created: float
-    """Seconds since 1970, like `changed`; 0 where what is kept is no date."""
+    """Seconds since 1970, like `changed`."""
     changed: float
     model: str
     answers: int
@@ -197,7 +194,7 @@ class Chats:
                     damaged += not whole
                     if isinstance(entry, Notice):
                         race = db.execute("SELECT data FROM races WHERE entry = ?", (entry_id,)).fetchone()
-                        entry.race = race[0] if race and isinstance(race[0], bytes) else None
+                        entry.race = race[0] if race else None
                     saved[entry_id] = SavedEntry(entry, entry_id)
             finally:
                 db.execute("COMMIT")
@@ -209,7 +206,7 @@ class Chats:
         transcript.track = ChatTrack(
             id, given, given, quiet, saved=list(saved.values()), rows=rows, identity=self.store.identity
         )
-        told = _about(about)
+        told = json.loads(about)
         return OpenedChat(
             transcript,
             told.get("model", {}),
@@ -347,11 +344,9 @@ def clean_title(title: str) -> str:
 def _forks(rows: Rows, entries: Mapping[int, ChatEntry]) -> Iterator[Fork]:
     """The places where a chat went on in several ways."""
     for after, shown in rows.forks:
-        if not isinstance(shown, int):  # somebody wrote it
-            continue
         ends: dict[int, list[ChatEntry]] = {shown: []}
         for before, number, _, entry in rows.ends:
-            if before == after and isinstance(number, int) and entry in entries:
+            if before == after and entry in entries:
                 ends.setdefault(number, []).append(entries[entry])
         if after == 0 or after in entries:
             yield Fork(entries.get(after), [ends[number] for number in sorted(ends)], sorted(ends).index(shown))
@@ -359,33 +354,8 @@ def _forks(rows: Rows, entries: Mapping[int, ChatEntry]) -> Iterator[Fork]:
 
 def _row(row: Any) -> ChatRow:
     id, title, created, changed, model, answers, parent, deleted_at = row
-    return ChatRow(
-        id,
-        one_line(loaded(title)),
-        _seconds(created),
-        _seconds(changed),
-        one_line(loaded(model)),
-        answers if isinstance(answers, int) else 0,
-        parent if isinstance(parent, int) else None,
-        deleted_at is not None,
-    )
-
-
-def _seconds(at: Any) -> float:
-    """A time; 0 for one that no calendar has, whoever wrote it."""
-    return at if isinstance(at, float | int) and 0 < at < LAST_SECONDS else 0.0
-
-
-def _about(text: Any) -> dict[str, Any]:
-    try:
-        told = json.loads(text)
-    except (ValueError, TypeError, RecursionError):
-        return {}
-    return (
-        told
-        if isinstance(told, dict) and all(isinstance(told.get(key, {}), dict) for key in ("model", "settings", "load"))
-        else {}
-    )
+    name, model = one_line(loaded(title)), one_line(loaded(model))
+    return ChatRow(id, name, created, changed, model, answers, parent, deleted_at is not None)
 
 
 def _excerpt(text: str, pattern: re.Pattern[str]) -> tuple[str, str, str]:

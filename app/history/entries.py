@@ -12,7 +12,7 @@ from typing import Any
 
 from ..chat.entries import SEVERITIES, Answer, ChatEntry, Figures, Notice, Prompt, Run
 from ..chat.pieces import Pieces
-from ..saved.chat_json import asked_of, dump, figures_body, pieces_body, read_answer, run_body
+from ..saved.chat_json import dump, figures_body, pieces_body, read_answer, run_body
 from ..saved.reading import BadFile, Table
 from ..text.cells import one_line
 from .schema import loaded
@@ -41,7 +41,7 @@ def pack(answer: Answer, pieces: Pieces, first: int, end: int, tail: str = "") -
         if beside and len(runs) % REST_RUNS == 0:
             sleep(REST_SECONDS)
     text = f'{{"runs": [{", ".join(runs)}], "tail": {dump(tail)}, "pieces": {dump(pieces_body(seen, pieces))}}}'
-    return zlib.compress(text.encode("utf-8", "surrogatepass"))
+    return zlib.compress(text.encode("utf-8", "replace"))
 
 
 def unpack(parts: Iterable[bytes]) -> dict[str, Any]:
@@ -55,7 +55,7 @@ def unpack(parts: Iterable[bytes]) -> dict[str, Any]:
     tail = ""
     try:
         for part in parts:
-            body = json.loads(zlib.decompress(part).decode("utf-8", "surrogatepass"))
+            body = json.loads(zlib.decompress(part).decode("utf-8", "replace"))
             runs += body["runs"]
             pieces.update(body["pieces"])
             tail += body["tail"]
@@ -83,24 +83,17 @@ def read_entry(row: tuple[Any, ...], parts: Iterable[bytes]) -> tuple[ChatEntry,
         return Notice(loaded(text), severity if severity in SEVERITIES else "information"), True
     method, label = one_line(loaded(method)), one_line(loaded(label))
     body = {"method": method, "label": label, "reason": loaded(reason) or None}
+    request = json.loads(asked) if asked else {}
     try:
         answer = read_answer(Table({**body, "figures": json.loads(figures), **unpack(parts)}))
-        answer.asked = _asked(asked)
+        answer.asked = request
         return answer, True
-    except (BadFile, ValueError, TypeError, RecursionError):
-        answer = Answer(method, label, asked=_asked(asked))
+    except BadFile:
+        answer = Answer(method, label, asked=request)
         if known := loaded(thought):
             answer.runs.append(Run(known, 0, method, -1, spans=((1, len(known), 0), (0, 0, 0))))
         answer.finish(one_line(loaded(reason)) or "unfinished", loaded(text))
         return answer, False
-
-
-def _asked(text: Any) -> dict[str, Any]:
-    """What an answer was asked with, out of its column."""
-    try:
-        return asked_of(json.loads(text))
-    except (ValueError, TypeError, RecursionError):
-        return {}
 
 
 ROW = "kind, text, severity, method, label, reason, figures, asked, thought"

@@ -145,7 +145,7 @@ class PastSync:
                         break
                     row = db.execute("SELECT text FROM entries WHERE id = ?", (entry,)).fetchone()
                     if row is not None:
-                        text = loaded(row[0]).encode("utf-8", "replace").decode()
+                        text = loaded(row[0])
                         batch.append([key, text])
                         length += len(text)
         except UserError:  # the history itself says what is wrong with it

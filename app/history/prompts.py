@@ -8,9 +8,8 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import time
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections import deque
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -22,13 +21,10 @@ MOST = 1000
 """Messages that are kept."""
 
 MOST_BYTES = 1_000_000
-"""Bytes of the file; at twice that, or twice as many messages, the oldest go."""
+"""Bytes of the file; at twice that the oldest go."""
 
 MOST_ONE = 100_000
 """Bytes of one message with what was pasted into it; a longer one is kept for as long as its chat is open."""
-
-LOCK_SECONDS = 2.0
-"""How long to wait for another chat that is writing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,18 +54,16 @@ class PromptHistory:
             OSError: it cannot be read, or is a pipe, a device or a folder.
         """
         try:
-            with plain_file.opened(self.path) as file:
-                status = os.fstat(file.fileno())
-                self._seen = (status.st_mtime_ns, status.st_size)
-                file.seek(max(0, status.st_size - 4 * MOST_BYTES))  # never more, whatever lies there
-                lines = file.read(4 * MOST_BYTES).splitlines()
+            status = self.path.stat()
+            self._seen = (status.st_mtime_ns, status.st_size)
+            lines = plain_file.read_bytes(self.path, 4 * MOST_BYTES).splitlines()
         except FileNotFoundError:
             return []
         found: list[Typed] = []
-        for line in lines:
-            typed = parsed(line)
-            if typed is not None:
-                found[len(found) - (bool(found) and found[-1].text == typed.text) :] = [typed]
+        for typed in filter(None, map(parsed, lines)):
+            if found and found[-1].text == typed.text:
+                found.pop()
+            found.append(typed)
         return found[-MOST:]
 
     def stale(self) -> bool:
@@ -91,72 +85,34 @@ class PromptHistory:
         if len(line) > MOST_ONE:
             return False
         ensure(self.path.parent)
-        with self._locked() as file:
-            size = os.fstat(file).st_size
-            if size and os.pread(file, 1, size - 1) != b"\n":
+        with open(self.path, "a+b", opener=_own) as file:
+            fcntl.flock(file, fcntl.LOCK_EX)  # which ends with the file
+            size = file.seek(0, os.SEEK_END)
+            if size + len(line) > 2 * MOST_BYTES:
+                newest = self._newest()
+                file.truncate(0)
+                file.writelines(newest)
+            elif size and os.pread(file.fileno(), 1, size - 1) != b"\n":
                 line = b"\n" + line  # whoever wrote last was killed in the middle
-            os.write(file, line)
-            if size + len(line) > 2 * MOST_BYTES or (size > 2 * MOST * 20 and _count(file) > 2 * MOST):
-                self._shorten()
+            file.write(line)
         return True
 
-    @contextmanager
-    def _locked(self) -> Iterator[int]:
-        """The file, open for adding, with nobody else writing."""
-        deadline = time.monotonic() + LOCK_SECONDS
-        while True:
-            file = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
-            try:
-                plain_file.require_ordinary(os.fstat(file))
-                try:
-                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                except BlockingIOError:
-                    if time.monotonic() > deadline:
-                        raise
-                    time.sleep(0.01)
-                    continue
-                if not _is(file, self.path):  # another chat has put a shorter one in its place
-                    continue
-                if os.fstat(file).st_mode & 0o077:
-                    os.fchmod(file, 0o600)
-                yield file
-                return
-            finally:
-                os.close(file)
-
-    def _shorten(self) -> None:
-        """Leave the newest only. The new file takes the place of the old one in one move."""
-        kept: list[bytes] = []
-        size = 0
-        for typed in reversed(self.read()):
-            line = dumped(typed)
-            if size + len(line) > MOST_BYTES:
-                break
-            kept.append(line)
+    def _newest(self) -> list[bytes]:
+        """The last messages, up to MOST_BYTES, as lines."""
+        kept, size = deque[bytes](), 0
+        for line in map(dumped, reversed(self.read())):
             size += len(line)
-        part = self.path.with_name(f"{self.path.name}.{os.getpid()}.part")
-        try:
-            out = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-            with os.fdopen(out, "wb") as file:
-                file.writelines(reversed(kept))
-                file.flush()
-                os.fsync(file.fileno())
-            part.replace(self.path)
-        finally:
-            part.unlink(missing_ok=True)
+            if size > MOST_BYTES:
+                break
+            kept.appendleft(line)
+        return list(kept)
 
 
-def _is(file: int, path: Path) -> bool:
-    """Whether an open file is the one at a path."""
-    try:
-        return os.path.samestat(os.fstat(file), path.stat())
-    except FileNotFoundError:
-        return False
-
-
-def _count(file: int) -> int:
-    """Lines of a file below 2 × MOST_BYTES."""
-    return os.pread(file, 2 * MOST_BYTES, 0).count(b"\n")
+def _own(path: str, flags: int) -> int:
+    """Open a file that nobody else may read."""
+    file = os.open(path, flags | os.O_NONBLOCK, 0o600)
+    plain_file.require_ordinary(os.fstat(file))
+    return file
 
 
 def dumped(typed: Typed) -> bytes:

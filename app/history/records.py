@@ -17,11 +17,7 @@ MOST = 2**31
 
 def record(chat: OpenedChat) -> str:
     """A chat as a line: every answer in it is a record, with all that was said before as its prompt. Empty if it has none."""
-    # Tokenizers take no lone surrogates.
-    messages = [
-        {key: text.encode("utf-8", "replace").decode() for key, text in message.items()}
-        for message in chat.transcript.messages()
-    ]
+    messages = chat.transcript.messages()
     if not any(message["role"] == "assistant" for message in messages):
         return ""
     last = chat.transcript.answers()[-1]

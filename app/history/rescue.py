@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from .schema import SCHEMA, TABLES, VERSION, index, loaded, words_of
-
-HEADER = 100
-"""Bytes at the beginning of a database that say what it is (https://sqlite.org/fileformat2.html)."""
-
-VALID_FOR = 92
-"""Where the header has the change for which its count of pages holds; for any other the file's size counts."""
 
 
 def begin(db: sqlite3.Connection) -> None:
@@ -28,27 +20,12 @@ def begin(db: sqlite3.Connection) -> None:
 
 @contextmanager
 def readable(path: Path) -> Iterator[sqlite3.Connection]:
-    """A history to read from. One whose beginning is overwritten is read from a copy that has a new one.
-
-    Raises:
-        OSError: there is no room for the copy.
-    """
-    with TemporaryDirectory(prefix=".history-", dir=path.parent) as folder:
-        found = path
-        with path.open("rb") as file:
-            sound = file.read(16) == b"SQLite format 3\0"
-        if not sound:
-            found = Path(shutil.copyfile(path, Path(folder) / path.name))
-            with closing(sqlite3.connect(":memory:")) as empty, found.open("r+b") as file:
-                empty.execute("CREATE TABLE some (thing)")
-                header = bytearray(empty.serialize()[:HEADER])
-                header[VALID_FOR : VALID_FOR + 4] = b"\xff" * 4
-                file.write(header)
-        # Where nothing waits to be written into it, no other files are made beside it.
-        how = "mode=ro" if Path(f"{found}-wal").exists() else "immutable=1"
-        with closing(sqlite3.connect(f"{found.absolute().as_uri()}?{how}", uri=True, isolation_level=None)) as db:
-            db.text_factory = lambda data: data.decode("utf-8", "replace")
-            yield db
+    """A history to read from."""
+    # Where nothing waits to be written into it, no other files are made beside it.
+    how = "mode=ro" if Path(f"{path}-wal").exists() else "immutable=1"
+    with closing(sqlite3.connect(f"{path.absolute().as_uri()}?{how}", uri=True, isolation_level=None)) as db:
+        db.text_factory = lambda data: data.decode("utf-8", "replace")
+        yield db
 
 
 def carry(old: sqlite3.Connection, new: sqlite3.Connection) -> tuple[int, int]:

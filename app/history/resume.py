@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ from ...errors import UserError, counted
 from ..chat.about import LOADED_WITH
 from ..settings.checks import checked
 from ..settings.fields import Settings
+from ..text.cells import one_line
 
 if TYPE_CHECKING:
     from .chats import ChatRow, Chats, OpenedChat
@@ -23,31 +25,24 @@ OWN = ("method", "accept", "max_tokens", "stop", "stop_loops", "think", "think_b
 def own_values(opened: OpenedChat) -> dict[str, Any]:
     """A chat's own settings by dotted keys; those that are not as they must be are left out."""
     body = opened.settings
-    methods, sampling = (body.get(name) for name in ("methods", "sampling"))
     values = {name: body.get(name) for name in OWN}
-    for name, table in (methods if isinstance(methods, dict) else {}).items():
-        for key, value in (table if isinstance(table, dict) else {}).items():
-            values[f"methods.{name}.{key}"] = value
-    for key, value in (sampling if isinstance(sampling, dict) else {}).items():
-        values[f"sampling.{key}"] = value
+    for name, table in body.get("methods", {}).items():
+        values |= {f"methods.{name}.{key}": value for key, value in table.items()}
+    values |= {f"sampling.{key}": value for key, value in body.get("sampling", {}).items()}
     out = {}
     for key, value in values.items():
-        if value is None:
-            continue
-        try:
-            out[key] = checked(key, value, key)
-        except UserError:  # of another version, or somebody wrote it
-            continue
+        if value is not None:
+            with suppress(UserError):  # of another version
+                out[key] = checked(key, value, key)
     return out
 
 
 def own_model(opened: OpenedChat) -> tuple[str, dict[str, Any]]:
     """The model of a chat as it was named, empty if that is not known; and the options that it was loaded with."""
-    asked = opened.model.get("asked")
-    options: dict[str, Any] = {name: value for name in LOADED_WITH if isinstance(value := opened.load.get(name), str)}
-    if names := tuple(draft_names(opened.load.get("draft_model"))):
-        options["draft_model"] = names
-    return (asked, options) if isinstance(asked, str) and asked.isprintable() else ("", {})
+    options = {name: opened.load[name] for name in LOADED_WITH if name in opened.load}
+    if "draft_model" in options:
+        options["draft_model"] = tuple(draft_names(options["draft_model"]))
+    return opened.model.get("asked", ""), options
 
 
 def continued(settings: Settings, opened: OpenedChat, given: Mapping[str, Any] | None = None) -> Settings:
@@ -81,8 +76,6 @@ def welcome(opened: OpenedChat, loading: str) -> str:
         opened: the chat.
         loading: its model, where that is being loaded.
     """
-    from ..text.cells import one_line
-
     said = f"Opened {opened.title}." + (f" Loading its model, {one_line(loading)}." if loading else "")
     return said + (f" {damage(opened)}" if opened.damaged else "")
 
@@ -94,11 +87,9 @@ def remarks(opened: OpenedChat, model: str) -> list[str]:
         opened: the chat.
         model: what is being loaded, as the user named it.
     """
-    from ..text.cells import one_line
-
     out = [damage(opened)] if opened.damaged else []
     asked = opened.model.get("asked")
-    if isinstance(asked, str) and asked and asked != model:
+    if asked and asked != model:
         out.append(f"This chat was with {one_line(asked)} and continues with {one_line(model)}. Switch back with /model.")
     return out
 
@@ -139,8 +130,6 @@ def one_chat(chats: Chats, text: str, deleted: bool = False) -> ChatRow:
     Raises:
         UserError: there is none, or there are several.
     """
-    from ..text.cells import one_line
-
     if text.isascii() and text.isdigit() and len(text) < 16:
         return chats.row(int(text))
     wanted = one_line(text).casefold()

@@ -16,7 +16,6 @@ words only. It keeps neither texts nor positions (a sixth of the size): a candid
 from __future__ import annotations
 
 import sqlite3
-from typing import TypeAlias
 
 from ...engine.options import without_images
 
@@ -25,39 +24,22 @@ VERSION = 5
 
 TABLES = frozenset({"chats", "places", "forks", "ends", "entries", "steps", "races", "words"})
 
-Text: TypeAlias = str | bytes
-"""A text as it is stored: bytes where it has lone surrogates, which SQLite's own texts cannot have."""
+
+def stored(text: str) -> str:
+    """A text as SQLite can hold it: without lone surrogates."""
+    return text.encode("utf-8", "replace").decode()
 
 
-def stored(text: str) -> Text:
-    """A text for the database."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-8", "surrogatepass")
-    return text
-
-
-def loaded(text: Text | None) -> str:
-    """A text from the database, whoever wrote it."""
-    if isinstance(text, bytes):
-        return text.decode("utf-8", "surrogatepass") if _paired(text) else text.decode("utf-8", "replace")
-    return text or ""
-
-
-def _paired(data: bytes) -> bool:
-    try:
-        data.decode("utf-8", "surrogatepass")
-    except UnicodeDecodeError:
-        return False
-    return True
+def loaded(text: str | bytes | None) -> str:
+    """A text from the database; version 5 of it may have some as bytes."""
+    return text.decode("utf-8", "replace") if isinstance(text, bytes) else text or ""
 
 
 def searchable(text: str) -> str:
     """What the index gets of a text. It must stay the same for as long as VERSION does: an entry is taken out of the index by
     telling it the text that went in."""
     # The tokenizer stops at a nul byte. With the spaces every character begins a trigram, so that short words are found too.
-    return without_images(text).replace("\0", " ").encode("utf-8", "replace").decode() + "  "
+    return stored(without_images(text).replace("\0", " ")) + "  "
 
 
 SCHEMA = (

@@ -165,7 +165,6 @@ class Store:
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
         self.identity = self._on_disk()
         db = sqlite3.connect(self.path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
-        db.text_factory = _text
         try:
             self._check(db)  # before anything is written
             _use_wal(db)
@@ -190,7 +189,6 @@ class Store:
                 db = sqlite3.connect(
                     f"{self.path.absolute().as_uri()}?{how}", uri=True, isolation_level=None, check_same_thread=False
                 )
-                db.text_factory = _text
                 try:
                     if _version(db) == VERSION and _tables(db) >= TABLES:
                         _index_terms(db)
@@ -349,11 +347,6 @@ def forget(db: sqlite3.Connection, chat: int) -> None:
             continue
         index(db, id, "", indexed(db, id))
         db.execute("DELETE FROM entries WHERE id = ?", (id,))
-
-
-def _text(data: bytes) -> str:
-    """A text of the database. By itself SQLite lets one that is not UTF-8 end the whole list."""
-    return data.decode("utf-8", "replace")
 
 
 def _version(db: sqlite3.Connection) -> int:

@@ -16,7 +16,7 @@ from ..chat.pieces import Pieces
 from ..chat.transcript import Transcript
 from ..chat.variants import Fork
 from ..saved.capture import model_body, settings_body
-from ..saved.chat_json import dump, figures_body
+from ..saved.chat_json import figures_body
 from ..text.cells import fit, one_line
 from .entries import pack, parts_of, texts_of
 from .schema import index, indexed, stored, words_of
@@ -164,7 +164,7 @@ def write(db: sqlite3.Connection, now: ChatSnapshot, identity: Any) -> Written:
     fresh = chat is None
     answers = sum(isinstance(entry, Answer) for entry in now.entries)
     title = stored(now.title or automatic_title(now.entries))
-    row = (stored(now.model), stored(now.system) if now.system else None, _json(now.about), answers)
+    row = (stored(now.model), stored(now.system) if now.system else None, json.dumps(now.about), answers)
     if chat is None:
         chat = db.execute(
             "INSERT INTO chats (model, system, about, answers, title, named, created, changed, parent)"
@@ -260,7 +260,7 @@ def _insert(db: sqlite3.Connection, entry: ChatEntry, at: float) -> int:
         case Notice(text, severity):
             values = ("notice", at, stored(text), severity, None, None, None)
         case Answer():
-            asked = _json(entry.asked) if entry.asked else None
+            asked = json.dumps(entry.asked) if entry.asked else None
             values = ("answer", at, None, None, stored(entry.method), stored(entry.label), asked)
     id = db.execute(
         "INSERT INTO entries (kind, created, text, severity, method, label, asked) VALUES (?, ?, ?, ?, ?, ?, ?)", values
@@ -283,7 +283,7 @@ def _write_answer(db: sqlite3.Connection, answer: Answer, mark: AnswerMark, item
         runs, parts = mark.steps, parts + 1
     db.execute(
         "UPDATE entries SET method = ?, label = ?, figures = ?, reason = ? WHERE id = ?",
-        (stored(answer.method), stored(answer.label), _json(figures_body(mark.figures)), mark.reason, item.id),
+        (stored(answer.method), stored(answer.label), json.dumps(figures_body(mark.figures)), mark.reason, item.id),
     )
     if done:
         runs_there = answer.runs[: mark.runs]
@@ -305,12 +305,3 @@ def catch_up(db: sqlite3.Connection) -> None:
         text, thought = texts_of(parts_of(db, id))
         if text or thought:
             _write_text(db, id, text, thought)
-
-
-def _json(body: dict[str, Any]) -> str:
-    try:
-        text = dump(body)
-        text.encode()
-    except UnicodeEncodeError:
-        return json.dumps(body)
-    return text

@@ -263,8 +263,6 @@ def _row(item: ChatRow | ChatHit) -> ChatRow:
 
 def when(then: float, now: float) -> str:
     """A time as it is told in a list: nearer ones with more care."""
-    if not then:
-        return "no date"
     at, today = datetime.fromtimestamp(then), datetime.fromtimestamp(now)
     days = (today.date() - at.date()).days
     if days == 0:

@@ -13,8 +13,6 @@ from specchat.app.chat.entries import Prompt
 from specchat.app.cli import start as launch
 from specchat.app.history.chats import Chats
 from specchat.app.history.recorder import Recorder
-from specchat.app.history.records import recorded
-from specchat.app.history.resume import continued, find, remarks
 from specchat.app.history.schema import VERSION
 from specchat.app.history.store import Store, history_file
 from specchat.app.saved.chat_json import read_chat
@@ -22,7 +20,6 @@ from specchat.app.settings.fields import Settings
 from specchat.app.tui import app as chat_module
 from specchat.errors import UserError
 
-from ...cases import FULL
 from .conftest import Call
 
 
@@ -122,47 +119,6 @@ def test_a_damaged_chat_is_shown_as_far_as_it_is(call: Call, kept: None) -> None
     assert code == 0
     assert "The keeper lit it." in out
     assert "Only the text of 1 answer in this chat is left" in err
-
-
-ABSURD = (
-    "UPDATE chats SET {0} = 1e300, {1} = 1e300 WHERE id = 2",
-    "UPDATE chats SET {0} = -9e999, {1} = -9e999 WHERE id = 2",
-    "UPDATE chats SET {0} = 'soon', {1} = x'ff' WHERE id = 2",
-    "UPDATE chats SET answers = 'x', deleted_at = NULL, parent = x'ff', {1} = 1e15 WHERE id = 2",
-    "UPDATE chats SET title = CAST(x'ff41' AS TEXT), model = x'ffed', about = CAST(x'5bff' AS TEXT) WHERE id = 2",
-    'UPDATE chats SET about = \'{{"model": {{"asked": 5, "name": [1]}}, "settings": {{"methods": 1}}}}\' WHERE id = 2',
-    "UPDATE entries SET kind = 5, text = x'ffed', severity = 'absurd', figures = '[', asked = '[' WHERE id > 2",
-    "UPDATE entries SET reason = CAST(x'ff41' AS TEXT), figures = '{{\"tokens\": 1e999}}', label = 1e300 WHERE id > 2",
-    "UPDATE steps SET data = 'x' WHERE entry > 2",
-    "UPDATE places SET position = position || 'x' WHERE chat = 2",
-    "DELETE FROM entries WHERE id > 3",
-    "INSERT INTO forks VALUES (2, 3, 'x')",
-    "INSERT INTO forks VALUES (2, 3, 0); INSERT INTO ends VALUES (2, 3, 'x', 0, 4), (2, 3, 5, 0, 99)",
-)
-"""What another program may have left in the rows of chat 2."""
-
-
-@pytest.mark.parametrize("number", range(0, len(ABSURD), 1 if FULL else 3))
-def test_absurd_rows_leave_the_rest_readable(call: Call, kept: None, number: int) -> None:
-    db = sqlite3.connect(history_file())
-    db.executescript(ABSURD[number].format("created", "changed"))
-    db.close()
-    code, out, err = call("chats", "list")
-    assert code == 0
-    assert "About lamps" in out
-    assert ("The date of chat 2 is damaged" in err) == ("no date" in out) == ("{1}" in ABSURD[number])
-    assert {chat["id"] for chat in json.loads(call("chats", "list", "--json")[1])["chats"]} == {1, 2}
-    code, out, _ = call("chats", "show", "1")
-    assert code == 0
-    assert "The keeper lit it." in out
-    assert call("chats", "show", "2")[0] == 0
-    assert call("chats", "search", "keeper")[0] == 0
-    opened = find(None)
-    assert not isinstance(opened, str)
-    remarks(opened, "builtin")
-    continued(Settings(), opened)
-    with recorded() as path:
-        assert path.read_text().count("The keeper lit it.") == 1
 
 
 # Going on with a chat

@@ -55,15 +55,13 @@ def test_what_the_command_line_asks_for_goes_before_them(opened: Any) -> None:
 def test_what_another_version_wrote_is_left_out(opened: Any) -> None:
     opened.settings = {
         "method": "telepathy",
-        "methods": {"lookup": {"max_ngram": "many", "depth": 2}, "greedy": 5},
+        "methods": {"lookup": {"max_ngram": "many", "depth": 2}},
         "sampling": {"temperature": -1, "seed": 5, "mood": "good"},
         "accept": ["exact"],
         "stop": [""],
         "max_tokens": 9,
     }
-    opened.model, opened.load = {"asked": ["x"]}, {"draft_model": 5}
     assert own_values(opened) == {"sampling.seed": 5, "max_tokens": 9}
-    assert (continued(Settings(), opened).model, continued(Settings(), opened).draft_model) == ("builtin", ())
 
 
 async def test_a_chat_from_the_list_brings_its_model(opened: Any, make_chat: Make, engine: Any) -> None:

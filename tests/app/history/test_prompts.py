@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import gc
 import os
 import stat
@@ -56,9 +55,6 @@ def test_nobody_else_can_read_it(file: Path) -> None:
     finally:
         os.umask(before)
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
-    file.chmod(0o644)
-    PromptHistory(file).add(Typed("more"))
-    assert stat.S_IMODE(file.stat().st_mode) == 0o600
 
 
 def test_damaged_lines_cost_themselves_alone(file: Path) -> None:
@@ -89,22 +85,11 @@ def test_the_oldest_go_when_it_grows_too_large(file: Path, monkeypatch: pytest.M
     assert [path.name for path in file.parent.iterdir()] == [file.name]
 
 
-def test_nobody_writes_while_another_chat_does(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    PromptHistory(file).add(Typed("one"))
-    monkeypatch.setattr(prompt_history, "LOCK_SECONDS", 0.0)
-    with file.open("rb") as other:
-        fcntl.flock(other, fcntl.LOCK_EX)
-        with pytest.raises(BlockingIOError):
-            PromptHistory(file).add(Typed("two"))
-    assert texts(file) == ["one"]
-
-
 WRITER = """
 import sys
 from pathlib import Path
 from specchat.app.history import prompts
 file, name, count, prompts.MOST_BYTES = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
-prompts.LOCK_SECONDS = 60.0
 for number in range(count):
     prompts.PromptHistory(file).add(prompts.Typed(f"{name} {number} {'x' * 60}"))
 """

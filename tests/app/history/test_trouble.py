@@ -17,7 +17,7 @@ import pytest
 from specchat.app.chat.dialogue import Dialogue
 from specchat.app.history import recorder as recorder_module
 from specchat.app.history import told as remarks
-from specchat.app.history.chats import Chats, reading
+from specchat.app.history.chats import Chats
 from specchat.app.history.recorder import Recorder
 from specchat.app.history.schema import VERSION
 from specchat.app.history.store import Store, purge
@@ -83,24 +83,6 @@ def test_a_database_of_an_older_specchat_is_brought_up_to_date(file: Path, dialo
         assert [hit.chat.id for hit in Chats(store).search("llo there")] == [row.id]
         assert store.db.execute("PRAGMA integrity_check").fetchone() == ("ok",)
         assert store.db.execute("PRAGMA foreign_key_check").fetchall() == []
-
-
-@pytest.mark.parametrize("end", [24, 100])
-def test_a_database_whose_beginning_is_overwritten_loses_nothing(file: Path, dialogue: Dialogue, say: Say, end: int) -> None:
-    recorder = Recorder(file)
-    say("Hello")
-    recorder.note(dialogue)
-    recorder.close(dialogue)
-    file.write_bytes(b"X" * end + file.read_bytes()[end:])
-    with reading(file) as chats:
-        (row,) = chats.newest()
-        assert chats.open(row.id).transcript.messages() == dialogue.transcript.messages()
-    (aside,) = names(file, "damaged")
-    assert re.search(
-        f"moved to .*{aside}, and a new one was started; 1 of its chats could be read and is in it", str(remarks())
-    )
-    assert remarks() == []
-    assert names(file, "new") == []
 
 
 def test_a_damaged_page_costs_what_is_on_it(file: Path, dialogue: Dialogue, say: Say) -> None:

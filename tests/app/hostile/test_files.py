@@ -91,7 +91,7 @@ async def test_the_chat_opens_whatever_lies_there(
         await settle(app, pilot)
         assert engine.asked.messages[-1]["content"] == "Hello"
         said = " ".join(notification.message for notification in app.recent)
-        assert ("prompts.jsonl out of the way" in said) == (kind in ("pipe", "device"))
+        assert ("prompts.jsonl out of the way" in said) == (kind in ("pipe", "sparse"))
 
 
 def test_lone_surrogates_in_what_was_sent_become_signs(tmp_path: Path) -> None:
