@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import random
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -19,7 +20,7 @@ from specchat.decoders.loop import Step
 from specchat.engine.drafts import Drafts
 from specchat.engine.messages import Load
 
-from ....cases import FULL
+from ....cases import FULL, only_full
 from ....fakes.models import heads
 from ....fakes.models.gemma import gemma, random_assistant
 from ....fakes.models.gguf_heads import (
@@ -132,13 +133,37 @@ def test_any_drafter_gives_the_targets_own_tokens(kind: str) -> None:
     ways = [both.tree, both.chain, {}] + [MERGED] * (both.method != "medusa")
     samplings = (Sampling(), SAMPLED, PENALIZED)
     pairings = [(way, s) for way in ways for s in samplings] if FULL else list(zip(ways, (*samplings, SAMPLED), strict=False))
-    for prompt in prompts(20 if FULL else 1):
+    for prompt in prompts(5 if FULL else 1):
         plain = {sampling: both.run(prompt, "greedy", sampling=sampling)[0].answer for sampling in samplings}
         for settings, sampling in pairings:
             generation, steps = both.run(prompt, settings=settings, sampling=sampling)
             assert generation.answer == plain[sampling]
             assert all(step.drafted for step in steps[1:-2]), "there is room but in the prompt's pass and at the end"
             assert sum(step.draft_seconds for step in steps) > 0
+
+
+@only_full
+@pytest.mark.parametrize("kind", ALL)
+def test_fifty_long_answers_as_chains_as_trees_and_switched_at_random(kind: str) -> None:
+    """One conversation goes through all of them."""
+    both, rng, differ, compared = pair(kind), random.Random(8), [], 0
+    ways: list[tuple[str, dict[str, Any]]] = [(both.method, both.tree), (both.method, both.chain)]
+    others = [*ways, ("greedy", {}), ("lookup", {})] + [(both.method, MERGED)] * (both.method != "medusa")
+    talk = both.talk()
+    for number, prompt in enumerate(prompts(50)):
+        for sampling in (Sampling(), replace(SAMPLED, seed=number)):
+            plain = both.run(prompt, "greedy", sampling=sampling, max_tokens=128)[0].answer
+            for switched, (method, settings) in ((False, ways[0]), (False, ways[1]), (True, ways[0])):
+                generation = Generation(talk, prompt, method, settings=settings, sampling=sampling, max_tokens=128)
+                for _ in generation:
+                    if switched and rng.random() < 0.4:
+                        generation.switch(*rng.choice(others))
+                compared += 1
+                if generation.answer != plain:
+                    differ.append((number, sampling, settings, switched))
+    talk.close()
+    print(f"{kind}: {compared} answers compared, {len(differ)} differ")
+    assert not differ
 
 
 @pytest.mark.parametrize("kind", ALL if FULL else ONE_OF_EACH)
