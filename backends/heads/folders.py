@@ -9,7 +9,7 @@ from typing import Any
 
 from ...errors import UserError
 from ..files.checkpoint import PICKLES, header, read_json
-from .assistant_format import ASSISTANTS, assistant_format
+from .assistant.format import ASSISTANTS, assistant_format
 from .dflash.format import NAMES as DFLASH
 from .dflash.format import dflash_format, kind_of
 from .eagle_format import eagle_format

@@ -53,7 +53,7 @@ class Format(ABC):
     runtime: ClassVar[Literal["transformers", "llama.cpp"]] = "transformers"
     """Where it runs."""
     reads_keys: ClassVar[bool] = False
-    """Whether it reads the target's own keys and values, which transformers alone hands out."""
+    """Whether it reads the target's own keys and values."""
     folder: Path
     title: str
     names: Mapping[str, tuple[Path, str]]

@@ -1,4 +1,4 @@
-"""EAGLE-3 heads, DFlash and DSpark drafters as GGUF files, told by their metadata. llama.cpp's converter writes them
+"""EAGLE-3 heads, DFlash and DSpark drafters and Gemma 4's assistants as GGUF files, told by their metadata. llama.cpp's converter writes them
 (`convert_hf_to_gguf.py HEAD --target-model-dir TARGET`), as does ours.
 
 llama.cpp ends the process over much that is wrong with them, so all of that is looked at here first.
@@ -16,11 +16,16 @@ from ..files.gguf_file import Header, Layout, Tensor
 from .base import Kind
 from .formats import Format, Reading, Target
 
-DRAFTERS = ("eagle3", "dflash")
+ASSISTANT = "gemma4-assistant"
+
+DRAFTERS = ("eagle3", "dflash", ASSISTANT)
 """Architectures of those that llama.cpp knows."""
 
 TAPS = 3
 """How many of the target's layers an EAGLE-3 head reads in llama.cpp."""
+
+UNREAD = ("masked_embd_centroids.weight", "masked_embd_ordering.weight", "masked_embd_ordering")
+"""Tensors of an assistant with a clustered vocabulary; llama.cpp scores all of it."""
 
 MOST_BLOCK = 256
 
@@ -217,6 +222,80 @@ class GgufDFlashFormat(GgufFormat):
         return out | {name: shape for name, shape in optional.items() if name in self.shapes}
 
 
+@dataclass(frozen=True, slots=True)
+class GgufAssistantFormat(GgufFormat):
+    """An assistant of Gemma 4."""
+
+    kind: ClassVar[Kind] = "eagle"
+    reads_keys: ClassVar[bool] = True
+
+    def fitting(self, name: str, target: Target) -> list[Reading]:
+        """The one reading: llama.cpp lets it stand at the pending token's position only."""
+        self.check_vocabulary(name, target)
+        self.check_width(name, target, self.figure("embedding_length_out"))
+        layers = self.figure("block_count")
+        if self.figure("nextn_predict_layers") != layers or len(self._sliding()) != layers:
+            raise UserError(f"{self.folder} is damaged (its layers are not all told of). Download it again.")
+        self.check_tensors(name, target, self._expected(target), UNREAD)
+        return [Reading((target.layers,))]
+
+    def check_keys(self, name: str, target: str, header: Header) -> None:
+        """Refuse a target whose keys and values are others than it reads: llama.cpp gives layers with a window those of the
+        target's last layer but one, and the others those of the last.
+
+        Args:
+            name, target: of the two.
+            header: the target's.
+
+        Raises:
+            UserError: they are.
+        """
+        if not header.architecture.startswith("gemma4"):
+            raise UserError(f"{name} is an assistant of Gemma 4, and {target} is none. {self.made_for}")
+        layers, slides = header.number("block_count"), header.metadata.get(f"{header.architecture}.attention.sliding_window_pattern")
+        if not isinstance(slides, list) or slides[layers - 2 : layers] != [True, False]:
+            raise UserError(f"{name} reads a layer with a window and one without, which {target} does not end in. {self.made_for}")
+        theirs = header.per_layer("attention.head_count_kv", layers)[-2:]
+        for layer, (slides, heads) in enumerate(zip(self._sliding(), self._heads("attention.head_count_kv"), strict=True)):
+            size, end = self._size(slides), "_swa" * slides
+            if heads != theirs[not slides] or header.number(f"attention.key_length{end}") != size:
+                raise UserError(
+                    f"{name} does not fit {target}: its layer {layer} reads {counted(heads, 'key head')} of {size}. {self.made_for}"
+                )
+
+    def _sliding(self) -> list[bool]:
+        """Whether each layer has a window."""
+        told = self.header.metadata.get(f"{ASSISTANT}.attention.sliding_window_pattern")
+        return [bool(each) for each in told] if isinstance(told, list) else []
+
+    def _heads(self, key: str) -> list[int]:
+        return self.header.per_layer(key, self.figure("block_count"), self.header.number("attention.head_count"))
+
+    def _size(self, slides: bool) -> int:
+        """Width of an attention head."""
+        size = self.figure("attention.key_length" + "_swa" * slides)
+        if self.figure("attention.value_length" + "_swa" * slides) != size:
+            raise UserError(f"{self.folder} is damaged (its attention heads do not go together). Download it again.")
+        return size
+
+    def _expected(self, target: Target) -> dict[str, tuple[int, ...]]:
+        """Its tensors and their shapes."""
+        own, inners = self.figure("embedding_length"), self._heads("feed_forward_length")
+        out: dict[str, tuple[int, ...]] = {"token_embd.weight": (target.vocabulary, own), "output_norm.weight": (own,)}
+        out |= {"nextn.pre_projection.weight": (own, 2 * target.width), "nextn.post_projection.weight": (target.width, own)}
+        for i, (slides, heads) in enumerate(zip(self._sliding(), self._heads("attention.head_count"), strict=True)):
+            at, size = f"blk.{i}.", self._size(slides)
+            norms = ("attn_norm", "post_attention_norm", "ffn_norm", "post_ffw_norm")
+            out |= {f"{at}{norm}.weight": (own,) for norm in norms}
+            out |= {f"{at}attn_q.weight": (heads * size, own), f"{at}attn_output.weight": (own, heads * size)}
+            out |= {f"{at}attn_q_norm.weight": (size,), f"{at}layer_output_scale.weight": (1,)}
+            out |= {f"{at}ffn_{part}.weight": (inners[i], own) for part in ("gate", "up")}
+            out[f"{at}ffn_down.weight"] = (own, inners[i])
+            if not slides:
+                out["rope_freqs.weight"] = (size // 2,)
+        return out
+
+
 def _dflash(layout: Layout, known: Mapping[str, Any]) -> GgufDFlashFormat:
     """A DFlash or DSpark drafter.
 
@@ -281,4 +360,6 @@ def read_gguf_format(layouts: Sequence[Layout]) -> GgufFormat | None:
     }
     if first.header.architecture == "dflash":
         return _dflash(first, known)
+    if first.header.architecture == ASSISTANT:
+        return GgufAssistantFormat(**known | {"title": "Gemma 4 assistant"})
     return GgufEagleFormat(**known)

@@ -15,8 +15,8 @@ from ..base import ROOT, Model, Sampling, Session
 from ..hf.lean.lean import product
 from ..hf.model import TransformersModel
 from ..llama.model import LlamaModel
-from .assistant import AssistantHead, AssistantNetwork, AssistantSession
-from .assistant_format import ORDERING, AssistantFormat
+from .assistant.format import ORDERING, AssistantFormat
+from .assistant.network import AssistantHead, AssistantNetwork, AssistantSession
 from .base import Head, HeadInfo
 from .dflash.format import UNUSED, DFlashFormat
 from .dflash.network import DFlashHead, DFlashNetwork

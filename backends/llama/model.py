@@ -91,6 +91,11 @@ class LlamaModel(Model):
         return self._weights
 
     @property
+    def header(self) -> Header:
+        """What its file says."""
+        return self._header
+
+    @property
     def runtime(self) -> Runtime:
         """How its contexts are set up."""
         return self._runtime

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -14,9 +15,11 @@ from ..rounding import straightest
 from ..scores import TorchScores
 from ..sessions.states import TreeStates
 from ..sessions.tree import TreeSession
-from .context import Context
+from .context import Context, Weights
 from .library import last_error
 from .sequences import LeafNode, Memory, Sequences
+
+R = TypeVar("R", bound=Context)
 
 NO_SLOT = 1
 """llama_decode's answer when the cache is full; everything is as it was."""
@@ -42,6 +45,7 @@ class LlamaSession(TreeSession[LeafNode]):
         self._run: Context | None = context
         self._vocabulary = context.weights.vocabulary
         self._alike = alike
+        self._readers: dict[Weights, Any] = {}
         memory: Memory = Cells(context)
         self._sequences = Sequences(memory, context.rows, self._nodes)
         self.branches = context.rows
@@ -162,6 +166,27 @@ class LlamaSession(TreeSession[LeafNode]):
             raise UserError("This conversation is closed. Start a new one.")
         return self._run
 
+    def reader(self, weights: Weights, make: Callable[[Context], R]) -> R:
+        """The context of a drafter that reads this session's keys and values. llama.cpp empties the cache as it makes one, so
+        the text is read again, if there is any.
+
+        Args:
+            weights: the drafter's; of one at a time.
+            make: makes a context beside this session's.
+
+        Raises:
+            UserError: there is not enough memory.
+        """
+        if weights not in self._readers:
+            text = list(self.tokens)
+            self.rewind(0)
+            try:
+                self._readers = {weights: make(self._context_or_raise())}
+            finally:
+                self.prefill(text)
+        found: R = self._readers[weights]
+        return found
+
     def _settle(self, path: Sequence[int], kept: dict[int, LeafNode]) -> None:
         if self._states is not None:
             self._states.commit(self.length, path, kept)
@@ -184,6 +209,7 @@ class LlamaSession(TreeSession[LeafNode]):
             self.rewind(0)
             # The memory of the sequences refers to it as well.
             self._run = self._states = None
+            self._readers = {}
             self._sequences = Sequences(Nothing(), 1, self._nodes)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -10,18 +11,19 @@ import torch
 from torch import Tensor
 
 from ....errors import UserError
-from ...base import ROOT, Model
+from ...base import ROOT, Model, Session
 from ...costs.flops import Flops
 from ...costs.gguf import flops_of_file
 from ...heads.base import BlockHead, Head, HeadInfo, PathHead
 from ...heads.formats import Target
-from ...heads.gguf_format import GgufDFlashFormat, GgufFormat
+from ...heads.gguf_format import GgufAssistantFormat, GgufDFlashFormat, GgufFormat
 from ...options import pip_command
 from ..context import PAD, Context, Weights
 from ..hidden_states import next_states
 from ..model import LlamaModel, file_type
 from ..proof import differs
 from ..trial import works
+from .assistant import LlamaAssistantHead
 from .context import Loaded
 from .dflash import LlamaDFlashHead
 from .eagle import LlamaEagleHead
@@ -57,17 +59,19 @@ def load_gguf_head(found: GgufFormat, name: str, target: Model) -> Head:
         )
     of, own = target.info, target.weights
     (reading,) = found.fitting(name, Target(of.name, own.width, of.layers, of.vocabulary))
+    if isinstance(found, GgufAssistantFormat):
+        found.check_keys(name, of.name, target.header)
     target.tapped(reading.taps)  # which proves that its states can be read, now rather than in the first answer
     try:
-        weights = Weights(found.folder, target.runtime, lambda _: True, checked=True)
+        weights = Weights(found.folder, target.runtime, lambda _: True, checked=True, mtp=found.reads_keys)
     except UserError as error:
         why = str(error).rstrip(".") or "llama.cpp gives no reason"
         raise UserError(f"Cannot load {name}: {why}. Download it again.") from None
-    whole = flops_of_file(found.header, found.tensors.values())
-    weights.flops = Flops(whole.layers, whole.row if "output.weight" in found.tensors else own.flops.row)
-    weights.reading = whole.node + (_keys_and_values(found) if found.kind == "dflash" else 0)
+    weights.flops = _flops(found, own)
+    weights.reading = flops_of_file(found.header, found.tensors.values()).node
+    weights.reading += _keys_and_values(found) if found.kind == "dflash" else 0
     # Only the tensors of the target are used of it, so that the least context will do.
-    shares = any(tensor not in found.shapes for tensor in SHARED)
+    shares = not found.reads_keys and any(tensor not in found.shapes for tensor in SHARED)
     other = Context(own, target.runtime, PAD, 1, batch=1) if shares else None
     info = HeadInfo(
         name=name,
@@ -83,6 +87,10 @@ def load_gguf_head(found: GgufFormat, name: str, target: Model) -> Head:
     if isinstance(found, GgufDFlashFormat):
         head = LlamaDFlashHead(loaded, found, info)
         sound = drafts_blocks(head, of.vocabulary, reads)
+    elif isinstance(found, GgufAssistantFormat):
+        head = LlamaAssistantHead(loaded, own.width, info)
+        with closing(target.open_session(PAD, reading.taps)) as beside:
+            sound = drafts_trees(head, of.vocabulary, reads, beside)
     else:
         head = LlamaEagleHead(loaded, info)
         sound = drafts_trees(head, of.vocabulary, reads)
@@ -92,6 +100,16 @@ def load_gguf_head(found: GgufFormat, name: str, target: Model) -> Head:
             f"pass. Run: {pip_command()} --upgrade"
         )
     return head
+
+
+def _flops(found: GgufFormat, target: Weights) -> Flops:
+    """What a drafter's passes compute."""
+    if found.reads_keys:
+        matrices = {name: prod(tensor.shape) for name, tensor in found.tensors.items() if len(tensor.shape) > 1}
+        row = matrices.pop("token_embd.weight")
+        return Flops(row=2.0 * row, node=2.0 * sum(matrices.values()))
+    whole = flops_of_file(found.header, found.tensors.values())
+    return Flops(whole.layers, whole.row if "output.weight" in found.tensors else target.flops.row)
 
 
 def _keys_and_values(found: GgufFormat) -> float:
@@ -146,23 +164,32 @@ def drafts_blocks(head: BlockHead, vocabulary: int, reads: int) -> bool:
     return last.shape == whole.shape and not differs(last, whole)
 
 
-def drafts_trees(head: PathHead, vocabulary: int, reads: int) -> bool:
+def drafts_trees(head: PathHead, vocabulary: int, reads: int, beside: Session | None = None) -> bool:
     """Whether nodes of a tree get what the same tokens get as a chain, behind pairs taken in at once or one by one.
 
     Args:
         head: what to prove.
         vocabulary: the target's token ids.
         reads: numbers in the states of a token.
+        beside: a session of the target, empty, if the drafter reads its keys and values.
     """
     ids = [(7919 * (i + 1)) % max(2, vocabulary - 1) for i in range(PREFIX + len(PARENTS))]
     states, text, tree = states_of(reads), ids[:PREFIX], ids[PREFIX:]
     session = head.open(PAD)
+
+    def extend(begin: int, end: int) -> Tensor:
+        if beside is not None:
+            beside.rewind(min(beside.length, end))
+            beside.prefill(text[beside.length : end])
+            session.follow(beside)
+        return logits(session.extend(text[begin:end], states[begin:end]))
+
     try:
-        whole = logits(session.extend(text, states))
+        whole = extend(0, PREFIX)
         grown = torch.cat([logits(session.grow(tree[a:b], PARENTS[a:b])) for a, b in ((0, 2), (2, 4), (4, 5))])
         session.rewind(2)
         for i in range(2, PREFIX):
-            last = logits(session.extend(text[i : i + 1], states[i : i + 1]))
+            last = extend(i, i + 1)
         if last.shape != whole.shape or differs(last, whole):
             return False
         for path in PATHS:

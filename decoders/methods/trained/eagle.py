@@ -116,6 +116,7 @@ class Eagle(Grower):
     requires = (needs.TrainedDrafter("eagle"),)
     Params = EagleParams
     params: EagleParams
+    _proposers: Mapping[str, HeadProposer]
 
     @classmethod
     def grid(cls, layers: int, *, gaps: bool = True) -> Sequence[Mapping[str, str]]:
@@ -174,9 +175,10 @@ class Eagle(Grower):
         return worthwhile(context, self.params.floor, SMALL_FLOOR if small else CPU_FLOOR)
 
     def prepare(self, context: Context) -> None:
-        self._open(context)
+        for proposer in self._open(context).values():
+            proposer.session.follow(context.session)  # at best before there is a text
 
-    def _open(self, context: Context) -> Mapping[str, Proposer]:
+    def _open(self, context: Context) -> Mapping[str, HeadProposer]:
         head = context.head
         assert isinstance(head, PathHead)
         if head is not self._head:

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from specchat.backends import Sampling, UserError
 from specchat.backends.base import ROOT
-from specchat.backends.heads.assistant import AssistantSession
+from specchat.backends.heads.assistant.network import AssistantSession
 from specchat.backends.heads.formats import Reading
 from specchat.backends.heads.load import LONGEST, TEXT
 from specchat.backends.hf.session import TransformersSession

@@ -15,7 +15,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from specchat.backends.files.checkpoint import check_folder
-from specchat.backends.heads.assistant import AssistantHead
+from specchat.backends.heads.assistant.network import AssistantHead
 from specchat.backends.heads.folders import read_format
 from specchat.backends.heads.load import load_head
 from specchat.backends.hf.model import TransformersModel, load_transformers

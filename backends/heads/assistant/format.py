@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from ...errors import UserError, counted
-from .base import Kind
-from .formats import Format, Reading, Target, figure, part, whole
+from ....errors import UserError, counted
+from ..base import Kind
+from ..formats import Format, Reading, Target, figure, part, whole
 
 ASSISTANTS = ("gemma4_assistant", "gemma4_unified_assistant")
 """Their `model_type`."""

@@ -12,16 +12,16 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ...errors import UserError
-from ..base import ROOT, Session
-from ..costs.flops import spend
-from ..hf.model import TransformersModel
-from ..hf.session import TransformersSession
-from ..scores import TorchScores
-from .assistant_format import ORDERING, SLIDING, AssistantFormat
-from .base import HeadInfo, HeadSession, PathHead
-from .formats import Reading
-from .layers import guarded
+from ....errors import UserError
+from ...base import Session
+from ...costs.flops import spend
+from ...hf.model import TransformersModel
+from ...hf.session import TransformersSession
+from ..base import HeadInfo, PathHead
+from ..formats import Reading
+from ..layers import guarded
+from .format import ORDERING, SLIDING, AssistantFormat
+from .memory import AssistantMemory
 
 Shared = Mapping[str, tuple[Tensor, Tensor]]
 """By type of layer, the target's keys and values of a text [K/V heads, rows, width of a head]."""
@@ -128,41 +128,23 @@ class AssistantHead(PathHead):
         self._network = None
 
 
-class AssistantSession(HeadSession):
-    """What an assistant knows of a conversation: the last pair, and the target's session, whose keys and values it reads."""
+class AssistantSession(AssistantMemory):
+    """What an assistant knows of a conversation, and the target's session, whose keys and values it reads."""
 
     def __init__(self, network: AssistantNetwork, reading: Reading, context: int) -> None:
         super().__init__(context)
         self._network, self._earlier = network, reading.earlier
         self._target: TransformersSession | None = None
-        self._states = torch.empty(0)
-        """After the last pair, then after each node [1 + nodes, width]."""
 
     def follow(self, target: Session) -> None:
         assert isinstance(target, TransformersSession)
         self._target = target
 
-    def extend(self, tokens: Sequence[int], states: Tensor) -> TorchScores:
-        self._check_pairs(tokens, states)
-        self.drop(0)
-        self._states = self._states[:0]
-        network, self.length = self._network, self.length + len(tokens)
-        logits = guarded(lambda: self._step(tokens[-1:], states[-1:].to(network.device, network.dtype)), network.device)
-        return TorchScores(logits, (0,), (self.length + 1,))
-
-    def grow(self, tokens: Sequence[int], parents: Sequence[int]) -> TorchScores:
-        depths, living = self._hang(parents), len(self._depths)
-        above = [0 if parent == ROOT else 1 + parent for parent in parents]
-        logits = guarded(lambda: self._step(tokens, self._states[above]), self._network.device)
-        self._depths += depths
-        nodes = range(living, living + len(tokens))
-        return TorchScores(logits, tuple(nodes), tuple(self.length + 1 + depth for depth in depths))
-
-    def _step(self, tokens: Sequence[int], states: Tensor) -> Tensor:
-        """A pass over nodes whose parents gave these states; the logits."""
-        logits, after = self._network(tokens, states, self._shared(), self.length - self._earlier)
-        self._states = torch.cat((self._states, after)) if len(self._states) else after
-        return logits
+    def _step(self, tokens: Sequence[int], states: Tensor) -> tuple[Tensor, Tensor]:
+        network, position = self._network, self.length - self._earlier
+        return guarded(
+            lambda: network(tokens, states.to(network.device, network.dtype), self._shared(), position), network.device
+        )
 
     def _shared(self) -> Shared:
         """The target's keys and values of the text, by type of layer. With transformers a window has its own row too."""
@@ -173,7 +155,3 @@ class AssistantSession(HeadSession):
             keys, values = self._target.keys_values(layer)
             out[kind] = keys[:, first : self.length], values[:, first : self.length]
         return out
-
-    def drop(self, first: int) -> None:
-        super().drop(first)
-        self._states = self._states[: 1 + first]

@@ -1,0 +1,1 @@
+"""Gemma 4's assistants, which attend to the target's own keys and values."""
