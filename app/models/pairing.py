@@ -110,8 +110,8 @@ def _fits(library: Library, target: FoundModel, draft: FoundModel, head: Format)
     if card.backend == "llama.cpp":
         if failed("inputs", card.architecture):
             return Pairing(False, untold(card.architecture))
-        if head.reads_keys:
-            return Pairing(False, "It reads the target's keys and values, which llama.cpp does not hand out.")
+        if head.reads_keys and not gguf:
+            return Pairing(False, "It reads the target's keys and values, which llama.cpp gives to an assistant in GGUF only.")
         if not gguf and head.borrows and not card.tied:
             return Pairing(False, "It uses the target's LM head, which llama.cpp does not hand out to drafters in safetensors.")
     if head.reads_keys and not card.architecture.startswith("gemma4"):

@@ -1,5 +1,5 @@
-"""EAGLE-3 heads, DFlash and DSpark drafters and Gemma 4's assistants as GGUF files, told by their metadata. llama.cpp's converter writes them
-(`convert_hf_to_gguf.py HEAD --target-model-dir TARGET`), as does ours.
+"""EAGLE-3 heads, DFlash and DSpark drafters and Gemma 4's assistants as GGUF files, told by their metadata. llama.cpp's
+converter writes them (`convert_hf_to_gguf.py HEAD --target-model-dir TARGET`), as does ours.
 
 llama.cpp ends the process over much that is wrong with them, so all of that is looked at here first.
 """
@@ -23,6 +23,8 @@ DRAFTERS = ("eagle3", "dflash", ASSISTANT)
 
 TAPS = 3
 """How many of the target's layers an EAGLE-3 head reads in llama.cpp."""
+
+PATTERN = "attention.sliding_window_pattern"
 
 UNREAD = ("masked_embd_centroids.weight", "masked_embd_ordering.weight", "masked_embd_ordering")
 """Tensors of an assistant with a clustered vocabulary; llama.cpp scores all of it."""
@@ -252,20 +254,24 @@ class GgufAssistantFormat(GgufFormat):
         """
         if not header.architecture.startswith("gemma4"):
             raise UserError(f"{name} is an assistant of Gemma 4, and {target} is none. {self.made_for}")
-        layers, slides = header.number("block_count"), header.metadata.get(f"{header.architecture}.attention.sliding_window_pattern")
+        layers, slides = (
+            header.number("block_count"),
+            header.metadata.get(f"{header.architecture}.attention.sliding_window_pattern"),
+        )
         if not isinstance(slides, list) or slides[layers - 2 : layers] != [True, False]:
-            raise UserError(f"{name} reads a layer with a window and one without, which {target} does not end in. {self.made_for}")
+            raise UserError(
+                f"{name} reads a layer with a window and one without, which {target} does not end in. {self.made_for}"
+            )
         theirs = header.per_layer("attention.head_count_kv", layers)[-2:]
         for layer, (slides, heads) in enumerate(zip(self._sliding(), self._heads("attention.head_count_kv"), strict=True)):
             size, end = self._size(slides), "_swa" * slides
             if heads != theirs[not slides] or header.number(f"attention.key_length{end}") != size:
-                raise UserError(
-                    f"{name} does not fit {target}: its layer {layer} reads {counted(heads, 'key head')} of {size}. {self.made_for}"
-                )
+                what = f"its layer {layer} reads {counted(heads, 'key head')} of {size}"
+                raise UserError(f"{name} does not fit {target}: {what}. {self.made_for}")
 
     def _sliding(self) -> list[bool]:
         """Whether each layer has a window."""
-        told = self.header.metadata.get(f"{ASSISTANT}.attention.sliding_window_pattern")
+        told = self.header.metadata.get(f"{ASSISTANT}.{PATTERN}")
         return [bool(each) for each in told] if isinstance(told, list) else []
 
     def _heads(self, key: str) -> list[int]:

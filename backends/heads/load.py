@@ -72,8 +72,8 @@ def load_head(found: Format, name: str, target: Model) -> Head:
         case AssistantFormat():
             if not isinstance(target, TransformersModel):
                 raise UserError(
-                    f"{name} reads its target's keys and values, which llama.cpp does not hand out. Load the target from a "
-                    "folder with safetensors."
+                    f"{name} reads its target's keys and values, which llama.cpp gives to an assistant in GGUF only. Take "
+                    "the assistant as a GGUF file, or load the target from a folder with safetensors."
                 )
             network = AssistantNetwork(found, weights, name, target)
             reading, note = _measured(network, target, readings)

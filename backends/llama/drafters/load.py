@@ -16,7 +16,7 @@ from ...costs.flops import Flops
 from ...costs.gguf import flops_of_file
 from ...heads.base import BlockHead, Head, HeadInfo, PathHead
 from ...heads.formats import Target
-from ...heads.gguf_format import GgufAssistantFormat, GgufDFlashFormat, GgufFormat
+from ...heads.gguf_format import UNREAD, GgufAssistantFormat, GgufDFlashFormat, GgufFormat
 from ...options import pip_command
 from ..context import PAD, Context, Weights
 from ..hidden_states import next_states
@@ -66,7 +66,10 @@ def load_gguf_head(found: GgufFormat, name: str, target: Model) -> Head:
         weights = Weights(found.folder, target.runtime, lambda _: True, checked=True, mtp=found.reads_keys)
     except UserError as error:
         why = str(error).rstrip(".") or "llama.cpp gives no reason"
-        raise UserError(f"Cannot load {name}: {why}. Download it again.") from None
+        advice = "Download it again."
+        if found.reads_keys and (table := next((tensor for tensor in UNREAD if tensor in found.shapes), "")):
+            advice = f"Take a file without {table}, which llama.cpp does not use."
+        raise UserError(f"Cannot load {name}: {why}. {advice}") from None
     weights.flops = _flops(found, own)
     weights.reading = flops_of_file(found.header, found.tensors.values()).node
     weights.reading += _keys_and_values(found) if found.kind == "dflash" else 0

@@ -24,7 +24,7 @@ from specchat.backends.loading import builtin_gguf, builtin_path
 
 from ...fakes.models import gguf_heads
 from ...fakes.models.dflash_files import write_dflash
-from ...fakes.models.gemma import gemma_folder, write_assistant
+from ...fakes.models.gemma import gemma_file, gemma_folder, write_assistant
 from ...fakes.models.gguf_changes import changed
 from ...fakes.models.heads import target_folder, write_head
 from ...fakes.models.llama_tiny import gguf_of, needs_llama
@@ -95,7 +95,12 @@ def test_an_assistant_drafts_for_gemma_4_alone(tmp_path: Path) -> None:
     assert (found.card.architecture, found.card.problem) == ("Gemma 4 assistant", "")
     assert judged(folder, gemma_folder()) == Pairing(True)
     assert judged(folder).reason == "It is a Gemma 4 assistant, and the target is no Gemma 4."
-    assert judged(folder, builtin_gguf()).reason == "It reads the target's keys and values, which llama.cpp does not hand out."
+    told = "It reads the target's keys and values, which llama.cpp gives to an assistant in GGUF only."
+    assert judged(folder, builtin_gguf()).reason == told
+    if builtin_gguf() is not None:
+        file = gemma_file(folder, tmp_path / "assistant.gguf")
+        assert judged(file, gemma_file(gemma_folder(), tmp_path / "gemma.gguf")) == Pairing(True)
+        assert judged(file, builtin_gguf()).reason == "It is a Gemma 4 assistant, and the target is no Gemma 4."
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+import numpy as np
 import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
@@ -19,9 +20,12 @@ from specchat.backends.heads.assistant.network import AssistantHead
 from specchat.backends.heads.folders import read_format
 from specchat.backends.heads.load import load_head
 from specchat.backends.hf.model import TransformersModel, load_transformers
-from specchat.backends.loading import builtin_path
+from specchat.backends.llama.model import LlamaModel, load_llama
+from specchat.backends.loading import builtin_path, find_model
 from specchat.backends.options import LoadOptions
+from specchat.builtin.recipe.gguf_export import add_tokenizer, new_file
 
+from .llama_tiny import FLOAT32
 from .tiny import _room
 
 VOCAB, WIDTH, WINDOW = 2048, 24, 8
@@ -125,3 +129,81 @@ def load_assistant(folder: Path) -> AssistantHead:
 def random_assistant() -> AssistantHead:
     """An assistant that knows nothing."""
     return load_assistant(write_assistant(Path(_room().name) / "random-assistant"))
+
+
+GGUF = {
+    "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v", "self_attn.o_proj": "attn_output",
+    "self_attn.q_norm": "attn_q_norm", "self_attn.k_norm": "attn_k_norm", "input_layernorm": "attn_norm",
+    "post_attention_layernorm": "post_attention_norm", "pre_feedforward_layernorm": "ffn_norm",
+    "post_feedforward_layernorm": "post_ffw_norm", "post_per_layer_input_norm": "post_norm",
+    **{f"mlp.{part}_proj": f"ffn_{part}" for part in ("gate", "up", "down")},
+    "per_layer_input_gate": "inp_gate", "per_layer_projection": "proj", "layer_scalar": "layer_output_scale",
+    "embed_tokens": "token_embd", "embed_tokens_per_layer": "per_layer_token_embd", "norm": "output_norm",
+    "per_layer_model_projection": "per_layer_model_proj", "per_layer_projection_norm": "per_layer_proj_norm",
+    "pre_projection": "nextn.pre_projection", "post_projection": "nextn.post_projection",
+}  # fmt: skip
+"""transformers' names of tensors → llama.cpp's."""
+
+
+def gemma_file(folder: Path, file: Path) -> Path:
+    """The target or an assistant in a folder as a GGUF file, in float32, as llama.cpp's converter writes it."""
+    whole = json.loads((folder / "config.json").read_text())
+    config, assistant = whole.get("text_config", whole), "text_config" in whole
+    kinds, rope = config["layer_types"], config["rope_parameters"]
+    figures: dict[str, Any] = {
+        "embedding_length": config["hidden_size"],
+        "embedding_length_out": whole.get("backbone_hidden_size"),
+        "nextn_predict_layers": len(kinds) if assistant else None,
+        "embedding_length_per_layer_input": config["hidden_size_per_layer_input"],
+        "context_length": config["max_position_embeddings"],
+        "block_count": len(kinds),
+        "feed_forward_length": config["intermediate_size"],
+        "attention.head_count": config["num_attention_heads"],
+        "attention.head_count_kv": [1 if kind == "full_attention" else config["num_key_value_heads"] for kind in kinds],
+        "attention.shared_kv_layers": config["num_kv_shared_layers"],
+        "attention.sliding_window": config["sliding_window"],
+        "attention.sliding_window_pattern": [kind == "sliding_attention" for kind in kinds],
+        **{f"attention.{part}_length": SHAPE["global_head_dim"] for part in ("key", "value")},
+        **{f"attention.{part}_length_swa": config["head_dim"] for part in ("key", "value")},
+        "rope.dimension_count": SHAPE["global_head_dim"],
+        "rope.dimension_count_swa": config["head_dim"],
+    }
+    half = SHAPE["global_head_dim"] // 2
+    turning = int(rope["full_attention"]["partial_rotary_factor"] * half)
+    with new_file(file, "gemma4-assistant" if assistant else "gemma4", "F32", folder.name) as (writer, add):
+        for key, value in figures.items():
+            if value is not None:
+                put = writer.add_array if isinstance(value, list) else writer.add_uint32
+                put(f"{writer.arch}.{key}", value)
+        writer.add_float32(f"{writer.arch}.rope.freq_base", rope["full_attention"]["rope_theta"])
+        writer.add_float32(f"{writer.arch}.rope.freq_base_swa", rope["sliding_attention"]["rope_theta"])
+        writer.add_layer_norm_rms_eps(config["rms_norm_eps"])
+        if config.get("final_logit_softcapping"):
+            writer.add_final_logit_softcapping(config["final_logit_softcapping"])
+        add_tokenizer(writer, gemma_folder(), config)
+        # Pairs of numbers that stand still turn a thousandth of nothing.
+        add("rope_freqs.weight", np.array([1.0] * turning + [1e30] * (half - turning), np.float32))
+        for name, tensor in load_file(folder / "model.safetensors").items():
+            layer, _, bare = name.removeprefix("model.").removeprefix("layers.").partition(".")
+            at, bare = (f"blk.{layer}.", bare) if layer.isdigit() else ("", name.removeprefix("model."))
+            if "masked_embedding" not in bare:  # converters leave it out, as llama.cpp scores the whole vocabulary
+                add(f"{at}{GGUF[bare.removesuffix('.weight')]}.weight", tensor.numpy())
+    return file
+
+
+@functools.cache
+def gemma_llama() -> LlamaModel:
+    """The target on llama.cpp."""
+    return load_llama(gemma_file(gemma_folder(), Path(_room().name) / "gemma.gguf"), "gemma", FLOAT32)
+
+
+def load_assistant_file(file: Path) -> Any:
+    """The assistant in a GGUF file, beside `gemma_llama`."""
+    return find_model(str(file)).beside(file.name, gemma_llama())
+
+
+@functools.cache
+def random_assistant_file() -> Any:
+    """`random_assistant` on llama.cpp."""
+    folder = write_assistant(Path(_room().name) / "random-assistant-to-be")
+    return load_assistant_file(gemma_file(folder, Path(_room().name) / "random-assistant.gguf"))
