@@ -48,7 +48,8 @@ def test_its_scores_are_those_of_torch(ordered: bool, tmp_path: Path) -> None:
     network.window = WINDOW - 2  # rows beside its own; llama.cpp's window is two rows shorter than transformers'
     text, ends = [rng.randrange(8, VOCAB) for _ in range(31)], (1, 4, WINDOW - 1, WINDOW, WINDOW + 2, 30)
     found: list[list[torch.Tensor]] = []
-    for model, head in ((gemma_llama(), ours), (gemma(), theirs)):
+    pairs: tuple[tuple[Any, Any], ...] = ((gemma_llama(), ours), (gemma(), theirs))
+    for model, head in pairs:
         target, session, rows = model.open_session(64, (9,)), head.open(64), []
         session.follow(target)
         for end in ends:
