@@ -114,7 +114,7 @@ def read(path: Path | None = None) -> ReadSettings:
         lines[key] = line
 
     try:
-        wrong = each_value(read_text(path) or "", short_path(path), TABLES, take, "are not settings")
+        wrong = each_value(read_text(path) or "", short_path(path), TABLES, take)
     except UserError as error:
         wrong = [str(error)]
     return ReadSettings(path, values, lines, environment, (*wrong, *problems))

@@ -151,7 +151,7 @@ def preset_of(name: str, text: str, place: str) -> Preset:
             there = f"choose from {', '.join(known)}, [methods.NAME]."
             raise UserError(f"a preset has no {key}: {did_you_mean(key, known, there)}")
 
-    problems = each_value(text, place, _TABLES, take, "do not belong in a preset")
+    problems = each_value(text, place, _TABLES, take)
     return Preset(name, values, "".join(about), tuple(problems))
 
 

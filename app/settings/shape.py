@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from typing import Any, Protocol
+from typing import Any
 
 from ...errors import UserError
 from ...plain_file import as_text, user_path
 from ..text.cells import fit, one_line
+from .fields import Settings
 
 SHAPES = ("schema", "regex", "grammar", "json_object")
 """Settings of which one counts; of several in one place the first. A stronger place sets the others aside."""
@@ -17,27 +18,7 @@ KINDS = {"schema": "json_schema", "regex": "regex", "grammar": "grammar", "json_
 MOST_BYTES = 4_000_000
 
 
-class Shaped(Protocol):
-    """The settings that say it."""
-
-    @property
-    def schema(self) -> str:
-        """A JSON schema."""
-
-    @property
-    def regex(self) -> str:
-        """A regex."""
-
-    @property
-    def grammar(self) -> str:
-        """A grammar."""
-
-    @property
-    def json_object(self) -> bool:
-        """Any JSON object."""
-
-
-def constraint_of(settings: Shaped) -> dict[str, str] | None:
+def constraint_of(settings: Settings) -> dict[str, str] | None:
     """What answers must match, as the engine's `Generate` takes it; None for anything."""
     for name in SHAPES:
         if value := getattr(settings, name):

@@ -6,7 +6,7 @@ import os
 import re
 import tempfile
 import tomllib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,20 +17,7 @@ from ..text.cells import one_line
 from . import locations
 from .key_path import split
 
-MOST_DEPTH = 40
-"""Tables and lists inside one another; settings have four."""
-
-MOST_WRONG = 50
-"""Keys of a file that are no settings and are looked at; each is compared with all that there are."""
-
-MOST_SENTENCE = 1200
-"""Characters of a sentence about a line of a file; the longest that names all settings there are has 500."""
-
-_KEY = r'(?:[\w-]+|"[^"\n]*"|\'[^\'\n]*\')'
-_DOTTED = re.compile(rf"{_KEY}(?:[ \t]*\.[ \t]*{_KEY})*+[ \t]*([=\]])?")
-"""Parts with dots between them, all of them at once; a key if a sign follows."""
-
-# The next three are for a text that is TOML: on any other they may take time with its square.
+# For a text that is TOML: on any other they may take time with its square.
 _TEXT_OR_COMMENT = re.compile(r'"""(?:[^\\]|\\.)*?"""|\'\'\'.*?\'\'\'|"(?:[^"\\]|\\.)*"|\'[^\']*\'|#[^\n]*', re.DOTALL)
 _PART = r'(?:[\w-]+|"(?:[^"\\\n]|\\.)*"|\'[^\'\n]*\')'
 _KEY_LINE = re.compile(
@@ -60,28 +47,13 @@ def parse(text: str, name: str) -> dict[str, Any]:
     Raises:
         UserError: it is not TOML; names the file and the line.
     """
-    too_deep = UserError(f"{name} cannot be read as TOML: its lists or tables are nested too deeply.")
-    # Of a key with thousands of parts tomllib would make something in minutes.
-    if any(key[1] and key[0].count(".") > MOST_DEPTH for key in _DOTTED.finditer(text)):
-        raise too_deep
     try:
-        found = tomllib.loads(text)
+        return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise UserError(f"{name}{_where(str(error), text)}. Correct that line or delete the file.") from None
-    except ValueError:  # what Python makes no number of
-        raise UserError(f"{name} cannot be read as TOML: a number in it is too long.") from None
-    except RecursionError:
-        raise too_deep from None
-    level: list[Any] = [found]
-    for _ in range(MOST_DEPTH):
-        level = [inner for each in level if isinstance(each, dict | list) for inner in _values(each)]
-    if level:
-        raise too_deep
-    return found
-
-
-def _values(of: dict[str, Any] | list[Any]) -> Iterable[Any]:
-    return of.values() if isinstance(of, dict) else of
+    except (ValueError, RecursionError) as error:  # what Python makes no number of
+        what = "a number in it is too long" if isinstance(error, ValueError) else "its tables are nested too deeply"
+        raise UserError(f"{name} cannot be read as TOML: {what}.") from None
 
 
 def leaves(
@@ -96,11 +68,9 @@ def leaves(
             yield parts, value
 
 
-def each_value(
-    text: str, name: str, tables: tuple[str, ...], take: Callable[[tuple[str, ...], Any, int], None], foreign: str
-) -> list[str]:
+def each_value(text: str, name: str, tables: tuple[str, ...], take: Callable[[tuple[str, ...], Any, int], None]) -> list[str]:
     """Hand each value of the file `name` to `take`, with its key in parts and its line; return a sentence for each that it
-    refuses by a UserError. `foreign` says what is wrong with too many of them: "are not settings".
+    refuses by a UserError.
 
     Raises:
         UserError: the text is not TOML.
@@ -108,17 +78,12 @@ def each_value(
     found, wrong = parse(text, name), list[str]()
     lines = line_numbers(text)
     for parts, value in leaves(found, tables):
-        if len(wrong) == MOST_WRONG:
-            return [*wrong, f"{name} has more than {MOST_WRONG} lines that {foreign}. The rest of it is ignored."]
         line = line_of(lines, parts)
         try:
             take(parts, value, line)
         except UserError as error:
-            sentence = str(error)
-            if len(sentence) > MOST_SENTENCE:  # a key or a value without end
-                sentence = f"{sentence[: MOST_SENTENCE // 2]} … {sentence[-MOST_SENTENCE // 2 :]}"
             place = f"{name}, line {line}" if line else name
-            wrong.append(one_line(f"{place}: {sentence} Correct or delete that line."))
+            wrong.append(one_line(f"{place}: {error} Correct or delete that line."))
     return wrong
 
 

@@ -20,7 +20,7 @@ from specchat.errors import UserError
 
 from ...fakes.pilots import settle
 
-KINDS = ("pipe", "device", "folder", "sparse", "arrays", "dots", "tables", "surrogates", "number", "keys")
+KINDS = ("pipe", "device", "folder", "sparse", "arrays", "tables", "surrogates", "number")
 DEEP = 10_000
 
 
@@ -39,16 +39,12 @@ def put(path: Path, kind: str) -> None:
                 file.truncate(10**12)
         case "arrays":
             path.write_text("theme = " + "[" * DEEP + "]" * DEEP)
-        case "dots":
-            path.write_text("theme." * DEEP + "a = 1")
         case "tables":
             path.write_text("theme = " + "{a=" * DEEP + "1" + "}" * DEEP)
         case "surrogates":
             path.write_bytes(b'system = "\xed\xa0\x80\xed\xbf\xbf"\n' * 100)
         case "number":
             path.write_text(f"max_tokens = {'9' * DEEP}")
-        case "keys":
-            path.write_text("\n".join(f"{'k' * 40}{number} = 1" for number in range(1000)))
 
 
 @pytest.mark.parametrize("kind", KINDS)
