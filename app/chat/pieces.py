@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from ..text.cells import sanitise
 
@@ -23,6 +23,9 @@ class Pieces:
 
     def __len__(self) -> int:
         return len(self._ends)
+
+    def __iter__(self) -> Iterator[str]:
+        return map(self.raw, range(len(self)))
 
     def raw(self, token: int) -> str:
         """The text as the tokenizer has it, which may hold anything; empty where unknown."""

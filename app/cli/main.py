@@ -279,8 +279,6 @@ def main() -> NoReturn:
                 "specchat: The folder that you are in was deleted. Files are looked for in your home folder.", file=sys.stderr
             )
         words = encoding.texts(sys.argv[1:])
-        if words != sys.argv[1:] and (sentence := encoding.lacking()):
-            print(f"specchat: {sentence}", file=sys.stderr)
         # Typer's own take no shell's name and know no folders but ~.
         if words[:1] == ["--install-completion"]:
             print(completion_shell.install("".join(words[1:2])))

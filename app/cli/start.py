@@ -13,7 +13,7 @@ from ...errors import UserError
 from ...plain_file import user_path
 from ..settings.fields import Settings
 from ..settings.locations import first_start
-from ..terminal import encoding, piped
+from ..terminal import piped
 
 if TYPE_CHECKING:
     from ..history.chats import OpenedChat
@@ -71,7 +71,7 @@ def open_chat(
         if terminal is not None:
             text, odd = piped.read(sys.stdin.buffer)
             piped.take_over(terminal)
-        notice = " ".join(filter(None, (notice, odd, encoding.lacking()))) or None
+        notice = " ".join(filter(None, (notice, odd))) or None
         from ..tui.app import run_chat
 
         saved = found.transcript if found is not None and not isinstance(found, str) else None

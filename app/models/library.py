@@ -5,12 +5,10 @@ from __future__ import annotations
 import hashlib
 import os
 import threading
-from array import array
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
-from itertools import accumulate
 from pathlib import Path
 
 from ...backends.files.gguf_file import read_layout
@@ -19,6 +17,7 @@ from ...backends.files.vocabulary import folder_source, folder_vocabulary, gguf_
 from ...backends.options import SHIPPED, pip_command
 from ...errors import UserError
 from ...plain_file import user_path
+from ..chat.pieces import Pieces
 from .places import PLACES, ModelSpot, spots
 
 
@@ -62,8 +61,8 @@ class Library:
 
     def __init__(self) -> None:
         self._cards: dict[Path, tuple[tuple[int, int], Card]] = {}
-        self._words: dict[Path, tuple[tuple[int, int], VocabularyTexts | str]] = {}
-        self._shared: dict[bytes, VocabularyTexts] = {}
+        self._words: dict[Path, tuple[tuple[int, int], Pieces | str]] = {}
+        self._shared: dict[bytes, Pieces] = {}
         """Checksum of the file → its texts: the models of a family share one."""
         self._lock = threading.Lock()
 
@@ -100,7 +99,7 @@ class Library:
             self._cards[path] = state, card
         return card
 
-    def vocabulary(self, path: Path) -> VocabularyTexts:
+    def vocabulary(self, path: Path) -> Pieces:
         """The text of each token of a model, by id.
 
         Raises:
@@ -111,7 +110,7 @@ class Library:
             known = self._words.get(path)
         if known is None or known[0] != state:
             try:
-                words: VocabularyTexts | str = self._read_words(path)
+                words: Pieces | str = self._read_words(path)
             except UserError as error:
                 words = str(error)
             except Exception as error:  # others' files: nothing in them may end the list
@@ -123,37 +122,14 @@ class Library:
             raise UserError(known[1])
         return known[1]
 
-    def _read_words(self, path: Path) -> VocabularyTexts:
+    def _read_words(self, path: Path) -> Pieces:
         layout = read_layout(path)[0] if path.is_file() else None
         source = gguf_source(layout) if layout is not None else folder_source(path)
         digest = hashlib.blake2b(source).digest()
         if (known := self._shared.get(digest)) is None:
-            known = VocabularyTexts(gguf_vocabulary(layout) if layout is not None else folder_vocabulary(path))
+            known = Pieces(gguf_vocabulary(layout) if layout is not None else folder_vocabulary(path))
             self._shared[digest] = known
         return known
-
-
-class VocabularyTexts(Collection[str]):
-    """The texts of a vocabulary in one piece: 150,000 of them take 2 MB so, as a list 12 MB."""
-
-    def __init__(self, texts: Sequence[str]) -> None:
-        self._whole = "".join(texts)
-        self._ends = array("I", accumulate(map(len, texts)))
-
-    def __len__(self) -> int:
-        return len(self._ends)
-
-    def __contains__(self, text: object) -> bool:
-        return any(text == each for each in self)
-
-    def __iter__(self) -> Iterator[str]:
-        begin, whole = 0, self._whole
-        for end in self._ends:
-            yield whole[begin:end]
-            begin = end
-
-    def text(self, index: int) -> str:
-        return self._whole[self._ends[index - 1] if index else 0 : self._ends[index]]
 
 
 def _state(path: Path) -> tuple[int, int]:

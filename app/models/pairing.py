@@ -95,7 +95,7 @@ def pair(library: Library, target: FoundModel, draft: FoundModel) -> Pairing:
     if i is None:
         return Pairing(True)
     sizes = f" ({len(left):,} tokens against {len(right):,})" if len(left) != len(right) else ""
-    ours_is, theirs_is = _shown(left.text(i)), _shown(right.text(i))
+    ours_is, theirs_is = _shown(left.raw(i)), _shown(right.raw(i))
     return Pairing(False, f"Its vocabulary is different{sizes}: token {i} is {ours_is} for the target, {theirs_is} for it.")
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from ...errors import UserError
 from ...plain_file import read_bytes, read_json
@@ -24,7 +24,15 @@ UNUSED = 5
 """GGUF's token type for ids that pad the vocabulary."""
 
 
-def difference(ours: Collection[str], theirs: Collection[str]) -> int | None:
+class Vocabulary(Protocol):
+    """The text of each token, by id."""
+
+    def __len__(self) -> int: ...
+
+    def __iter__(self) -> Iterator[str]: ...
+
+
+def difference(ours: Vocabulary, theirs: Vocabulary) -> int | None:
     """The first id that two vocabularies give different texts, if they are two different ones; None if they are the same.
 
     Vocabularies padded to different sizes are the same, as long as nearly every id that both have means the same.

@@ -83,7 +83,6 @@ LOCALES = {
     "not installed": {"LC_ALL": "de_DE.ISO-8859-1"},
     "ASCII": {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"},
 }
-SENTENCE = "LC_ALL=C is not a UTF-8 locale on this system, but specchat reads and writes UTF-8"
 
 
 @pytest.mark.parametrize("locale", LOCALES if FULL else ["LANG"])
@@ -102,15 +101,11 @@ def test_an_argument_is_utf_8_whatever_the_locale(env: dict[str, str], model: st
 
 
 @pytest.mark.parametrize("locale", ["C", "ASCII"] if FULL else ["ASCII"])
-def test_a_byte_that_is_no_utf_8_becomes_a_mark_and_the_locale_is_told_once(
-    env: dict[str, str], model: str, locale: str
-) -> None:
+def test_a_byte_that_is_no_utf_8_becomes_a_mark(env: dict[str, str], model: str, locale: str) -> None:
     command: list[str | bytes] = [*SPECCHAT, "run", "--model", model, b"gr\xfcn"]
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, env={**env, **LOCALES[locale]}, check=False)
-    assert done.returncode == 0
+    assert (done.returncode, done.stderr.decode()) == (0, "")
     assert "gr�n" in done.stdout.decode()
-    assert done.stderr.decode().count("\n") == 1
-    assert SENTENCE in done.stderr.decode()
 
 
 @pytest.mark.parametrize("locale", ["C", "ASCII"] if FULL else ["ASCII"])
@@ -121,7 +116,6 @@ def test_the_chat_draws_and_takes_utf_8_whatever_the_locale(
         monkeypatch.delenv(name, raising=False)
     with Terminal([*SPECCHAT, "--model", model], env={**env, **LOCALES[locale]}) as terminal:
         terminal.wait("identical")
-        terminal.wait(lambda text: SENTENCE in " ".join(text.replace("│", " ").split()))
         terminal.send("grün ✓")
         terminal.wait("› grün ✓")
         assert "╭" in terminal.text
