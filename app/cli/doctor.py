@@ -36,6 +36,8 @@ OPTIONAL = ("llama-cpp-python",)
 PROBE_SECONDS = 60
 """How long the devices are waited for: importing torch from a cold disk takes many seconds."""
 
+_OURS = "specchat.errors.UserError: "
+
 # In a process of its own: this one never imports torch.
 _PROBE = """
 import json, torch
@@ -235,47 +237,40 @@ def _usable_threads() -> int:
     return os.cpu_count() or 1
 
 
-def _devices(problems: list[Problem]) -> dict[str, Any]:
-    """What torch can compute on, asked in a process of its own."""
+def _probed(name: str, code: str, problems: list[Problem], package: str, *, serious: bool) -> dict[str, Any]:
+    """What some code prints, run in a process of its own; empty where it cannot run."""
+    command = [sys.executable, "-P", "-c", code]
     try:
-        done = subprocess.run(
-            [sys.executable, "-c", _PROBE], capture_output=True, text=True, timeout=PROBE_SECONDS, check=False
-        )
+        done = subprocess.run(command, capture_output=True, text=True, timeout=PROBE_SECONDS, check=False)
     except subprocess.TimeoutExpired:
-        problems.append(Problem(f"torch took more than {PROBE_SECONDS} s to import.", "specchat doctor  (again)"))
+        problems.append(Problem(f"{name} took more than {PROBE_SECONDS} s to load.", "specchat doctor  (again)", serious))
         return {}
     if done.returncode:
-        reason = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
-        fix = f"{_pip()} install --force-reinstall torch"
-        problems.append(Problem(f"torch is installed but cannot be imported: {reason}", fix))
+        reason = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1].removeprefix(_OURS)
+        fix = f"{_pip()} install --force-reinstall --no-cache-dir {package}"
+        problems.append(Problem(f"{name} is installed but cannot be used: {reason}", fix, serious))
         return {}
-    devices: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    if not devices["cuda"] and not devices["built_for_cuda"] and shutil.which("nvidia-smi"):
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def _devices(problems: list[Problem]) -> dict[str, Any]:
+    """What torch can compute on."""
+    devices = _probed("torch", _PROBE, problems, "torch", serious=True)
+    if devices and not devices["cuda"] and not devices["built_for_cuda"] and shutil.which("nvidia-smi"):
         what = "There is an NVIDIA driver, but this torch was built for the CPU only."
         problems.append(Problem(what, f"{_pip()} install --force-reinstall torch", serious=False))
     return devices
 
 
 def _llama_cpp(problems: list[Problem]) -> dict[str, Any]:
-    """What the installed llama.cpp was built for, asked in a process of its own."""
-    try:
-        done = subprocess.run(
-            [sys.executable, "-P", "-c", _LLAMA_PROBE], capture_output=True, text=True, timeout=PROBE_SECONDS, check=False
-        )
-    except subprocess.TimeoutExpired:
-        problems.append(Problem(f"llama.cpp took more than {PROBE_SECONDS} s to load.", "specchat doctor  (again)", False))
-        return {}
-    if done.returncode:
-        reason = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1].rpartition("UserError: ")[2]
-        fix = f"{_pip()} install --force-reinstall --no-cache-dir llama-cpp-python"
-        problems.append(Problem(f"llama.cpp is installed but cannot be used: {reason}", fix, serious=False))
-        return {}
-    build: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    """What the installed llama.cpp was built for."""
+    build = _probed("llama.cpp", _LLAMA_PROBE, problems, "llama-cpp-python", serious=False)
     here = build.get("backends", [])
     wanted = [(name, what) for name, command, what in GPU_BUILDS if shutil.which(command)]
     if platform.system() == "Darwin" and platform.machine() == "arm64":
         wanted = [("Metal", "an Apple GPU")]
-    if wanted and not any(_has(here, name) for name, _ in wanted):
+    if build and wanted and not any(_has(here, name) for name, _ in wanted):
         name, what = wanted[0]
         told = f"There is {what}, but this llama.cpp was built without {name}."
         problems.append(Problem(told, rebuild_command(f"-DGGML_{name.upper()}=on"), serious=False))
