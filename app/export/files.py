@@ -9,6 +9,7 @@ import shutil
 import time
 from collections.abc import Iterable
 from datetime import datetime
+from itertools import chain, count
 from pathlib import Path
 
 from ...errors import UserError
@@ -65,10 +66,10 @@ def target(text: str, format: str | None = None, stem: str = "specchat") -> Path
     if "\0" in text:
         raise UserError("A file name cannot contain the NUL character. Choose another name.")
     path = user_path(text)
-    if format is not None and (not text or _is_folder(path)):
+    if format is not None and (not text or os.path.isdir(path)):
         return path / f"{stem}-{datetime.now():%Y-%m-%d-%H%M%S}.{format}"
     if format is None:
-        if _is_folder(path):
+        if os.path.isdir(path):
             raise UserError(f"{one_line(text)} is a folder. Give a file in it that ends in .html, .svg, .md or .json.")
         format_of(path)
         return path
@@ -100,8 +101,8 @@ def write(path: Path, chunks: Iterable[str], overwrite: bool = False) -> Path:
         try:
             _fill(part, chunks)
             if not overwrite:
-                return _claim(part, place)
-            if place.exists():
+                place = _free(place)
+            elif place.exists():
                 shutil.copymode(place, part)
             os.replace(part, place)
             return place
@@ -110,13 +111,6 @@ def write(path: Path, chunks: Iterable[str], overwrite: bool = False) -> Path:
     except OSError as error:
         why = _WHY.get(error.errno or 0) or one_line(error.strerror or str(error))
         raise UserError(f"Could not write {one_line(str(path))}: {why}. Choose another place.") from None
-
-
-def _is_folder(path: Path) -> bool:
-    try:
-        return path.is_dir()
-    except OSError:  # a name too long, a folder that may not be looked into: writing will say it
-        return False
 
 
 def _fill(part: Path, chunks: Iterable[str]) -> None:
@@ -136,20 +130,7 @@ def _fill(part: Path, chunks: Iterable[str]) -> None:
         os.fsync(file.fileno())
 
 
-def _claim(part: Path, place: Path) -> Path:
-    """Give the finished file the first name that is free, without a moment in which another could take it."""
-    number = 1
-    while True:
-        name = place if number == 1 else place.with_name(f"{place.stem}-{number}{place.suffix}")
-        try:
-            try:
-                os.link(part, name)
-            except FileExistsError:
-                raise
-            except OSError:  # no links on this disk: an empty file holds the name
-                os.close(os.open(name, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
-                os.replace(part, name)
-        except FileExistsError:
-            number += 1
-        else:
-            return name
+def _free(place: Path) -> Path:
+    """The place, or the first one with a number that is free."""
+    numbered = (place.with_name(f"{place.stem}-{number}{place.suffix}") for number in count(2))
+    return next(name for name in chain([place], numbered) if not os.path.lexists(name))

@@ -8,23 +8,19 @@ from pathlib import Path
 from ..race.record import RaceRecord
 from ..saved.capture import SavedChat, capture
 from ..saved.chat_json import chat_json
+from ..saved.race_json import race_json
 from ..theming.colouring import Colouring
 from ..theming.themes import Palette
 from .files import FORMATS, format_of, target, write
+from .html import chat_html
 from .look import Look
+from .markdown import chat_markdown
+from .race import race_markdown
+from .race_html import race_html
+from .race_svg import race_svg
+from .svg import chat_svg
 
-__all__ = [
-    "FORMATS",
-    "Look",
-    "SavedChat",
-    "capture",
-    "chat_chunks",
-    "export_chat",
-    "export_race",
-    "format_of",
-    "race_chunks",
-    "target",
-]
+__all__ = ["FORMATS", "Look", "SavedChat", "capture", "export_chat", "export_race", "target"]
 
 
 def export_chat(chat: SavedChat, path: Path, look: Look, overwrite: bool = False) -> Path:
@@ -47,38 +43,25 @@ def export_race(record: RaceRecord, path: Path, palette: Palette, way: Colouring
 
 def race_chunks(record: RaceRecord, format: str, look: Look) -> Iterator[str]:
     """A race in one of FORMATS, piece by piece."""
-    from ..saved import race_json
-    from . import race
-
     match format:
         case "html":
-            from .race_html import race_html
-
             return race_html(record, look)
         case "svg":
-            from .race_svg import race_svg
-
             return race_svg(record, look)
         case "md":
-            return race.race_markdown(record)
+            return race_markdown(record)
         case _:
-            return race_json.race_json(record)
+            return race_json(record)
 
 
 def chat_chunks(chat: SavedChat, format: str, look: Look) -> Iterator[str]:
     """A chat in one of FORMATS, piece by piece."""
     match format:
         case "html":
-            from .html import chat_html
-
             return chat_html(chat, look)
         case "svg":
-            from .svg import chat_svg
-
             return chat_svg(chat, look)
         case "md":
-            from .markdown import chat_markdown
-
             return chat_markdown(chat, thoughts=look.thoughts)
         case _:
             return chat_json(chat)
