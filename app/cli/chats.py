@@ -81,13 +81,9 @@ def search(
 def show(chat: Which, thoughts: Thoughts = False, json: AsJson = False) -> None:
     """Print a chat as Markdown, or as JSON with everything that `/open` needs."""
     from ..export.markdown import chat_markdown
-    from ..history.chats import reading
-    from ..history.resume import one_chat
     from ..saved.chat_json import chat_json
 
-    with reading() as kept:
-        opened = kept.open(one_chat(kept, chat).id)
-    _warn(opened)
+    opened = _opened(chat)
     for chunk in chat_json(opened) if json else chat_markdown(opened, thoughts=thoughts):
         typer.echo(chunk.encode("utf-8", "backslashreplace"), nl=False)
 
@@ -102,13 +98,9 @@ def why(
     """Say why the last answer of a chat was no faster, and which one change would help most."""
     from ..chat.entries import Answer
     from ..chat.why import diagnose
-    from ..history.chats import reading
-    from ..history.resume import one_chat
     from ..render.why_page import why_text
 
-    with reading() as kept:
-        opened = kept.open((kept.latest() if chat is None else one_chat(kept, chat)).id)
-    _warn(opened)
+    opened = _opened(chat)
     answers = [entry for entry in reversed(opened.transcript.entries) if isinstance(entry, Answer) and len(entry.log)]
     if not answers:
         raise UserError("No answer of this chat is kept with its passes, so nothing is known of its speed.")
@@ -159,17 +151,13 @@ def export(
 ) -> None:
     """Write a chat to a file, in the colours of your settings."""
     from ..export.formats import Look, export_chat, target
-    from ..history.chats import reading
-    from ..history.resume import one_chat
     from ..theming.colouring import way_named
     from ..theming.themes import load_themes
 
     settings, _ = load_settings()
     palettes, _ = load_themes(themes_folder())
     path = target(str(file), None)
-    with reading() as kept:
-        opened = kept.open(one_chat(kept, chat).id)
-    _warn(opened)
+    opened = _opened(chat)
     look = Look(palettes.get(settings.theme, palettes["dark"]), way_named(settings.colours), thoughts=thoughts)
     place = export_chat(opened, path, look, force)
     if json:
@@ -194,8 +182,13 @@ def _as_json(row: ChatRow) -> dict[str, Any]:
     return asdict(row) | times
 
 
-def _warn(opened: OpenedChat) -> None:
-    from ..history.resume import damage
+def _opened(chat: str | None) -> OpenedChat:
+    """The chat that is meant, or the last one; what is damaged of it is told on standard error."""
+    from ..history.chats import reading
+    from ..history.resume import damage, one_chat
 
+    with reading() as kept:
+        opened = kept.open((kept.latest() if chat is None else one_chat(kept, chat)).id)
     if opened.damaged:
         typer.echo(f"specchat: {damage(opened)}", err=True)
+    return opened

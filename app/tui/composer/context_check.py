@@ -8,8 +8,8 @@ from textual.content import Content
 
 from ....engine.messages import Counted
 from ....errors import counted
-from ...chat.context_fit import chat_from, cuts, room, surely_fits
 from ...chat.entries import Prompt
+from ...chat.transcript import chat_from, cuts, room, surely_fits
 from ...text.cells import fit, one_line
 from ..actions.rewrite import MessageEdit
 from ..host import Host

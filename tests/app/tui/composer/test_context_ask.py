@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from specchat.app.chat.context_fit import chat_from, cuts
 from specchat.app.chat.entries import Answer, ChatEntry, Prompt
-from specchat.app.chat.transcript import Transcript
+from specchat.app.chat.transcript import Transcript, chat_from, cuts
 from specchat.app.tui.pickers.menu import Menu
 from specchat.engine.client import EngineClient
 from specchat.engine.messages import Count, Counted, Generate, Loaded
