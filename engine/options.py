@@ -1,8 +1,9 @@
-"""What the process that draws may know of runtimes: options of a load and of sampling, and the models that ship."""
+"""What the process that draws may know of runtimes: options of a load and of answers, and the models that ship."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 from ..backends.base import Sampling
 from ..backends.info import Capabilities, node_cost
@@ -23,7 +24,7 @@ from ..backends.options import (
 )
 from ..backends.servers.address import PAIR, find_server, is_url, root_of
 from ..backends.servers.images import kind_of_image, without_images
-from ..option import options_of
+from ..option import NEXT_ANSWER, option, options_of
 
 __all__ = [
     "BACKENDS",
@@ -33,7 +34,9 @@ __all__ = [
     "DRAFTING",
     "LOADING",
     "PAIR",
+    "SHAPES",
     "SHIPPED",
+    "AnswerOptions",
     "Capabilities",
     "DraftOptions",
     "LoadOptions",
@@ -64,6 +67,79 @@ class DraftOptions:
         "N",
         low=1,
     )
+
+
+LIMIT: Any = {"group": "Sampling and limits", "when": NEXT_ANSWER}
+
+SHAPES = {"schema": "json_schema", "regex": "regex", "grammar": "grammar", "json_object": "json_object"}
+"""Options that say what answers must match, with the kind of constraint that each is. One counts: of several in one place the
+first; a stronger place sets the others aside."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AnswerOptions:
+    """How answers are asked for, whatever method writes them."""
+
+    accept: str = option(
+        "exact",
+        "When a draft token is accepted: exact, rejection, soft:BETA or typical:EPSILON,DELTA.",
+        "RULE",
+        group="Decoding",
+        when=NEXT_ANSWER,
+    )
+    sampling: Sampling = field(default_factory=Sampling)
+    """How the target picks a token."""
+    max_tokens: int | None = option(
+        None,
+        "Stop an answer after N tokens; by default when the context is full.",
+        "N",
+        **LIMIT,
+        low=1,
+    )
+    stop: tuple[str, ...] = option((), "End an answer at this text.", "TEXT", **LIMIT)
+    stop_loops: bool = option(
+        True,
+        "Stop an answer that repeats itself endlessly (the default, but not with JSON).",
+        **LIMIT,
+    )
+    schema: str = option(
+        "",
+        "Answers are JSON that matches this JSON schema, given as a file or as itself.",
+        "FILE",
+        **LIMIT,
+    )
+    regex: str = option("", "Answers match this regex, from start to end.", "REGEX", **LIMIT)
+    grammar: str = option(
+        "",
+        "Answers match this grammar (Lark as llguidance reads it, or GBNF), given as a file or as itself.",
+        "FILE",
+        **LIMIT,
+    )
+    json_object: bool = option(False, "Answers are JSON objects, whatever is in them.", **LIMIT)
+    think: str = option(
+        "",
+        "How the model thinks before it answers, in its own words: on, off, low, medium, high, … `specchat doctor MODEL` lists "
+        "them; by default as its chat template has it.",
+        "WORD",
+        **LIMIT,
+    )
+    think_budget: int | None = option(None, "End a thought after N tokens.", "N", **LIMIT, low=0)
+    template_var: tuple[str, ...] = option(
+        (),
+        "A variable of the chat template.",
+        "NAME=VALUE",
+        **LIMIT,
+        form=r"(?s)\s*[A-Za-z_]\w*\s*=.*",
+        shape="texts of the form NAME=VALUE",
+    )
+
+    @property
+    def constraint(self) -> dict[str, str] | None:
+        """What answers must match, as `Generate` takes it; None for anything."""
+        for name, kind in SHAPES.items():
+            if value := getattr(self, name):
+                return {"kind": kind, "text": value if isinstance(value, str) else ""}
+        return None
 
 
 LOADING = tuple(options_of(LoadOptions))

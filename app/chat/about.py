@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
 
-from ...engine.options import Sampling
+from ...engine.options import AnswerOptions
 from ...errors import NotPossible, UserError, did_you_mean
 from .pieces import Pieces
 from .transcript import Transcript
@@ -29,19 +29,9 @@ class About:
     method: str
     methods: Mapping[str, Mapping[str, Any]]
     """Method → its settings."""
-    sampling: Sampling
-    accept: str
-    max_tokens: int | None
-    stop: Sequence[str]
-    stop_loops: bool
+    options: AnswerOptions
     pieces: Pieces = field(default_factory=Pieces)
     """Token texts for answers that have none of their own."""
-    constraint: Mapping[str, str] | None = None
-    """What answers must match, as `Generate.constraint`."""
-    think: str = ""
-    """How to think, where the model knows the word; empty for its default."""
-    think_budget: int | None = None
-    template_var: Sequence[str] = ()
 
     def request(self) -> dict[str, Any]:
         """What an answer is asked with, as `Answer.asked` has it."""
@@ -49,19 +39,27 @@ class About:
             "model": self.model,
             "method": self.method,
             "settings": dict(self.methods.get(self.method, {})),
-            "sampling": asdict(self.sampling),
-            "accept": self.accept,
-            "max_tokens": self.max_tokens,
-            "stop": list(self.stop),
-            "stop_loops": self.stop_loops,
-            **({"constraint": dict(self.constraint)} if self.constraint else {}),
+            **self.answering(),
+            **({"constraint": constraint} if (constraint := self.options.constraint) else {}),
             **self._thinking(),
+        }
+
+    def answering(self) -> dict[str, Any]:
+        """The options that every answer is asked with, as plain data."""
+        options = self.options
+        return {
+            "sampling": asdict(options.sampling),
+            "accept": options.accept,
+            "max_tokens": options.max_tokens,
+            "stop": list(options.stop),
+            "stop_loops": options.stop_loops,
         }
 
     def _thinking(self) -> dict[str, Any]:
         """What is asked of the chat template, as far as it is not its default."""
-        think = word_for(self.info, self.think)
-        asked = {"think": think, "think_budget": self.think_budget, "template_vars": variables(self.template_var)}
+        options = self.options
+        think = word_for(self.info, options.think)
+        asked = {"think": think, "think_budget": options.think_budget, "template_vars": variables(options.template_var)}
         return {name: value for name, value in asked.items() if value not in ("", None, {})}
 
 

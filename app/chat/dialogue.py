@@ -33,7 +33,7 @@ from ...engine.messages import (
     Unloaded,
     Watch,
 )
-from ...engine.options import BUILTIN, BUILTIN_DRAFT, Capabilities, Sampling, draft_label, draft_names, is_url
+from ...engine.options import BUILTIN, BUILTIN_DRAFT, AnswerOptions, Capabilities, Sampling, draft_label, draft_names, is_url
 from ...errors import UserError
 from ..text.cells import one_line
 from .about import About, generate_fields
@@ -88,19 +88,10 @@ class Dialogue:
     methods: Mapping[str, Method]
     method: str
     settings: dict[str, dict[str, Any]] = field(default_factory=dict)
-    sampling: Sampling = field(default_factory=Sampling)
+    options: AnswerOptions = field(default_factory=AnswerOptions)
+    """How answers are asked for."""
     recommended: bool = False
     """The sampling is what the model's makers recommend: nobody has chosen it."""
-    accept: str = "exact"
-    max_tokens: int | None = None
-    stop: tuple[str, ...] = ()
-    stop_loops: bool = True
-    constraint: dict[str, str] | None = None
-    """What answers must match, as `Generate.constraint`."""
-    think: str = ""
-    """How to think, where the model knows the word."""
-    think_budget: int | None = None
-    template_var: tuple[str, ...] = ()
     load: Mapping[str, Any] = field(default_factory=dict)
     transcript: Transcript = field(default_factory=Transcript)
     phase: Phase = "loading"
@@ -179,10 +170,11 @@ class Dialogue:
             return ""
         found = self.info.get("capabilities") or {}
         bits = bool(found.get("exact", True))
-        if self.accept == "exact" and bits:
+        rule, sampling = self.options.accept, self.options.sampling
+        if rule == "exact" and bits:
             return self.methods[name].label
         capabilities = Capabilities(exact=bits, guard=bool(found.get("guard", True)))
-        return label_of(get(name), Acceptance.parse(self.accept), self.sampling, capabilities)
+        return label_of(get(name), Acceptance.parse(rule), sampling, capabilities)
 
     # What the person does
 
@@ -366,15 +358,7 @@ class Dialogue:
         self.transcript.entries.append(Notice(text, severity))
 
     def about(self) -> About:
-        return About(
-            *(self.model, self.info, self.load, self.method, self.settings),
-            *(self.sampling, self.accept, self.max_tokens, self.stop, self.stop_loops),
-            self.pieces,
-            self.constraint,
-            self.think,
-            self.think_budget,
-            self.template_var,
-        )
+        return About(self.model, self.info, self.load, self.method, self.settings, self.options, self.pieces)
 
     def request(self) -> dict[str, Any]:
         """What the next answer is asked with, as `Answer.asked` has it."""
@@ -383,7 +367,7 @@ class Dialogue:
     @property
     def race_sampling(self) -> Sampling:
         """What lanes of a race are asked with: the most probable token each time, unless somebody has chosen the sampling."""
-        return Sampling() if self.recommended else self.sampling
+        return Sampling() if self.recommended else self.options.sampling
 
     def ask_again(self, request: dict[str, Any]) -> None:
         """Answer the last prompt, which has no answer on the screen, once more. The method in force stays the chat's own.

@@ -168,7 +168,7 @@ class Race:
         request = self.dialogue.request() | {"method": racer.entry.method, "settings": dict(racer.entry.settings)}
         request["sampling"] = asdict(self.dialogue.race_sampling)
         if racer.entry.key:  # another model has words and a template of its own
-            request["think"] = word_for(self.models.info(racer.entry.key), self.dialogue.think)
+            request["think"] = word_for(self.models.info(racer.entry.key), self.dialogue.options.think)
             request.pop("template_vars", None)
         lane, model = racer.lane, racer.entry.key
         engine.send(Generate(racer.id, lane, messages=self.messages, paused=self.held, model=model, **generate_fields(request)))
@@ -279,7 +279,7 @@ class Race:
         if lengths:
             return max(1, *lengths)
         ahead = max((racer.track.amount(unit) for racer in self.racers), default=0)
-        limit = self.dialogue.max_tokens if unit == "tokens" else None
+        limit = self.dialogue.options.max_tokens if unit == "tokens" else None
         return limit or max(64, 1 << ahead.bit_length())
 
     @property

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
@@ -74,17 +74,13 @@ def model_body(about: About) -> dict[str, Any]:
 
 def settings_body(about: About) -> dict[str, Any]:
     """The settings of a chat as an object."""
+    options = about.options
+    asked = {"think": options.think, "think_budget": options.think_budget, "template_var": list(options.template_var)}
     return {
         "method": about.method,
         "methods": {name: dict(table) for name, table in about.methods.items()},
-        "sampling": asdict(about.sampling),
-        "accept": about.accept,
-        "max_tokens": about.max_tokens,
-        "stop": list(about.stop),
-        "stop_loops": about.stop_loops,
-        **({"think": about.think} if about.think else {}),
-        **({"think_budget": about.think_budget} if about.think_budget is not None else {}),
-        **({"template_var": list(about.template_var)} if about.template_var else {}),
+        **about.answering(),
+        **{name: value for name, value in asked.items() if value not in ("", None, [])},
     }
 
 

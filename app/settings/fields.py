@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...engine.options import DRAFTING, LOADING, DraftOptions, LoadOptions, Sampling
+from ...engine.options import DRAFTING, LOADING, AnswerOptions, DraftOptions, LoadOptions, Sampling
 from ...option import AT_ONCE, NEXT_ANSWER, NEXT_LOAD, NEXT_START, Option, option, options_of
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings(LoadOptions, DraftOptions):
+class Settings(LoadOptions, DraftOptions, AnswerOptions):
     """Everything that can be set. The defaults are those of a missing file."""
 
     model: str = option(
@@ -36,70 +36,6 @@ class Settings(LoadOptions, DraftOptions):
         "lists them.",
         group="Decoding",
         when=NEXT_ANSWER,
-    )
-    accept: str = option(
-        "exact",
-        "When a draft token is accepted: exact, rejection, soft:BETA or typical:EPSILON,DELTA.",
-        "RULE",
-        group="Decoding",
-        when=NEXT_ANSWER,
-    )
-    sampling: Sampling = field(default_factory=Sampling)
-    """How the target picks a token."""
-    max_tokens: int | None = option(
-        None,
-        "Stop an answer after N tokens; by default when the context is full.",
-        "N",
-        group="Sampling and limits",
-        when=NEXT_ANSWER,
-        low=1,
-    )
-    stop: tuple[str, ...] = option((), "End an answer at this text.", "TEXT", group="Sampling and limits", when=NEXT_ANSWER)
-    stop_loops: bool = option(
-        True,
-        "Stop an answer that repeats itself endlessly (the default, but not with JSON).",
-        group="Sampling and limits",
-        when=NEXT_ANSWER,
-    )
-    schema: str = option(
-        "",
-        "Answers are JSON that matches this JSON schema, given as a file or as itself.",
-        "FILE",
-        group="Sampling and limits",
-        when=NEXT_ANSWER,
-    )
-    regex: str = option(
-        "", "Answers match this regex, from start to end.", "REGEX", group="Sampling and limits", when=NEXT_ANSWER
-    )
-    grammar: str = option(
-        "",
-        "Answers match this grammar (Lark as llguidance reads it, or GBNF), given as a file or as itself.",
-        "FILE",
-        group="Sampling and limits",
-        when=NEXT_ANSWER,
-    )
-    json_object: bool = option(
-        False, "Answers are JSON objects, whatever is in them.", group="Sampling and limits", when=NEXT_ANSWER
-    )
-    think: str = option(
-        "",
-        "How the model thinks before it answers, in its own words: on, off, low, medium, high, … `specchat doctor MODEL` lists "
-        "them; by default as its chat template has it.",
-        "WORD",
-        group="Sampling and limits",
-        when=NEXT_ANSWER,
-    )
-    think_budget: int | None = option(
-        None, "End a thought after N tokens.", "N", group="Sampling and limits", when=NEXT_ANSWER, low=0
-    )
-    template_var: tuple[str, ...] = option(
-        (),
-        "A variable of the chat template.",
-        "NAME=VALUE",
-        group="Sampling and limits",
-        when=NEXT_ANSWER,
-        form=r"(?s)\s*[A-Za-z_]\w*\s*=.*",
-        shape="texts of the form NAME=VALUE",
     )
     system: str | None = option(None, "System prompt for new chats.", "TEXT", group="Prompt", when=NEXT_ANSWER)
     theme: str = option("dark", "Colour theme; `specchat themes` lists them.", group="Look", when=AT_ONCE)
@@ -182,7 +118,7 @@ SAMPLING = tuple(options_of(Sampling))
 
 _OWN = options_of(Settings)
 _FOUND = {
-    **{name: _OWN[name] for name in ("model", "draft_model")},  # what is loaded comes before how
+    **{name: _OWN[name] for name in ("model", "draft_model", "method")},  # each comes before how
     **{f"sampling.{name}": said for name, said in options_of(Sampling).items()},
     **_OWN,
 }

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from ...engine.options import SHAPES
 from ...errors import UserError
 from ...plain_file import user_path
 from ..text.amounts import short_path
@@ -21,7 +22,6 @@ from .file import ReadSettings, flat, from_text, merged, read, variable
 from .key_path import join, split
 from .keymap import ALL as KEYS
 from .presets import read_preset
-from .shape import SHAPES
 
 OriginKind = Literal["default", "makers", "file", "model", "environment", "command line", "preset", "chat"]
 

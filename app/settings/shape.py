@@ -1,29 +1,16 @@
-"""What answers must look like: a schema, any JSON object, a regex or a grammar, of which one counts."""
+"""What answers must look like: a schema, any JSON object, a regex or a grammar."""
 
 from __future__ import annotations
 
 import json
 from typing import Any
 
+from ...engine.options import SHAPES
 from ...errors import UserError
 from ...plain_file import as_text, user_path
 from ..text.cells import fit, one_line
-from .fields import Settings
-
-SHAPES = ("schema", "regex", "grammar", "json_object")
-"""Settings of which one counts; of several in one place the first. A stronger place sets the others aside."""
-
-KINDS = {"schema": "json_schema", "regex": "regex", "grammar": "grammar", "json_object": "json_object"}
 
 MOST_BYTES = 4_000_000
-
-
-def constraint_of(settings: Settings) -> dict[str, str] | None:
-    """What answers must match, as the engine's `Generate` takes it; None for anything."""
-    for name in SHAPES:
-        if value := getattr(settings, name):
-            return {"kind": KINDS[name], "text": value if isinstance(value, str) else ""}
-    return None
 
 
 def constraint_name(constraint: Any) -> str:
@@ -63,7 +50,7 @@ def checked_shape(called: str, name: str, value: str) -> str:
     from ...engine.catalog import Constraint
 
     try:
-        Constraint(KINDS[name], text).check()  # type: ignore[arg-type]
+        Constraint(SHAPES[name], text).check()  # type: ignore[arg-type]
     except UserError as error:
         raise UserError(f"{called}: {error}") from None
     return text

@@ -9,7 +9,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
+from ...engine.options import AnswerOptions
 from ...errors import UserError
+from ...option import options_of
 from ..chat.dialogue import Dialogue
 from ..settings.checks import checked
 from ..settings.fields import Settings
@@ -17,7 +19,6 @@ from ..settings.file import ReadSettings, from_text, read, save
 from ..settings.key_path import join, split
 from ..settings.keymap import conflicts
 from ..settings.precedence import Layers, chat_part, layers_of, recommended
-from ..settings.shape import SHAPES, constraint_of
 
 LOOK_SECONDS = 0.5
 """Between looks whether somebody else has changed the file."""
@@ -140,12 +141,8 @@ class LiveSettings:
     def _hand_on(self, before: Settings | None = None) -> None:
         """Give the dialogue what counts from the next answer on."""
         settings, dialogue = self.settings, self._dialogue
-        dialogue.accept = settings.accept
-        dialogue.sampling, dialogue.max_tokens, dialogue.stop = settings.sampling, settings.max_tokens, settings.stop
-        dialogue.stop_loops, dialogue.constraint = settings.stop_loops, constraint_of(settings)
+        dialogue.options = settings
         dialogue.recommended = self.layers.origin("sampling.temperature").kind == "makers"
-        dialogue.think, dialogue.think_budget = settings.think, settings.think_budget
-        dialogue.template_var = settings.template_var
         if (
             before is not None and settings.system != before.system
         ):  # a chat that was opened has its own until another one is set
@@ -232,7 +229,7 @@ class LiveSettings:
         if dialogue.transcript.system:
             values["system"] = dialogue.transcript.system
         default = Settings()
-        for key in ("max_tokens", "stop", "stop_loops", "accept", *SHAPES, "think", "think_budget", "template_var"):
+        for key in options_of(AnswerOptions):
             value = getattr(settings, key)
             if value != getattr(default, key):
                 values[key] = value

@@ -13,6 +13,7 @@ from specchat.app.race.entry import RaceEntry
 from specchat.app.race.race import Race
 from specchat.app.race.record import RaceRecord
 from specchat.engine.client import EngineClient
+from specchat.engine.options import AnswerOptions
 
 from ..cases import FULL
 
@@ -49,7 +50,7 @@ def finished(race: Race) -> RaceRecord:
 def opened(folder: Path) -> Iterator[Dialogue]:
     """A chat with the built-in model loaded."""
     with EngineClient(log=folder / "engine.log") as client:
-        made = Dialogue(client, "builtin", known_methods(), "lookup", max_tokens=LENGTH)
+        made = Dialogue(client, "builtin", known_methods(), "lookup", options=AnswerOptions(max_tokens=LENGTH))
         client.load("builtin", device="cpu", dtype="float32")
         until(made, lambda: made.phase == "ready")
         yield made

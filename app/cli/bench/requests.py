@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
+from ....engine.options import SHAPES
 from ....errors import UserError
 from ...settings.fields import Settings
-from ...settings.shape import SHAPES
 from ..options import MODELS, AsJson, Several, argument, flag, option
 
 OnModels = Annotated[Settings, Several(*MODELS)]

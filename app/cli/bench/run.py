@@ -11,7 +11,6 @@ from typing import Any
 from ....engine.catalog import methods
 from ....errors import UserError, counted
 from ....plain_file import cache_folder
-from ...settings.shape import constraint_of
 from ...terminal.output import Notes
 from ..exit_codes import ANSWERED
 from .items import Item, read_items
@@ -48,7 +47,7 @@ def run_bench(request: BenchRequest) -> int:
     if remote:
         refuse(request)
     chosen, swept = _named(request) if not remote else ([], [])
-    if request.others and constraint_of(request.settings) is not None:
+    if request.others and request.settings.constraint is not None:
         raise UserError("Other implementations are not constrained here. Leave out --against, or the schema.")
     notes = Notes("auto")
     for problem in bench.prompts.problems:
@@ -149,7 +148,7 @@ def run_key(bench: BenchRun) -> str:
             {spec.name: dict(request.settings.methods.get(spec.name, {})) for spec in bench.specs},
             request.max_tokens,
             request.raw,
-            *([constraint] if (constraint := constraint_of(request.settings)) is not None else []),
+            *([constraint] if (constraint := request.settings.constraint) is not None else []),
         ]
     )
 
@@ -196,7 +195,7 @@ def answer_one(
         asked = {"prompt": item.turns[0], "raw": True}
     else:
         asked = {"messages": _messages(bench, item, rows)}
-    if (constraint := constraint_of(request.settings)) is not None:
+    if (constraint := request.settings.constraint) is not None:
         asked["constraint"] = constraint
     try:
         found = lab.work("answer", max_tokens=limit, **asked, **how)

@@ -10,7 +10,6 @@ from ....engine.catalog import get_served, parse_params, served
 from ....engine.options import is_url
 from ....errors import UserError, counted
 from ...settings.fields import Settings
-from ...settings.shape import constraint_of
 from .lab import BenchRun, Lab, Spec, say, show_table
 from .replay import draft_of
 from .requests import BenchRequest
@@ -32,7 +31,7 @@ def refuse(request: BenchRequest) -> None:
     """
     if request.methods or request.sweep:
         raise UserError("A server decides how it decodes. Leave out --methods and --sweep, and compare servers with --against.")
-    if constraint_of(request.settings) is not None:
+    if request.settings.constraint is not None:
         raise UserError("A server's constrained answers are not measured here. Leave out the schema.")
     if request.clock == "cpu":
         raise UserError("A server's processor seconds are not known here. Leave out --clock.")

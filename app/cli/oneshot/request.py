@@ -11,14 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from ....engine.catalog import Stops, get, parse_params
-from ....engine.options import find_server
+from ....engine.options import SHAPES, find_server
 from ....errors import UserError
 from ....plain_file import as_text, user_path
 from ...attach.attachments import Attachment, attach, compose, decoded, read_all, refuse_images
 from ...chat.choosing import first_method
 from ...chat.methods import known_methods
 from ...settings.fields import CHAT_KEYS, Settings
-from ...settings.shape import SHAPES
 from ...terminal.output import Notes
 from ...terminal.piped import whole
 from ..options import FLAGS

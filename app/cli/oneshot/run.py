@@ -31,7 +31,6 @@ from ...chat.entries import Answer, Run, cut_sentence, loop_sentence, spelled
 from ...chat.pieces import Pieces
 from ...render.verdict import verdict_text
 from ...settings.precedence import with_recommended
-from ...settings.shape import constraint_of
 from ...terminal.output import Notes, stdout
 from ...text.amounts import progress_of
 from ...theming.colouring import way_named
@@ -197,14 +196,8 @@ class _Run:
         if reason and "method" not in self.request.explicit:
             self.notes.sentence(f"The method {method} is not available here, so greedy answers: {reason}")
             answer.method = "greedy"
-        about = About(
-            *(settings.model, event.info, settings.load_options(), answer.method, settings.methods),
-            *(settings.sampling, settings.accept, settings.max_tokens, settings.stop, self.request.stop_loops),
-            constraint=constraint_of(settings),
-            think=settings.think,
-            think_budget=settings.think_budget,
-            template_var=settings.template_var,
-        )
+        options = replace(settings, stop_loops=self.request.stop_loops)
+        about = About(settings.model, event.info, settings.load_options(), answer.method, settings.methods, options)
         if "think" in self.request.explicit and (word := settings.think):
             known_word(event.info, word)
         answer.asked = about.request()

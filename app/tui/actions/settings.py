@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ....engine.options import SHAPES
 from ....errors import NotPossible, UserError, did_you_mean
 from ...settings import actions
 from ...settings.fields import SAMPLING, Settings
 from ...settings.file import from_text
-from ...settings.shape import SHAPES, constraint_name, constraint_summary
+from ...settings.shape import constraint_name, constraint_summary
 from ...text.cells import fit, one_line
 from ..host import Host
 from .registry import runs
@@ -100,7 +101,7 @@ class SettingsCommands:
             nothing: dict[str, Any] = {**dict.fromkeys(SHAPES, ""), "json_object": False}
             self.host.live.set(nothing | told, dict.fromkeys(SHAPES, "/schema"))
             self.host.changed()
-        constraint = self.host.dialogue.constraint
+        constraint = self.host.dialogue.options.constraint
         if not (name := constraint_name(constraint)):
             self.host.tell("Answers may be anything. /schema constrains them: FILE, {…}, json, regex PATTERN or grammar FILE.")
         elif text:

@@ -33,8 +33,8 @@ class ChatHeader(Widget):
         """Draw anew if something changed; most frames change nothing here."""
         dialogue = self.dialogue
         label = dialogue.answer.label if dialogue.answer is not None else dialogue.label
-        sampled = dialogue.sampling.temperature, dialogue.recommended
-        asked = sampled, dialogue.constraint, dialogue.think
+        sampled = dialogue.options.sampling.temperature, dialogue.recommended
+        asked = sampled, dialogue.options.constraint, dialogue.options.think
         shown = (dialogue.model, bool(dialogue.info), dialogue.method, dialogue.switching, label, asked)
         if shown != self._shown:
             self._shown = shown
@@ -48,15 +48,15 @@ class ChatHeader(Widget):
         parts = [short_name(dialogue.model)]
         if info:
             parts = [short_name(str(info.get("name", dialogue.model)))]
-            if (word := word_for(info, dialogue.think)) and word != default_of(info):
+            if (word := word_for(info, dialogue.options.think)) and word != default_of(info):
                 parts.append(f"thinking {one_line(word)}")
-        if name := constraint_name(dialogue.constraint):
+        if name := constraint_name(dialogue.options.constraint):
             parts.append(f"{{}} {fit(one_line(name), 20)}")
         if info:
             parts.append(" ".join(one_line(str(info[key])) for key in ("device", "dtype") if info.get(key)))
             if info.get("parameters"):
                 parts.append(f"{count_of(info['parameters'])} parameters")
-        if temperature := dialogue.sampling.temperature:
+        if temperature := dialogue.options.sampling.temperature:
             parts.append(f"temperature {temperature:g}" + (", recommended for it" if dialogue.recommended else ""))
         for i, part in enumerate(parts):
             spare = room - left.cell_length - right.cell_length - 5

@@ -24,6 +24,7 @@ from specchat.engine.messages import (
     Switched,
     Unloaded,
 )
+from specchat.engine.options import AnswerOptions
 
 Make = Callable[..., Any]
 
@@ -212,7 +213,7 @@ def test_an_answer_that_was_stopped_for_repeating_itself_says_so(dialogue: Dialo
     dialogue.drain()
     assert dialogue.transcript.answers()[0].ending == "repeated itself"
     assert notices(dialogue)[-1].startswith("Stopped: the last 24 tokens repeated 12 times. /set repetition_penalty=1.1 often")
-    dialogue.stop_loops = False
+    dialogue.options = AnswerOptions(stop_loops=False)
     dialogue.submit("Again")
     assert not engine.asked.stop_loops
 

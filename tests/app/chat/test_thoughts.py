@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from specchat.app.chat.about import variables
 from specchat.app.chat.answer_json import answer_json
 from specchat.app.chat.dialogue import Dialogue
 from specchat.app.chat.entries import Answer
 from specchat.engine.catalog import Share
 from specchat.engine.messages import StepRecord
+from specchat.engine.options import AnswerOptions
 from specchat.errors import UserError
 
 from ...fakes.thoughts import THINKING, THOUGHT, thinking_steps
@@ -88,7 +88,8 @@ def test_messages_bear_the_thought_beside_the_answer(dialogue: Dialogue, engine:
 
 
 def test_only_what_the_model_knows_is_asked_of_its_template(dialogue: Dialogue, engine: Any) -> None:
-    dialogue.think, dialogue.think_budget, dialogue.template_var = "low", 64, ("date=today", "tools=[1, 2]", "x=true")
+    texts = ("date=today", "tools=[1, 2]", "x=true")
+    dialogue.options = AnswerOptions(think="low", think_budget=64, template_var=texts)
     assert dialogue.submit("One")
     assert (engine.asked.think, engine.asked.think_budget) == ("", 64)  # this model does not think
     assert engine.asked.template_vars == {"date": "today", "tools": [1, 2], "x": True}
@@ -98,7 +99,7 @@ def test_only_what_the_model_knows_is_asked_of_its_template(dialogue: Dialogue, 
     dialogue.info = {**dialogue.info, "thinking": THINKING}
     assert dialogue.submit("Two")
     assert engine.asked.think == "low"
-    assert replace(dialogue.about(), think="high").request().get("think") is None
+    assert replace(dialogue.about(), options=AnswerOptions(think="high")).request().get("think") is None
     assert variables(["a=", "b=no", "c=1.5", "d= x=y"]) == {"a": "", "b": "no", "c": 1.5, "d": " x=y"}
 
 

@@ -18,6 +18,7 @@ from specchat.app.settings.file import changed
 from specchat.app.tui.actions.history import go_on
 from specchat.backends.base import Sampling
 from specchat.engine.messages import Failed, Load
+from specchat.engine.options import AnswerOptions
 
 Make = Callable[..., Any]
 Say = Callable[..., None]
@@ -28,7 +29,7 @@ def opened(recorder: Recorder, chats: Chats, dialogue: Dialogue, say: Say, monke
     """A chat with settings of its own, on a model of its own."""
     monkeypatch.setenv("SPECCHAT_CONFIG", str(tmp_path / "config"))
     dialogue.settings = {"lookup": {"max_ngram": 4}}
-    dialogue.sampling, dialogue.max_tokens, dialogue.stop = Sampling(temperature=0.8, seed=7), 50, ("END",)
+    dialogue.options = AnswerOptions(sampling=Sampling(temperature=0.8, seed=7), max_tokens=50, stop=("END",))
     dialogue.model, dialogue.load = "/models/own", {"draft_model": ["/models/small", "/models/tiny"], "device": "cuda:3"}
     say("Hello")
     recorder.note(dialogue)
@@ -75,7 +76,7 @@ async def test_a_chat_from_the_list_brings_its_model(opened: Any, make_chat: Mak
         load = next(command for command in reversed(engine.sent) if isinstance(command, Load))
         assert (load.model, load.drafts) == ("/models/own", ["/models/small", "/models/tiny"])
         assert (app.dialogue.model, app.dialogue.phase) == ("/models/own", "loading")
-        assert app.dialogue.sampling.seed == 7
+        assert app.dialogue.options.sampling.seed == 7
         assert app.dialogue.settings == {"lookup": {"max_ngram": 4}}
         engine.events.append(Failed(load.id, "user", "There is no model /models/own: name another."))
         app.take_events()

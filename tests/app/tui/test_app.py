@@ -395,9 +395,13 @@ async def test_commands(make_chat: Make, engine: Any) -> None:
         assert await run("/method lookup nonsense=3") != ""
         assert app.dialogue.method == "greedy"
         assert await run("/set temperature=0.7 seed=3 max_tokens=9") == ""
-        assert (app.dialogue.sampling.temperature, app.dialogue.sampling.seed, app.dialogue.max_tokens) == (0.7, 3, 9)
+        assert (
+            app.dialogue.options.sampling.temperature,
+            app.dialogue.options.sampling.seed,
+            app.dialogue.options.max_tokens,
+        ) == (0.7, 3, 9)
         assert await run("/set stop_loops=off") == ""
-        assert not app.dialogue.stop_loops
+        assert not app.dialogue.options.stop_loops
         assert "stop_loops=off" in toasts(app)
         assert await run("/set stop_loops=7") != ""
         assert "stop_loops takes true or false" in toasts(app)

@@ -42,17 +42,17 @@ async def test_a_model_is_sampled_as_its_makers_recommend_until_somebody_chooses
         await settle(app, pilot)
         for temperature in (0.0, 0.6):  # one key, to and fro
             await pilot.press("alt+t")
-            assert app.dialogue.sampling.temperature == temperature
+            assert app.dialogue.options.sampling.temperature == temperature
         app.actions.command("/set temperature=0.9")
         assert app.dialogue.race_sampling.temperature == 0.9
         for temperature in (0.0, 0.9):
             await pilot.press("alt+t")
-            assert app.dialogue.sampling.temperature == temperature
+            assert app.dialogue.options.sampling.temperature == temperature
         app.live.unset("sampling.temperature")
         app.dialogue.load_model("other")
         engine.events.append(Loaded(9, INFO | {"name": "other"}, {}))
         await settle(app, pilot)
-        assert app.dialogue.sampling == Sampling()
+        assert app.dialogue.options.sampling == Sampling()
         assert "sampling.temperature" not in app.live.current()
 
 

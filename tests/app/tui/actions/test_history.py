@@ -336,4 +336,4 @@ async def test_what_an_opened_chat_was_set_to_stays_with_it(make_kept: Make, eng
         app.new_chat()
         app.actions.command("/open")
         assert app.dialogue.transcript.entries[0].text == "Third"
-        assert app.dialogue.max_tokens == 99
+        assert app.dialogue.options.max_tokens == 99

@@ -54,14 +54,14 @@ async def test_a_schema_is_asked_with_shown_and_taken_back(make_chat: Callable[.
         app.actions.command("/schema off")
         header.update()
         assert "Person" not in header.render().plain
-        assert app.dialogue.constraint is None
+        assert app.dialogue.options.constraint is None
 
 
 async def test_a_regex_takes_the_place_of_a_schema(make_chat: Callable[..., Any], engine: Any) -> None:
     app = make_chat(json_object=True)
     async with app.run_test():
-        assert app.dialogue.constraint == {"kind": "json_object", "text": ""}
+        assert app.dialogue.options.constraint == {"kind": "json_object", "text": ""}
         app.actions.command("/schema regex [a-c]+ x")
-        assert app.dialogue.constraint == {"kind": "regex", "text": "[a-c]+ x"}
+        assert app.dialogue.options.constraint == {"kind": "regex", "text": "[a-c]+ x"}
         app.actions.command("/schema json")
-        assert app.dialogue.constraint == {"kind": "json_object", "text": ""}
+        assert app.dialogue.options.constraint == {"kind": "json_object", "text": ""}

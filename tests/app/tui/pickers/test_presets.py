@@ -175,17 +175,17 @@ async def test_a_preset_is_used_and_left(app: SpecchatApp, engine: Any) -> None:
         app.actions.command("/set temperature=0.1 top_k=7")
         app.actions.command("/preset haiku")
         dialogue = app.dialogue
-        assert (dialogue.method, dialogue.max_tokens, dialogue.stop) == ("greedy", 60, ("END",))
-        assert (dialogue.sampling.temperature, dialogue.sampling.top_k) == (0.9, 7)
+        assert (dialogue.method, dialogue.options.max_tokens, dialogue.options.stop) == ("greedy", 60, ("END",))
+        assert (dialogue.options.sampling.temperature, dialogue.options.sampling.top_k) == (0.9, 7)
         assert dialogue.settings["lookup"] == {"max_ngram": 4}
         assert dialogue.transcript.system == "Answer with a haiku."
         await pilot.press(*"Hi", "enter")
         assert engine.asked.messages[0] == {"role": "system", "content": "Answer with a haiku."}
         assert engine.asked.sampling["temperature"] == 0.9
         app.actions.command("/set temperature=0.3")
-        assert dialogue.sampling.temperature == 0.3
+        assert dialogue.options.sampling.temperature == 0.3
         app.actions.command("/preset none")
-        assert (dialogue.max_tokens, dialogue.sampling.temperature) == (None, 0.0)
+        assert (dialogue.options.max_tokens, dialogue.options.sampling.temperature) == (None, 0.0)
         assert not dialogue.transcript.system
         assert dialogue.settings["lookup"] == {}
         with pytest.raises(UserError, match=r"did you mean haiku\?"):
@@ -284,7 +284,7 @@ async def test_the_list_saves_renames_edits_deletes_and_brings_back(app: Speccha
         await app.workers.wait_for_complete()
         await pilot.pause()
         await pilot.press("enter")
-        assert app.dialogue.max_tokens == 11
+        assert app.dialogue.options.max_tokens == 11
 
 
 @pytest.mark.parametrize("key", ["alt+p", "alt+i"], ids=["presets", "system"])

@@ -77,7 +77,7 @@ async def test_a_number_is_found_changed_written_and_undone(start: Start, file: 
         assert screen.box.region.x >= screen.frame.region.x + len("temperature: ")  # the whole name is seen before it
         await pilot.press("backspace", "backspace", "backspace", *"0.7", "enter")
         await written(pilot)
-        assert app.dialogue.sampling.temperature == 0.7
+        assert app.dialogue.options.sampling.temperature == 0.7
         assert file.read_text() == "# mine\n[sampling]\ntop_p = 0.9 # rather\ntemperature = 0.7\n"
         assert "it applies from the next answer" in note(screen)
         assert screen.box.value == "temperature"
@@ -86,7 +86,7 @@ async def test_a_number_is_found_changed_written_and_undone(start: Start, file: 
         await pilot.press("ctrl+z")
         await written(pilot)
         assert file.read_text() == "# mine\n[sampling]\ntop_p = 0.9 # rather\n"
-        assert app.dialogue.sampling.temperature == 0.0
+        assert app.dialogue.options.sampling.temperature == 0.0
         await pilot.press("escape", "escape")
         assert not isinstance(app.screen, SettingsScreen)
 
@@ -126,7 +126,7 @@ async def test_what_the_command_line_gave_gives_way_to_a_later_word(start: Start
         await pilot.press("enter", "backspace", "9", "enter")
         await written(pilot)
         assert (screen.listed.item.text, screen.listed.item.mark) == ("9", "file")
-        assert app.dialogue.sampling.top_k == 9
+        assert app.dialogue.options.sampling.top_k == 9
 
 
 async def test_a_model_has_values_of_its_own(start: Start, file: Path) -> None:
@@ -138,7 +138,7 @@ async def test_a_model_has_values_of_its_own(start: Start, file: Path) -> None:
         assert "not set for this model: 0.2 as for all models" in told(screen)
         await pilot.press("enter", *"0.9", "enter")
         await written(pilot)
-        assert app.dialogue.sampling.temperature == 0.9
+        assert app.dialogue.options.sampling.temperature == 0.9
         assert "[models.builtin.sampling]\ntemperature = 0.9\n" in file.read_text()
         await pilot.press("tab")
         assert screen.listed.item.mark == "this model"
@@ -146,7 +146,7 @@ async def test_a_model_has_values_of_its_own(start: Start, file: Path) -> None:
         assert "builtin has its own value, which overrides this" in note(screen)
         await pilot.press("tab", "ctrl+d")
         await written(pilot)
-        assert app.dialogue.sampling.temperature == 0.1
+        assert app.dialogue.options.sampling.temperature == 0.1
         assert "models" not in file.read_text()
 
 
@@ -186,12 +186,12 @@ async def test_a_change_of_the_file_is_seen_while_the_screen_is_open(start: Star
         assert screen.listed.item is not None
         assert (screen.listed.item.text, screen.listed.item.mark) == ("12", "file")
         assert app.theme == "light"
-        assert app.dialogue.sampling.top_k == 12
+        assert app.dialogue.options.sampling.top_k == 12
         assert "line 2: There is no setting zzz" in note(screen)
         file.unlink()
         app.live.check()
         app.live.idle()
-        assert app.dialogue.sampling.top_k == 0
+        assert app.dialogue.options.sampling.top_k == 0
 
 
 async def test_a_model_that_is_loaded_brings_its_own_method_and_sampling(start: Start, engine: Any) -> None:
@@ -203,13 +203,13 @@ async def test_a_model_that_is_loaded_brings_its_own_method_and_sampling(start: 
         assert app.dialogue.method == "greedy"
         app.actions.command("/model other/m-0.5")
         await pilot.pause()
-        assert (app.dialogue.method, app.dialogue.sampling.temperature) == ("lookup", 0.4)
+        assert (app.dialogue.method, app.dialogue.options.sampling.temperature) == ("lookup", 0.4)
         assert app.dialogue.transcript.system == "Brief."
         engine.loaded()
         app.take_events()
         app.actions.command("/model builtin")
         await pilot.pause()
-        assert (app.dialogue.method, app.dialogue.sampling.temperature) == ("greedy", 0.0)
+        assert (app.dialogue.method, app.dialogue.options.sampling.temperature) == ("greedy", 0.0)
         assert app.dialogue.transcript.system is None
 
 
@@ -226,7 +226,7 @@ async def test_a_file_that_cannot_be_written_is_told_and_the_change_counts_until
     async with app.run_test(size=(80, 24)) as pilot:
         await opened(pilot, *"top_k", "enter", "backspace", "4", "enter")
         await written(pilot)
-        assert app.dialogue.sampling.top_k == 4
+        assert app.dialogue.options.sampling.top_k == 4
         assert any("Cannot write" in toast.message for toast in app._notifications)
 
 
