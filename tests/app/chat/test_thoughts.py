@@ -112,7 +112,7 @@ def test_only_what_the_model_knows_is_asked_of_its_template(dialogue: Dialogue, 
     ],
 )
 def test_a_word_that_the_model_does_not_know(info: dict[str, Any], said: str) -> None:
-    from specchat.app.chat.about import known_word, word_after
+    from specchat.app.chat.about import known_word, variables, word_after
 
     with pytest.raises(UserError, match=said):
         known_word(info, "hard")
