@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from specchat.app.chat.about import variables
 from specchat.app.chat.answer_json import answer_json
 from specchat.app.chat.dialogue import Dialogue
 from specchat.app.chat.entries import Answer
@@ -112,7 +113,7 @@ def test_only_what_the_model_knows_is_asked_of_its_template(dialogue: Dialogue, 
     ],
 )
 def test_a_word_that_the_model_does_not_know(info: dict[str, Any], said: str) -> None:
-    from specchat.app.chat.about import known_word, variables, word_after
+    from specchat.app.chat.about import known_word, word_after
 
     with pytest.raises(UserError, match=said):
         known_word(info, "hard")
