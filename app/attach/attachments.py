@@ -118,7 +118,6 @@ def attach(message: str, folder: Path | None = None, given_up: GivenUp | None = 
     """The message, and the files that its `@path`s name. `@@` stands for an @ that names none.
 
     Args:
-        message: as typed.
         folder: what relative paths are relative to; the working folder if None.
         given_up: as GivenUp.
 
@@ -219,8 +218,6 @@ def read(path: Path, name: str, given_up: GivenUp | None = None, helps: str = "C
     """A file's text. A PDF file may take many seconds.
 
     Args:
-        path: the file.
-        name: what it is called.
         given_up: as GivenUp.
         helps: what to do where it is not there, for the message.
 
@@ -262,7 +259,6 @@ def refuse_images(attachments: Iterable[Attachment], why: str) -> None:
     """Refuse images where a model cannot see them.
 
     Args:
-        attachments: of a message.
         why: the reason, a clause with what helps behind it; empty where it can.
 
     Raises:

@@ -90,7 +90,6 @@ def offers(query: str, names: Sequence[str], most: int = 6) -> list[str]:
     Args:
         query: what follows the @.
         names: of `names_in` the query's folder, or else of `names_below` the working folder.
-        most: as many at most.
     """
     folder = folder_of(query)
     if folder is None:

@@ -52,11 +52,9 @@ def extract(
     """The text of a PDF file. Blocks until it is there: not for the interface's own thread.
 
     Args:
-        path: the file.
         shown: its name in sentences.
         most: characters of text.
         given_up: asked now and then; True ends it.
-        seconds: longest time.
 
     Raises:
         UserError: no text can be had; says why and what to do.

@@ -69,11 +69,7 @@ def generate_fields(request: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def words_of(info: Mapping[str, Any]) -> tuple[str, ...]:
-    """The words that the model knows for how to think, as on, off, low; none where it cannot be told.
-
-    Args:
-        info: what the engine tells of the model.
-    """
+    """The words that the model knows for how to think, as on, off, low; none where it cannot be told."""
     return tuple(str(word) for word in (info.get("thinking") or {}).get("words") or ())
 
 

@@ -34,13 +34,7 @@ def exits_early(model: str) -> bool:
 
 
 def shortlist(methods: Mapping[str, Method], unavailable: Collection[str], model: str) -> list[str]:
-    """The methods worth a try on a model: plain decoding, then those that give the same text sooner, the most promising first.
-
-    Args:
-        methods: every method by name.
-        unavailable: those that the model cannot run.
-        model: as the user names it.
-    """
+    """The methods worth a try on a model: plain decoding, then those that give the same text sooner, the best hope first."""
     trained = [name for name, method in methods.items() if method.group == "trained" and method.label == "identical"]
     left_out = {*unavailable, *(() if exits_early(model) else ("early-exit",))}
     # The built-in model is so small that its trained drafters, a fifth of it, pay less than the first two.
@@ -55,11 +49,7 @@ as many tokens."""
 
 
 def why_plain(info: Mapping[str, Any]) -> str:
-    """Why a model starts with plain decoding although it could guess; empty where guesses may pay, or before it is loaded.
-
-    Args:
-        info: what the engine tells of the model.
-    """
+    """Why a model starts with plain decoding although it could guess; empty where guesses may pay, or before it is loaded."""
     if info.get("name") == BUILTIN and info.get("backend") == "llama.cpp":  # too small to be timed at load
         return "On llama.cpp a pass over several guesses takes this small model too long to pay, so plain decoding comes first."
     cost = node_cost(info.get("pass_seconds") or ())
@@ -78,11 +68,9 @@ def first_method(
     a draft that turns out wrong costs it next to nothing.
 
     Args:
-        methods: every method by name.
         unavailable: those that the model cannot run, as far as that is known.
         model: as the user names it.
         drafts: the draft models that were asked for; the built-in model brings its own.
-        info: what the engine tells of the model; empty before it is loaded.
     """
     # `draft` first: until the model is loaded, nobody knows what a draft model is.
     drafting = ("draft", *(name for name, method in methods.items() if method.group == "trained"))

@@ -75,10 +75,8 @@ class Dialogue:
     """A chat with a model: what was asked, what came back, what may be done next.
 
     Args:
-        engine: the client.
         model: what is loaded or being loaded, as the user named it.
         methods: every method there is, by name, in the order in which they are shown.
-        method: the one in force.
         settings: method → its settings.
         load: options of a load besides the model (fields of the engine's `Load`).
     """
@@ -485,11 +483,7 @@ class Dialogue:
         self._send_queued()
 
     def methods_of(self, info: Mapping[str, Any]) -> dict[str, Method]:
-        """Every method there is for a model, by name: a server's own go before ours.
-
-        Args:
-            info: what the engine tells of the model.
-        """
+        """Every method there is for a model, by name: a server's own go before ours."""
         if not any(method.group == "server" for method in self.methods.values()):
             self._ours = self.methods
         served = served_methods(info)

@@ -83,7 +83,6 @@ def loop_sentence(event: Finished, penalty: str, off: str) -> str:
     """What a reader is told where an answer was stopped because it repeated itself.
 
     Args:
-        event: the answer's end.
         penalty: how to set the repetition penalty here.
         off: how to let such an answer go on.
     """

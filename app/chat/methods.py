@@ -67,22 +67,13 @@ def known_methods() -> Mapping[str, Method]:
 
 
 def served_methods(info: Mapping[str, Any]) -> dict[str, Method]:
-    """What decodes a model on servers, by name; nothing for one of this machine.
-
-    Args:
-        info: what the engine tells of the model.
-    """
+    """What decodes a model on servers, by name; nothing for one of this machine."""
     told = (info.get("server") or {}).get("methods", {})
     return {name: Method(name, "server", "", f"{where} decodes.") for name, where in told.items()}
 
 
 def reach_of(method: Method, info: Mapping[str, Any]) -> tuple[int | None, str]:
-    """Up to how many tokens of text a method drafts on a model, and why; None for every length, or if it never drafts.
-
-    Args:
-        method: one of ours.
-        info: what the engine tells of the model.
-    """
+    """Up to how many tokens of text a method drafts on a model, and why; None for every length, or if it never drafts."""
     able = info.get("capabilities") or {}
     reach = able.get("reach") if method.group != "plain" else None
     return reach, able.get("reasons", {}).get("reach", "") if reach is not None else ""

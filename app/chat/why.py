@@ -104,7 +104,6 @@ def diagnose(answer: Answer, info: Mapping[str, Any], tried: Sequence[Answer] = 
 
     Args:
         answer: whose; of several methods that wrote it, the one that took the most passes counts.
-        info: what the engine tells of the model.
         tried: other answers of the same model, which may have been faster.
     """
     if answer.figures.certainty:

@@ -39,7 +39,6 @@ def open_chat(
         last: go on with the last chat of the history.
         resume: a title or a number: go on with that chat; empty begins with the list of chats.
         given: what the command line asks for: it goes before what a chat was written with.
-        tour: begin with the tour.
 
     Raises:
         UserError: not on a terminal, or there is no such chat.

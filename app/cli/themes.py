@@ -6,13 +6,16 @@ import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from rich.color import ColorSystem
+from rich.style import Style
+
 from ...errors import UserError, did_you_mean
 from ...plain_file import user_path
 from ..chat.entries import SHADES
 from ..settings.locations import themes_folder
-from ..terminal.ansi import RESET, Depth, colour_depth
+from ..terminal.ansi import Depth, colour_depth
 from ..text.cells import fit, one_line, width
-from ..theming.colours import SIGHTS, contrast, distance, rgb, seen
+from ..theming.colours import SIGHTS, contrast, distance, seen
 from ..theming.themes import APART, LENGTHS, SHIPPED, STEPS, Palette, load_themes, read_theme
 
 
@@ -96,21 +99,5 @@ def _depth() -> Depth:
 
 def _painted(parts: Iterable[tuple[str, str]], depth: Depth) -> str:
     """Text in colours written as `#rrggbb on #rrggbb`; the text alone where the terminal has too few of them."""
-    if depth < 256:
-        return "".join(text for text, _ in parts)
-    out = ""
-    for text, style in parts:
-        colour, _, behind = style.rpartition("on ")
-        codes = [_code(38, colour.strip(), depth)] if colour else []
-        out += f"\x1b[{';'.join([*codes, _code(48, behind, depth)])}m{text}"
-    return out + RESET
-
-
-def _code(layer: int, colour: str, depth: Depth) -> str:
-    red, green, blue = rgb(colour)
-    if depth > 256:
-        return f"{layer};2;{red};{green};{blue}"
-    # The 6×6×6 cube of the 256 colours; its steps are 0, 95, 135, … 255.
-    steps = (0 if c < 48 else 1 if c < 115 else (c - 35) // 40 for c in (red, green, blue))
-    r, g, b = steps
-    return f"{layer};5;{16 + 36 * r + 6 * g + b}"
+    system = {256: ColorSystem.EIGHT_BIT, 16_777_216: ColorSystem.TRUECOLOR}.get(depth)
+    return "".join(Style.parse(style).render(text, color_system=system) for text, style in parts)

@@ -53,7 +53,6 @@ class Canvas:
     """Makes the elements of a picture.
 
     Args:
-        look: the colours.
         pad: blank space around the cells, in pixels.
     """
 

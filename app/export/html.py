@@ -149,7 +149,6 @@ def spans(answer: Answer, look: Look, clock: Sequence[float] = (), *, unfolded: 
     """The runs of an answer.
 
     Args:
-        answer: whose.
         look: theme and way of colouring.
         clock: when each was there, in seconds, for a replay.
         unfolded: its thoughts are there to be read at once.

@@ -37,6 +37,7 @@ MOST_BEGINNINGS = 400
 """Trigrams that one or two letters may be the beginning of."""
 
 _COLUMNS = "chats.id, title, created, changed, model, answers, parent, deleted_at"
+_NEWEST = "deleted_at IS NULL ORDER BY changed DESC, id DESC"
 _WORDS = re.compile(r'"([^"]+)"|(\S+)')
 
 
@@ -92,12 +93,7 @@ class Chats:
 
     def newest(self, offset: int = 0, limit: int = 100) -> list[ChatRow]:
         """Chats, the last changed one first."""
-        with self.store.lock:
-            rows = self.store.db.execute(
-                f"SELECT {_COLUMNS} FROM chats WHERE deleted_at IS NULL ORDER BY changed DESC, id DESC LIMIT ? OFFSET ?",
-                (limit, offset),
-            ).fetchall()
-        return [_row(row) for row in rows]
+        return self._rows(f"{_NEWEST} LIMIT ? OFFSET ?", limit, offset)
 
     def row(self, id: int) -> ChatRow:
         """A chat by its number, also a deleted one.
@@ -105,11 +101,13 @@ class Chats:
         Raises:
             UserError: there is none.
         """
-        with self.store.lock:
-            row = self.store.db.execute(f"SELECT {_COLUMNS} FROM chats WHERE id = ?", (id,)).fetchone()
-        if row is None:
+        if not (rows := self._rows("id = ?", id)):
             raise UserError(f"There is no chat {id} in the history. `specchat chats list` shows them all.")
-        return _row(row)
+        return rows[0]
+
+    def _rows(self, where: str, *values: object) -> list[ChatRow]:
+        with self.store.lock:
+            return [_row(row) for row in self.store.db.execute(f"SELECT {_COLUMNS} FROM chats WHERE {where}", values)]
 
     def search(self, text: str, limit: int = 50) -> list[ChatHit]:
         """Chats that have all the words of `text` in one prompt, answer or title, newest first. Upper and lower case are the
@@ -123,12 +121,9 @@ class Chats:
         patterns = [re.compile(re.escape(word), re.IGNORECASE) for word in words]
         found: dict[int, ChatHit] = {}
         with self.store.lock:
-            for row in self.store.db.execute(
-                f"SELECT {_COLUMNS} FROM chats WHERE deleted_at IS NULL AND named ORDER BY changed DESC, id DESC"
-            ):
-                title = loaded(row[1])
-                if len(found) < limit and all(pattern.search(title) for pattern in patterns):
-                    found[row[0]] = ChatHit(_row(row), _excerpt(title, patterns[0]))
+            for row in self._rows(f"named AND {_NEWEST}"):
+                if len(found) < limit and all(pattern.search(row.title) for pattern in patterns):
+                    found[row.id] = ChatHit(row, _excerpt(row.title, patterns[0]))
             for (entry,) in self._candidates(words):
                 if len(found) >= limit:
                     break
@@ -137,13 +132,10 @@ class Chats:
                 said = words_of(loaded(answer), loaded(thought) if thoughts else "")
                 if not all(pattern.search(said) for pattern in patterns):
                     continue
-                for row in self.store.db.execute(
-                    f"SELECT {_COLUMNS} FROM chats WHERE deleted_at IS NULL AND id IN (SELECT chat FROM places WHERE entry = ?1"
-                    " UNION SELECT chat FROM ends WHERE entry = ?1) ORDER BY changed DESC",
-                    (entry,),
-                ):
-                    if row[0] not in found and len(found) < limit:
-                        found[row[0]] = ChatHit(_row(row), _excerpt(said, patterns[0]), entry)
+                having = "SELECT chat FROM places WHERE entry = ?1 UNION SELECT chat FROM ends WHERE entry = ?1"
+                for row in self._rows(f"id IN ({having}) AND {_NEWEST}", entry):
+                    if row.id not in found and len(found) < limit:
+                        found[row.id] = ChatHit(row, _excerpt(said, patterns[0]), entry)
         return list(found.values())
 
     def _candidates(self, words: list[str]) -> sqlite3.Cursor:
@@ -167,7 +159,6 @@ class Chats:
         """A chat with its colours, figures and trees as they were; going on with it is saved in the same place.
 
         Args:
-            id: its number.
             hit: where in it something was found.
 
         Raises:
@@ -232,15 +223,11 @@ class Chats:
 
     def titled(self, text: str) -> list[ChatRow]:
         """Chats whose title has `text` in it, newest first, or the one of just that title; else the one of that number."""
-        with self.store.lock:
-            rows = self.store.db.execute(
-                f"SELECT {_COLUMNS} FROM chats WHERE deleted_at IS NULL ORDER BY changed DESC, id DESC"
-            ).fetchall()
         wanted = one_line(text).casefold()
-        some = [row for row in map(_row, rows) if wanted in row.title.casefold()]
+        some = [row for row in self._rows(_NEWEST) if wanted in row.title.casefold()]
         same = [row for row in some if row.title.casefold() == wanted]
         if not some and text.isascii() and text.isdigit() and len(text) < 16:
-            some = [row for row in map(_row, rows) if row.id == int(text)]
+            some = self._rows("deleted_at IS NULL AND id = ?", int(text))
         return same[:1] or some
 
     def rename(self, id: int, title: str) -> None:
@@ -276,17 +263,12 @@ class Chats:
 
     def deleted(self) -> list[ChatRow]:
         """Chats that can be brought back, the last deleted one first."""
-        with self.store.lock:
-            rows = self.store.db.execute(
-                f"SELECT {_COLUMNS} FROM chats WHERE deleted_at IS NOT NULL ORDER BY deleted_at DESC"
-            ).fetchall()
-        return [_row(row) for row in rows]
+        return self._rows("deleted_at IS NOT NULL ORDER BY deleted_at DESC")
 
     def branch(self, id: int, entries: int | None = None, title: str = "") -> int:
         """A new chat that shares the beginning of one; its number.
 
         Args:
-            id: the chat.
             entries: how many of its entries; all if None.
             title: of the new one; the other's if empty.
 

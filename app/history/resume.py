@@ -49,8 +49,6 @@ def continued(settings: Settings, opened: OpenedChat, given: Mapping[str, Any] |
     """The settings that a chat goes on with.
 
     Args:
-        settings: those in force.
-        opened: the chat.
         given: what the command line asks for, which goes before the chat's own.
     """
     from ..settings.precedence import layers_of
@@ -73,7 +71,6 @@ def welcome(opened: OpenedChat, loading: str) -> str:
     """A sentence on a chat that was opened.
 
     Args:
-        opened: the chat.
         loading: its model, where that is being loaded.
     """
     said = f"Opened {opened.title}." + (f" Loading its model, {one_line(loading)}." if loading else "")
@@ -84,7 +81,6 @@ def remarks(opened: OpenedChat, model: str) -> list[str]:
     """What there is to say of a chat that specchat begins with.
 
     Args:
-        opened: the chat.
         model: what is being loaded, as the user named it.
     """
     out = [damage(opened)] if opened.damaged else []

@@ -120,8 +120,6 @@ def index(db: sqlite3.Connection, entry: int, text: str, known: str = "") -> Non
     """Let an entry be found by its text.
 
     Args:
-        db: in a transaction.
-        entry: its id.
         text: all of it, as `words_of` puts it.
         known: the text that the index has of it so far.
     """

@@ -154,8 +154,6 @@ def write(db: sqlite3.Connection, now: ChatSnapshot, identity: Any) -> Written:
     """Bring a chat up to date, in a transaction.
 
     Args:
-        db: the database.
-        now: the chat.
         identity: of the database, so that ids of another one are not taken for its own.
     """
     chat, known, parent = _place(db, now, identity)

@@ -76,8 +76,6 @@ def judge(needs: Needs, free: FreeMemory, options: Mapping[str, Any]) -> MemoryF
     """Whether a model fits.
 
     Args:
-        needs: of the model.
-        free: what there is.
         options: of a load: context, dtype, kv_type.
     """
     model = needs.footprint(gpu=free.gpu, dtype=options.get("dtype") or "auto", kv_type=options.get("kv_type") or "auto")

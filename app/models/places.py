@@ -48,7 +48,6 @@ def spots(recent: Sequence[str] = (), named: Sequence[str] = (), here: Path | No
     Args:
         recent: models that were loaded lately, as they were named.
         named: folders from the settings.
-        here: the current folder.
     """
     seen: set[Path] = set()
     for spot in (

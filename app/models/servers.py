@@ -75,8 +75,6 @@ def server_rows(found: Sequence[FoundServer], text: str, loaded: str) -> list[Mo
     """The servers' models for the list.
 
     Args:
-        found: what was asked.
-        text: what is searched for.
         loaded: the model in use, as it is named.
     """
     rows = []

@@ -112,7 +112,6 @@ def speedup(first: TimedLane, other: TimedLane, unit: Unit, line: int) -> float:
 
     Args:
         first: the lane that is compared with.
-        other: the other one.
         unit: what they are compared in.
         line: the finish line, which counts for lanes that are through; 0 while some still write.
     """

@@ -42,7 +42,6 @@ def split_model(word: str, model: str, info: Mapping[str, Any]) -> tuple[str, st
     Args:
         word: as typed. In place of a model may stand a runtime.
         model: the chat's, as the user named it.
-        info: what the engine tells of it.
     """
     method, _, named = word.partition("@")
     backend = ""

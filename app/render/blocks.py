@@ -81,8 +81,6 @@ class Section:
     """A thought or the answer behind it, wrapped.
 
     Args:
-        thought: which of the two it is.
-        cells: width of a line.
         run: the first run that it has text of.
     """
 
@@ -119,7 +117,6 @@ class EntryBlock:
 
     Args:
         entry: what it shows; an answer may grow.
-        cells: width of a line.
         badge: of a prompt, which of its variants this is; empty where there is no other.
         answers: of an answer, all that there are to the same message, where there are several.
         model: of an answer, the name of its model, where the sentence below it is to tell it.

@@ -97,8 +97,6 @@ def inspect(answer: Answer, index: int, pieces: Pieces) -> Inspection:
     """Look into run number `index` of an answer.
 
     Args:
-        answer: whose.
-        index: of its runs.
         pieces: token texts of the model that wrote it.
     """
     run = answer.runs[index]

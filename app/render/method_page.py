@@ -32,11 +32,9 @@ def method_lines(
     """The page.
 
     Args:
-        method: the one in force.
         label: what holds of its text under the acceptance rule in force.
         settings: those that are not the defaults.
         totals: of its steps in the last answer that it wrote a part of; None if there is none.
-        cells: width.
         unavailable: why this model cannot run it.
         models: names of the draft models that are loaded, by what methods call them.
         keys: those that make its drafts shorter and longer.

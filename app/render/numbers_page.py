@@ -54,7 +54,6 @@ def numbers_lines(answer: Answer | None, method: str, curve: Curve, cells: int) 
         answer: whose figures; None if there is none.
         method: whose part of the answer the detailed figures are of.
         curve: of the answer that was shown last.
-        cells: width.
     """
     if answer is None or not answer.totals.steps:
         return paragraph("No figures yet: they come with the first passes of an answer.", cells, "$quiet")

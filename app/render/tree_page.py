@@ -69,7 +69,6 @@ def tree_lines(
         answer: whose step; None if there is none.
         index: of its runs, the selected one; the last step if None.
         pieces: token texts of the model.
-        cells: width.
         height: rows, all of which the tree may take.
         way: in which the transcript tells runs apart, as `effective` has it: the path looks like its run there.
         paused: whether the answer waits between two steps.

@@ -160,7 +160,6 @@ def tree_rows(tree: StepTree, piece: Callable[[int], str], cells: int, height: i
     """The tree as rows.
 
     Args:
-        tree: what to draw.
         piece: token id → its text, sanitised, on one line.
         cells: width of a row; at least 16 to be of use.
         height: most rows, at least 3; as many as it takes if None. What does not fit is folded: "… 12 more".
@@ -294,7 +293,6 @@ class _Layout:
         """A refused branch: its chain of only children, then what forks below.
 
         Args:
-            node: its first node.
             start: what stands left of its first row.
             under: what stands left of the others.
             level: 0 for a branch of the path, 1 for a branch of that, and so on.
@@ -333,8 +331,6 @@ class _Layout:
         """Nodes in lines that fit, one blank between tokens; how many did not.
 
         Args:
-            nodes: of a chain.
-            room: cells of a line.
             lines: most lines; as many as it takes if None.
             below: nodes that will be counted at the end of the last line in any case.
         """

@@ -21,7 +21,6 @@ def verdict(answer: Answer, *, speeds: bool = True) -> StyledLine:
     styles: quiet, success, warning, error.
 
     Args:
-        answer: whose.
         speeds: whether to tell how fast it came; not where that is told beside it.
     """
     figures, ending = answer.figures, f"{answer.ending.capitalize()}{' in the middle of the thought' * answer.thinking}."

@@ -27,7 +27,6 @@ def why_lines(
     Args:
         answer: whose; None if there is none.
         found: what is known of it; None while it is being written.
-        cells: width.
         key: makes the change.
         in_force: whether the change has been made.
     """

@@ -110,11 +110,7 @@ class Layers:
 
 
 def recommended(info: Mapping[str, Any]) -> dict[str, Any]:
-    """The sampling that a model's makers recommend, by dotted key.
-
-    Args:
-        info: what the engine tells of the model.
-    """
+    """The sampling that a model's makers recommend, by dotted key."""
     return {f"sampling.{name}": value for name, value in (info.get("sampling") or {}).items() if name in SAMPLING}
 
 

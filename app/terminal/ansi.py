@@ -41,7 +41,6 @@ def colour_depth(mode: str, is_terminal: bool, environ: Mapping[str, str] | None
 
     Args:
         mode: auto, always or never. NO_COLOR and TERM=dumb speak for auto; always overrules them.
-        is_terminal: whether the output goes to a terminal.
         environ: the environment; the process's own if None.
     """
     environ = os.environ if environ is None else environ

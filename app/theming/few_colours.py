@@ -64,7 +64,6 @@ def nearest(
     """The colour that looks most like this one; what is asked of it goes before if it can be had.
 
     Args:
-        colour: what it should look like.
         among: colours in Lab; those of the 256 if None.
         on: what it should be readable on.
         least: contrast that makes it so.

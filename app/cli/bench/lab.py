@@ -1,5 +1,4 @@
-"""What bench, replay, tune and doctor share: a model in the engine, measurements that Ctrl-C ends, specifications, plans,
-durations."""
+"""What bench, replay, tune and doctor share: a model in the engine, measurements that Ctrl-C ends, specifications, plans."""
 
 from __future__ import annotations
 
@@ -25,6 +24,7 @@ from ....errors import UserError
 from ...settings import locations
 from ...settings.fields import Settings
 from ...terminal.output import Notes, stdout
+from ...text.amounts import time_of
 from ...text.cells import one_line, sanitise, width
 from ..exit_codes import ANSWERED, BROKEN, CANCELLED
 from ..interrupts import POLL_SECONDS, Interrupts
@@ -47,6 +47,11 @@ class Spec:
     label: str
     name: str
     settings: Mapping[str, str]
+
+
+def spec_of(name: str, settings: Mapping[str, str]) -> Spec:
+    """A method with settings, labelled as `read_spec` reads it."""
+    return Spec(":".join([name, *(f"{key}={value}" for key, value in settings.items())]), name, settings)
 
 
 def read_spec(text: str) -> Spec:
@@ -220,14 +225,7 @@ class Clock:
         if not done:
             return ""
         seconds = (self._now() - self._start) / done * (self._total - done)
-        return f"about {duration(seconds)} left"
-
-
-def duration(seconds: float) -> str:
-    """A time as people say it: `45 s`, `3 min`."""
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+        return f"about {time_of(seconds)} left"
 
 
 def show_table(head: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1, spare: Sequence[str] = ()) -> None:

@@ -10,7 +10,7 @@ from ....engine.catalog import get_served, parse_params, served
 from ....engine.options import is_url
 from ....errors import UserError, counted
 from ...settings.fields import Settings
-from .lab import BenchRun, Lab, Spec, say, show_table
+from .lab import BenchRun, Lab, Spec, say, show_table, spec_of
 from .replay import draft_of
 from .requests import BenchRequest
 
@@ -83,9 +83,7 @@ def candidates_of(engines: Sequence[str], *, draft: bool) -> list[Spec]:
     out = []
     for name, method in served().items():
         if method.engine in engines and (draft or not method.needs_draft_model):
-            for settings in method.grid():
-                label = ":".join([name, *(f"{key}={value}" for key, value in settings.items())])
-                out.append(Spec(label, name, settings))
+            out += [spec_of(name, settings) for settings in method.grid()]
     return out
 
 
@@ -105,7 +103,6 @@ def predict(
     Args:
         lab: its engine replays.
         answers: as the task `replay` takes them.
-        engines: the servers.
         settings: name the draft model.
         draft: whether there is one, here or beside the loaded model.
         curve: what the passes take; ASSUMED where nobody knows.

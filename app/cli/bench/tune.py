@@ -18,7 +18,7 @@ from ...settings.key_path import join
 from ...terminal.output import Notes
 from ..exit_codes import ANSWERED, USER
 from .items import Item, PromptSet, read_items
-from .lab import BASE, BenchRun, Lab, Spec, read_spec, read_specs
+from .lab import BASE, BenchRun, Lab, Spec, read_spec, read_specs, spec_of
 from .requests import BenchRequest, TuneRequest
 from .run import WARM_UP_TOKENS, answer_one
 from .servers import is_server, predict, show_predicted
@@ -48,8 +48,8 @@ def candidates(request: TuneRequest, loaded: Mapping[str, Any], unavailable: Map
                 parse_params(method, dict(settings))
             except UserError:
                 continue
-            label = ":".join([spec.name, *(f"{key}={value}" for key, value in settings.items())])
-            out[label] = Spec(label, spec.name, settings)
+            made = spec_of(spec.name, settings)
+            out[made.label] = made
     if not out:
         raise UserError("None of these methods can run here. `specchat bench` says why; choose others with --methods.")
     return list(out.values())

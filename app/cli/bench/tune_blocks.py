@@ -9,7 +9,7 @@ from typing import Any
 from ....errors import UserError, counted
 from ...settings.fields import Settings
 from .items import Item
-from .lab import Lab, Spec, read_specs, say, show_table
+from .lab import Lab, Spec, read_specs, say, show_table, spec_of
 
 SETS = 3
 """Sets of blocks that are measured in tokens per second: those with the greatest expected speedups."""
@@ -131,10 +131,7 @@ def block_specs(found: Sequence[Mapping[str, Any]]) -> list[Spec]:
         lengths: list[dict[str, str]] = [{}]
         if not place:
             lengths.append({"schedule": "constant", "tokens": str(row["tokens"])})
-        for length in lengths:
-            settings = {**cut, **length}
-            label = ":".join(["early-exit", *(f"{name}={value}" for name, value in settings.items())])
-            out.append(Spec(label, "early-exit", settings))
+        out += [spec_of("early-exit", {**cut, **length}) for length in lengths]
     return out
 
 

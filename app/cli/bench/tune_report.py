@@ -12,7 +12,8 @@ from ....errors import counted
 from ...settings import file as settings_file
 from ...settings import locations
 from ...settings.precedence import method_changes
-from .lab import duration, say, show_table
+from ...text.amounts import time_of
+from .lab import say, show_table
 from .requests import TuneRequest
 from .servers import show_predicted
 from .tune_blocks import show_blocks
@@ -79,7 +80,7 @@ def report(
         ]
         show_table(["method", "speedup", ""], rows)
     if search.out_of_time:
-        say(f"The {duration(60 * request.minutes)} ran out before the search was finished. Allow more with --minutes.")
+        say(f"The {time_of(60 * request.minutes)} ran out before the search was finished. Allow more with --minutes.")
     if found is None:
         return
     say("")

@@ -32,7 +32,6 @@ class AnswerOutput:
         """Write some runs.
 
         Args:
-            runs: of the answer.
             notes: get their thoughts; None: nobody does.
 
         Raises:

@@ -55,9 +55,6 @@ class Request:
     def method(self, unavailable: Collection[str] = (), info: Mapping[str, Any] | None = None) -> str:
         """The decoding method: the one that was chosen, else the one that a chat with this model starts with, which is none of
         those that it cannot run.
-
-        Args:
-            info: what the engine tells of the model; empty before it is loaded.
         """
         settings = self.settings
         return settings.method or first_method(known_methods(), unavailable, settings.model, settings.draft_model, info or {})
