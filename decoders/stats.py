@@ -231,11 +231,6 @@ class Totals:
         return _ratio(self.draft_flops, self.counted_tokens)
 
     @property
-    def flops_per_step(self) -> float:
-        """FLOPs of a pass and of the draft that it verified, on average."""
-        return _ratio(self.flops, self.counted_steps)
-
-    @property
     def pass_seconds(self) -> list[tuple[int, int, float]]:
         """(nodes, passes, mean seconds of such a pass), by ascending nodes; passes that read prompt tokens are left out."""
         return [(nodes, count, seconds / count) for nodes, (count, seconds) in sorted(self.passes.items())]

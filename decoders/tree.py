@@ -109,29 +109,6 @@ class Tree:
         self.parents.append(parent)
         return len(self.tokens) - 1
 
-    def graft(self, line: Sequence[int], parent: int = 0, budget: int | None = None) -> int:
-        """Add a chain of tokens below `parent`, sharing nodes that already exist (the tree as a trie).
-
-        Args:
-            line: token ids [n].
-            parent: node to start from.
-            budget: the most nodes the tree may have afterwards; the rest of the chain is left out.
-
-        Returns:
-            how many nodes were added.
-        """
-        before = len(self.tokens)
-        for token in line:
-            child = next(
-                (i for i in range(parent + 1, len(self.tokens)) if self.parents[i] == parent and self.tokens[i] == token), None
-            )
-            if child is None:
-                if budget is not None and len(self.tokens) >= budget:
-                    break
-                child = self.add(token, parent)
-            parent = child
-        return len(self.tokens) - before
-
     def depths(self) -> list[int]:
         """The depth of each node; the pending token has depth 0."""
         out: list[int] = []

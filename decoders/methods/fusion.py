@@ -1,13 +1,14 @@
 """Fusion: one probability model over all evidence for what comes next, one tree grown best first under a node budget.
 
 The model is a variable-order n-gram model of the context (ppm.py; after prediction by partial matching, Cleary and Witten
-1984), to which other evidence adds its votes (evidence.py). Related: SuffixDecoding (Oliaro 2024, arXiv:2411.04975) grows
-trees from suffix trees greedily by frequency; REST (He 2023, arXiv:2311.08252) retrieves from a datastore; SAM-Decoding (Hu
-2024, arXiv:2411.10666) drafts the longest match from a suffix automaton.
+1984), to which the model's own recycled successors add their votes. Related: SuffixDecoding (Oliaro 2024, arXiv:2411.04975)
+grows trees from suffix trees greedily by frequency; REST (He 2023, arXiv:2311.08252) retrieves from a datastore; SAM-Decoding
+(Hu 2024, arXiv:2411.10666) drafts the longest match from a suffix automaton.
 """
 
 from __future__ import annotations
 
+import math
 from array import array
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,7 +18,6 @@ from operator import itemgetter
 from ..base import Context, Drafter, Elsewhere, Verified, param
 from ..parts.drafting import node_budget, worthwhile
 from ..parts.elsewhere import depth, ngram_tree, speculative
-from ..parts.evidence import Evidence, Recycled
 from ..parts.learned import Calibration
 from ..parts.ngrams import ORDERS
 from ..parts.ppm import ESCAPE, FREQUENT, KIND, KINDS, PAST, RANKS, SUREST, ContextModel, Occurrence, Weights
@@ -67,7 +67,7 @@ class Expansion:
     cast: list[float]
     """The weight of each vote."""
     guesses: list[tuple[int, float]]
-    """(token, weight) of the other evidence."""
+    """(token, weight) of the recycled successors."""
     weights: dict[int, float]
     """Weight of all votes and guesses for each token."""
     escape: float
@@ -93,6 +93,39 @@ LATER = len(RANKS) - 1
 
 MANY = len(ESCAPE) - 1
 """Last index of ESCAPE."""
+
+
+Guesses = Sequence[tuple[int, float]]
+"""(token, probability) pairs whose probabilities sum to at most 1."""
+
+
+class Recycled:
+    """The most probable successors that the model itself gave each token the last time, accepted or not.
+
+    Token recycling, Luo 2024, https://arxiv.org/abs/2408.08696.
+    """
+
+    KEPT = 8192
+    """Tokens remembered, the least recently renewed forgotten first: about 4 MB at 8 successors each."""
+
+    def __init__(self, k: int) -> None:
+        self.k = k
+        self._successors: dict[int, Guesses] = {}
+
+    def guess(self, tail: Sequence[int]) -> Guesses:
+        """What may follow these last tokens. Called for every node that is expanded: it must take a microsecond or two."""
+        return self._successors.get(tail[-1], ())
+
+    def learn(self, verified: Verified) -> None:
+        successors, tokens = self._successors, verified.tree.tokens
+        rows = verified.scores.top(self.k)
+        # The accepted path last: of a token that occurs twice, what followed it in the text itself stays.
+        for node in (*range(len(tokens)), *verified.path):
+            token = tokens[node]
+            successors.pop(token, None)  # so that it becomes the newest entry
+            successors[token] = [(other, math.exp(log)) for other, log in rows[node]]
+        while len(successors) > self.KEPT:
+            del successors[next(iter(successors))]
 
 
 class Fusion(Drafter):
@@ -137,17 +170,14 @@ class Fusion(Drafter):
         note = "Suffix decoding also goes by how often each continuation occurred, but it grows a different tree."
         return {**ngram_tree(params.nodes), "vLLM": (suffix, note)}
 
-    def __init__(self, params: FusionParams | None = None, evidence: Sequence[Evidence] = ()) -> None:
+    def __init__(self, params: FusionParams | None = None) -> None:
         super().__init__(params)
         self.model = ContextModel()
         self.weights = Weights()
-        self.evidence = list(evidence)
-        """Sources beside the text and the recycled successors."""
         self._worth = Calibration()
         self.probabilities: list[float] = []
         """For each node of the last tree, the probability of its path; it never rises from one node to the next."""
         self._recycled = Recycled(self.params.recycle)
-        self._sources: Sequence[Evidence] = ()
         self._tree: Tree | None = None
         self._expansions: dict[int, Expansion] = {}
         self._text = self.model.tokens
@@ -161,8 +191,6 @@ class Fusion(Drafter):
             self.model.clear()
         self.model.follow(context.tokens)
         self._look_back(context)
-        for source in self.evidence:
-            source.follow(context)
         self._tree = self._grow(context)
         return self._tree
 
@@ -180,17 +208,10 @@ class Fusion(Drafter):
                 behind.append(-1)
             self._text = self._text + behind
 
-    def repeats(self, tokens: Sequence[int], length: int) -> bool:
-        """Whether the last `length` tokens of the text stood together before."""
-        self.model.follow(tokens)
-        return self.model.repeats(length)
-
     def learn(self, verified: Verified) -> None:
         if self.params.recycle:
             self._recycled.k = self.params.recycle
             self._recycled.learn(verified)
-        for source in self.evidence:
-            source.learn(verified)
         drafted, path = verified.tree.as_drafted(verified.path)
         if drafted is self._tree:
             self._worth.learn(self.probabilities, path)
@@ -211,7 +232,6 @@ class Fusion(Drafter):
         tokens, parents = tree.tokens, tree.parents
         reached = self.probabilities = [1.0]
         self._expansions = {}
-        self._sources = [self._recycled, *self.evidence] if self.params.recycle else self.evidence
         frequent = self.model.frequent(self.params.frequent)
         rare = len(frequent)
         depths, tails = [0], [self.model.tokens[-ORDERS:].tolist()]
@@ -317,14 +337,14 @@ class Fusion(Drafter):
             weights[token] = weights[token] + weight if token in weights else weight
         left = ESCAPE[min(successors or len(weights), MANY)]
         guesses: list[tuple[int, float]] = []
-        if not settled:
-            for source in self._sources:
-                factor = self.weights.other if longest <= source.span else self.weights.other / (longest + 1)
-                for token, probability in source.guess(tail):
-                    weight = factor * probability
-                    guesses.append((token, weight))
-                    total += weight
-                    weights[token] = weights.get(token, 0.0) + weight
+        if not settled and self.params.recycle:
+            # A successor of one token: longer matches leave it a fraction of its weight, as shorter ones.
+            factor = self.weights.other if longest <= 1 else self.weights.other / (longest + 1)
+            for token, probability in self._recycled.guess(tail):
+                weight = factor * probability
+                guesses.append((token, weight))
+                total += weight
+                weights[token] = weights.get(token, 0.0) + weight
         known = self._expansions[node] = Expansion(votes, cast, guesses, weights, left, total + left)
         return known
 

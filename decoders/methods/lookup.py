@@ -163,10 +163,6 @@ class Lookup(Drafter):
             self._floor = of, worthwhile(context, self.params.floor, CPU_FLOOR)
         return self._floor[1]
 
-    def chance(self, match: int) -> float:
-        """The probability of the token that followed a match."""
-        return self.reliability[match]
-
     def promises(self, match: int, seconds: Callable[[int], float], rate: float, floor: float) -> bool:
         """Whether a chain behind a match may give more than `rate` tokens a second.
 

@@ -16,7 +16,7 @@ from ...backends.options import draft_label
 from ...errors import UserError, counted
 from .. import needs
 from ..base import Context, Drafter, Elsewhere, param
-from ..parts.elsewhere import draft_chain, noted
+from ..parts.elsewhere import as_chain, draft_chain
 from ..parts.growth import MERGED, MOST, Grower, merged, nodes_of
 from ..parts.proposers import DraftModel
 from ..parts.vocabularies import mismatch
@@ -88,7 +88,7 @@ class TokenTree(Grower):
 
     @classmethod
     def elsewhere(cls, params: TreeParams, draft_model: str) -> Elsewhere:
-        return noted(draft_chain(draft_model, params.depth), "It drafts a chain, not a tree.")
+        return as_chain(draft_chain(draft_model, params.depth))
 
     def __init__(self, params: TreeParams | None = None) -> None:
         super().__init__(params)

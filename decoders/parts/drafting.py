@@ -75,7 +75,7 @@ def drawn(tokens: Sequence[int], count: int, seed: int, eos_ids: Collection[int]
 
 
 class Trie:
-    """A token tree that grows from lines: what they have in common is one node. `Tree.graft`, in O(1) per token."""
+    """A token tree that grows from lines: what they have in common is one node, found in O(1)."""
 
     __slots__ = ("_children", "budget", "tree")
 

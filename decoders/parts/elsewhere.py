@@ -108,6 +108,11 @@ def speculative(method: str, **settings: object) -> str:
     return f"--speculative-config '{json.dumps({'method': method, **settings})}'"
 
 
+def as_chain(found: Elsewhere, width: int = 2) -> Elsewhere:
+    """The same of an engine that has no trees, where one of this width was meant."""
+    return found if width == 1 else noted(found, "It drafts a chain, not a tree.")
+
+
 def noted(found: Elsewhere, sentence: str) -> Elsewhere:
     """The same with one more sentence on each engine."""
     return {engine: (setting, f"{note} {sentence}".strip()) for engine, (setting, note) in found.items()}

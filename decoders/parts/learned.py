@@ -79,15 +79,6 @@ class Calibration:
     def _bin(self, probability: float) -> int:
         return bisect_left(self.EDGES, probability)
 
-    def factors(self) -> list[float]:
-        """What probabilities are to be multiplied by, for each of the sizes that EDGES part.
-
-        `bisect_left(EDGES, probability)` is the size of a probability.
-        """
-        if self._quiet:
-            self._take_in_quiet()
-        return [accepted / expected for accepted, expected in zip(self._accepted, self._expected, strict=True)]
-
     def learn(self, probabilities: Sequence[float], accepted: Collection[int]) -> None:
         """Take in a tree: a probability for each node, and which nodes were accepted. Node 0 does not count."""
         if len(probabilities) < 2:  # on free text that is almost every step, so it must cost next to nothing

@@ -154,17 +154,16 @@ class Proposer(ABC):
     def _open(self, context: Context, line: Sequence[int]) -> Scores | None:
         """Scores after the pending token and each of the line behind it; None where they cannot be evaluated."""
 
-    @abstractmethod
     def _extend(self, tokens: Sequence[int], parents: Sequence[int]) -> Scores | None:
-        """Scores after the new nodes."""
+        """Scores after the new nodes; None where only the first pass guesses."""
+        return None
 
-    @abstractmethod
-    def _drop(self, first: int) -> None:
-        """Free the nodes from number `first` on."""
+    def _drop(self, first: int) -> None:  # noqa: B027
+        """Free what is held of the nodes from number `first` on."""
 
-    @abstractmethod
-    def settle(self, path: Sequence[int]) -> None:
-        """The tree was verified: these nodes, a path from node 0 on, are right; all others go."""
+    def settle(self, path: Sequence[int]) -> None:  # noqa: B027
+        """The tree was verified: these nodes, a path from node 0 on, are right; all others go. Most hold none: what was
+        accepted comes with the target's own states."""
 
     def close(self) -> None:  # noqa: B027
         """Free what it holds."""
@@ -423,9 +422,6 @@ class FirstLayers(Proposer):
     def _drop(self, first: int) -> None:
         assert self._context is not None
         self._context.session.drop([self._before + first])
-
-    def settle(self, path: Sequence[int]) -> None:
-        """Nothing to do: the loop commits the target's own nodes."""
 
 
 def shorter(draft: Model, context: int) -> str:

@@ -45,7 +45,7 @@ def test_plain_decoding_costs_a_pass_of_one_node_a_token(models: tuple[Model, Mo
 
 
 def test_drafting_adds_its_own(models: tuple[Model, Model]) -> None:
-    plain = answer(models, "greedy").totals.flops_per_step
+    plain = answer(models, "greedy").totals.flops_per_token
     shares = {}
     for method in ("lookup", "draft", "tree", "early-exit"):
         totals = answer(models, method, **({"layers": 2} if method == "early-exit" else {})).totals

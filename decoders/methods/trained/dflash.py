@@ -15,7 +15,7 @@ from ....backends.heads.base import BlockHead, BlockSession, PathBlockSession
 from ... import needs
 from ...base import Context, Elsewhere, param
 from ...parts.drafting import Following, node_budget, worthwhile
-from ...parts.elsewhere import noted, speculative
+from ...parts.elsewhere import as_chain, speculative
 from ...parts.growth import MERGED, Grower, Growth, merge
 from ...parts.position_tree import position_tree
 from ...parts.proposers import Proposer
@@ -60,16 +60,6 @@ class HeadBlocks(Proposer):
         if begin < last:
             session.extend(context.session.states(begin, last))
         return True
-
-    def _extend(self, tokens: Sequence[int], parents: Sequence[int]) -> Scores | None:
-        """No node is evaluated here."""
-        return None
-
-    def _drop(self, first: int) -> None:
-        """Nothing is held."""
-
-    def settle(self, path: Sequence[int]) -> None:
-        """Nothing stays of the block: what was accepted comes with the target's own states."""
 
     def close(self) -> None:
         self.session.close()
@@ -134,7 +124,7 @@ class DFlash(Grower):
             ),
             "vLLM": (speculative("dflash", model=draft_model, num_speculative_tokens=params.depth), ""),
         }
-        return found if params.width == 1 else noted(found, "It drafts a chain, not a tree.")
+        return as_chain(found, params.width)
 
     def prepare(self, context: Context) -> None:
         self._open(context)

@@ -17,7 +17,7 @@ from ... import needs
 from ...base import Context, Elsewhere, Verified, param
 from ...parts.cascade import Copies, Worth
 from ...parts.drafting import Following, node_budget, worthwhile
-from ...parts.elsewhere import noted, speculative
+from ...parts.elsewhere import as_chain, noted, speculative
 from ...parts.growth import MERGED, Grower
 from ...parts.ppm import ContextModel
 from ...parts.proposers import Proposer
@@ -86,9 +86,6 @@ class HeadProposer(Proposer):
     def _drop(self, first: int) -> None:
         self.session.drop(first - 1)
 
-    def settle(self, path: Sequence[int]) -> None:
-        """Nothing stays of the draft: what was accepted comes again with the target's own states."""
-
     def close(self) -> None:
         self.session.close()
 
@@ -132,7 +129,7 @@ class Eagle(Grower):
             ),
             "vLLM": (speculative("eagle3", model=draft_model, num_speculative_tokens=params.depth), ""),
         }
-        trees = found if params.width == 1 else noted(found, "It drafts a chain, not a tree.")
+        trees = as_chain(found, params.width)
         return noted(trees, "There, the head drafts copied passages too.") if params.cascade else trees
 
     def __init__(self, params: EagleParams | None = None) -> None:

@@ -13,7 +13,7 @@ from ....backends.heads.base import PositionHead
 from ... import needs
 from ...base import Context, Drafter, Elsewhere, param
 from ...parts.drafting import node_budget, worthwhile
-from ...parts.elsewhere import speculative
+from ...parts.elsewhere import as_chain, speculative
 from ...parts.position_tree import position_tree
 from ...parts.proposers import Proposer
 from ...tree import Tree
@@ -40,16 +40,6 @@ class HeadPositions(Proposer):
         if not last == len(context.tokens) - 1 > 0:
             return None
         return self._head.guess(session.states(last - 1, last), last + 1, 1 + len(line))
-
-    def _extend(self, tokens: Sequence[int], parents: Sequence[int]) -> Scores | None:
-        """No node is evaluated here."""
-        return None
-
-    def _drop(self, first: int) -> None:
-        """Nothing is held."""
-
-    def settle(self, path: Sequence[int]) -> None:
-        """Nothing is held."""
 
 
 class Medusa(Drafter):
@@ -83,7 +73,7 @@ class Medusa(Drafter):
     @classmethod
     def elsewhere(cls, params: MedusaParams, draft_model: str) -> Elsewhere:
         setting = speculative("medusa", model=draft_model, num_speculative_tokens=4)
-        return {"vLLM": (setting, "" if params.width == 1 else "It drafts a chain, not a tree.")}
+        return as_chain({"vLLM": (setting, "")}, params.width)
 
     def draft(self, context: Context) -> Tree:
         params, head = self.params, context.head

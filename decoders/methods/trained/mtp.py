@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from ... import needs
 from ...base import Elsewhere, param
-from ...parts.elsewhere import noted, speculative
+from ...parts.elsewhere import as_chain, speculative
 from .eagle import Eagle, EagleParams
 
 
@@ -61,4 +61,4 @@ class Mtp(Eagle):
             "llama-server": (f"--spec-type draft-mtp --spec-draft-n-max {params.depth}", ""),
             "vLLM": (speculative("mtp", num_speculative_tokens=params.depth), ""),
         }
-        return found if params.width == 1 else noted(found, "It drafts a chain, not a tree.")
+        return as_chain(found, params.width)

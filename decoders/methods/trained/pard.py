@@ -12,7 +12,7 @@ from ....errors import UserError
 from ... import needs
 from ...base import Context, Drafter, Elsewhere, param
 from ...parts.drafting import node_budget, worthwhile
-from ...parts.elsewhere import speculative
+from ...parts.elsewhere import as_chain, speculative
 from ...parts.position_tree import position_tree
 from ...parts.proposers import DraftModel
 from ...parts.vocabularies import mismatch
@@ -61,7 +61,7 @@ class Pard(Drafter):
     @classmethod
     def elsewhere(cls, params: PardParams, draft_model: str) -> Elsewhere:
         setting = speculative("draft_model", model=draft_model, num_speculative_tokens=params.tokens, parallel_drafting=True)
-        return {"vLLM": (setting, "" if params.width == 1 else "It drafts a chain, not a tree.")}
+        return as_chain({"vLLM": (setting, "")}, params.width)
 
     def __init__(self, params: PardParams | None = None) -> None:
         super().__init__(params)

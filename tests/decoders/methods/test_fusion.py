@@ -15,9 +15,8 @@ from hypothesis import strategies as st
 from specchat.backends.base import ROOT, Sampling, Scores
 from specchat.backends.recorded import RecordedModel
 from specchat.decoders.base import Context, Verified
-from specchat.decoders.methods.fusion import Fusion, FusionParams
+from specchat.decoders.methods.fusion import Fusion, FusionParams, Recycled
 from specchat.decoders.methods.lookup import Lookup, LookupParams
-from specchat.decoders.parts.evidence import Evidence, Recycled
 from specchat.decoders.parts.ngrams import ORDERS
 from specchat.decoders.parts.ppm import FREQUENT, ContextModel
 from specchat.decoders.replay import replay
@@ -246,14 +245,11 @@ def test_of_a_token_seen_twice_the_accepted_place_counts() -> None:
     assert recycled.guess([6]) == ()
 
 
-def test_other_evidence_votes_and_its_worth_is_learned() -> None:
-    class Oracle(Evidence):
+def test_recycled_successors_vote_and_their_worth_is_learned() -> None:
+    class Oracle(Recycled):
         """Says that each token is followed by the next number."""
 
-        followed = learned = 0
-
-        def follow(self, context: Context) -> None:
-            self.followed += 1
+        learned = 0
 
         def guess(self, tail: Sequence[int]) -> list[tuple[int, float]]:
             return [(tail[-1] + 1, 1.0)]
@@ -262,10 +258,11 @@ def test_other_evidence_votes_and_its_worth_is_learned() -> None:
             self.learned += 1
 
     def worth(answer: list[int]) -> tuple[float, float]:
-        oracle = Oracle()
-        drafter = Fusion(FusionParams(recycle=0), evidence=[oracle])
+        oracle = Oracle(8)
+        drafter = Fusion()
+        drafter._recycled = oracle
         totals = replay([500], answer, drafter)
-        assert oracle.followed == oracle.learned == totals.steps - 1
+        assert oracle.learned == totals.steps - 1
         return totals.tokens_per_step, drafter.weights.other
 
     right, high = worth(list(range(1, 80)))

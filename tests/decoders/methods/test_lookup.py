@@ -154,17 +154,17 @@ def test_the_latest_place_of_the_longest_run_is_told_without_a_tree(text: list[i
 def test_matches_are_learned_about_whoever_drafts(right: bool) -> None:
     """A step without a draft tells as much: only the next token counts."""
     drafter = lookup()
-    before = drafter.chance(2)
+    before = drafter.reliability[2]
     text = [5, 6, 7, 8, 9, 5, 6]
     scores = context(text).session.evaluate([6], [ROOT])
     for _ in range(4):
         assert drafter.match(text) == 2
         chosen = [7 if right else 3]
         drafter.learn(Verified(Tree.root(6), chosen, [0], scores))
-    assert (drafter.chance(2) > before) is right
-    known = drafter.chance(2)
+    assert (drafter.reliability[2] > before) is right
+    known = drafter.reliability[2]
     drafter.learn(Verified(Tree.root(6), [3], [0], scores))  # no match was asked for: nothing to learn
-    assert drafter.chance(2) == known
+    assert drafter.reliability[2] == known
 
 
 @cases(100)
@@ -179,7 +179,7 @@ def test_what_the_text_gains_tells_as_much_as_steps_do(text: list[int], more: li
         growing.append(token)
         often.match(growing)
     assert seldom.match(growing) == often.match(growing)
-    assert seldom.chance(3) == often.chance(3)
+    assert seldom.reliability[3] == often.reliability[3]
     assert min(often.match(growing), ORDERS) == max((min(m, ORDERS) for _, m in naive_matches(growing)), default=0)
 
 
@@ -192,9 +192,9 @@ def test_the_accepted_path_tells_of_the_match_up_to_its_first_mistake() -> None:
         drafter.draft(context(text))
         tree = Tree.chain(6, tokens)
         drafter.learn(Verified(tree, chosen, path, scores))
-        return drafter.chance(4)
+        return drafter.reliability[4]
 
-    nothing = lookup().chance(4)
+    nothing = lookup().reliability[4]
     one = after([7, 1, 1], [0], [7, 8])
     three = after([7, 8, 9], [0, 1, 2], [7, 8])
     assert three > one > nothing
