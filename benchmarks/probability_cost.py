@@ -12,8 +12,8 @@ import argparse
 import time
 
 from specchat.backends import LoadOptions, Model, load_model
-from specchat.decoders.conversation import Conversation
-from specchat.decoders.loop import Generation, encode_prompt
+from specchat.decoders.conversation import Conversation, encode_prompt
+from specchat.decoders.loop import Generation
 from specchat.engine.messages import Steps, dump
 
 from .step_cost import interval

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from ..backends.info import Label
     from .acceptance import Acceptance
     from .base import Context, Drafter, NoParams, Outcome, Verified, describe_params, param, parse_params
-    from .conversation import Conversation
-    from .loop import Generation, Step, encode_prompt, generate
+    from .conversation import Conversation, encode_prompt
+    from .loop import Generation, Step, generate
     from .registry import describe
     from .text import Stops, TextStream
     from .tree import Tree

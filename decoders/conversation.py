@@ -1,11 +1,11 @@
-"""A chat's KV cache and its drafters, kept across answers and method switches."""
+"""A chat's KV cache and its drafters, kept across answers and method switches; and its prompt as token ids."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..backends.base import Model, Session
+from ..backends.base import Message, Model, Session
 from ..backends.heads.base import Head
 from ..errors import UserError
 from . import registry
@@ -117,3 +117,25 @@ class Conversation:
         for drafter in self._drafters.values():
             drafter.close()
         self.session.close()
+
+
+def encode_prompt(
+    model: Model,
+    prompt: str | Sequence[Message] | Sequence[int],
+    *,
+    raw: bool = False,
+    cancelled: Callable[[], bool] | None = None,
+    variables: Mapping[str, Any] | None = None,
+) -> list[int]:
+    """Encode a prompt as token ids. Text becomes a chat's first message, unless `raw` is set or the model has no chat template.
+    `cancelled`, `variables` and errors are those of `Model.encode_chat`."""
+    if isinstance(prompt, str):
+        if raw or not model.info.has_template:
+            return model.encode(prompt)
+        return model.encode_chat([{"role": "user", "content": prompt}], cancelled, variables)
+    if prompt and isinstance(prompt[0], int):
+        return [token for token in prompt if isinstance(token, int)]
+    messages = [message for message in prompt if isinstance(message, Mapping)]
+    if model.info.has_template and not raw:
+        return model.encode_chat(messages, cancelled, variables)
+    return model.encode("\n\n".join(message["content"] for message in messages))

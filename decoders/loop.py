@@ -7,10 +7,10 @@ steps: the cache and what the drafters have learned stay, and no token changes a
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import chain, takewhile
+from itertools import takewhile
 from statistics import mean
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -18,10 +18,10 @@ from ..backends.base import PREFILL_CHUNK, Message, Model, Sampling, chunk_of
 from ..errors import ContextFull, UserError, counted
 from .acceptance import EXACT, Acceptance
 from .base import Context, Drafter, Outcome
-from .conversation import Conversation
+from .conversation import Conversation, encode_prompt
 from .stats import Totals
 from .step import StepRecord
-from .text import Stops, TextStream
+from .text import Stops, TextStream, joined
 from .tree import Tree
 from .verifying.clock import StepClock
 from .verifying.guard import TieGuard
@@ -128,7 +128,8 @@ class Generation(Iterator[Step]):
         self.loop: Loop | None = None
         """What the answer repeated, where that ended it."""
         self.totals = Totals()
-        """The same by method. Under `auto`, and under merged methods, steps count for the drafter that made them."""
+        """What its steps did, and the same by method. Under `auto`, and under merged methods, steps count for the drafter that
+        made them."""
         self.reused = conversation.session.align(prompt[:-1])  # the drafter may have opened it anew
         """How many prompt tokens were already in the cache."""
         self.prefill_seconds = 0.0
@@ -459,17 +460,6 @@ def _written(outcome: Outcome) -> str:
     return f"The grammar wrote {outcome.grammar} of these tokens: neither drafted nor accepted."
 
 
-def joined(*spans: Sequence[Sequence[int]]) -> list[list[int]]:
-    """Spans that follow one another as one."""
-    rows: list[list[int]] = []
-    for part, characters, tokens in chain(*spans):
-        if not rows or (rows[-1][0] != part and characters + tokens):
-            rows.append([part, 0, 0])
-        rows[-1][1] += characters
-        rows[-1][2] += tokens
-    return rows
-
-
 def generate(
     model: Model,
     prompt: str | Sequence[Message] | Sequence[int],
@@ -488,25 +478,3 @@ def generate(
         UserError: the method or a setting is unknown, or the prompt does not fit.
     """
     return Generation(Conversation(model), encode_prompt(model, prompt), method, **options)
-
-
-def encode_prompt(
-    model: Model,
-    prompt: str | Sequence[Message] | Sequence[int],
-    *,
-    raw: bool = False,
-    cancelled: Callable[[], bool] | None = None,
-    variables: Mapping[str, Any] | None = None,
-) -> list[int]:
-    """Encode a prompt as token ids. Text becomes a chat's first message, unless `raw` is set or the model has no chat template.
-    `cancelled`, `variables` and errors are those of `Model.encode_chat`."""
-    if isinstance(prompt, str):
-        if raw or not model.info.has_template:
-            return model.encode(prompt)
-        return model.encode_chat([{"role": "user", "content": prompt}], cancelled, variables)
-    if prompt and isinstance(prompt[0], int):
-        return [token for token in prompt if isinstance(token, int)]
-    messages = [message for message in prompt if isinstance(message, Mapping)]
-    if model.info.has_template and not raw:
-        return model.encode_chat(messages, cancelled, variables)
-    return model.encode("\n\n".join(message["content"] for message in messages))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Sequence
+from itertools import chain
 
 import regex
 
@@ -344,3 +345,14 @@ class TextStream:
                 break
             last = cluster.end()
         return start + last
+
+
+def joined(*spans: Sequence[Sequence[int]]) -> list[list[int]]:
+    """Spans that follow one another as one."""
+    rows: list[list[int]] = []
+    for part, characters, tokens in chain(*spans):
+        if not rows or (rows[-1][0] != part and characters + tokens):
+            rows.append([part, 0, 0])
+        rows[-1][1] += characters
+        rows[-1][2] += tokens
+    return rows

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -19,6 +19,14 @@ class Draws:
     """The children in the order of drawing."""
     then: Draws | None = None
     """Another drafter's draws below the same parent, which took no notice of these. A child may be in both."""
+
+    def placed(self, place: Mapping[int, int]) -> Draws:
+        """As far as the nodes have a place in another tree."""
+        return Draws(self.q, tuple(place[node] for node in self.nodes if node in place))
+
+    def behind(self, before: Draws | None) -> Draws:
+        """These at the end of others."""
+        return self if before is None else replace(before, then=self.behind(before.then))
 
 
 @dataclass(slots=True)

@@ -8,7 +8,7 @@ from typing import Any
 
 from ..backends.base import Message, Model, Sampling
 from ..backends.servers.images import without_images
-from ..decoders.loop import encode_prompt
+from ..decoders.conversation import encode_prompt
 from ..decoders.text import Stops
 from ..errors import Cancelled, UserError, did_you_mean
 from .messages import Count, Counted, Generate

@@ -17,7 +17,8 @@ from ...errors import UserError, counted
 from .. import needs
 from ..base import Context, Drafter, Elsewhere, param
 from ..parts.elsewhere import as_chain, draft_chain
-from ..parts.growth import MERGED, MOST, Grower, merged, nodes_of
+from ..parts.growth import MOST, Grower, nodes_of
+from ..parts.merging import MERGED, merged
 from ..parts.proposers import DraftModel
 from ..parts.vocabularies import mismatch
 

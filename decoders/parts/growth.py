@@ -1,4 +1,4 @@
-"""Token trees that grow level by level from a proposer's guesses, and the trees of other drafters merged into them.
+"""Token trees that grow level by level from a proposer's guesses.
 
 The shape follows the proposer's own confidence, as Li et al., "EAGLE-2: Faster Inference of Language Models with Dynamic Draft
 Trees" (2024), arXiv:2406.16858, have it: the most probable nodes of a level are expanded, and of all nodes the most probable
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from heapq import heappop, heappush, nlargest
 from itertools import accumulate
 from math import ceil
@@ -17,15 +17,12 @@ from operator import mul
 from typing import Any
 
 from ...backends.base import ROOT
-from ...errors import UserError
 from ..base import Context, Drafter, Verified
 from ..tree import Draws, Tree
 from .drafting import COUPLED, node_budget, weighs_draft
 from .learned import Shares
+from .merging import merge, merged
 from .proposers import Guesses, Proposer
-
-MERGED = ("lookup", "ngram", "recycle", "suffix", "fusion")
-"""Drafters that may be merged into a model's tree: they cost next to nothing."""
 
 MOST = 256
 """Most nodes of a tree."""
@@ -354,26 +351,6 @@ def nodes_of(expansion: Sequence[int]) -> int:
     return sum(accumulate(expansion, mul, initial=1))
 
 
-def merged(method: str, names: str, context: Context) -> list[Drafter]:
-    """The drafters whose trees to merge into a method's own.
-
-    Args:
-        method: its name.
-        names: theirs, separated by commas.
-        context: of the step.
-
-    Raises:
-        UserError: one that cannot be.
-    """
-    wanted = [name for name in names.replace(" ", "").split(",") if name]
-    for name in wanted:
-        if name not in MERGED:
-            raise UserError(f"{method}.merge takes {', '.join(MERGED)}, not {name!r}.")
-    if not wanted or context.drafter is None or not context.branching:
-        return []
-    return [context.drafter(name) for name in dict.fromkeys(wanted)]
-
-
 def _ranked(growth: Growth) -> list[int]:
     """The nodes, the chain of first guesses before all others, then the most probable ones first. No node comes before its
     parent: a path is never more probable than its start, and of equals the earlier comes first."""
@@ -399,13 +376,8 @@ def _prune(growth: Growth, budget: int) -> None:
     growth.depths = [growth.depths[node] for node in kept]
     growth.evaluated = {place[node]: number for node, number in growth.evaluated.items() if node in place}
     if tree.probs is not None:
-        kept_draws = {place[node]: _placed(draws, place) for node, draws in tree.probs.items() if node in place}
+        kept_draws = {place[node]: draws.placed(place) for node, draws in tree.probs.items() if node in place}
         tree.probs = {node: draws for node, draws in kept_draws.items() if draws.nodes}
-
-
-def _placed(draws: Draws, place: Mapping[int, int]) -> Draws:
-    """Draws as far as their nodes have a place in another tree."""
-    return Draws(draws.q, tuple(place[node] for node in draws.nodes if node in place))
 
 
 def _hand_in(tree: Tree, growth: Growth, bit: int, most: int, *, free: bool) -> None:
@@ -437,54 +409,5 @@ def _hand_in(tree: Tree, growth: Growth, bit: int, most: int, *, free: bool) -> 
         tree.sources[place[node]] |= bit
     for parent, draws in (own.probs or {}).items():
         tree.probs = tree.probs or {}
-        if (mine := _placed(draws, new)).nodes:
-            tree.probs[place[parent]] = _behind(tree.probs.get(place[parent]), mine)
-
-
-def _behind(draws: Draws | None, last: Draws) -> Draws:
-    """Draws with others at their end."""
-    return last if draws is None else replace(draws, then=_behind(draws.then, last))
-
-
-def merge(tree: Tree, name: str, others: Sequence[Drafter], context: Context, budget: int, spent: int | None = None) -> None:
-    """Merge the trees of other drafters into a method's own, each as far as there is room, and note who guessed what.
-
-    Args:
-        tree: the method's own; it grows.
-        name: of the method.
-        others: whose trees to merge in.
-        context: of the step.
-        budget: most nodes.
-        spent: how many of them count as there already, and what others have in common with the tree counts as well: where
-            nodes are drawn, else what was drawn would decide how many others there are. None for as many as there are.
-    """
-    if others and not tree.drafters and len(tree) > 1:
-        tree.drafters, tree.sources = (name,), [0] + [1] * (len(tree) - 1)
-    for drafter in others:
-        tree.sources = tree.sources or [0]
-        other = drafter.draft(context)
-        if spent is not None:
-            other = other.only(range(min(len(other), 1 + budget - spent)))
-            spent += len(other) - 1
-        graft(tree, other, budget, 1 << len(tree.drafters))
-        tree.drafters = (*tree.drafters, drafter.name)
-
-
-def graft(tree: Tree, other: Tree, budget: int, bit: int) -> None:
-    """Merge another tree of the same pending token into `tree`: what both have is one node (a trie). `bit` is the other
-    drafter's in `Tree.sources`."""
-    children = {(parent, token): node for node, (parent, token) in enumerate(zip(tree.parents, tree.tokens, strict=True))}
-    place = {0: 0}
-    for node in range(1, len(other)):
-        parent = place.get(other.parents[node])
-        if parent is None or node in other.window:
-            continue
-        key = (parent, other.tokens[node])
-        known = children.get(key)
-        if known is None:
-            if len(tree) >= budget:
-                continue
-            known = children[key] = tree.add(other.tokens[node], parent)
-            tree.sources.append(0)
-        tree.sources[known] |= bit
-        place[node] = known
+        if (mine := draws.placed(new)).nodes:
+            tree.probs[place[parent]] = mine.behind(tree.probs.get(place[parent]))

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from specchat.backends.base import Model
-from specchat.decoders.conversation import Conversation
-from specchat.decoders.loop import Generation, encode_prompt
+from specchat.decoders.conversation import Conversation, encode_prompt
+from specchat.decoders.loop import Generation
 from specchat.decoders.step import StepRecord
 from specchat.decoders.text import Stops
 from specchat.engine.lanes import Lanes

@@ -16,7 +16,8 @@ from ... import needs
 from ...base import Context, Elsewhere, param
 from ...parts.drafting import Following, node_budget, worthwhile
 from ...parts.elsewhere import as_chain, speculative
-from ...parts.growth import MERGED, Grower, Growth, merge
+from ...parts.growth import Grower, Growth
+from ...parts.merging import MERGED, merge
 from ...parts.position_tree import position_tree
 from ...parts.proposers import Proposer
 from ...tree import Tree

@@ -18,7 +18,8 @@ from ...base import Context, Elsewhere, Verified, param
 from ...parts.cascade import Copies, Worth
 from ...parts.drafting import Following, node_budget, worthwhile
 from ...parts.elsewhere import as_chain, noted, speculative
-from ...parts.growth import MERGED, Grower
+from ...parts.growth import Grower
+from ...parts.merging import MERGED
 from ...parts.ppm import ContextModel
 from ...parts.proposers import Proposer
 from ...tree import Tree

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from specchat.backends.grammars.constraint import regex
-from specchat.decoders.conversation import Conversation
-from specchat.decoders.loop import Generation, encode_prompt
+from specchat.decoders.conversation import Conversation, encode_prompt
+from specchat.decoders.loop import Generation
 
 from ...cases import FULL
 from ...fakes.models.llama_tiny import needs_llama
