@@ -26,6 +26,12 @@ def counted(count: int, noun: str, nouns: str = "") -> str:
     return f"{count:,} {noun if count == 1 else nouns or noun + 's'}"
 
 
+def first_line(error: BaseException) -> str:
+    """The first line of what an error of some library says, to stand inside a sentence; its kind if it says nothing."""
+    lines = str(error).strip().splitlines()
+    return lines[0].rstrip(".:") if lines else type(error).__name__
+
+
 def did_you_mean(name: str, known: Iterable[str], otherwise: str | None = None) -> str:
     """The end of an error about an unknown name: `did you mean lookup?`
 

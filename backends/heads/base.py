@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from ...errors import ContextFull
+from ...errors import ContextFull, UserError
 from ..base import ROOT, Scores, Session
 
 if TYPE_CHECKING:
@@ -42,29 +42,50 @@ class HeadInfo(HeadName):
     """Sentences worth showing: a reading of its configuration that was measured."""
 
 
-class Head(ABC):
-    """A trained drafter's weights, beside the target that it was trained for. Several conversations may share them."""
+class Head:
+    """A trained drafter's weights, beside the target that it was trained for. Several conversations may share them.
 
-    info: HeadInfo
+    Args:
+        info: what the interface shows.
+        weights: what drafts with them and alone holds them.
+    """
 
-    @abstractmethod
+    def __init__(self, info: HeadInfo, weights: Any) -> None:
+        self.info = info
+        self._weights = weights
+
+    def loaded(self) -> Any:
+        """The weights.
+
+        Raises:
+            UserError: they have been freed.
+        """
+        if self._weights is None:
+            raise UserError(f"{self.info.name} is no longer loaded. Load it again.")
+        return self._weights
+
     def close(self) -> None:
-        """Free the weights."""
+        """Free the weights; sessions that are open keep them until they are closed."""
+        self._weights = None
 
 
 class PathHead(Head):
-    """One that drafts token by token, each from the one before."""
+    """One that drafts token by token, each from the one before. `weights` opens its session."""
 
-    @abstractmethod
+    def __init__(self, info: HeadInfo, weights: Callable[[int], HeadSession]) -> None:
+        super().__init__(info, weights)
+
     def open(self, context: int) -> HeadSession:
         """A new, empty cache for a conversation of at most `context` tokens.
 
         Raises:
             UserError: there is not enough memory.
         """
+        session: HeadSession = self.loaded()(context)
+        return session
 
 
-class PositionHead(Head):
+class PositionHead(Head, ABC):
     """One that guesses several positions at once, none knowing the others' tokens. It remembers nothing."""
 
     positions: int
@@ -86,18 +107,20 @@ class PositionHead(Head):
 
 class BlockHead(Head):
     """One that guesses a block of positions in one pass and remembers the text. None knows the others' tokens, but in a
-    `PathBlockSession`."""
+    `PathBlockSession`. `weights` opens its session; `positions` is the most that it guesses."""
 
-    positions: int
-    """The most that it guesses."""
+    def __init__(self, info: HeadInfo, weights: Callable[[int], BlockSession], positions: int) -> None:
+        super().__init__(info, weights)
+        self.positions = positions
 
-    @abstractmethod
     def open(self, context: int) -> BlockSession:
         """A new, empty cache for a conversation of at most `context` tokens.
 
         Raises:
             UserError: there is not enough memory.
         """
+        session: BlockSession = self.loaded()(context)
+        return session
 
 
 class DrafterMemory:

@@ -9,23 +9,20 @@ Pair i of a conversation, the token at position i + 1 and the target's states at
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Protocol, TypeVar
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ...errors import UserError
 from ..costs.flops import Flops, spend
 from ..costs.modules import flops_of_tensors
-from ..hf.lean.lean import LeanLayer, Rotations, norm
+from ..hf.lean.lean import LeanLayer, norm
 from ..hf.masks import FULL
 from ..hf.slot_cache import KVSpec, SlotCache
-from .base import HeadInfo, PathHead
 from .eagle_format import EagleFormat
 from .halves import slim, slimmed
-from .layers import Modules, guarded, scattered
+from .layers import Modules, Parts, guarded
 from .slots import SlotHeadSession
 
 T = TypeVar("T")
@@ -35,53 +32,32 @@ MOST_LOOKED_UP = 16 << 20
 
 
 class EagleNetwork:
-    """The forward pass.
+    """The forward pass of a drafter of this format."""
 
-    Args:
-        found: the drafter's format.
-        weights: its tensors, on one device and of one type.
-        config: its layers' configuration, as transformers reads it.
-        embeddings: the table to look tokens up in [vocab, width].
-        lm_head: its own or the target's.
-        ids: the target's id of each token that it drafts; None where it drafts all.
-        vocabulary: the target's token ids.
-    """
-
-    def __init__(
-        self,
-        found: EagleFormat,
-        weights: Mapping[str, Tensor],
-        config: Any,
-        embeddings: Tensor,
-        lm_head: Callable[[Tensor], Tensor],
-        ids: Tensor | None,
-        vocabulary: int,
-    ) -> None:
-        from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
-
+    def __init__(self, found: EagleFormat, parts: Parts) -> None:
+        weights, config = parts.weights, parts.config
         modules = Modules(weights, config)
         self.third = found.third
-        self.device, self.dtype = embeddings.device, embeddings.dtype
+        self.device, self.dtype = parts.embeddings.device, parts.embeddings.dtype
         self._token_norm, self._feature_norm = (
             norm(modules.norm(f"layers.0.{n}.weight")) for n in ("input_layernorm", "hidden_norm")
         )
         # The first layer's norm reads the embedding alone (EAGLE-3), or is not there (EAGLE-1).
         layers = [modules.layer(f"layers.{i}", norm_first=i > 0) for i in range(found.layers)]
-        self._known = self._looked_up(layers[0].self_attn, embeddings) if self.third else None
+        self._known = self._looked_up(layers[0].self_attn, parts.embeddings) if self.third else None
         self.layers = [LeanLayer(layer, i, FULL, slimmed) for i, layer in enumerate(layers)]
         shape = (config.num_key_value_heads, config.head_dim)
         self.specs: list[KVSpec] = [KVSpec(shape, shape, self.dtype, self.device)] * found.layers
         self.whole = found.layers > 1
         """Whether a pass takes every node through a layer, even where the output of one is wanted."""
-        self.rotations = Rotations(LlamaRotaryEmbedding(config).to(self.device))
+        self.rotations = parts.rotations()
         self.residual_normed = False
         """`norm_before_residual`, as it is read (see `Reading`)."""
-        self._embeddings, self._lm_head, self._drafted, self._vocabulary = embeddings, lm_head, ids, vocabulary
+        self._parts = parts
         self._fc = slim(weights["fc.weight"], weights.get("fc.bias"))
-        fc, drafted = 2.0 * weights["fc.weight"].numel(), vocabulary if ids is None else len(ids)
-        row = 2.0 * config.hidden_size * drafted
+        fc = 2.0 * weights["fc.weight"].numel()
         looked_up = 0.0 if self._known is None else 2.0 * config.hidden_size * self._known.shape[1]
-        self.flops = flops_of_tensors(weights, config, found.layers, row=row, node=-looked_up if found.third else fc)
+        self.flops = flops_of_tensors(weights, config, found.layers, row=parts.row, node=-looked_up if found.third else fc)
         self.reading = fc if found.third else 0.0
         self._scale, self._output_normed = found.logit_scale, found.norm_output
         self._norm = norm(modules.norm("norm.weight"))
@@ -146,23 +122,20 @@ class EagleNetwork:
             if self._known is not None:
                 states = first.read(read).add_(self._known[tokens[0] if n == 1 else torch.tensor(tokens)])
             else:
-                states = first.read(torch.cat((self._token_norm(self._embedded(tokens)), read), -1))
+                states = first.read(torch.cat((self._token_norm(self._parts.embedded(tokens)), read), -1))
             hidden = first.feed(first.mixed(states, *around, wanted).add_(base if wanted is None else base[wanted])[None])
         else:
-            hidden = self._fc(torch.cat((self._embedded(tokens), features), -1))[None]
+            hidden = self._fc(torch.cat((self._parts.embedded(tokens), features), -1))[None]
             hidden = first.only(wanted, hidden, *around) if wanted is not None else first(hidden, *around)
         for layer in others:
             final = layer is others[-1]
             hidden = layer.only(kept, hidden, *around) if kept is not None and final else layer(hidden, *around)
         out = hidden[0]
         shown = self._norm(out) if self.third else out
-        logits = self._lm_head(shown)
+        logits = self._parts.lm_head(shown)
         if self._scale != 1:
             logits = logits * self._scale
-        return shown if self._output_normed else out, scattered(logits, self._drafted, self._vocabulary)
-
-    def _embedded(self, tokens: Sequence[int]) -> Tensor:
-        return F.embedding(torch.tensor(tokens, device=self.device), self._embeddings)
+        return shown if self._output_normed else out, self._parts.spread(logits)
 
 
 class Network(Protocol):
@@ -183,22 +156,6 @@ class Network(Protocol):
         self, tokens: Sequence[int], features: Tensor, places: Sequence[int], mask: Any, cache: SlotCache, *, last: bool = False
     ) -> tuple[Tensor, Tensor]:
         """See `EagleNetwork.__call__`."""
-
-
-class EagleHead(PathHead):
-    """A loaded EAGLE head, or MTP layer (see load.py and mtp/load.py)."""
-
-    def __init__(self, network: Network, info: HeadInfo) -> None:
-        self._network: Network | None = network
-        self.info = info
-
-    def open(self, context: int) -> EagleSession:
-        if self._network is None:
-            raise UserError(f"{self.info.name} is no longer loaded. Load it again.")
-        return EagleSession(self._network, context)
-
-    def close(self) -> None:
-        self._network = None
 
 
 class EagleSession(SlotHeadSession):

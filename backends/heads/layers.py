@@ -3,17 +3,58 @@ sentence where the memory does not suffice."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any, TypeVar
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ...errors import UserError
+from ..hf.lean.lean import Rotations
 from ..hf.runner import out_of_memory
 
 T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What a drafter's network is made of."""
+
+    weights: Mapping[str, Tensor]
+    """Its tensors, on one device and of one type."""
+    config: Any
+    """Its layers' configuration, as transformers reads it."""
+    embeddings: Tensor
+    """The table to look tokens up in [vocab, width]."""
+    lm_head: Callable[[Tensor], Tensor]
+    """Its own or the target's."""
+    ids: Tensor | None
+    """The target's id of each token that it drafts; None where it drafts all."""
+    vocabulary: int
+    """The target's token ids."""
+
+    @property
+    def row(self) -> float:
+        """FLOPs of the LM head, for each row."""
+        drafted = self.vocabulary if self.ids is None else len(self.ids)
+        return 2.0 * int(self.config.hidden_size) * drafted
+
+    def rotations(self) -> Rotations:
+        """The angles of its layers' positions."""
+        from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
+
+        return Rotations(LlamaRotaryEmbedding(self.config).to(self.embeddings.device))
+
+    def embedded(self, tokens: Sequence[int]) -> Tensor:
+        """The tokens' embeddings [n, width]."""
+        return F.embedding(torch.tensor(tokens, device=self.embeddings.device), self.embeddings)
+
+    def spread(self, logits: Tensor) -> Tensor:
+        """Logits [n, drafted] over the target's vocabulary [n, vocab]."""
+        return scattered(logits, self.ids, self.vocabulary)
 
 
 class Modules:

@@ -5,25 +5,27 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from ...errors import UserError
+from ...errors import UserError, first_line
 from ..base import ROOT, Model, Sampling, Session
 from ..hf.lean.lean import product
 from ..hf.model import TransformersModel
 from ..llama.model import LlamaModel
 from .assistant.format import ORDERING, AssistantFormat
-from .assistant.network import AssistantHead, AssistantNetwork, AssistantSession
-from .base import Head, HeadInfo
+from .assistant.network import AssistantNetwork, AssistantSession
+from .base import BlockHead, Head, HeadInfo, PathHead
 from .dflash.format import UNUSED, DFlashFormat
-from .dflash.network import DFlashHead, DFlashNetwork
-from .eagle import EagleHead, EagleNetwork, EagleSession
+from .dflash.network import DFlashNetwork, DFlashPathSession, DFlashSession
+from .eagle import EagleNetwork, EagleSession
 from .eagle_format import EagleFormat
 from .formats import IGNORED, LLAMA, Format, Reading, Target, figure
 from .halves import slim
+from .layers import Parts
 from .medusa import MedusaHead
 from .medusa_format import MedusaFormat
 
@@ -64,11 +66,11 @@ def load_head(found: Format, name: str, target: Model) -> Head:
     network: EagleNetwork | DFlashNetwork | AssistantNetwork | None = None
     match found:
         case EagleFormat():
-            network = EagleNetwork(*_parts(found, weights, ids, lender, of.vocabulary))
+            network = EagleNetwork(found, _parts(found, weights, ids, lender, of.vocabulary))
             reading, note = _measured(network, target, readings)
             network.residual_normed = reading.norm_before_residual
         case DFlashFormat():
-            network = DFlashNetwork(*_parts(found, weights, ids, lender, of.vocabulary))
+            network = DFlashNetwork(found, _parts(found, weights, ids, lender, of.vocabulary))
         case AssistantFormat():
             if not isinstance(target, TransformersModel):
                 raise UserError(
@@ -87,13 +89,14 @@ def load_head(found: Format, name: str, target: Model) -> Head:
         path=str(found.folder),
         notes=(note,) if note else (),
     )
-    if isinstance(network, EagleNetwork):
-        return EagleHead(network, info)
-    if isinstance(network, AssistantNetwork):
-        return AssistantHead(network, reading, info)
-    if network is not None:
-        assert isinstance(found, DFlashFormat)
-        return DFlashHead(found, network, info)
+    match network:
+        case EagleNetwork():
+            return PathHead(info, partial(EagleSession, network))
+        case AssistantNetwork():
+            return PathHead(info, partial(AssistantSession, network, reading))
+        case DFlashNetwork():
+            kind = DFlashSession if network.paths is None else DFlashPathSession
+            return BlockHead(info, partial(kind, network), network.found.positions)
     assert isinstance(found, MedusaFormat)
     if ids is not None:
         cut = {name: t[ids] for name, t in weights.items() if name.endswith("lm_head.weight") and len(t) > len(ids)}
@@ -141,12 +144,9 @@ def _lender(target: Model, name: str) -> Lender:
     return Lender(weights.width, torch.device("cpu"), torch.float32, target.embeddings, lm_head, cheap=False)
 
 
-F = TypeVar("F", EagleFormat, DFlashFormat)
-
-
 def _parts(
-    found: F, weights: dict[str, Tensor], ids: Tensor | None, lender: Lender, vocabulary: int
-) -> tuple[F, dict[str, Tensor], Any, Tensor, Any, Tensor | None, int]:
+    found: EagleFormat | DFlashFormat, weights: dict[str, Tensor], ids: Tensor | None, lender: Lender, vocabulary: int
+) -> Parts:
     """What a network is made of, with the target's embeddings and LM head where the drafter has none of its own."""
     own = weights.get("embed_tokens.weight")
     if own is not None and lender.cheap and torch.equal(own, lender.embeddings()):
@@ -157,7 +157,7 @@ def _parts(
     if type(lm_head) is nn.Linear:  # the target's; in halves a small one is worth a copy
         lm_head = slim(lm_head.weight, lm_head.bias)
     embeddings = lender.embeddings() if own is None else own
-    return found, weights, _config(found), embeddings, lm_head, ids, vocabulary
+    return Parts(weights, _config(found), embeddings, lm_head, ids, vocabulary)
 
 
 def _config(found: EagleFormat | DFlashFormat) -> Any:
@@ -177,8 +177,7 @@ def _config(found: EagleFormat | DFlashFormat) -> Any:
         LlamaRotaryEmbedding(config)  # the scaling of its angles may be of a kind that nobody knows
         return config
     except Exception as error:  # whatever transformers' checks raise
-        line = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        raise UserError(f"Cannot read {found.folder / 'config.json'}: {line.rstrip('.')}.") from None
+        raise UserError(f"Cannot read {found.folder / 'config.json'}: {first_line(error)}.") from None
 
 
 def _read(found: Format, name: str, device: torch.device, dtype: torch.dtype) -> dict[str, Tensor]:

@@ -11,7 +11,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ...errors import UserError
 from ..costs.flops import spend
 from ..scores import TorchScores
 from .base import HeadInfo, PositionHead
@@ -33,14 +32,12 @@ class MedusaHead(PositionHead):
     def __init__(
         self, found: MedusaFormat, weights: Mapping[str, Tensor], ids: Tensor | None, vocabulary: int, info: HeadInfo
     ) -> None:
-        self._weights: Mapping[str, Tensor] | None = weights
+        super().__init__(info, weights)
         self._blocks, self._ids, self._vocabulary = found.blocks, ids, vocabulary
-        self.info, self.positions = info, found.heads
+        self.positions = found.heads
 
     def guess(self, state: Tensor, position: int, count: int) -> TorchScores:
-        weights = self._weights
-        if weights is None:
-            raise UserError(f"{self.info.name} is no longer loaded. Load it again.")
+        weights: Mapping[str, Tensor] = self.loaded()
         with torch.inference_mode():
             some = next(iter(weights.values()))
             state, rows, flops = state.to(some.device, some.dtype), [], 0.0
@@ -57,6 +54,3 @@ class MedusaHead(PositionHead):
             logits = scattered(torch.cat(rows), self._ids, self._vocabulary)
         spend(flops)
         return TorchScores(logits, tuple(range(count)), tuple(range(position, position + count)))
-
-    def close(self) -> None:
-        self._weights = None

@@ -17,7 +17,6 @@ from ...base import Session
 from ...costs.flops import spend
 from ...hf.model import TransformersModel
 from ...hf.session import TransformersSession
-from ..base import HeadInfo, PathHead
 from ..formats import Reading
 from ..layers import guarded
 from .format import ORDERING, SLIDING, AssistantFormat
@@ -110,22 +109,6 @@ class AssistantNetwork:
         tokens = self._weights[ORDERING].view(self._found.clusters, -1)[best].flatten(1)
         out = torch.full((len(x), len(self._head)), -torch.inf, dtype=x.dtype, device=x.device)
         return out.scatter_(1, tokens, torch.einsum("nd,ntd->nt", x, self._head[tokens]))
-
-
-class AssistantHead(PathHead):
-    """A loaded assistant (see load.py)."""
-
-    def __init__(self, network: AssistantNetwork, reading: Reading, info: HeadInfo) -> None:
-        self._network: AssistantNetwork | None = network
-        self._reading, self.info = reading, info
-
-    def open(self, context: int) -> AssistantSession:
-        if self._network is None:
-            raise UserError(f"{self.info.name} is no longer loaded. Load it again.")
-        return AssistantSession(self._network, self._reading, context)
-
-    def close(self) -> None:
-        self._network = None
 
 
 class AssistantSession(AssistantMemory):

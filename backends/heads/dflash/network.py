@@ -9,57 +9,35 @@ the next one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
-from ....errors import UserError
 from ...base import PREFILL_CHUNK, ROOT
 from ...costs.flops import spend
 from ...costs.modules import flops_of_tensors
-from ...hf.lean.lean import LeanLayer, Rotations, norm, product
+from ...hf.lean.lean import LeanLayer, norm, product
 from ...hf.slot_cache import KVSpec, SlotCache
 from ...scores import TorchScores
-from ..base import BlockHead, BlockSession, HeadInfo, PathBlockSession
-from ..layers import Modules, guarded, scattered
+from ..base import BlockSession, PathBlockSession
+from ..layers import Modules, Parts, guarded
 from .convolutions import ConvolvedLayer
 from .format import DFlashFormat, Selector, View
 from .paths import PathBlock, path_head
 
 
 class DFlashNetwork:
-    """The forward pass.
+    """The forward pass of a drafter of this format."""
 
-    Args:
-        found: the drafter's format.
-        weights: its tensors, on one device and of one type.
-        config: its layers' configuration, as transformers reads it.
-        embeddings: the table to look tokens up in [vocab, width].
-        lm_head: its own or the target's.
-        ids: the target's id of each token that it drafts; None where it drafts all.
-        vocabulary: the target's token ids.
-    """
-
-    def __init__(
-        self,
-        found: DFlashFormat,
-        weights: Mapping[str, Tensor],
-        config: Any,
-        embeddings: Tensor,
-        lm_head: Callable[[Tensor], Tensor],
-        ids: Tensor | None,
-        vocabulary: int,
-    ) -> None:
-        from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
-
+    def __init__(self, found: DFlashFormat, parts: Parts) -> None:
+        weights, config = parts.weights, parts.config
         modules, count = Modules(weights, config), len(found.views)
-        parts = [f"layers.{i}.self_attn.{name}_proj" for i in range(count) for name in "kv"]
-        biases = [weights[f"{at}.bias"] for at in parts if f"{at}.bias" in weights]
+        read = [f"layers.{i}.self_attn.{name}_proj" for i in range(count) for name in "kv"]
+        biases = [weights[f"{at}.bias"] for at in read if f"{at}.bias" in weights]
         # The text's keys and values of all layers are one product; so these are in memory twice, which is a few percent.
-        self._text = product(torch.cat([weights[f"{at}.weight"] for at in parts]), torch.cat(biases) if biases else None)
+        self._text = product(torch.cat([weights[f"{at}.weight"] for at in read]), torch.cat(biases) if biases else None)
         self._key_norms = torch.stack([weights[f"layers.{i}.self_attn.k_norm.weight"] for i in range(count)])[:, None, None]
         self._epsilon, self._heads, self._width = config.rms_norm_eps, config.num_key_value_heads, config.head_dim
         layers = [modules.layer(f"layers.{i}") for i in range(count)]
@@ -71,16 +49,15 @@ class DFlashNetwork:
         else:
             self.layers = [LeanLayer(layer, i, str(i)) for i, layer in enumerate(layers)]
         self.paths = path_head(weights, found.paths)
-        self.device, self.dtype = embeddings.device, embeddings.dtype
+        self.device, self.dtype = parts.embeddings.device, parts.embeddings.dtype
         shape = (self._heads, self._width)
         self.specs = [KVSpec(shape, shape, self.dtype, self.device)] * count
         self.views = found.views
-        self._rotations = Rotations(LlamaRotaryEmbedding(config).to(self.device))
-        self._embeddings, self._lm_head, self._ids, self._vocabulary = embeddings, lm_head, ids, vocabulary
+        self._rotations = parts.rotations()
+        self.found, self.parts = found, parts
         self._fc = product(weights["fc.weight"], None)
-        drafted = vocabulary if ids is None else len(ids)
-        self._flops = flops_of_tensors(weights, config, count, row=2.0 * config.hidden_size * drafted)
-        self._reading = 2.0 * (weights["fc.weight"].numel() + sum(weights[f"{at}.weight"].numel() for at in parts))
+        self._flops = flops_of_tensors(weights, config, count, row=parts.row)
+        self._reading = 2.0 * (weights["fc.weight"].numel() + sum(weights[f"{at}.weight"].numel() for at in read))
         self._hidden_norm, self._norm = (norm(modules.norm(name)) for name in ("hidden_norm.weight", "norm.weight"))
         self._embedding_scale, self._logit_scale, self._softcap = found.embedding_scale, found.logit_scale, found.softcap
 
@@ -117,7 +94,7 @@ class DFlashNetwork:
             cache: holds the text in the slots before `start`.
         """
         n = len(tokens)
-        hidden = F.embedding(torch.tensor(tokens, device=self.device), self._embeddings)[None]
+        hidden = self.parts.embedded(tokens)[None]
         if self._embedding_scale != 1:
             hidden = hidden * self._embedding_scale
         cos, sin = self._rotations(hidden, torch.arange(start, start + n, device=self.device)[None], cache.context)
@@ -130,16 +107,12 @@ class DFlashNetwork:
         for layer in self.layers:
             hidden = layer(hidden, cos, sin, masks, cache)
         states = self._norm(hidden[0, outputs])
-        logits = self._lm_head(states)
+        logits = self.parts.lm_head(states)
         if self._logit_scale != 1:
             logits = logits * self._logit_scale
         if self._softcap > 0:
             logits = torch.tanh(logits / self._softcap) * self._softcap
         return states, logits
-
-    def spread(self, logits: Tensor) -> Tensor:
-        """Logits [n, drafted] over the target's vocabulary [n, vocab]."""
-        return scattered(logits, self._ids, self._vocabulary)
 
     def _mask(self, view: View, start: int, count: int) -> Tensor:
         """Additive mask of a block of `count` tokens: [1, 1, count, keys in view], or one row where all see everything."""
@@ -156,31 +129,13 @@ class DFlashNetwork:
         return torch.zeros(away.shape, **options).masked_fill_(hidden, torch.finfo(self.dtype).min)[None, None]
 
 
-class DFlashHead(BlockHead):
-    """A loaded DFlash drafter (see load.py)."""
-
-    def __init__(self, found: DFlashFormat, network: DFlashNetwork, info: HeadInfo) -> None:
-        self._network: DFlashNetwork | None = network
-        self._found = found
-        self.info, self.positions = info, found.positions
-
-    def open(self, context: int) -> DFlashSession:
-        if self._network is None:
-            raise UserError(f"{self.info.name} is no longer loaded. Load it again.")
-        kind = DFlashSession if self._network.paths is None else DFlashPathSession
-        return kind(self._network, self._found, context)
-
-    def close(self) -> None:
-        self._network = None
-
-
 class DFlashSession(BlockSession):
     """One conversation's cache: the text in the slots of its positions, and room for a block behind."""
 
-    def __init__(self, network: DFlashNetwork, found: DFlashFormat, context: int) -> None:
+    def __init__(self, network: DFlashNetwork, context: int) -> None:
         super().__init__(context)
-        self._network, self._found = network, found
-        self._cache = guarded(lambda: SlotCache(network.specs, context + found.block), network.device)
+        self._network = network
+        self._cache = guarded(lambda: SlotCache(network.specs, context + network.found.block), network.device)
 
     def extend(self, states: Tensor) -> None:
         self.check_room(len(states))
@@ -198,12 +153,12 @@ class DFlashSession(BlockSession):
     def guess(self, token: int, count: int) -> TorchScores:
         """Scores of the next positions (see `BlockSession.guess`). The block is a whole one, as in training, however many of
         its positions are wanted."""
-        logits = guarded(lambda: self._network.spread(self._run(token, count)[1]), self._network.device)
+        logits = guarded(lambda: self._network.parts.spread(self._run(token, count)[1]), self._network.device)
         return TorchScores(logits, tuple(range(count)), tuple(range(self.length + 1, self.length + 1 + count)))
 
     def _run(self, token: int, count: int) -> tuple[Tensor, Tensor]:
         """States and logits of the next positions (see `DFlashNetwork`)."""
-        cache, found, start = self._cache, self._found, self.length
+        cache, found, start = self._cache, self._network.found, self.length
         first = 0 if found.from_anchor else 1
         cache.reserve(start + found.block, used=start)
         return self._network([token, *[found.mask] * (found.block - 1)], start, slice(first, first + count), cache)
@@ -216,8 +171,8 @@ class DFlashSession(BlockSession):
 class DFlashPathSession(DFlashSession, PathBlockSession):
     """The same of a drafter whose guesses go by the token before."""
 
-    def __init__(self, network: DFlashNetwork, found: DFlashFormat, context: int) -> None:
-        super().__init__(network, found, context)
+    def __init__(self, network: DFlashNetwork, context: int) -> None:
+        super().__init__(network, context)
         self._block: PathBlock | None = None
         self._depths: list[int] = []
         """The depth of each node; the pending token's is 0."""
@@ -237,7 +192,7 @@ class DFlashPathSession(DFlashSession, PathBlockSession):
 
         def run() -> Tensor:
             ids, at = (torch.tensor(each, device=network.device) for each in (tokens, depths))
-            return network.spread(block.follow(ids, at, parents))
+            return network.parts.spread(block.follow(ids, at, parents))
 
         logits = guarded(run, network.device)
         self._depths += depths

@@ -17,9 +17,7 @@ from typing import Any, Protocol, TypeVar
 import torch
 from torch import Tensor
 
-from ....errors import UserError
 from ...hf.slot_cache import SlotCache
-from ..base import HeadInfo, PathHead
 from ..eagle import Network
 from ..layers import guarded
 from ..slots import SlotHeadSession
@@ -36,22 +34,6 @@ class LayerNetwork(Network, Protocol):
     @property
     def logits(self) -> Callable[[Tensor], Tensor]:
         """The LM head."""
-
-
-class MtpChainHead(PathHead):
-    """Loaded MTP layers (see load.py)."""
-
-    def __init__(self, networks: Sequence[LayerNetwork], info: HeadInfo) -> None:
-        self._networks = list(networks)
-        self.info = info
-
-    def open(self, context: int) -> MtpChainSession:
-        if not self._networks:
-            raise UserError(f"{self.info.name} is no longer loaded. Load it again.")
-        return MtpChainSession(self._networks, context)
-
-    def close(self) -> None:
-        self._networks = []
 
 
 class MtpChainSession(SlotHeadSession):

@@ -13,6 +13,7 @@ import copy
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,10 +28,10 @@ from ...hf.attention import NAME as ATTENTION
 from ...hf.attention import register
 from ...hf.model import TransformersModel
 from ...hf.slot_cache import KVSpec, SlotCache
-from ..base import HeadInfo
-from ..eagle import EagleHead
+from ..base import HeadInfo, PathHead
+from ..eagle import EagleSession
 from ..layers import guarded
-from .chain import MtpChainHead
+from .chain import MtpChainSession
 from .format import OUTSIDE, SHARED, MtpFormat, mtp_format
 
 
@@ -112,7 +113,7 @@ class MtpNetwork:
         return rows
 
 
-def load_mtp(target: TransformersModel) -> EagleHead | MtpChainHead | None:
+def load_mtp(target: TransformersModel) -> PathHead | None:
     """The MTP layers of a model's own checkpoint, as a drafter; None if there are none.
 
     Raises:
@@ -142,7 +143,8 @@ def load_mtp(target: TransformersModel) -> EagleHead | MtpChainHead | None:
         raise UserError(f"specchat cannot run the MTP layer of {info.architecture}: {error}") from None
     dtype = str(embeddings.dtype).removeprefix("torch.")
     told = HeadInfo(info.name, "mtp", "MTP", size, dtype, (info.layers,), info.path)
-    return EagleHead(networks[0], told) if len(networks) == 1 else MtpChainHead(networks, told)
+    opened = partial(EagleSession, networks[0]) if len(networks) == 1 else partial(MtpChainSession, networks)
+    return PathHead(told, opened)
 
 
 def _network(

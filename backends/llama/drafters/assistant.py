@@ -7,33 +7,14 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from ....errors import UserError
 from ...base import Session
 from ...heads.assistant.memory import AssistantMemory
-from ...heads.base import HeadInfo, PathHead
 from ..context import Context
 from ..session import LlamaSession
 from .context import Loaded, PathContext, opened
 
 HOLDER = 1
 """The first of the target's sequences, as bits: it holds the text and nothing else."""
-
-
-class LlamaAssistantHead(PathHead):
-    """A loaded assistant (see load.py)."""
-
-    def __init__(self, loaded: Loaded, width: int, info: HeadInfo) -> None:
-        self._loaded: Loaded | None = loaded
-        self._width, self.info = width, info
-
-    def open(self, context: int) -> LlamaAssistantSession:
-        if self._loaded is None:
-            raise UserError(f"{self.info.name} is no longer loaded. Load it again.")
-        return LlamaAssistantSession(self._loaded, self._width, context)
-
-    def close(self) -> None:
-        """Free the weights; sessions that are open keep them until they are closed."""
-        self._loaded = None
 
 
 class LlamaAssistantSession(AssistantMemory):

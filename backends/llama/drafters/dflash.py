@@ -10,29 +10,11 @@ from torch import Tensor
 
 from ....errors import UserError
 from ...base import PREFILL_CHUNK
-from ...heads.base import BlockHead, BlockSession, HeadInfo
+from ...heads.base import BlockSession
 from ...heads.gguf_format import GgufDFlashFormat
 from ...scores import TorchScores
 from ..library import last_error
 from .context import Loaded, StatesContext, opened
-
-
-class LlamaDFlashHead(BlockHead):
-    """A loaded drafter (see load.py)."""
-
-    def __init__(self, loaded: Loaded, found: GgufDFlashFormat, info: HeadInfo) -> None:
-        self._loaded: Loaded | None = loaded
-        self._found = found
-        self.info, self.positions = info, found.positions
-
-    def open(self, context: int) -> LlamaDFlashSession:
-        if self._loaded is None:
-            raise UserError(f"{self.info.name} is no longer loaded. Load it again.")
-        return LlamaDFlashSession(self._loaded, self._found, context)
-
-    def close(self) -> None:
-        """Free the weights; sessions that are open keep them until they are closed."""
-        self._loaded = None
 
 
 class LlamaDFlashSession(BlockSession):

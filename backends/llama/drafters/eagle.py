@@ -14,29 +14,12 @@ from torch import Tensor
 
 from ....errors import UserError
 from ...base import ROOT
-from ...heads.base import HeadInfo, HeadSession, PathHead
+from ...heads.base import HeadSession
 from ...scores import TorchScores
 from ..options import sequences
 from ..sequences import LeafNode, Sequences
 from ..session import Cells, Nothing
 from .context import Loaded, PathContext, opened
-
-
-class LlamaEagleHead(PathHead):
-    """A loaded EAGLE-3 head, or a model's MTP layer (see load.py)."""
-
-    def __init__(self, loaded: Loaded, info: HeadInfo) -> None:
-        self._loaded: Loaded | None = loaded
-        self.info = info
-
-    def open(self, context: int) -> LlamaEagleSession:
-        if self._loaded is None:
-            raise UserError(f"{self.info.name} is no longer loaded. Load it again.")
-        return LlamaEagleSession(self._loaded, context)
-
-    def close(self) -> None:
-        """Free the weights; sessions that are open keep them until they are closed."""
-        self._loaded = None
 
 
 class LlamaEagleSession(HeadSession):

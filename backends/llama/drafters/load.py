@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import closing
+from functools import partial
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -23,10 +24,10 @@ from ..hidden_states import next_states
 from ..model import LlamaModel, file_type
 from ..proof import differs
 from ..trial import works
-from .assistant import LlamaAssistantHead
+from .assistant import LlamaAssistantSession
 from .context import Loaded
-from .dflash import LlamaDFlashHead
-from .eagle import LlamaEagleHead
+from .dflash import LlamaDFlashSession
+from .eagle import LlamaEagleSession
 
 SHARED = ("token_embd.weight", "output.weight")
 """Tensors that a drafter uses of its target's where it has none."""
@@ -88,14 +89,14 @@ def load_gguf_head(found: GgufFormat, name: str, target: Model) -> Head:
     loaded, reads = Loaded(weights, target.runtime, other), len(reading.taps) * own.width
     head: PathHead | BlockHead
     if isinstance(found, GgufDFlashFormat):
-        head = LlamaDFlashHead(loaded, found, info)
+        head = BlockHead(info, partial(LlamaDFlashSession, loaded, found), found.positions)
         sound = drafts_blocks(head, of.vocabulary, reads)
     elif isinstance(found, GgufAssistantFormat):
-        head = LlamaAssistantHead(loaded, own.width, info)
+        head = PathHead(info, partial(LlamaAssistantSession, loaded, own.width))
         with closing(target.open_session(PAD, reading.taps)) as beside:
             sound = drafts_trees(head, of.vocabulary, reads, beside)
     else:
-        head = LlamaEagleHead(loaded, info)
+        head = PathHead(info, partial(LlamaEagleSession, loaded))
         sound = drafts_trees(head, of.vocabulary, reads)
     if not sound:
         raise UserError(
@@ -135,7 +136,8 @@ def load_gguf_mtp(target: LlamaModel) -> Head | None:
         raise UserError(f"llama.cpp does not draft with the MTP layers of {of.architecture} models.")
     target.tapped((of.layers,))
     info = HeadInfo(of.name, "mtp", "MTP", parameters, of.dtype, (of.layers,), of.path)
-    head = LlamaEagleHead(Loaded(target.weights, target.runtime, None, mtp=True, flops=target.mtp_flops()), info)
+    loaded = Loaded(target.weights, target.runtime, None, mtp=True, flops=target.mtp_flops())
+    head = PathHead(info, partial(LlamaEagleSession, loaded))
     if not drafts_trees(head, of.vocabulary, target.weights.width):
         raise UserError(f"This build of llama.cpp does not draft with the MTP layer of {of.name} as it should.")
     return head

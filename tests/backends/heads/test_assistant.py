@@ -52,9 +52,11 @@ def test_what_it_guesses_is_what_transformers_class_guesses(ordered: bool, tmp_p
     folder = write_assistant(tmp_path / "assistant", ordered=ordered)
     head, theirs, rng = load_assistant(folder), Theirs(folder), random.Random(4)
     assert (head.info.kind, head.info.title, head.info.taps) == ("eagle", "Gemma 4 assistant", (9,))
-    head._reading = Reading((9,))  # transformers', whichever a random one agrees with more
+    network, _ = head.loaded().args
     text = [rng.randrange(8, VOCAB) for _ in range(31)]
-    text_session, session = gemma().open_session(64, (9,)), head.open(64)
+    text_session = gemma().open_session(64, (9,))
+    # Under transformers' reading, whichever a random one agrees with more.
+    session = AssistantSession(network, Reading((9,)), 64)
     session.follow(text_session)
     for length in (1, 4, WINDOW, WINDOW + 1, WINDOW + 2, 30):
         text_session.prefill(text[text_session.length : length])
@@ -81,8 +83,7 @@ def test_of_two_readings_that_is_kept_which_agrees_more_with_the_target(
     earlier: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder, tokens = write_assistant(tmp_path / "assistant"), gemma().encode(TEXT)[:LONGEST]
-    network, session = load_assistant(folder)._network, gemma().open_session(len(tokens), (9,))
-    assert network is not None
+    (network, _), session = load_assistant(folder).loaded().args, gemma().open_session(len(tokens), (9,))
     session.prefill(tokens)
     own = AssistantSession(network, Reading((9,), earlier=earlier), len(tokens))
     own.follow(session)
@@ -98,7 +99,7 @@ def test_of_two_readings_that_is_kept_which_agrees_more_with_the_target(
 
     monkeypatch.setattr(TransformersSession, "evaluate", agreeing)
     head = load_assistant(folder)
-    assert head._reading.earlier == earlier
+    assert head.loaded().args[1].earlier == earlier
     assert bool(head.info.notes) == earlier
     assert not earlier or "with the position of the last verified token and one row less it agrees" in head.info.notes[0]
 

@@ -117,7 +117,8 @@ def _dflash(folder: Path, target: TransformersModel, answers: Answers, positions
         for i in range(len(answer) - 1):
             after = answer[i + 1 : i + 1 + positions]
             session.extend(states[session.length : len(prompt) + i])
-            read.append(session.guess(answer[i], positions).logits[: len(after), :width])
+            guessed: Any = session.guess(answer[i], positions)
+            read.append(guessed.logits[: len(after), :width])
             follow += after
             before += answer[i : i + len(after)]
         session.close()

@@ -16,7 +16,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from specchat.backends.files.checkpoint import check_folder
-from specchat.backends.heads.assistant.network import AssistantHead
+from specchat.backends.heads.base import PathHead
 from specchat.backends.heads.folders import read_format
 from specchat.backends.heads.load import load_head
 from specchat.backends.hf.model import TransformersModel, load_transformers
@@ -116,17 +116,17 @@ def write_assistant(
     return folder
 
 
-def load_assistant(folder: Path) -> AssistantHead:
+def load_assistant(folder: Path) -> PathHead:
     """The assistant in a folder, beside `gemma`."""
     found = read_format(folder, check_folder(folder))
     assert found is not None
     head = load_head(found, folder.name, gemma())
-    assert isinstance(head, AssistantHead)
+    assert isinstance(head, PathHead)
     return head
 
 
 @functools.cache
-def random_assistant() -> AssistantHead:
+def random_assistant() -> PathHead:
     """An assistant that knows nothing."""
     return load_assistant(write_assistant(Path(_room().name) / "random-assistant"))
 

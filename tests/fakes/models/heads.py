@@ -14,9 +14,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from specchat.backends.files.checkpoint import check_folder
-from specchat.backends.heads.base import Head, Kind
-from specchat.backends.heads.dflash.network import DFlashHead
-from specchat.backends.heads.eagle import EagleHead
+from specchat.backends.heads.base import BlockHead, Head, Kind, PathHead
 from specchat.backends.heads.folders import read_format
 from specchat.backends.heads.load import load_head
 from specchat.backends.heads.medusa import MedusaHead
@@ -250,10 +248,10 @@ def load(folder: Path, model: TransformersModel | None = None) -> Head:
     return load_head(found, folder.name, model or target())
 
 
-def load_eagle(folder: Path, model: TransformersModel | None = None) -> EagleHead:
+def load_eagle(folder: Path, model: TransformersModel | None = None) -> PathHead:
     """The EAGLE head in a folder."""
     head = load(folder, model)
-    assert isinstance(head, EagleHead)
+    assert isinstance(head, PathHead)
     return head
 
 
@@ -264,10 +262,10 @@ def load_medusa(folder: Path, model: TransformersModel | None = None) -> MedusaH
     return head
 
 
-def load_dflash(folder: Path, model: TransformersModel | None = None) -> DFlashHead:
+def load_dflash(folder: Path, model: TransformersModel | None = None) -> BlockHead:
     """The DFlash drafter in a folder."""
     head = load(folder, model)
-    assert isinstance(head, DFlashHead)
+    assert isinstance(head, BlockHead)
     return head
 
 
@@ -297,18 +295,18 @@ def unsure_medusa() -> MedusaHead:
 
 
 @functools.cache
-def random_dflash() -> DFlashHead:
+def random_dflash() -> BlockHead:
     """A drafter that knows nothing, for `target`."""
     return load_dflash(write_dflash(Path(_room().name) / "random-dflash"))
 
 
 @functools.cache
-def random_paths(paths: Paths) -> DFlashHead:
+def random_paths(paths: Paths) -> BlockHead:
     """A drafter that knows nothing and whose guesses go by the token before, for `target`."""
     return load_dflash(write_dflash(Path(_room().name) / f"random-{paths}", paths=paths))
 
 
-def _stepping_on(name: str, target: TransformersModel, second: bool, follows: Tensor) -> DFlashHead:
+def _stepping_on(name: str, target: TransformersModel, second: bool, follows: Tensor) -> BlockHead:
     """A drafter whose states are all alike, so that the token before alone says what follows it.
 
     Args:
@@ -341,18 +339,18 @@ def _stepping_on(name: str, target: TransformersModel, second: bool, follows: Te
 
 
 @functools.cache
-def right_paths(second: bool) -> DFlashHead:
+def right_paths(second: bool) -> BlockHead:
     """A drafter that always drafts what `cyclic_target` chooses, three tokens at a time."""
     return _stepping_on(f"right-paths-{second}", cyclic_target(), second, 8 * torch.eye(VOCAB).roll(1, 0))
 
 
 @functools.cache
-def unsure_paths(second: bool) -> DFlashHead:
+def unsure_paths(second: bool) -> BlockHead:
     """A drafter that drafts tokens of `unsure_target`, with other probabilities."""
     return _stepping_on(f"unsure-paths-{second}", unsure_target(), second, VOCAB**0.5 * _following(1, (1.0, 1.6, 1.2)))
 
 
-def _counting_on(name: str, target: TransformersModel, positions: int, lm_head: Tensor) -> DFlashHead:
+def _counting_on(name: str, target: TransformersModel, positions: int, lm_head: Tensor) -> BlockHead:
     """A drafter whose position n stands for the token n after the pending one, more or less: each layer hands what the position
     before stands for on to the next, one token further. Masks stand for nothing, and the target's states are not read.
 
@@ -377,19 +375,19 @@ def _counting_on(name: str, target: TransformersModel, positions: int, lm_head: 
 
 
 @functools.cache
-def right_dflash() -> DFlashHead:
+def right_dflash() -> BlockHead:
     """A drafter that always drafts what `cyclic_target` chooses, three tokens at a time."""
     return _counting_on("right-dflash", cyclic_target(), 3, 8 * torch.eye(VOCAB))
 
 
 @functools.cache
-def unsure_dflash() -> DFlashHead:
+def unsure_dflash() -> BlockHead:
     """A drafter that drafts tokens of `unsure_target`, with other probabilities."""
     return _counting_on("unsure-dflash", unsure_target(), 2, _following(0, (1.0, 1.6, 1.2)))
 
 
 @functools.cache
-def random_head(style: Style = "eagle3") -> EagleHead:
+def random_head(style: Style = "eagle3") -> PathHead:
     """A head that knows nothing, for `target`."""
     return load_eagle(write_head(Path(_room().name) / f"random-{style}", style))
 
@@ -451,7 +449,7 @@ def load_weights(folder: Path, file: str = "model") -> dict[str, Tensor]:
     return load_file(folder / f"{file}.safetensors")
 
 
-def _handing_on(name: str, target: TransformersModel, scale: float) -> EagleHead:
+def _handing_on(name: str, target: TransformersModel, scale: float) -> PathHead:
     """A head that hands the token's embedding on to the target's LM head, so large."""
     folder = write_head(Path(_room().name) / name, "eagle1", hidden=VOCAB)
     weights = load_weights(folder)
@@ -464,12 +462,12 @@ def _handing_on(name: str, target: TransformersModel, scale: float) -> EagleHead
 
 
 @functools.cache
-def right_head() -> EagleHead:
+def right_head() -> PathHead:
     """The head that always drafts what `cyclic_target` chooses, and is as sure of it."""
     return _handing_on("right", cyclic_target(), VOCAB**0.5)
 
 
 @functools.cache
-def unsure_head() -> EagleHead:
+def unsure_head() -> PathHead:
     """A head that drafts the tokens of `unsure_target`, but prefers none as much: its distribution is another one."""
     return _handing_on("unsure-head", unsure_target(), 0.2 * VOCAB**0.5)
