@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, cast, get_args
 
-from ...errors import UserError
+from ...errors import UserError, first_line
 from .endless import endless
 
 Kind = Literal["json_schema", "json_object", "regex", "grammar"]
@@ -244,5 +244,4 @@ def _lark(text: str) -> str:
     try:
         return str(gbnf_to_lark(text))
     except Exception as error:  # its parser raises what comes
-        said = str(error).splitlines()
-        raise UserError(f"The grammar cannot be read: {said[0] if said else type(error).__name__}.") from None
+        raise UserError(f"The grammar cannot be read: {first_line(error)}.") from None

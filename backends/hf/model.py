@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import inspect
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -17,7 +17,8 @@ from torch import Tensor
 from transformers import __version__ as transformers_version
 
 from ...errors import Cancelled, UserError, counted
-from ..base import Message, Model, Session
+from ..base import Session
+from ..codec import CodecModel
 from ..costs.flops import NOTHING, Flops
 from ..costs.modules import active, flops_of_model
 from ..files.checkpoint import check_folder, read_json, shown, weight_bytes
@@ -41,7 +42,7 @@ from .runner import Runner, out_of_memory
 from .tokenizer import TextCodec
 
 if TYPE_CHECKING:
-    from llguidance import LLTokenizer
+    pass
 
 QUIET = 40
 """logging.ERROR: what transformers says below that, a user cannot act on."""
@@ -58,12 +59,13 @@ NAMED = 4
 BFLOAT16 = "Runs in bfloat16, the type of its file, in which this CPU is faster. Use --dtype float32 for the wider type."
 
 
-class TransformersModel(Model):
+class TransformersModel(CodecModel):
     """A causal language model in memory (see `load_transformers`)."""
 
     def __init__(self, proven: Proven, codec: TextCodec, info: ModelInfo, verdict: Verdict, attention: str) -> None:
         self._runner: Runner | None = proven.runner
         self._attention = attention
+        codec.ends = info.eos_ids
         self._codec = codec
         self.thoughts = codec.thoughts
         self._feeding = proven.feeding
@@ -81,25 +83,24 @@ class TransformersModel(Model):
         Raises:
             UserError: the model has been closed.
         """
+        return self._loaded.module
+
+    @property
+    def _loaded(self) -> Runner:
         if self._runner is None:
             raise UserError(f"{self.info.name} is no longer loaded. Load it again.")
-        return self._runner.module
+        return self._runner
 
     def open_session(self, context: int | None = None, taps: Sequence[int] = ()) -> Session:
         """A new, empty KV cache; memory is taken as it fills (see `Model.open_session`)."""
-        if self._runner is None:
-            raise UserError(f"{self.info.name} is no longer loaded. Load it again.")
-        size = self.info.context if context is None else min(context, self.info.context)
-        if size < 1:
-            raise UserError("context must be 1 or more.")
-        taps = self.tapped(taps)
+        runner = self._loaded
+        size, taps = self.size(context), self.tapped(taps)
         if self.info.capabilities.chain:
-            return session_of(self._runner, size, taps)
-        return PlainSession(self._runner, size, self._feeding)
+            return session_of(runner, size, taps)
+        return PlainSession(runner, size, self._feeding)
 
     def own_logits(self, tokens: Sequence[int], rows: int) -> Tensor:
-        module, run = self.module, self._runner
-        assert run is not None
+        run, module = self._loaded, self.module
         ours = module.config.get_text_config(decoder=True)._attn_implementation
         if run.rope is not None:
             run.rope.prompt = len(tokens)
@@ -118,36 +119,12 @@ class TransformersModel(Model):
 
     def states_work(self) -> bool:
         """Whether hidden states are the model's own (see `Model.states_work`): two passes."""
-        runner, proof = self._runner, self._states_proof
-        assert runner is not None
+        runner, proof = self._loaded, self._states_proof
         assert proof is not None
         with _quiet():
             works = attempt(partial(proof.works, runner))
         self._states_proof = None  # asked once
         return works
-
-    def encode(self, text: str) -> list[int]:
-        return self._codec.encode(text)
-
-    def variables(self, think: str, given: Mapping[str, Any]) -> dict[str, Any]:
-        return self._codec.variables(think, given)
-
-    def encode_chat(
-        self,
-        messages: Sequence[Message],
-        cancelled: Callable[[], bool] | None = None,
-        variables: Mapping[str, Any] | None = None,
-    ) -> list[int]:
-        return self._codec.encode_chat(messages, cancelled, variables)
-
-    def decode(self, tokens: Sequence[int]) -> str:
-        return self._codec.decode(tokens)
-
-    def pieces(self) -> list[str]:
-        return self._codec.pieces()
-
-    def grammar_tokenizer(self) -> LLTokenizer:
-        return self._codec.grammar_tokenizer(self.info.eos_ids)
 
     def close(self) -> None:
         """Free the weights; sessions that are open keep them until they are closed and dropped."""

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...errors import UserError
-from ..base import Message
+from ...errors import UserError, first_line
 from ..chat_template import TAG_LIKE, Template, any_of, marked, parted_at_marks
+from ..codec import Codec
 from ..files.checkpoint import tokenizer_problem
-from ..thinking.form import no_variables
 from ..thinking.thoughts import Thoughts, from_response_template, from_vocabulary
 
 if TYPE_CHECKING:
     from llguidance import LLTokenizer
 
 
-class TextCodec:
+class TextCodec(Codec):
     """The tokenizer of one model.
 
     Args:
@@ -30,10 +29,11 @@ class TextCodec:
     """
 
     def __init__(self, folder: Path, vocabulary: int) -> None:
+        super().__init__()
         self._tokenizer = open_tokenizer(folder)
         self.vocabulary = vocabulary
-        self._pieces: list[str] | None = None
-        self._for_grammars: LLTokenizer | None = None
+        self.ends: Sequence[int] = ()
+        """The tokens that end an answer; what llguidance finds by itself was `<|pad|>` for the built-in model."""
         special = {str(token) for token in self._tokenizer.all_special_tokens}
         special |= {t.content for t in self._tokenizer.added_tokens_decoder.values() if t.special}
         self._special = any_of(special)
@@ -53,11 +53,6 @@ class TextCodec:
         return Template(found, specials) if isinstance(found, str) and found else None
 
     @property
-    def has_template(self) -> bool:
-        """Whether there is a chat template."""
-        return self._template is not None
-
-    @property
     def eos_id(self) -> int | None:
         """The tokenizer's own end-of-sequence token."""
         eos = self._tokenizer.eos_token_id
@@ -70,9 +65,8 @@ class TextCodec:
         return whole[: next((i for i in range(len(whole)) if whole[i : i + len(alone)] == alone), 0)]
 
     def encode(self, text: str) -> list[int]:
-        """Token ids of plain text, with BOS if the tokenizer adds one, never with EOS."""
         if self._special.search(text):
-            return self._opening + self._encode_marked(marked(text, self._special))
+            return self._opening + self._encode_rendered(marked(text, self._special))
         return self._opening + self._tokenize(text, add_special_tokens=False, split_special_tokens=True)
 
     def beyond(self, ids: int) -> list[str]:
@@ -81,27 +75,6 @@ class TextCodec:
         if max((len(tokenizer) - 1, *tokenizer.added_tokens_decoder)) < ids:
             return []
         return [name for name, i in sorted(tokenizer.get_vocab().items(), key=lambda entry: entry[1]) if i >= ids]
-
-    def encode_chat(
-        self,
-        messages: Sequence[Message],
-        cancelled: Callable[[], bool] | None = None,
-        variables: Mapping[str, Any] | None = None,
-    ) -> list[int]:
-        """Token ids of a chat up to where the next answer starts. Special tokens, and other tags that are tokens, become text
-        where a message spells them. As in transformers, no BOS is added to what the template writes.
-
-        Raises:
-            UserError, Cancelled: as `Template.render`; or there is no template.
-        """
-        if self._template is None:
-            raise UserError("This model has no chat template. Use plain completion (--raw).")
-        chat = [{name: marked(value, self._tags) for name, value in message.items()} for message in messages]
-        return self._encode_marked(self._template.render(chat, cancelled, variables))
-
-    def variables(self, think: str, given: Mapping[str, Any]) -> dict[str, Any]:
-        """As `Model.variables`."""
-        return self._template.variables(think, given) if self._template is not None else no_variables(think, given)
 
     @cached_property
     def thoughts(self) -> Thoughts | None:
@@ -117,9 +90,8 @@ class TextCodec:
         """Text of token ids, special tokens by name."""
         return str(self._tokenizer.decode(list(tokens), skip_special_tokens=False, clean_up_tokenization_spaces=False))
 
-    def _encode_marked(self, text: str) -> list[int]:
-        """Ids of a text in which what stands between marks is text, whatever it spells."""
-        ids: list[int] = []
+    def _encode_rendered(self, text: str) -> list[int]:
+        ids: list[int] = []  # as in transformers, no BOS is added to what a template writes
         for part, as_text in parted_at_marks(text, self._tags):
             new = self._encode_part(part, as_text=as_text, first=not ids)
             if as_text and self._tokenizer.convert_tokens_to_ids(part) in new:
@@ -143,44 +115,29 @@ class TextCodec:
         return list(self._tokenizer.encode(text.encode("utf-8", "replace").decode(), **options))
 
     def decode(self, tokens: Sequence[int]) -> str:
-        """Text of token ids, without special tokens, spaces as they are."""
         return str(self._tokenizer.decode(list(tokens), skip_special_tokens=True, clean_up_tokenization_spaces=False))
 
-    def pieces(self) -> list[str]:
-        """The text of each id when alone; special tokens by name, ids without a token as <id>."""
-        if self._pieces is None:
-            known = min(self.vocabulary, len(self._tokenizer))
-            names = self._tokenizer.convert_ids_to_tokens(range(known))
-            texts = self._tokenizer.batch_decode([[i] for i in range(known)], clean_up_tokenization_spaces=False)
-            self._pieces = [self._piece(i, name, text) for i, (name, text) in enumerate(zip(names, texts, strict=True))]
-            self._pieces += [f"<{i}>" for i in range(known, self.vocabulary)]
-        return self._pieces
+    def _each_piece(self) -> list[str]:
+        known = min(self.vocabulary, len(self._tokenizer))
+        names = self._tokenizer.convert_ids_to_tokens(range(known))
+        texts = self._tokenizer.batch_decode([[i] for i in range(known)], clean_up_tokenization_spaces=False)
+        found = [self._piece(i, name, text) for i, (name, text) in enumerate(zip(names, texts, strict=True))]
+        return found + [f"<{i}>" for i in range(known, self.vocabulary)]
 
-    def grammar_tokenizer(self, ends: Sequence[int]) -> LLTokenizer:
-        """The tokenizer as llguidance reads it.
+    def _grammar_tokenizer(self) -> LLTokenizer:
+        from llguidance import LLTokenizer
+        from tokenizers import Tokenizer
 
-        Args:
-            ends: the tokens that end an answer; what it finds by itself was `<|pad|>` for the built-in model.
-
-        Raises:
-            UserError: it is not made of the parts that llguidance knows.
-        """
-        if self._for_grammars is None:
-            from llguidance import LLTokenizer
-            from tokenizers import Tokenizer
-
-            try:
-                fast = Tokenizer.from_str(self._tokenizer.backend_tokenizer.to_str())  # a copy: padding is state
-                fast.no_padding()
-                fast.no_truncation()
-                self._for_grammars = LLTokenizer(fast.to_str(), n_vocab=self.vocabulary, eos_token=list(ends))
-            except Exception as error:  # a tokenizer in Python alone, or of a kind of its own
-                said = str(error).strip().splitlines()
-                raise UserError(
-                    f"This model's tokenizer cannot follow a schema ({said[0] if said else type(error).__name__}). Leave the "
-                    "schema out, or load the model as GGUF."
-                ) from None
-        return self._for_grammars
+        try:
+            fast = Tokenizer.from_str(self._tokenizer.backend_tokenizer.to_str())  # a copy: padding is state
+            fast.no_padding()
+            fast.no_truncation()
+            return LLTokenizer(fast.to_str(), n_vocab=self.vocabulary, eos_token=list(self.ends))
+        except Exception as error:  # a tokenizer in Python alone, or of a kind of its own
+            raise UserError(
+                f"This model's tokenizer cannot follow a schema ({first_line(error)}). Leave the schema out, or load the model "
+                "as GGUF."
+            ) from None
 
     @staticmethod
     def _piece(index: int, name: str | None, text: str) -> str:
@@ -207,7 +164,4 @@ def open_tokenizer(folder: Path) -> Any:
         tokenizer.decode(tokenizer.encode("a é"))  # some are found out only here
         return tokenizer
     except Exception as error:
-        said = str(error).strip().splitlines()
-        raise UserError(
-            f"The tokenizer in {folder} cannot be read ({said[0] if said else type(error).__name__}). Copy its files again."
-        ) from None
+        raise UserError(f"The tokenizer in {folder} cannot be read ({first_line(error)}). Copy its files again.") from None

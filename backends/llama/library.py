@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from ...errors import UserError
+from ...errors import UserError, first_line
 from ..options import pip_command
 
 logger = logging.getLogger("specchat.llama.cpp")
@@ -45,7 +45,7 @@ def library() -> Any:
         raise UserError(f"GGUF files need the llama.cpp runtime, which is not installed. Run: {pip_command()}") from None
     except (OSError, RuntimeError, AttributeError) as error:
         raise UserError(
-            f"llama-cpp-python is installed but does not work ({_first_line(error)}). Run: {pip_command()} --force-reinstall "
+            f"llama-cpp-python is installed but does not work ({first_line(error)}). Run: {pip_command()} --force-reinstall "
             "--no-cache-dir"
         ) from None
     # Where gdb is installed, an abort would have it print a backtrace first, for 15 seconds.
@@ -86,11 +86,6 @@ def last_error() -> str:
         if said and not said.startswith("failed to load model"):
             return said.rstrip(".")
     return ""
-
-
-def _first_line(error: BaseException) -> str:
-    lines = str(error).strip().splitlines()
-    return lines[0].rstrip(".:") if lines else type(error).__name__
 
 
 @dataclass(frozen=True, slots=True)

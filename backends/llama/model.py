@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import prod
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from ...errors import Cancelled, UserError, counted
-from ..base import Message, Model, Session
+from ..base import Model, Session
+from ..codec import CodecModel
 from ..costs.flops import Flops
 from ..costs.gguf import flops_of_file
 from ..files import ollama
@@ -36,9 +36,6 @@ from .session import LlamaSession
 from .tokenizer import LlamaCodec
 from .trial import Trial, works
 
-if TYPE_CHECKING:
-    from llguidance import LLTokenizer
-
 UNKNOWN_CONTEXT = 32_768
 """Context of models that state none (recurrent ones may go on for ever)."""
 
@@ -51,8 +48,10 @@ class Refused(UserError):
     """llama.cpp cannot load the file, however much memory there is."""
 
 
-class LlamaModel(Model):
+class LlamaModel(CodecModel):
     """A GGUF model in memory (see `load_llama`)."""
+
+    _codec: LlamaCodec
 
     def __init__(
         self,
@@ -146,10 +145,7 @@ class LlamaModel(Model):
     def open_session(self, context: int | None = None, taps: Sequence[int] = ()) -> Session:
         """A new, empty KV cache; all its memory is taken at once (see `Model.open_session`)."""
         weights = self.weights
-        size = self.info.context if context is None else min(context, self.info.context)
-        if size < 1:
-            raise UserError("context must be 1 or more.")
-        taps = self.tapped(taps)
+        size, taps = self.size(context), self.tapped(taps)
         if not self.info.capabilities.chain:
             run = open_context(weights, self._header, self._runtime, size, self.info.name, sequences=1)
             return LlamaPlainSession(run, size)
@@ -163,39 +159,14 @@ class LlamaModel(Model):
         tapped = open_chat(weights, self._header, self._runtime, SIZE, self.info.name, self._alike, taps)
         return states_work(tapped, weights.vocabulary, weights.width, self.info.capabilities.tree)
 
-    def encode(self, text: str) -> list[int]:
-        return self._codec.encode(text)
-
-    def variables(self, think: str, given: Mapping[str, Any]) -> dict[str, Any]:
-        return self._codec.variables(think, given)
-
-    def encode_chat(
-        self,
-        messages: Sequence[Message],
-        cancelled: Callable[[], bool] | None = None,
-        variables: Mapping[str, Any] | None = None,
-    ) -> list[int]:
-        return self._codec.encode_chat(messages, cancelled, variables)
-
-    def decode(self, tokens: Sequence[int]) -> str:
-        return self._codec.decode(tokens)
-
-    def pieces(self) -> list[str]:
-        return self._codec.pieces()
-
-    def grammar_tokenizer(self) -> LLTokenizer:
-        return self._codec.grammar_tokenizer()
-
     def truncated(self, layers: int, *, write: bool = False) -> Model:
         """A model of the first layers (see `Model.truncated`): a file of its own in the cache folder, written at the first
         call ever (see `gguf_layers`)."""
-        if self._weights is None:
-            raise UserError(f"{self.info.name} is no longer loaded. Load it again.")
+        weights = self.weights
         if not 1 <= layers < self.info.layers:
             raise UserError(f"{self.info.name} has {self.info.layers} layers. Draft with 1 to {self.info.layers - 1} of them.")
         if layers not in self._cut:
-            whole, hybrid = Path(self.info.path), self._weights.recurrent
-            file = first_layers(whole, layers, self.info.name, write=write, hybrid=hybrid)
+            file = first_layers(Path(self.info.path), layers, self.info.name, write=write, hybrid=weights.recurrent)
             # It drafts, so it runs here, whoever shares the whole model's layers.
             options = replace(self._options, context=self.info.context, rpc="")
             try:

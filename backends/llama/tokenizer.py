@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from ...errors import UserError
-from ..base import Message
-from ..chat_template import TAG_LIKE, Template, any_of, marked, parted_at_marks
-from ..thinking.form import no_variables
+from ..chat_template import TAG_LIKE, Template, any_of, parted_at_marks
+from ..codec import Codec
 from ..thinking.thoughts import Thoughts, from_vocabulary
 from .context import Weights
 
@@ -24,7 +23,7 @@ NONE = -1
 """llama.cpp's token id for: there is none."""
 
 
-class LlamaCodec:
+class LlamaCodec(Codec):
     """The tokenizer in a GGUF file.
 
     Args:
@@ -32,6 +31,7 @@ class LlamaCodec:
     """
 
     def __init__(self, weights: Weights) -> None:
+        super().__init__()
         self._lib: Any = weights.lib
         self._weights: Weights | None = weights
         self.vocabulary = weights.vocabulary
@@ -53,8 +53,6 @@ class LlamaCodec:
         """Tokens that stand for a whole tag, by name: control tokens, and others that are parsed in any text."""
         self._tags, self._tag_ids = any_of(self._names), frozenset(tags)
         self._bytes: dict[int, bytes] = {}
-        self._pieces: list[str] | None = None
-        self._for_grammars: LLTokenizer | None = None
         # SentencePiece puts a space before a text; it is no part of it.
         spm = lib.llama_vocab_type(vocab) == lib.LLAMA_VOCAB_TYPE_SPM
         told = weights.metadata("tokenizer.ggml.add_space_prefix")
@@ -83,11 +81,6 @@ class LlamaCodec:
         """A token as the file writes it."""
         return str((self._lib.llama_vocab_get_text(self._vocab, token) or b"").decode("utf-8", "replace"))
 
-    @property
-    def has_template(self) -> bool:
-        """Whether there is a chat template."""
-        return self._template is not None
-
     def _tokenize(self, text: str, *, parse: bool) -> list[int]:
         """llama_tokenize, without BOS and EOS.
 
@@ -106,34 +99,15 @@ class LlamaCodec:
             room = -count
 
     def encode(self, text: str) -> list[int]:
-        """Token ids of plain text, with BOS if the model wants one, never with EOS: a prompt goes on."""
         ids = self._tokenize(text, parse=False)
         return self._opening + (ids if self._control.isdisjoint(ids) else self._halved(text, first=True))
 
-    def encode_chat(
-        self,
-        messages: Sequence[Message],
-        cancelled: Callable[[], bool] | None = None,
-        variables: Mapping[str, Any] | None = None,
-    ) -> list[int]:
-        """Token ids of a chat up to where the next answer starts. Special tokens, and other tags that are tokens, become text
-        where a message spells them. As in llama.cpp's server, a model that wants BOS gets one, from the template or else from
-        here.
-
-        Raises:
-            UserError, Cancelled: as `Template.render`; or there is no template.
-        """
-        if self._template is None:
-            raise UserError("This model has no chat template. Use plain completion (--raw).")
-        chat = [{name: marked(value, self._tags) for name, value in message.items()} for message in messages]
+    def _encode_rendered(self, text: str) -> list[int]:
         ids: list[int] = []
-        for part, as_text in parted_at_marks(self._template.render(chat, cancelled, variables), self._tags):
+        for part, as_text in parted_at_marks(text, self._tags):
             ids += self._part(part, as_text=as_text, first=not ids)
+        # As in llama.cpp's server, a model that wants BOS gets one, from the template or else from here.
         return ids if ids[:1] == self._opening else self._opening + ids
-
-    def variables(self, think: str, given: Mapping[str, Any]) -> dict[str, Any]:
-        """As `Model.variables`."""
-        return self._template.variables(think, given) if self._template is not None else no_variables(think, given)
 
     @cached_property
     def thoughts(self) -> Thoughts | None:
@@ -172,7 +146,6 @@ class LlamaCodec:
         return self._tokenize(part, parse=parse)
 
     def decode(self, tokens: Sequence[int]) -> str:
-        """Text of token ids: special tokens left out, invalid UTF-8 as U+FFFD, spaces as they are."""
         known = self._bytes
         parts = [known[token] if token in known else self._token_bytes(token) for token in tokens]
         if self._space_prefix:
@@ -189,22 +162,17 @@ class LlamaCodec:
         self._bytes[token] = found
         return found
 
-    def grammar_tokenizer(self) -> LLTokenizer:
-        """The vocabulary as llguidance reads it, which then tokenizes with llama_tokenize itself. What is not text begins with
-        0xFF there, which no UTF-8 has."""
-        if self._for_grammars is None:
-            from llguidance import LLTokenizer
+    def _grammar_tokenizer(self) -> LLTokenizer:
+        """It tokenizes with llama_tokenize itself. What is not text begins with 0xFF there, which no UTF-8 has."""
+        from llguidance import LLTokenizer
 
-            lib, vocab = self._lib, self._vocab
-            address = ctypes.cast(lib._lib.llama_tokenize, ctypes.c_void_p).value
-            tokens = [self._to_piece(i) for i in range(self.vocabulary)]
-            tokens = [
-                b"\xff" + piece if i in self._control or self._is_mark(i, piece) else piece for i, piece in enumerate(tokens)
-            ]
-            self._for_grammars = LLTokenizer.from_llamacpp(  # type: ignore[attr-defined]
-                tokens=tokens, vocab_ptr=vocab, tokenize_fptr=address, eos_token=list(self.eos_ids), slices=None
-            )
-        return self._for_grammars
+        lib, vocab = self._lib, self._vocab
+        address = ctypes.cast(lib._lib.llama_tokenize, ctypes.c_void_p).value
+        tokens = [self._to_piece(i) for i in range(self.vocabulary)]
+        tokens = [b"\xff" + piece if i in self._control or self._is_mark(i, piece) else piece for i, piece in enumerate(tokens)]
+        return LLTokenizer.from_llamacpp(  # type: ignore[attr-defined,no-any-return]
+            tokens=tokens, vocab_ptr=vocab, tokenize_fptr=address, eos_token=list(self.eos_ids), slices=None
+        )
 
     def _is_mark(self, token: int, piece: bytes) -> bool:
         """Whether a token that the file's author added is a mark such as `<tool>` rather than text."""
@@ -220,11 +188,8 @@ class LlamaCodec:
                 return buffer.raw[:length]
             size = -length
 
-    def pieces(self) -> list[str]:
-        """The text of each id when alone; special tokens by name, ids without text as <id>."""
-        if self._pieces is None:
-            self._pieces = [
-                self._name(i) if i in self._control else self._token_bytes(i).decode("utf-8", "replace") or f"<{i}>"
-                for i in range(self.vocabulary)
-            ]
-        return self._pieces
+    def _each_piece(self) -> list[str]:
+        return [
+            self._name(i) if i in self._control else self._token_bytes(i).decode("utf-8", "replace") or f"<{i}>"
+            for i in range(self.vocabulary)
+        ]

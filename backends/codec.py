@@ -1,0 +1,124 @@
+"""What the tokenizers of models in memory have in common, and what such a model does with one."""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ..errors import UserError
+from .base import Message, Model
+from .chat_template import Template, marked
+from .thinking.form import no_variables
+
+if TYPE_CHECKING:
+    from llguidance import LLTokenizer
+
+
+class Codec(ABC):
+    """Text to token ids and back. What people and models write is text, never a control token."""
+
+    _template: Template | None
+    _tags: re.Pattern[str]
+    """Special tokens, and other tags that are tokens."""
+
+    def __init__(self) -> None:
+        self._pieces: list[str] | None = None
+        self._for_grammars: LLTokenizer | None = None
+
+    @property
+    def has_template(self) -> bool:
+        """Whether there is a chat template."""
+        return self._template is not None
+
+    def variables(self, think: str, given: Mapping[str, Any]) -> dict[str, Any]:
+        """As `Model.variables`."""
+        return self._template.variables(think, given) if self._template is not None else no_variables(think, given)
+
+    @abstractmethod
+    def encode(self, text: str) -> list[int]:
+        """Token ids of plain text, with BOS if the model wants one, never with EOS: a prompt goes on."""
+
+    def encode_chat(
+        self,
+        messages: Sequence[Message],
+        cancelled: Callable[[], bool] | None = None,
+        variables: Mapping[str, Any] | None = None,
+    ) -> list[int]:
+        """Token ids of a chat up to where the next answer starts. Special tokens, and other tags that are tokens, become text
+        where a message spells them.
+
+        Raises:
+            UserError, Cancelled: as `Template.render`; or there is no template.
+        """
+        if self._template is None:
+            raise UserError("This model has no chat template. Use plain completion (--raw).")
+        chat = [{name: marked(value, self._tags) for name, value in message.items()} for message in messages]
+        return self._encode_rendered(self._template.render(chat, cancelled, variables))
+
+    @abstractmethod
+    def _encode_rendered(self, text: str) -> list[int]:
+        """Ids of what a template wrote, in which what stands between marks is text, whatever it spells."""
+
+    @abstractmethod
+    def decode(self, tokens: Sequence[int]) -> str:
+        """Text of token ids: special tokens left out, spaces as they are."""
+
+    def pieces(self) -> list[str]:
+        """The text of each id when alone; special tokens by name, ids without text as <id>."""
+        if self._pieces is None:
+            self._pieces = self._each_piece()
+        return self._pieces
+
+    @abstractmethod
+    def _each_piece(self) -> list[str]: ...
+
+    def grammar_tokenizer(self) -> LLTokenizer:
+        """The vocabulary as llguidance reads it.
+
+        Raises:
+            UserError: it is not made of the parts that llguidance knows.
+        """
+        if self._for_grammars is None:
+            self._for_grammars = self._grammar_tokenizer()
+        return self._for_grammars
+
+    @abstractmethod
+    def _grammar_tokenizer(self) -> LLTokenizer: ...
+
+
+class CodecModel(Model):
+    """A model in memory, with its tokenizer beside it."""
+
+    _codec: Codec
+
+    def size(self, context: int | None) -> int:
+        """The context of a session that is asked to hold so many tokens; None for all that the model can."""
+        size = self.info.context if context is None else min(context, self.info.context)
+        if size < 1:
+            raise UserError("context must be 1 or more.")
+        return size
+
+    def encode(self, text: str) -> list[int]:
+        return self._codec.encode(text)
+
+    def variables(self, think: str, given: Mapping[str, Any]) -> dict[str, Any]:
+        return self._codec.variables(think, given)
+
+    def encode_chat(
+        self,
+        messages: Sequence[Message],
+        cancelled: Callable[[], bool] | None = None,
+        variables: Mapping[str, Any] | None = None,
+    ) -> list[int]:
+        return self._codec.encode_chat(messages, cancelled, variables)
+
+    def decode(self, tokens: Sequence[int]) -> str:
+        return self._codec.decode(tokens)
+
+    def pieces(self) -> list[str]:
+        return self._codec.pieces()
+
+    def grammar_tokenizer(self) -> LLTokenizer:
+        return self._codec.grammar_tokenizer()
