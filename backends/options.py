@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from shlex import quote
 
+from ..errors import UserError
 from ..option import NEXT_LOAD, option
 
 BUILTIN = "builtin"
@@ -38,6 +39,8 @@ INT8 = "int8"
 """The dtype that is no type of files, but made at load."""
 DTYPES = ("auto", "float32", "bfloat16", "float16", INT8)
 DEVICE = {"form": r"auto|cpu|mps|cuda(:\d+)?", "shape": "one of auto, cpu, cuda, cuda:N, mps"}
+UNKNOWN_CONTEXT = 32_768
+"""Context of models that state none (recurrent ones may go on for ever)."""
 StageProgress = Callable[[str, int, int], None]
 """Called with (stage, done, total): "download" in bytes, "weights" in tensors, "check" in passes."""
 
@@ -96,6 +99,16 @@ class LoadOptions:
     """Their devices share the layers with the local ones."""
     context_at_most: int | None = None
     """An upper bound where `context` is None: a draft model needs no more than its target."""
+
+    def size(self, name: str, limit: int) -> int:
+        """Tokens of context of a model that takes at most `limit`.
+
+        Raises:
+            UserError: more were asked for.
+        """
+        if self.context is not None and not 1 <= self.context <= limit:
+            raise UserError(f"The context of {name} is at most {limit:,} tokens, not {self.context:,}. Choose a smaller one.")
+        return self.context or min(limit, self.context_at_most or limit)
 
 
 def pip_command() -> str:

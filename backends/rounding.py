@@ -1,4 +1,5 @@
-"""How far logits move between passes of one node and of many, and what such passes take: found at load, for every runtime.
+"""How far logits move between passes of one node and of many, and what such passes take: found at load, for every runtime; and
+the example that its proofs have in common.
 
 A pass of many rows may round otherwise than a pass of one, and where two choices are nearly equal the other one then wins. If
 no bit moves, *identical* is proven. Otherwise the loop's guard decides near ties in a pass of their own (see `loop.py`).
@@ -14,7 +15,15 @@ from statistics import median
 import torch
 from torch import Tensor
 
+from ..errors import Cancelled
 from .base import ROOT, Session
+from .options import StageProgress
+
+PREFIX = 6
+"""Tokens of a proof before its tree: more than `hf/proving/lengths.py` has in its windows, so that these matter."""
+PARENTS = (ROOT, 0, 0, 1, 2)
+"""The tree: one root, two children, one grandchild below each."""
+PATHS = ((0, 1, 3), (0, 2, 4))
 
 STEPS = 12
 """Tokens that are evaluated one by one, and then again in passes of several."""
@@ -44,6 +53,26 @@ PASSES = len(CONTEXTS) * (STEPS + 5)
 SAFETY = 12.0
 """Times the typical movement within which near ties are looked for: the lead of one choice over another moves by the difference
 of two such movements, and what a text's earlier passes left in the cache adds to it."""
+
+
+def example(vocabulary: int, count: int) -> list[int]:
+    """Token ids to prove something on: spread over the vocabulary, the same every time."""
+    return [(7919 * (i + 1)) % max(2, vocabulary - 1) for i in range(count)]
+
+
+def ticking(most: int, progress: StageProgress | None, cancelled: Callable[[], bool] | None) -> Callable[[], None]:
+    """What a proof of `most` passes calls after each: it tells `progress`, and ends the proof where `cancelled` says so."""
+    done = 0
+
+    def tick() -> None:
+        nonlocal done
+        done += 1
+        if progress is not None:
+            progress("check", min(done, most), most)
+        if cancelled is not None and cancelled():
+            raise Cancelled
+
+    return tick
 
 
 @dataclass(frozen=True, slots=True)

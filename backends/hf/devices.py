@@ -170,3 +170,29 @@ def free_memory(device: torch.device) -> int:
     if device.type == "cuda":
         return int(torch.cuda.mem_get_info(device)[0])
     return int(psutil.virtual_memory().available)
+
+
+def over_several(needed: int, device: torch.device, wanted: str, name: str) -> bool:
+    """Whether the weights go over several GPUs because they do not fit on one.
+
+    Raises:
+        UserError: they fit nowhere.
+    """
+    free = free_memory(device)
+    if needed <= free:
+        return False
+    if device.type == "cuda" and wanted in ("auto", "cuda") and torch.cuda.device_count() > 1:
+        together = sum(free_memory(torch.device("cuda", i)) for i in range(torch.cuda.device_count()))
+        if needed <= together:
+            return True
+    raise too_big(name, needed, device)
+
+
+def too_big(name: str, needed: int, device: torch.device) -> UserError:
+    """What is said of weights for which the memory does not suffice."""
+    free = free_memory(device)
+    other = "--device cpu, " if device.type == "cuda" else ""
+    return UserError(
+        f"{name} needs {needed / 1e9:.1f} GB on {device}, but {free / 1e9:.1f} GB are free. Close other programs, or use "
+        f"{other}--dtype bfloat16 or a smaller model."
+    )

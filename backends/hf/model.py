@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -25,9 +25,9 @@ from ..files.checkpoint import check_folder, read_json, shown, weight_bytes
 from ..files.sampling import of_folder
 from ..files.verdicts import Verdict, kept
 from ..info import Capabilities, ModelInfo, token_id
-from ..options import INT8, LoadOptions, StageProgress
-from ..rounding import TOKENS, pass_seconds
-from .devices import Threads, choose_device, choose_dtype, free_memory, quick_in_bfloat16, set_threads, thread_counts
+from ..options import INT8, UNKNOWN_CONTEXT, LoadOptions, StageProgress
+from ..rounding import TOKENS, pass_seconds, ticking
+from .devices import Threads, choose_device, choose_dtype, over_several, quick_in_bfloat16, set_threads, thread_counts, too_big
 from .early_layers import find_layers
 from .graphs.graphs import chosen_graphs
 from .lean.int8 import quantize
@@ -39,17 +39,10 @@ from .proving.lengths import named_lengths, unknown_lengths
 from .proving.proof import attempt, switched, tolerance
 from .proving.prove import PASSES, Proven, prove, rounded
 from .runner import Runner, out_of_memory
-from .tokenizer import TextCodec
-
-if TYPE_CHECKING:
-    pass
+from .tokenizer import TextCodec, eos_ids
 
 QUIET = 40
 """logging.ERROR: what transformers says below that, a user cannot act on."""
-
-UNKNOWN_CONTEXT = 32_768
-"""Context of models that state none (recurrent ones may go on for ever)."""
-
 
 UNREAD = "The tokenizer has {} that this model does not have ({}). A prompt with one of them cannot be read."
 """What is said of a tokenizer that knows more than its model."""
@@ -163,10 +156,7 @@ def load_transformers(
     with shown(folder, files) as view:
         config = _config(view)
         limit = context_limit(config)
-        if options.context is not None and not 1 <= options.context <= limit:
-            raise UserError(
-                f"The context of {name} is at most {limit:,} tokens, not {options.context:,}. Choose a smaller one."
-            )
+        options.size(name, limit)  # refused before the weights are read
         codec = TextCodec(view, 0)
         # Nothing is lost in the file's own type, while float32 would take twice as long to read.
         half = options.dtype == "auto" and device.type == "cpu" and config.dtype == torch.bfloat16
@@ -175,7 +165,7 @@ def load_transformers(
             dtype = torch.bfloat16
         int8 = options.dtype == INT8
         needed = weight_bytes(files, 1 if int8 else None if dtype is None else dtype.itemsize)
-        spread = _spread(needed, device, options.device, name)
+        spread = over_several(needed, device, options.device, name)
         try:
             module, missing = _read(view, dtype, "auto" if spread else {"": device}, progress, cancelled)
             parameters = sum(p.numel() for p in module.parameters())
@@ -187,7 +177,7 @@ def load_transformers(
             raise
         except Exception as error:
             if out_of_memory(error):
-                raise _too_big(name, needed, device) from None
+                raise too_big(name, needed, device) from None
             raise UserError(f"Cannot load {name}: {_first_line(error)}") from None
     if missing:
         raise UserError(
@@ -232,16 +222,7 @@ def _proven(
     )
     runner = replace(runner, graphs=chosen_graphs(runner.device))
     codec.vocabulary = int(config.vocab_size if head is None else head.weight.shape[0])
-    passes = 0
-
-    def tick() -> None:
-        nonlocal passes
-        passes += 1
-        if progress is not None:
-            progress("check", min(passes, PASSES), PASSES)
-        if cancelled is not None and cancelled():
-            raise Cancelled
-
+    tick = ticking(PASSES, progress, cancelled)
     try:
         with _quiet():
             proven = prove(runner, config, embedding.shape[0], tick, limit, options.exact, verdict.refusal)
@@ -273,7 +254,7 @@ def _proven(
         layers=int(config.num_hidden_layers),
         vocabulary=codec.vocabulary,
         embeddings=embedding.shape[0],
-        context=min(limit, options.context or options.context_at_most or limit),
+        context=options.size(name, limit),
         eos_ids=eos_ids(module, codec),
         has_template=codec.has_template,
         capabilities=capabilities,
@@ -366,43 +347,6 @@ def context_limit(config: Any) -> int:
         if isinstance(limit, int) and limit > 0:
             return limit
     return UNKNOWN_CONTEXT
-
-
-def eos_ids(module: Any, codec: TextCodec) -> tuple[int, ...]:
-    """The ids that end an answer: the generation configuration's, the configuration's and the tokenizer's."""
-    found: list[int] = []
-    sources = (getattr(module, "generation_config", None), module.config, module.config.get_text_config(decoder=True))
-    for source in sources:
-        ids = getattr(source, "eos_token_id", None)
-        found += ids if isinstance(ids, list | tuple) else [ids] if isinstance(ids, int) else []
-    if codec.eos_id is not None:
-        found.append(codec.eos_id)
-    return tuple(dict.fromkeys(found))
-
-
-def _spread(needed: int, device: torch.device, wanted: str, name: str) -> bool:
-    """Whether the weights go over several GPUs because they do not fit on one.
-
-    Raises:
-        UserError: they fit nowhere.
-    """
-    free = free_memory(device)
-    if needed <= free:
-        return False
-    if device.type == "cuda" and wanted in ("auto", "cuda") and torch.cuda.device_count() > 1:
-        together = sum(free_memory(torch.device("cuda", i)) for i in range(torch.cuda.device_count()))
-        if needed <= together:
-            return True
-    raise _too_big(name, needed, device)
-
-
-def _too_big(name: str, needed: int, device: torch.device) -> UserError:
-    free = free_memory(device)
-    other = "--device cpu, " if device.type == "cuda" else ""
-    return UserError(
-        f"{name} needs {needed / 1e9:.1f} GB on {device}, but {free / 1e9:.1f} GB are free. Close other programs, or use "
-        f"{other}--dtype bfloat16 or a smaller model."
-    )
 
 
 def _read(

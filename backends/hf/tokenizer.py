@@ -165,3 +165,15 @@ def open_tokenizer(folder: Path) -> Any:
         return tokenizer
     except Exception as error:
         raise UserError(f"The tokenizer in {folder} cannot be read ({first_line(error)}). Copy its files again.") from None
+
+
+def eos_ids(module: Any, codec: TextCodec) -> tuple[int, ...]:
+    """The ids that end an answer: the generation configuration's, the configuration's and the tokenizer's."""
+    found: list[int] = []
+    sources = (getattr(module, "generation_config", None), module.config, module.config.get_text_config(decoder=True))
+    for source in sources:
+        ids = getattr(source, "eos_token_id", None)
+        found += ids if isinstance(ids, list | tuple) else [ids] if isinstance(ids, int) else []
+    if codec.eos_id is not None:
+        found.append(codec.eos_id)
+    return tuple(dict.fromkeys(found))

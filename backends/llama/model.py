@@ -23,8 +23,8 @@ from ..files.sampling import GGUF, OLLAMA, recommended
 from ..files.verdicts import Verdict, kept
 from ..heads.mtp.own import in_gguf
 from ..info import Capabilities, ModelInfo, token_id
-from ..options import LoadOptions, StageProgress, pip_command
-from ..rounding import pass_seconds
+from ..options import UNKNOWN_CONTEXT, LoadOptions, StageProgress, pip_command
+from ..rounding import pass_seconds, ticking
 from .context import Context, Runtime, Weights
 from .hidden_states import embeddings, refusal, untold
 from .layers import first_layers
@@ -35,10 +35,6 @@ from .proof import PASSES, SIZE, TOLERANCE, named_lengths, prove, rounded, state
 from .session import LlamaSession
 from .tokenizer import LlamaCodec
 from .trial import Trial, works
-
-UNKNOWN_CONTEXT = 32_768
-"""Context of models that state none (recurrent ones may go on for ever)."""
-
 
 HYBRID_ROWS = 64
 """Most rows of logits in a pass of a hybrid, whose chains are shorter."""
@@ -243,10 +239,7 @@ def load_llama(
     library()
     runtime = choose_runtime(options, header)
     limit = header.number("context_length") or UNKNOWN_CONTEXT
-    if options.context is not None and not 1 <= options.context <= limit:
-        raise UserError(f"The context of {name} is at most {limit:,} tokens, not {options.context:,}. Choose a smaller one.")
-    size = options.context or min(limit, options.context_at_most or limit)
-
+    size = options.size(name, limit)
     mtp = bool(_mtp_layer(file, header))
 
     def tick(share: float) -> bool:
@@ -313,16 +306,7 @@ def _capabilities(
     cancelled: Callable[[], bool] | None,
 ) -> tuple[Capabilities, Runtime, tuple[tuple[int, float], ...]]:
     """What the proof finds, how contexts are to be set up, and what passes take."""
-    passes = 0
-
-    def tick() -> None:
-        nonlocal passes
-        passes += 1
-        if progress is not None:
-            progress("check", min(passes, PASSES), PASSES)
-        if cancelled is not None and cancelled():
-            raise Cancelled
-
+    tick = ticking(PASSES, progress, cancelled)
     parameters, cpu = int(weights.lib.llama_model_n_params(weights.handle)), _device_name(runtime) == "cpu"
 
     taken: tuple[tuple[int, float], ...] = ()

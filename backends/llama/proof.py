@@ -16,16 +16,10 @@ from ...errors import Cancelled
 from ..base import ROOT
 from ..files.gguf_file import Header
 from ..info import NOT_NUMBERS, Capabilities
+from ..rounding import PARENTS, PATHS, PREFIX, TOKENS, example, movement
 from ..rounding import PASSES as ROUNDING_PASSES
-from ..rounding import TOKENS, movement
 from .plain import LlamaHybridSession
 from .session import LlamaSession
-
-PREFIX = 6
-"""Tokens before the tree."""
-PARENTS = (ROOT, 0, 0, 1, 2)
-"""The tree: one root, two children, one grandchild below each."""
-PATHS = ((0, 1, 3), (0, 2, 4))
 
 TOLERANCE = 0.1
 """Greatest root-mean-square difference of logits, in units of their standard deviation. A wrong mask costs some 0.5; quantized
@@ -54,12 +48,6 @@ def named_lengths(header: Header) -> dict[str, int]:
     }
 
 
-def example(vocabulary: int) -> tuple[list[int], list[int]]:
-    """Token ids of the prefix and of the tree's nodes: spread over the vocabulary, the same every time."""
-    ids = [(7919 * (i + 1)) % max(2, vocabulary - 1) for i in range(PREFIX + len(PARENTS))]
-    return ids[:PREFIX], ids[PREFIX:]
-
-
 def prove(session: LlamaSession | LlamaHybridSession, vocabulary: int, tick: Callable[[], None]) -> Capabilities:
     """Find whether this model takes trees and chains.
 
@@ -68,7 +56,8 @@ def prove(session: LlamaSession | LlamaHybridSession, vocabulary: int, tick: Cal
         vocabulary: how many token ids there are.
         tick: told after each pass; may raise Cancelled.
     """
-    prefix, tree = example(vocabulary)
+    ids = example(vocabulary, PREFIX + len(PARENTS))
+    prefix, tree = ids[:PREFIX], ids[PREFIX:]
 
     def chain(tokens: list[int], rows: int) -> Tensor:
         """Logits of the last rows of tokens in one pass behind the committed ones."""
@@ -128,8 +117,8 @@ def states_work(session: LlamaSession | LlamaHybridSession, vocabulary: int, wid
         width: of a state.
         tree: with the branching tree; else with a chain behind a prefix.
     """
-    prefix, nodes = example(vocabulary)
-    path = PATHS[1]
+    ids, path = example(vocabulary, PREFIX + len(PARENTS)), PATHS[1]
+    prefix, nodes = ids[:PREFIX], ids[PREFIX:]
     text = prefix + [nodes[node] for node in path]
     try:
         session.prefill(text)
@@ -169,8 +158,7 @@ def rounded(
     """
     if not found.chain:
         return found
-    tokens = [(7919 * (i + 1)) % max(2, vocabulary - 1) for i in range(TOKENS)]
-    moved = movement(session, tokens, tick, tree=found.tree, parameters=parameters, cpu=cpu)
+    moved = movement(session, example(vocabulary, TOKENS), tick, tree=found.tree, parameters=parameters, cpu=cpu)
     exact = alike and moved.proven
     return replace(found, exact=exact, near_tie=moved.near_tie)
 

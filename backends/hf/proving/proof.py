@@ -18,6 +18,7 @@ from transformers.cache_utils import DynamicCache
 
 from ....errors import Cancelled, UserError
 from ...base import ROOT
+from ...rounding import PARENTS, PATHS, PREFIX, example
 from ..early_layers import find_layers
 from ..masks import Reach
 from ..plain import Feeding, HybridSession, PlainSession, overheard, session_of
@@ -28,12 +29,6 @@ from .lengths import SHORT, narrowed, twin_of
 
 logger = logging.getLogger("specchat.proof")
 """Without a handler, warnings go to standard error: the engine's log."""
-
-PREFIX = 6
-"""Tokens before the tree: more than SHORT, so that windows matter."""
-PARENTS = (ROOT, 0, 0, 1, 2)
-"""The tree: one root, two children, one grandchild below each."""
-PATHS = ((0, 1, 3), (0, 2, 4))
 
 TOLERANCE = {torch.float32: 1e-3, torch.float16: 0.03, torch.bfloat16: 0.15}
 """Greatest root-mean-square difference of logits, in units of their standard deviation. A wrong mask costs some 0.5; what a
@@ -49,11 +44,6 @@ def opened(runner: Runner, prefix: Sequence[int], taps: Sequence[int] = ()) -> T
     session = session_of(replace(runner, plan=replace(runner.plan, reaches=reaches)), PREFIX + 16, taps)
     session.prefill(prefix)
     return session
-
-
-def proof_tokens(vocabulary: int) -> list[int]:
-    """Token ids of the prefix and the five nodes: spread over the vocabulary, the same every time."""
-    return [(7919 * (i + 1)) % max(2, vocabulary - 1) for i in range(PREFIX + len(PARENTS))]
 
 
 def tolerance(dtype: torch.dtype) -> float:
@@ -99,7 +89,7 @@ class Proof:
         """The last whose chains were checked; the prefix is in it."""
         self.opened: TransformersSession | HybridSession
         """The last of all."""
-        tokens = proof_tokens(vocabulary)
+        tokens = example(vocabulary, PREFIX + len(PARENTS))
         self.prefix, self.tree = tokens[:PREFIX], tokens[PREFIX:]
         paths = [self.prefix + [self.tree[node] for node in path] for path in PATHS]
         self.far = max(0, context - len(paths[0])) if runner.takes_positions else 0

@@ -14,7 +14,7 @@ from ....errors import UserError
 from ...files.verdicts import shortest
 from ...info import NOT_NUMBERS, UPTO, Capabilities
 from ...rounding import PASSES as ROUNDING_PASSES
-from ...rounding import TOKENS, movement
+from ...rounding import TOKENS, example, movement
 from .. import attention
 from ..attention import PAD_ROWS
 from ..early_layers import LayerList
@@ -86,9 +86,10 @@ def rounded(
     """
     if not found.chain or (runner.dtype == torch.float32 and not runner.padded and not runner.hybrid):
         return runner, found
-    tokens = [(7919 * (i + 1)) % max(2, vocabulary - 1) for i in range(TOKENS)]
     session = session_of(replace(runner, exact=runner.padded), min(limit, TOKENS + PAD_ROWS))
-    moved = movement(session, tokens, tick, tree=found.tree, parameters=parameters, cpu=runner.device.type == "cpu")
+    moved = movement(
+        session, example(vocabulary, TOKENS), tick, tree=found.tree, parameters=parameters, cpu=runner.device.type == "cpu"
+    )
     if moved.most == 0 and runner.padded:
         # Nodes beside a tree's first path may move in their last bits: by a few units of the largest logits' last place.
         return replace(runner, exact=True), replace(found, near_tie=SIDE_BITS * torch.finfo(runner.dtype).eps * moved.highest)

@@ -19,6 +19,7 @@ from ...heads.base import BlockHead, Head, HeadInfo, PathHead
 from ...heads.formats import Target
 from ...heads.gguf_format import UNREAD, GgufAssistantFormat, GgufDFlashFormat, GgufFormat
 from ...options import pip_command
+from ...rounding import PREFIX, example
 from ..context import PAD, Context, Weights
 from ..hidden_states import next_states
 from ..model import LlamaModel, file_type
@@ -32,8 +33,8 @@ from .eagle import LlamaEagleSession
 SHARED = ("token_embd.weight", "output.weight")
 """Tensors that a drafter uses of its target's where it has none."""
 
-PREFIX, PARENTS = 6, (ROOT, ROOT, 0, 1, 2)
-"""The proof's pairs before the tree, and the tree."""
+PARENTS = (ROOT, ROOT, 0, 1, 2)
+"""The proof's tree."""
 PATHS = ((0, 2, 4), (1, 3))
 
 
@@ -156,7 +157,7 @@ def logits(scores: Any) -> Tensor:
 
 def drafts_blocks(head: BlockHead, vocabulary: int, reads: int) -> bool:
     """Whether a block gets the same behind states taken in at once or one by one, and leaves nothing behind."""
-    states, token, session = states_of(reads), 7919 % vocabulary, head.open(PAD)
+    states, (token,), session = states_of(reads), example(vocabulary, 1), head.open(PAD)
     try:
         session.extend(states)
         whole = logits(session.guess(token, head.positions))
@@ -178,7 +179,7 @@ def drafts_trees(head: PathHead, vocabulary: int, reads: int, beside: Session | 
         reads: numbers in the states of a token.
         beside: a session of the target, empty, if the drafter reads its keys and values.
     """
-    ids = [(7919 * (i + 1)) % max(2, vocabulary - 1) for i in range(PREFIX + len(PARENTS))]
+    ids = example(vocabulary, PREFIX + len(PARENTS))
     states, text, tree = states_of(reads), ids[:PREFIX], ids[PREFIX:]
     session = head.open(PAD)
 

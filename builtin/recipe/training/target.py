@@ -9,8 +9,7 @@ from transformers import AutoModelForCausalLM, LlamaConfig
 
 from ....backends import UserError
 from ....backends.files.checkpoint import check_folder
-from ....backends.hf.model import eos_ids
-from ....backends.hf.tokenizer import TextCodec
+from ....backends.hf.tokenizer import TextCodec, eos_ids
 
 
 class Target:
