@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ import torch
 
 from specchat.backends import UserError
 from specchat.backends.base import ROOT
+from specchat.backends.heads.assistant.network import AssistantSession
+from specchat.backends.heads.base import PathHead
 from specchat.backends.heads.formats import Reading
 from specchat.decoders import Conversation, Generation
 
@@ -42,15 +45,15 @@ def test_its_scores_are_those_of_torch(ordered: bool, tmp_path: Path) -> None:
     folder = write_assistant(tmp_path / "assistant", ordered=ordered)
     ours, theirs, rng = load_assistant_file(gemma_file(folder, tmp_path / "a.gguf")), load_assistant(folder), random.Random(4)
     assert (ours.info.kind, ours.info.title, ours.info.taps) == ("eagle", "Gemma 4 assistant", (9,))
-    network = theirs._network
-    assert network is not None
-    theirs._reading = Reading((9,))
+    network, _ = theirs.loaded().args
+    theirs = PathHead(theirs.info, partial(AssistantSession, network, Reading((9,))))
     network.window = WINDOW - 2  # rows beside its own; llama.cpp's window is two rows shorter than transformers'
     text, ends = [rng.randrange(8, VOCAB) for _ in range(31)], (1, 4, WINDOW - 1, WINDOW, WINDOW + 2, 30)
     found: list[list[torch.Tensor]] = []
     pairs: tuple[tuple[Any, Any], ...] = ((gemma_llama(), ours), (gemma(), theirs))
     for model, head in pairs:
-        target, session, rows = model.open_session(64, (9,)), head.open(64), []
+        target, rows = model.open_session(64, (9,)), []
+        session: Any = head.open(64)
         session.follow(target)
         for end in ends:
             target.prefill(text[target.length : end])
