@@ -8,7 +8,8 @@ from dataclasses import replace
 
 from .address import Address
 from .identify import PLAIN, SPECULATION, TRANSFORMERS, UNTOLD
-from .model import Patience, ServerModel, connect
+from .model import ServerModel, connect
+from .stream import Patience
 
 GUESSES = 10
 """Tokens that transformers guesses from the text at once, where it is asked to."""

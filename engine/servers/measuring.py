@@ -10,8 +10,9 @@ from ...backends.servers.bodies import Wish
 from ...backends.servers.chunks import NO_ID
 from ...backends.servers.connection import count
 from ...backends.servers.identify import LLAMA_SERVER
-from ...backends.servers.model import Outcome, ServerModel, Taker
+from ...backends.servers.model import ServerModel
 from ...backends.servers.runs import Run
+from ...backends.servers.stream import Outcome, Taker
 from ...errors import UserError
 
 COUNTED = ("exact", "reported")

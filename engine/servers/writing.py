@@ -8,10 +8,11 @@ from dataclasses import asdict
 from typing import Any, get_args
 
 from ...backends.servers.bodies import Wish
-from ...backends.servers.model import Outcome, ServerModel, Taker
+from ...backends.servers.model import ServerModel
 from ...backends.servers.remote import RemoteModel
 from ...backends.servers.runs import Certainty, Run
 from ...backends.servers.seam import can_go_on, seam
+from ...backends.servers.stream import Outcome, Taker
 from ...backends.thinking.split import THOUGHT
 from ...errors import UserError
 from ..messages import Event, Failed, Prefilling, StepRecord, Steps, Switched

@@ -78,7 +78,8 @@ def test_in_the_middle_of_a_text_the_texts_cache_stays_what_it_was() -> None:
             generation.switch(*(("eagle", {"floor": 0}), ("greedy", {}))[number > 9])
     assert generation.answer == plain.answer
     assert drafted > 50
-    session, fresh = (model.open_session(128, (9,)) for _ in range(2))
+    sessions: list[Any] = [model.open_session(128, (9,)) for _ in range(2)]
+    session, fresh = sessions
     session.prefill(prompt)
     head.open(128).follow(session)
     fresh.prefill(prompt)

@@ -13,9 +13,9 @@ import pytest
 from specchat.backends.base import Sampling
 from specchat.backends.servers.address import find_server
 from specchat.backends.servers.bodies import Wish
-from specchat.backends.servers.model import Outcome, Taker
 from specchat.backends.servers.remote import RemoteModel, connect_all
 from specchat.backends.servers.runs import Run
+from specchat.backends.servers.stream import Outcome, Taker
 
 from ...fakes.model_servers import FakeServer, llama_server, of_words, serving, text_only
 

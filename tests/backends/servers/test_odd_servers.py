@@ -14,7 +14,8 @@ from specchat.backends.base import Sampling
 from specchat.backends.servers import connection
 from specchat.backends.servers.bodies import Wish
 from specchat.backends.servers.identify import Served, identify
-from specchat.backends.servers.model import Outcome, ServerModel, Taker
+from specchat.backends.servers.model import ServerModel
+from specchat.backends.servers.stream import Outcome, Taker
 
 from ...fakes.model_servers import MODELS, event
 from ...fakes.wires import Fed, wired

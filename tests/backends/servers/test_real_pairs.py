@@ -14,8 +14,8 @@ import pytest
 
 from specchat.backends.servers.address import find_server
 from specchat.backends.servers.bodies import Wish
-from specchat.backends.servers.model import Outcome
 from specchat.backends.servers.remote import RemoteModel, connect_all
+from specchat.backends.servers.stream import Outcome
 from specchat.engine.messages import Event, Failed, Steps, Switched
 from specchat.engine.servers.writing import Writing
 

@@ -13,8 +13,9 @@ from specchat.backends import UserError
 from specchat.backends.servers.bodies import Wish
 from specchat.backends.servers.events import Event, Reader
 from specchat.backends.servers.identify import Served
-from specchat.backends.servers.model import Outcome, ServerModel, Taker
+from specchat.backends.servers.model import ServerModel
 from specchat.backends.servers.refusals import is_full, status_of
+from specchat.backends.servers.stream import Outcome, Taker
 
 from ...fakes.model_servers import event
 from ...fakes.wires import Fed, wired

@@ -18,8 +18,9 @@ from specchat.backends import UserError
 from specchat.backends.base import Sampling
 from specchat.backends.servers.address import find_server
 from specchat.backends.servers.bodies import Wish
-from specchat.backends.servers.model import Outcome, Patience, ServerModel, Taker, connect
+from specchat.backends.servers.model import ServerModel, connect
 from specchat.backends.servers.runs import Run
+from specchat.backends.servers.stream import Outcome, Patience, Taker
 from specchat.tests.cases import cases
 
 from ...fakes.model_servers import BREAK, FakeServer, Written, llama_server, of_words, serving, sglang, text_only, vllm

@@ -10,8 +10,9 @@ import pytest
 
 from specchat.backends.servers.bodies import Wish, request
 from specchat.backends.servers.identify import LLAMA_SERVER, LM_STUDIO, OLLAMA, SGLANG, UNKNOWN, VLLM, Served
-from specchat.backends.servers.model import Outcome, ServerModel, Taker
+from specchat.backends.servers.model import ServerModel
 from specchat.backends.servers.runs import Run
+from specchat.backends.servers.stream import Outcome, Taker
 from specchat.backends.servers.thoughts import Parts
 from specchat.engine.messages import Generate
 from specchat.engine.servers.answers import wish_of

@@ -1,0 +1,359 @@
+"""One answer of a server: a stream of events, which becomes runs of text, and how it ended."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import httpx2
+
+from ...errors import UserError
+from ..thinking.split import ANSWER
+from .chunks import Chunk, parse, whole
+from .connection import Connection
+from .events import DONE, Event, Reader, events
+from .identify import SGLANG, TRANSFORMERS, Served
+from .refusals import status_of, words_of
+from .runs import Certainty, Cutter, Run, cutter_for
+from .seam import Trail
+
+TELLING_SECONDS = 0.05
+"""An answer whose text arrived within less was held back on its way."""
+
+HANG_UP_SECONDS = 0.2
+"""For a server to end a stream after its last word: some have more to say."""
+
+_ENDS = {
+    "eos": "stop eos eos_token eosfound eot end end_turn stop_token complete completed finished done success"
+    " tool_calls tool_call tool_use function_call",
+    "stop": "stop_sequence stop_string stop_str stopstringfound word",
+    "length": "length limit token_limit max_tokens max_length max_new_tokens max_output_tokens max_completion_tokens"
+    " maxpredictedtokensreached model_length",
+    "context": "model_context_window_exceeded context_length context_length_exceeded context_window contextlengthreached",
+}
+"""Our reasons → how servers say why an answer ended, in small letters."""
+
+LIVES = ("ping", "heartbeat", "keepalive", "keep-alive", "keep_alive")
+"""Names of events that only say that the server lives."""
+
+MOST_WORD = 40
+"""Characters of a reason that is shown as it is."""
+
+_FILTERED = re.compile("filter|safety|recitation|blocklist|prohibit|spii|sensitive|guardrail|toxic|refus|moderat|violat")
+"""Reasons of answers that a filter stopped."""
+_CUT_OFF = re.compile(
+    "abort|error|fail|cancel|insufficient|time|disconnect|overload|interrupt|unload|reject|block|malformed|kill"
+)
+"""Reasons of answers that were not brought to their end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long to wait, in seconds."""
+
+    first: float = 1800.0
+    """For the first token: a long prompt, or a queue before it, takes its time."""
+    next: float = 120.0
+    """For the next one: nothing takes that long in mid-answer."""
+    end: float = 5.0
+    """For the last counters, once the answer is complete."""
+
+
+@dataclass(slots=True)
+class Outcome:
+    """How an answer went, as far as it got."""
+
+    reason: str = ""
+    """As in the engine's `Finished`; empty until the server has told one."""
+    certainty: Certainty = "unknown"
+    doubt: str = ""
+    seams: str = ""
+    """Where several servers wrote it, how one went on where another had stopped: a sentence for each."""
+    prompt_tokens: int | None = None
+    prompt_ids: tuple[int, ...] = ()
+    reused: int | None = None
+    tokens: int | None = None
+    """The server's own count; so are the next three."""
+    steps: int | None = None
+    drafted: int | None = None
+    accepted: int | None = None
+    prefill_seconds: float = 0.0
+    decode_seconds: float = 0.0
+
+
+@dataclass(slots=True)
+class Taker:
+    """What is told of an answer while it comes."""
+
+    run: Callable[[Run], None]
+    prefilling: Callable[[int, int, float], None]
+    """Prompt tokens read, of how many, in seconds so far."""
+    trail: Trail = field(default_factory=Trail)
+    """What has come, for another server to go on from."""
+
+
+class Stream:
+    """One answer as it comes: what is told of it goes to its taker, and into its outcome."""
+
+    def __init__(self, connection: Connection, served: Served, patience: Patience, taker: Taker, outcome: Outcome) -> None:
+        self._connection, self._served, self._patience = connection, served, patience
+        self._taker, self._outcome = taker, outcome
+        self.thoughts_under = ""
+        """The field that thoughts came in."""
+        taker.trail.begin()
+        self._loop = asyncio.get_running_loop()
+        self._cutter: Cutter | None = None
+        self._last: Chunk | None = None
+        """Its final counters, once the answer is complete."""
+        self._timer: asyncio.TimerHandle | None = None
+        self._asked = self._loop.time()
+        self._first = self._latest = 0.0
+        self._over = self._hung_up = False
+        """Whether the answer is complete; whether the last word has just come."""
+        self._ended = ""
+        """Why, in the server's word."""
+        self._stopped = self.truncated = False
+        """Whether a stop text ended it, or the context."""
+        self._index: int | None = None
+        """Which of several answers is read."""
+        self._half = ""
+        """The half of a character, whose other half is in the next chunk."""
+        self._beside = ""
+        """What came in place of JSON."""
+
+    @property
+    def begun(self) -> bool:
+        """Whether any of the answer has come."""
+        return bool(self._first)
+
+    async def follow(self, path: str, body: dict[str, Any]) -> None:
+        """Read the stream to its end."""
+        connection, patience = self._connection, self._patience
+        host, reader = connection.address.host, Reader()
+        try:
+            async with asyncio.timeout(patience.first) as limit, connection.stream(path, body) as response:
+                async for event in events(response, reader):
+                    if event is not None:
+                        self._read(event)
+                    if self._hung_up:
+                        limit.reschedule(self._loop.time() + HANG_UP_SECONDS)
+                        self._hung_up = False
+                    elif not self._over:  # a comment is a sign of life too
+                        limit.reschedule(self._loop.time() + (patience.next if self._first else patience.first))
+                    elif event is not None:
+                        limit.reschedule(self._loop.time() + patience.end)
+        except TimeoutError:
+            if not self._over and self._first:
+                raise UserError(
+                    f"{host} sent nothing for {patience.next:,.0f} s in the middle of the answer, so the stream was closed. "
+                    "What came is kept; send the message again."
+                ) from None
+            if not self._over:
+                raise UserError(
+                    f"{host} has not begun to answer after {patience.first:,.0f} s, so the stream was closed. It may be busy; "
+                    "send the message again later."
+                ) from None
+        except (httpx2.HTTPError, OSError) as error:
+            if not self._over:
+                raise connection.broken(error, begun=bool(self._first)) from None
+        except ValueError as error:
+            advice = self._kept("send the message again.") if self._first else "Check the address."
+            raise UserError(
+                f"{host} sent something in the stream that cannot be read ({connection.said(error)}). {advice}"
+            ) from None
+        self._judge(self._beside or reader.odd)
+
+    def _read(self, event: Event) -> None:
+        """Take in an event, whatever it is.
+
+        Raises:
+            UserError: it is an error.
+            ValueError: it cannot be read.
+        """
+        body = event.body
+        if isinstance(body, str) and body.strip().lower() in DONE:
+            self._over = self._hung_up = True
+        elif isinstance(body, str) and event.name == "error":
+            self._take(Chunk(error=body))
+        elif isinstance(body, str) and body[:1] in "{[":
+            raise ValueError(body)
+        elif isinstance(body, str) and event.name not in LIVES:
+            self._beside = self._beside or body
+        elif isinstance(body, list):  # Gemini's
+            for each in body:
+                self._take(parse(each, event.name))
+        elif isinstance(body, dict):
+            self._take(parse(body, event.name))
+
+    def _judge(self, odd: str) -> None:
+        """Whether what came is an answer that was brought to its end.
+
+        Args:
+            odd: what came beside the events.
+
+        Raises:
+            UserError: it is not.
+        """
+        connection, outcome = self._connection, self._outcome
+        host, word = connection.address.host, connection.said(self._ended)[:MOST_WORD]
+        reason = self._ended.lower().removeprefix("finish_reason_").replace("-", "_")
+        if not self._over:
+            beside = f" ({'a web page' if odd.startswith('<') else connection.said(odd)})" if odd else ""
+            if odd and not self._first:
+                raise UserError(f"{host} sent something that is no stream of an answer{beside}. Check the address.")
+            advice = self._kept("check whether the server still runs, then send the message again.")
+            raise UserError(f"{host} ended the stream before the answer was complete{beside}. {advice}")
+        ours = next((ours for ours, words in _ENDS.items() if reason in words.split()), "")
+        if not ours and _FILTERED.search(reason):
+            raise UserError(f"A filter of {host} stopped the answer ({word}). {self._kept('ask in other words.')}")
+        if not ours and _CUT_OFF.search(reason):
+            raise UserError(f"{host} broke the answer off ({word}). {self._kept('send the message again.')}")
+        if not self._taker.trail.raw.strip():
+            if ours in ("length", "context"):
+                raise UserError(f"{host} came to its limit of tokens before it sent any text. Raise max_tokens.")
+            raise UserError(f"{host} ended the answer without any text. Send the message again, or ask another model.")
+        if reason and not ours:
+            self._doubt(f"{host} gives a reason for the end that specchat does not know: {word}.")
+        outcome.reason = ("stop" if self._stopped and ours == "eos" else ours) or word
+
+    def _kept(self, advice: str) -> str:
+        return f"What came is kept; {advice}" if self._taker.trail.raw else f"{advice[0].upper()}{advice[1:]}"
+
+    def _doubt(self, sentence: str) -> None:
+        if sentence not in self._outcome.doubt:
+            self._outcome.doubt = f"{self._outcome.doubt} {sentence}".lstrip()
+
+    def end(self) -> None:
+        """Hand out what is left, and say how it went."""
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._half:
+            self._push(Chunk(text=self._taker.trail.parts.push("", whole(self._half))))
+        if rest := self._taker.trail.parts.push("", "", over=True):
+            self._push(Chunk(text=rest))
+        outcome = self._outcome
+        if self._first:
+            came = self._latest - self._first
+            if not outcome.decode_seconds and came < TELLING_SECONDS:  # it came at once: that tells no speed of its own
+                outcome.decode_seconds = self._latest - self._asked
+            else:
+                outcome.prefill_seconds = outcome.prefill_seconds or self._first - self._asked
+                outcome.decode_seconds = outcome.decode_seconds or came
+        cutter = self._cutter
+        if cutter is None:
+            return
+        self._hand_out(cutter.finish(self._last or (Chunk() if self._over else None)))
+        outcome.certainty = cutter.certainty
+        self._doubt(cutter.doubt)
+        told, engine = cutter.told, self._served.engine
+        # transformers serve counts chunks there.
+        outcome.tokens = told.tokens if engine != TRANSFORMERS else None
+        outcome.steps, outcome.drafted, outcome.accepted = told.steps, told.drafted, told.accepted
+        if self._over and not self._ended:
+            outcome.reason = outcome.reason or "eos"
+
+    def _take(self, chunk: Chunk) -> None:
+        outcome, trail = self._outcome, self._taker.trail
+        if self._index is None and (chunk.text or chunk.thought):
+            self._index = chunk.index
+        if None not in (self._index, chunk.index) and self._index != chunk.index:  # of another answer to the same prompt
+            chunk = replace(chunk, text="", thought="", ids=None, finish="")
+        if self._half or not chunk.text.isascii():
+            text = self._half + chunk.text
+            self._half = text[-1:] if "\ud800" <= text[-1:] < "\udc00" else ""
+            chunk = replace(chunk, text=whole(text[: len(text) - len(self._half)]))
+        if chunk.called and trail.raw:
+            chunk = replace(chunk, text=f"\n{chunk.text}")
+        if chunk.whole and trail.raw and (chunk.thought + chunk.text).startswith(trail.raw):
+            # The whole answer once more, after its pieces.
+            chunk = replace(chunk, text=(chunk.thought + chunk.text)[len(trail.raw) :], thought="")
+        if chunk.progress is not None:
+            self._taker.prefilling(*chunk.progress[:2], self._loop.time() - self._asked)
+        if chunk.prompt is not None:
+            outcome.prompt_tokens = chunk.prompt
+        if chunk.prompt_ids:
+            outcome.prompt_ids = chunk.prompt_ids
+        if chunk.cached is not None:
+            outcome.reused = chunk.cached
+        if chunk.timings is not None:
+            outcome.prompt_tokens = chunk.timings.prompt + chunk.timings.cached
+            outcome.reused = chunk.timings.cached
+            outcome.prefill_seconds = chunk.timings.prompt_milliseconds / 1000
+            outcome.decode_seconds = chunk.timings.milliseconds / 1000
+        trail.take(chunk)
+        if chunk.text or chunk.thought or chunk.ids:
+            self.thoughts_under = chunk.under or self.thoughts_under
+            self._push(replace(chunk, text=trail.parts.push(chunk.thought, chunk.text), thought=""))
+        elif chunk.timings is not None and self._cutter is not None and not chunk.finish and chunk.tokens is None:
+            self._push(chunk)
+        if chunk.called:
+            self._doubt(f"The model calls a tool, {self._connection.said(chunk.called)}, and specchat has none.")
+        if chunk.finish:
+            self._ended, self._over = chunk.finish, True
+        self._stopped, self.truncated = self._stopped or chunk.stopped, self.truncated or chunk.truncated
+        if self._over or chunk.timings is not None:
+            self._last = _joined(self._last, chunk)
+        if chunk.error is not None:
+            self._fail(chunk.error)
+
+    def _fail(self, error: Any) -> None:
+        """Tell an error: it ends the answer, unless the answer was complete before.
+
+        Raises:
+            UserError: it was not.
+        """
+        connection, reason = self._connection, self._ended.lower()
+        if self._taker.trail.raw and (reason in _ENDS["eos"].split() or reason in _ENDS["length"].split()):
+            words = connection.said(words_of(error) or "nothing more")
+            self._doubt(f"After the answer, {connection.address.host} told an error: {words}.")
+            return
+        raise connection.refusal(status_of(error), error)
+
+    def _push(self, chunk: Chunk) -> None:
+        now = self._loop.time()
+        self._first, self._latest = self._first or now, now
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._cutter is None:
+            served = self._served
+            self._cutter = cutter_for(chunk, served.drafts, served.engine == SGLANG)
+        self._hand_out(self._cutter.push(chunk, now))
+        if self._cutter.due:
+            self._timer = self._loop.call_later(self._cutter.due, self._flush)
+
+    def _flush(self) -> None:
+        self._timer = None
+        self._hand_out(self._cutter.flush() if self._cutter is not None else ())
+
+    def _hand_out(self, runs: Iterable[Run]) -> None:
+        trail = self._taker.trail
+        for run in runs:
+            if trail.owed and run.tokens:  # they were counted before
+                again = min(trail.owed, len(run.tokens))
+                trail.owed, run.tokens = trail.owed - again, run.tokens[again:]
+                run.accepted = min(run.accepted, len(run.tokens))
+            run.spans = trail.parts.spans(len(run.text), len(run.tokens))
+            at = 0
+            for part, characters, _ in run.spans or [[ANSWER, len(run.text), 0]]:
+                new, at = run.text[at : at + characters], at + characters
+                if part == ANSWER:
+                    trail.text += new
+                else:
+                    trail.thought += new
+            trail.tokens += len(run.tokens)
+            self._taker.run(run)
+
+
+def _joined(before: Chunk | None, chunk: Chunk) -> Chunk:
+    """The counters of the last events together: engines send them in one or in two."""
+    if before is None:
+        return chunk
+    return Chunk(
+        timings=chunk.timings or before.timings,
+        tokens=chunk.tokens if chunk.tokens is not None else before.tokens,
+        speculation=chunk.speculation or before.speculation,
+    )
