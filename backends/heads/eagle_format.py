@@ -13,7 +13,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any, ClassVar
 
-from ...errors import UserError, counted
+from ...errors import UserError
 from .base import Kind
 from .formats import Format, Reading, Target, attention_shapes, drafted_shapes, figure, part, whole
 
@@ -48,18 +48,12 @@ class EagleFormat(Format):
         self.check_vocabulary(name, target)
         readings = self._tapping(target.layers)
         if not readings:
-            raise UserError(
-                f"{name} reads layers that {target.name} does not have: it has {counted(target.layers, 'layer')}. "
-                f"{self.made_for}"
-            )
+            raise self.too_deep(name, target)
         taps = len(readings[0].taps)
         if not (third and self.target_width is None and inputs == taps * width):
             self.check_width(name, target, self.target_width or hidden)
         if third and inputs != taps * width:
-            raise UserError(
-                f"{name} reads {counted(inputs // width, 'layer')} of the target (fc.weight), but its config.json names "
-                f"{taps}. Set eagle_aux_hidden_state_layer_ids there as whoever trained it says."
-            )
+            raise self.other_layers(name, inputs // width, taps, "eagle_aux_hidden_state_layer_ids")
         self.check_tensors(name, target, self._expected(taps, target))
         return readings
 

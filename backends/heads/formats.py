@@ -102,6 +102,27 @@ class Format(ABC):
                 f"{self.made_for}"
             )
 
+    def too_deep(self, name: str, target: Target) -> UserError:
+        """What is said of a target without the layers that it reads."""
+        return UserError(
+            f"{name} reads layers that {target.name} does not have: it has {counted(target.layers, 'layer')}. {self.made_for}"
+        )
+
+    def other_layers(self, name: str, reads: int, told: int, key: str) -> UserError:
+        """What is said of weights that read another number of the target's layers than the configuration names under `key`."""
+        return UserError(
+            f"{name} reads {counted(reads, 'layer')} of the target (fc.weight), but its config.json names {told}. Set {key} "
+            "there as whoever trained it says."
+        )
+
+    def check_mask(self, name: str, target: Target, mask: int) -> None:
+        """Refuse a mask token that the target does not have."""
+        if not 0 <= mask < target.vocabulary:
+            raise UserError(
+                f"{name} uses the token {mask:,} as its mask, and {target.name} has {target.vocabulary:,} tokens. "
+                f"{self.made_for}"
+            )
+
     def check_tensors(
         self, name: str, target: Target, wanted: Mapping[str, tuple[int, ...]], unused: Sequence[str] = ()
     ) -> None:

@@ -187,11 +187,7 @@ class GgufDFlashFormat(GgufFormat):
         taps = self.taps(name, target)
         self.check_tensors(name, target, self._expected(target, len(taps)))
         self.check_table(name, target)
-        if not 0 <= self.mask < target.vocabulary:
-            raise UserError(
-                f"{name} uses the token {self.mask:,} as its mask, and {target.name} has {target.vocabulary:,} tokens. "
-                f"{self.made_for}"
-            )
+        self.check_mask(name, target, self.mask)
         return [Reading(taps)]
 
     def _expected(self, target: Target, taps: int) -> dict[str, tuple[int, ...]]:

@@ -3,8 +3,10 @@ sentence where the memory does not suffice."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, TypeVar
 
@@ -121,6 +123,24 @@ def scattered(logits: Tensor, ids: Tensor | None, vocabulary: int) -> Tensor:
         return logits
     every = torch.full((len(logits), vocabulary), -torch.inf, dtype=logits.dtype, device=logits.device)
     return every.index_copy_(1, ids, logits)
+
+
+@contextmanager
+def stored(names: Mapping[str, tuple[Path, str]]) -> Iterator[Callable[[str], Tensor]]:
+    """What reads a tensor, of those whose files, and names there, are given."""
+    from safetensors import safe_open
+
+    with ExitStack() as stack:
+        files: dict[Path, Any] = {}
+
+        def read(name: str) -> Tensor:
+            file, theirs = names[name]
+            if file not in files:
+                files[file] = stack.enter_context(safe_open(str(file), framework="pt", device="cpu"))
+            tensor: Tensor = files[file].get_tensor(theirs)
+            return tensor
+
+        yield read
 
 
 def guarded(run: Callable[[], T], device: torch.device) -> T:

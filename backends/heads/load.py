@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -25,7 +24,7 @@ from .eagle import EagleNetwork, EagleSession
 from .eagle_format import EagleFormat
 from .formats import IGNORED, LLAMA, Format, Reading, Target, figure
 from .halves import slim
-from .layers import Parts
+from .layers import Parts, stored
 from .medusa import MedusaHead
 from .medusa_format import MedusaFormat
 
@@ -63,45 +62,45 @@ def load_head(found: Format, name: str, target: Model) -> Head:
     weights = _read(found, name, lender.device, lender.dtype)
     ids = _ids(weights, name, target)
     reading, note = readings[0], ""
-    network: EagleNetwork | DFlashNetwork | AssistantNetwork | None = None
+    make: Callable[[HeadInfo], Head]
     match found:
         case EagleFormat():
-            network = EagleNetwork(found, _parts(found, weights, ids, lender, of.vocabulary))
-            reading, note = _measured(network, target, readings)
-            network.residual_normed = reading.norm_before_residual
+            eagle = EagleNetwork(found, _parts(found, weights, ids, lender, of.vocabulary))
+            reading, note = _measured(eagle, target, readings)
+            eagle.residual_normed = reading.norm_before_residual
+            make = partial(PathHead, weights=partial(EagleSession, eagle))
         case DFlashFormat():
-            network = DFlashNetwork(found, _parts(found, weights, ids, lender, of.vocabulary))
+            dflash = DFlashNetwork(found, _parts(found, weights, ids, lender, of.vocabulary))
+            kind = DFlashSession if dflash.paths is None else DFlashPathSession
+            make = partial(BlockHead, weights=partial(kind, dflash), positions=found.positions)
         case AssistantFormat():
             if not isinstance(target, TransformersModel):
                 raise UserError(
                     f"{name} reads its target's keys and values, which llama.cpp gives to an assistant in GGUF only. Take "
                     "the assistant as a GGUF file, or load the target from a folder with safetensors."
                 )
-            network = AssistantNetwork(found, weights, name, target)
-            reading, note = _measured(network, target, readings)
-    info = HeadInfo(
-        name=name,
-        kind=found.kind,
-        title=found.title,
-        parameters=sum(tensor.numel() for tensor in weights.values()),
-        dtype=str(lender.dtype).removeprefix("torch."),
-        taps=reading.taps,
-        path=str(found.folder),
-        notes=(note,) if note else (),
+            assistant = AssistantNetwork(found, weights, name, target)
+            reading, note = _measured(assistant, target, readings)
+            make = partial(PathHead, weights=partial(AssistantSession, assistant, reading))
+        case _:
+            assert isinstance(found, MedusaFormat)
+            cut = weights
+            if ids is not None:
+                lm_heads = {name for name, t in weights.items() if name.endswith("lm_head.weight") and len(t) > len(ids)}
+                cut = {name: t[ids] if name in lm_heads else t for name, t in weights.items()}
+            make = partial(MedusaHead, found=found, weights=cut, ids=ids, vocabulary=of.vocabulary)
+    return make(
+        HeadInfo(
+            name=name,
+            kind=found.kind,
+            title=found.title,
+            parameters=sum(tensor.numel() for tensor in weights.values()),
+            dtype=str(lender.dtype).removeprefix("torch."),
+            taps=reading.taps,
+            path=str(found.folder),
+            notes=(note,) if note else (),
+        )
     )
-    match network:
-        case EagleNetwork():
-            return PathHead(info, partial(EagleSession, network))
-        case AssistantNetwork():
-            return PathHead(info, partial(AssistantSession, network, reading))
-        case DFlashNetwork():
-            kind = DFlashSession if network.paths is None else DFlashPathSession
-            return BlockHead(info, partial(kind, network), network.found.positions)
-    assert isinstance(found, MedusaFormat)
-    if ids is not None:
-        cut = {name: t[ids] for name, t in weights.items() if name.endswith("lm_head.weight") and len(t) > len(ids)}
-        weights |= cut
-    return MedusaHead(found, weights, ids, of.vocabulary, info)
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,17 +185,12 @@ def _read(found: Format, name: str, device: torch.device, dtype: torch.dtype) ->
     Raises:
         UserError: one is of no use.
     """
-    from safetensors import safe_open
-
     out: dict[str, Tensor] = {}
-    with ExitStack() as stack:
-        files: dict[Any, Any] = {}
-        for ours, (file, theirs) in found.names.items():
+    with stored(found.names) as read:
+        for ours in found.names:
             if ours in (*IGNORED, *UNUSED) or "rotary_emb" in ours:
                 continue
-            if file not in files:
-                files[file] = stack.enter_context(safe_open(str(file), framework="pt", device="cpu"))
-            tensor = files[file].get_tensor(theirs)
+            tensor = read(ours)
             if (ours in INTEGERS) == tensor.is_floating_point():
                 kind = str(tensor.dtype).removeprefix("torch.")
                 raise UserError(f"{name} has {ours} in {kind}, which specchat cannot use. Use a drafter that is not quantized.")

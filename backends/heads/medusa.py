@@ -22,15 +22,15 @@ class MedusaHead(PositionHead):
     """Loaded Medusa heads (see load.py).
 
     Args:
+        info: what the interface shows.
         found: their format.
         weights: their tensors, on one device and of one type.
         ids: the target's id of each token that they draft; None where they draft all.
         vocabulary: the target's token ids.
-        info: what the interface shows.
     """
 
     def __init__(
-        self, found: MedusaFormat, weights: Mapping[str, Tensor], ids: Tensor | None, vocabulary: int, info: HeadInfo
+        self, info: HeadInfo, found: MedusaFormat, weights: Mapping[str, Tensor], ids: Tensor | None, vocabulary: int
     ) -> None:
         super().__init__(info, weights)
         self._blocks, self._ids, self._vocabulary = found.blocks, ids, vocabulary

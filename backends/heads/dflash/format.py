@@ -112,18 +112,12 @@ class DFlashFormat(Format):
         self.check_vocabulary(name, target)
         taps = self.taps if self.taps is not None else _usual(target.layers, len(self.views), self.speculators)
         if not taps or any(not 0 <= tap <= target.layers for tap in taps):
-            raise UserError(
-                f"{name} reads layers that {target.name} does not have: it has {counted(target.layers, 'layer')}. "
-                f"{self.made_for}"
-            )
+            raise self.too_deep(name, target)
         shape = self.shapes.get("fc.weight", ())
         hidden, inputs = shape if len(shape) == 2 else (target.width, len(taps) * target.width)
         if inputs != len(taps) * target.width:
             self.check_width(name, target, self.target_width or hidden)
-            raise UserError(
-                f"{name} reads {counted(inputs // target.width, 'layer')} of the target (fc.weight), but its config.json names "
-                f"{len(taps)}. Set target_layer_ids there as whoever trained it says."
-            )
+            raise self.other_layers(name, inputs // target.width, len(taps), "target_layer_ids")
         wanted: dict[str, tuple[int, ...]] = {"fc.weight": (hidden, inputs)}
         wanted |= dict.fromkeys(("hidden_norm.weight", "norm.weight"), (hidden,))
         for i in range(len(self.views)):
@@ -138,11 +132,7 @@ class DFlashFormat(Format):
         if self.paths is not None:
             wanted |= self.paths.shapes(hidden, own.get("d2t", (target.vocabulary,))[0], target)
         self.check_tensors(name, target, wanted, UNUSED)
-        if not 0 <= self.mask < target.vocabulary:
-            raise UserError(
-                f"{name} uses the token {self.mask:,} as its mask, and {target.name} has {target.vocabulary:,} tokens. "
-                f"{self.made_for}"
-            )
+        self.check_mask(name, target, self.mask)
         return [Reading(taps)]
 
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 import copy
 import re
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -30,7 +29,7 @@ from ...hf.model import TransformersModel
 from ...hf.slot_cache import KVSpec, SlotCache
 from ..base import HeadInfo, PathHead
 from ..eagle import EagleSession
-from ..layers import guarded
+from ..layers import guarded, stored
 from .chain import MtpChainSession
 from .format import OUTSIDE, SHARED, MtpFormat, mtp_format
 
@@ -203,12 +202,9 @@ def _read(
     Raises:
         UserError: one is missing, of another shape, or of no use.
     """
-    from safetensors import safe_open
-
     left = set(names) - set(SHARED)
     out: dict[str, Tensor] = {}
-    with ExitStack() as stack:
-        files: dict[Path, Any] = {}
+    with stored(names) as read:
 
         def one(name: str) -> Tensor:
             if name not in names:
@@ -216,10 +212,7 @@ def _read(
                     f"The MTP layer of {model} is missing the tensor {name}. Download the model again, or use another method."
                 )
             left.discard(name)
-            file, full = names[name]
-            if file not in files:
-                files[file] = stack.enter_context(safe_open(str(file), framework="pt", device="cpu"))
-            tensor: Tensor = files[file].get_tensor(full)
+            tensor = read(name)
             if not tensor.is_floating_point() or not bool(torch.isfinite(tensor.float()).all()):
                 raise UserError(
                     f"The MTP layer of {model} is damaged or quantized: {name} holds no plain numbers. Use another method."
