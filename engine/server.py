@@ -10,6 +10,7 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -179,7 +180,7 @@ class Server:
                 return
             model, drafts = guest.model, guest.drafts
         past = self._past.get(model, command.past) if command.past else None
-        lanes.start(model, command, drafts, lambda: command.id in self._cancelled, past)
+        lanes.start(model, command, drafts, self._asked_to_stop(command.id), past)
 
     def _cancel(self, id: int, lanes: Lanes) -> None:
         if self._answers is None or not self._answers.cancel(id):
@@ -189,10 +190,11 @@ class Server:
         from .tasks.work import run
 
         lanes.cancel_all()
+        cancelled = self._asked_to_stop(command.id)
         if self._remote is not None and self._answers is not None and command.task != "replay":
-            self._answers.measure(self._remote, command, lambda: command.id in self._cancelled)
+            self._answers.measure(self._remote, command, cancelled)
         else:
-            run(command, self._model, self._drafts, self._outbox.post, lambda: command.id in self._cancelled)
+            run(command, self._model, self._drafts, self._outbox.post, cancelled)
         self._cancelled.discard(command.id)
 
     def _load(self, command: Load, lanes: Lanes) -> None:
@@ -216,13 +218,11 @@ class Server:
     def _load_server(self, command: Load, address: Address, lanes: Lanes) -> None:
         """Find out what a server is, and let go of the model before it."""
         from .failures import failure
-        from .servers.answers import ServerAnswers, info_of, refusals
+        from .servers.answers import info_of, refusals
 
-        self._outbox.post(Loading(command.id, "connect"))
-        self._answers = self._answers or ServerAnswers(self._outbox.post)
         start = time.perf_counter()
         try:
-            remote = self._answers.load(address, lambda: command.id in self._cancelled)
+            remote = self._connect(command.id, address)
         except BaseException as error:  # see `failure`
             self._outbox.post(failure(command.id, error, loading=command.model))
             return
@@ -232,24 +232,31 @@ class Server:
         info["load_seconds"] = time.perf_counter() - start
         self._outbox.post(Loaded(command.id, info, refusals(remote)))
 
+    def _connect(self, id: int, address: Address) -> RemoteModel:
+        """Find out what a server is, for a load of this id."""
+        from .servers.answers import ServerAnswers
+
+        self._outbox.post(Loading(id, "connect"))
+        self._answers = self._answers or ServerAnswers(self._outbox.post)
+        return self._answers.load(address, self._asked_to_stop(id))
+
+    def _asked_to_stop(self, id: int) -> Callable[[], bool]:
+        """What says, whenever it is asked, whether a command was cancelled."""
+        return lambda: id in self._cancelled
+
     def _load_beside(self, command: LoadBeside, lanes: Lanes) -> None:
         from ..backends.servers.address import find_server
         from .failures import failure
-        from .servers.answers import ServerAnswers, info_of, refusals
-
-        def cancelled() -> bool:
-            return command.id in self._cancelled
+        from .servers.answers import info_of, refusals
 
         self._free_guests(command.key)
         try:
             address = find_server(command.model, command.options.get("servers", {}))
             if address is None:
-                self._beside.load(command, self._model, lanes, cancelled)
+                self._beside.load(command, self._model, lanes, self._asked_to_stop(command.id))
                 return
             self._beside.free(lanes, command.key)
-            self._outbox.post(Loading(command.id, "connect"))
-            self._answers = self._answers or ServerAnswers(self._outbox.post)
-            remote = self._guests[command.key] = self._answers.load(address, cancelled)
+            remote = self._guests[command.key] = self._connect(command.id, address)
         except BaseException as error:  # see `failure`
             self._outbox.post(failure(command.id, error, loading=command.model))
             return
@@ -277,9 +284,7 @@ class Server:
         def draft_progress(stage: str, done: int, total: int) -> None:
             self._outbox.post(Loading(command.id, f"draft {stage}", done, total))
 
-        def cancelled() -> bool:
-            return command.id in self._cancelled
-
+        cancelled = self._asked_to_stop(command.id)
         start, had_model = time.perf_counter(), self._loaded
         # Importing torch and transformers makes a million objects that stay: looking through them again and again takes a
         # fifth of the import (4.3 instead of 5.2 CPU seconds without), and would slow every later collection.

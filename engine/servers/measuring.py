@@ -14,6 +14,7 @@ from ...backends.servers.model import ServerModel
 from ...backends.servers.runs import Run
 from ...backends.servers.stream import Outcome, Taker
 from ...errors import UserError
+from ..tasks.work import UNTOLD
 
 COUNTED = ("exact", "reported")
 """Runs that are counted as passes; guessed ones are not."""
@@ -68,24 +69,20 @@ async def measure_answer(
     if ids and not tokens and model.served.engine == LLAMA_SERVER:
         prompt_ids, tokens = await _tokenised(model, messages, prompt or "", text, outcome.reason == "eos")
     return {
+        **UNTOLD,
         "tokens": tokens,
         "prompt_ids": prompt_ids,
         "text": text,
         "count": number,
         "prompt_tokens": outcome.prompt_tokens or 0,
         "seconds": seconds,
-        "cpu_seconds": 0.0,
         "prefill_seconds": outcome.prefill_seconds,
         "steps": steps,
         "drafted": drafted,
         "accepted": accepted or 0,
         "nodes": steps + drafted if drafted else 0,
-        "draft_seconds": 0.0,
-        "forward_seconds": 0.0,
         "other_seconds": seconds,
         "runs": dict(sorted(Counter(len(run.tokens) for run in passes).items())) if steps else {},
-        "offered": [],
-        "taken": [],
         "certainty": outcome.certainty,
         "engine": model.served.engine,
         "decodes": model.method,

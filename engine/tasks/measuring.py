@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gc
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
@@ -16,7 +14,7 @@ from ...decoders.loop import Generation
 from ..drafts import conversation_of
 from ..messages import Generate
 from ..requests import prompt_of
-from .work import Job
+from .work import Job, Timed
 
 if TYPE_CHECKING:  # NumPy: only who drafts from past answers waits for it
     from ...decoders.past.index import Past
@@ -118,27 +116,20 @@ def measure_answer(
         return answer(job, method, ids, dict(settings or {}), max_tokens)
     conversation = _conversation(job, len(ids) + max_tokens + SPARE)
     conversation.past = _past.get(model) if past else None
-    # A collection in the middle of one answer would count against its method.
-    gc.collect()
-    gc.disable()
-    try:
-        asked = constraint_of(constraint)
-        generation = Generation(conversation, ids, method, settings=settings, max_tokens=max_tokens, constraint=asked)
-        cpu, start = time.process_time(), time.perf_counter()
+    asked = constraint_of(constraint)
+    generation = Generation(conversation, ids, method, settings=settings, max_tokens=max_tokens, constraint=asked)
+    with Timed() as took:
         while generation.finish_reason is None:
             job.check()
             generation.advance()
-        seconds, cpu = time.perf_counter() - start, time.process_time() - cpu
-    finally:
-        gc.enable()
     totals, answer_ids = generation.totals, generation.answer
     return {
         "tokens": answer_ids,
         "prompt_ids": list(ids),
         "text": model.decode(answer_ids),
         "prompt_tokens": len(ids),
-        "seconds": seconds,
-        "cpu_seconds": cpu,
+        "seconds": took.seconds,
+        "cpu_seconds": took.cpu_seconds,
         "prefill_seconds": generation.prefill_seconds,
         "steps": totals.steps,
         "drafted": totals.drafted,

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import gc
 import re
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,7 +17,7 @@ from ...backends.heads.folders import read_format
 from ...backends.heads.formats import LLAMA
 from ...backends.options import INT8
 from ...errors import UserError, did_you_mean
-from .work import Job
+from .work import UNTOLD, Job, Timed
 
 TRANSFORMERS = ("greedy", "lookup", "draft", "early-exit", "dflash", "mtp", "beam")
 LLAMA_CPP = ("greedy", "lookup")
@@ -261,11 +259,8 @@ def _transformers(job: Job, name: str, ids: list[int], values: Mapping[str, int]
     inputs = torch.tensor([ids], device=network.device)
     eos = list(model.info.eos_ids) or None
     hook = network.register_forward_pre_hook(count, with_kwargs=True)
-    gc.collect()
-    gc.disable()
     try:
-        cpu, start = time.process_time(), time.perf_counter()
-        with torch.inference_mode(), _lent(_networks[model]["mtp"] if name == "mtp" else None):
+        with Timed() as took, torch.inference_mode(), _lent(_networks[model]["mtp"] if name == "mtp" else None):
             out = network.generate(
                 inputs,
                 attention_mask=torch.ones_like(inputs),
@@ -275,36 +270,27 @@ def _transformers(job: Job, name: str, ids: list[int], values: Mapping[str, int]
                 pad_token_id=eos[0] if eos else 0,
                 **options,
             )
-        tokens = out[0, len(ids) :].tolist()
-        seconds, cpu = time.perf_counter() - start, time.process_time() - cpu
+            tokens = out[0, len(ids) :].tolist()
     finally:
-        gc.enable()
         hook.remove()
-    nodes = sum(passes) - len(ids) + 1
-    return _result(model, ids, tokens, seconds, cpu, len(passes), max(nodes, len(passes)))
+    return _result(model, ids, tokens, took, passes)
 
 
-def _result(
-    model: Model, ids: Sequence[int], tokens: list[int], seconds: float, cpu: float, steps: int, nodes: int
-) -> dict[str, Any]:
+def _result(model: Model, ids: Sequence[int], tokens: list[int], took: Timed, passes: Sequence[int]) -> dict[str, Any]:
+    """The answer; `passes` has the tokens of each pass."""
+    steps, nodes = len(passes), max(len(passes), sum(passes) - len(ids) + 1)
     return {
+        **UNTOLD,
         "tokens": tokens,
         "text": model.decode(tokens),
         "prompt_tokens": len(ids),
-        "seconds": seconds,
-        "cpu_seconds": cpu,
-        "prefill_seconds": 0.0,
+        "seconds": took.seconds,
+        "cpu_seconds": took.cpu_seconds,
         "steps": steps,
         "drafted": nodes - steps,
         # Each pass gives one token of its own.
         "accepted": max(0, len(tokens) - steps) if nodes > steps else 0,
         "nodes": nodes,
-        "draft_seconds": 0.0,
-        "forward_seconds": 0.0,
-        "other_seconds": 0.0,
-        "runs": {},
-        "offered": [],
-        "taken": [],
     }
 
 
@@ -352,18 +338,13 @@ def _llama_cpp(job: Job, name: str, ids: list[int], values: Mapping[str, int], m
 
     llama.eval = evaluate
     llama.reset()
-    gc.collect()
-    gc.disable()
     try:
-        cpu, start = time.process_time(), time.perf_counter()
-        # `create_completion` is this generator and detokenization; the generator gives ids, which can be compared.
-        for token in llama.generate(ids, temp=0.0, repeat_penalty=1.0, top_k=1, reset=True):
-            tokens.append(int(token))
-            if token in ends or len(tokens) >= max_tokens:
-                break
-        seconds, cpu = time.perf_counter() - start, time.process_time() - cpu
+        with Timed() as took:
+            # `create_completion` is this generator and detokenization; the generator gives ids, which can be compared.
+            for token in llama.generate(ids, temp=0.0, repeat_penalty=1.0, top_k=1, reset=True):
+                tokens.append(int(token))
+                if token in ends or len(tokens) >= max_tokens:
+                    break
     finally:
-        gc.enable()
         llama.eval = inner
-    nodes = sum(passes) - len(ids) + 1
-    return _result(model, ids, tokens, seconds, cpu, len(passes), max(nodes, len(passes)))
+    return _result(model, ids, tokens, took, passes)

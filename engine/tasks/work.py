@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import gc
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -52,6 +54,32 @@ class Job:
         """Raise Cancelled if the task is no longer wanted. Tasks call it between two passes."""
         if self.cancelled():
             raise Cancelled
+
+
+UNTOLD: Mapping[str, Any] = {
+    **dict.fromkeys(("cpu_seconds", "prefill_seconds", "draft_seconds", "forward_seconds", "other_seconds"), 0.0),
+    "runs": {},
+    "offered": [],
+    "taken": [],
+}
+"""What `measuring.measure_answer` gives, where another implementation or a server does not tell it."""
+
+
+class Timed:
+    """How long what runs inside takes. No garbage is collected meanwhile: in the middle of one answer it would count against
+    its method."""
+
+    seconds = cpu_seconds = 0.0
+
+    def __enter__(self) -> Timed:
+        gc.collect()
+        gc.disable()
+        self.cpu_seconds, self.seconds = time.process_time(), time.perf_counter()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.seconds, self.cpu_seconds = time.perf_counter() - self.seconds, time.process_time() - self.cpu_seconds
+        gc.enable()
 
 
 def run(
