@@ -236,6 +236,6 @@ def test_bad_options_are_one_sentence(options: dict[str, Any], sentence: str) ->
 
 
 def test_a_model_larger_than_memory_is_refused_before_it_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("specchat.backends.hf.model.free_memory", lambda device: 1000)
+    monkeypatch.setattr("specchat.backends.hf.devices.free_memory", lambda device: 1000)
     with pytest.raises(UserError, match=r"needs 0\.0 GB on cpu, but 0\.0 GB are free"):
         load(tiny_folder("llama"))
