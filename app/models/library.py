@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import os
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -60,11 +59,10 @@ class Library:
     """The models that were found on this machine, kept between two looks. Safe to use from several threads."""
 
     def __init__(self) -> None:
-        self._cards: dict[Path, tuple[tuple[int, int], Card]] = {}
-        self._words: dict[Path, tuple[tuple[int, int], Pieces | str]] = {}
+        self._card = lru_cache(None)(lambda path, _: read_card(path))
+        self._words = lru_cache(None)(self._read_words)
         self._shared: dict[bytes, Pieces] = {}
         """Checksum of the file → its texts: the models of a family share one."""
-        self._lock = threading.Lock()
 
     def look(
         self,
@@ -89,15 +87,7 @@ class Library:
 
     def card(self, path: Path) -> Card:
         """The card of a folder or file, read anew where it has changed."""
-        state = _state(path)
-        with self._lock:
-            known = self._cards.get(path)
-        if known is not None and known[0] == state:
-            return known[1]
-        card = read_card(path)
-        with self._lock:
-            self._cards[path] = state, card
-        return card
+        return self._card(path, _state(path))
 
     def vocabulary(self, path: Path) -> Pieces:
         """The text of each token of a model, by id.
@@ -105,30 +95,23 @@ class Library:
         Raises:
             UserError: its files do not tell.
         """
-        state = _state(path)
-        with self._lock:
-            known = self._words.get(path)
-        if known is None or known[0] != state:
-            try:
-                words: Pieces | str = self._read_words(path)
-            except UserError as error:
-                words = str(error)
-            except Exception as error:  # others' files: nothing in them may end the list
-                words = f"Cannot read the vocabulary of {path} ({type(error).__name__})."
-            known = state, words
-            with self._lock:
-                self._words[path] = known
-        if isinstance(known[1], str):
-            raise UserError(known[1])
-        return known[1]
+        found = self._words(path, _state(path))
+        if isinstance(found, str):
+            raise UserError(found)
+        return found
 
-    def _read_words(self, path: Path) -> Pieces:
-        layout = read_layout(path)[0] if path.is_file() else None
-        source = gguf_source(layout) if layout is not None else folder_source(path)
-        digest = hashlib.blake2b(source).digest()
-        if (known := self._shared.get(digest)) is None:
-            known = Pieces(gguf_vocabulary(layout) if layout is not None else folder_vocabulary(path))
-            self._shared[digest] = known
+    def _read_words(self, path: Path, _: object) -> Pieces | str:
+        """A vocabulary, or what is wrong with it."""
+        try:
+            layout = read_layout(path)[0] if path.is_file() else None
+            digest = hashlib.blake2b(gguf_source(layout) if layout is not None else folder_source(path)).digest()
+            if (known := self._shared.get(digest)) is None:
+                known = Pieces(gguf_vocabulary(layout) if layout is not None else folder_vocabulary(path))
+                self._shared[digest] = known
+        except UserError as error:
+            return str(error)
+        except Exception as error:  # others' files: nothing in them may end the list
+            return f"Cannot read the vocabulary of {path} ({type(error).__name__})."
         return known
 
 

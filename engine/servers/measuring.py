@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -82,7 +81,6 @@ async def measure_answer(
         "accepted": accepted or 0,
         "nodes": steps + drafted if drafted else 0,
         "other_seconds": seconds,
-        "runs": dict(sorted(Counter(len(run.tokens) for run in passes).items())) if steps else {},
         "certainty": outcome.certainty,
         "engine": model.served.engine,
         "decodes": model.method,

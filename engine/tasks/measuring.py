@@ -101,8 +101,7 @@ def measure_answer(
     Returns:
         tokens (ids, EOS included), prompt_ids, text, prompt_tokens, seconds and cpu_seconds of the whole answer (prefill
         included), prefill_seconds, steps, drafted, accepted, nodes, grammar (tokens that the constraint left no choice about),
-        draft_seconds, forward_seconds, other_seconds, runs ({tokens of a step: steps}), offered and taken (by draft position),
-        and flops and draft_flops of counted_tokens and counted_steps, and thought and
+        draft_seconds, forward_seconds, other_seconds, flops and draft_flops of counted_tokens and counted_steps, and thought and
         answer, the shares of both (as `Totals`).
 
     Raises:
@@ -139,9 +138,6 @@ def measure_answer(
         "draft_seconds": totals.draft_seconds,
         "forward_seconds": totals.forward_seconds,
         "other_seconds": totals.other_seconds,
-        "runs": dict(sorted(totals.histogram.items())),
-        "offered": totals.offered,
-        "taken": totals.taken,
         "flops": totals.flops,
         "draft_flops": totals.draft_flops,
         "counted_tokens": totals.counted_tokens,

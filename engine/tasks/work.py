@@ -58,9 +58,6 @@ class Job:
 
 UNTOLD: Mapping[str, Any] = {
     **dict.fromkeys(("cpu_seconds", "prefill_seconds", "draft_seconds", "forward_seconds", "other_seconds"), 0.0),
-    "runs": {},
-    "offered": [],
-    "taken": [],
 }
 """What `measuring.measure_answer` gives, where another implementation or a server does not tell it."""
 

@@ -1,17 +1,13 @@
-"""What a bench run tells: table, JSON, CSV, Markdown and plots."""
+"""What a bench run tells: table, JSON, CSV and Markdown."""
 
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from ....errors import counted
-from ...settings import locations
 from ...text.amounts import count_of
-from . import plots
 from .lab import BASE, BenchRun, is_own, say, show_table, write_tables
 from .statistics import compare, scaling, summarise
 
@@ -23,8 +19,6 @@ def print_report(bench: BenchRun) -> None:
     results = report["results"]
     head, rows = table(results, bench.base)
     write_tables(request.csv, request.markdown, results, head, rows, f"{_heading(report)}\n\n")
-    if request.plots is not None:
-        draw(bench, report, request.plots)
     if request.as_json:
         print(json.dumps(report, ensure_ascii=False))
         return
@@ -175,42 +169,3 @@ def _heading(report: dict[str, Any]) -> str:
         f"{counted(report['prompts'], 'prompt')} of {report['prompt_set']}, {counted(report['rounds'], 'round')}, at most "
         f"{counted(report['max_tokens'], 'token')}, {seconds}."
     )
-
-
-def draw(bench: BenchRun, report: dict[str, Any], folder: Path) -> None:
-    """Write the plots into a folder: speedup, runs, positions, and scaling where there was a sweep."""
-    locations.ensure(folder)
-    title = f"{report['model']} on {report['device']}"
-    base = bench.base
-    plots.write(folder / "speedup.svg", plots.speedups(report["results"], f"Speedup over plain decoding: {title}"))
-    runs, positions = {}, {}
-    for label in bench.labels:
-        rows = [row for row in bench.rows if row["method"] == label and row["round"] == 0 and not row.get("error")]
-        lengths: Counter[int] = Counter()
-        for row in rows:
-            lengths.update({int(length): count for length, count in row["runs"].items()})
-        if lengths and label != base:
-            total = sum(lengths.values())
-            runs[label] = [(float(n), lengths[n] / total) for n in range(1, max(lengths) + 1)]
-        deepest = max((len(row["offered"]) for row in rows), default=0)
-        rates = []
-        for place in range(deepest):
-            offered = sum(row["offered"][place] for row in rows if place < len(row["offered"]))
-            taken = sum(row["taken"][place] for row in rows if place < len(row["taken"]))
-            if offered >= 5:  # a rate of fewer says little
-                rates.append((float(place + 1), taken / offered))
-        if rates:
-            positions[label] = rates
-    if runs:
-        svg = plots.curves(runs, f"Run lengths: {title}", "tokens from one pass", "share of passes")
-        plots.write(folder / "runs.svg", svg)
-    if positions:
-        svg = plots.curves(positions, f"Acceptance by draft position: {title}", "draft position", "accepted", top=1.0)
-        plots.write(folder / "positions.svg", svg)
-    scaled = report["scaling"].items()
-    for file, across, points in (
-        ("scaling", "nodes per token (logarithmic)", {name: line["points"] for name, line in scaled}),
-        ("scaling-flops", "GFLOPs a pass (logarithmic)", {name: line["flops"]["points"] for name, line in scaled}),
-    ):
-        if lines := {name: sorted(found) for name, found in points.items() if found}:
-            plots.write(folder / f"{file}.svg", plots.curves(lines, f"Scaling: {title}", across, "tokens a pass", log=True))

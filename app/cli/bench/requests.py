@@ -62,7 +62,6 @@ class BenchRequest:
     as_json: AsJson = False
     csv: Csv = None
     markdown: Markdown = None
-    plots: Annotated[Path | None, option("--plots", "Write plots into this folder, as SVG.", "FOLDER")] = None
 
     def __post_init__(self) -> None:
         _check_numbers(limit=self.limit, rounds=self.rounds, max_tokens=self.max_tokens)
