@@ -150,9 +150,7 @@ def chat_of(table: Table) -> SavedChat:
             case "prompt":
                 transcript.entries.append(Prompt(entry.text("text")))
             case "notice":
-                severity = entry.text("severity", "information")
-                if severity not in SEVERITIES:
-                    raise BadFile(f"{entry.place}.severity is none of {', '.join(SEVERITIES)}")
+                severity = entry.word("severity", SEVERITIES, "information")
                 transcript.entries.append(Notice(entry.text("text"), severity))
             case "answer":
                 transcript.entries.append(read_answer(entry))

@@ -11,7 +11,6 @@ from typing import Any, get_args
 
 from ...errors import UserError, counted
 from ..chat.compare import Mark
-from ..chat.entries import Answer
 from ..race.clock import Unit
 from ..race.entry import RaceEntry
 from ..race.race import FEWEST, MOST
@@ -25,6 +24,7 @@ FORMAT = "specchat race"
 VERSION = 2
 """The newest that can be read. 2 has lanes of several models; a race of one is still written as 1, which older readers know."""
 UNITS: tuple[Unit, ...] = get_args(Unit)
+MARKS: tuple[Mark, ...] = get_args(Mark)
 
 
 def pack(record: RaceRecord, messages: list[dict[str, str]], entries: list[RaceEntry]) -> bytes:
@@ -137,33 +137,19 @@ def race_of(table: Table) -> RaceRecord:
         table.table("info", {}).data,
         table.text("saved", ""),
         table.text("specchat", ""),
-        unit=_unit(table),
+        unit=table.word("unit", UNITS, "tokens"),
         slowed=table.data.get("slowed") is True,
         tied=tuple(lane for lane in table.data.get("tied") or () if lane in range(len(lanes))),
     )
 
 
-def _unit(table: Table) -> Unit:
-    unit = table.text("unit", "tokens")
-    found = next((each for each in UNITS if each == unit), None)
-    if found is None:
-        raise BadFile(f"unit is none of {', '.join(UNITS)}")
-    return found
-
-
 def _read_lane(table: Table) -> RaceLane:
-    mark = table.text("mark", "unknown")
-    known: tuple[Mark, ...] = get_args(Mark)
-    found = next((each for each in known if each == mark), None)
-    if found is None:
-        raise BadFile(f"{table.place}.mark is none of {', '.join(known)}")
-    answer: Answer = read_answer(table)
     return RaceLane(
         one_line(table.text("lane")),
         table.table("settings", {}).data,
-        answer,
+        read_answer(table),
         one_line(table.text("model", "")),
-        found,
+        table.word("mark", MARKS, "unknown"),
         None if table.data.get("position") is None else table.count("position"),
         None if table.data.get("gap") is None else table.number("gap"),
         table.table("info", {}).data,

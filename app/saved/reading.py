@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from ... import plain_file
 from ...errors import UserError
@@ -17,6 +17,8 @@ MOST_BYTES = 200_000_000
 
 INT32 = 2**31 - 1
 """Largest number that the chat's arrays hold: token ids, counts."""
+
+W = TypeVar("W", bound=str)
 
 _REQUIRED = object()
 
@@ -43,64 +45,63 @@ class Table:
             raise BadFile(f"{place or 'it'} is not an object")
         self.data: dict[str, Any] = data
 
+    def _place(self, key: str) -> str:
+        return f"{self.place}.{key}" if self.place else key
+
     def _get(self, key: str, default: Any) -> tuple[Any, str]:
-        place = f"{self.place}.{key}" if self.place else key
+        place = self._place(key)
         if key not in self.data and default is _REQUIRED:
             raise BadFile(f"{place} is missing")
         return self.data.get(key, default), place
 
     def text(self, key: str, default: Any = _REQUIRED) -> str:
-        value, place = self._get(key, default)
-        if not isinstance(value, str):
-            raise BadFile(f"{place} is not a text")
-        return value
+        return _text(*self._get(key, default))
 
     def optional_text(self, key: str) -> str | None:
         return None if self.data.get(key) is None else self.text(key)
 
     def count(self, key: str, default: Any = _REQUIRED, least: int = 0, most: int = INT32) -> int:
-        value, place = self._get(key, default)
-        return _whole(value, place, least, most)
+        return _whole(*self._get(key, default), least, most)
 
     def number(self, key: str, default: Any = _REQUIRED) -> float:
         """A number that is finite and not negative."""
-        value, place = self._get(key, default)
-        return _finite(value, place)
+        return _finite(*self._get(key, default))
 
-    def counts(self, key: str, default: Any = _REQUIRED, least: int = 0) -> list[int]:
+    def items(self, key: str, default: Any = _REQUIRED) -> Iterator[tuple[Any, str]]:
+        """The items of a list, each with its place."""
         value, place = self._get(key, default)
         if not isinstance(value, list):
             raise BadFile(f"{place} is not a list")
-        return [_whole(item, f"{place}[{i}]", least, INT32) for i, item in enumerate(value)]
+        return ((item, f"{place}[{i}]") for i, item in enumerate(value))
+
+    def counts(self, key: str, default: Any = _REQUIRED, least: int = 0) -> list[int]:
+        return [_whole(item, place, least, INT32) for item, place in self.items(key, default)]
+
+    def numbers(self, key: str, default: Any = _REQUIRED) -> list[float]:
+        return [_finite(item, place) for item, place in self.items(key, default)]
+
+    def texts(self, key: str, default: Any = _REQUIRED) -> list[str]:
+        return [_text(item, place) for item, place in self.items(key, default)]
 
     def rows(self, key: str, size: int) -> list[list[int]]:
         """Rows of so many counts each; none where there are none."""
-        value, place = self._get(key, [])
-        if not isinstance(value, list) or not all(isinstance(row, list) and len(row) == size for row in value):
-            raise BadFile(f"{place} is not a list of rows of {size} numbers")
-        return [[_whole(item, f"{place}[{i}]", 0, INT32) for item in row] for i, row in enumerate(value)]
+        rows = [row for row, _ in self.items(key, [])]
+        if not all(isinstance(row, list) and len(row) == size for row in rows):
+            raise BadFile(f"{self._place(key)} is not a list of rows of {size} numbers")
+        return [[_whole(item, self._place(key), 0, INT32) for item in row] for row in rows]
 
-    def numbers(self, key: str, default: Any = _REQUIRED) -> list[float]:
-        value, place = self._get(key, default)
-        if not isinstance(value, list):
-            raise BadFile(f"{place} is not a list")
-        return [_finite(item, f"{place}[{i}]") for i, item in enumerate(value)]
-
-    def texts(self, key: str, default: Any = _REQUIRED) -> list[str]:
-        value, place = self._get(key, default)
-        if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-            raise BadFile(f"{place} is not a list of texts")
-        return list(value)
+    def word(self, key: str, words: Sequence[W], default: W) -> W:
+        """One of a few words."""
+        found = next((word for word in words if word == self.data.get(key, default)), None)
+        if found is None:
+            raise BadFile(f"{self._place(key)} is none of {', '.join(words)}")
+        return found
 
     def table(self, key: str, default: Any = _REQUIRED) -> Table:
-        value, place = self._get(key, default)
-        return Table(value, place)
+        return Table(*self._get(key, default))
 
     def tables(self, key: str) -> Iterator[Table]:
-        value, place = self._get(key, _REQUIRED)
-        if not isinstance(value, list):
-            raise BadFile(f"{place} is not a list")
-        return (Table(item, f"{place}[{i}]") for i, item in enumerate(value))
+        return (Table(item, place) for item, place in self.items(key))
 
 
 def read(path: Path, kind: str, version: int) -> Table:
@@ -142,6 +143,12 @@ def read(path: Path, kind: str, version: int) -> Table:
     if given > version:
         raise UserError(f"{name} has format version {given}, but this specchat reads {version}. Update specchat.")
     return table
+
+
+def _text(value: Any, place: str) -> str:
+    if not isinstance(value, str):
+        raise BadFile(f"{place} is not a text")
+    return value
 
 
 def _whole(value: Any, place: str, least: int, most: int) -> int:

@@ -101,8 +101,8 @@ def measure_answer(
     Returns:
         tokens (ids, EOS included), prompt_ids, text, prompt_tokens, seconds and cpu_seconds of the whole answer (prefill
         included), prefill_seconds, steps, drafted, accepted, nodes, grammar (tokens that the constraint left no choice about),
-        draft_seconds, forward_seconds, other_seconds, flops and draft_flops of counted_tokens and counted_steps, and thought and
-        answer, the shares of both (as `Totals`).
+        draft_seconds, forward_seconds, other_seconds, flops and draft_flops of counted_tokens and counted_steps, and thought
+        and answer, the shares of both (as `Totals`).
 
     Raises:
         UserError: the prompt does not fit, or the method cannot run here.

@@ -56,9 +56,9 @@ class Job:
             raise Cancelled
 
 
-UNTOLD: Mapping[str, Any] = {
-    **dict.fromkeys(("cpu_seconds", "prefill_seconds", "draft_seconds", "forward_seconds", "other_seconds"), 0.0),
-}
+UNTOLD: Mapping[str, Any] = dict.fromkeys(
+    ("cpu_seconds", "prefill_seconds", "draft_seconds", "forward_seconds", "other_seconds"), 0.0
+)
 """What `measuring.measure_answer` gives, where another implementation or a server does not tell it."""
 
 
