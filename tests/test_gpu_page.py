@@ -14,7 +14,7 @@ import torch
 
 from specchat.backends.hf.graphs.graphs import CHOICE
 from specchat.benchmarks import gpu
-from specchat.benchmarks.gpu import PARTS, ROWS, Bench, Row, run
+from specchat.benchmarks.gpu import ROWS, Bench, Row, run
 
 from .cases import only_full
 
@@ -42,32 +42,6 @@ def test_every_part_runs_and_the_page_has_every_row(tmp_path: Path, monkeypatch:
         assert f"| {row.says} | " in page
     assert "not measured yet" not in page
     assert json.loads((tmp_path / "state.json").read_text()) == bench.results
-
-
-def test_what_is_in_the_state_is_not_measured_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    ran: list[str] = []
-
-    def part(name: str, fails: bool) -> Any:
-        def work(bench: Bench) -> dict[str, Any]:
-            ran.append(name)
-            if fails:
-                raise RuntimeError("no room\nmore")
-            return {"ratio": 2.0, "name": "X", "peak": 1e12, "measured": 1e12, "torch": "2"}
-
-        return work, 60.0
-
-    monkeypatch.setattr(gpu, "PARTS", {name: part(name, name == "replay") for name in PARTS})
-    known = {name: {"why": "known"} for name in PARTS if name not in ("generate", "replay", "machine")}
-    bench = bench_of(tmp_path, 0, **known)
-    bench.shape = "7b"
-    assert not run(bench, tmp_path / "state.json", tmp_path / "gpu.md", lambda line: None)
-    assert ran == [], "there was no time"
-    bench.deadline = time.monotonic() + 1000
-    assert run(bench, tmp_path / "state.json", tmp_path / "gpu.md", lambda line: None)
-    assert ran == ["machine", "generate", "replay"]
-    page = (tmp_path / "gpu.md").read_text()
-    assert "| plain decoding beside transformers' `generate` | 2.00× | ≥ 3.00× | 33% short |" in page
-    assert "RuntimeError: no room |" in page
 
 
 def test_the_page_here_is_what_it_writes() -> None:

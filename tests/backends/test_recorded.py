@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specchat.backends import ROOT, ContextFull, Sampling, UserError, load_model
+from specchat.backends import ROOT, Sampling, UserError, load_model
 from specchat.backends.recorded import CERTAINTY, RecordedModel, RecordedSession, load_recorded
 from specchat.backends.transcripts import Transcript, WordTokenizer, encode_transcript, read_transcripts
 from specchat.decoders import generate
@@ -160,29 +160,6 @@ def test_rows_and_probabilities() -> None:
     assert scores.probs(0, GREEDY)[4] == 1
     assert scores.gap(0, 4) == 0
     assert scores.gap(0, 5) == pytest.approx(float(top[0][1] - top[1][1]))
-
-
-def test_misuse_is_refused_and_changes_nothing() -> None:
-    session = RecordedModel([([1], [2])]).open_session(context=3)
-    session.evaluate([1], [ROOT])
-    for call in (
-        lambda: session.evaluate([2], [7]),
-        lambda: session.evaluate([2, 3], [2, ROOT]),  # a later node as parent
-        lambda: session.evaluate([2], [0], rows=[0]),
-        lambda: session.commit([1]),
-        lambda: session.rewind(1),
-    ):
-        with pytest.raises(ValueError, match=r"."):
-            call()
-    with pytest.raises(UserError, match="layers"):
-        session.evaluate([2], [0], layers=1)
-    with pytest.raises(ContextFull):
-        session.evaluate([2, 2, 2], [0, 0, 0])
-    assert (session.nodes_evaluated, session.length) == (1, 0)
-    session.commit([0])
-    session.evaluate([2, 2], [ROOT, ROOT])
-    with pytest.raises(ContextFull):
-        session.prefill([1, 2, 3])
 
 
 def test_chat_finds_records_over_turns_and_echoes_what_it_does_not_know() -> None:

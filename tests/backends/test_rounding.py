@@ -11,21 +11,17 @@ import pytest
 import torch
 
 from specchat.backends import ROOT, LoadOptions, Model, Sampling, load_model
-from specchat.backends.choose import _filtered, choose, gumbel, near_ties
+from specchat.backends.choose import choose, near_ties
 from specchat.backends.hf.attention import in_view, padded, parts_of, tree_attention
-from specchat.backends.hf.model import load_transformers
 from specchat.backends.info import Capabilities
 from specchat.backends.loading import builtin_gguf
-from specchat.backends.noise import noise_key
-from specchat.backends.rounding import TIMED, TIMED_NODES, pass_seconds
 from specchat.decoders import Conversation, Generation
 from specchat.decoders.acceptance import Acceptance
 from specchat.decoders.base import label_of
 from specchat.decoders.methods.draft import Draft
 from specchat.decoders.methods.plain import Greedy
 
-from ..cases import FULL, only_full
-from ..fakes.models.tiny import tiny_folder, tiny_model
+from ..cases import FULL
 
 TEXT = [(7919 * (i + 1)) % 2047 for i in range(420)]
 STEPS = 14
@@ -231,30 +227,6 @@ def test_the_edge_of_a_filter_is_a_near_tie(filters: dict[str, Any], vocab: int)
     assert sum(ties) < 60
 
 
-@only_full
-@pytest.mark.parametrize("filters", [{"top_p": 0.9}, {"min_p": 0.05}, {"top_k": 20}], ids=str)
-def test_of_40000_rows_no_changed_pick_passes_the_guard_for_few_more_checks(filters: dict[str, Any]) -> None:
-    generator = torch.Generator().manual_seed(0)
-    sampling, bound = Sampling(temperature=1.2, seed=9, **filters), 0.05
-    changed = passed = checks = within = 0
-    for start in range(0, 40_000, 1000):
-        many = range(start, start + 1000)
-        rows = torch.randn(1000, 512, generator=generator) * 3
-        picks = choose(rows, sampling, many)
-        moved = choose(rows + torch.randn(1000, 512, generator=generator) * 0.005, sampling, many)
-        ties = near_ties(rows, picks, sampling, many, bound)
-        kept, ids = _filtered(rows, sampling)
-        best = (kept + gumbel([noise_key(sampling.seed, position) for position in many], ids)).topk(2, -1).values
-        within += int((best[:, 0] - best[:, 1] < bound / sampling.temperature).sum())
-        checks += sum(ties)
-        changed += sum(one != other for one, other in zip(picks, moved, strict=True))
-        passed += sum(one != other and not tie for one, other, tie in zip(picks, moved, ties, strict=True))
-    print(f"{changed} changed, {passed} passed; checks {checks}, of which {within} among the tokens that the filter keeps")
-    assert changed > 50
-    assert not passed
-    assert checks - within <= 0.02 * 40_000
-
-
 def test_the_guard_learns_how_far_logits_move() -> None:
     model = loaded("bfloat16", exact="off")
     found = model.info.capabilities
@@ -275,24 +247,3 @@ def test_the_label_says_what_holds() -> None:
     assert labels == ["identical", "identical, near ties checked", "identical but for near ties"]
     assert label_of(Greedy, Acceptance(), plain, loose) == "identical"
     assert label_of(Draft, Acceptance("soft", 0.3), plain, checked) == "lossy"
-
-
-def test_passes_of_a_large_model_are_timed_and_tell_what_a_node_costs(monkeypatch: pytest.MonkeyPatch) -> None:
-    tiny = tiny_model("llama")
-    session = tiny.open_session()
-    assert pass_seconds(session, tiny.info.parameters, lambda: None) == ()
-    assert tiny.info.node_cost is None
-    found = pass_seconds(session, TIMED, lambda: None)
-    assert [nodes for nodes, _ in found] == list(TIMED_NODES)
-    seconds = [taken for _, taken in found]
-    assert seconds == sorted(seconds)
-    assert seconds[0] > 0
-    assert session.length == 0
-    steep = replace(tiny.info, pass_seconds=((1, 0.1), (2, 0.11), (8, 0.38), (16, 2.0)))
-    assert steep.node_cost == pytest.approx(0.4)
-    monkeypatch.setattr("specchat.backends.rounding.TIMED", 0)
-    again = load_transformers(tiny_folder("llama"), "llama", LoadOptions(device="cpu"))
-    assert [nodes for nodes, _ in again.info.pass_seconds] == list(TIMED_NODES)
-    on_llama = loaded("Q8_0")
-    assert [nodes for nodes, _ in on_llama.info.pass_seconds] == list(TIMED_NODES)
-    on_llama.close()

@@ -50,16 +50,3 @@ def test_it_copies_a_sentence(sentence: str, monkeypatch: pytest.MonkeyPatch) ->
     message: Message = {"role": "user", "content": COPY + sentence}
     prompt, _ = tokens_of.encode_chat(tokenizer, [message], generation_prompt=True)
     assert tokenizer.decode(scoring.answers(model, [prompt], 90)[0]) == sentence
-
-
-def test_evaluation_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scoring, "STORY_LIMIT", 8)
-    names = ["arithmetic", "small_talk", "story"]
-    result = scoring.evaluate(builtin.path(), limit=3, names=names)
-    assert result["count"] == len(scoring.jobs(tokens_of.load(builtin.path()), 3, names)) >= 3
-    assert set(result["families"]) == {"arithmetic", "talk", "story"}
-    for line in (*result["families"].values(), *result["tasks"].values()):
-        assert line["exact"] is None or line["exact"] <= line["right"] <= 1
-    story = result["families"]["story"]
-    assert story == {"count": 1, "right": None, "exact": None, "eos": story["eos"]}
-    assert story["eos"] in (0, 1)

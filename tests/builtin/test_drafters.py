@@ -119,35 +119,6 @@ def test_switching_in_the_middle_and_sampling_give_the_same_text(runtime: str) -
     talk.close()
 
 
-@pytest.mark.parametrize("kind", ["dspark", "dflash2"])
-def test_drafters_whose_guesses_go_by_the_token_before(kind: str, tmp_path: Path) -> None:
-    """They know which tokens follow each other in answers. Chains, trees and switching give the target's own text."""
-    target, draft, _ = loaded("transformers")
-    assert isinstance(target, TransformersModel)
-    chosen = list(enumerate(prompts()))[: None if FULL else 1]
-    answers = [(prompt, plain("transformers", number, Sampling())) for number, prompt in chosen]
-    folder = str(write(kind, tmp_path, target, answers, 6))
-    head = find_model(folder, LoadOptions(device="cpu", threads=1)).beside(folder, target)
-    talk, rng = Conversation(target, draft_model=draft, head=head), random.Random(5)
-    ways: dict[str, dict[str, Any]] = {"chain": {"width": 1, "floor": 0.0}, "tree": {"floor": 0.0}}
-    accepted = dict.fromkeys(ways, 0)
-    for number, prompt in chosen:
-        for sampling in (Sampling(), Sampling(temperature=0.8, seed=number)):
-            for way, settings in ways.items():
-                generation = Generation(talk, prompt, "dflash", settings=settings, sampling=sampling, max_tokens=TOKENS)
-                list(generation)
-                assert generation.answer == plain("transformers", number, sampling)
-                accepted[way] += generation.totals.accepted
-            generation = Generation(talk, prompt, "dflash", sampling=sampling, max_tokens=TOKENS)
-            for _ in generation:
-                if rng.random() < 0.4:
-                    generation.switch(*rng.choice([*(("dflash", way) for way in ways.values()), ("lookup", {}), ("draft", {})]))
-            assert generation.answer == plain("transformers", number, sampling)
-    talk.close()
-    print(f"{kind}, {len(chosen)} prompts: {accepted} accepted")
-    assert accepted["tree"] > accepted["chain"] > 10 * len(chosen)
-
-
 @pytest.mark.parametrize("name", KINDS)
 def test_a_chain_is_what_vllm_drafts(name: str, tmp_path: Path) -> None:
     """The same drafts, and as many accepted tokens, step by step."""

@@ -3,7 +3,6 @@
 import json
 import shutil
 import sys
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ from safetensors.torch import load_file
 from torch.nn import functional as F
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from specchat.backends import LoadOptions, Message, load_model
+from specchat.backends import LoadOptions, load_model
 from specchat.backends.files.gguf_file import read_layout
 from specchat.backends.loading import find_model
 from specchat.builtin import path
@@ -24,7 +23,7 @@ from specchat.builtin.recipe.training import text
 from specchat.builtin.recipe.training.eagle import anchors
 from specchat.builtin.recipe.training.target import Target
 
-from ..cases import FULL, only_full
+from ..cases import only_full
 
 CPU = torch.device("cpu")
 WIDTH, INNER, HEADS, SHARED, LAYERS, VOCABULARY = 32, 48, 4, 2, 8, tokens_of.VOCABULARY
@@ -173,57 +172,6 @@ def test_a_head_is_written_as_published(
     whole.close()
 
 
-@only_full
-@pytest.mark.parametrize("optimizer", ["adamw", "muon"] if FULL else ["muon"])
-def test_every_step_learns_what_the_target_says(tmp_path: Path, target: Target, conversations: Path, optimizer: str) -> None:
-    run = _run(_settings(60, optimizer=optimizer, rate=1e-2, steps=3), tmp_path / "work", target, conversations)
-    batch = next(run.batches())
-    before = run.losses(batch)[1]
-    run.train(log_every=10)
-    last = json.loads((tmp_path / "work" / "loss.jsonl").read_text().splitlines()[-1])
-    assert all(hits / rows < 0.2 for hits, rows in zip(before[4:7], before[7:10], strict=True))
-    assert min(last["accuracy"]) > 0.6
-    assert last["tokens_per_step"] > 2.2
-
-
-@only_full
-@pytest.mark.parametrize("optimizer", ["adamw", "muon"] if FULL else ["muon"])
-def test_a_resumed_run_equals_an_unbroken_one(tmp_path: Path, target: Target, conversations: Path, optimizer: str) -> None:
-    settings = _settings(12, optimizer=optimizer, vocabulary=100)
-    losses = _run(settings, tmp_path / "whole", target, conversations).train()
-    first = _run(settings, tmp_path / "parts", target, conversations)
-    first.work.mkdir()
-    for batch in islice(first.batches(), 5):
-        first.step(batch)
-    first.save()
-    source = text.Text(text.read([conversations]), target, settings.seed, settings.longest)
-    second = EagleRun(train_eagle.settings_of(first.checkpoint, {}), tmp_path / "parts", target, source, resumed=True)
-    second.restore()
-    assert second.train() == pytest.approx(losses[5:], abs=1e-4)
-
-
-@only_full
-def test_the_target_answers_itself(tmp_path: Path) -> None:
-    target = Target(path(), CPU, torch.float32)
-    question = {"role": "user", "content": "Repeat this text exactly: The red kite."}
-    asked: list[Message] = [question, {"role": "assistant", "content": "No."}]
-    entries: list[str | list[Message]] = ["a text", [*asked, *asked], asked, [*asked, *asked]]
-    text.regenerate(target, entries, tmp_path / "work" / "answers.jsonl", 24, batch=2)
-    first = (tmp_path / "work" / "answers.jsonl").read_text()
-    found = text.read([tmp_path / "work" / "answers.jsonl"])
-    assert found[0] == "a text"
-    assert found[2] == [question, {"role": "assistant", "content": "The red kite."}]
-    assert found[1] == found[3]
-    assert len(found[1]) == 4
-    for left in (first[: first.index("\n", first.index("\n") + 1) + 9], first[:-9]):  # each stopped in the middle of a line
-        (tmp_path / "work" / "answers.jsonl").write_text(left)
-        text.regenerate(target, entries, tmp_path / "work" / "answers.jsonl", 24, batch=2)
-        assert (tmp_path / "work" / "answers.jsonl").read_text() == first
-    # Answers to other chats are no use.
-    text.regenerate(target, entries[2:], tmp_path / "work" / "answers.jsonl", 24, batch=2)
-    assert text.read([tmp_path / "work" / "answers.jsonl"]) == [found[2], found[3]]
-
-
 def _main(monkeypatch: pytest.MonkeyPatch, *arguments: object) -> None:
     monkeypatch.setattr(sys, "argv", ["train_eagle", *map(str, arguments)])
     train_eagle.main()
@@ -266,50 +214,3 @@ def test_the_command_trains_resumes_and_writes(
     torch.save(torch.load(checkpoint, weights_only=True) | {"settings": {"size": "target"}}, checkpoint)
     with pytest.raises(SystemExit, match="not of an EAGLE head"):
         _main(monkeypatch, *common, "--resume")
-
-
-@only_full
-@pytest.mark.parametrize(
-    ("arguments", "sentence"),
-    [
-        (["--target", "tiny"], "Give --text FILES"),
-        (["--regenerate"], "--regenerate needs chats to answer"),
-        (["--target", "speechless", "--text", "good.jsonl"], "no chat template"),
-        (
-            ["--target", "shallow", "--text", "good.jsonl"],
-            "reads the inputs of different layers.*2, 3, 3.*has the layers 0 to 5",
-        ),
-        (["--target", "tiny", "--text", "good.jsonl", "--taps", "2", "8"], "Name others with --taps"),
-        (["--target", "nothing", "--text", "good.jsonl"], "There is no folder nothing"),
-        (["--target", "tiny", "--text", "none.txt"], "Cannot read none.txt: No such file"),
-        (["--target", "tiny", "--text", "empty.txt"], "There is no text in these files"),
-        (["--target", "tiny", "--text", "bad.jsonl"], "Line 2 of bad.jsonl is neither a chat nor a text"),
-        (["--target", "tiny", "--text", "asked.jsonl"], "chats need an answer by the assistant"),
-        (["--target", "tiny", "--text", "good.jsonl", "--vocabulary", "5000"], "vocabulary has 2,048 tokens"),
-        (["--target", "tiny", "--text", "good.jsonl", "--resume"], "no checkpoint in tiny-eagle"),
-        (
-            ["--target", "tiny", "--text", "good.jsonl", "--taps", "1", "2", "--gguf", "F16"],
-            "read 3 layers of the target, not 2",
-        ),
-        (["--target", "split", "--text", "good.jsonl", "--gguf", "F16"], "convert_hf_to_gguf.py HEAD --target-model-dir split"),
-    ],
-)
-def test_what_cannot_work_gets_a_sentence(
-    tmp_path: Path, model: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], sentence: str
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("tiny").symlink_to(model)
-    if "shallow" in arguments:
-        _model(Path("shallow"), layers=6)
-    shutil.copytree(model, "speechless", ignore=shutil.ignore_patterns("chat_template.jinja"))
-    shutil.copytree(model, "split")
-    tokenizer = json.loads(Path("split/tokenizer.json").read_text())
-    tokenizer["pre_tokenizer"]["pretokenizers"][0]["pattern"]["Regex"] = "."
-    Path("split/tokenizer.json").write_text(json.dumps(tokenizer))
-    good = json.dumps({"messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello, you."}]})
-    Path("good.jsonl").write_text(good)
-    Path("bad.jsonl").write_text(f"{good}\n[1]\n")
-    Path("asked.jsonl").write_text(json.dumps({"messages": [{"role": "user", "content": "Hi"}]}))
-    Path("empty.txt").write_text(" ")
-    with pytest.raises(SystemExit, match=sentence):
-        _main(monkeypatch, *arguments)

@@ -2,7 +2,6 @@
 
 import json
 import shutil
-from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -12,11 +11,11 @@ from specchat.backends import LoadOptions, load_model
 from specchat.builtin import path
 from specchat.builtin.recipe import data, train_pard
 from specchat.builtin.recipe import tokenizer as tokens_of
-from specchat.builtin.recipe.data import IGNORED, Curriculum, batches
+from specchat.builtin.recipe.data import IGNORED
 from specchat.builtin.recipe.export import export
 from specchat.builtin.recipe.model import SIZES, build
 from specchat.builtin.recipe.train import Run
-from specchat.builtin.recipe.train_pard import MASK, PardLoss, PardRun, PardSettings, masked
+from specchat.builtin.recipe.train_pard import MASK, PardLoss, PardSettings, masked
 from specchat.decoders import Conversation, Generation
 
 from ..cases import only_full
@@ -68,24 +67,6 @@ def test_the_loss_is_that_of_every_chain_of_masks_by_itself() -> None:
     alone = [loss for masks, loss in losses if not masks]
     assert len(alone) == int((labels != IGNORED).sum())
     assert own.item() == pytest.approx(sum(alone) / len(alone), abs=1e-4)
-
-
-@only_full
-def test_the_loss_falls_and_a_resumed_run_equals_an_unbroken_one(tmp_path: Path, start: Path) -> None:
-    settings = _settings(20)
-    losses = PardRun(settings, tmp_path / "whole", CPU, start=start).train(log_every=5)
-    assert sum(losses[-3:]) < 0.95 * sum(losses[:3])
-    line = json.loads((tmp_path / "whole" / "loss.jsonl").read_text().splitlines()[0])
-    assert line["step"] == 5
-
-    first = PardRun(settings, tmp_path / "parts", CPU, start=start)
-    stream = batches(first.tokenizer, settings.seed, settings.batch, Curriculum(settings.ramp, longest=settings.longest))
-    for batch in islice(stream, 9):
-        first.step(batch)
-    first.save()
-    second = PardRun(settings, tmp_path / "parts", CPU, start=start)
-    second.restore()
-    assert second.train() == pytest.approx(losses[9:], abs=1e-4)
 
 
 @only_full

@@ -71,9 +71,7 @@ def test_a_stop_string_ends_the_answer_and_is_not_shown(model: Model) -> None:
 
 
 @pytest.mark.parametrize(
-    "ending",
-    [{"stops": ["cat"]}, {"patterns": ["[md]o?[ag]"]}, {"max_tokens": 5}],
-    ids=["string", "regex", "limit"],
+    "ending", [{"stops": ["cat"]}, {"patterns": ["[md]o?[ag]"]}, {"max_tokens": 5}], ids=["string", "regex", "limit"]
 )
 @pytest.mark.parametrize("method", ["lookup", "lookahead", "recycle", "beam"])
 def test_every_step_counts_what_is_in_the_answer(builtin_model: Model, method: str, ending: dict[str, Any]) -> None:

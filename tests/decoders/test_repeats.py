@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Sequence
-from functools import cache
 from itertools import cycle, islice
 
 import pytest
@@ -12,12 +11,9 @@ import regex
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specchat.backends import LoadOptions, Model, load_model
-from specchat.backends.loading import builtin_gguf
-from specchat.decoders import Conversation, Generation, encode_prompt
 from specchat.decoders.repeats import LAGS, WORDS, Loop, LoopGuard
 
-from ..cases import FULL, cases
+from ..cases import cases
 
 SENTENCE = "The little boat went out at dawn and came back with nothing but rain."
 PARAGRAPH = (
@@ -168,51 +164,4 @@ def test_it_agrees_with_its_definition(seed: int) -> None:
 
 
 # In an answer
-
-RAW = "one two three four " * 12
 RUNTIMES = ("builtin_model", "quantized")
-PAIRINGS = (
-    [(runtime, method) for runtime in RUNTIMES for method in ("draft", "lookup", "tree", "early-exit", "auto")]
-    if FULL
-    else [("builtin_model", "draft"), ("quantized", "lookup")]
-)
-
-
-@cache
-def plain(model: Model) -> tuple[list[int], list[int], Loop | None]:
-    """Greedy's answer without the guard, with it, and the loop."""
-    prompt = encode_prompt(model, RAW, raw=True)
-    free = Generation(Conversation(model), prompt, max_tokens=320)
-    guarded = Generation(Conversation(model), prompt, max_tokens=320, stop_loops=True)
-    for generation in (free, guarded):
-        for _ in generation:
-            pass
-    assert guarded.finish_reason == "loop"
-    return free.answer, guarded.answer, guarded.loop
-
-
-@pytest.fixture(scope="module")
-def quantized() -> Iterator[Model]:
-    """The built-in model on llama.cpp."""
-    if not builtin_gguf().is_file():
-        pytest.skip("the built-in GGUF file is absent")
-    model = load_model(str(builtin_gguf()), LoadOptions(device="cpu"))
-    yield model
-    model.close()
-
-
-@pytest.mark.parametrize(("runtime", "method"), PAIRINGS)
-def test_every_method_stops_at_the_same_token(
-    request: pytest.FixtureRequest, runtime: str, method: str, draft_model: Model
-) -> None:
-    model: Model = request.getfixturevalue(runtime)
-    free, guarded, loop = plain(model)
-    assert loop is not None
-    assert len(guarded) < len(free)
-    assert guarded == free[: len(guarded)]
-    conversation = Conversation(model, draft_model=draft_model if runtime == "builtin_model" else model)
-    generation = Generation(conversation, encode_prompt(model, RAW, raw=True), method, max_tokens=320, stop_loops=True)
-    text = "".join(step.text for step in generation) + generation.flush()
-    assert (generation.answer, generation.loop, generation.finish_reason) == (guarded, loop, "loop")
-    assert text == model.decode(guarded)
-    assert generation.totals.tokens == len(guarded) == sum(generation.totals.runs)

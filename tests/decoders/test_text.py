@@ -199,11 +199,7 @@ def cut(text: str, strings: Sequence[str], patterns: Sequence[str]) -> str:
 
 @codecs
 @given(
-    st.data(),
-    stop_texts,
-    st.lists(stop_strings, max_size=3),
-    st.lists(st.sampled_from(PATTERNS), max_size=3),
-    st.booleans(),
+    st.data(), stop_texts, st.lists(stop_strings, max_size=3), st.lists(st.sampled_from(PATTERNS), max_size=3), st.booleans()
 )
 @cases(370)
 def test_no_stop_is_half_shown(

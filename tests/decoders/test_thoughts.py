@@ -88,19 +88,6 @@ def test_switched_off(name: str, runtime: str) -> None:
     assert told == (("" if name != "told" else THOUGHT), ANSWER)
 
 
-@pytest.mark.parametrize("method", ["greedy", "lookup", "jacobi", "lookahead", "beam", "suffix", "recycle"])
-def test_every_method_parts_alike(method: str) -> None:
-    """Also where a pass brings the end of the thought and the beginning of the answer."""
-    model = thinker("opened", "transformers")
-    chat = [*HI, {"role": "assistant", "content": ANSWER, "thought": THOUGHT}, *HI]  # something to draft from
-    steps = list(answer(model, chat, {}, method, max_tokens=40))
-    assert parted(steps) == (THOUGHT, ANSWER)
-    tokens = [[tokens for step in steps for part, _, tokens in step.spans if part == wanted] for wanted in (0, 1)]
-    assert [sum(tokens[0]), sum(tokens[1])] == [3, 3]
-    if method == "lookup":
-        assert any(len(step.spans) == 2 for step in steps)
-
-
 def test_a_switch_in_the_middle_changes_nothing() -> None:
     generation = answer(thinker("opens", "transformers"), HI, {}, "lookup")
     steps: list[StepRecord] = []

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,9 +12,6 @@ import pytest
 from ..cases import FULL
 from ..fakes.terminal import Terminal
 from .conftest import SPECCHAT
-
-SESSION = "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execvp('sh', ['sh', '-c', sys.argv[1]])"
-"""A shell that the terminal belongs to, as a login gives it."""
 
 
 @pytest.fixture(autouse=True)
@@ -31,7 +27,7 @@ def model(tmp_path: Path) -> str:
 
 
 def shell(line: str, env: dict[str, str]) -> Terminal:
-    return Terminal([sys.executable, "-c", SESSION, line], env=env)
+    return Terminal(["sh", "-c", line], env=env, owned=True)
 
 
 @pytest.mark.parametrize("way", ["cat {notes} | {specchat}", *(["{specchat} < {notes}"] if FULL else [])])

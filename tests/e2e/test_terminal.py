@@ -10,7 +10,6 @@ import sys
 import termios
 import time
 from collections.abc import Callable
-from itertools import pairwise
 from pathlib import Path
 
 import psutil
@@ -197,36 +196,3 @@ def test_a_terminal_that_goes_away_ends_the_chat_and_the_draft_is_kept(env: dict
         assert until(lambda: not any(child.is_running() for child in children))
     with Terminal(command, env=env) as terminal:
         terminal.wait("› half a thou")
-
-
-@pytest.mark.parametrize(("term", "theme"), [("linux", "dark"), *([("xterm", "light")] if FULL else [])])
-def test_with_16_colours_every_run_has_a_mark(env: dict[str, str], tmp_path: Path, term: str, theme: str) -> None:
-    said = "a b c d e f g h i j. a b c d e f g h i j. a b c, d e f, a b c d, e f g"
-    (tmp_path / "answers.jsonl").write_text(json.dumps({"prompt": "hello", "response": said}) + "\n")
-    command = [*SPECCHAT, "--model", f"recorded:{tmp_path}/answers.jsonl", "--theme", theme]
-    with Terminal(command, env={**env, "TERM": term, "COLORTERM": ""}) as terminal:
-        terminal.wait("identical")
-        terminal.send("hello\r")
-        terminal.wait(said)
-        terminal.wait("ready")
-        row = next(y for y, line in enumerate(terminal.screen.display) if said in line)
-        column = terminal.screen.display[row].index(said)
-        terminal.send(f"/export {tmp_path}/chat.json\r")
-        assert until(lambda: terminal.pump() and (tmp_path / "chat.json").exists())
-    answer = json.loads((tmp_path / "chat.json").read_text())["entries"][1]
-    drawn = iter(terminal.screen.buffer[row][column + i] for i in range(len(said)))
-    marks: list[tuple[int, set[tuple[str, str]]]] = []
-    for run in answer["runs"]:
-        marks.append((len(run["tokens"]), set()))
-        for place, char in enumerate(run["text"]):
-            cell, owner = next(drawn), -2 if place < run.get("carried", 0) else -1
-            if char != " ":
-                marks[owner][1].add((cell.fg, cell.bg))
-    assert all(len(mark) <= 1 for _, mark in marks), "a run looks the same throughout"
-    page = ("brightwhite", "black") if theme == "dark" else ("black", "brightwhite")
-    assert all((mark == {page}) == (tokens == 1) for tokens, mark in marks if mark), marks
-    several = [mark.pop() for tokens, mark in marks if tokens > 1 and mark]
-    assert len(several) > 3
-    assert all(one != other for one, other in pairwise(several))
-    # The Linux console has no bright colours behind text.
-    assert not any(behind.startswith("bright") for _, behind in several if behind != page[1])

@@ -13,29 +13,9 @@ from pathlib import Path
 import pytest
 
 from specchat.engine.client import EngineClient
-from specchat.engine.messages import (
-    Event,
-    Failed,
-    Finished,
-    Loaded,
-    Ready,
-    Started,
-)
+from specchat.engine.messages import Event, Failed, Finished, Loaded, Ready, Started
 
-from ..fakes.engines import (
-    ANSWER,
-    LONG,
-    SHORT,
-    alive,
-    answer,
-    ended,
-    failures,
-    recorded,
-    steps_of,
-    text_of,
-    until,
-    wait_gone,
-)
+from ..fakes.engines import ANSWER, LONG, SHORT, alive, answer, ended, failures, recorded, steps_of, text_of, until, wait_gone
 
 HEAVY = ("torch", "transformers", "numpy", "textual", "typer", "rich", "safetensors", "llama_cpp", "huggingface_hub")
 

@@ -24,8 +24,6 @@ from specchat.engine.messages import (
     ScoreStep,
     Started,
     StepScores,
-    Switch,
-    Switched,
 )
 
 from ..fakes.engines import failures, steps_of, text_of
@@ -108,26 +106,13 @@ def test_prefill_progress_and_reuse(desk: Desk) -> None:
     desk.lanes.start(target, Generate(1, prompt="x" * 1500, max_tokens=3))
     desk.run()
     assert [event for event in desk.events if isinstance(event, Prefilling)] == [
-        *(Prefilling(1, 500, 1499), Prefilling(1, 1000, 1499), Prefilling(1, 1499, 1499)),
+        *(Prefilling(1, 500, 1499), Prefilling(1, 1000, 1499), Prefilling(1, 1499, 1499))
     ]
     desk.events.clear()
     desk.lanes.start(target, Generate(2, prompt="x" * 1500, max_tokens=3))
     desk.run()
     assert desk.events[0] == Started(2, "main", "greedy", "identical", 1500, 1499)
     assert not any(isinstance(event, Prefilling) for event in desk.events)
-
-
-def test_cancel_keeps_what_is_there(desk: Desk) -> None:
-    desk.lanes.start(model(), Generate(1, prompt="hi"))
-    desk.run(turns=10)
-    before = len(desk.events)
-    assert desk.lanes.cancel(1)
-    (finished,) = desk.events[before:]
-    assert isinstance(finished, Finished)
-    assert finished.reason == "cancelled"
-    assert TEXT.startswith(text_of(desk.events, 1))
-    assert not desk.lanes.running
-    assert not desk.lanes.cancel(1)
 
 
 @pytest.mark.parametrize("compare", [False, True])
@@ -144,19 +129,6 @@ def test_plain_steps_are_timed_at_the_end_and_undone(compare: bool, monkeypatch:
     assert [ends[id].plain_seconds > 0 for id in (1, 2, 3)] == [compare, False, compare]
     assert [event.reused for event in events if isinstance(event, Started)] == [0, 1, 1]
     assert {text_of(events, id) for id in ends} == {TEXT}
-
-
-def test_switch_changes_the_method_and_no_token(desk: Desk) -> None:
-    desk.lanes.start(model(), Generate(1, prompt="hi"))
-    desk.run(turns=10)
-    desk.lanes.switch(Switch(1, "recompute"))
-    assert desk.events[-1] == Switched(1, "recompute", "identical")
-    desk.run(turns=10)
-    desk.lanes.switch(Switch(1, "greedy"))
-    desk.run()
-    methods = [step.method for step in steps_of(desk.events, 1)]
-    assert methods == ["greedy"] * 10 + ["recompute"] * 10 + ["greedy"] * (len(methods) - 20)
-    assert text_of(desk.events, 1) == TEXT
 
 
 @pytest.mark.parametrize(

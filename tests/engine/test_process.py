@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
@@ -82,32 +81,6 @@ def test_a_wrong_name_costs_nothing(engine: BareEngine, tmp_path: Path) -> None:
     assert not any(isinstance(event, Unloaded) for event in events)
     assert text_of(events, 5) == ANSWER
     assert next(event.reused for event in events if isinstance(event, Started) and event.id == 5) > 0
-
-
-def test_a_draft_model_is_loaded_beside_the_target(engine: BareEngine, tmp_path: Path) -> None:
-    model = recorded(tmp_path)
-    engine.send(Load(1, model), Generate(2, prompt="hello", method="draft"))
-    *_, loaded, failed = engine.until(2, Failed)
-    assert isinstance(loaded, Loaded)
-    assert (loaded.drafts, "--draft-model" in loaded.unavailable["draft"]) == ([], True)
-    assert isinstance(failed, Failed)
-    assert "--draft-model" in failed.sentence
-    # A wrong name costs nothing, not even the model that is loaded.
-    engine.send(Load(3, model, draft_model=f"{tmp_path}/none.gguf"), Generate(4, prompt="hello"))
-    events = engine.until(4, Finished)
-    refused = next(event for event in events if isinstance(event, Failed))
-    assert (refused.id, refused.cause) == (3, "user")
-    assert refused.sentence.startswith(f"The draft model {tmp_path}/none.gguf cannot be used: There is no file")
-    assert Unloaded() not in events
-    engine.send(Load(5, model, draft_model=model))
-    engine.send(Generate(6, lane="one", prompt="hello", method="draft"))
-    engine.send(Generate(7, lane="two", prompt="short", method="draft", max_tokens=3))
-    events = engine.until(6, Finished)
-    loaded = next(event for event in events if isinstance(event, Loaded))
-    assert [info["name"] for info in loaded.drafts] == [model]
-    assert "draft" not in loaded.unavailable
-    assert text_of(events, 6) == ANSWER
-    assert sum(step.accepted for event in events if isinstance(event, Steps) and event.id == 6 for step in event.steps) > 10
 
 
 FOURTH_PASS = """
@@ -193,36 +166,6 @@ def test_quit_and_the_end_of_input_end_it(log: Path, tmp_path: Path) -> None:
             engine.send(last)
         assert engine.process.wait(120) == 0
         engine.close()
-
-
-PARENT = """
-import signal, sys, time
-from specchat.engine.client import EngineClient
-from specchat.engine.messages import Started
-# A shell that starts the tests in the background has SIGINT ignored, and children inherit that.
-signal.signal(signal.SIGINT, signal.default_int_handler)
-client = EngineClient()
-client.load(sys.argv[1])
-for event in client.stream(client.generate("hello")):
-    if isinstance(event, Started):
-        print(client.pid, flush=True)
-"""
-
-
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
-def test_it_goes_with_its_parent_in_the_middle_of_a_step(how: signal.Signals, log: Path, tmp_path: Path) -> None:
-    parent = subprocess.Popen(
-        [sys.executable, "-c", PARENT, recorded(tmp_path, pace=600)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        env={**os.environ, "SPECCHAT_LOG": str(log)},
-    )
-    assert parent.stdout is not None
-    pid = int(parent.stdout.readline())
-    parent.send_signal(how)
-    wait_gone(pid)
-    parent.wait(120)
-    parent.stdout.close()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs prctl")

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from specchat.app.chat.dialogue import Dialogue
-from specchat.app.export.formats import export_race
 from specchat.app.race.entry import RaceEntry
-from specchat.app.saved.race_json import read_race
-from specchat.app.theming.themes import load_themes
 from specchat.backends.loading import builtin_gguf, builtin_path
 
-from ..fakes.engine_races import FOX, begin, finished, opened
+from ..fakes.engine_races import begin, finished, opened
 from ..fakes.models.llama_tiny import needs_llama
 
 pytestmark = pytest.mark.skipif(not (builtin_path() / "config.json").is_file(), reason="the built-in weights are absent")
@@ -25,32 +21,6 @@ def dialogue(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dialogue]:
     """A chat with the built-in model loaded."""
     with opened(tmp_path_factory.mktemp("logs")) as made:
         yield made
-
-
-def test_panes_of_a_draft_model_race_beside_its_target(dialogue: Dialogue, tmp_path: Path) -> None:
-    entries = [
-        RaceEntry("greedy"),
-        RaceEntry("greedy", model="builtin-draft"),
-        RaceEntry("lookup", model="builtin-draft"),
-        RaceEntry("lookup"),
-    ]
-    race = begin(dialogue, FOX, entries)
-    record = finished(race)
-    assert [racer.error for racer in race.racers] == [""] * 4
-    assert [lane.mark for lane in record.lanes][:2] == ["reference", "another model"]
-    assert {lane.mark for lane in record.lanes[2:]} <= {"identical", "near tie"}
-    small, large = race.models.info("builtin-draft"), dialogue.info
-    assert small["parameters"] < large["parameters"]
-    assert record.unit == "tokens"  # the two have one vocabulary
-    # The second lane is the draft model's own text, the fourth the target's.
-    tokens = [lane.answer.log.tokens.tolist() for lane in record.lanes]
-    assert tokens[1] != tokens[0]
-    saved = read_race(export_race(record, tmp_path / "race.json", load_themes()[0]["dark"]))
-    assert [lane.answer.log.tokens.tolist() for lane in saved.lanes] == tokens
-    assert [lane.name for lane in saved.lanes][1] == "greedy on builtin-draft"
-    race.close()
-    assert not dialogue.transcript.entries
-    assert dialogue.phase == "ready"
 
 
 @needs_llama

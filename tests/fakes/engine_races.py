@@ -18,8 +18,6 @@ from specchat.engine.options import AnswerOptions
 from ..cases import FULL
 
 LENGTH = 64 if FULL else 32
-
-FOX = "Tell me a story about a fox."
 """What beam search answers otherwise than greedy."""
 
 

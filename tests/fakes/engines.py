@@ -81,10 +81,7 @@ class BareEngine:
     def __init__(self, log: Path, code: str | None = None) -> None:
         how = ["-m", "specchat.engine"] if code is None else ["-c", code]
         self.process = subprocess.Popen(
-            [sys.executable, *how],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env={**os.environ, "SPECCHAT_LOG": str(log)},
+            [sys.executable, *how], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={**os.environ, "SPECCHAT_LOG": str(log)}
         )
         assert self.process.stdin is not None
         assert self.process.stdout is not None

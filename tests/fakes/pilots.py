@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from math import inf
 from typing import Any
 
@@ -73,6 +74,15 @@ async def loaded(pilot: Any, engine: Any, **unavailable: str) -> None:
     await pilot.pause()
     engine.loaded(**unavailable)
     await settle(pilot.app, pilot)
+
+
+@asynccontextmanager
+async def chatting(app: Any, engine: Any = None, **more: Any) -> AsyncIterator[tuple[Any, Any]]:
+    """The chat on a screen, and its pilot; its model is loaded where an engine is given."""
+    async with app.run_test(**more) as pilot:
+        if engine is not None:
+            await loaded(pilot, engine)
+        yield app, pilot
 
 
 async def ask(pilot: Any, engine: Any, prompt: str, records: Any = (), *, finish: bool = True, tail: str = "") -> int:

@@ -10,6 +10,7 @@ import select
 import signal
 import struct
 import subprocess
+import sys
 import termios
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -19,15 +20,26 @@ import pyte
 PATIENCE = 120.0
 """Seconds before a test gives up: a machine that does much else may be this slow."""
 
+OWNING = "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execvp(sys.argv[1], sys.argv[1:])"
+
 
 class Terminal:
     """Runs `command` on a pseudo-terminal of `columns` × `lines` cells.
 
     Use as a context manager: the command is killed at the end.
+
+    Args:
+        owned: whether the terminal belongs to the command, as a login gives it: ctrl+c becomes a signal then.
     """
 
     def __init__(
-        self, command: Sequence[str], *, columns: int = 100, lines: int = 30, env: Mapping[str, str] | None = None
+        self,
+        command: Sequence[str],
+        *,
+        columns: int = 100,
+        lines: int = 30,
+        env: Mapping[str, str] | None = None,
+        owned: bool = False,
     ) -> None:
         self.screen = pyte.Screen(columns, lines)
         self.stream = pyte.ByteStream(self.screen)
@@ -40,7 +52,7 @@ class Terminal:
         master, slave = pty.openpty()
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
         self.process = subprocess.Popen(
-            command,
+            [sys.executable, "-c", OWNING, *command] if owned else command,
             stdin=slave,
             stdout=slave,
             stderr=slave,

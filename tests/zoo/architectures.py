@@ -67,7 +67,6 @@ SMALL: dict[str, Any] = {name: value for value, names in (*_LENGTHS, *_SMALL) fo
 SLIDING = {"layer_types": ["sliding_attention"] * 3 + ["full_attention"]}
 CONV = {"layer_types": ["conv", "full_attention"] * 2}
 LINEAR = {"layer_types": ["linear_attention", "full_attention"] * 2}
-AXIAL = {"axial_pos_shape": (16, 16), "axial_pos_embds_dim": (32, 32)}
 DEFAULT_ROPE = {"rope_type": "default", "rope_theta": 10_000.0, "mrope_section": [2, 3, 3]}
 
 
@@ -96,10 +95,7 @@ EXCEPTIONS: dict[str, dict[str, Any]] = {
     },
     "cohere_compass_text": SLIDING | {"rope_parameters": dict.fromkeys(("full_attention", "sliding_attention"), DEFAULT_ROPE)},
     "dots3_note_text": {"head_dim": 24, "per_layer_config": {i: {"kv_lora_rank": 16, "head_dim": 24} for i in (2, 3)}},
-    "gemma3": {
-        "vision_config": SIGLIP | PICTURE,
-        "mm_tokens_per_image": 4,
-    },
+    "gemma3": {"vision_config": SIGLIP | PICTURE, "mm_tokens_per_image": 4},
     "gemma3_text": SLIDING,
     "gemma3n_text": SLIDING | {"num_kv_shared_layers": 0, "altup_num_inputs": 2, "activation_sparsity_pattern": [0.0] * 4},
     "gpt_neo": {"attention_types": [[["global", "local"], 2]]},
@@ -244,11 +240,6 @@ def lengths(config: Any) -> list[int]:
     if (config.to_dict().get("rope_parameters") or {}).get("rope_type") == "dynamic":
         found.add(config.max_position_embeddings)
     return sorted(found)
-
-
-def unshrunk(config: Any) -> dict[str, int]:
-    """Numbers above CONTEXT that a configuration names and `SMALL` does not: perhaps a length that no prompt here reaches."""
-    return {name: value for name, value in _numbers(config.to_dict()) if value > CONTEXT and name not in SMALL}
 
 
 def _numbers(config: dict[str, Any]) -> Iterator[tuple[str, int]]:

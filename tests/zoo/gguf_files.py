@@ -226,10 +226,7 @@ VARIANTS: dict[str, tuple[str, Keys]] = {
     # llama.cpp chooses the factors by the size of the context, which is a multiple of 256.
     "llama-longrope-far": ("llama", DENSE | LONGROPE | {"context_length": 1024, ORIGINAL_LENGTH: 256}),
     "phi3-longrope": ("phi3", LONGROPE),
-    "llama-yarn": (
-        "llama",
-        DENSE | {"rope.scaling.type": "yarn", "rope.scaling.factor": 4.0, ORIGINAL_LENGTH: ORIGINAL},
-    ),
+    "llama-yarn": ("llama", DENSE | {"rope.scaling.type": "yarn", "rope.scaling.factor": 4.0, ORIGINAL_LENGTH: ORIGINAL}),
 }
 """Other forms of an architecture: name → its own name, and what differs (None: a key less)."""
 

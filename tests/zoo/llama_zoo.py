@@ -112,10 +112,7 @@ def outcomes(
 ) -> list[Outcome]:
     """What comes of one architecture (see `transformers_zoo.outcomes`), in a process of its own: where something is wrong,
     llama.cpp may end it."""
-    with (
-        tempfile.TemporaryDirectory(prefix="specchat-zoo-") as folder,
-        ProcessPoolExecutor(1, PROCESSES) as pool,
-    ):
+    with tempfile.TemporaryDirectory(prefix="specchat-zoo-") as folder, ProcessPoolExecutor(1, PROCESSES) as pool:
         part = "build"
         try:
             pool.submit(_build, name, Path(folder)).result()

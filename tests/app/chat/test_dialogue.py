@@ -16,7 +16,6 @@ from specchat.engine.messages import (
     Finished,
     Generate,
     Load,
-    Loaded,
     Loading,
     Prefilling,
     Steps,
@@ -90,29 +89,6 @@ def test_cancelling(dialogue: Dialogue, engine: Any, make_steps: Make) -> None:
     assert dialogue.transcript.answers()[0].reason == "cancelled"
     assert engine.asked.messages is not None
     assert engine.asked.messages[-1]["content"] == "next"
-
-
-def test_cancelling_before_the_answer_has_started(dialogue: Dialogue, engine: Any) -> None:
-    dialogue.submit("Hello")
-    id = engine.ids
-    assert dialogue.cancel()
-    assert dialogue.submit("next")
-    engine.events.append(Failed(id, "cancelled", "Cancelled."))  # as the engine says of a chat template that it has stopped
-    dialogue.drain()
-    assert dialogue.transcript.answers()[0].reason == "cancelled"
-    assert not [entry for entry in dialogue.transcript.entries if "Cancelled" in str(entry)]
-    assert engine.asked.messages[-1]["content"] == "next"
-
-
-def test_switching_while_an_answer_stops_that_has_not_started(dialogue: Dialogue, engine: Any) -> None:
-    dialogue.switch("greedy")
-    dialogue.submit("Hello")
-    dialogue.cancel()
-    dialogue.switch("lookup")
-    engine.begin()
-    engine.finish("cancelled")
-    dialogue.drain()
-    assert dialogue.method == "lookup"
 
 
 def test_switching_in_the_middle(dialogue: Dialogue, engine: Any, make_steps: Make) -> None:
@@ -282,37 +258,3 @@ def test_a_model_that_cannot_be_loaded_leaves_the_one_before(dialogue: Dialogue,
     assert dialogue.info["name"] == "builtin"
     assert dialogue.submit("still here?")
     assert engine.asked.messages == [{"role": "user", "content": "still here?"}]
-
-
-def test_the_methods_of_a_pair_of_servers(engine: Any, make_steps: Make) -> None:
-    dialogue = Dialogue(engine, "fox", known_methods(), "lookup")
-    methods = {"plain": "vLLM at a:1", "ngram K=10": "vLLM at b:2"}
-    told = {"engine": "vLLM", "method": "ngram K=10", "certainty": "reported", "methods": methods}
-    reasons = dict.fromkeys(known_methods(), "the servers decode, with plain or ngram K=10.")
-    engine.events = [Loaded(1, {"name": "m", "backend": "server", "server": told}, reasons)]
-    dialogue.drain()
-    assert (dialogue.method, dialogue.label, dialogue.shortlist()) == ("ngram K=10", "", ["plain", "ngram K=10"])
-    assert list(dialogue.methods)[:2] == ["plain", "ngram K=10"]
-    assert dialogue.methods["plain"].summary == "vLLM at a:1 decodes."
-    assert dialogue.named(["ngram", "K=10"]) == ("ngram K=10", [])
-    assert dialogue.named(["plain", "K=10"]) == ("plain", ["K=10"])
-    dialogue.submit("Hello")
-    assert engine.asked.method == "ngram K=10"
-    id = engine.begin(make_steps())
-    dialogue.drain()
-    assert dialogue.next_method() == "plain"
-    assert engine.sent[-1] == Switch(id, "plain", {})
-    doubt = "vLLM went on from the text."
-    engine.events = [Switched(id, "plain", "", doubt)]
-    dialogue.drain()
-    assert (dialogue.method, notices(dialogue)[-1]) == ("plain", doubt)
-    engine.finish()
-    dialogue.drain()
-    assert dialogue.next_method() == "ngram K=10"
-    # On a model of this machine everything is as before.
-    engine.events = [Unloaded()]
-    dialogue.load_model("builtin")
-    engine.events.append(Loaded(9, {"name": "builtin", "backend": "transformers"}))
-    dialogue.drain()
-    assert dict(dialogue.methods) == dict(known_methods())
-    assert dialogue.method in known_methods()

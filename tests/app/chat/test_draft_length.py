@@ -12,7 +12,7 @@ from specchat.app.chat.methods import known_methods
 from specchat.engine.catalog import get, parse_params
 from specchat.engine.messages import Switch, Switched
 
-from ...fakes.pilots import status
+from ...fakes.pilots import chatting, command, status
 
 Make = Callable[..., Any]
 METHODS = known_methods()
@@ -77,8 +77,7 @@ async def answering(app: Any, pilot: Any, engine: Any, records: Any) -> int:
     app.dialogue.methods = METHODS
     engine.loaded()
     app.take_events()
-    app.chat_screen.input.put("Hello")
-    await pilot.press("enter")
+    await command(pilot, "Hello")
     id: int = engine.begin(records)
     app.take_events()
     await pilot.pause()
@@ -86,8 +85,7 @@ async def answering(app: Any, pilot: Any, engine: Any, records: Any) -> int:
 
 
 async def test_longer_and_shorter_in_mid_answer(make_chat: Make, engine: Any, make_steps: Make) -> None:
-    app = make_chat(method="lookup")
-    async with app.run_test(size=(100, 30)) as pilot:
+    async with chatting(make_chat(method="lookup"), size=(100, 30)) as (app, pilot):
         id = await answering(app, pilot, engine, make_steps()[:4])
         await pilot.press("d", "ctrl+up")
         assert engine.sent[-1] == Switch(id, "lookup", {"nodes": 32})
@@ -102,25 +100,8 @@ async def test_longer_and_shorter_in_mid_answer(make_chat: Make, engine: Any, ma
         assert app.chat_screen.input.text == "d"
 
 
-async def test_without_an_answer_it_is_kept_for_the_next(make_chat: Make, engine: Any) -> None:
-    app = make_chat(**{"methods.draft.schedule": "constant"})
-    async with app.run_test(size=(100, 30)) as pilot:
-        app.dialogue.methods, app.dialogue.method = METHODS, "draft"
-        engine.loaded()
-        app.take_events()
-        await pilot.press("ctrl+up")
-        assert "draft · tokens 4 → 5" in status(app)
-        for _ in range(9):
-            await pilot.press("ctrl+down")
-        assert "draft · tokens 0 is the least" in status(app)
-        app.chat_screen.input.put("Hello")
-        await pilot.press("enter")
-        assert engine.asked.settings == {"schedule": "constant", "tokens": 0}
-
-
 async def test_a_method_without_a_length_says_so(make_chat: Make, engine: Any, make_steps: Make) -> None:
-    app = make_chat(method="greedy")
-    async with app.run_test(size=(100, 30)) as pilot:
+    async with chatting(make_chat(method="greedy"), size=(100, 30)) as (app, pilot):
         await answering(app, pilot, engine, make_steps()[:4])
         sent = len(engine.sent)
         await pilot.press("ctrl+up")

@@ -82,21 +82,6 @@ def test_an_answer_counts_what_the_decoders_count() -> None:
     assert kept == replace(tree, text="", draft_seconds=_f32(0.001), forward_seconds=_f32(0.03))
 
 
-def test_a_very_long_answer_is_counted_bit_by_bit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("specchat.app.chat.entries.COUNTED_AT_ONCE", 10)
-    answer = Answer("greedy", "identical")
-    for _ in range(25):
-        answer.add(StepRecord("greedy", [1], "a"))
-    seen = []
-    while not answer.counted:
-        seen.append(answer.totals.steps)
-    assert seen == [10, 20, 25]
-    answer.add(StepRecord("lookup", [1], "a"))
-    assert not answer.counted
-    assert answer.by_method["lookup"].steps == 1
-    assert answer.counted
-
-
 def _f32(value: float) -> float:
     return float(struct.unpack("f", struct.pack("f", value))[0])
 

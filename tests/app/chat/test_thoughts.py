@@ -13,8 +13,6 @@ from specchat.app.chat.dialogue import Dialogue
 from specchat.app.chat.entries import Answer
 from specchat.engine.catalog import Share
 from specchat.engine.messages import StepRecord
-from specchat.engine.options import AnswerOptions
-from specchat.errors import UserError
 
 from ...fakes.thoughts import THINKING, THOUGHT, thinking_steps
 
@@ -102,20 +100,3 @@ def test_only_what_the_model_knows_is_asked_of_its_template(dialogue: Dialogue, 
     assert engine.asked.think == "low"
     assert replace(dialogue.about(), options=AnswerOptions(think="high")).request().get("think") is None
     assert variables(["a=", "b=no", "c=1.5", "d= x=y"]) == {"a": "", "b": "no", "c": 1.5, "d": " x=y"}
-
-
-@pytest.mark.parametrize(
-    ("info", "said"),
-    [
-        ({"name": "tiny"}, "tiny does not think before it answers"),
-        ({"name": "tiny", "thinking": {**THINKING, "words": []}}, "has no switch"),
-        ({"name": "tiny", "thinking": THINKING}, "cannot think 'hard'.* on, off, low"),
-    ],
-)
-def test_a_word_that_the_model_does_not_know(info: dict[str, Any], said: str) -> None:
-    from specchat.app.chat.about import known_word, word_after
-
-    with pytest.raises(UserError, match=said):
-        known_word(info, "hard")
-    assert word_after({"thinking": THINKING}, "") == "off"
-    assert word_after({"thinking": THINKING}, "low") == "on"

@@ -135,15 +135,3 @@ def test_rows_of_an_answer() -> None:
     told = "lookup · 20.0 tokens/s · first token after 100 ms"
     assert rows[3].text == f"Token limit. 2.0 tokens a pass: 1 of 3 guesses was right. · {told}"
     assert rows[3].styles == ("warning", "quiet", "quiet", "quiet")
-
-
-def test_the_cursor_leaves_no_trace_on_a_finished_line() -> None:
-    answer = answer_of((2, "one\n\n"))
-    block = EntryBlock(answer, 40)
-    block.update()
-    assert block.row(1).last
-    with_cursor = block.version(1)
-    answer.add(StepRecord("lookup", [1], "two"))
-    assert block.update() == 1
-    assert not block.row(1).last
-    assert block.version(1) != with_cursor

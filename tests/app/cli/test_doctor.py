@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -18,8 +17,6 @@ from specchat.app.cli.bench.lab import Interrupted, Lab
 from specchat.app.cli.main import app
 from specchat.app.settings.fields import Settings
 from specchat.errors import UserError
-
-from ...fakes.models.heads import target_folder, write_head
 
 
 @pytest.fixture
@@ -78,37 +75,6 @@ def test_a_cpu_build_beside_a_driver_is_a_note(probe: SimpleNamespace, monkeypat
     assert llama.fix.startswith('CMAKE_ARGS="-DGGML_CUDA=on" ')
     probe.llama.stdout = probe.llama.stdout.replace("RPC", "CUDA")
     assert len(doctor.examine().problems) == 1
-
-
-def test_the_build_of_llama_cpp_is_told(probe: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
-    text = doctor.as_text(doctor.examine())
-    assert re.search(r"built for +CPU, RPC\n +built without +CUDA, Vulkan\n +CPU +A processor\n", text)
-    assert re.search(r'to add Vulkan +CMAKE_ARGS="-DGGML_VULKAN=on" .* -m pip install llama-cpp-python --force', text)
-    probe.llama.returncode, probe.llama.stderr = 1, "Traceback …\nspecchat.errors.UserError: It is broken: mend it\n"
-    (problem,) = doctor.examine().problems
-    assert problem.what == "llama.cpp is installed but cannot be used: It is broken: mend it"
-    assert not problem.serious
-    monkeypatch.setattr(doctor, "_version", lambda name: None if name == "llama-cpp-python" else "1")
-    report = doctor.examine()
-    assert report.problems == []
-    assert "built for" not in doctor.as_text(report)
-
-
-def test_the_draft_model_of_the_settings_is_judged(probe: SimpleNamespace, tmp_path: Path) -> None:
-    assert doctor.examine().draft_model == ""
-    head, settings = write_head(tmp_path / "head"), tmp_path / "settings.toml"
-    settings.write_text(f"model = '{target_folder()}'\ndraft_model = '{head}'")
-    report = doctor.examine()
-    assert report.problems == []
-    assert f"draft model        {head} (trained drafter, EAGLE-3)" in doctor.as_text(report)
-    settings.write_text(f"model = '{target_folder()}'")
-    assert doctor.examine().draft_model.startswith("none. On the Hub, search for “heads-target eagle3” (EAGLE-3, method eagle)")
-    settings.write_text(f"draft_model = '{head}'")
-    (problem,) = doctor.examine().problems
-    assert problem.what.startswith(f"{head} cannot draft for builtin: head drafts from a vocabulary of 256 tokens")
-    assert (problem.fix, problem.serious) == ("specchat models --drafts-for builtin", False)
-    settings.write_text("draft_model = 'nobody/nothing'")
-    assert doctor.examine().draft_model == "nobody/nothing (not on this machine)"
 
 
 class FakeLab(Lab):

@@ -61,21 +61,6 @@ def test_version(call: Call) -> None:
     assert call("--version") == (0, f"specchat {__version__}\n", "")
 
 
-def test_help_names_every_command_and_option(call: Call) -> None:
-    _, out, _ = call("--help")
-    for word in "run methods themes doctor locate --model --draft-model --theme --threads --version".split():
-        assert word in out
-    _, out, _ = call("run", "-h")
-    flags = (
-        "--model --draft-model --method --set --max-tokens --temperature --top-k --top-p --min-p --repetition-penalty --seed "
-        "--stop --stop-regex --raw --json --threads --device --dtype --context --system --color --draft-model --revision "
-        "--gpu-layers --split-mode --flash-attention --kv-type --rpc --backend "
-        "--draft-device --draft-dtype --draft-threads"
-    )
-    for flag in flags.split():
-        assert flag in out
-
-
 def test_methods(call: Call) -> None:
     code, out, _ = call("methods", "--json")
     found = {method["name"]: method for method in json.loads(out)}
@@ -154,9 +139,3 @@ def test_the_chat_refuses_without_a_terminal(call: Call) -> None:
     code, out, err = call()
     assert (code, out) == (2, "")
     assert err == "specchat: The chat needs a terminal for its input and output. Use `specchat run PROMPT` here.\n"
-
-
-def test_the_chat_refuses_bad_options(call: Call) -> None:
-    code, _, err = call("--theme", "no-such-theme")
-    assert code == 2
-    assert "--theme takes one of" in err

@@ -290,23 +290,6 @@ def test_the_colours_are_those_of_the_theme_and_of_the_way_of_colouring() -> Non
     assert inks("length") == ["run plain", *(f"run heat-{step}" for step in steps), "run plain"]
 
 
-def test_a_run_tells_its_step_at_the_pointer() -> None:
-    answer = Answer("lookup", "identical")
-    answer.add(StepRecord("greedy", [1], "a", 0, 0, forward_seconds=0.0301))
-    answer.add(StepRecord("lookup", [1, 2, 3], "b", 6, 2, forward_seconds=0.031))
-    answer.add(StepRecord("beam", [1, 2], "b", 0, 0, forward_seconds=0.01, earlier=2))
-    answer.finish("eos", "c")
-    chat = SavedChat(Transcript([answer]))
-    told = [
-        "greedy · pass 1 · 1 token · nothing drafted · 30.1 ms",
-        "lookup · pass 2 · 3 tokens · 2 of 6 drafted accepted · 31.0 ms",
-        "beam · pass 3 · 2 tokens · a pass for each · nothing drafted · 10.0 ms",
-    ]
-    page = Page(whole(chat, "html"))
-    assert [attrs["title"] for tag, attrs in page.tags if attrs.get("title")] == told
-    assert told[1] in whole(chat, "svg")
-
-
 def test_code_survives_in_markdown() -> None:
     code = "Look:\n\n```html\n<b>bold</b>\n```\n\nand `<i>` too, but not <i>."
     answer = Answer("lookup", "identical")

@@ -7,7 +7,6 @@ import re
 from base64 import b64encode
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,19 +16,15 @@ from specchat.app.chat.compare import Mark
 from specchat.app.chat.dialogue import Dialogue
 from specchat.app.chat.entries import Answer
 from specchat.app.chat.pieces import SomePieces
-from specchat.app.export.formats import Look, export_race, race_chunks
+from specchat.app.export.formats import Look, race_chunks
 from specchat.app.export.race import photo_finish
 from specchat.app.race.entry import RaceEntry
 from specchat.app.race.race import Race
 from specchat.app.race.record import RaceLane, RaceRecord
-from specchat.app.saved.race_json import read_race
 from specchat.app.theming.themes import load_themes
-from specchat.app.tui.pickers.menu import Menu
 from specchat.app.tui.race.photo_finish import PhotoFinish, standings
 from specchat.engine.messages import StepRecord
-from specchat.errors import UserError
 
-from ...fakes.pilots import until
 from ...fakes.races import run
 from .test_formats import Page
 
@@ -137,43 +132,3 @@ def test_markdown_has_a_table_and_no_raw_html() -> None:
     assert [t.type for t in tokens].count("tr_open") == 4
     assert "Token for token the text of the first pane" in text
     assert "\x1b" not in text
-
-
-def test_a_race_comes_back_from_json(tmp_path: Path) -> None:
-    record = race()
-    path = export_race(record, tmp_path / "race.json", DARK)
-    back = read_race(path)
-    assert whole(back, "json") == whole(record, "json")
-    for old, new in zip(record.lanes, back.lanes, strict=True):
-        assert new.answer.runs == old.answer.runs
-        assert list(new.answer.log) == list(old.answer.log)
-        assert (new.name, new.mark, new.position, new.gap, new.clock()) == (
-            old.name,
-            old.mark,
-            old.position,
-            old.gap,
-            old.clock(),
-        )
-    path.write_text(path.read_text().replace('"near tie"', '"dead heat"'))
-    with pytest.raises(UserError, match=r"race.json cannot be opened: lanes\[2\]\.mark is none of"):
-        read_race(path)
-
-
-async def test_exporting_a_race_from_the_chat(
-    make_chat: Make, engine: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    app = make_chat()
-    async with app.run_test(size=(90, 26)) as pilot:
-        engine.loaded()
-        app.take_events()
-        record = race()
-        record.lanes[0].answer.reason = None
-        app.exports.choose_race(record)
-        await pilot.pause()
-        assert isinstance(app.screen, Menu)
-        await pilot.press("4")
-        await until(pilot, lambda: any("Saved as" in toast.message for toast in app._notifications))
-        (path,) = tmp_path.glob("specchat-race-*.json")
-        assert read_race(path).lanes[0].answer.reason == "unfinished"
-        assert record.lanes[0].answer.reason is None

@@ -20,6 +20,8 @@ from specchat.backends.base import Sampling
 from specchat.engine.messages import Failed, Load
 from specchat.engine.options import AnswerOptions
 
+from ...fakes.pilots import chatting
+
 Make = Callable[..., Any]
 Say = Callable[..., None]
 
@@ -66,11 +68,7 @@ def test_what_another_version_wrote_is_left_out(opened: Any) -> None:
 
 
 async def test_a_chat_from_the_list_brings_its_model(opened: Any, make_chat: Make, engine: Any) -> None:
-    app = make_chat(model="builtin")
-    async with app.run_test() as pilot:
-        engine.loaded()
-        app.take_events()
-        await pilot.pause()
+    async with chatting(make_chat(model="builtin"), engine) as (app, pilot):
         app.show_chat(opened.transcript)
         go_on(app, opened)
         load = next(command for command in reversed(engine.sent) if isinstance(command, Load))

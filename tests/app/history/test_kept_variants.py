@@ -132,28 +132,6 @@ def test_an_opened_chat_goes_on_in_its_place(chats: Chats, recorder: Recorder, m
     ]
 
 
-def test_an_answer_that_was_cut_short_and_laid_aside_is_kept_to_its_end(
-    chats: Chats, recorder: Recorder, forked: Dialogue, engine: Any, make_steps: Any
-) -> None:
-    engine.begin()
-    engine.events.append(Steps(engine.asked.id, make_steps("Half of it")))
-    forked.drain()
-    keep(recorder, forked)
-    forked.cancel()
-    engine.events.append(Steps(engine.asked.id, make_steps(" and a bit")))
-    engine.finish("cancelled")
-    forked.drain()
-    turn(forked, 1, 0)  # before it was noted
-    keep(recorder, forked)
-    assert every_way(chats.open(1).transcript) == [["First", "One."], ["First", "Half of it and a bit"]]
-    ways = chats.open(1).transcript
-    turned = ways.variants.at(ways.entries, 1)
-    assert turned is not None
-    (end,) = [end for number, end in enumerate(turned.ends) if number != turned.at]
-    assert isinstance(end[0], Answer)
-    assert end[0].reason == "cancelled"
-
-
 def test_a_chat_that_is_forgotten_leaves_nothing_behind(chats: Chats, many: Dialogue) -> None:
     with chats.store.transaction() as db:
         forget(db, 1)

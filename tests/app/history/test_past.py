@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,11 +10,8 @@ from specchat.app.history.chats import Chats
 from specchat.app.history.past import PastSync, forget_deleted, key_of, past_folder, wanted
 from specchat.app.history.store import Store
 from specchat.decoders.past.index import Past
-from specchat.engine.client import EngineClient
-from specchat.engine.messages import Event, Generate, Remember, Remembered
+from specchat.engine.messages import Remember
 from specchat.errors import UserError
-
-from ...fakes.engines import answer, recorded, steps_of, text_of, until
 
 TEXT = "The keeper of the lighthouse wrote every evening how far the waves had come, and nobody read it for forty years."
 
@@ -97,31 +92,6 @@ def test_the_oldest_answers_go_when_there_are_too_many(store: Store, monkeypatch
     assert [text for command in told.sent for _, text in command.answers] == ["12345678", "abc", "defg"]
     assert told.keys == wanted(store.db)[0].keys()
     assert len(told.keys) == 2
-
-
-def test_a_chat_deleted_by_another_process_leaves_a_running_engine_at_once(store: Store, tmp_path: Path) -> None:
-    chat, folder = put(store, TEXT), past_folder()
-    put(store, "Something else.")
-    keys = list(wanted(store.db)[0])
-    with EngineClient() as client:
-        answer(client, client.load(recorded(tmp_path, more={"tell me": TEXT})))
-        seen: list[Event] = []
-        client.send(Remember(client.next_id(), str(folder), [[keys[1], TEXT], [keys[0], "Something else."]]))
-        until(client, seen, lambda seen: bool(seen) and isinstance(seen[-1], Remembered))
-        Past(folder / "another tokenizer").add([(keys[1], [1, 2, 3]), (keys[0], [4])])
-
-        def passes(past: str) -> int:
-            id = client.next_id()
-            client.send(Generate(id, prompt="tell me", raw=True, method="lookup", fresh=True, past=past))
-            events = answer(client, id)
-            assert text_of(events, id) == TEXT
-            return len(steps_of(events, id))
-
-        plain = passes("")
-        assert passes(str(folder)) < plain / 2
-        subprocess.run([sys.executable, "-m", "specchat", "chats", "delete", str(chat)], check=True, capture_output=True)
-        assert passes(str(folder)) == plain
-    assert [Past(each).keys for each in folder.iterdir()] == [{keys[0]}, {keys[0]}]
 
 
 def test_an_index_that_cannot_be_rewritten_is_deleted(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

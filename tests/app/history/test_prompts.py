@@ -15,14 +15,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specchat.app.chat.transcript import Transcript
 from specchat.app.history import prompts as prompt_history
 from specchat.app.history.drafts import Drafts
 from specchat.app.history.prompts import PromptHistory, Typed, found, step_back
-from specchat.app.history.writing import ChatTrack
 from specchat.app.tui.pickers.prompts import PromptSearch
 
-from ...fakes.pilots import settle
+from ...fakes.pilots import chatting, command, settle
 
 Make = Callable[..., Any]
 SIZE = (90, 26)
@@ -139,36 +137,11 @@ def keeping(make_chat: Make) -> Any:
 
 async def send(app: Any, pilot: Any, engine: Any, *sent: str) -> None:
     for text in sent:
-        app.chat_screen.input.put(text)
-        await pilot.press("enter")
+        await command(pilot, text)
         if not text.startswith("/"):
             engine.begin()
             engine.finish()
         await settle(app, pilot)
-
-
-async def test_a_second_chat_goes_back_to_what_the_first_sent(make_chat: Make, engine: Any, file: Path) -> None:
-    first = keeping(make_chat)
-    async with first.run_test(size=SIZE) as pilot:
-        engine.loaded()
-        await settle(first, pilot)
-        await send(first, pilot, engine, "What is a lamp?", "/colours cycle", "How are you?")
-    second = keeping(make_chat)
-    async with second.run_test(size=SIZE) as pilot:
-        await settle(second, pilot)
-        box = second.chat_screen.input
-        await pilot.press("up")
-        assert box.text == "How are you?"
-        await pilot.press("up")
-        assert box.text == "/colours cycle"
-        await pilot.press("up", "up", "down", "down", "down")
-        assert box.text == ""
-        await pilot.press("W", "h", "up")  # of those that begin so
-        assert box.text == "What is a lamp?"
-        await pilot.press("up")
-        assert box.text == "What is a lamp?"
-        await pilot.press("down")
-        assert box.text == "Wh"
 
 
 @pytest.mark.filterwarnings("error")
@@ -183,32 +156,8 @@ async def test_a_command_that_ran_is_no_draft(make_chat: Make, engine: Any, file
     assert Drafts().take_over() == []
 
 
-async def test_the_command_that_goes_back_to_a_chat_is_no_draft_of_this_one(make_chat: Make, engine: Any, file: Path) -> None:
-    app = keeping(make_chat)
-    async with app.run_test(size=SIZE) as pilot:
-        await pilot.pause()
-        recall, app.exports.left = app.chat_screen.recall, Transcript(track=ChatTrack(5))
-        app.chat_screen.input.put("/open")
-        await pilot.press("enter")
-        assert app.chat_history.current == 5
-        recall.idle(5)
-        assert [typed.text for typed in recall._drafts.by_chat.values()] == ["", ""]
-
-
-async def test_nothing_is_kept_without_a_history(make_chat: Make, engine: Any, file: Path) -> None:
-    app = make_chat()
-    async with app.run_test(size=SIZE) as pilot:
-        engine.loaded()
-        await settle(app, pilot)
-        await send(app, pilot, engine, "secret")
-        await pilot.press("up")
-        assert app.chat_screen.input.text == "secret", "this chat itself goes back"
-    assert not file.exists()
-
-
 async def test_the_search_narrows_as_one_types_and_the_draft_is_one_down(make_chat: Make) -> None:
-    app = make_chat()
-    async with app.run_test(size=SIZE) as pilot:
+    async with chatting(make_chat(), size=SIZE) as (app, pilot):
         box = app.chat_screen.input
         box.sent = ["What is a lamp?", "Write a story\nabout a lamp", "The KV cache"]
         await pilot.press("d", "ctrl+f")

@@ -206,38 +206,6 @@ def test_a_branch_shares_its_beginning(recorder: Recorder, chats: Chats, dialogu
     assert entries == 6
 
 
-def test_two_at_once_see_each_other_and_go_on_with_the_same_chat_side_by_side(
-    file: Path, chats: Chats, dialogue: Dialogue, engine: Any, say: Say
-) -> None:
-    one, two = Recorder(file), Recorder(file)
-    say("Of the first")
-    one.note(dialogue)
-    one.settle()
-    of_one = dialogue.transcript
-    dialogue.transcript = Transcript()
-    say("Of the second")
-    two.note(dialogue)
-    two.settle()
-    assert [row.title for row in chats.newest()] == ["Of the second", "Of the first"]
-    dialogue.transcript = chats.open(1).transcript
-    say("Second goes on")
-    two.note(dialogue)
-    two.settle()
-    dialogue.transcript = of_one
-    say("First goes on")
-    one.note(dialogue)
-    one.close()
-    two.close()
-    prompts = {
-        row.id: [e.text for e in chats.open(row.id).transcript.entries if isinstance(e, Prompt)] for row in chats.newest()
-    }
-    assert prompts == {
-        1: ["Of the first", "Second goes on"],
-        2: ["Of the second"],
-        3: ["Of the first", "First goes on"],
-    }
-
-
 def test_others_on_the_machine_cannot_read_it(recorder: Recorder, file: Path, dialogue: Dialogue, say: Say) -> None:
     say("A secret")
     recorder.note(dialogue)

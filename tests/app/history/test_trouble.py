@@ -125,26 +125,6 @@ def test_a_damaged_database_is_put_aside(file: Path, dialogue: Dialogue, say: Sa
         assert Chats(store).latest().title == "Hello"
 
 
-def test_damage_in_the_middle_of_a_chat_costs_nothing_of_it(file: Path, dialogue: Dialogue, say: Say) -> None:
-    recorder = Recorder(file)
-    say("Before")
-    keep(recorder, dialogue)
-    recorder.close()
-    # Every page but the first, which has the schema.
-    data = bytearray(file.read_bytes())
-    data[4096:] = b"\xff" * (len(data) - 4096)
-    file.write_bytes(data)
-    recorder = Recorder(file)
-    keep(recorder, dialogue)
-    say("After")
-    keep(recorder, dialogue)
-    assert "was moved to" in told(recorder)
-    recorder.close()
-    with Store(file) as store:
-        (row,) = Chats(store).newest()
-        assert [entry.text for entry in Chats(store).open(row.id).transcript.entries][::2] == ["Before", "After"]
-
-
 def test_a_full_disk_is_told_once_and_made_up_for(
     file: Path, dialogue: Dialogue, say: Say, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -16,7 +16,6 @@ from typing import Any
 import pytest
 
 from specchat import plain_file
-from specchat.app.history.recorder import Recorder
 from specchat.app.history.store import Store
 
 from ...cases import FULL
@@ -214,45 +213,6 @@ def test_what_was_kept_is_there(file: Path) -> None:
         f"{ROUNDS} rounds, {len(world.kept)} chats, {sum(len(kept.asked) for kept in world.kept.values())} prompts, "
         f"{world.killed} windows killed in the middle of something"
     )
-
-
-async def test_a_window_that_quits_takes_nothing_from_one_that_looked_into_the_list(
-    make_chat: Callable[..., Any],
-    engine: Any,
-    make_steps: Callable[..., Any],
-    file: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setenv("SPECCHAT_DATA", str(file.parent))
-    app = make_chat()
-    recorder = app.chat_history.recorder = Recorder()
-
-    async def ask(text: str) -> None:
-        app.chat_screen.input.put(text)
-        await pilot.press("enter")
-        engine.begin(make_steps())
-        engine.finish()
-        app.take_events()
-        await pilot.pause()
-        app.chat_history.note()
-        assert recorder.settle(PATIENCE_SECONDS)
-
-    with windows(file) as opened:
-        async with app.run_test() as pilot:
-            engine.loaded()
-            app.take_events()
-            await pilot.pause()
-            await ask("Before")
-            await pilot.press("alt+h")
-            await app.workers.wait_for_complete()
-            await pilot.press("escape")
-            await pilot.pause()
-            other = opened()
-            other.do("new", "In the other window")
-            other.quit()
-            await ask("After")
-            found = opened().do("everything")
-    assert [prompts for _, _, prompts, _ in found.values()] == [["Before", "After"], ["In the other window"]]
 
 
 def test_nothing_else_opens_the_database_beside_sqlite(file: Path) -> None:

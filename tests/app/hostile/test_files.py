@@ -18,7 +18,7 @@ from specchat.app.settings.precedence import load_settings
 from specchat.app.theming.themes import read_theme
 from specchat.errors import UserError
 
-from ...fakes.pilots import settle
+from ...fakes.pilots import command, settle
 
 KINDS = ("pipe", "device", "folder", "sparse", "arrays", "tables", "surrogates", "number")
 DEEP = 10_000
@@ -82,8 +82,7 @@ async def test_the_chat_opens_whatever_lies_there(
     async with app.run_test(notifications=True) as pilot:
         engine.loaded()
         await settle(app, pilot)
-        app.chat_screen.input.put("Hello")
-        await pilot.press("enter")
+        await command(pilot, "Hello")
         await settle(app, pilot)
         assert engine.asked.messages[-1]["content"] == "Hello"
         said = " ".join(notification.message for notification in app.recent)

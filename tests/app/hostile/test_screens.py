@@ -9,9 +9,6 @@ from typing import Any
 from textual.strip import Strip
 
 from specchat.app.chat.entries import Answer, Notice, Prompt
-from specchat.app.chat.pieces import Pieces
-from specchat.app.history.store import Store
-from specchat.app.history.writing import AnswerMark, ChatSnapshot, ChatTrack, write
 from specchat.app.tui.app import SpecchatApp
 from specchat.engine.messages import Loaded, PieceTable, StepRecord
 
@@ -89,44 +86,3 @@ async def test_every_screen_shows_it_as_text(make_chat: Any, engine: Any, monkey
             await pilot.press("escape")
             chat.clear_notifications()
     assert chat.return_code in (0, None)
-
-
-def hostile_history(folder: Path, seed: int = 5, count: int = 30) -> None:
-    """A history of chats that say it in their titles, models and messages."""
-    pick = iter(texts(seed, count * 4))
-    with Store(folder / "data" / "history.db") as store:
-        for _ in range(count):
-            title, asked, said, model = (next(pick) for _ in range(4))
-            answer = Answer("lookup", "identical")
-            answer.add(StepRecord("lookup", [0], f"lamp {said}", note=said))
-            answer.finish("eos", said)
-            kept = ChatSnapshot(
-                ChatTrack(title=title),
-                [Prompt(f"q {asked}"), Notice(said), answer],
-                [],
-                {id(answer): AnswerMark(1, 1, answer.reason, answer.figures)},
-                f"t {title}",
-                model,
-                None,
-                {"model": {"name": model}},
-                Pieces(),
-            )
-            with store.transaction() as db:
-                write(db, kept, store.identity)
-
-
-async def test_the_list_of_chats_and_what_it_opens(make_chat: Any, engine: Any, monkeypatch: Any, tmp_path: Path) -> None:
-    monkeypatch.setenv("SPECCHAT_DATA", str(tmp_path / "data"))
-    hostile_history(tmp_path)
-    chat = make_chat()
-    async with chat.run_test(size=(80, 24)) as pilot:
-        engine.loaded()
-        await pilot.pause()
-        for number in range(4):
-            chat.chat_history.browse("" if number % 2 else "lamp")
-            await pilot.pause()
-            check(chat)
-            await pilot.press(*["down"] * number, "enter")
-            await pilot.pause()
-            check(chat)
-            await pilot.press("escape", "escape")

@@ -17,7 +17,7 @@ from specchat.app.models.library import FoundModel, Library, in_order
 from specchat.app.models.memory import FreeMemory, judge
 from specchat.app.models.pairing import pair
 from specchat.app.models.places import ModelSpot
-from specchat.app.models.rows import about, all_rows, draft_rows, drawn
+from specchat.app.models.rows import all_rows, draft_rows, drawn
 from specchat.backends.files.hub import fetch
 from specchat.backends.files.memory import Needs
 from specchat.backends.files.model_card import Card, quantization_in, read_card
@@ -309,16 +309,6 @@ def test_rows_fit_whatever_the_width(home: Path) -> None:
 
 
 HOSTILE = "\x1b]0;owned\x07[red]\u202e\x00\n/"
-
-
-def test_hostile_metadata_is_shown_as_text(home: Path) -> None:
-    write_gguf(home / "here" / "evil.gguf", architecture=HOSTILE)
-    write_folder(home / "here" / "evil[bold]\x1b[2J", model_type=HOSTILE)
-    rows = all_rows(look(), FreeMemory(8_000_000_000, "in memory"), {}, {})
-    text = "".join(text for row in rows for text, _ in drawn(row, 120)) + "".join(about(each.card) for each in look())
-    assert "[red]" in text
-    assert "evil[bold]␛[2J" in text
-    assert not any(sign in text for sign in "\x1b\x07\u202e\x00\n")
 
 
 @cases(5000, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])

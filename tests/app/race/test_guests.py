@@ -81,20 +81,6 @@ def test_models_go_when_no_lane_wants_them(dialogue: Dialogue, engine: FakeEngin
     assert not any(isinstance(command, CloseLane) and command.lane == "main" for command in engine.sent)
 
 
-def test_a_load_is_told_in_its_panes(dialogue: Dialogue, engine: FakeEngine) -> None:
-    made = race(dialogue)
-    words = [doing_of(made, racer) for racer in made.racers]
-    assert words == ["waiting for a model", "its model loads next"]
-    engine.events.append(Loading(loads(engine)[0].id, "weights", 3, 4))
-    dialogue.drain()
-    assert doing_of(made, made.racers[1]) == "loading the weights 75%"
-    assert (dialogue.phase, dialogue.loading) == ("ready", None)
-    loaded(engine)
-    dialogue.drain()
-    assert doing_of(made, made.racers[0]) == "getting ready"
-    assert dialogue.info["name"] == "builtin"
-
-
 @pytest.mark.parametrize(("cause", "reason", "error"), [("user", "error", "It is broken."), ("cancelled", "cancelled", "")])
 def test_a_model_that_cannot_be_loaded_costs_its_own_panes_alone(
     dialogue: Dialogue, engine: FakeEngine, cause: str, reason: str, error: str

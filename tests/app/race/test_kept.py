@@ -18,7 +18,7 @@ from specchat.app.tui.race.screen import RaceScreen
 from specchat.engine.messages import Generate
 from specchat.errors import UserError
 
-from ...fakes.pilots import toasts, until
+from ...fakes.pilots import chatting, toasts, until
 from ...fakes.races import run
 
 Make = Callable[..., Any]
@@ -65,8 +65,7 @@ def lines(app: Any) -> list[str]:
 
 
 async def test_a_race_becomes_a_line_of_the_chat_and_opens_again(make_kept: Make, engine: Any) -> None:
-    app = make_kept()
-    async with app.run_test(size=(110, 34)) as pilot:
+    async with chatting(make_kept(), size=(110, 34)) as (app, pilot):
         await race(app, pilot, engine)
         (line,) = lines(app)
         assert line.startswith("Race on “Say it.”: greedy 1.00×, lookup")
@@ -96,8 +95,7 @@ async def test_a_race_becomes_a_line_of_the_chat_and_opens_again(make_kept: Make
 
 
 async def test_a_race_out_of_a_file_opens_and_can_be_run_again(make_kept: Make, engine: Any, tmp_path: Path) -> None:
-    app = make_kept()
-    async with app.run_test(size=(110, 34)) as pilot:
+    async with chatting(make_kept(), size=(110, 34)) as (app, pilot):
         await race(app, pilot, engine)
         record, _, _ = unpack(app.races.kept.of(app.dialogue.transcript)[0].race)
         file = tmp_path / "race.json"
@@ -124,8 +122,7 @@ async def test_a_race_out_of_a_file_opens_and_can_be_run_again(make_kept: Make, 
 
 
 async def test_several_races_are_asked_for(make_kept: Make, engine: Any) -> None:
-    app = make_kept()
-    async with app.run_test(size=(110, 34)) as pilot:
+    async with chatting(make_kept(), size=(110, 34)) as (app, pilot):
         with pytest.raises(UserError, match="There are no races"):
             app.actions.command("/races")
         await race(app, pilot, engine, "One [bold]thing")

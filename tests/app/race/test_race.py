@@ -12,19 +12,8 @@ from specchat.app.chat.methods import known_methods
 from specchat.app.race.entry import RaceEntry
 from specchat.app.race.lane import FULL
 from specchat.app.race.race import Race
-from specchat.app.race.replay import Replay
 from specchat.app.race.subject import suggested, talk
-from specchat.engine.messages import (
-    Cancel,
-    CloseLane,
-    Failed,
-    Generate,
-    Judge,
-    Judged,
-    Loaded,
-    Loading,
-    Pause,
-)
+from specchat.engine.messages import CloseLane, Failed, Generate, Judge, Judged, Loaded, Loading
 
 from ...fakes.races import asked, begin, finish, records, run, write
 from ..conftest import INFO, METHODS, FakeEngine
@@ -163,38 +152,6 @@ def test_places_go_by_the_lanes_own_clocks(dialogue: Dialogue, engine: FakeEngin
     assert made.racers[1].seconds == pytest.approx(0.4)
 
 
-def test_a_swapped_lane_runs_alone_and_the_others_stay(dialogue: Dialogue, engine: FakeEngine) -> None:
-    made = race(dialogue)
-    run(engine, made, [([1, 2], 1, 1.0), ([1, 2], 2, 0.5)])
-    kept = made.racers[0]
-    made.swap(1, RaceEntry("recompute"))
-    assert made.racers[0] is kept
-    assert [type(c) for c in engine.sent[-2:]] == [CloseLane, Generate]
-    assert asked(engine, 1).method == "recompute"
-    begin(engine, 1)
-    write(engine, 1, records("recompute", [1, 5]))
-    finish(engine, 1, 2.0)
-    dialogue.drain()
-    assert made.racers[1].position == 1
-
-
-def test_pause_and_cancel_reach_every_lane_that_runs(dialogue: Dialogue, engine: FakeEngine) -> None:
-    made = race(dialogue)
-    ids = [racer.id for racer in made.racers]
-    begin(engine, 0)
-    finish(engine, 0, 1.0)
-    dialogue.drain()
-    made.pause()
-    assert engine.sent[-1] == Pause(ids[1], True)
-    made.pause()
-    assert engine.sent[-1] == Pause(ids[1], False)
-    made.cancel()
-    assert [command for command in engine.sent if isinstance(command, Cancel)] == [Cancel(ids[1])]
-    made.close()
-    assert engine.sent[-2:] == [CloseLane("race-1"), CloseLane("race-2")]
-    assert not made.running
-
-
 def test_what_goes_wrong_in_one_lane_is_told_there_alone(dialogue: Dialogue, engine: FakeEngine) -> None:
     made = race(dialogue)
     begin(engine, 0)
@@ -241,33 +198,6 @@ def test_the_record_has_what_the_lanes_wrote(dialogue: Dialogue, engine: FakeEng
     assert record.lanes[1].seconds == pytest.approx(0.5)
     assert record.speedup(record.lanes[1]) == pytest.approx(made.speedup(made.racers[1]))
     assert "path" not in record.info
-
-
-def test_a_replay_gives_each_lane_the_device_to_itself(dialogue: Dialogue, engine: FakeEngine) -> None:
-    made = race(dialogue)
-    run(engine, made, [([1, 2, 3, 4], 1, 0.5), ([1, 2, 3, 4], 2, 0.3)])
-    now = 0.0
-    replay = Replay(made.racers, lambda: now)
-    # 0.1 s of prefill, then four steps in 0.4 s, or two in 0.2 s.
-    assert [replay.runs(0, t) for t in (0.05, 0.15, 0.201, 0.35, 0.5)] == [0, 0, 1, 2, 4]
-    assert [replay.runs(1, t) for t in (0.15, 0.201, 0.3, 9)] == [0, 1, 2, 2]
-    assert replay.amount(1, 1) == 2
-    assert replay.amount(1, 1, "characters") == len("1 2 ")
-    now = 0.2
-    assert replay.time == pytest.approx(0.2)
-    replay.faster()
-    now = 0.6
-    assert replay.speed == 0.25
-    assert replay.time == pytest.approx(0.3)
-    replay.pause()
-    now = 5.0
-    assert replay.time == pytest.approx(0.3)
-    assert not replay.over
-    replay.pause()
-    now = 50.0
-    assert replay.over
-    replay.restart()
-    assert replay.time == 0
 
 
 def test_who_might_race(dialogue: Dialogue) -> None:

@@ -77,11 +77,7 @@ def test_what_was_not_recorded_is_not_made_up(pieces: Pieces) -> None:
         ("exact", 1, "Nothing was drafted: one pass gave one token."),
         ("exact", 3, "One pass gave 3 tokens. The server does not tell what it drafted."),
         ("reported", 1, "One pass gave one token. The server does not tell what it drafted."),
-        (
-            "estimated",
-            3,
-            "Guessed from when the text arrived: one pass gave 3 tokens. The server does not tell",
-        ),
+        ("estimated", 3, "Guessed from when the text arrived: one pass gave 3 tokens. The server does not tell"),
         ("unknown", 1, "The server does not show its passes, nor what it drafted."),
     ],
 )
@@ -128,44 +124,6 @@ def test_the_place_is_told_in_whole_words() -> None:
 
 def sentence(answer: Answer, index: int) -> str:
     return " ".join(said(parts) for parts in verdict(inspect(answer, index, Pieces())))
-
-
-def test_recompute_says_what_its_other_nodes_are() -> None:
-    made = Answer("recompute", "identical")
-    made.add(StepRecord("recompute", [1], "a", nodes=40))
-    assert (
-        sentence(made, 0) == "Nothing was drafted: one pass gave one token. Its other nodes are the earlier text, read again."
-    )
-
-
-def test_a_windows_guesses_are_no_draft() -> None:
-    made = Answer("lookahead", "identical")
-    made.add(StepRecord("lookahead", [1], "a", nodes=28))
-    made.add(StepRecord("lookahead", [1, 2, 3], "abc", nodes=28))
-    tree: Any = {"tree_tokens": [9, 5, 1, 2], "tree_parents": [-1, 0, 0, 2], "path": [0, 2, 3]}
-    made.add(StepRecord("lookahead", [1, 2, 3], "abc", 1, 0, 4, **tree))
-    assert sentence(made, 0).endswith("Its other nodes are the window that finds later guesses.")
-    assert sentence(made, 1) == "2 tokens were guessed by the window, and the model chose the same."
-    assert sentence(made, 2).startswith("2 tokens were guessed by the window, and the model chose the same. After")
-    assert "the draft also said ‘⟨5⟩’" in sentence(made, 2)
-    assert "drafted 1 · accepted 0 · from the window 2 · 3 tokens" in rows_of(made, 2, Pieces())
-    assert "accepted ⟨" not in rows_of(made, 2, Pieces("abcdefghij"))
-
-
-def test_a_beams_tokens_took_a_pass_each() -> None:
-    made = Answer("beam", "lossy")
-    made.add(StepRecord("beam", [], "", nodes=4))
-    made.add(StepRecord("beam", [1, 2, 3], "abc", nodes=4, earlier=3))
-    made.add(StepRecord("beam", [1], "a", nodes=4, earlier=1))
-    made.add(StepRecord("beam", [1, 2], "ab", nodes=0, earlier=2))
-    assert sentence(made, 0) == "No token became certain in this pass over 4 nodes: the beams still differ."
-    each = "Each had taken a pass of its own."
-    assert sentence(made, 1) == f"These 3 tokens became certain in this pass over 4 nodes. {each}"
-    assert sentence(made, 2) == "This token became certain in this pass over 4 nodes. It had taken a pass of its own."
-    assert sentence(made, 3) == f"These 2 tokens ended the best text when the search stopped. {each}"
-    assert [run.shade for run in made.runs] == [-1, -2, -1, -2]
-    assert [run.together for run in made.runs] == [0, 0, 0, 0]
-    assert (made.figures.steps, made.totals.steps) == (3, 3), "the last one took no pass"
 
 
 HOSTILE = ["\x1b[2J", "\u202e", "[bold]x[/]", "\n\n", "😀" * 9, "\t", "x" * 300, "e\u0301", "\r"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -20,10 +19,7 @@ from specchat.app.render.method_page import method_lines
 from specchat.app.render.numbers_page import Curve, numbers_lines
 from specchat.app.render.tree_page import tree_lines
 from specchat.app.render.verdict import verdict_text
-from specchat.app.text.charts import EIGHTHS_UP
 from specchat.app.text.lines import StyledLine, length
-from specchat.app.theming.colouring import Colouring
-from specchat.app.theming.themes import heat_step
 from specchat.engine.catalog import Totals
 from specchat.engine.messages import Finished, StepRecord
 
@@ -210,37 +206,6 @@ def test_what_a_token_costs(written: Make) -> None:
     assert "FLOPs" not in plain, "nothing is shown where nothing is known"
 
 
-def test_gains_and_losses_have_their_colours(written: Make, tree_steps: Make) -> None:
-    slow = [StepRecord("draft", [1, 2], "x", 4, 1, 5, 0.08, 0.02) for _ in range(9)]
-    slow += [StepRecord("draft", [1], "x", 0, 0, 1, 0.0, 0.02)]
-    styles = {
-        style
-        for row in numbers_lines(timed(written(slow)), "draft", Curve(), 44)
-        for part, style in row
-        if part.strip().replace(".", "").isdigit() and len(part.strip()) == 4
-    }
-    assert "$error" in styles
-    fast = numbers_lines(timed(written(tree_steps() * 3)), "fusion", Curve(), 44)
-    assert any(style == "bold $success" for row in fast for _, style in row)
-
-
-@pytest.mark.parametrize(
-    ("way", "style"),
-    [
-        ("cycle", "bold $run-0 on $run-0-tint"),
-        ("length", "bold $heat-3 on $heat-3-tint"),
-        ("underline", "bold underline $foreground"),
-        ("off", "bold $plain"),
-    ],
-)
-def test_the_path_looks_like_its_run_in_the_transcript(
-    written: Make, vocabulary: list[str], way: Colouring, style: str
-) -> None:
-    rows = tree_lines(written(), 1, Pieces(vocabulary), 50, 30, way=way)
-    assert heat_step(4) == 3
-    assert next(found for row in rows for part, found in row if part == "␣climbed") == style
-
-
 def test_probabilities_on_their_way_have_a_sign(written: Make, tree_steps: Make, vocabulary: list[str]) -> None:
     page = text(tree_lines(written(tree_steps()), 1, Pieces(vocabulary), 50, 30, weighing=True))
     assert "… %" in page
@@ -251,47 +216,3 @@ def test_a_hopeless_token_has_no_bar(written: Make, vocabulary: list[str]) -> No
     rows = tree_lines(written(), 3, Pieces(vocabulary), 50, 30)
     bars = {part: row[-3][0] for row in rows for part, _ in row if part in ("␣about", "␣a")}
     assert bars == {"␣about": "", "␣a": "━╸"}
-
-
-def test_bars_have_the_colours_of_the_text_only_for_tokens_a_pass(written: Make, tree_steps: Make) -> None:
-    answer = written(tree_steps() * 5)
-    rows = numbers_lines(answer, "fusion", Curve(), 60)
-    at = {line[0][0]: i for i, line in enumerate(rows) if line and line[0][0]}
-    drawn = set("━╸█▒░" + EIGHTHS_UP.strip())
-
-    def styles(first: int, last: int) -> set[str]:
-        bars = [piece for row in rows[first:last] for piece in row if piece[0] and set(piece[0]) <= drawn]
-        return {style for _, style in bars} - {"$line"}
-
-    trend, acceptance, time = (at[name] for name in ("Tokens a pass", "Acceptance", "Where the time goes"))
-    lengths = {f"$bar-{heat_step(n)}" for n in (1, 4, 6)}  # as many as the steps gave
-    assert styles(trend, acceptance) == lengths
-    assert lengths < styles(acceptance, time) <= {"$quiet", *(f"$bar-{heat_step(n)}" for n in range(1, 7))}
-    assert "$quiet" in {style for _, style in rows[acceptance + 2][:2]}  # how often the first guess was right
-    assert styles(time + 1, time + 2) == {"$quiet"}
-
-
-def test_both_pages_tell_who_drafts(written: Make) -> None:
-    answer = written(merged())
-    method, totals = known_methods()["tree"], answer.by_method["tree"]
-    models = {"draft": "small-chat", "draft-2": "small-code"}
-    for cells in (30, 44, 80):
-        page = text(method_lines(method, "identical", {}, totals, cells, models=models))
-        for name, model, share in (("draft", "small-chat", "25%"), ("draft-2", "small-code", "75%")):
-            assert (
-                re.search(rf"^{name} +{share} of the nodes\n  {model} +2 of [24] guesses right$", page, re.MULTILINE)
-                or cells < 44
-            )
-        assert "\n  small-code\n" in page or cells >= 44
-        assert page.count("2 of 4 guesses right") == 1
-        assert page.count("2 of 2 guesses right") == 1
-        assert "0 of 2 guesses right" in page
-    foot = text(tree_lines(answer, None, answer.pieces, 60, 30))
-    assert re.search(r"¹ draft 25%\s+² draft-2 75%\s+³ lookup", foot)
-    assert answer_json(answer)["drafters"] == {
-        "draft": {"drafted": 4, "accepted": 2, "share": 0.25},
-        "draft-2": {"drafted": 2, "accepted": 2, "share": 0.75},
-        "lookup": {"drafted": 2, "accepted": 0, "share": 0.0},
-    }
-    alone = text(method_lines(known_methods()["tree"], "identical", {}, Totals(), 44))
-    assert "Who drafts" not in alone

@@ -110,27 +110,6 @@ temperature = 0.1
 """
 
 
-@cases(40)
-@given(st.lists(changes, min_size=1, max_size=3), st.sampled_from(["", FILE]))
-def test_the_settings_file_says_what_was_saved_and_keeps_its_comments(
-    tmp_path_factory: pytest.TempPathFactory, many: list[dict[str, Any]], before: str
-) -> None:
-    path = tmp_path_factory.mktemp("round") / "settings.toml"
-    path.write_text(before)
-    wanted = dict(read(path).values)
-    for change in many:
-        save(change, path)
-        wanted = {key: value for key, value in {**wanted, **change}.items() if value is not None}
-        found = read(path)
-        assert found.problems == ()
-        assert found.values == wanted
-        text = path.read_text()
-        assert all(found.lines.values()), text
-        if before:
-            assert text.startswith("# my settings\n")
-            assert "# cool" in text
-
-
 def test_a_key_that_is_taken_out_takes_its_empty_table_with_it() -> None:
     document = tomlkit.parse("[a.b]\nc = 1\n[d]\ne = 1\n")
     put(document, ("a", "b", "c"), None)

@@ -38,12 +38,7 @@ Tildes, with backticks inside:
 
 def test_every_kind_of_block_is_found_as_it_stands() -> None:
     found = [(block.language, block.text) for block in code_blocks(ANSWER)]
-    assert found == [
-        ("python", "def f():\n    return 1\n"),
-        ("sh", "make test"),
-        ("", "x = 1\ny = 2"),
-        ("", "```"),
-    ]
+    assert found == [("python", "def f():\n    return 1\n"), ("sh", "make test"), ("", "x = 1\ny = 2"), ("", "```")]
 
 
 def test_a_block_that_is_still_being_written_counts_as_far_as_it_goes() -> None:

@@ -15,6 +15,8 @@ from specchat.app.settings.file import changed
 from specchat.app.theming.colouring import INKS, WAYS, bared, effective, ink_name, inks_of, legend
 from specchat.errors import UserError
 
+from ...fakes.pilots import chatting
+
 Make = Callable[..., Any]
 
 
@@ -77,8 +79,7 @@ def test_without_colours_there_are_lines() -> None:
 
 
 async def test_the_key_changes_every_row_and_nothing_else(make_chat: Make, engine: Any, make_steps: Make) -> None:
-    app = make_chat()
-    async with app.run_test(size=(100, 24)) as pilot:
+    async with chatting(make_chat(), size=(100, 24)) as (app, pilot):
         await answered(pilot, engine, make_steps)
         app.chat_screen.input.put("a draft")
         seen = {}
@@ -97,8 +98,7 @@ async def test_the_key_changes_every_row_and_nothing_else(make_chat: Make, engin
 
 
 async def test_the_command_names_a_way_and_the_nearest_one_if_there_is_none(make_chat: Make, engine: Any) -> None:
-    app = make_chat()
-    async with app.run_test() as pilot:
+    async with chatting(make_chat()) as (app, pilot):
         await pilot.pause()
         app.actions.command("/colours cycle")
         assert app.chat_screen.view.colouring == "cycle"
@@ -110,8 +110,7 @@ async def test_the_command_names_a_way_and_the_nearest_one_if_there_is_none(make
 
 
 async def test_the_setting_counts_from_the_start(make_chat: Make, engine: Any) -> None:
-    app = make_chat(colours="cycle")
-    async with app.run_test() as pilot:
+    async with chatting(make_chat(colours="cycle")) as (app, pilot):
         await pilot.pause()
         assert app.chat_screen.view.colouring == "cycle"
     with pytest.raises(UserError, match="length, cycle, underline"):

@@ -10,21 +10,19 @@ from textual._compositor import LayoutUpdate
 from textual.app import App
 
 from specchat.app.settings.keymap import ALL, CHAT, INPUT
-from specchat.app.tui.chat.welcome import STARTERS, Welcome
+from specchat.app.tui.chat.welcome import Welcome
 from specchat.app.tui.keys.context import KEYS
 from specchat.app.tui.keys.help import HelpScreen
-from specchat.engine.messages import Cancel, Failed, Load, Loading, Steps, Switch, Switched
+from specchat.engine.messages import Cancel, Failed, Load, Loading, Steps
 
-from ...fakes.pilots import ask, loaded, settle, shown, toasts, until
+from ...fakes.pilots import ask, chatting, command, loaded, settle, shown, toasts, until
 
 Make = Callable[..., Any]
 SIZE = (90, 26)
 
 
 async def test_everything_printable_types(make_chat: Make, engine: Any) -> None:
-    app = make_chat()
-    async with app.run_test(size=SIZE) as pilot:
-        await loaded(pilot, engine)
+    async with chatting(make_chat(), engine, size=SIZE) as (app, pilot):
         text = "q1 ?/[x]é漢"
         for character in text:
             await pilot.press({" ": "space"}.get(character, character))
@@ -39,8 +37,7 @@ async def test_everything_printable_types(make_chat: Make, engine: Any) -> None:
 async def test_paste_keeps_newlines_and_the_box_grows_to_eight_lines(make_chat: Make) -> None:
     from textual.events import Paste
 
-    app = make_chat()
-    async with app.run_test(size=SIZE) as pilot:
+    async with chatting(make_chat(), size=SIZE) as (app, pilot):
         app.chat_screen.input.post_message(Paste("one\ntwo\n" + "more\n" * 12))
         await pilot.pause()
         assert app.chat_screen.input.text.startswith("one\ntwo\nmore\n")
@@ -48,8 +45,7 @@ async def test_paste_keeps_newlines_and_the_box_grows_to_eight_lines(make_chat: 
 
 
 async def test_enter_sends_and_the_answer_comes(make_chat: Make, engine: Any, make_steps: Make) -> None:
-    app = make_chat()
-    async with app.run_test(size=SIZE) as pilot:
+    async with chatting(make_chat(), size=SIZE) as (app, pilot):
         await ask(pilot, engine, "Hello", make_steps(), finish=False)
         assert app.chat_screen.input.text == ""
         assert not app.chat_screen.query_one(Welcome).display
@@ -60,18 +56,8 @@ async def test_enter_sends_and_the_answer_comes(make_chat: Make, engine: Any, ma
         assert "lookup · " in seen
 
 
-async def test_a_draft_survives_a_busy_engine(make_chat: Make, engine: Any, make_steps: Make) -> None:
-    app = make_chat()
-    async with app.run_test(size=SIZE, notifications=True) as pilot:
-        await ask(pilot, engine, "Hello", make_steps()[:4], finish=False)
-        await pilot.press("n", "e", "x", "t", "enter")
-        assert app.chat_screen.input.text == "next"
-        assert "your message stays" in toasts(app)
-
-
 async def test_up_and_down_walk_the_history(make_chat: Make, engine: Any, make_steps: Make) -> None:
-    app = make_chat()
-    async with app.run_test(size=SIZE) as pilot:
+    async with chatting(make_chat(), size=SIZE) as (app, pilot):
         box = app.chat_screen.input
         for text in ("first", "second\nline"):
             await ask(pilot, engine, "Hello", make_steps()[:2])
@@ -90,35 +76,22 @@ async def test_up_and_down_walk_the_history(make_chat: Make, engine: Any, make_s
 
 
 async def test_newline(make_chat: Make) -> None:
-    app = make_chat()
-    async with app.run_test(size=SIZE) as pilot:
+    async with chatting(make_chat(), size=SIZE) as (app, pilot):
         await pilot.press("a", "ctrl+j", "b", "shift+enter", "c", "alt+enter", "d")
         assert app.chat_screen.input.text == "a\nb\nc\nd"
         assert app.chat_screen.input.size.height == 4
 
 
 async def test_escape_cancels(make_chat: Make, engine: Any, make_steps: Make) -> None:
-    app = make_chat()
-    async with app.run_test(size=SIZE) as pilot:
+    async with chatting(make_chat(), size=SIZE) as (app, pilot):
         id = await ask(pilot, engine, "Hello", make_steps()[:4], finish=False)
         await pilot.press("d", "escape")
         assert engine.sent[-1] == Cancel(id)
         assert app.chat_screen.input.text == "d"
 
 
-async def test_escape_takes_a_waiting_message_back(make_chat: Make, engine: Any) -> None:
-    app = make_chat()
-    async with app.run_test(size=SIZE) as pilot:
-        app.chat_screen.input.put("early")
-        await pilot.press("enter")
-        assert (app.dialogue.queued, app.chat_screen.input.text) == ("early", "")
-        await pilot.press("escape")
-        assert (app.dialogue.queued, app.chat_screen.input.text) == (None, "early")
-
-
 async def test_a_waiting_message_comes_back_when_the_load_fails(make_chat: Make, engine: Any) -> None:
-    app = make_chat()
-    async with app.run_test(size=SIZE) as pilot:
+    async with chatting(make_chat(), size=SIZE) as (app, pilot):
         app.chat_screen.input.put("early")
         await pilot.press("enter", "d")
         engine.events = [Failed(1, "user", "There is no model here.")]
@@ -127,42 +100,8 @@ async def test_a_waiting_message_comes_back_when_the_load_fails(make_chat: Make,
         assert "no model is loaded" in app.chat_screen.query_one("#status").render().plain
 
 
-async def test_the_engine_dies_and_the_chat_goes_on(make_chat: Make, engine: Any, make_steps: Make) -> None:
-    app = make_chat()
-    async with app.run_test(size=SIZE) as pilot:
-        id = await ask(pilot, engine, "Hello", make_steps()[:9], finish=False)
-        await pilot.press("d")
-        engine.events = [Failed(id, "died", "The engine was killed.")]
-        await settle(app, pilot)
-        seen = shown(app)
-        assert "Prompt lookup" in seen
-        assert "Engine stopped." in seen
-        assert "× The engine was killed." in seen
-        assert app.chat_screen.input.text == "d"
-        await ask(pilot, engine, "Hello", make_steps(), finish=False)
-        engine.finish()
-        await settle(app, pilot)
-        assert [answer.reason for answer in app.dialogue.transcript.answers()] == ["died", "eos"]
-
-
-async def test_next_method_in_the_middle(make_chat: Make, engine: Any, make_steps: Make) -> None:
-    app = make_chat(method="greedy")
-    async with app.run_test(size=SIZE) as pilot:
-        id = await ask(pilot, engine, "Hello", make_steps(method="greedy", drafts=False)[:9], finish=False)
-        await pilot.press("ctrl+n")
-        assert engine.sent[-1] == Switch(id, "lookup", {})
-        header = app.chat_screen.query_one("#header")
-        assert "greedy → lookup" in header.render().plain
-        engine.events = [Switched(id, "lookup", "identical"), Steps(id, make_steps()[:9])]
-        await settle(app, pilot)
-        assert "◆ lookup" in header.render().plain
-        seen = shown(app)
-        assert "◆lookup" in seen
-
-
 async def test_theme_menu_previews_and_restores(make_chat: Make) -> None:
-    app = make_chat()
-    async with app.run_test(size=SIZE) as pilot:
+    async with chatting(make_chat(), size=SIZE) as (app, pilot):
         await pilot.press("f3", "down")
         assert app.theme == "light"
         await pilot.press("escape")
@@ -174,8 +113,7 @@ async def test_theme_menu_previews_and_restores(make_chat: Make) -> None:
 
 
 async def test_help_finds_every_key_command_and_method(make_chat: Make) -> None:
-    app = make_chat(**{"keymap.next_method": "f9"})
-    async with app.run_test(size=(100, 40)) as pilot:
+    async with chatting(make_chat(**{"keymap.next_method": "f9"}), size=(100, 40)) as (app, pilot):
         await pilot.press("f1")
         screen = app.screen
         assert isinstance(screen, HelpScreen)
@@ -194,8 +132,7 @@ async def test_help_finds_every_key_command_and_method(make_chat: Make) -> None:
 
 
 async def test_help_does_what_is_chosen(make_chat: Make, engine: Any) -> None:
-    app = make_chat()
-    async with app.run_test(size=SIZE) as pilot:
+    async with chatting(make_chat(), size=SIZE) as (app, pilot):
         await pilot.press("question_mark", *"greedy", "enter")
         await pilot.pause()
         assert app.screen is app.chat_screen
@@ -210,8 +147,7 @@ async def test_help_does_what_is_chosen(make_chat: Make, engine: Any) -> None:
 async def test_a_new_chat_begins_every_time_and_open_brings_the_last_back(
     make_chat: Make, engine: Any, make_steps: Make
 ) -> None:
-    app = make_chat()
-    async with app.run_test(size=SIZE, notifications=True) as pilot:
+    async with chatting(make_chat(), size=SIZE, notifications=True) as (app, pilot):
         await ask(pilot, engine, "Hello", make_steps(), finish=False)
         engine.finish()
         await settle(app, pilot)
@@ -229,8 +165,7 @@ async def test_a_new_chat_begins_every_time_and_open_brings_the_last_back(
 
 
 async def test_scrolling_and_following(make_chat: Make, engine: Any, make_steps: Make) -> None:
-    app = make_chat()
-    async with app.run_test(size=SIZE) as pilot:
+    async with chatting(make_chat(), size=SIZE) as (app, pilot):
         id = await ask(pilot, engine, "Hello", make_steps("one two three\n" * 60), finish=False)
         view, hint = app.chat_screen.view, app.chat_screen.query_one("#below")
         await pilot.pause()
@@ -267,8 +202,7 @@ async def test_scrolling_and_following(make_chat: Make, engine: Any, make_steps:
 async def test_ctrl_c(make_chat: Make, engine: Any, make_steps: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     # A second press is one however late a busy machine brings it.
     monkeypatch.setattr("specchat.app.tui.chat.screen.ChatScreen._disarm", lambda screen: None)
-    app = make_chat()
-    async with app.run_test(size=SIZE, notifications=True) as pilot:
+    async with chatting(make_chat(), size=SIZE, notifications=True) as (app, pilot):
         id = await ask(pilot, engine, "Hello", make_steps()[:3], finish=False)
         app.chat_screen.input.put("word")
         app.chat_screen.input.select_all()
@@ -291,8 +225,7 @@ async def test_ctrl_c_quits_beside_a_load_that_takes_long_to_stop(
     make_chat: Make, engine: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("specchat.app.tui.chat.screen.ChatScreen._disarm", lambda screen: None)
-    app = make_chat()
-    async with app.run_test(size=SIZE) as pilot:
+    async with chatting(make_chat(), size=SIZE) as (app, pilot):
         engine.events = [Loading(1, "weights", 40, 100)]
         await settle(app, pilot)
         await pilot.press("ctrl+c")
@@ -316,8 +249,7 @@ async def test_what_is_drawn_while_a_slow_terminal_is_behind_is_drawn_after(
     behind = False
     monkeypatch.setattr("textual.app.App._display", display)
     monkeypatch.setattr("specchat.app.tui.terminal_app.TerminalApp._behind", property(lambda app: behind))
-    app = make_chat()
-    async with app.run_test(size=SIZE) as pilot:
+    async with chatting(make_chat(), size=SIZE) as (app, pilot):
         await pilot.pause()
         behind = True
         app.box.refresh()
@@ -333,26 +265,8 @@ async def test_what_is_drawn_while_a_slow_terminal_is_behind_is_drawn_after(
         assert any(isinstance(each, LayoutUpdate) for each in written)  # all of the screen
 
 
-async def test_a_starters_digit_may_be_sent(make_chat: Make, engine: Any, make_steps: Make) -> None:
-    app = make_chat()
-    async with app.run_test(size=SIZE) as pilot:
-        await loaded(pilot, engine)
-        await pilot.press("3", "enter")
-        await settle(app, pilot)
-        first = {"role": "user", "content": STARTERS[1].prompt}
-        assert engine.asked.messages == [first]
-        assert app.chat_screen.input.text == ""
-        engine.begin(make_steps())
-        engine.finish()
-        await settle(app, pilot)
-        await pilot.press("3", "enter")  # there are no starters any more
-        await settle(app, pilot)
-        assert engine.asked.messages[-1] == {"role": "user", "content": "3"}
-
-
 async def test_remapped_keys(make_chat: Make, engine: Any) -> None:
-    app = make_chat(**{"keymap.next_method": "f11", "keymap.newline": "f12"})
-    async with app.run_test(size=SIZE) as pilot:
+    async with chatting(make_chat(**{"keymap.next_method": "f11", "keymap.newline": "f12"}), size=SIZE) as (app, pilot):
         before = app.dialogue.method
         await pilot.press("ctrl+n")
         assert app.dialogue.method == before
@@ -375,15 +289,11 @@ def test_keys_are_fit_for_legacy_terminals() -> None:
 
 
 async def test_commands(make_chat: Make, engine: Any) -> None:
-    app = make_chat()
-    async with app.run_test(size=SIZE, notifications=True) as pilot:
-        await loaded(pilot, engine)
+    async with chatting(make_chat(), engine, size=SIZE, notifications=True) as (app, pilot):
 
         async def run(text: str) -> str:
             app.clear_notifications()
-            app.chat_screen.input.put(text)
-            await pilot.press("enter")
-            await pilot.pause()
+            await command(pilot, text)
             return str(app.chat_screen.input.text)
 
         assert await run("/method greedy") == ""

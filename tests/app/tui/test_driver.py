@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from itertools import pairwise
 
 import pyte
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from textual._xterm_parser import XTermParser
 from textual.events import Key, Paste
-from textual.message import Message
 
 from specchat.app.tui.driver import HELD_BYTES, PASTE, PASTED, REPLY_SECONDS, Pace, TerminalParser
 from specchat.app.tui.thrift import Thrift
@@ -147,23 +144,3 @@ def test_what_stands_behind_a_picture_is_in_its_place_however_wide_the_terminal_
     stream.feed(thrift.lighter("\x1b[1;1H" + "x" * 12))
     stream.feed(thrift.lighter(f"\x1b[1;1Hab{picture}c{picture}\x1b[1m|\x1b[0m" + "y" * 4))
     assert "".join(screen.buffer[0][x].data for x in (0, 1, 4, *range(7, 12))) == "abc|yyyy"
-
-
-def test_a_paste_costs_nothing_for_each_of_its_characters(monkeypatch: pytest.MonkeyPatch) -> None:
-    fed: list[str] = []  # to the parser that looks at each character
-    feed = XTermParser.feed
-
-    def noting(self: XTermParser, data: str) -> Iterable[Message]:
-        fed.append(data)
-        return feed(self, data)
-
-    monkeypatch.setattr(XTermParser, "feed", noting)
-    parser, text = TerminalParser(), "\x1b[31mline\x1b[0m\r" * 100_000
-    data = f"a{PASTE}{text}{PASTED}b"
-    events = [event for at in range(0, len(data), 4095) for event in parser.feed(data[at : at + 4095])]
-    assert [event.text if isinstance(event, Paste) else event.key for event in events if isinstance(event, Paste | Key)] == [
-        "a",
-        text,
-        "b",
-    ]
-    assert sum(map(len, fed)) < 100

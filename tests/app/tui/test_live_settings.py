@@ -10,7 +10,7 @@ from specchat.app.settings.file import read
 from specchat.engine.messages import Loaded
 from specchat.engine.options import Sampling
 
-from ...fakes.pilots import settle, toasts
+from ...fakes.pilots import chatting, command, settle, toasts
 from ..conftest import INFO
 
 
@@ -28,8 +28,7 @@ async def test_an_older_look_at_the_file_takes_back_nothing_that_is_being_writte
 async def test_a_model_is_sampled_as_its_makers_recommend_until_somebody_chooses(
     make_chat: Callable[..., Any], engine: Any
 ) -> None:
-    app = make_chat()
-    async with app.run_test(size=(140, 30), notifications=True) as pilot:
+    async with chatting(make_chat(), size=(140, 30), notifications=True) as (app, pilot):
         app.dialogue.submit("Hello")  # waits for the model
         engine.events.append(Loaded(1, INFO | {"sampling": {"temperature": 0.6, "top_k": 20}}, {}))
         await settle(app, pilot)
@@ -60,13 +59,9 @@ async def test_an_image_is_not_sent_to_a_model_that_cannot_see(
     make_chat: Callable[..., Any], engine: Any, tmp_path: Path
 ) -> None:
     (tmp_path / "cat.png").write_bytes(b"\x89PNG\r\n\x1a\n")
-    app = make_chat()
-    async with app.run_test(size=(140, 30), notifications=True) as pilot:
-        engine.loaded()
-        await settle(app, pilot)
+    async with chatting(make_chat(), engine, size=(140, 30), notifications=True) as (app, pilot):
         text = f"Who is this? @{tmp_path / 'cat.png'}"
-        app.box.put(text)
-        await pilot.press("enter")
+        await command(pilot, text)
         assert "is an image, and models on this machine get text only. /model http://HOST:PORT" in toasts(app)
         assert app.box.text == text
         app.dialogue.info |= {"server": {"engine": "llama-server", "images": None}}

@@ -11,7 +11,7 @@ from textual.widgets._toast import Toast
 from specchat.app.tui.keys.help import HelpScreen
 from specchat.app.tui.terminal_app import NOTICE_ROWS, RECENT
 
-from ...fakes.pilots import until
+from ...fakes.pilots import chatting, until
 
 Make = Callable[..., Any]
 LONG = " ".join(f"word{n}" for n in range(120))
@@ -29,8 +29,7 @@ def row_under_cursor(screen: HelpScreen) -> str:
 
 @pytest.mark.parametrize("size", [(60, 18), (80, 24), (120, 36)])
 async def test_a_notice_takes_two_rows_and_the_help_has_all_of_it(make_chat: Make, size: tuple[int, int]) -> None:
-    app = make_chat()
-    async with app.run_test(size=size, notifications=True) as pilot:
+    async with chatting(make_chat(), size=size, notifications=True) as (app, pilot):
         app.tell("A short one.", "warning")
         app.tell(LONG, "warning")
         await until(pilot, lambda: any("word0" in text for text in shown(app)))
@@ -56,26 +55,8 @@ async def test_a_notice_takes_two_rows_and_the_help_has_all_of_it(make_chat: Mak
         assert row_under_cursor(app.screen) != LONG
 
 
-async def test_a_dialog_shows_a_notice_once(make_chat: Make) -> None:
-    app = make_chat()
-    async with app.run_test(size=(90, 26), notifications=True) as pilot:
-        app.tell("Nothing of that kind.", "warning")
-
-        def drawn() -> int:
-            return sum(toast.visible for screen in app.screen_stack for toast in screen.query(Toast))
-
-        await until(pilot, lambda: drawn() == 1)
-        await pilot.press("f1")
-        await until(pilot, lambda: shown(app) == ["Nothing of that kind."])
-        assert drawn() == 1
-        await pilot.press("escape")
-        await until(pilot, lambda: shown(app) == ["Nothing of that kind."])
-        assert drawn() == 1
-
-
 async def test_the_help_has_the_last_notices(make_chat: Make) -> None:
-    app = make_chat()
-    async with app.run_test(size=(100, 30)) as pilot:
+    async with chatting(make_chat(), size=(100, 30)) as (app, pilot):
         await pilot.press("f1")
         assert all(entry.title != "Recent notices" for entry in app.screen.listed.items)
         await pilot.press("f1")

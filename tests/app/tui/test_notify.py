@@ -10,9 +10,8 @@ from textual.events import AppBlur, AppFocus
 
 from specchat.app.terminal.notify import way_here
 from specchat.app.tui import notify
-from specchat.engine.messages import Loading
 
-from ...fakes.pilots import settle
+from ...fakes.pilots import chatting, command, settle
 
 Make = Callable[..., Any]
 
@@ -60,8 +59,7 @@ def written(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 async def ask(app: Any, pilot: Any, engine: Any, make_steps: Make) -> None:
-    app.chat_screen.input.put("Hello")
-    await pilot.press("enter")
+    await command(pilot, "Hello")
     engine.begin(make_steps())
     await settle(app, pilot)
 
@@ -69,10 +67,7 @@ async def ask(app: Any, pilot: Any, engine: Any, make_steps: Make) -> None:
 async def test_a_long_answer_that_ends_unseen_is_told(
     make_chat: Make, engine: Any, make_steps: Make, clock: list[float], written: list[str]
 ) -> None:
-    app = make_chat(notify="osc9")
-    async with app.run_test() as pilot:
-        engine.loaded()
-        await settle(app, pilot)
+    async with chatting(make_chat(notify="osc9"), engine) as (app, pilot):
         await ask(app, pilot, engine, make_steps)
         app.post_message(AppBlur())
         await settle(app, pilot)
@@ -88,10 +83,7 @@ async def test_a_long_answer_that_ends_unseen_is_told(
 async def test_nothing_is_told_where_nobody_waits_for_it(
     make_chat: Make, engine: Any, make_steps: Make, clock: list[float], written: list[str], case: str
 ) -> None:
-    app = make_chat(notify="off" if case == "off" else "osc9")
-    async with app.run_test() as pilot:
-        engine.loaded()
-        await settle(app, pilot)
+    async with chatting(make_chat(notify="off" if case == "off" else "osc9"), engine) as (app, pilot):
         await ask(app, pilot, engine, make_steps)
         if case != "in front":
             app.post_message(AppBlur())
@@ -105,20 +97,3 @@ async def test_nothing_is_told_where_nobody_waits_for_it(
         engine.finish("cancelled" if case == "by hand" else "eos")
         await settle(app, pilot)
         assert written == []
-
-
-async def test_a_download_that_ends_unseen_is_told(
-    make_chat: Make, engine: Any, clock: list[float], written: list[str]
-) -> None:
-    app = make_chat(notify="bell")
-    async with app.run_test() as pilot:
-        app.post_message(AppBlur())
-        engine.events = [Loading(1, "download", 1, 100)]
-        await settle(app, pilot)
-        clock[0] += 60
-        engine.events = [Loading(1, "weights", 1, 100)]
-        await settle(app, pilot)
-        assert written == []
-        engine.loaded()
-        await settle(app, pilot)
-        assert written == ["bell: builtin is downloaded and loaded."]

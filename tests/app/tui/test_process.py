@@ -9,6 +9,8 @@ from typing import Any
 
 from specchat.engine.messages import Steps, Switched
 
+from ...fakes.pilots import chatting
+
 Make = Callable[..., Any]
 
 HEADLESS = """
@@ -40,10 +42,7 @@ def test_the_drawing_process_imports_no_runtime() -> None:
 
 async def test_a_frame_costs_the_same_however_long_the_chat_is(make_chat: Make, engine: Any, make_steps: Make) -> None:
     """Counted, not timed: lines wrapped and rows drawn for one more step."""
-    app = make_chat()
-    async with app.run_test(size=(100, 30)) as pilot:
-        engine.loaded()
-        app.take_events()
+    async with chatting(make_chat(), engine, size=(100, 30)) as (app, pilot):
         app.chat_screen.input.put("Go")
         await pilot.press("enter")
         id = engine.begin()
@@ -65,39 +64,9 @@ async def test_a_frame_costs_the_same_however_long_the_chat_is(make_chat: Make, 
         assert abs(costs[0][1] - costs[-1][1]) <= 30
 
 
-async def test_resizing_in_the_middle_of_a_stream(make_chat: Make, engine: Any, make_steps: Make) -> None:
-    app = make_chat()
-    async with app.run_test(size=(100, 30)) as pilot:
-        engine.loaded()
-        app.take_events()
-        app.chat_screen.input.put("Go")
-        await pilot.press("enter")
-        id = engine.begin()
-        for width, height in ((60, 20), (300, 80), (61, 21), (80, 24)):
-            engine.events.append(Steps(id, make_steps() * 4))
-            app.take_events()
-            await pilot.resize_terminal(width, height)
-            await pilot.pause()
-            view = app.chat_screen.view
-            assert view.scroll_offset.y == view.max_scroll_y
-            rows = [view.render_line(y).text for y in range(view.size.height)]
-            assert all(len(row.rstrip()) <= width for row in rows)
-            assert any("zip(draft, choice)" in row for row in rows)
-        # Scrolled up, the row at the top stays.
-        await pilot.press("ctrl+home", "pagedown")
-        await pilot.pause()
-        top = view.render_line(0).text.split()[:2]
-        await pilot.resize_terminal(70, 24)
-        await pilot.pause()
-        assert " ".join(top) in " ".join(view.render_line(y).text for y in range(2))
-
-
 async def test_selected_text_is_the_models_own(make_chat: Make, engine: Any, make_steps: Make) -> None:
     """Dragging over wrapped lines gives the text without margins, marks and the breaks of wrapping."""
-    app = make_chat()
-    async with app.run_test(size=(60, 24)) as pilot:
-        engine.loaded()
-        app.take_events()
+    async with chatting(make_chat(), engine, size=(60, 24)) as (app, pilot):
         app.chat_screen.input.put("Go")
         await pilot.press("enter")
         id = engine.begin(make_steps("one two three four five six seven eight nine ten eleven twelve thirteen"))

@@ -12,6 +12,7 @@ from specchat.app.chat.entries import Answer, Notice, Prompt
 from specchat.engine.messages import Loaded, PieceTable, StepRecord
 
 from ...cases import FULL
+from ...fakes.pilots import chatting
 from ...fakes.races import begin, finish, records, write
 from ..conftest import INFO, VOCABULARY, steps, trees
 
@@ -92,8 +93,7 @@ async def test_no_size_ends_a_screen(screens: list[str], make_chat: Any, engine:
     """Opened while it is small, and resized while it is open."""
     monkeypatch.setenv("SPECCHAT_DATA", str(tmp_path / "data"))
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
-    app = make_chat()
-    async with app.run_test(size=(80, 24)) as pilot:
+    async with chatting(make_chat(), size=(80, 24)) as (app, pilot):
         await filled(pilot, engine)
         for number, screen in enumerate(screens):
             for size in SAMPLE if FULL else [SAMPLE[number % len(SAMPLE)]]:
@@ -115,8 +115,7 @@ async def test_no_size_ends_a_screen(screens: list[str], make_chat: Any, engine:
 async def test_the_answer_shows_and_so_does_the_cursor_of_a_long_draft(
     size: tuple[int, int], make_chat: Any, engine: Any
 ) -> None:
-    app = make_chat()
-    async with app.run_test(size=size) as pilot:
+    async with chatting(make_chat(), size=size) as (app, pilot):
         await filled(pilot, engine)
         screen = app.chat_screen
         for draft in ("", "\n".join("abcdefghij")):
@@ -131,8 +130,7 @@ async def test_the_answer_shows_and_so_does_the_cursor_of_a_long_draft(
 
 @pytest.mark.parametrize("done", [False, True] if FULL else [True])
 async def test_no_size_ends_a_race(done: bool, make_chat: Any, engine: Any) -> None:
-    app = make_chat()
-    async with app.run_test(size=(100, 30)) as pilot:
+    async with chatting(make_chat(), size=(100, 30)) as (app, pilot):
         await filled(pilot, engine)
         app.actions.command("/race greedy lookup recompute : Say it.")
         await pilot.pause()

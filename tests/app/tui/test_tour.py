@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 import re
 from collections.abc import Callable, Iterator
@@ -17,7 +16,6 @@ from specchat.app.race.race import Race
 from specchat.app.race.slow import SlowRace
 from specchat.app.settings.locations import first_start
 from specchat.app.tui.actions.race import Races
-from specchat.app.tui.keys.help import HelpScreen
 from specchat.app.tui.race.screen import RaceScreen
 from specchat.app.tui.tour import tour as script
 from specchat.app.tui.tour.caption import Caption
@@ -37,7 +35,7 @@ from specchat.engine.messages import (
     Switched,
 )
 
-from ...fakes.pilots import held, settle, toasts, until
+from ...fakes.pilots import chatting, held, settle, toasts, until
 from ..conftest import INFO, TEXT, FakeEngine
 
 Make = Callable[..., Any]
@@ -207,8 +205,7 @@ async def test_from_one_token_a_pass_to_a_message_of_ones_own(
         return begin_race(own, race, caption)
 
     monkeypatch.setattr(Races, "begin", note)
-    app = make_chat()
-    async with app.run_test(size=SIZE) as pilot:
+    async with chatting(make_chat(), size=SIZE) as (app, pilot):
         await begin(app, pilot, engine, 4)
         answer = app.dialogue.transcript.answers()[0]
         assert answer.methods == ["greedy", "lookup"], "the same answer went on"
@@ -237,8 +234,7 @@ async def test_from_one_token_a_pass_to_a_message_of_ones_own(
 @pytest.mark.parametrize("at", [1, 4])
 async def test_esc_ends_it(make_chat: Make, engine: Live, monkeypatch: pytest.MonkeyPatch, at: int) -> None:
     stay(monkeypatch, at)
-    app = make_chat()
-    async with app.run_test(size=SIZE, notifications=True) as pilot:
+    async with chatting(make_chat(), size=SIZE, notifications=True) as (app, pilot):
         await begin(app, pilot, engine, at)
         await pilot.press("escape")
         await until(pilot, lambda: step(app) == 0 and app.dialogue.phase == "ready")
@@ -253,8 +249,7 @@ async def test_esc_ends_it(make_chat: Make, engine: Live, monkeypatch: pytest.Mo
 @pytest.mark.parametrize("at", [2, 4])
 async def test_whoever_types_goes_on_alone(make_chat: Make, engine: Live, monkeypatch: pytest.MonkeyPatch, at: int) -> None:
     stay(monkeypatch, at)
-    app = make_chat()
-    async with app.run_test(size=SIZE) as pilot:
+    async with chatting(make_chat(), size=SIZE) as (app, pilot):
         await begin(app, pilot, engine, at)
         await pilot.press("h", "i")
         await until(pilot, lambda: step(app) == 0 and app.dialogue.phase == "ready")
@@ -262,45 +257,8 @@ async def test_whoever_types_goes_on_alone(make_chat: Make, engine: Live, monkey
         assert app.dialogue.transcript.answers()[0].reason == "eos", "and the answer is written to its end"
 
 
-@pytest.mark.parametrize("at", [1, 3])
-async def test_a_killed_engine_ends_it_and_not_the_chat(
-    make_chat: Make, engine: Live, monkeypatch: pytest.MonkeyPatch, at: int
-) -> None:
-    stay(monkeypatch, at)
-    app = make_chat()
-    async with app.run_test(size=SIZE, notifications=True) as pilot:
-        await begin(app, pilot, engine, at)
-        await until(pilot, lambda: bool(engine.running))
-        engine.die()
-        await until(pilot, lambda: step(app) == 0)
-        assert app.screen is app.chat_screen
-        assert "The tour ends here: the engine stopped. /tour starts it again." in toasts(app)
-        app.box.put("Hello")
-        await pilot.press("enter")
-        await until(pilot, lambda: app.dialogue.transcript.answers()[-1].reason == "eos")
-
-
-async def test_another_screen_holds_it(make_chat: Make, engine: Live, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(script, "PLAIN_SECONDS", LONG)
-    engine.text = "word " * 4000
-    app = make_chat()
-    async with app.run_test(size=SIZE) as pilot:
-        await begin(app, pilot, engine)
-        await pilot.press("f1")
-        await until(pilot, lambda: isinstance(app.screen, HelpScreen))
-        await asyncio.sleep(0.1)
-        before = len(engine.sent)
-        await asyncio.sleep(0.3)
-        assert len(engine.sent) == before
-        await pilot.press("escape")
-        await until(pilot, lambda: len(engine.sent) > before)
-        await pilot.press("escape")
-        await until(pilot, lambda: step(app) == 0)
-
-
 async def test_it_waits_for_the_model(make_chat: Make, engine: Live) -> None:
-    app = make_chat()
-    async with app.run_test(size=SIZE) as pilot:
+    async with chatting(make_chat(), size=SIZE) as (app, pilot):
         app.actions.do("tour")
         await until(pilot, lambda: "as soon as the model is loaded" in told(app))
         assert app.chat_screen.query_one("#status").display, "how far the load is"
@@ -320,16 +278,6 @@ async def test_enter_takes_it_where_it_is_offered(make_chat: Make, engine: Live,
         app.box.put(typed)
         await pilot.press("enter")
         await until(pilot, lambda: step(app) >= 1)
-
-
-async def test_the_chat_may_begin_with_it(make_chat: Make, engine: Live) -> None:
-    app = make_chat()
-    app.tour = "begin"
-    async with app.run_test(size=SIZE) as pilot:
-        await until(pilot, lambda: step(app) >= 1)
-        engine.loaded()
-        app.take_events()
-        await until(pilot, lambda: step(app) >= 2)
 
 
 def test_a_first_start_is_one_without_settings_and_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ import torch
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
-from specchat.backends import ROOT, UserError
+from specchat.backends import ROOT
 from specchat.backends.base import Block
 from specchat.backends.hf.blocks import Run, covers, prefix
 
@@ -190,24 +190,3 @@ def test_a_node_that_stopped_early_is_not_committed() -> None:
     close(session.evaluate((), ()).logits, linear("llama", [*range(10, 20), 5, 7])[-1:])
     session.commit((2,))
     assert list(session.tokens) == [*range(10, 20), 5, 7]
-
-
-def test_wrong_calls_are_told_and_change_nothing() -> None:
-    session: Any = tiny_model("llama").open_session()
-    session.prefill(range(10, 20))
-    session.evaluate([5], (ROOT,), layers=1)
-    for layers in (0, -1, LAYERS, 99):
-        with pytest.raises(UserError, match="This model has 3 layers, so it can stop after 1 to 2 of them"):
-            session.evaluate([6], (0,), layers=layers)
-    blocks = ((0, Block(0, "mlp")), (Block(1, "mlp"), Block(1, "attention")), (Block(3, "mlp"),), (Block(1, "mlp"), 0))
-    for wrong in ((), (0, 1, 2), (1, 0), (0, 0), (3,), (-1,), *blocks):
-        with pytest.raises(UserError, match="layers 0 to 2"):
-            session.evaluate([6], (0,), layers=wrong)
-    for more, named in (((0, Block(1, "mlp")), "0, 1m"), ((Block(0, "attention"), 1), "0a, 1")):
-        with pytest.raises(ValueError, match=f"been through layers 0 only, not {named}"):
-            session.evaluate([6], (0,), layers=more)
-    with pytest.raises(ValueError, match="not all of this pass"):
-        session.evaluate([6], (0,), (0,), layers=1)
-    with pytest.raises(ValueError, match="not all of this pass"):
-        session.evaluate([6], (0,), (2,))
-    close(session.evaluate([6], (0,), (1, 0)).logits, linear("llama", [*range(10, 20), 5, 6])[[-1, -2]])

@@ -10,16 +10,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from specchat.backends import Sampling
 from specchat.backends.base import ROOT
-from specchat.backends.heads.mtp.load import load_mtp
 from specchat.backends.hf.plain import HybridSession
 from specchat.backends.sessions.chain import CATCH_UP
-from specchat.decoders import registry
 from specchat.errors import UserError
 
 from ...cases import FULL
-from ...decoders.methods.trained.test_every_drafter import SAMPLED, Pair
 from ...fakes.models.mtp_files import HYBRIDS, LAYERS, Family, mtp_folder, mtp_target
 from ...fakes.models.tiny import VOCAB
 
@@ -126,27 +122,6 @@ def test_a_pass_that_fails_loses_nothing(family: Family, monkeypatch: pytest.Mon
             session.evaluate((80, 81), (ROOT, 0))
     found: Any = session.evaluate((80, 81), (ROOT, 0))
     check(found.logits, wanted(family, [*range(5, 25), 70, 80, 81])[0][-2:])
-
-
-@pytest.mark.parametrize("sampling", [Sampling(), SAMPLED])
-def test_every_method_that_runs_there_gives_the_models_own_tokens(sampling: Sampling) -> None:
-    model = mtp_target("qwen3-next", right=True)
-    head = load_mtp(model)
-    assert head is not None
-    both = Pair(model, head)
-    count = 40 if FULL or sampling.greedy else 16
-    prompt, steps = [0, 2, *(5 + 7 * i % 200 for i in range(10))], {}
-    plain, _ = both.run(prompt, "greedy", sampling=sampling, max_tokens=count)
-    for name, method in registry.methods().items():
-        if method.label == "identical" and not registry.unavailable(
-            *(method, model.info.capabilities), draft_model=False, pard=False, head=head.info
-        ):
-            generation, taken = both.run(prompt, name, sampling=sampling, max_tokens=count)
-            assert generation.answer == plain.answer, name
-            steps[name] = len(taken)
-    assert len(steps) > 6
-    assert steps["mtp"] < steps["greedy"]
-    assert steps["lookup"] < steps["greedy"] or count < 40
 
 
 def test_what_it_cannot_do_it_says() -> None:

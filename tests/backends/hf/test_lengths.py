@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import random
 from collections.abc import Sequence
-from dataclasses import replace
 from itertools import cycle
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,6 @@ import torch
 from specchat.backends import Model, load_model
 from specchat.backends.base import PREFILL_CHUNK
 from specchat.backends.files.verdicts import Tried, kept
-from specchat.backends.hf.masks import Reach
 from specchat.backends.hf.model import load_transformers
 from specchat.backends.hf.proving.lengths import SHORT, twin_of, unknown_lengths
 from specchat.backends.options import LoadOptions
@@ -28,8 +26,8 @@ from specchat.engine.messages import Judge, ScoreStep
 from specchat.engine.tasks.proving import prove_lengths
 from specchat.engine.tasks.work import Job
 
-from ...cases import FULL, only_full
-from ...fakes.models.tiny import VOCAB, tiny_folder, write_tokenizer
+from ...cases import FULL
+from ...fakes.models.tiny import VOCAB, write_tokenizer
 
 LIMIT = 40
 """Tokens of text up to which LongRoPE has its short factors."""
@@ -239,27 +237,6 @@ def test_what_is_asked_about_an_answer_is_read_as_the_answer_was(kind: str, leng
     conversation.close()
 
 
-@only_full
-@pytest.mark.parametrize("kind", ["phi3-far", "llama-far"])
-def test_longrope_in_prompts_of_several_chunks(kind: str, room: Path) -> None:
-    folder = folder_of(kind, room)
-    model = loaded(folder)
-    names = drafting(model)
-    for length in (200, FAR - 24, FAR - 9, FAR - 1, FAR, FAR + 1, FAR + 6, 1500, 2000, 3 * FAR - 72, 3 * FAR):
-        prompt = prompt_of(length)
-        wanted = own(folder, prompt, 24)
-        for name in names if length == FAR - 9 else ("greedy", "lookup", "tree"):
-            conversation = Conversation(model, draft_model=model)
-            assert answers(conversation, prompt, name, 24).answer == wanted, (name, length)
-            conversation.close()
-        conversation = Conversation(model, draft_model=model)
-        generation = Generation(conversation, prompt, "lookup", max_tokens=24)
-        for _, name in zip(generation, cycle(names), strict=False):
-            generation.switch(name)
-        assert generation.answer == wanted, ("switching", length)
-        conversation.close()
-
-
 def test_a_window_under_another_name_is_found_out(room: Path) -> None:
     folder = folder_of("gpt-neo", room)
     model = loaded(folder)
@@ -347,41 +324,3 @@ def test_a_damaged_verdict_counts_for_nothing(text: str, room: Path, no_twin: Pa
     assert kept("anything") == verdict
     verdict.path.write_text(text)
     assert kept("anything").tried == {}
-
-
-def test_where_chains_failed_it_decodes_plainly(room: Path, no_twin: Path) -> None:
-    model = load("gpt-neo", room)
-    assert model.verdict is not None
-    model.verdict.keep("window_size", Tried(24, False, False, False))
-    model.close()
-    for _ in range(2):
-        model = load("gpt-neo", room)
-        able = model.info.capabilities
-        assert (able.tree, able.chain, able.layers, able.states) == (False, False, False, False)
-        assert "supports plain decoding only" in able.reasons["chain"]
-        conversation = Conversation(model)
-        wanted = own(folder_of("gpt-neo", room), prompt_of(18), 24)
-        assert answers(conversation, prompt_of(18), "greedy", 24).answer == wanted
-        conversation.close()
-        # Plain decoding now goes another way, which is tried; chains stay refused.
-        assert proven(model)["lengths"][0]["plain"]
-    assert "plain" not in able.reasons
-
-
-def test_a_window_is_tried_at_its_real_length(room: Path, no_twin: Path) -> None:
-    folder = tiny_folder("mistral")
-    model: Any = load_model(str(folder), LoadOptions(device="cpu", dtype="float32"))
-    found = proven(model)
-    (row,) = found["lengths"]
-    assert (row["names"], row["texts"]) == (["sliding_window"], [32, 53])
-    assert (row["plain"], row["chain"], row["tree"]) == (True, True, True)
-    assert row["difference"] < model.tolerance
-    assert (found["broken"], found["proven"], len(list(no_twin.iterdir()))) == (False, CONTEXT, 1)
-    # A mask that lets one token more be seen is found out.
-    plan = replace(model._runner.plan, reaches={kind: Reach(window=33) for kind in model._runner.plan.reaches})
-    model._runner = replace(model._runner, plan=plan)
-    found = proven(model)
-    (row,) = found["lengths"]
-    assert (row["plain"], row["chain"], row["failed"]) == (False, False, {"plain": 53, "chain": 53})
-    assert (found["broken"], found["proven"], found["capabilities"]["chain"]) == (True, 32, False)
-    assert "Near 32 tokens" in found["reasons"]["plain"]

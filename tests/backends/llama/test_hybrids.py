@@ -167,27 +167,6 @@ def test_asking_again_reads_nothing_again_and_an_edit_little(tmp_path: Path, mon
     model.close()
 
 
-def test_a_refused_draft_costs_its_accepted_tokens_again_and_nothing_else(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    session: Any = load("lfm2", tmp_path).open_session(256)
-    passes = fed(session, monkeypatch)
-    session.prefill(range(5, 65))
-    for step in range(3):
-        session.evaluate(range(70, 75), range(ROOT, 4))
-        session.commit((0, 1))
-        assert passes == [60, 5, 7, 9][: step + 2]
-    for _ in range(chain.CATCH_UP):
-        session.evaluate(range(70, 75), range(ROOT, 4))
-        session.commit((0, 1))
-    assert max(passes[1:]) <= chain.CATCH_UP + 5
-    assert passes.count(5) > 1
-    del passes[:]
-    session.evaluate((80,), (ROOT,))
-    assert passes[-1] == 1, "a token without a draft goes in alone, as in plain decoding"
-    session.close()
-
-
 def test_a_library_that_grants_a_wrong_way_back_is_found_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def forgetful(self: Context, room: Any, seen: int) -> bool:
         return self.remove(0, seen, -1) or True  # true, and the state is that of the later token
@@ -253,22 +232,4 @@ def test_whatever_is_refused_passes_give_the_texts_own_logits(architecture: str,
             case _:
                 end = rng.randrange(len(living) + 1)
                 session.commit(living[:end], living[end : rng.randrange(end, len(living) + 1)])
-    model.close()
-
-
-def test_a_pass_that_fails_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    model = load("nemotron_h", tmp_path)
-    session: Any = model.open_session(64)
-    session.prefill(range(9, 25))
-    session.evaluate(range(70, 75), range(ROOT, 4))
-    session.commit((0,))
-    with monkeypatch.context() as patch:
-        patch.setattr(Context, "decode", lambda *_: -3)
-        with pytest.raises(Exception, match="could not evaluate"):
-            session.evaluate((80, 81), (ROOT, 0))
-    found = session.evaluate((80, 81), (ROOT, 0)).logits.clone()
-    fresh: Any = model.open_session(64)
-    text = [*range(9, 25), 70, 80, 81]
-    wanted = fresh.evaluate(text, range(ROOT, len(text) - 1), (17, 18)).logits
-    torch.testing.assert_close(found, wanted, atol=1e-3, rtol=1e-3)
     model.close()

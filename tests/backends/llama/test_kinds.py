@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from specchat.backends import ROOT, ContextFull, Model
+from specchat.backends import ROOT, Model
 from specchat.backends.files.verdicts import Tried
 from specchat.backends.llama.model import load_llama
 from specchat.backends.llama.plain import LlamaPlainSession
@@ -89,30 +89,6 @@ def fresh(model: Model, ids: list[int]) -> torch.Tensor:
     session.prefill(ids[:-1])
     logits: torch.Tensor = session.evaluate(ids[-1:], (ROOT,)).logits[0].clone()
     return logits
-
-
-def test_a_recurrent_model_goes_back_unseen(tmp_path: Path) -> None:
-    mamba = load_llama(zoo.write("mamba", tmp_path / "mamba.gguf"), "mamba", FLOAT32)
-    session: Any = mamba.open_session()
-
-    def right(found: Any, *rest: int) -> None:
-        torch.testing.assert_close(found, fresh(mamba, [*IDS[:20], *rest]), atol=1e-3, rtol=1e-3)
-
-    session.prefill(IDS[:-1])
-    right(session.evaluate(IDS[-1:], (ROOT,)).logits[0], *IDS[20:])
-    session.commit((0,))
-    assert session.align([*IDS[:20], 50]) == 20
-    found = session.evaluate([50, 51, 52], (ROOT, 0, 1), rows=[2, 0]).logits
-    right(found[0], 50, 51, 52)
-    right(found[1], 50)
-    session.commit((0,))
-    right(session.evaluate([60], (ROOT,)).logits[0], 50, 60)
-    session.drop([0])
-    right(session.evaluate([61], (ROOT,)).logits[0], 50, 61)
-    session.commit(())
-    with pytest.raises(ContextFull):
-        session.evaluate([1] * 2 * CONTEXT, range(ROOT, 2 * CONTEXT - 1))
-    mamba.close()
 
 
 def test_longrope_reads_a_text_alike_in_sessions_of_every_size(tmp_path: Path) -> None:

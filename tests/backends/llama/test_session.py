@@ -149,32 +149,6 @@ def test_a_full_context_is_refused_and_nothing_changes() -> None:
     mirror.compare()
 
 
-@pytest.mark.parametrize(
-    ("tokens", "parents", "rows"),
-    [
-        ([1], [5], None),
-        ([1, 2], [1, ROOT], None),
-        ([1], [ROOT, ROOT], None),
-        ([VOCAB], [ROOT], None),
-        ([-1], [ROOT], None),
-        ([1], [ROOT], [1]),
-        ([1], [-2], None),
-        ([], [], [0]),
-    ],
-)
-def test_what_is_no_tree_never_reaches_llama(tokens: list[int], parents: list[int], rows: list[int] | None) -> None:
-    mirror = LlamaMirror(open_session())
-    mirror.prefill([5, 6, 7])
-    with pytest.raises(ValueError, match=r"."):
-        mirror.session.evaluate(tokens, parents, rows)
-    with pytest.raises(ValueError, match="chain of living nodes"):
-        mirror.session.commit([0])
-    with pytest.raises(ValueError, match="cannot rewind"):
-        mirror.session.rewind(4)
-    mirror.evaluate([8], [ROOT])
-    mirror.compare()
-
-
 def test_a_pass_that_fails_leaves_the_session_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
     mirror = LlamaMirror(open_session())
     mirror.prefill([5, 6, 7])

@@ -20,7 +20,6 @@ from specchat.backends.servers.stream import Outcome, Taker
 from ...fakes.model_servers import MODELS, event
 from ...fakes.wires import Fed, wired
 
-LIST = (200, {"object": "list", "data": [{"id": "m", "owned_by": "me"}]})
 ANSWER = event({"choices": [{"delta": {"content": "Hi"}, "finish_reason": "stop"}]})
 
 

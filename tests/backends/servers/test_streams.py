@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import random
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -212,36 +211,6 @@ def test_what_goes_wrong_in_a_stream_is_one_sentence_and_the_next_answer_comes(
     assert (heard.text, failed) == (WRITTEN.text, "")
 
 
-LONG = {
-    "error": {"code": 400, "message": "request (602 tokens) exceeds the available context size (256 tokens), try increasing it"}
-}
-LONG["error"] |= {"type": "exceed_context_size_error", "n_prompt_tokens": 602, "n_ctx": 256}
-VLLM_LONG = {"error": {"message": "This model's maximum context length is 2048 tokens. However, your prompt", "code": 400}}
-REFUSALS: list[tuple[int, Any, dict[str, str], str]] = [
-    (401, {"error": "Unauthorized"}, {}, "wants a key (401)"),
-    (404, {"error": {"message": "The model `x` does not exist."}}, {}, "(404: The model `x` does not exist)"),
-    (429, {"error": {"message": "slow down"}}, {"Retry-After": "7"}, "(429: slow down). Send the message again in 7 s."),
-    (500, "<html>oh no</html>", {}, "failed (500). Send the message again"),
-    (503, {"error": {"message": "Loading model", "code": 503}}, {}, "is not ready (503: Loading model)"),
-    (400, LONG, {}, "no longer fits in the context of 127.0.0.1"),
-    (400, VLLM_LONG, {}, "Start a new chat or shorten it."),
-    (422, {"detail": "Unexpected fields in the request: {'top_k'}"}, {}, "refused the request (422: Unexpected fields"),
-    (302, "", {"Location": "http://evil.example/v1"}, "redirects to http://evil.example/v1, which is not followed."),
-]
-
-
-@pytest.mark.parametrize(("status", "body", "headers", "said"), REFUSALS, ids=[str(status) for status, *_ in REFUSALS])
-def test_refusals_are_one_sentence(
-    loop: asyncio.AbstractEventLoop, status: int, body: Any, headers: dict[str, str], said: str
-) -> None:
-    with serving("vLLM", (status, body, headers)) as fake:
-        model = model_of(loop, fake)
-        heard, failed = ask(loop, model)
-        loop.run_until_complete(model.close())
-    assert said in failed
-    assert heard.runs == []
-
-
 def test_cancelling_closes_the_stream_and_the_server_sees_it(loop: asyncio.AbstractEventLoop) -> None:
     async def cancelled(model: ServerModel, fake: FakeServer) -> None:
         heard = Heard()
@@ -320,42 +289,3 @@ def test_the_method_is_what_the_server_says(
         model = model_of(loop, fake)
         loop.run_until_complete(model.close())
     assert model.method == method
-
-
-@pytest.mark.parametrize(
-    ("routes", "said"),
-    [
-        ({"/v1/models": (200, {"hello": "world"})}, "sends no list of models"),
-        ({"/v1/models": (200, "<html>")}, "sends no list of models"),
-        ({"/v1/models": (401, {"error": "Unauthorized"})}, "wants a key (401)"),
-        ({"/v1/models": (503, {"error": {"message": "Loading model"}})}, "is not ready (503: Loading model)"),
-        ({"/v1/models": (404, {})}, "sends no list of models (404)"),
-    ],
-)
-def test_what_is_no_server_of_models_is_told(loop: asyncio.AbstractEventLoop, routes: dict[str, Any], said: str) -> None:
-    with serving(routes=routes) as fake, pytest.raises(UserError, match=r"127\.0\.0\.1") as caught:
-        model_of(loop, fake)
-    assert said in str(caught.value)
-
-
-def test_noise_in_place_of_a_server_is_one_sentence(loop: asyncio.AbstractEventLoop) -> None:
-    noise = random.Random(5).randbytes(3000)
-
-    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.write(noise)
-        writer.close()
-
-    async def go() -> str:
-        server = await asyncio.start_server(answer, "127.0.0.1", 0)
-        port = server.sockets[0].getsockname()[1]
-        address = find_server(f"http://127.0.0.1:{port}", {})
-        assert address is not None
-        try:
-            await connect(address)
-        except UserError as error:
-            return str(error)
-        finally:
-            server.close()
-        return ""
-
-    assert "does not answer as a server of models does" in loop.run_until_complete(go())

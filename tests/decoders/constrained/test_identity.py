@@ -19,7 +19,7 @@ from specchat.decoders.acceptance import Acceptance
 from specchat.decoders.registry import methods
 from specchat.decoders.text import Stops
 
-from ...cases import FULL, only_full
+from ...cases import FULL
 from .cases import CONSTRAINTS, plain, prompts, valid
 
 MOST = 120 if FULL else 48
@@ -154,25 +154,6 @@ def test_a_limit_or_a_stop_cuts_what_the_grammar_writes(model: Model, draft_mode
     assert '{"name": '.startswith(shown)
 
 
-def test_an_answer_after_a_cancelled_one_begins_anew(model: Model, draft_model: Model) -> None:
-    """What was forced and not read is no part of the cache; the next answer, retried or edited, reads it."""
-    conversation = Conversation(model, draft_model=draft_model)
-    text = prompts(1)[0]
-    for steps in range(4):
-        generation = Generation(conversation, encode_prompt(model, text), "lookup", constraint=CONSTRAINTS["flat"])
-        for _ in range(steps):
-            generation.advance()
-        generation.cancel()
-        generation.advance()
-        assert generation.finish_reason == "cancelled"
-    free = Generation(conversation, encode_prompt(model, text), max_tokens=20)
-    fresh = Generation(Conversation(model), encode_prompt(model, text), max_tokens=20)
-    assert [*free]
-    assert [*fresh]
-    assert free.answer == fresh.answer
-    conversation.close()
-
-
 @pytest.mark.parametrize("name", [*CONSTRAINTS])
 def test_what_the_grammar_writes_is_counted_apart(builtin_model: Model, draft_model: Model, name: str) -> None:
     """A step without nodes is the grammar's; elsewhere what it leaves no choice about is neither drafted nor accepted."""
@@ -189,15 +170,3 @@ def test_what_the_grammar_writes_is_counted_apart(builtin_model: Model, draft_mo
     assert totals.own_tokens_per_step == 1
     # Every token but the last, which nobody reads, goes through the model once.
     assert conversation.session.length in (len(generation.tokens) - 1, len(generation.tokens) - 1 - len(steps[-1].tokens))
-
-
-@only_full
-def test_multibyte_text_comes_whole(model: Model, draft_model: Model) -> None:
-    from specchat.backends.grammars.constraint import regex
-
-    for pattern in ("你好, \U0001f600 [a-c]{2} café!", "[一-鿿]{2,4} - [\U0001f600-\U0001f64f]{1,3} fin"):
-        for method in IDENTICAL:
-            if usable(model, method):
-                generation, shown = answered(model, draft_model, prompts(1)[0], "regex", method, constraint=regex(pattern))
-                assert generation.valid
-                assert "�" not in shown

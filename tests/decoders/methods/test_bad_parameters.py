@@ -5,8 +5,7 @@ from __future__ import annotations
 import functools
 import random
 from collections.abc import Sequence
-from copy import copy
-from dataclasses import fields, replace
+from dataclasses import fields
 from typing import Any
 
 import pytest
@@ -272,12 +271,3 @@ def test_recurrent_models_say_why_they_decode_plainly(name: str) -> None:
     with pytest.raises(UserError, match="recurrent") as caught:
         answer(name, {}, model=tiny_model("mamba"))
     is_a_sentence(caught.value)
-
-
-def test_a_model_that_is_one_layer_deep_says_so() -> None:
-    model = tiny_model("llama")
-    info = replace(model.info, capabilities=replace(model.info.capabilities, layers=False, reasons={"layers": "It has one."}))
-    shallow = copy(model)
-    shallow.info = info
-    with pytest.raises(UserError, match="It has one"):
-        answer("early-exit", {}, model=shallow)

@@ -267,16 +267,3 @@ def test_a_cancelled_search_keeps_its_best_text() -> None:
         assert "".join(step.text for step in steps) + generation.flush() == model.decode(generation.answer)
         kept += len(generation.answer) - before
     assert kept, "the beams never differed, so this proves little"
-
-
-def test_the_context_may_fill_up() -> None:
-    # Eight beams of four tokens and more beyond what they share do not fit beside each other at the end.
-    conversation = Conversation(tiny_model("llama"), context=48)
-    notes = set()
-    for start in range(4):
-        generation = Generation(conversation, list(range(20 + start, 40)), "beam", settings={"beams": 8})
-        notes |= {step.note for step in generation}
-        assert generation.finish_reason == "context"
-        assert len(generation.tokens) == 49
-        assert conversation.session.length == 48
-    assert "The context is nearly full, so the best beam continues alone." in notes

@@ -198,33 +198,6 @@ def test_the_draft_follows_switches_and_later_turns(builtin_model: Model, draft_
     assert accepted
 
 
-def test_a_draft_model_is_loaded_when_the_first_method_needs_it(builtin_model: Model, draft_model: Model) -> None:
-    loads: list[int] = []
-
-    def load() -> list[Model]:
-        loads.append(1)
-        return [draft_model]
-
-    conversation = Conversation(builtin_model, draft_model=load)
-    generation = Generation(conversation, encode_prompt(builtin_model, COPY), "lookup", max_tokens=TOKENS)
-    next(generation)
-    assert not loads
-    generation.switch("draft")
-    generation.switch("tree")
-    assert len(loads) == 1
-    assert sum(len(step.tokens) for step in generation) > 5
-
-
-def test_a_switch_to_a_draft_model_with_other_tokens_leaves_the_answer_alone(builtin_model: Model) -> None:
-    conversation = Conversation(builtin_model, draft_model=tiny_model("llama"))
-    generation = Generation(conversation, encode_prompt(builtin_model, TEXTS[0]), "greedy", max_tokens=4)
-    with pytest.raises(UserError, match="tokenizer"):
-        generation.switch("draft")
-    assert generation.method == "greedy"
-    assert len(list(generation)) == 4
-    conversation.close()
-
-
 def test_a_draft_through_text_is_right_when_the_draft_model_is(builtin_model: Model) -> None:
     generation, _ = run(builtin_model, builtin_model, COPY, "greedy", max_tokens=10)
     drafter = Reencoded(builtin_model, builtin_model, 512)

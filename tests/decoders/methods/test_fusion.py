@@ -17,8 +17,7 @@ from specchat.backends.recorded import RecordedModel
 from specchat.decoders.base import Context, Verified
 from specchat.decoders.methods.fusion import Fusion, FusionParams, Recycled
 from specchat.decoders.methods.lookup import Lookup, LookupParams
-from specchat.decoders.parts.ngrams import ORDERS
-from specchat.decoders.parts.ppm import FREQUENT, ContextModel
+from specchat.decoders.parts.ppm import FREQUENT
 from specchat.decoders.replay import replay
 from specchat.decoders.tree import Tree
 
@@ -96,28 +95,6 @@ def test_what_is_drafted_has_followed(text: list[int], nodes: int) -> None:
                 assert text[follows] == (line * len(tail))[len(drafted)]
             else:
                 assert text[follows - 1] == tail[-1]
-
-
-@cases(300)
-@given(FEW, st.lists(st.integers(0, 2), min_size=1, max_size=4), st.integers(1, 30))
-def test_occurrences_of_a_guessed_tail(text: list[int], guessed: list[int], limit: int) -> None:
-    model = ContextModel()
-    model.follow(text)
-    tail = [*text, *guessed][-ORDERS:]
-    out: list[tuple[int, int, int]] = []
-    model.after(tail, out, limit)
-    assert len(out) <= limit
-    assert len({follows for follows, _, _ in out}) == len(out)
-    assert [match for _, match, _ in out] == sorted((match for _, match, _ in out), reverse=True)
-    for follows, match, start in out:
-        assert start == -1
-        assert text[follows - match : follows] == tail[-match:]
-    assert bool(out) == (tail[-1] in text[:-1]) or limit < 4
-    before = out[: len(out) // 2]
-    again = list(before)
-    model.after(tail, again, limit)
-    assert again[: len(before)] == before
-    assert len(set(again)) == len(again)
 
 
 def test_agreement_and_length_raise_a_probability() -> None:
@@ -235,14 +212,6 @@ def test_recycled_successors_are_drafted() -> None:
     check_tree(drafter, tree, 5, 1000)
     drafter.params = FusionParams(nodes=5, frequent=0, recycle=0)
     assert not {7, 8} & set(drafter.draft(context(text)).tokens)
-
-
-def test_of_a_token_seen_twice_the_accepted_place_counts() -> None:
-    recycled = Recycled(2)
-    tree = Tree([4, 5, 5], [ROOT, 0, 1])
-    recycled.learn(verified(tree, [[(5, -0.1)], [(6, -0.1)], [(7, -0.1)]], [0, 1]))
-    assert [token for token, _ in recycled.guess([4, 5])] == [6]
-    assert recycled.guess([6]) == ()
 
 
 def test_recycled_successors_vote_and_their_worth_is_learned() -> None:

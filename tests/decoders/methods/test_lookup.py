@@ -167,22 +167,6 @@ def test_matches_are_learned_about_whoever_drafts(right: bool) -> None:
     assert drafter.reliability[2] == known
 
 
-@cases(100)
-@given(FEW, FEW)
-def test_what_the_text_gains_tells_as_much_as_steps_do(text: list[int], more: list[int]) -> None:
-    """`match` seldom asked knows and has learned the same as asked at every token."""
-    often, seldom = lookup(), lookup()
-    growing = list(text)
-    often.match(growing)
-    seldom.match(growing)
-    for token in more:
-        growing.append(token)
-        often.match(growing)
-    assert seldom.match(growing) == often.match(growing)
-    assert seldom.reliability[3] == often.reliability[3]
-    assert min(often.match(growing), ORDERS) == max((min(m, ORDERS) for _, m in naive_matches(growing)), default=0)
-
-
 def test_the_accepted_path_tells_of_the_match_up_to_its_first_mistake() -> None:
     text = [5, 6, 7, 8, 9, 5, 6]
     scores = context(text).session.evaluate([6], [ROOT])

@@ -115,20 +115,6 @@ def test_what_followed_is_foreseen_up_to_the_end_of_an_answer() -> None:
     assert copies.after([], 0, frozenset()) == ([], [])
 
 
-def test_a_draft_that_goes_its_own_way_is_no_longer_helped() -> None:
-    text = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 50, 51, 1, 2, 3]
-    copies = Copies(ContextModel(), Worth())
-    copies.follow(text)
-    first = len(copies.after((), 20, frozenset())[0])
-    for _ in range(60):
-        _, chances = copies.after((), 20, frozenset())
-        # Each token more takes a tenth of what a pass takes.
-        copies.learn(chances, 0, 1.0 + 0.1 * len(chances))
-        copies.learn([], 0, 1.0)
-    after = len(copies.after((), 20, frozenset())[0])
-    assert after < first / 2
-
-
 @cases(200)
 @given(st.lists(st.integers(0, 3), min_size=1, max_size=60), st.lists(st.integers(0, 3), max_size=6), st.integers(0, 12))
 def test_a_line_always_stood_behind_the_last_tokens(text: list[int], drafted: list[int], most: int) -> None:

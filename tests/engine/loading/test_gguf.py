@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from specchat.engine.messages import Cancel, Failed, Finished, Generate, Load, Loaded, Loading, StepRecord, Steps, Unloaded
+from specchat.engine.messages import Failed, Finished, Generate, Load, Loaded, Loading, Unloaded
 
 from ...fakes.engines import BareEngine, steps_of
 from ...fakes.models.llama_tiny import gguf_of, needs_llama, tiny_folder
@@ -70,32 +70,3 @@ def test_draft_and_early_exit_and_broken_files(engine: BareEngine, tmp_path: Pat
             engine.send(Load(20, model, **EXACT))  # type: ignore[arg-type]
             engine.until(20, Loaded)
     assert tokens(engine, 30, "greedy") == plain
-
-
-def test_a_draft_model_with_threads_of_its_own(engine: BareEngine) -> None:
-    engine.send(Load(1, "builtin", draft_model="builtin-draft", device="cpu", threads=1, draft_threads=1))
-    assert isinstance(engine.until(1, Loaded, Failed)[-1], Loaded)
-    story = "Write a short story about a lighthouse keeper and a lost boat."
-
-    def ask(id: int, method: str, *, cancel: bool = False) -> tuple[list[StepRecord], str]:
-        engine.send(Generate(id, prompt=story, method=method, sampling={"temperature": 0.8, "seed": 7}, max_tokens=96))
-        if cancel:
-            engine.until(id, Steps, Finished)
-            engine.send(Cancel(id))
-        events = engine.until(id, Finished, Failed)
-        assert isinstance(events[-1], Finished), events[-1]
-        return steps_of(events, id), events[-1].reason
-
-    def text(steps: list[StepRecord]) -> list[int]:
-        return [token for step in steps for token in step.tokens]
-
-    plain, ended = ask(2, "greedy")
-    ask(3, "draft", cancel=True)
-    steps, reason = ask(4, "draft")
-    assert (text(steps), reason) == (text(plain), ended)
-    # What it drafted ahead was used; how much depends on when the two threads had the machine.
-    assert 2 * sum(step.ahead for step in steps) >= sum(step.wasted for step in steps)
-    # A load of another model ends the thread, too.
-    engine.send(Load(5, "builtin", device="cpu", threads=1))
-    assert isinstance(engine.until(5, Loaded, Failed)[-1], Loaded)
-    assert text(ask(6, "draft")[0]) == text(plain)

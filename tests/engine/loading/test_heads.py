@@ -16,7 +16,7 @@ from specchat.engine.messages import Failed, Finished, Generate, Load, Loaded
 from ...fakes.engines import BareEngine, steps_of
 from ...fakes.models.gguf_heads import eagle_file
 from ...fakes.models.gguf_heads import target_folder as gguf_target_folder
-from ...fakes.models.heads import target, target_folder, write_head
+from ...fakes.models.heads import target, write_head
 from ...fakes.models.llama_tiny import gguf_of, needs_llama
 
 
@@ -95,23 +95,6 @@ def test_an_engine_drafts_with_a_gguf_head(log: Path, tmp_path: Path) -> None:
         assert isinstance(loaded, Loaded), loaded
         assert {key: loaded.head[key] for key in ("kind", "title", "dtype", "taps")} == {
             "kind": "eagle", "title": "EAGLE-3", "dtype": "all F32", "taps": [2, 3, 3]
-        }  # fmt: skip
-        assert "eagle" not in loaded.unavailable
-        eagle_drafts_the_plain_answer(engine)
-    finally:
-        engine.close()
-
-
-def test_an_engine_drafts_with_it(log: Path, tmp_path: Path) -> None:
-    head = write_head(tmp_path / "head", "speculators", drafted=100)
-    engine = BareEngine(log)
-    try:
-        engine.send(Load(1, str(target_folder()), draft_model=str(head), device="cpu", threads=1))
-        loaded = engine.until(1, Loaded, Failed)[-1]
-        assert isinstance(loaded, Loaded), loaded
-        assert not loaded.drafts
-        assert {key: loaded.head[key] for key in ("kind", "title", "taps")} == {
-            "kind": "eagle", "title": "EAGLE-3", "taps": [2, 3, 3]
         }  # fmt: skip
         assert "eagle" not in loaded.unavailable
         eagle_drafts_the_plain_answer(engine)

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
-from specchat.backends import UserError
 from specchat.engine.drafts import Drafts, conversation_of
 from specchat.engine.messages import Load, dump, parse
 
@@ -25,18 +22,3 @@ def test_all_are_loaded_in_their_order() -> None:
     conversation.close()
     drafts.close()
     assert drafts.get() == []
-
-
-def test_one_with_other_tokens_is_named() -> None:
-    stranger = "builtin-draft"
-    drafts = Drafts(Load(1, "target", [str(tiny_folder("qwen3")), stranger], device="cpu", backend="transformers"))
-    with pytest.raises(UserError) as caught:
-        drafts.join(tiny_model("llama"))
-    assert str(caught.value).startswith(
-        f"The draft model {stranger} cannot be used with others: its tokenizer differs from the"
-    )
-    assert drafts.models == []
-    alone = Drafts(Load(1, "target", stranger, device="cpu", backend="transformers"))
-    alone.join(tiny_model("llama"))  # alone it can draft by way of text
-    assert len(alone.models) == 1
-    alone.close()

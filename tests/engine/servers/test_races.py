@@ -18,11 +18,11 @@ from specchat.app.race.kept import entries_of, sentence
 from specchat.app.race.replay import Replay
 from specchat.app.saved.race_json import pack, read_race, unpack
 from specchat.app.theming.themes import load_themes
-from specchat.app.tui.race.photo_finish import mark_words, standings
+from specchat.app.tui.race.photo_finish import mark_words
 from specchat.engine.client import EngineClient
 
 from ...fakes.engine_races import begin, finished, until
-from ...fakes.model_servers import Written, llama_server, of_words, serving, text_only, tokens_of, vllm
+from ...fakes.model_servers import Written, llama_server, of_words, serving, tokens_of, vllm
 
 PASSES = ("The", " lighthouse stood on", " the northern rock .", " Every", " evening Ana climbed it .")
 PLAIN = of_words(*(f" {word}" if i else word for i, word in enumerate("".join(PASSES).split())))
@@ -77,34 +77,3 @@ def test_the_halves_of_a_pair_race(client: EngineClient, tmp_path: Path, streams
             assert mark_words(race, race.racers[1])[1].startswith("differs from token")
             assert names[1] in sentence(record)
             race.close()
-
-
-def test_a_server_races_a_model_of_this_machine_and_another_server(client: EngineClient, tmp_path: Path) -> None:
-    recorded = tmp_path / "r.jsonl"
-    recorded.write_text('{"prompt": "Tell me.", "response": "A fox ran along the shore."}\n')
-    with serving("vLLM", vllm(WRITTEN)) as one, serving(stream=text_only(WRITTEN)) as two:
-        servers = {"work": {"url": one.url}}
-        with chatting(client, f"recorded:{recorded}", servers) as dialogue:
-            lanes = [RaceEntry("greedy"), RaceEntry("greedy", model="work"), RaceEntry("lookup", model=f"{two.url}#small")]
-            race = begin(dialogue, "Tell me.", lanes)
-            record = finished(race)
-            assert [racer.error for racer in race.racers] == ["", "", ""]
-            # A server decodes as it does, whatever was asked for.
-            assert [racer.entry.method for racer in race.racers] == ["greedy", "speculation K=10", "server"]
-            assert [lane.mark for lane in record.lanes] == ["reference", "another model", "another model"]
-            assert race.model_names == ["r.jsonl", "work", "small"]
-            # Nobody knows whether their tokens are the same, and the last one's are guessed.
-            assert record.unit == "characters"
-            assert all(racer.seconds > 0 for racer in race.racers)
-            shown = {row.number: row for row in standings(race)}
-            assert shown[3].tokens_per_step == 0.0 if race.racers[2].answer.figures.certainty == "unknown" else True
-            assert [len(race.served), race.served[0].entry.model] == [2, "work"]
-            saved = read_race(export_race(record, tmp_path / "race.json", load_themes()[0]["dark"]))
-            assert [lane.answer.text for lane in saved.lanes][1:] == [WRITTEN.text] * 2
-            export_race(record, tmp_path / "race.html", load_themes()[0]["dark"])
-            race.close()
-            # The chat's model is what it was.
-            dialogue.listener = None
-            dialogue.submit("Tell me.")
-            until(dialogue, lambda: dialogue.phase == "ready")
-            assert dialogue.transcript.answers()[-1].text == "A fox ran along the shore."

@@ -8,23 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 from specchat.backends import Model, load_model
 from specchat.backends.loading import builtin_path
 from specchat.engine.client import EngineClient
-from specchat.engine.drafts import Drafts
-from specchat.engine.messages import Event, Failed, Load, Worked, Working
+from specchat.engine.messages import Event, Failed, Worked, Working
 from specchat.engine.tasks.measuring import measure_answer
 from specchat.engine.tasks.pass_costs import measure_costs
-from specchat.engine.tasks.peers import _networks, prepare
 from specchat.engine.tasks.work import Job
-from specchat.errors import UserError
 
-from ...cases import only_full
 from ...fakes.engines import recorded
-from ...fakes.models.dflash_files import write_dflash
-from ...fakes.models.heads import target
 
 KEPT = ("rope_parameters", "rms_norm_eps", "layer_types", "block_size", "mask_token_id", "target_layer_ids", "head_dim")
 
@@ -78,37 +71,6 @@ def test_past_answers_out_of_a_file_are_drafted_from_where_that_is_asked(tmp_pat
             failed = work(client, "past", files=[str(tmp_path / f"{name}.jsonl")])[-1]
             assert isinstance(failed, Failed)
             assert says in failed.sentence
-
-
-@only_full
-def test_transformers_own_dflash_beside_ours(tmp_path: Path) -> None:
-    asked: dict[str, Any] = {"prompt": "tell me", "raw": True, "max_tokens": 24}
-    full = ["full_attention"] * 2
-    folders = {
-        "": write_dflash(tmp_path / "assistant", "transformers", layer_types=full),
-        "same": write_dflash(tmp_path / "z-lab", taps=(1, 3)),
-        "transformers cannot draft as .*causal was trained": write_dflash(tmp_path / "causal", is_causal=True),
-        "needs a DFlash drafter": None,
-    }
-    for why, folder in folders.items():
-        drafts = Drafts(Load(1, target().info.path, draft_model=[str(folder)] if folder else None, device="cpu"))
-        drafts.join(target())
-        here = Job(target(), drafts, print, lambda: False)
-        if why not in ("", "same"):
-            with pytest.raises(UserError, match=why):
-                prepare(here, "transformers/dflash")
-            continue
-        prepare(here, "transformers/dflash")
-        kinds = ("greedy", "transformers/dflash", *(["dflash"] if not why else []))
-        plain, *others = (measure_answer(here, kind, **asked) for kind in kinds)
-        assert all(found["tokens"] == plain["tokens"] and found["drafted"] > 20 for found in others)
-    # The tensors of another layout come to the same places.
-    one, other = (_networks[target()][f"dflash-{folder}"] for folder in list(folders.values())[:2])
-    for name, tensor in one.state_dict().items():
-        assert torch.equal(tensor, other.state_dict()[name])
-    assert {key: value for key, value in one.config.to_dict().items() if key in KEPT} == {
-        key: value for key, value in other.config.to_dict().items() if key in KEPT
-    }
 
 
 @pytest.fixture(scope="module")

@@ -85,7 +85,6 @@ def _config(kind: str) -> Any:
 
 TREES = ("llama", "qwen2", "qwen3", "qwen3-moe", "gpt2", "gemma2", "gemma3", "mistral", "mixtral", "gpt-neox")
 """Kinds that evaluate branching trees."""
-WINDOWED = ("qwen2", "gemma2", "gemma3", "mistral")
 """Those of them with sliding windows of WINDOW."""
 
 

@@ -61,11 +61,7 @@ class ToySession(RecordedSession):
         self.toy = model
 
     def evaluate(
-        self,
-        tokens: Sequence[int],
-        parents: Sequence[int],
-        rows: Sequence[int] | None = None,
-        layers: Layers | None = None,
+        self, tokens: Sequence[int], parents: Sequence[int], rows: Sequence[int] | None = None, layers: Layers | None = None
     ) -> RecordedScores:
         scores = super().evaluate(tokens, parents, rows, layers)
         return ToyScores(self.toy, scores.nodes, [self._place(node) for node in scores.nodes])

@@ -39,19 +39,6 @@ def test_bad_lines_are_named_and_the_rest_goes_on(tmp_path: Path) -> None:
     assert [f"line {n}" in problem for n, problem in zip(range(2, 8), found.problems, strict=True)] == [True] * 6
 
 
-def test_plain_text_is_told_apart_by_paragraphs_or_by_lines(tmp_path: Path) -> None:
-    found = read_items(file(tmp_path, "first line\nof one prompt\n\n\nsecond\n", "p.txt"), None)
-    assert [item.turns for item in found.items] == [("first line\nof one prompt",), ("second",)]
-    found = read_items(file(tmp_path, "one\ntwo\n", "q.txt"), None)
-    assert [item.turns for item in found.items] == [("one",), ("two",)]
-
-
-def test_a_limit_counts_questions_with_all_their_turns(tmp_path: Path) -> None:
-    rows = [{"turns": ["a", "b"], "category": c} for c in ("x", "y", "x", "x")]
-    found = read_items(file(tmp_path, "\n".join(map(json.dumps, rows))), 2)
-    assert [(i.category, len(i.turns)) for i in found.items] == [("x", 1), ("x", 2), ("y", 1), ("y", 2), ("x", 1), ("x", 2)]
-
-
 def test_a_category_without_prompts_is_said(tmp_path: Path) -> None:
     path = file(tmp_path, '{"prompt": "a", "category": "x"}\n')
     found = read_items(path, None, ("x", "nope"))

@@ -127,16 +127,3 @@ def test_tune_asks_a_server_and_prints_the_options_of_its_own_methods(bench: Run
     assert line["flags"].startswith('--speculative-config \'{"method": "ngram"')
     assert line["flags"] in told
     assert not (tmp_path / "settings.toml").exists()
-
-
-def test_llama_server_is_asked_for_the_tokens_that_it_does_not_send(bench: Run, tmp_path: Path) -> None:
-    again = Written(tuple(Pass((word,)) for word in b"the| fox| and| the| cat| and".split(b"|") * 6), eos=False)
-    (tmp_path / "p.txt").write_text("one\n\ntwo\n")
-    with serving("llama-server", llama_server(again), speculates=False) as fake:
-        done = bench("tune", tmp_path / "p.txt", "--model", fake.url, "--json")
-        paths = [path for path, _, _ in fake.asked]
-    assert done.returncode == 0, done.stderr
-    assert {"/apply-template", "/tokenize"} <= set(paths)
-    found = {line["method"]: line for line in json.loads(done.stdout)["servers"]}
-    assert set(found) == {"llama-server/ngram-simple", "llama-server/ngram-mod"}
-    assert found["llama-server/ngram-simple"]["tokens_per_step"] > 1.5

@@ -73,20 +73,6 @@ def test_a_line_tells_what_a_token_costs() -> None:
     assert "FLOPs/tok" not in table([none])[0], "columns without a figure are left out"
 
 
-def test_thoughts_are_counted_apart_where_there_are_any() -> None:
-    thought = {"tokens": 6, "passes": 2.0, "drafted": 8.0, "accepted": 4.0}
-    answer = {"tokens": 4, "passes": 3.0, "drafted": 2.0, "accepted": 1.0}
-    rows = [row("a", "draft", 1.0, thought=thought, answer=answer), row("b", "draft", 1.0, thought=thought, answer=answer)]
-    (line,) = summarise(rows, ["draft"], "greedy", "wall")
-    assert (line["thought_tokens"], line["thought_tokens_per_step"], line["thought_acceptance_rate"]) == (12, 3.0, 0.5)
-    assert line["answer_tokens_per_step"] == pytest.approx(4 / 3)
-    head, (cells,) = table([line])
-    assert dict(zip(head, cells, strict=True))["thought tok/pass"] == "3.00"
-    none = {"tokens": 0, "passes": 0.0, "drafted": 0.0, "accepted": 0.0}
-    head, _ = table(summarise([row("a", "draft", 1.0, thought=none, answer=answer)], ["draft"], "greedy", "wall"))
-    assert not [title for title in head if "thought" in title]
-
-
 def test_the_scaling_law_is_a_line_in_the_log_of_nodes() -> None:
     import math
 

@@ -28,7 +28,6 @@ from ..conftest import Call
 
 ANSWER = "one two three one two three one two three \x1b[31mred [bold] 👩‍👩‍👧 end"
 SAFE = ANSWER.replace("\x1b", "␛")
-COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
 @pytest.fixture(autouse=True)
@@ -170,14 +169,6 @@ def test_only_what_a_pass_gave_together_is_coloured_as_in_the_chat() -> None:
     assert stream.getvalue().startswith("one two\x1b")
 
 
-def test_forced_colours_are_harmless_and_differ(call: Call, model: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLORTERM", "truecolor")
-    _, out, _ = call("hello", "--model", model, "--color", "always")
-    assert COLOUR.sub("", out) == f"{SAFE}\n"
-    colours = re.findall(r"\x1b\[(38;2;[0-9;]+)m", out)
-    assert len(set(colours)) > 1
-
-
 @pytest.mark.parametrize(
     ("args", "said"),
     [
@@ -207,13 +198,6 @@ def test_mistakes_are_one_sentence(call: Call, args: list[str], said: str, monke
     assert said in err
     assert err.startswith("specchat: ")
     assert err.count("\n") == 1
-
-
-def test_a_bad_settings_file_stops_it(call: Call, tmp_path: Path) -> None:
-    (tmp_path / "settings.toml").write_text("\n\nmodel = \n")
-    code, out, err = call("hello")
-    assert (code, out) == (2, "")
-    assert "settings.toml, line 3" in err
 
 
 def test_a_draft_model_is_loaded_beside_the_target(call: Call, model: str, tmp_path: Path) -> None:

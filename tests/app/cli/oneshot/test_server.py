@@ -130,12 +130,3 @@ def test_a_kept_answer_is_opened_again_as_it_was(call: Call, tmp_path: Path) -> 
     assert (answer.text, answer.figures.certainty) == (WRITTEN.text, "exact")
     assert [run.tokens for run in answer.runs] == WRITTEN.lengths
     assert set(answer.log.tokens) == {-1}
-
-
-def test_what_came_before_a_failure_is_printed(call: Call) -> None:
-    with serving("llama-server", llama_server(WRITTEN)[:6]) as fake:
-        code, out, err = call("run", "--model", fake.url, "hi")
-    assert code == 2
-    assert WRITTEN.text.startswith(out.strip())
-    assert out.strip()
-    assert "ended the stream before the answer was complete" in err

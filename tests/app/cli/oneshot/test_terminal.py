@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
-import pty
 import re
-import select
 import sys
-import time
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 from ....fakes.engines import COUNTING
+from ....fakes.terminal import Terminal
 
 ANSWER = "one two three one two three one two three \x1b[31mred \x1b]0;title\x07[bold] end"
 SAFE = ANSWER.replace("\x1b", "␛").replace("\x07", "␇")
@@ -29,55 +26,21 @@ def model(tmp_path: Path) -> str:
     return f"recorded:{file}"
 
 
-class Terminal:
-    """A command that has a pseudo-terminal to itself."""
+def plain(text: str) -> str:
+    """What a person reads: without colours, and without lines that were cleared again."""
+    return SEQUENCE.sub("", "\n".join(line.rsplit("\r\x1b[K", 1)[-1] for line in text.replace("\r\n", "\n").split("\n")))
 
-    def __init__(self, args: list[str], environment: Mapping[str, str]) -> None:
-        kept = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "COLORTERM", "TERM")}
-        self.pid, self.fd = pty.fork()
-        if self.pid == 0:
-            os.execve(sys.executable, [sys.executable, "-m", "specchat", *args], {**kept, **environment})
-        self.text = ""
 
-    def read_until(self, part: str, seconds: float = 120) -> None:
-        """Read on until the output holds `part` (or, where it is empty, to the end)."""
-        data = self.text.encode()
-        deadline = time.monotonic() + seconds
-        while not part or part not in self.plain:
-            assert time.monotonic() < deadline, self.text
-            if not select.select([self.fd], [], [], 0.2)[0]:
-                continue
-            try:
-                chunk = os.read(self.fd, 65536)
-            except OSError:  # how Linux tells that the other side is closed
-                chunk = b""
-            if not chunk:
-                assert not part, self.text
-                return
-            data += chunk
-            self.text = data.decode(errors="replace")
-
-    def end(self) -> int:
-        """Read to the end; the exit code."""
-        self.read_until("")
-        os.close(self.fd)
-        return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
-
-    @property
-    def plain(self) -> str:
-        """What a person reads: without colours, and without lines that were cleared again."""
-        lines = self.text.replace("\r\n", "\n").split("\n")
-        return SEQUENCE.sub("", "\n".join(line.rsplit("\r\x1b[K", 1)[-1] for line in lines))
+def run(environment: Mapping[str, str], *args: str) -> tuple[int, str]:
+    """A command that has a pseudo-terminal to itself: its exit code, and what it wrote."""
+    with Terminal([sys.executable, "-m", "specchat", *args], env=environment) as terminal:
+        return terminal.exit_code(), terminal.raw.decode(errors="replace")
 
 
 @pytest.fixture
-def environment(tmp_path: Path) -> dict[str, str]:
-    return {
-        "SPECCHAT_CONFIG": str(tmp_path),
-        "SPECCHAT_LOG": str(tmp_path / "engine.log"),
-        "TERM": "xterm-256color",
-        "COLORTERM": "truecolor",
-    }
+def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    return {"SPECCHAT_CONFIG": str(tmp_path), "SPECCHAT_LOG": str(tmp_path / "engine.log")}
 
 
 @pytest.mark.parametrize(
@@ -89,44 +52,44 @@ def environment(tmp_path: Path) -> dict[str, str]:
     ],
 )
 def test_colours_by_depth(model: str, environment: dict[str, str], changes: dict[str, str], pattern: str) -> None:
-    terminal = Terminal(["run", "hello", "--model", model], {**environment, **changes})
-    assert terminal.end() == 0
-    assert re.search(pattern, terminal.text)
-    assert terminal.plain.startswith(f"{SAFE}\n")
-    figures = terminal.plain.splitlines()[1]
+    code, text = run({**environment, **changes}, "run", "hello", "--model", model)
+    assert code == 0
+    assert re.search(pattern, text)
+    answer, figures, *legend = plain(text).splitlines()
+    assert answer == SAFE
     assert re.fullmatch(
         r".+: \d+ of \d+ guesses were right\. · lookup · [\d,.]+ tokens/s · first token after [\d.,]+ m?s( · finished)?",
         figures,
     )
-    assert "\x1b[2m" in terminal.text.splitlines()[-2]
-    assert terminal.plain.splitlines()[2:] == [" 1  2  3  4–5  6–7  8+  tokens a pass"]
-    assert re.search(r"\x1b\[[\d;]+m 8\+ \x1b\[0m", terminal.text.splitlines()[-1])
+    assert "\x1b[2m" in text.splitlines()[-2]
+    assert legend == [" 1  2  3  4–5  6–7  8+  tokens a pass"]
+    assert re.search(r"\x1b\[[\d;]+m 8\+ \x1b\[0m", text.splitlines()[-1])
 
 
 @pytest.mark.parametrize("changes", [{"NO_COLOR": "1"}, {"TERM": "dumb"}])
 def test_no_colours(model: str, environment: dict[str, str], changes: dict[str, str]) -> None:
-    terminal = Terminal(["run", "hello", "--model", model], {**environment, **changes})
-    assert terminal.end() == 0
-    assert "\x1b[3" not in terminal.text
-    assert "\x1b[2m" not in terminal.text
-    assert "\x1b]" not in terminal.text
-    assert terminal.plain.startswith(f"{SAFE}\n")
-    assert "tokens a pass" not in terminal.plain
+    code, text = run({**environment, **changes}, "run", "hello", "--model", model)
+    assert code == 0
+    assert not re.search(r"\x1b\[3|\x1b\[2m|\x1b\]", text)
+    assert plain(text).startswith(f"{SAFE}\n")
+    assert "tokens a pass" not in plain(text)
     if "TERM" in changes:
-        assert "\x1b" not in terminal.text
+        assert "\x1b" not in text
 
 
 def test_ctrl_c_at_the_keyboard(model: str, environment: dict[str, str]) -> None:
-    terminal = Terminal(["run", "count", "--model", f"{model}?pace=0.2", "--method", "greedy"], environment)
-    terminal.read_until("1 2")
-    os.write(terminal.fd, b"\x03")
-    assert terminal.end() == 130
-    assert "Cancelled." in terminal.plain
-    assert terminal.plain.replace("^C", "").startswith("0 1 2")
-    assert "Traceback" not in terminal.text
+    command = [sys.executable, "-m", "specchat", "run", "count", "--model", f"{model}?pace=0.2", "--method", "greedy"]
+    with Terminal(command, env=environment, owned=True) as terminal:
+        terminal.wait("1 2")
+        terminal.send("\x03")
+        assert terminal.exit_code() == 130
+        text = terminal.raw.decode(errors="replace")
+    assert "Cancelled." in plain(text)
+    assert plain(text).replace("^C", "").startswith("0 1 2")
+    assert "Traceback" not in text
 
 
 def test_the_chat_refuses_a_dumb_terminal(environment: dict[str, str]) -> None:
-    terminal = Terminal([], {**environment, "TERM": "dumb"})
-    assert terminal.end() == 2
-    assert "Use `specchat run PROMPT`" in terminal.plain
+    code, text = run({**environment, "TERM": "dumb"})
+    assert code == 2
+    assert "Use `specchat run PROMPT`" in plain(text)

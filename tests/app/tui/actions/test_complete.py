@@ -19,7 +19,7 @@ from specchat.app.tui.actions.settings import set_now
 from specchat.app.tui.actions.table import COMMANDS, parse
 from specchat.app.tui.composer.completion import Completion
 
-from ....fakes.pilots import settle
+from ....fakes.pilots import chatting, settle
 
 Make = Callable[..., Any]
 SIZE = (90, 26)
@@ -149,10 +149,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 async def test_tab_completes_the_command_its_method_and_the_setting(make_chat: Make, engine: Any) -> None:
-    app = make_chat()
-    async with app.run_test(size=SIZE) as pilot:
-        engine.loaded()
-        await settle(app, pilot)
+    async with chatting(make_chat(), engine, size=SIZE) as (app, pilot):
         box, list_ = app.chat_screen.input, app.chat_screen.query_one(Completion)
         await type_text(pilot, "/me")
         assert list_.names == ["/method"]
@@ -170,8 +167,7 @@ async def test_tab_completes_the_command_its_method_and_the_setting(make_chat: M
 
 
 async def test_enter_runs_what_is_typed_unless_the_arrows_chose(make_chat: Make, engine: Any) -> None:
-    app = make_chat()
-    async with app.run_test(size=SIZE) as pilot:
+    async with chatting(make_chat(), size=SIZE) as (app, pilot):
         await type_text(pilot, "/theme l")
         await type_text(pilot, "ight")
         await pilot.press("enter")
@@ -182,8 +178,7 @@ async def test_enter_runs_what_is_typed_unless_the_arrows_chose(make_chat: Make,
 
 
 async def test_files_are_completed_with_quotes_where_they_need_them(make_chat: Make, engine: Any) -> None:
-    app = make_chat()
-    async with app.run_test(size=SIZE) as pilot:
+    async with chatting(make_chat(), size=SIZE) as (app, pilot):
         await type_text(pilot, "/open my")
         await settle(app, pilot)
         assert app.chat_screen.query_one(Completion).names == ["old/my chat.json"]
@@ -192,8 +187,7 @@ async def test_files_are_completed_with_quotes_where_they_need_them(make_chat: M
 
 
 async def test_esc_sends_the_list_away_and_a_long_list_scrolls(make_chat: Make, engine: Any) -> None:
-    app = make_chat()
-    async with app.run_test(size=SIZE) as pilot:
+    async with chatting(make_chat(), size=SIZE) as (app, pilot):
         await type_text(pilot, "/")
         list_ = app.chat_screen.query_one(Completion)
         assert list_.size.height == list_.rows < len(COMMANDS)

@@ -11,7 +11,7 @@ from specchat.app.chat.entries import Answer, Prompt
 from specchat.app.terminal.clipboard import Copied, Tool
 from specchat.app.tui.pickers.menu import Menu
 
-from ....fakes.pilots import toasts
+from ....fakes.pilots import chatting, toasts
 
 Make = Callable[..., Any]
 SIZE = (90, 26)
@@ -41,8 +41,7 @@ async def command(pilot: Any, text: str) -> None:
 
 
 async def test_one_of_several_blocks_is_chosen_by_its_preview(make_chat: Make, engine: Any, make_steps: Make) -> None:
-    app = make_chat()
-    async with app.run_test(size=SIZE, notifications=True) as pilot:
+    async with chatting(make_chat(), size=SIZE, notifications=True) as (app, pilot):
         await say(pilot, engine, make_steps, "Code?", CODE)
         await pilot.press("alt+y")
         assert isinstance(app.screen, Menu)
@@ -58,27 +57,8 @@ async def test_one_of_several_blocks_is_chosen_by_its_preview(make_chat: Make, e
         assert app.chat_screen.input.text == "/copy code 3", "what cannot be done stays to be mended"
 
 
-async def test_there_may_be_no_code_no_message_no_run(make_chat: Make, engine: Any, make_steps: Make) -> None:
-    app = make_chat()
-    async with app.run_test(size=SIZE, notifications=True) as pilot:
-        for what in ("", " code", " message", " run", " chat", " nonsense"):
-            await command(pilot, f"/copy{what}")
-        said = " ".join(notification.message for notification in app.recent)
-        for part in (
-            "no answer to copy",
-            "No answer in this chat",
-            "no message to copy",
-            "No pass is selected",
-            "nothing to copy",
-        ):
-            assert part in said
-        assert "/copy takes code" in said
-        assert app.clipboard == ""
-
-
 async def test_the_run_under_the_cursor_is_copied(make_chat: Make, engine: Any, make_steps: Make) -> None:
-    app = make_chat()
-    async with app.run_test(size=SIZE, notifications=True) as pilot:
+    async with chatting(make_chat(), size=SIZE, notifications=True) as (app, pilot):
         await say(pilot, engine, make_steps, "Why?", "Lamps light the long way home.")
         await pilot.press("f7", "home", "right", "ctrl+y")
         answer = app.dialogue.transcript.answers()[0]
@@ -86,18 +66,8 @@ async def test_the_run_under_the_cursor_is_copied(make_chat: Make, engine: Any, 
         assert "Sent the pass '" in toasts(app)
 
 
-async def test_the_whole_chat_is_copied_as_markdown(make_chat: Make, engine: Any, make_steps: Make) -> None:
-    app = make_chat()
-    async with app.run_test(size=SIZE) as pilot:
-        await say(pilot, engine, make_steps, "Code?", CODE)
-        await command(pilot, "/copy chat")
-        assert "> Code?" in app.clipboard
-        assert "```python\ndef one():" in app.clipboard
-
-
 async def test_control_characters_are_copied_as_they_are_shown(make_chat: Make, engine: Any, make_steps: Make) -> None:
-    app = make_chat()
-    async with app.run_test(size=SIZE) as pilot:
+    async with chatting(make_chat(), size=SIZE) as (app, pilot):
         await say(pilot, engine, make_steps, "Go", "a\x1b[201~rm\x07b\u202ec")
         await pilot.press("ctrl+y")
         assert app.clipboard == "a␛[201~rm␇b\\u202ec"
@@ -115,8 +85,7 @@ async def test_a_tool_copies_beside_the_interface(
     monkeypatch.setattr("specchat.app.terminal.clipboard.tools", lambda: [Tool("xclip", ("xclip",))])
     monkeypatch.setattr("specchat.app.terminal.clipboard.copy", copy)
     monkeypatch.setattr("specchat.app.terminal.clipboard.is_remote", lambda: False)
-    app = make_chat()
-    async with app.run_test(size=SIZE, notifications=True) as pilot:
+    async with chatting(make_chat(), size=SIZE, notifications=True) as (app, pilot):
         await say(pilot, engine, make_steps, "Hello", "A short one.")
         await pilot.press("ctrl+y", "ctrl+y")
         await app.workers.wait_for_complete()
@@ -133,8 +102,7 @@ def marked_rows(app: Any) -> list[str]:
 
 
 async def test_messages_are_gone_through_marked_and_copied(make_chat: Make, engine: Any, make_steps: Make) -> None:
-    app = make_chat()
-    async with app.run_test(size=SIZE, notifications=True) as pilot:
+    async with chatting(make_chat(), size=SIZE, notifications=True) as (app, pilot):
         for number in range(1, 6):
             await say(pilot, engine, make_steps, f"Question {number}?", f"Answer {number}. " + "More words. \n" * 8)
         view = app.chat_screen.view
@@ -162,18 +130,3 @@ async def test_messages_are_gone_through_marked_and_copied(make_chat: Make, engi
         await pilot.press("escape")
         assert view.mark.entry is None
         assert marked_rows(app) == []
-
-
-async def test_a_new_message_takes_the_mark_away_and_so_does_another_chat(
-    make_chat: Make, engine: Any, make_steps: Make
-) -> None:
-    app = make_chat()
-    async with app.run_test(size=SIZE) as pilot:
-        await pilot.press("alt+up")  # nothing to go to yet
-        await say(pilot, engine, make_steps, "One?", "Yes.")
-        await pilot.press("alt+up")
-        assert app.chat_screen.view.mark.entry is not None
-        await say(pilot, engine, make_steps, "Two?", "Yes.")
-        assert app.chat_screen.view.mark.entry is None
-        await pilot.press("alt+up", "ctrl+l")
-        assert app.chat_screen.view.mark.entry is None

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,13 +10,10 @@ import pytest
 
 from specchat.app.chat.entries import Answer, Prompt
 from specchat.app.chat.transcript import Transcript
-from specchat.app.export.formats import FORMATS, SavedChat, export_chat
-from specchat.app.settings.keymap import CHAT
-from specchat.app.tui.pickers.menu import Menu
+from specchat.app.export.formats import FORMATS, SavedChat
 from specchat.engine.messages import PieceTable, StepRecord
 
-from ....fakes import pilots
-from ....fakes.pilots import settle, until
+from ....fakes.pilots import chatting, settle, until
 
 Make = Callable[..., Any]
 SIZE = (90, 26)
@@ -66,8 +61,7 @@ async def command(app: Any, pilot: Any, text: str) -> None:
 
 
 async def test_exporting_by_command(make_chat: Make, engine: Any, make_steps: Make, here: Path) -> None:
-    app = make_chat()
-    async with app.run_test(size=SIZE) as pilot:
+    async with chatting(make_chat(), size=SIZE) as (app, pilot):
         await converse(app, pilot, engine, make_steps)
         for format in FORMATS:
             await command(app, pilot, f"/export 'my chat.{format}'")
@@ -83,25 +77,8 @@ async def test_exporting_by_command(make_chat: Make, engine: Any, make_steps: Ma
             app.clear_notifications()
 
 
-async def test_exporting_by_key_and_by_the_help(make_chat: Make, engine: Any, make_steps: Make, here: Path) -> None:
-    app = make_chat()
-    async with app.run_test(size=SIZE) as pilot:
-        await pilot.press("alt+s")
-        assert "nothing to export" in toasts(app)
-        await converse(app, pilot, engine, make_steps)
-        await pilot.press("alt+s")
-        assert isinstance(app.screen, Menu)
-        await pilot.press("2")
-        await until(pilot, lambda: "Saved as" in toasts(app))
-        assert [name[-4:] for name in os.listdir(here)] == [".svg"]
-        await pilot.press("f1", *"chat as html", "enter")
-        await until(pilot, lambda: any(name.endswith(".html") for name in os.listdir(here)))
-    assert "alt+s" in {key.keys for key in CHAT}
-
-
 async def test_what_goes_wrong_is_told_and_the_command_stays_in_the_box(make_chat: Make, engine: Any, make_steps: Make) -> None:
-    app = make_chat()
-    async with app.run_test(size=SIZE) as pilot:
+    async with chatting(make_chat(), size=SIZE) as (app, pilot):
         await converse(app, pilot, engine, make_steps)
         await command(app, pilot, "/export chat.exe")
         assert "ends in .exe" in toasts(app)
@@ -119,9 +96,7 @@ async def test_what_goes_wrong_is_told_and_the_command_stays_in_the_box(make_cha
 
 
 async def test_a_refused_command_goes_where_nothing_of_it_can_be_corrected(make_chat: Make, engine: Any) -> None:
-    app = make_chat()
-    async with app.run_test(size=SIZE) as pilot:
-        await pilots.loaded(pilot, engine)
+    async with chatting(make_chat(), engine, size=SIZE) as (app, pilot):
         box = app.chat_screen.input
         for text in ("/export chat.md", "/think", "/think hard", "/copy thought", "/retry", "/edit 2", "/races 1", "/branch B"):
             await command(app, pilot, text)
@@ -132,67 +107,3 @@ async def test_a_refused_command_goes_where_nothing_of_it_can_be_corrected(make_
             await command(app, pilot, text)
             assert box.text == text
             assert box.cursor_location == (0, len(text))
-
-
-async def test_a_chat_is_opened_with_its_colours_figures_and_trees(make_chat: Make, engine: Any, make_steps: Make) -> None:
-    app = make_chat()
-    async with app.run_test(size=SIZE) as pilot:
-        await converse(app, pilot, engine, make_steps)
-        before = app.dialogue.transcript
-        drawn = [strip.text for strip in map(app.chat_screen.view.render_line, range(20))]
-        await command(app, pilot, "/export chat.json")
-        await until(pilot, lambda: "Saved as" in toasts(app))
-        app.dialogue.pieces = type(app.dialogue.pieces)()  # another model's, say
-        await command(app, pilot, "/open chat.json")
-        await until(pilot, lambda: "Opened chat.json" in toasts(app))
-        after = app.dialogue.transcript
-        assert after is not before
-        (old,), (new,) = before.answers(), after.answers()
-        assert new.runs == old.runs
-        assert list(new.log) == list(old.log)
-        assert new.figures.tokens_per_second == old.figures.tokens_per_second
-        assert [new.pieces.text(token) for token in new.log.tokens] == [old.pieces.text(token) for token in old.log.tokens]
-        assert [strip.text for strip in map(app.chat_screen.view.render_line, range(20))] == drawn
-        await command(app, pilot, "And then?")
-        assert engine.asked.messages[1]["content"] == old.text
-        engine.begin(make_steps("Nothing."))
-        await settle(app, pilot)
-        await command(app, pilot, "/open chat.json")
-        assert "being written" in toasts(app)
-        engine.finish()
-        await settle(app, pilot)
-        await command(app, pilot, "/open")
-        assert app.dialogue.transcript is before
-
-
-async def test_keys_are_answered_while_a_file_is_written(
-    make_chat: Make, engine: Any, make_steps: Make, here: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    go_on = threading.Event()
-
-    def slow(*given: Any) -> Path:
-        assert go_on.wait(30)
-        return export_chat(*given)
-
-    monkeypatch.setattr("specchat.app.export.formats.export_chat", slow)
-    monkeypatch.setattr("specchat.app.tui.terminal_app.SLOW_SECONDS", 0.01)
-    monkeypatch.setattr(pilots, "held", {"beside"})
-    app = make_chat()
-    async with app.run_test(size=SIZE) as pilot:
-        await converse(app, pilot, engine, make_steps)
-        await command(app, pilot, "/export chat.svg")
-        await pilot.press("h", "i")
-        await until(pilot, lambda: "Writing chat.svg" in toasts(app))
-        assert app.chat_screen.input.text == "hi"
-        assert os.listdir(here) == []
-        go_on.set()
-        await until(pilot, lambda: "Saved as" in toasts(app))
-        assert os.listdir(here) == ["chat.svg"]
-
-
-def test_the_menu_of_formats(picture: Make, engine: Any, make_steps: Make) -> None:
-    async def before(pilot: Any) -> None:
-        await converse(pilot.app, pilot, engine, make_steps)
-        await pilot.press("alt+s")
-
-    assert picture(before)

@@ -13,10 +13,10 @@ import pytest
 from specchat.app.chat.entries import Notice, Prompt
 from specchat.app.history.recorder import Recorder
 from specchat.app.history.store import Store
-from specchat.app.tui.pickers.chats import ChatsScreen, when
+from specchat.app.tui.pickers.chats import ChatsScreen
 from specchat.errors import UserError
 
-from ....fakes.pilots import settle, toasts
+from ....fakes.pilots import chatting, command, settle, toasts
 
 Make = Callable[..., Any]
 SIZE = (100, 30)
@@ -50,8 +50,7 @@ async def say(app: Any, pilot: Any, engine: Any, make_steps: Make, text: str, fi
     if app.dialogue.phase == "loading":
         engine.loaded()
         await settle(app, pilot)
-    app.chat_screen.input.put(text)
-    await pilot.press("enter")
+    await command(pilot, text)
     engine.begin(make_steps())
     if finish:
         engine.finish()
@@ -100,8 +99,7 @@ def shown(screen: ChatsScreen) -> str:
 
 
 async def test_a_chat_that_was_found_opens_at_the_match(make_kept: Make, engine: Any, make_steps: Make) -> None:
-    app = make_kept()
-    async with app.run_test(size=(80, 16)) as pilot:
+    async with chatting(make_kept(), size=(80, 16)) as (app, pilot):
         await say(app, pilot, engine, make_steps, "Where is the needle?")
         for _ in range(4):
             await say(app, pilot, engine, make_steps, "And the hay?")
@@ -118,25 +116,19 @@ async def test_a_chat_that_was_found_opens_at_the_match(make_kept: Make, engine:
 
 
 async def test_without_a_history_nothing_is_kept(make_chat: Make, engine: Any, make_steps: Make, folder: Path) -> None:
-    app = make_chat()
-    async with app.run_test(size=SIZE, notifications=True) as pilot:
-        engine.loaded()
-        await settle(app, pilot)
-        app.chat_screen.input.put("A secret")
-        await pilot.press("enter")
+    async with chatting(make_chat(), engine, size=SIZE, notifications=True) as (app, pilot):
+        await command(pilot, "A secret")
         engine.begin(make_steps())
         engine.finish()
         await settle(app, pilot)
-        app.chat_screen.input.put("/rename Hidden")
-        await pilot.press("enter")
+        await command(pilot, "/rename Hidden")
         assert "This chat is not being saved" in toasts(app)
         assert app.chat_screen.input.text == "", "no other title would help"
     assert not folder.exists()
 
 
 async def test_the_list_opens_a_chat_and_the_next_message_goes_on_there(make_kept: Make, engine: Any, make_steps: Make) -> None:
-    app = make_kept()
-    async with app.run_test(size=SIZE, notifications=True) as pilot:
+    async with chatting(make_kept(), size=SIZE, notifications=True) as (app, pilot):
         await several(app, pilot, engine, make_steps, "First lamp", "Second lamp", "Third lamp")
         before = [strip.text for strip in map(app.chat_screen.view.render_line, range(20))]
         await pilot.press("alt+h")
@@ -157,29 +149,8 @@ async def test_the_list_opens_a_chat_and_the_next_message_goes_on_there(make_kep
         assert "2 answers" in shown(screen)
 
 
-async def test_typing_searches_in_all_chats(make_kept: Make, engine: Any, make_steps: Make) -> None:
-    app = make_kept()
-    async with app.run_test(size=SIZE) as pilot:
-        await several(app, pilot, engine, make_steps, "An old lighthouse", "A harbour")
-        screen = await browse(app, pilot)
-        await press(pilot, *"LIGHT")
-        assert titles(screen) == ["An old lighthouse"]
-        await press(pilot, *"zzz")
-        assert titles(screen) == []
-        assert "No chat contains that." in shown(screen)
-        await press(pilot, "escape")
-        assert screen.box.value == ""
-        assert titles(screen) == ["A harbour", "An old lighthouse"]
-        await press(pilot, *"verify(draft")  # in the answers
-        assert len(titles(screen)) == 2
-        assert "verify(draft" in shown(screen)
-        await press(pilot, "escape", "escape")
-        assert app.screen is app.chat_screen
-
-
 async def test_a_chat_is_renamed_in_the_list(make_kept: Make, engine: Any, make_steps: Make) -> None:
-    app = make_kept()
-    async with app.run_test(size=SIZE) as pilot:
+    async with chatting(make_kept(), size=SIZE) as (app, pilot):
         await several(app, pilot, engine, make_steps, "First", "Second")
         screen = await browse(app, pilot)
         await press(pilot, "ctrl+r")
@@ -197,8 +168,7 @@ async def test_a_chat_is_renamed_in_the_list(make_kept: Make, engine: Any, make_
 
 
 async def test_a_chat_is_deleted_and_brought_back(make_kept: Make, engine: Any, make_steps: Make) -> None:
-    app = make_kept()
-    async with app.run_test(size=SIZE) as pilot:
+    async with chatting(make_kept(), size=SIZE) as (app, pilot):
         await several(app, pilot, engine, make_steps, "First", "Second", "Third")
         screen = await browse(app, pilot)
         await press(pilot, "down", "ctrl+d")
@@ -222,8 +192,7 @@ async def test_a_chat_is_deleted_and_brought_back(make_kept: Make, engine: Any, 
 
 
 async def test_the_chat_that_an_answer_is_written_in_is_not_deleted(make_kept: Make, engine: Any, make_steps: Make) -> None:
-    app = make_kept()
-    async with app.run_test(size=SIZE, notifications=True) as pilot:
+    async with chatting(make_kept(), size=SIZE, notifications=True) as (app, pilot):
         await several(app, pilot, engine, make_steps, "First", "Second")
         await say(app, pilot, engine, make_steps, "Go on", finish=False)
         screen = await browse(app, pilot)
@@ -236,8 +205,7 @@ async def test_the_chat_that_an_answer_is_written_in_is_not_deleted(make_kept: M
 
 
 async def test_branches(make_kept: Make, engine: Any, make_steps: Make) -> None:
-    app = make_kept()
-    async with app.run_test(size=SIZE, notifications=True) as pilot:
+    async with chatting(make_kept(), size=SIZE, notifications=True) as (app, pilot):
         await pilot.pause()
         with pytest.raises(UserError, match="nothing to branch from"):
             app.actions.command("/branch")
@@ -256,8 +224,7 @@ async def test_branches(make_kept: Make, engine: Any, make_steps: Make) -> None:
 async def test_trouble_is_said_in_the_chat_which_goes_on(make_kept: Make, engine: Any, make_steps: Make, folder: Path) -> None:
     folder.mkdir()
     sqlite3.connect(folder / "history.db").execute("PRAGMA user_version = 99").close()
-    app = make_kept()
-    async with app.run_test(size=SIZE) as pilot:
+    async with chatting(make_kept(), size=SIZE) as (app, pilot):
         await say(app, pilot, engine, make_steps, "Hello", kept=False)
         await settle(app, pilot)
         app.chat_history.note()
@@ -267,16 +234,6 @@ async def test_trouble_is_said_in_the_chat_which_goes_on(make_kept: Make, engine
         assert len(app.dialogue.transcript.answers()) == 2
         screen = await browse(app, pilot)
         assert "a newer specchat" in note(screen)
-
-
-def test_dates_say_more_the_nearer_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TZ", "UTC")
-    time.tzset()
-    now = 1_795_000_000.0  # Wednesday, 18 November 2026, 10:26:40
-    day = 24 * 3600
-    assert [when(now - days * day, now) for days in (0, 1, 3, 8, 400)] == [
-        *("11:06", "yesterday 11:06", "Sunday 11:06", "10 November", "14 Oct 2025")
-    ]
 
 
 @pytest.mark.parametrize("keys", ["", "lamp"], ids=["list", "search"])
@@ -311,29 +268,3 @@ def test_pictures(
             await press(pilot, "ctrl+d", "ctrl+d")
 
     assert picture(before, make_kept)
-
-
-async def test_what_an_opened_chat_was_set_to_stays_with_it(make_kept: Make, engine: Any, make_steps: Make) -> None:
-    app = make_kept()
-    async with app.run_test(size=SIZE) as pilot:
-        await pilot.pause()
-        app.actions.command("/set temperature=0.9 max_tokens=7")
-        app.actions.command("/system Rhyme.")
-        await say(app, pilot, engine, make_steps, "First")
-        app.new_chat()
-        app.actions.command("/set temperature=0.1 max_tokens=99")
-        app.actions.command('/system ""')
-        await say(app, pilot, engine, make_steps, "Second")
-        await browse(app, pilot)
-        await press(pilot, "down", "enter")
-        await say(app, pilot, engine, make_steps, "More")
-        assert (engine.asked.sampling["temperature"], engine.asked.max_tokens) == (0.9, 7)
-        assert engine.asked.messages[0]["content"] == "Rhyme."
-        app.new_chat()
-        await say(app, pilot, engine, make_steps, "Third")
-        assert (engine.asked.sampling["temperature"], engine.asked.max_tokens) == (0.1, 99)
-        assert engine.asked.messages[0] == {"role": "user", "content": "Third"}
-        app.new_chat()
-        app.actions.command("/open")
-        assert app.dialogue.transcript.entries[0].text == "Third"
-        assert app.dialogue.options.max_tokens == 99

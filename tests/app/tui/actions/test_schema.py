@@ -14,7 +14,7 @@ from specchat.app.tui.transcript.markdown_rows import as_markdown
 from specchat.engine.messages import Finished, Generate, StepRecord
 from specchat.errors import UserError
 
-from ....fakes.pilots import ask, loaded, settle, shown
+from ....fakes.pilots import ask, chatting, settle, shown
 
 SCHEMA = {"title": "Person", "type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
 
@@ -22,9 +22,7 @@ SCHEMA = {"title": "Person", "type": "object", "properties": {"name": {"type": "
 async def test_a_schema_is_asked_with_shown_and_taken_back(make_chat: Callable[..., Any], engine: Any, tmp_path: Path) -> None:
     file = tmp_path / "person.json"
     file.write_text(json.dumps(SCHEMA), encoding="utf-8")
-    app = make_chat()
-    async with app.run_test(size=(110, 26)) as pilot:
-        await loaded(pilot, engine)
+    async with chatting(make_chat(), engine, size=(110, 26)) as (app, pilot):
         with pytest.raises(UserError, match=r"/schema: The schema is not JSON \(line 1, column 2"):
             app.actions.command("/schema {'no': 1}")
         app.actions.command(f"/schema {file}")

@@ -9,11 +9,9 @@ from typing import Any
 import pytest
 
 from specchat.app.chat.entries import Answer, Notice, Prompt
-from specchat.app.saved.capture import capture
-from specchat.app.saved.chat_json import chat_json, read_chat
 from specchat.errors import UserError
 
-from ....fakes.pilots import settle, shown, status, toasts
+from ....fakes.pilots import chatting, settle, shown, status, toasts
 
 Make = Callable[..., Any]
 SIZE = (100, 30)
@@ -46,8 +44,7 @@ def composer(app: Any) -> str:
 async def test_a_message_written_anew_begins_another_way_and_the_first_stays(
     make_chat: Make, engine: Any, make_steps: Make
 ) -> None:
-    app = make_chat()
-    async with app.run_test(size=SIZE) as pilot:
+    async with chatting(make_chat(), size=SIZE) as (app, pilot):
         await say(app, pilot, engine, make_steps, "First", "One.")
         await say(app, pilot, engine, make_steps, "Second", "Two.")
         await say(app, pilot, engine, make_steps, "Third", "Three.")
@@ -74,8 +71,7 @@ async def test_a_message_written_anew_begins_another_way_and_the_first_stays(
 
 
 async def test_the_draft_outlives_an_edit_that_is_sent_or_left(make_chat: Make, engine: Any, make_steps: Make) -> None:
-    app = make_chat()
-    async with app.run_test(size=SIZE) as pilot:
+    async with chatting(make_chat(), size=SIZE) as (app, pilot):
         await say(app, pilot, engine, make_steps, "First", "One.")
         box = app.chat_screen.input
         await pilot.press(*"half a th", "alt+w")
@@ -94,8 +90,7 @@ async def test_the_draft_outlives_an_edit_that_is_sent_or_left(make_chat: Make, 
 
 
 async def test_an_edit_that_must_wait_changes_nothing_yet(make_chat: Make, engine: Any, make_steps: Make) -> None:
-    app = make_chat()
-    async with app.run_test(size=SIZE, notifications=True) as pilot:
+    async with chatting(make_chat(), size=SIZE, notifications=True) as (app, pilot):
         await say(app, pilot, engine, make_steps, "First", "One.")
         app.chat_screen.input.put("Second")
         await pilot.press("enter")
@@ -116,8 +111,7 @@ async def test_an_edit_that_must_wait_changes_nothing_yet(make_chat: Make, engin
 
 
 async def test_a_retry_stands_beside_the_first_answer(make_chat: Make, engine: Any, make_steps: Make) -> None:
-    app = make_chat()
-    async with app.run_test(size=SIZE) as pilot:
+    async with chatting(make_chat(), size=SIZE) as (app, pilot):
         await say(app, pilot, engine, make_steps, "First", "One two three four.")
         app.chat_screen.input.put("/retry greedy")
         await pilot.press("enter")
@@ -136,27 +130,8 @@ async def test_a_retry_stands_beside_the_first_answer(make_chat: Make, engine: A
         assert "● 1  lookup" in shown(app)
 
 
-async def test_retries_go_through_the_methods_that_have_not_answered_yet(
-    make_chat: Make, engine: Any, make_steps: Make
-) -> None:
-    app = make_chat()
-    async with app.run_test(size=SIZE) as pilot:
-        await pilot.pause()
-        engine.loaded(recompute="No cache to keep.")
-        await settle(app, pilot)
-        await say(app, pilot, engine, make_steps, "First", "One.")
-        asked = []
-        for _ in range(3):
-            await pilot.press("alt+r")
-            asked.append(engine.asked.method)
-            await answer(app, pilot, engine, make_steps, "One.", method=asked[-1])
-        assert asked == ["greedy", "lookup", "greedy"]
-        assert "‹ 4/4 ›" in shown(app)
-
-
 async def test_where_two_answers_part_is_said(make_chat: Make, engine: Any, make_steps: Make) -> None:
-    app = make_chat()
-    async with app.run_test(size=SIZE) as pilot:
+    async with chatting(make_chat(), size=SIZE) as (app, pilot):
         await say(app, pilot, engine, make_steps, "First", "The lamp was lit at six.")
         await pilot.press("alt+r")
         await answer(app, pilot, engine, make_steps, "The lamp was out by nine.", method="soft", seed=3)
@@ -171,8 +146,7 @@ async def test_where_two_answers_part_is_said(make_chat: Make, engine: Any, make
 
 
 async def test_a_retry_asks_with_the_same_seed_or_a_new_one(make_chat: Make, engine: Any, make_steps: Make) -> None:
-    app = make_chat()
-    async with app.run_test(size=SIZE) as pilot:
+    async with chatting(make_chat(), size=SIZE) as (app, pilot):
         await say(app, pilot, engine, make_steps, "First", "One.")
         with pytest.raises(UserError, match="At temperature 0 the seed changes nothing"):
             app.actions.command("/regenerate new")
@@ -200,8 +174,7 @@ async def test_a_retry_asks_with_the_same_seed_or_a_new_one(make_chat: Make, eng
 
 
 async def test_the_last_exchange_is_taken_back_and_brought_back(make_chat: Make, engine: Any, make_steps: Make) -> None:
-    app = make_chat()
-    async with app.run_test(size=SIZE) as pilot:
+    async with chatting(make_chat(), size=SIZE) as (app, pilot):
         await say(app, pilot, engine, make_steps, "First", "One.")
         await say(app, pilot, engine, make_steps, "Second", "Two.")
         await pilot.press("alt+u")
@@ -220,61 +193,8 @@ async def test_the_last_exchange_is_taken_back_and_brought_back(make_chat: Make,
         assert talk(app) == ["First", "One.", "Second", "Two."]
 
 
-async def test_variants_lie_within_variants(make_chat: Make, engine: Any, make_steps: Make) -> None:
-    app = make_chat()
-    async with app.run_test(size=SIZE) as pilot:
-        await say(app, pilot, engine, make_steps, "First", "One.")
-        await pilot.press("alt+r")
-        await answer(app, pilot, engine, make_steps, "Once more.", method="soft")
-        app.actions.command("/edit 1")
-        await pilot.press(*"!", "enter")
-        await answer(app, pilot, engine, make_steps, "Anew.")
-        assert talk(app) == ["First!", "Anew."]
-        await pilot.press("alt+left")
-        assert talk(app) == ["First", "Once more."]
-        await pilot.press("alt+left")  # the last fork in sight is the answer's
-        assert talk(app) == ["First", "One."]
-        await pilot.press("alt+up", "alt+up", "alt+right")  # the message is marked
-        assert talk(app) == ["First!", "Anew."]
-        await pilot.press("alt+right")  # and so is the one that took its place
-        assert talk(app) == ["First", "One."]
-
-
-async def test_an_attached_file_goes_along_when_its_message_is_written_anew(
-    make_chat: Make, engine: Any, make_steps: Make, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "notes.txt").write_text("The lamp was lit.\n")
-    app = make_chat()
-    async with app.run_test(size=SIZE) as pilot:
-        await say(app, pilot, engine, make_steps, "Sum up @notes.txt", "A lamp.")
-        before = engine.asked.messages[-1]["content"]
-        (tmp_path / "notes.txt").unlink()
-        await pilot.press("alt+w")
-        assert app.chat_screen.input.text == "[notes.txt · 18 B]\nSum up @@notes.txt"
-        await pilot.press("enter")
-        assert engine.asked.messages[-1]["content"] == before
-
-
-async def test_an_exported_answer_can_be_asked_for_again(make_chat: Make, engine: Any, make_steps: Make, tmp_path: Any) -> None:
-    app = make_chat()
-    async with app.run_test(size=SIZE) as pilot:
-        await pilot.pause()
-        app.actions.command("/set temperature=0.7 seed=5")
-        await say(app, pilot, engine, make_steps, "First", "One.")
-        path = tmp_path / "chat.json"
-        path.write_text("".join(chat_json(capture(app.dialogue))))
-        asked = app.dialogue.transcript.answers()[0].asked
-        app.show_chat(read_chat(path).transcript)
-        assert app.dialogue.transcript.answers()[0].asked == asked
-        app.actions.command("/set temperature=0 seed=0")
-        app.actions.command("/retry same")
-        assert (engine.asked.sampling["temperature"], engine.asked.sampling["seed"]) == (0.7, 5)
-
-
 async def test_what_cannot_be_done_is_said(make_chat: Make, engine: Any, make_steps: Make) -> None:
-    app = make_chat()
-    async with app.run_test(size=SIZE) as pilot:
+    async with chatting(make_chat(), size=SIZE) as (app, pilot):
         await pilot.pause()
         engine.loaded(recompute="No cache.")
         await settle(app, pilot)

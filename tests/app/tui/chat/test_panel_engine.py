@@ -12,7 +12,7 @@ from specchat.app.tui.app import SpecchatApp
 from specchat.app.tui.transcript.line_view import LineView
 from specchat.engine.client import EngineClient
 
-from ....fakes.pilots import until
+from ....fakes.pilots import command, until
 
 
 def shown(app: SpecchatApp) -> str:
@@ -29,8 +29,7 @@ async def test_an_answer_looked_into_afterwards_and_one_step_by_step(tmp_path: A
         dialogue = app.dialogue
         async with app.run_test(size=(120, 40)) as pilot:
             await until(pilot, lambda: dialogue.phase == "ready" and len(dialogue.pieces) > 0)
-            app.chat_screen.input.put(prompt)
-            await pilot.press("enter")
+            await command(pilot, prompt)
             answer = dialogue.answer
             assert answer is not None
             await until(pilot, lambda: dialogue.phase == "ready")
@@ -44,8 +43,7 @@ async def test_an_answer_looked_into_afterwards_and_one_step_by_step(tmp_path: A
             assert not answer.log.record(1).probs, "only what is looked at"
 
             await pilot.press("ctrl+l", "f8")
-            app.chat_screen.input.put(prompt)
-            await pilot.press("enter")
+            await command(pilot, prompt)
             stepped = dialogue.answer
             assert stepped is not None
             await until(pilot, lambda: "Paused before the first pass" in shown(app))

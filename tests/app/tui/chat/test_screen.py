@@ -10,6 +10,8 @@ import pytest
 
 from specchat.engine.messages import Loading, Steps, Switched
 
+from ....fakes.pilots import chatting, command
+
 Make = Callable[..., Any]
 
 
@@ -24,8 +26,7 @@ async def converse(pilot: Any, engine: Any, make_steps: Make, finish: bool = Tru
     """A prompt, and an answer that changes its method on the way."""
     app = pilot.app
     await load(pilot, engine)
-    app.chat_screen.input.put("How does prompt lookup work?\nIn a few words.")
-    await pilot.press("enter")
+    await command(pilot, "How does prompt lookup work?\nIn a few words.")
     records = make_steps()
     half = len(records) // 2
     id = engine.begin(records[:half])
@@ -91,8 +92,7 @@ async def test_no_color_leaves_attributes_alone(
     make_chat: Make, engine: Any, make_steps: Make, monkeypatch: pytest.MonkeyPatch, given: str
 ) -> None:
     monkeypatch.setenv("NO_COLOR", given)
-    app = make_chat()
-    async with app.run_test(size=(80, 24)) as pilot:
+    async with chatting(make_chat(), size=(80, 24)) as (app, pilot):
         await converse(pilot, engine, make_steps)
         await pilot.press("f3")
         drawn = [segment for strip in app.screen._compositor.render_strips() for segment in strip]

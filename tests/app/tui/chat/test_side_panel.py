@@ -14,7 +14,7 @@ from specchat.app.tui.chat.side_panel import PAGES
 from specchat.app.tui.transcript.line_view import LineView
 from specchat.engine.messages import Finished, Paused, StepRecord, Steps, Switched, Watch
 
-from ....fakes.pilots import settle, status, toasts, until
+from ....fakes.pilots import chatting, settle, status, toasts, until
 
 Make = Callable[..., Any]
 SIZE = (120, 40)
@@ -46,8 +46,7 @@ async def ask(app: Any, pilot: Any, engine: Any, records: list[StepRecord]) -> i
 
 
 async def test_the_key_goes_round_and_the_input_box_keeps_the_focus(make_chat: Make, engine: Any) -> None:
-    app = make_chat()
-    async with app.run_test(size=SIZE) as pilot:
+    async with chatting(make_chat(), size=SIZE) as (app, pilot):
         await loaded(app, pilot, engine)
         panel = app.chat_screen.panel
         assert not panel.display
@@ -61,28 +60,8 @@ async def test_the_key_goes_round_and_the_input_box_keeps_the_focus(make_chat: M
         assert panel.page == "tree"
 
 
-async def test_the_command(make_chat: Make, engine: Any) -> None:
-    app = make_chat()
-    async with app.run_test(size=SIZE, notifications=True) as pilot:
-        await loaded(app, pilot, engine)
-
-        async def run(command: str) -> str:
-            app.chat_screen.input.put(command)
-            await pilot.press("enter")
-            await pilot.pause()
-            return str(app.chat_screen.panel.page)
-
-        assert await run("/panel tree") == "tree"
-        assert await run("/panel method") == "method"
-        assert await run("/panel off") == ""
-        assert await run("/panel") == "numbers"
-        assert await run("/panel tre") == "numbers"
-        assert "did you mean tree?" in " ".join(n.message for n in app._notifications)
-
-
 async def test_probabilities_are_asked_for_while_the_tree_is_open(make_chat: Make, engine: Any, tree_steps: Make) -> None:
-    app = make_chat()
-    async with app.run_test(size=SIZE) as pilot:
+    async with chatting(make_chat(), size=SIZE) as (app, pilot):
         id = await ask(app, pilot, engine, tree_steps())
         assert not engine.asked.watch
         await pilot.press("f4")
@@ -97,8 +76,7 @@ async def test_probabilities_are_asked_for_while_the_tree_is_open(make_chat: Mak
 
 
 async def test_it_stands_beside_the_transcript_or_below_it(make_chat: Make, engine: Any, make_steps: Make) -> None:
-    app = make_chat()
-    async with app.run_test(size=SIZE) as pilot:
+    async with chatting(make_chat(), size=SIZE) as (app, pilot):
         await ask(app, pilot, engine, make_steps())
         await pilot.press("f4")
         for size in ((60, 20), (99, 30), (100, 30), (300, 80)):
@@ -128,8 +106,7 @@ async def test_it_draws_a_few_times_a_second_and_misses_nothing(
     make_chat: Make, engine: Any, monkeypatch: pytest.MonkeyPatch, tree_steps: Make
 ) -> None:
     monkeypatch.setattr(side_panel, "UPDATE_SECONDS", 3600)
-    app = make_chat()
-    async with app.run_test(size=SIZE) as pilot:
+    async with chatting(make_chat(), size=SIZE) as (app, pilot):
         id = await ask(app, pilot, engine, tree_steps()[:1])
         await pilot.press("f4", "f4")
         engine.events = [Steps(id, tree_steps()[1:2])]
@@ -150,8 +127,7 @@ async def test_it_draws_a_few_times_a_second_and_misses_nothing(
 
 
 async def test_the_tree_of_the_last_step(make_chat: Make, engine: Any, tree_steps: Make) -> None:
-    app = make_chat()
-    async with app.run_test(size=SIZE) as pilot:
+    async with chatting(make_chat(), size=SIZE) as (app, pilot):
         await pilot.press("f4", "f4")
         assert "F8 pauses" in shown(app)
         id = await ask(app, pilot, engine, tree_steps()[:2])
@@ -167,29 +143,8 @@ async def test_the_tree_of_the_last_step(make_chat: Make, engine: Any, tree_step
         assert "fusion pass 2 of 2" in shown(app)
 
 
-async def test_an_inspected_step_stays_until_it_is_let_go(make_chat: Make, engine: Any, tree_steps: Make) -> None:
-    app = make_chat()
-    async with app.run_test(size=SIZE) as pilot:
-        await pilot.press("f4", "f4")
-        id = await ask(app, pilot, engine, tree_steps()[:2])
-        panel, answer = app.chat_screen.panel, app.dialogue.answer
-        panel.select(answer, 0)
-        assert "pass 1 of 2" in shown(app)
-        assert "selected" in shown(app)
-        engine.events = [Steps(id, tree_steps()[2:3]), Finished(id, "eos", "tail", 0.1, 0.5)]
-        await settle(app, pilot)
-        assert "pass 1 of 3" in shown(app)
-        panel.select(answer, None)
-        assert "pass 2 of 3" in shown(app)  # the most telling one: some of its guesses were right, not all
-        panel.select(answer, 0)
-        await pilot.press("ctrl+l")
-        assert "pass by pass" in " ".join(shown(app).split())
-        assert "of 3" not in shown(app)
-
-
 async def test_figures_of_an_answer_with_two_methods(make_chat: Make, engine: Any, make_steps: Make) -> None:
-    app = make_chat()
-    async with app.run_test(size=(140, 60)) as pilot:
+    async with chatting(make_chat(), size=(140, 60)) as (app, pilot):
         await pilot.press("f4")
         assert "No figures yet" in shown(app)
         id = await ask(app, pilot, engine, make_steps())
@@ -215,8 +170,7 @@ async def test_figures_of_an_answer_with_two_methods(make_chat: Make, engine: An
 
 
 async def test_the_method_page_follows_the_method_and_its_settings(make_chat: Make, engine: Any, make_steps: Make) -> None:
-    app = make_chat()
-    async with app.run_test(size=SIZE) as pilot:
+    async with chatting(make_chat(), size=SIZE) as (app, pilot):
         await ask(app, pilot, engine, make_steps())
         engine.finish()
         await settle(app, pilot)
@@ -237,8 +191,7 @@ async def test_the_method_page_follows_the_method_and_its_settings(make_chat: Ma
 
 
 async def test_the_change_that_is_proposed_is_a_key_away(make_chat: Make, engine: Any, make_steps: Make) -> None:
-    app = make_chat()
-    async with app.run_test(size=SIZE) as pilot:
+    async with chatting(make_chat(), size=SIZE) as (app, pilot):
         await ask(app, pilot, engine, [replace(step, accepted=0, tokens=[1]) for step in make_steps()])
         await pilot.press("alt+a")
         assert "When the answer is complete" in " ".join(shown(app).split())
@@ -253,29 +206,6 @@ async def test_the_change_that_is_proposed_is_a_key_away(make_chat: Make, engine
         assert "expected 1.0× plain in force from now on" in " ".join(shown(app).split())
         await pilot.press("alt+a")
         assert toasts(app) == "The change is in force already."
-
-
-async def test_nothing_to_change_says_why(make_chat: Make, engine: Any, make_steps: Make) -> None:
-    app = make_chat()
-    async with app.run_test(size=SIZE, notifications=True) as pilot:
-        await pilot.press("alt+a", "alt+a")
-        assert toasts(app) == "Nothing to change: no answer is complete yet."
-        await ask(app, pilot, engine, make_steps()[:2])
-        engine.finish()
-        await settle(app, pilot)
-        assert "What would help most" not in shown(app)
-        await pilot.press("alt+a")
-        assert toasts(app) == "Nothing to change. Too short to judge: the answer took only 2 passes."
-
-
-async def test_the_speed_of_a_part_says_whose_it_is(make_chat: Make, engine: Any, make_steps: Make) -> None:
-    app = make_chat()
-    async with app.run_test(size=SIZE) as pilot:
-        await ask(app, pilot, engine, [*make_steps(), *make_steps("One more sentence.", method="soft")])
-        engine.finish()
-        await settle(app, pilot)
-        await pilot.press("alt+a")
-        assert "lookup’s part: " in shown(app)
 
 
 # What it looks like

@@ -15,7 +15,7 @@ from specchat.app.text.cells import enterable
 from specchat.app.tui.driver import TerminalParser
 from specchat.engine.messages import Generate
 
-from ....fakes.pilots import until
+from ....fakes.pilots import chatting, until
 
 Make = Callable[..., Any]
 
@@ -37,8 +37,7 @@ def test_what_may_be_entered_has_no_controls_and_one_kind_of_line_break(text: st
 
 
 async def test_nothing_that_gets_into_the_box_acts(make_chat: Make) -> None:
-    app = make_chat()
-    async with app.run_test(size=(90, 26)) as pilot:
+    async with chatting(make_chat(), size=(90, 26)) as (app, pilot):
         box = app.chat_screen.input
 
         def brought_back() -> None:
@@ -77,8 +76,7 @@ def typed_at_once(box: Any, keys: str) -> None:
 
 
 async def test_what_is_typed_behind_an_enter_does_not_get_in_before_it(make_chat: Make, engine: Any) -> None:
-    app = make_chat()
-    async with app.run_test(size=(90, 26)) as pilot:
+    async with chatting(make_chat(), size=(90, 26)) as (app, pilot):
         engine.loaded()
         await until(pilot, lambda: app.dialogue.phase == "ready")
         typed_at_once(app.chat_screen.input, "/method greedy\rWhat is a tree?\rAnd a")
@@ -87,19 +85,6 @@ async def test_what_is_typed_behind_an_enter_does_not_get_in_before_it(make_chat
         asked = [command.messages for command in engine.sent if isinstance(command, Generate)]
         assert asked == [[{"role": "user", "content": "What is a tree?"}]]
         assert app.chat_screen.input.text == "And a"
-
-
-async def test_an_arrow_an_enter_and_a_letter_typed_at_once_keep_their_order(make_chat: Make) -> None:
-    app = make_chat()
-    async with app.run_test(size=(90, 26)) as pilot:
-        box = app.chat_screen.input
-        await pilot.press(*"/the")
-        await pilot.pause()
-        assert app.chat_screen.suggestions.names.names == ["/theme"]
-        for key in (Key("down", None), Key("enter", "\r"), Key("x", "x")):
-            box.post_message(key)
-        await pilot.pause()
-        assert box.text == "/theme x"
 
 
 TYPED = [
@@ -111,8 +96,7 @@ TYPED = [
 
 
 async def test_all_that_is_text_can_be_typed(make_chat: Make) -> None:
-    app = make_chat()
-    async with app.run_test(size=(90, 26)) as pilot:
+    async with chatting(make_chat(), size=(90, 26)) as (app, pilot):
         box = app.chat_screen.input
         for text in TYPED:
             box.put("")
@@ -123,8 +107,7 @@ async def test_all_that_is_text_can_be_typed(make_chat: Make) -> None:
 
 
 async def test_keys_take_what_a_reader_sees(make_chat: Make) -> None:
-    app = make_chat()
-    async with app.run_test(size=(90, 26)) as pilot:
+    async with chatting(make_chat(), size=(90, 26)) as (app, pilot):
         box = app.chat_screen.input
         for text in ("🇩🇪", "👍🏽", "👩\u200d🚀", "e\u0301", "ü", "漢"):
             box.put(f"a{text}")
@@ -141,8 +124,7 @@ async def test_keys_take_what_a_reader_sees(make_chat: Make) -> None:
 
 
 async def test_the_terminals_cursor_is_the_caret(make_chat: Make) -> None:
-    app = make_chat()
-    async with app.run_test(size=(90, 26)) as pilot:
+    async with chatting(make_chat(), size=(90, 26)) as (app, pilot):
         box = app.chat_screen.input
         await pilot.pause()
         assert app.cursor_position == box.cursor_screen_offset != (0, 0)

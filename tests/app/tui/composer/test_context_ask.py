@@ -14,7 +14,7 @@ from specchat.app.tui.pickers.menu import Menu
 from specchat.engine.client import EngineClient
 from specchat.engine.messages import Count, Counted, Generate, Loaded
 
-from ....fakes.pilots import settle
+from ....fakes.pilots import chatting, command, settle
 
 Make = Callable[..., Any]
 LONG = "long " * 1000
@@ -25,9 +25,7 @@ async def said(app: Any, pilot: Any, engine: Any, *prompts: str) -> None:
     engine.loaded()
     await settle(app, pilot)
     for prompt in prompts:
-        app.chat_screen.input.put(prompt)
-        await pilot.press("enter")
-        await pilot.pause()
+        await command(pilot, prompt)
         engine.begin(RECORDS())
         engine.finish()
         await settle(app, pilot)
@@ -43,9 +41,7 @@ def records(make_steps: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> 
 
 async def ask_long(app: Any, pilot: Any, engine: Any, *tokens: int) -> Count:
     """Send a long message; the engine counts these tokens."""
-    app.chat_screen.input.put(LONG)
-    await pilot.press("enter")
-    await pilot.pause()
+    await command(pilot, LONG)
     request = engine.sent[-1]
     assert isinstance(request, Count)
     engine.events.append(Counted(request.id, list(tokens), 4096))
@@ -55,8 +51,7 @@ async def ask_long(app: Any, pilot: Any, engine: Any, *tokens: int) -> Count:
 
 
 async def test_a_message_that_may_not_fit_is_counted_and_sent_if_it_does(make_chat: Make, engine: Any) -> None:
-    app = make_chat()
-    async with app.run_test(size=(90, 26)) as pilot:
+    async with chatting(make_chat(), size=(90, 26)) as (app, pilot):
         await said(app, pilot, engine, "One")
         await ask_long(app, pilot, engine, 1240, 1001)
         assert isinstance(engine.sent[-1], Generate)
@@ -66,8 +61,7 @@ async def test_a_message_that_may_not_fit_is_counted_and_sent_if_it_does(make_ch
 
 
 async def test_the_oldest_exchanges_can_be_left_out(make_chat: Make, engine: Any) -> None:
-    app = make_chat()
-    async with app.run_test(size=(90, 26)) as pilot:
+    async with chatting(make_chat(), size=(90, 26)) as (app, pilot):
         await said(app, pilot, engine, "One", "Two", "Three")
         request = await ask_long(app, pilot, engine, 4200, 4100, 2500, 1001)
         assert [chat[0]["content"] for chat in request.chats] == ["One", "Two", "Three", LONG]
@@ -83,21 +77,9 @@ async def test_the_oldest_exchanges_can_be_left_out(make_chat: Make, engine: Any
         assert app.chat_screen.input.text == ""
 
 
-async def test_a_new_chat_can_take_the_message(make_chat: Make, engine: Any) -> None:
-    app = make_chat()
-    async with app.run_test(size=(90, 26)) as pilot:
-        await said(app, pilot, engine, "One")
-        await ask_long(app, pilot, engine, 4200, 1001)
-        await pilot.press("2")
-        await pilot.pause()
-        assert engine.asked.messages == [{"role": "user", "content": LONG}]
-        assert len(app.dialogue.transcript.entries) == 2
-
-
 @pytest.mark.parametrize("key", ["escape", "3"])
 async def test_nothing_need_be_sent(make_chat: Make, engine: Any, key: str) -> None:
-    app = make_chat()
-    async with app.run_test(size=(60, 20)) as pilot:
+    async with chatting(make_chat(), size=(60, 20)) as (app, pilot):
         await said(app, pilot, engine, "One")
         await ask_long(app, pilot, engine, 9000, 8000)
         assert isinstance(app.screen, Menu)

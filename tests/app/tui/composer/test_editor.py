@@ -53,20 +53,3 @@ def test_the_settings_go_before_visual_and_that_before_editor(
 def test_what_is_in_the_way_is_a_sentence(tmp_path: Path, environment: dict[str, str], sentence: str) -> None:
     with pytest.raises(UserError, match=sentence):
         editor_command(None, {"PATH": str(tmp_path), **environment})
-
-
-@pytest.mark.parametrize("visual", ["none-such", "true"])
-async def test_a_draft_stays_where_no_editor_can_be_opened(
-    make_chat: Make, monkeypatch: pytest.MonkeyPatch, visual: str
-) -> None:
-    monkeypatch.setenv("VISUAL", visual)  # the second is a program, but there is no terminal to lend it here
-    app = make_chat()
-    async with app.run_test(size=(90, 26), notifications=True) as pilot:
-        app.chat_screen.input.put("my draft")
-        await pilot.press("alt+e")
-        await app.workers.wait_for_complete()
-        said = " ".join(notification.message for notification in app._notifications)
-        assert "Your message is unchanged." in said
-        assert app.chat_screen.input.text == "my draft"
-        await pilot.press("x")
-        assert app.chat_screen.input.text == "my draftx"

@@ -15,7 +15,7 @@ from specchat.errors import UserError
 
 from ....fakes import pilots
 from ....fakes.pdf import pdf
-from ....fakes.pilots import settle, toasts, until
+from ....fakes.pilots import chatting, settle, toasts, until
 
 Make = Callable[..., Any]
 SIZE = (90, 26)
@@ -35,10 +35,7 @@ def asked(engine: Any) -> bool:
 
 async def test_a_document_is_sent_as_text(make_chat: Make, engine: Any, folder: Path) -> None:
     pdf(folder / "report.pdf", ["The lamp was lit.", ""])
-    app = make_chat()
-    async with app.run_test(size=SIZE) as pilot:
-        engine.loaded()
-        await settle(app, pilot)
+    async with chatting(make_chat(), engine, size=SIZE) as (app, pilot):
         app.chat_screen.input.put("Sum up @report.pdf")
         await pilot.press("enter")
         await settle(app, pilot)
@@ -47,20 +44,6 @@ async def test_a_document_is_sent_as_text(make_chat: Make, engine: Any, folder: 
         assert content.endswith("\n```\n[Page 1]\nThe lamp was lit.\n```\n\nSum up @report.pdf")
         assert app.chat_screen.input.text == ""
         assert "1 of the 2 pages of report.pdf have no text" in toasts(app)
-
-
-async def test_what_cannot_be_read_is_told_and_the_draft_stays(make_chat: Make, engine: Any, folder: Path) -> None:
-    pdf(folder / "scan.pdf", [""])
-    app = make_chat()
-    async with app.run_test(size=SIZE) as pilot:
-        engine.loaded()
-        await settle(app, pilot)
-        app.chat_screen.input.put("Sum up @scan.pdf")
-        await pilot.press("enter")
-        await settle(app, pilot)
-        assert not asked(engine)
-        assert app.chat_screen.input.text == "Sum up @scan.pdf"
-        assert "Not sent; your message stays in the input box. scan.pdf has no text, only pictures" in toasts(app)
 
 
 @pytest.fixture
@@ -82,10 +65,7 @@ def held(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Event:
 
 
 async def test_the_screen_goes_on_while_a_document_is_read(make_chat: Make, engine: Any, held: Event) -> None:
-    app = make_chat()
-    async with app.run_test(size=SIZE) as pilot:
-        engine.loaded()
-        await settle(app, pilot)
+    async with chatting(make_chat(), engine, size=SIZE) as (app, pilot):
         box = app.chat_screen.input
         box.put("Sum up @slow.pdf ")
         await pilot.press("enter")
@@ -103,10 +83,7 @@ async def test_the_screen_goes_on_while_a_document_is_read(make_chat: Make, engi
 
 
 async def test_esc_gives_up(make_chat: Make, engine: Any, held: Event) -> None:
-    app = make_chat()
-    async with app.run_test(size=SIZE) as pilot:
-        engine.loaded()
-        await settle(app, pilot)
+    async with chatting(make_chat(), engine, size=SIZE) as (app, pilot):
         app.chat_screen.input.put("Sum up @slow.pdf ")
         await pilot.press("enter", "escape")
         await until(pilot, lambda: "You stopped reading" in toasts(app))

@@ -13,7 +13,7 @@ from textual.events import Paste
 from specchat.app.attach.names import folder_of, names_below, names_in, offers, spelled, typed
 from specchat.app.tui.composer.completion import Completion
 
-from ....fakes.pilots import settle, shown
+from ....fakes.pilots import chatting, command, settle, shown
 
 Make = Callable[..., Any]
 SIZE = (90, 26)
@@ -34,10 +34,7 @@ async def type_text(pilot: Any, text: str) -> None:
 
 
 async def test_a_file_is_offered_taken_and_sent_whole(make_chat: Make, engine: Any) -> None:
-    app = make_chat()
-    async with app.run_test(size=SIZE) as pilot:
-        engine.loaded()
-        await settle(app, pilot)
+    async with chatting(make_chat(), engine, size=SIZE) as (app, pilot):
         await type_text(pilot, "Read @not")
         await settle(app, pilot)
         offered = app.chat_screen.query_one(Completion)
@@ -56,25 +53,6 @@ async def test_a_file_is_offered_taken_and_sent_whole(make_chat: Make, engine: A
         assert app.chat_screen.input.sent == ['Read @"docs/my notes.md" ']
 
 
-async def test_tab_takes_the_first_and_esc_sends_the_list_away(make_chat: Make, engine: Any) -> None:
-    app = make_chat()
-    async with app.run_test(size=SIZE) as pilot:
-        engine.loaded()
-        await settle(app, pilot)
-        await type_text(pilot, "@oth")
-        await settle(app, pilot)
-        await pilot.press("escape")
-        assert not app.chat_screen.query_one(Completion).display
-        await type_text(pilot, "e")
-        assert not app.chat_screen.query_one(Completion).display
-        app.chat_screen.input.put("")
-        await pilot.pause()
-        await type_text(pilot, "@oth")
-        await settle(app, pilot)
-        await pilot.press("tab")
-        assert app.chat_screen.input.text == "@docs/other.md "
-
-
 async def test_folders_and_several_files_go_with_one_message_but_what_git_ignores_does_not(
     make_chat: Make, engine: Any, folder: Path
 ) -> None:
@@ -83,10 +61,7 @@ async def test_folders_and_several_files_go_with_one_message_but_what_git_ignore
     (folder / "old papers" / "deep").mkdir(parents=True)
     for name in ("old papers/one.md", "old papers/deep/two.md", "old papers/three.log"):
         (folder / name).write_text(f"{name}\n")
-    app = make_chat()
-    async with app.run_test(size=SIZE) as pilot:
-        engine.loaded()
-        await settle(app, pilot)
+    async with chatting(make_chat(), engine, size=SIZE) as (app, pilot):
         await type_text(pilot, "Compare @not")
         await settle(app, pilot)
         await pilot.press("tab")
@@ -109,11 +84,8 @@ async def test_folders_and_several_files_go_with_one_message_but_what_git_ignore
 
 
 async def test_a_message_that_waits_for_the_model_comes_back_as_it_was_typed(make_chat: Make, engine: Any) -> None:
-    app = make_chat()
-    async with app.run_test(size=SIZE) as pilot:
-        app.chat_screen.input.put("Read @notes.txt")
-        await pilot.press("enter")
-        await pilot.pause()
+    async with chatting(make_chat(), size=SIZE) as (app, pilot):
+        await command(pilot, "Read @notes.txt")
         assert app.chat_screen.input.text == ""
         await pilot.press("escape")
         assert app.chat_screen.input.text == "Read @notes.txt"
@@ -127,10 +99,7 @@ LONG = "\n".join(f"line {i}" for i in range(212))
 
 
 async def test_a_long_paste_folds_unfolds_and_is_sent_whole(make_chat: Make, engine: Any) -> None:
-    app = make_chat()
-    async with app.run_test(size=SIZE) as pilot:
-        engine.loaded()
-        await settle(app, pilot)
+    async with chatting(make_chat(), engine, size=SIZE) as (app, pilot):
         box = app.chat_screen.input
         app.post_message(Paste(LONG))
         await pilot.pause()
@@ -149,23 +118,6 @@ async def test_a_long_paste_folds_unfolds_and_is_sent_whole(make_chat: Make, eng
         assert "[pasted 212 lines · 1.8 kB]" in shown(app)
         await pilot.press("up")
         assert box.text == "Sum up [pasted 212 lines]"
-
-
-@pytest.mark.parametrize("ends", ["\r", "\r\n"])
-async def test_a_paste_has_the_line_breaks_that_terminals_send(make_chat: Make, engine: Any, ends: str) -> None:
-    app = make_chat()
-    async with app.run_test(size=SIZE) as pilot:
-        engine.loaded()
-        await settle(app, pilot)
-        app.post_message(Paste(LONG.replace("\n", ends)))
-        await pilot.pause()
-        assert app.chat_screen.input.text == "[pasted 212 lines]"
-        await pilot.press("enter")
-        await settle(app, pilot)
-        assert f"\n{LONG}\n" in engine.asked.messages[-1]["content"]
-        app.post_message(Paste(f"two{ends}lines"))
-        await pilot.pause()
-        assert app.chat_screen.input.text == "two\nlines"
 
 
 def test_what_is_being_typed() -> None:

@@ -25,7 +25,7 @@ from specchat.app.tui.race.model import RaceModel
 from specchat.app.tui.race.setup import RaceSetup
 
 from ....fakes.models.model_folders import make_home
-from ....fakes.pilots import settle
+from ....fakes.pilots import chatting, settle
 
 Make = Callable[..., Any]
 Pilot = Any
@@ -79,8 +79,7 @@ def test_all_frames_are_here() -> None:
 
 @pytest.mark.parametrize("kind", WAYS)
 async def test_the_edge_and_the_help_have_the_same_keys(make_chat: Make, open_screen: Any, kind: type) -> None:
-    app = make_chat()
-    async with app.run_test(size=(60, 18)) as pilot:
+    async with chatting(make_chat(), size=(60, 18)) as (app, pilot):
         screen = await open_screen(pilot, kind)
         for width in (60, 80):  # a narrow edge says how to leave
             await pilot.resize_terminal(width, 18)
@@ -122,8 +121,7 @@ async def test_the_edge_and_the_help_have_the_same_keys(make_chat: Make, open_sc
 
 
 async def test_a_question_is_asked_with_its_sign(make_chat: Make, open_screen: Any) -> None:
-    app = make_chat()
-    async with app.run_test(size=(100, 30)) as pilot:
+    async with chatting(make_chat(), size=(100, 30)) as (app, pilot):
         screen = await open_screen(pilot, SettingsScreen)
         await pilot.press("a", "question_mark")
         assert app.screen is screen
@@ -134,28 +132,6 @@ async def test_a_question_is_asked_with_its_sign(make_chat: Make, open_screen: A
         screen.box.value = ""
         await pilot.press("question_mark")  # it is an answer
         assert screen.box.value == "?"
-
-
-async def test_the_key_for_help_is_remapped_in_menus_too(make_chat: Make, open_screen: Any) -> None:
-    app = make_chat(**{"keymap.menu_help": "f11", "keymap.list_help": "f12"})
-    async with app.run_test(size=(100, 30)) as pilot:
-        screen = await open_screen(pilot, MethodMenu)
-        assert "F11 help" in str(screen.frame.border_subtitle)
-        await pilot.press("question_mark")
-        assert app.screen is screen
-        await pilot.press("f11")
-        assert isinstance(app.screen, HelpScreen)
-
-
-async def test_a_click_beside_a_text_asks_first(make_chat: Make, open_screen: Any) -> None:
-    app = make_chat()
-    async with app.run_test(size=(100, 30)) as pilot:
-        screen = await open_screen(pilot, TextScreen)
-        await pilot.press("a")
-        await pilot.click(offset=(0, 0))
-        assert app.screen is screen
-        await pilot.click(offset=(0, 0))
-        assert app.screen is app.chat_screen
 
 
 def test_keys_of_items() -> None:

@@ -19,7 +19,7 @@ from specchat.app.tui.keys.leader import LeaderScreen
 from specchat.app.tui.pickers.menu import Menu
 from specchat.engine.messages import Steps
 
-from ....fakes.pilots import settle
+from ....fakes.pilots import chatting, settle
 
 Make = Callable[..., Any]
 SIZE = (100, 30)
@@ -102,10 +102,7 @@ def test_which_keys_do_not_arrive() -> None:
 
 
 async def test_the_bar_shows_what_fits_the_moment(make_chat: Make, engine: Any, make_steps: Make) -> None:
-    app = make_chat()
-    async with app.run_test(size=SIZE) as pilot:
-        engine.loaded()
-        await settle(app, pilot)
+    async with chatting(make_chat(), engine, size=SIZE) as (app, pilot):
         assert bar(app).startswith("? help   tab starters   ^n next method")
         await pilot.press("tab")
         assert bar(app).startswith("↑↓ choose   enter ask   esc back")
@@ -130,30 +127,13 @@ async def test_the_bar_shows_what_fits_the_moment(make_chat: Make, engine: Any, 
 
 
 async def test_a_click_on_the_bar_does_what_the_key_does(make_chat: Make, engine: Any) -> None:
-    app = make_chat()
-    async with app.run_test(size=SIZE) as pilot:
-        engine.loaded()
-        await settle(app, pilot)
+    async with chatting(make_chat(), engine, size=SIZE) as (app, pilot):
         await pilot.click("#keys", offset=(str(bar(app)).index("methods") + 2, 0))
         assert isinstance(app.screen, Menu)
 
 
-async def test_a_click_on_the_method_opens_the_list_of_methods(make_chat: Make, engine: Any) -> None:
-    app = make_chat()
-    async with app.run_test(size=SIZE) as pilot:
-        engine.loaded()
-        await settle(app, pilot)
-        await pilot.click("#header", offset=(5, 0))
-        assert app.screen is app.chat_screen
-        await pilot.click("#header", offset=(SIZE[0] - 5, 0))
-        assert isinstance(app.screen, Menu)
-
-
 async def test_starters_are_chosen_by_arrows_and_by_digits(make_chat: Make, engine: Any) -> None:
-    app = make_chat()
-    async with app.run_test(size=SIZE) as pilot:
-        engine.loaded()
-        await settle(app, pilot)
+    async with chatting(make_chat(), engine, size=SIZE) as (app, pilot):
         welcome = app.chat_screen.query_one("#welcome")
         await pilot.press("down")
         assert welcome.choices.has_focus
@@ -171,10 +151,7 @@ async def test_starters_are_chosen_by_arrows_and_by_digits(make_chat: Make, engi
 
 
 async def test_the_leader_waits_for_a_letter(make_chat: Make, engine: Any) -> None:
-    app = make_chat(**{"keymap.leader_chats": "x"})
-    async with app.run_test(size=SIZE) as pilot:
-        engine.loaded()
-        await settle(app, pilot)
+    async with chatting(make_chat(**{"keymap.leader_chats": "x"}), engine, size=SIZE) as (app, pilot):
         await pilot.press("ctrl+o")
         assert isinstance(app.screen, LeaderScreen)
         shown = str(app.screen._letters.render())
@@ -189,10 +166,7 @@ async def test_the_leader_waits_for_a_letter(make_chat: Make, engine: Any) -> No
 
 
 async def test_keys_that_repeat_wait_for_the_next(make_chat: Make, engine: Any, make_steps: Make) -> None:
-    app = make_chat()
-    async with app.run_test(size=SIZE) as pilot:
-        engine.loaded()
-        await settle(app, pilot)
+    async with chatting(make_chat(), engine, size=SIZE) as (app, pilot):
         for _ in range(2):
             await answering(app, pilot, engine, make_steps)
             engine.finish()
@@ -211,10 +185,7 @@ async def test_keys_that_repeat_wait_for_the_next(make_chat: Make, engine: Any, 
 
 
 async def test_the_help_begins_with_what_is_here(make_chat: Make, engine: Any, make_steps: Make) -> None:
-    app = make_chat()
-    async with app.run_test(size=SIZE) as pilot:
-        engine.loaded()
-        await settle(app, pilot)
+    async with chatting(make_chat(), engine, size=SIZE) as (app, pilot):
 
         async def here(*keys: str) -> tuple[str, list[str]]:
             await pilot.press(*keys, "f1")

@@ -10,6 +10,8 @@ from textual.widgets import OptionList, Static
 from specchat.app.chat.methods import GROUPS, known_methods
 from specchat.app.tui.pickers.method_menu import MethodMenu
 
+from ....fakes.pilots import chatting
+
 Make = Callable[..., Any]
 NEEDS = "it needs a draft model: load one with --draft-model."
 
@@ -61,22 +63,8 @@ async def test_every_method_stands_below_its_group(make_chat: Make, engine: Any,
         assert menu.size.height >= len(shown)
 
 
-async def test_the_cursor_passes_over_headings_and_keys_pick(make_chat: Make, engine: Any) -> None:
-    app = make_chat()
-    async with app.run_test(size=(100, 30)) as pilot:
-        await ready(pilot, engine)
-        app.dialogue.switch("beam")
-        await pilot.press("f2", "down")
-        assert about(app.screen).startswith(known_methods()["lookup"].summary)
-        await pilot.press("down", "up", "enter")
-        assert app.dialogue.method == "lookup"
-        await pilot.press("f2", "a")
-        assert app.dialogue.method == "draft"
-
-
 async def test_what_cannot_run_says_why(make_chat: Make, engine: Any) -> None:
-    app = make_chat()
-    async with app.run_test(size=(100, 30)) as pilot:
+    async with chatting(make_chat(), size=(100, 30)) as (app, pilot):
         await ready(pilot, engine, pard="it needs a PARD draft model. Load one with --draft-model.")
         await pilot.press("f2")
         shown = rows(app.screen)

@@ -153,16 +153,6 @@ async def test_the_key_the_command_and_the_help_open_it(make_chat: Make, engine:
         assert screen(pilot).is_current
 
 
-async def test_typing_searches_and_escape_empties_then_leaves(make_chat: Make, engine: Any, home: Path) -> None:
-    async with make_chat().run_test(size=(100, 30)) as pilot:
-        await browse(pilot, engine, *"lighthouse", "space", *"q4")
-        assert titles(pilot) == ["Hugging Face cache", "lantern/Lighthouse-GGUF:Q4_0"]
-        await pilot.press("escape")
-        assert len(titles(pilot)) > 6
-        await pilot.press("escape")
-        assert not isinstance(pilot.app.screen, ModelsScreen)
-
-
 async def test_looking_again_finds_what_is_new(make_chat: Make, engine: Any, home: Path) -> None:
     write_folder(home / "mine" / "Keeper")
     async with make_chat(model_folders=[str(home / "mine")]).run_test(size=(100, 40)) as pilot:
@@ -275,33 +265,6 @@ async def test_a_name_is_looked_up_and_fetched_and_loaded(make_chat: Make, engin
         assert (load.model, load.revision) == ("sea/Buoy-GGUF:Q8_0", COMMIT)
 
 
-async def test_a_download_is_held_goes_on_and_is_given_up(make_chat: Make, engine: Any, hub: Hub) -> None:
-    hub.seconds_a_block = 0.2
-    async with make_chat().run_test(size=(100, 30)) as pilot:
-        shown = await browse(pilot, engine, query="sea/Buoy")
-        await until(pilot, lambda: shown.looking.repository is not None)
-        await pilot.press("enter")
-        download = pilot.app.models.downloads.all["sea/Buoy"]
-        await until(pilot, lambda: download.done > 50_000)
-        hub.seconds_a_block = 1  # two minutes to the end
-        row = shown.listed.item
-        assert row is not None
-        assert "%" in row.note
-        await pilot.press("enter")
-        assert download.state == "paused"
-        await pilot.press("escape", "escape")  # from the Hub, then the search is emptied: the download is in the list
-        assert titles(pilot)[:2] == ["Downloads", "sea/Buoy"]
-        assert current(pilot) == "sea/Buoy"
-        assert "paused" in shown.listed.items[shown.listed.cursor].note
-        await pilot.press("enter")
-        assert download.active
-        await pilot.press("ctrl+x")
-        assert "again to cancel" in note(pilot)
-        await pilot.press("ctrl+x")
-        assert pilot.app.models.downloads.all == {}
-        assert "sea/Buoy" not in titles(pilot)
-
-
 async def test_a_download_goes_on_behind_the_chat_which_tells_its_end(make_chat: Make, engine: Any, hub: Hub) -> None:
     told: list[str] = []
     app = make_chat()
@@ -327,10 +290,3 @@ async def test_a_download_goes_on_behind_the_chat_which_tells_its_end(make_chat:
         await pilot.press("enter", "escape")
         await until(pilot, heard)
         assert told == ["sea/Buoy is downloaded (512 kB). Load it with /models."]
-
-
-async def test_a_name_that_the_hub_has_not_is_told_and_the_list_comes_back(make_chat: Make, engine: Any, hub: Hub) -> None:
-    async with make_chat().run_test(size=(100, 30)) as pilot:
-        shown = await browse(pilot, engine, query="sea/Nothing")
-        await until(pilot, lambda: "There is no model sea/Nothing on the Hub" in note(pilot))
-        assert shown._view.look.repository == ""

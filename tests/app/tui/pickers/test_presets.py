@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,10 +9,8 @@ from typing import Any
 import pytest
 from textual.widgets import Input, Static, TextArea
 
-from specchat.app.cli import main as cli
 from specchat.app.settings.precedence import read_settings, with_given
 from specchat.app.settings.presets import (
-    clean_name,
     delete_preset,
     folder,
     last_deleted,
@@ -23,7 +20,6 @@ from specchat.app.settings.presets import (
     rename_preset,
     restore_preset,
     save_preset,
-    save_text,
 )
 from specchat.app.tui.app import SpecchatApp
 from specchat.app.tui.pickers.presets import PresetsScreen
@@ -120,17 +116,6 @@ def test_a_name_is_one_that_every_disk_can_have(name: str) -> None:
     assert names() == []
 
 
-def test_names_that_are_fine() -> None:
-    assert [clean_name(name) for name in ("haiku", "Für  dich", "C++ 2.0", "日本")] == ["haiku", "Für dich", "C++ 2.0", "日本"]
-
-
-def test_a_text_that_is_wrong_is_not_written(place: Path) -> None:
-    (place / "haiku.toml").write_text(HAIKU)
-    with pytest.raises(UserError, match="line 2"):
-        save_text("haiku", 'system = "x"\ntheme = "dark"\n')
-    assert (place / "haiku.toml").read_text() == HAIKU
-
-
 def test_the_command_line_goes_before_a_preset_and_that_before_the_file(place: Path) -> None:
     (place / "haiku.toml").write_text(HAIKU)
     (place.parent / "settings.toml").write_text('method = "lookup"\nmax_tokens = 5\n[sampling]\ntop_k = 3\n')
@@ -138,18 +123,6 @@ def test_the_command_line_goes_before_a_preset_and_that_before_the_file(place: P
     assert (settings.method, settings.max_tokens, settings.sampling.top_k) == ("greedy", 7, 3)
     assert settings.layers.origin("method").said == "preset haiku"
     assert settings.layers.origin("max_tokens").kind == "command line"
-
-
-def test_a_preset_that_there_is_not_is_told_by_the_shell(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sys, "argv", ["specchat", "run", "--preset", "haiku", "Hello"])
-    with pytest.raises(SystemExit) as ended:
-        cli.main()
-    assert ended.value.code == 2
-    assert (
-        "There is no preset haiku: there are none yet. Make one in the chat with /preset save NAME." in capsys.readouterr().err
-    )
 
 
 # In the chat

@@ -12,8 +12,9 @@ from textual.widgets import Static
 from specchat.app.settings.precedence import load_settings, with_given
 from specchat.app.tui.app import SpecchatApp
 from specchat.app.tui.pickers.key import KeyScreen
-from specchat.app.tui.pickers.menu import Menu
 from specchat.app.tui.pickers.settings import SettingsScreen
+
+from ....fakes.pilots import chatting
 
 Start = Callable[..., SpecchatApp]
 
@@ -63,8 +64,7 @@ def told(screen: SettingsScreen) -> str:
 
 
 async def test_a_number_is_found_changed_written_and_undone(start: Start, file: Path) -> None:
-    app = start("# mine\n[sampling]\ntop_p = 0.9 # rather\n")
-    async with app.run_test(size=(100, 34)) as pilot:
+    async with chatting(start("# mine\n[sampling]\ntop_p = 0.9 # rather\n"), size=(100, 34)) as (app, pilot):
         screen = await opened(pilot, *"temperature")
         assert screen.listed.item is not None
         assert [row.title for row in screen.listed.items if row.entry] == [
@@ -91,47 +91,8 @@ async def test_a_number_is_found_changed_written_and_undone(start: Start, file: 
         assert not isinstance(app.screen, SettingsScreen)
 
 
-async def test_a_wrong_value_is_one_sentence_and_stays_in_the_box(start: Start, file: Path) -> None:
-    app = start()
-    async with app.run_test(size=(80, 24)) as pilot:
-        screen = await opened(pilot, *"max_tokens", "enter", *"-3", "enter")
-        assert "max_tokens must be at least 1, not -3" in note(screen)
-        assert screen.box.value == "-3"
-        await pilot.press("escape")
-        assert app.settings.max_tokens is None
-        assert file.read_text() == ""
-        await pilot.press("ctrl+d")
-        assert "does not set max_tokens" in note(screen)
-
-
-async def test_a_choice_is_made_in_a_menu_and_counts_at_once(start: Start, file: Path) -> None:
-    app = start('theme = "dark"  # at night\n')
-    async with app.run_test(size=(100, 34)) as pilot:
-        await opened(pilot, *"colour theme")
-        await pilot.press("enter")
-        assert isinstance(app.screen, Menu)
-        names = [item.id for item in app.screen._items]
-        await pilot.press("home", *("down",) * names.index("light"), "enter")
-        await written(pilot)
-        assert app.theme == "light"
-        assert file.read_text() == 'theme = "light"  # at night\n'
-
-
-async def test_what_the_command_line_gave_gives_way_to_a_later_word(start: Start, file: Path) -> None:
-    app = start("", **{"sampling.top_k": 5})
-    async with app.run_test(size=(100, 34)) as pilot:
-        screen = await opened(pilot, *"top_k")
-        assert screen.listed.item is not None
-        assert (screen.listed.item.text, screen.listed.item.mark) == ("5", "command line")
-        await pilot.press("enter", "backspace", "9", "enter")
-        await written(pilot)
-        assert (screen.listed.item.text, screen.listed.item.mark) == ("9", "file")
-        assert app.dialogue.options.sampling.top_k == 9
-
-
 async def test_a_model_has_values_of_its_own(start: Start, file: Path) -> None:
-    app = start("[sampling]\ntemperature = 0.2\n")
-    async with app.run_test(size=(100, 34)) as pilot:
+    async with chatting(start("[sampling]\ntemperature = 0.2\n"), size=(100, 34)) as (app, pilot):
         screen = await opened(pilot, "tab", *"temperature")
         assert screen.listed.item is not None
         assert screen.listed.item.text == "same as all"
@@ -151,8 +112,7 @@ async def test_a_model_has_values_of_its_own(start: Start, file: Path) -> None:
 
 
 async def test_a_key_is_remapped_by_pressing_it_and_a_conflict_is_told(start: Start, file: Path) -> None:
-    app = start()
-    async with app.run_test(size=(100, 34)) as pilot:
+    async with chatting(start(), size=(100, 34)) as (app, pilot):
         await opened(pilot, *"keymap.panels")
         await pilot.press("enter")
         assert isinstance(app.screen, KeyScreen)
@@ -176,8 +136,7 @@ async def test_a_key_is_remapped_by_pressing_it_and_a_conflict_is_told(start: St
 
 
 async def test_a_change_of_the_file_is_seen_while_the_screen_is_open(start: Start, file: Path) -> None:
-    app = start('theme = "dark"\n')
-    async with app.run_test(size=(100, 34)) as pilot:
+    async with chatting(start('theme = "dark"\n'), size=(100, 34)) as (app, pilot):
         screen = await opened(pilot, *"sampling.top_k")
         file.write_text('theme = "light"\nzzz = 1\n[sampling]\ntop_k = 12\n')
         app.live.check()
@@ -195,11 +154,11 @@ async def test_a_change_of_the_file_is_seen_while_the_screen_is_open(start: Star
 
 
 async def test_a_model_that_is_loaded_brings_its_own_method_and_sampling(start: Start, engine: Any) -> None:
-    app = start('method = "greedy"\n[models."other/m-0.5"]\nmethod = "lookup"\nsystem = "Brief."\nsampling.temperature = 0.4\n')
-    async with app.run_test(size=(80, 24)) as pilot:
-        await pilot.pause()
-        engine.loaded()
-        app.take_events()
+    async with chatting(
+        start('method = "greedy"\n[models."other/m-0.5"]\nmethod = "lookup"\nsystem = "Brief."\nsampling.temperature = 0.4\n'),
+        engine,
+        size=(80, 24),
+    ) as (app, pilot):
         assert app.dialogue.method == "greedy"
         app.actions.command("/model other/m-0.5")
         await pilot.pause()
@@ -211,23 +170,6 @@ async def test_a_model_that_is_loaded_brings_its_own_method_and_sampling(start: 
         await pilot.pause()
         assert (app.dialogue.method, app.dialogue.options.sampling.temperature) == ("greedy", 0.0)
         assert app.dialogue.transcript.system is None
-
-
-async def test_a_file_that_cannot_be_written_is_told_and_the_change_counts_until_the_end(
-    start: Start, file: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from specchat.errors import UserError
-
-    def refuse(*_: object) -> None:
-        raise UserError("Cannot write settings.toml (Read-only file system). Make its folder writable.")
-
-    app = start()
-    monkeypatch.setattr("specchat.app.tui.live_settings.save", refuse)
-    async with app.run_test(size=(80, 24)) as pilot:
-        await opened(pilot, *"top_k", "enter", "backspace", "4", "enter")
-        await written(pilot)
-        assert app.dialogue.options.sampling.top_k == 4
-        assert any("Cannot write" in toast.message for toast in app._notifications)
 
 
 def test_pictures(picture: Callable[..., bool], start: Start, monkeypatch: pytest.MonkeyPatch) -> None:

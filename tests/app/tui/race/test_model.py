@@ -10,7 +10,6 @@ import pytest
 from specchat.app.race import choices as race_choices
 from specchat.app.race.choices import ModelChoice
 from specchat.app.race.entry import RaceEntry
-from specchat.app.tui.pickers.menu import Menu
 from specchat.app.tui.race import screen as race_screen
 from specchat.app.tui.race.model import RaceModel
 from specchat.app.tui.race.screen import RaceScreen
@@ -123,25 +122,6 @@ async def test_m_lets_a_method_race_on_another_model_too(make_chat: Make, engine
         assert loads(engine)[0].options["backend"] == "llama.cpp"
 
 
-async def test_any_name_can_be_typed_and_what_is_broken_says_so(make_chat: Make, engine: Any) -> None:
-    async with make_chat().run_test(size=(100, 30)) as pilot:
-        await load(pilot, engine)
-        await pilot.press("f5", "m")
-        menu = await choose(pilot)
-        await pilot.press(*"broken")
-        assert [choice.title for choice in menu.listed.items] == ["broken.gguf", "broken"]
-        assert "not a GGUF file" in str(menu.query_one("#detail").render())
-        await pilot.press("enter")
-        assert pilot.app.screen is menu
-        for _ in "broken":
-            await pilot.press("backspace")
-        await pilot.press(*"/a/b.gguf")
-        await pilot.press("enter")
-        setup = pilot.app.screen
-        assert isinstance(setup, RaceSetup)
-        assert [lane.choice.model for lane in setup.lanes if lane.choice is not None] == ["/a/b.gguf"]
-
-
 LINES = [
     ("/race greedy greedy@a/b:Q4_0 : Hi", [RaceEntry("greedy"), RaceEntry("greedy", model="a/b:Q4_0")]),
     ("/race greedy@x.gguf : Hi", [RaceEntry("greedy"), RaceEntry("greedy", model="x.gguf")]),
@@ -186,30 +166,6 @@ async def test_loading_is_shown_and_can_be_stopped(make_chat: Make, engine: Any)
         await pilot.pause()
         assert pilot.app.screen is pilot.app.chat_screen
         assert UnloadBeside("models/small-Q4_0.gguf") in engine.sent
-
-
-async def test_m_changes_the_model_of_a_pane(make_chat: Make, engine: Any) -> None:
-    async with make_chat().run_test(size=(100, 30)) as pilot:
-        screen = await race_of_models(pilot, engine, end=True)
-        await pilot.press("m")
-        assert isinstance(pilot.app.screen, Menu)
-        await pilot.press("1")
-        menu = await choose(pilot)
-        await pilot.press("down", "down", "enter")
-        await pilot.pause()
-        assert screen.race.racers[0].entry == RaceEntry("greedy", model=SMALL.key)
-        assert asked(engine, 0).model == SMALL.key
-        assert len(loads(engine)) == 1  # it is there already
-        await pilot.press("m", "2")
-        menu = await choose(pilot)
-        await pilot.press("enter")  # the chat's model, which runs there
-        await pilot.pause()
-        assert isinstance(menu, RaceModel)
-        assert screen.race.racers[1].done
-        await pilot.press("m", "3")
-        await choose(pilot)
-        await pilot.press("enter")
-        assert screen.race.racers[2].entry == RaceEntry("greedy")
 
 
 # Pictures

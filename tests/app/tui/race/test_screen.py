@@ -18,18 +18,7 @@ from specchat.app.tui.race.pane import RacePane
 from specchat.app.tui.race.photo_finish import PhotoFinish, Standing, headline, too_close
 from specchat.app.tui.race.screen import RaceScreen
 from specchat.app.tui.race.setup import RaceSetup
-from specchat.app.tui.transcript.run_text import RunText
-from specchat.engine.messages import (
-    Cancel,
-    CloseLane,
-    Finished,
-    Judge,
-    Judged,
-    Pause,
-    Prefilling,
-    StepRecord,
-    Steps,
-)
+from specchat.engine.messages import Cancel, CloseLane, Finished, Judge, Judged, Pause, Prefilling, StepRecord, Steps
 
 from ....fakes.pilots import command, toasts
 from ....fakes.races import asked, begin, finish, records, write
@@ -410,30 +399,6 @@ async def test_panes_stand_side_by_side_where_there_is_room(make_chat: Make, eng
             assert screen.panes[0].text.size.height >= 2
 
 
-async def test_a_frame_draws_no_more_of_a_long_text_than_of_a_short_one(make_chat: Make, engine: Any) -> None:
-    async with make_chat().run_test(size=(100, 30)) as pilot:
-        screen = await race(pilot, engine, "/race greedy lookup : Hello")
-        begin(engine, 0)
-        drawn = []
-        text = screen.panes[0].text
-        for count in (200, 4000):
-            write(engine, 0, records("greedy", list(range(count))))
-            await take(pilot)
-            draws = 0
-
-            def counted(index: int, last: bool) -> Any:
-                nonlocal draws
-                draws += 1
-                return RunText._draw(text, index, last)
-
-            text._draw = counted  # type: ignore[method-assign]
-            write(engine, 0, records("greedy", [1, 2, 3]))
-            await take(pilot)
-            drawn.append(draws)
-            del text._draw
-        assert drawn[1] <= drawn[0] + 1 <= 8
-
-
 def standing(number: int, name: str, place: int | None, seconds: float, speedup: float = 1.0) -> Standing:
     return Standing(number, name, place, seconds, 60, 60 / seconds, 2.0, 0.5, speedup, "≡", "identical", "$success")
 
@@ -443,22 +408,6 @@ def test_the_headline_says_who_wins_and_by_how_much() -> None:
     assert headline(rows) == ("lookup", " wins in 500 ms", ["2.0× faster than greedy", "150 ms ahead of fusion"])
     rows = [standing(1, "greedy", 1, 1.0), standing(2, "lookup", 2, 1.0001, 0.9)]
     assert headline(rows)[2] == ["a hair ahead of lookup"]
-
-
-@pytest.mark.parametrize("cells", [60, 76, 80, 100, 120, 200, 300])
-def test_no_row_of_the_photo_finish_is_wider_than_the_screen(cells: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    rows = [
-        standing(2, "lookup max_ngram=12 min_ngram=4 tokens=20", 1, 0.5, 2.0),
-        standing(1, "greedy", 2, 1.0),
-        Standing(
-            3, "soft", None, 0.2, 6, 30.0, 1.5, None, 0.0, "≠", "differs from token 1,204, gap 0.35", "$error", "cancelled"
-        ),
-    ]
-    chart = PhotoFinish()
-    chart.rows = rows
-    lines = [chart._headline(cells), *chart._table(cells)]
-    assert all(line.cell_length <= cells for line in lines)
-    assert all("2.00×" in line.plain for line in lines[2:3])
 
 
 # Pictures

@@ -7,10 +7,7 @@ from typing import Any
 
 import pytest
 
-from specchat.app.chat.entries import Prompt
-from specchat.app.tui.transcript.find import TextFinder
-
-from ....fakes.pilots import ask, command, loaded, settle, shown, toasts
+from ....fakes.pilots import ask, chatting, command, shown, toasts
 
 Make = Callable[..., Any]
 
@@ -26,8 +23,7 @@ def selected(app: Any) -> str:
 async def test_find_selects_one_match_after_the_other_and_shows_it(
     make_chat: Make, engine: Any, make_steps: Make, markdown: bool
 ) -> None:
-    app = make_chat()
-    async with app.run_test(size=(60, 20), notifications=True) as pilot:
+    async with chatting(make_chat(), size=(60, 20), notifications=True) as (app, pilot):
         await ask(pilot, engine, "Where is the NEEDLE?", make_steps(ANSWER))
         app.chat_screen.view.markdown = markdown
         await pilot.pause()
@@ -49,9 +45,7 @@ async def test_find_selects_one_match_after_the_other_and_shows_it(
 
 
 async def test_alone_it_asks_what_to_find(make_chat: Make, engine: Any) -> None:
-    app = make_chat()
-    async with app.run_test() as pilot:
-        await loaded(pilot, engine)
+    async with chatting(make_chat(), engine) as (app, pilot):
         await pilot.press("alt+slash")
         assert app.box.text == "/find "
 
@@ -62,35 +56,9 @@ async def test_alone_it_asks_what_to_find(make_chat: Make, engine: Any) -> None:
 async def test_a_double_click_selects_a_word(
     make_chat: Make, engine: Any, make_steps: Make, text: str, cell: int, word: str
 ) -> None:
-    app = make_chat()
-    async with app.run_test(size=(60, 20)) as pilot:
+    async with chatting(make_chat(), size=(60, 20)) as (app, pilot):
         await ask(pilot, engine, "Hello", make_steps(text))
         view = app.chat_screen.view
         at = (view.margin + cell, view.tops[1] - view.scroll_offset.y)
         await pilot.click(view, at, times=2)
         assert selected(app) == word
-
-
-async def test_what_is_selected_goes_when_lines_break_elsewhere(make_chat: Make, engine: Any, make_steps: Make) -> None:
-    app = make_chat()
-    async with app.run_test(size=(60, 20)) as pilot:
-        await ask(pilot, engine, "Hello", make_steps("a needle"))
-        await command(pilot, "/find needle")
-        await pilot.resize_terminal(40, 20)
-        await settle(app, pilot)
-        assert selected(app) == ""
-
-
-async def test_an_entry_whose_text_is_not_shown_is_shown_from_its_beginning(
-    make_chat: Make, engine: Any, make_steps: Make
-) -> None:
-    app = make_chat()
-    async with app.run_test(size=(60, 20)) as pilot:
-        await ask(pilot, engine, "Hello", make_steps(ANSWER))
-        view = app.chat_screen.view
-        finder: TextFinder = view.finder
-        finder.show(view.transcript.entries[0], "in an attachment")
-        assert view.scroll_offset.y == 0
-        finder.show(Prompt("of another chat"), "Hello")
-        assert view.scroll_offset.y == 0
-        assert selected(app) == ""

@@ -14,7 +14,7 @@ from specchat.app.render.runs import RunSpot, above, beside, outermost, place_of
 from specchat.app.tui.transcript.inspector import Inspector
 from specchat.engine.messages import Paused, StepRecord, Steps
 
-from ....fakes.pilots import settle, status
+from ....fakes.pilots import chatting, command, settle
 
 Make = Callable[..., Any]
 
@@ -97,28 +97,6 @@ def test_up_and_down_keep_to_a_column_across_answers() -> None:
     assert not seen
 
 
-def test_a_move_costs_the_same_in_a_long_answer(make_steps: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    def rows_looked_at(times: int) -> int:
-        made = Answer("lookup", "identical")
-        for step in make_steps() * times:
-            made.add(step)
-        block = blocks(made)[0]
-        count = 0
-        whole = EntryBlock.row
-
-        def counting(self: EntryBlock, index: int) -> Any:
-            nonlocal count
-            count += 1
-            return whole(self, index)
-
-        with monkeypatch.context() as patch:
-            patch.setattr(EntryBlock, "row", counting)
-            above([block], RunSpot(0, len(made.runs) - 40), 1, 3)
-        return count
-
-    assert rows_looked_at(200) < rows_looked_at(2) * 4
-
-
 # On the screen
 
 SIZE = (80, 24)
@@ -129,8 +107,7 @@ async def ask(app: Any, pilot: Any, engine: Any, records: list[StepRecord], *, f
     engine.loaded()
     engine.tell_pieces()
     await settle(app, pilot)
-    app.chat_screen.input.put("Tell me about Ana.")
-    await pilot.press("enter")
+    await command(pilot, "Tell me about Ana.")
     id: int = engine.begin(records)
     if finish:
         engine.finish()
@@ -159,28 +136,8 @@ def cell_of(app: Any, spot: RunSpot) -> tuple[int, int]:
     return view.margin + place.cell + 1, view.tops[spot.block] + place.first - view.scroll_offset.y
 
 
-async def test_the_key_of_legacy_terminals(make_chat: Make, engine: Any, tree_steps: Make) -> None:
-    app = make_chat()
-    async with app.run_test(size=SIZE) as pilot:
-        await ask(app, pilot, engine, tree_steps())
-        await pilot.press("ctrl+r")
-        await pilot.pause()
-        assert app.focused is app.chat_screen.view
-        # Not the last run, which shows nothing: one that was guessed in part, with the most tokens.
-        assert (chosen(app), "pass 2" in strip_text(app)) == (" evening Ana climbed the", True)
-        keys = app.chat_screen.query_one("#keys")
-        assert "other passes" in str(keys.render())
-        assert status(app).startswith("● ready"), "its keys stand at the bottom and in the strip"
-        await pilot.press("ctrl+r")
-        await pilot.pause()
-        assert app.focused is app.chat_screen.input
-        assert (chosen(app), strip_text(app)) == ("", "")
-        assert "other passes" not in str(keys.render())  # the keys are not named once they do something else
-
-
 async def test_every_key_goes_to_its_run(make_chat: Make, engine: Any, tree_steps: Make) -> None:
-    app = make_chat()
-    async with app.run_test(size=SIZE) as pilot:
+    async with chatting(make_chat(), size=SIZE) as (app, pilot):
         await ask(app, pilot, engine, tree_steps() * 3)
         runs = app.dialogue.transcript.answers()[0].runs
         cursor = app.chat_screen.view.cursor
@@ -202,8 +159,7 @@ async def test_every_key_goes_to_its_run(make_chat: Make, engine: Any, tree_step
 
 @pytest.mark.parametrize("key", ["enter", "escape", "x", "tab"])
 async def test_ways_out_while_an_answer_streams(make_chat: Make, engine: Any, tree_steps: Make, key: str) -> None:
-    app = make_chat()
-    async with app.run_test(size=SIZE) as pilot:
+    async with chatting(make_chat(), size=SIZE) as (app, pilot):
         await ask(app, pilot, engine, tree_steps(), finish=False)
         await pilot.press("f7", "left", key)
         await pilot.pause()
@@ -214,8 +170,7 @@ async def test_ways_out_while_an_answer_streams(make_chat: Make, engine: Any, tr
 
 
 async def test_the_run_stays_in_sight_above_the_strip(make_chat: Make, engine: Any, tree_steps: Make) -> None:
-    app = make_chat()
-    async with app.run_test(size=(60, 20)) as pilot:
+    async with chatting(make_chat(), size=(60, 20)) as (app, pilot):
         await ask(app, pilot, engine, tree_steps() * 30)
         view = app.chat_screen.view
         await pilot.press("f7")
@@ -235,8 +190,7 @@ async def test_the_run_stays_in_sight_above_the_strip(make_chat: Make, engine: A
 
 
 async def test_a_stream_does_not_carry_the_run_away(make_chat: Make, engine: Any, tree_steps: Make) -> None:
-    app = make_chat()
-    async with app.run_test(size=(60, 20)) as pilot:
+    async with chatting(make_chat(), size=(60, 20)) as (app, pilot):
         id = await ask(app, pilot, engine, tree_steps(), finish=False)
         view = app.chat_screen.view
         await pilot.press("f7", "left")
@@ -259,8 +213,7 @@ async def test_a_stream_does_not_carry_the_run_away(make_chat: Make, engine: Any
 
 
 async def test_a_paused_answer_takes_the_cursor_along(make_chat: Make, engine: Any, tree_steps: Make) -> None:
-    app = make_chat()
-    async with app.run_test(size=SIZE) as pilot:
+    async with chatting(make_chat(), size=SIZE) as (app, pilot):
         records = tree_steps()
         id = await ask(app, pilot, engine, records[:1], finish=False)
         await pilot.press("f8", "f7")
@@ -279,8 +232,7 @@ async def test_a_paused_answer_takes_the_cursor_along(make_chat: Make, engine: A
 
 
 async def test_hovering_tells_and_costs_nothing_within_a_run(make_chat: Make, engine: Any, tree_steps: Make) -> None:
-    app = make_chat()
-    async with app.run_test(size=(80, 40)) as pilot:
+    async with chatting(make_chat(), size=(80, 40)) as (app, pilot):
         await ask(app, pilot, engine, tree_steps() * 12)
         view = app.chat_screen.view
         await pilot.hover(view, offset=cell_of(app, RunSpot(1, 2)))
@@ -305,8 +257,7 @@ async def test_hovering_tells_and_costs_nothing_within_a_run(make_chat: Make, en
 
 
 async def test_what_a_beam_search_may_still_change_is_shown_and_is_no_text(make_chat: Make, engine: Any) -> None:
-    app = make_chat()
-    async with app.run_test(size=(80, 24)) as pilot:
+    async with chatting(make_chat(), size=(80, 24)) as (app, pilot):
         first = StepRecord("beam", [1], "Once", nodes=4, tentative=" upon a time,\na lamp")
         await ask(app, pilot, engine, [first], finish=False)
         view = app.chat_screen.view
@@ -328,15 +279,6 @@ async def test_what_a_beam_search_may_still_change_is_shown_and_is_no_text(make_
         await pilot.pause()
         assert answer.text == "Once there"
         assert all(run != TENTATIVE for _, run in shown())
-
-
-async def test_while_beams_share_no_beginning_the_passes_are_counted(make_chat: Make, engine: Any) -> None:
-    app = make_chat()
-    async with app.run_test(size=(80, 24)) as pilot:
-        await ask(app, pilot, engine, [StepRecord("beam", [], "", nodes=4, tentative=" Once")] * 3, finish=False)
-        assert status(app) == "● 3 passes   no token is certain yet"
-        app.dialogue.pause()
-        assert status(app) == "‖ paused   3 passes   no token is certain yet"
 
 
 # Pictures

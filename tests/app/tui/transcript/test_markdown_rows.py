@@ -17,7 +17,7 @@ from specchat.app.tui.transcript.markdown_rows import markdown_rows
 from specchat.engine.messages import StepRecord
 
 from ....cases import cases
-from ....fakes.pilots import shown
+from ....fakes.pilots import chatting, command, shown
 
 Make = Callable[..., Any]
 
@@ -73,16 +73,6 @@ def test_formulas_keep_their_marks() -> None:
         assert part in shown
 
 
-def test_code_is_highlighted_and_emphasis_is_seen() -> None:
-    found = [segment for row in rows(TEXT) for segment in row]
-    code = {
-        str(segment.style.color) for segment in found if segment.style and segment.text.strip() in ("def", "verify", "return")
-    }
-    assert len(code) >= 2
-    assert any(segment.text == "followed" and segment.style and segment.style.bold for segment in found)
-    assert any(segment.text == "earlier" and segment.style and segment.style.italic for segment in found)
-
-
 texts = st.text(st.characters(codec="utf-8") | st.sampled_from("#*_`|-> \n\t[]()<>你好🙂\u0301\x1b\x07\u202e"), max_size=200)
 
 
@@ -126,8 +116,7 @@ async def answered(pilot: Any, engine: Any, text: str = TEXT) -> None:
 
 
 async def test_the_key_shows_markdown_and_the_runs_again(make_chat: Make, engine: Any) -> None:
-    app = make_chat()
-    async with app.run_test(size=(100, 40)) as pilot:
+    async with chatting(make_chat(), size=(100, 40)) as (app, pilot):
         await answered(pilot, engine)
         before = shown(app)
         assert "**followed**" in before
@@ -149,14 +138,9 @@ async def test_the_key_shows_markdown_and_the_runs_again(make_chat: Make, engine
 
 
 async def test_an_answer_is_runs_while_it_is_written_and_markdown_when_it_has_ended(make_chat: Make, engine: Any) -> None:
-    app = make_chat()
-    async with app.run_test(size=(100, 40)) as pilot:
-        await pilot.pause()
-        engine.loaded()
-        app.take_events()
+    async with chatting(make_chat(), engine, size=(100, 40)) as (app, pilot):
         app.actions.command("/markdown")
-        app.chat_screen.input.put("How?")
-        await pilot.press("enter")
+        await command(pilot, "How?")
         engine.begin([StepRecord("lookup", [1], "Some **bold** text.")])
         app.take_events()
         await pilot.pause()
@@ -171,20 +155,6 @@ async def test_an_answer_is_runs_while_it_is_written_and_markdown_when_it_has_en
         await pilot.resize_terminal(60, 20)
         await pilot.pause()
         assert "Some bold text." in shown(app)
-
-
-async def test_looking_into_runs_shows_them_again(make_chat: Make, engine: Any) -> None:
-    app = make_chat()
-    async with app.run_test(size=(100, 40)) as pilot:
-        await answered(pilot, engine)
-        await pilot.press("ctrl+g", "f7")
-        await pilot.pause()
-        assert not app.chat_screen.view.markdown
-        assert app.chat_screen.view.cursor.by_keys
-        await pilot.press("ctrl+g")
-        await pilot.pause()
-        assert app.chat_screen.view.markdown
-        assert not app.chat_screen.view.cursor.by_keys
 
 
 def test_pictures(picture: Make, engine: Any) -> None:

@@ -163,37 +163,6 @@ async def test_it_folds_as_the_answer_begins_unless_the_reader_opened_it(make_ch
         assert pilot.app.view.blocks[-1].opened
 
 
-async def test_it_does_not_fold_under_the_eyes_of_who_inspects_it(make_chat: Make, engine: Any) -> None:
-    async with make_chat().run_test(size=(80, 24)) as pilot:
-        await ask(pilot, engine, to="thought")
-        await pilot.press("f7", "left")
-        cursor, answer = pilot.app.view.cursor, pilot.app.dialogue.answer
-        spot = cursor.spot
-        assert answer.runs[spot.run].thinking
-        engine.events.append(Steps(answer.id, thinking_steps(THOUGHT, ANSWER)[len(answer.runs) :]))
-        await settle(pilot.app, pilot)
-        assert answer.text
-        assert cursor.spot == spot
-        assert cursor.place.seen
-        assert thought_rows(pilot)
-
-
-async def test_the_setting_is_for_all(make_chat: Make, engine: Any) -> None:
-    async with make_chat(thoughts="hidden").run_test(size=(80, 40)) as pilot:
-        await ask(pilot, engine)
-        assert not any("Thought for" in row for row in seen(pilot))
-        await command(pilot, "/thoughts open")
-        await settle(pilot.app, pilot)
-        assert thought_rows(pilot)
-        await command(pilot, "/thoughts folded")
-        await settle(pilot.app, pilot)
-        assert not thought_rows(pilot)
-        assert any("▸ Thought for" in row for row in seen(pilot))
-        await command(pilot, "/thoughts loud")
-        await settle(pilot.app, pilot)
-        assert "There is no way to show thoughts loud" in toasts(pilot.app)
-
-
 async def test_think_switches_what_is_asked(make_chat: Make, engine: Any) -> None:
     async with make_chat().run_test(size=(100, 24)) as pilot:
         await ask(pilot, engine)
@@ -214,15 +183,6 @@ async def test_think_switches_what_is_asked(make_chat: Make, engine: Any) -> Non
         assert "thinking off" in str(header.render())
         await command(pilot, "/think hard")
         assert "cannot think 'hard'" in toasts(pilot.app)
-
-
-async def test_a_model_that_does_not_think_says_so(make_chat: Make, engine: Any) -> None:
-    async with make_chat().run_test(size=(80, 24)) as pilot:
-        await pilot.pause()
-        engine.loaded()
-        await settle(pilot.app, pilot)
-        await pilot.press("alt+x")
-        assert toasts(pilot.app) == "builtin does not think before it answers: its chat template has no place for it."
 
 
 async def test_copy_takes_the_answer_and_the_thought_on_demand(make_chat: Make, engine: Any) -> None:

@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 from weakref import WeakKeyDictionary
 
 import pytest
@@ -17,13 +16,9 @@ from specchat.decoders import Conversation, Generation, encode_prompt
 from specchat.decoders.acceptance import walk
 from specchat.decoders.base import Context, Verified
 from specchat.decoders.methods.auto import figures
-from specchat.decoders.methods.auto.auto import LONG, PAUSES, TRIAL, Auto, AutoParams
+from specchat.decoders.methods.auto.auto import TRIAL, Auto, AutoParams
 from specchat.decoders.methods.draft import Draft
-from specchat.decoders.methods.lookup import Lookup
-from specchat.decoders.methods.plain import Greedy
-from specchat.decoders.parts.ngrams import NgramIndex
 from specchat.decoders.past.index import Past
-from specchat.decoders.tree import Tree
 
 from ....fakes.models.heads import cyclic_target, right_head, right_medusa
 from ....fakes.models.toy import ToyModel, plain
@@ -130,64 +125,6 @@ def test_where_every_node_costs_a_pass_it_decodes_plainly(auto: Auto) -> None:
     assert any(note.startswith("plain decoding: no draft would pay") for note in notes)
 
 
-@pytest.mark.parametrize("length", [3, 40])
-def test_plain_decoding_looks_now_and_then(auto: Auto, monkeypatch: pytest.MonkeyPatch, length: int) -> None:
-    """Behind a long prompt it misses no match that may pay; behind a short one a few steps may go by."""
-    steps: list[tuple[bool, bool]] = []  # whether it looked; whether a match of that length may pay
-    looks, match, draft, index = [0], Lookup.match, Auto.draft, NgramIndex()
-
-    def look(lookup: Lookup, tokens: Sequence[int]) -> int:
-        looks[0] += 1
-        return match(lookup, tokens)
-
-    def watch(drafter: Auto, context: Context) -> Tree:
-        before = looks[0]
-        tree = draft(drafter, context)
-        index.follow(context.tokens)
-        seconds, floor = drafter._figures.costs.seconds, drafter._lookup.floor(context)
-        rate = 1 / (seconds(1) or 1)
-        steps.append((looks[0] > before, drafter._lookup.promises(index.latest[1], seconds, rate, floor)))
-        return tree
-
-    monkeypatch.setattr(Lookup, "match", look)
-    monkeypatch.setattr(Auto, "draft", watch)
-    model, prompt = ToyModel(5, memory=3, vocabulary=60), list(range(1, length + 1))
-    answer, taken, _ = drive(auto, model, prompt, lambda nodes: 1 + 0.5 * nodes, tokens=300)
-    assert answer == plain(model, prompt, len(answer))
-    assert taken["greedy"] > 250
-    passed_over = "".join("-x"[looked] for looked, _ in steps)
-    if length < LONG:
-        assert passed_over.count("x") < 0.2 * len(steps)
-        assert "-" * PAUSES[0] in passed_over
-        assert "-" * (PAUSES[1] + 1) not in passed_over
-    else:
-        assert passed_over.count("x") < 0.6 * len(steps)
-        assert not any(pays for looked, pays in steps if not looked)
-
-
-@pytest.mark.parametrize("length", [3, 40])
-@pytest.mark.parametrize("same", [False, True])
-def test_past_answers_are_searched_now_and_then(auto: Auto, monkeypatch: pytest.MonkeyPatch, length: int, same: bool) -> None:
-    """At every step that would cost more than a small model's passes; where they tell what comes, it is drafted from them."""
-    searched, lines, past = [0], Past.lines, Past()
-
-    def search(past: Past, *args: Any) -> Any:
-        searched[0] += 1
-        return lines(past, *args)
-
-    monkeypatch.setattr(Past, "lines", search)
-    model, prompt = ToyModel(5, memory=3, vocabulary=60), list(range(1, length + 1))
-    expected = plain(model, prompt, 300)
-    past.add([(0, expected if same else [60 + token for token in expected])])
-    answer, taken, _ = drive(auto, model, prompt, lambda nodes: 1 + 0.3 * nodes, tokens=300, past=past)
-    assert answer == plain(model, prompt, len(answer))
-    if same:
-        assert taken["lookup"] > 0
-        assert sum(taken.values()) < 200
-    else:
-        assert 0 < searched[0] < 120
-
-
 def test_a_copy_after_free_text_is_noticed(auto: Auto) -> None:
     def cost(nodes: int) -> float:
         return 1 + 0.1 * nodes
@@ -229,26 +166,6 @@ def test_a_trained_head_takes_over_where_it_is_right(auto: Auto, method: str, he
         notes += why
     assert taken[method] > 0.5 * sum(taken.values())
     assert any(note.startswith(f"{method}: ") for note in notes)
-
-
-def test_a_copy_does_not_take_the_place_of_a_method_on_trial(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else one that began badly is not asked again where the text repeats itself, however good it is."""
-    known, auto = figures.TargetFigures(), Auto()
-    for _ in range(3):
-        known.costs.learn(1, 1.0)
-    context = Context([1], ToyModel(1, memory=1, vocabulary=6).open_session(), Sampling(), 50, frozenset())
-    auto._figures, auto._context = known, context
-    known.rounds["unsure, short"].update(lookup=figures.Rounds(50, 250, 50, 50), draft=figures.Rounds(2, 2, 4, 4))
-    beaten = list[float]()
-    monkeypatch.setattr(auto, "_available", lambda *_: ["draft"])
-    monkeypatch.setattr(auto._lookup, "promises", lambda match, seconds, rate, floor: beaten.append(rate))
-    monkeypatch.setattr(auto, "_opened", lambda *_: Greedy())
-    assert auto.draft(context).via == "draft"
-    assert beaten[0] > 5, "the text drafts if it promises more than the best, which lookup is"
-    assert auto.note.startswith("draft: on trial, 1 tokens a second expected; greedy 1, lookup 6")
-    auto._choices.clear()
-    auto._here["unsure, short", False].rounds = TRIAL / 2
-    assert auto._choose(context)[0] == "lookup", "one answer gives half of a trial"
 
 
 def test_trials_that_come_to_nothing_end(auto: Auto, builtin_model: Model, draft_model: Model) -> None:

@@ -10,28 +10,13 @@ import pytest
 
 from specchat.backends import Model
 from specchat.backends.heads.base import Head
-from specchat.backends.heads.mtp.load import load_mtp
 from specchat.decoders import Conversation, Generation
 from specchat.decoders.loop import Step
-from specchat.engine.drafts import Drafts, refusals
-from specchat.engine.messages import Load
 
 from ....cases import FULL
-from ....fakes.models.gguf_heads import (
-    WIDTH,
-    glm_llama,
-    llama_target,
-    load_head,
-    random_gguf_blocks,
-    random_gguf_head,
-    random_gguf_paths,
-    torch_target,
-    write_blocks,
-    write_eagle,
-)
+from ....fakes.models.gguf_heads import WIDTH, llama_target, load_head, torch_target, write_blocks, write_eagle
 from ....fakes.models.heads import write_medusa
 from ....fakes.models.llama_tiny import VOCAB, needs_llama, room
-from ....fakes.models.mtp_files import mtp_target
 from .test_every_drafter import DEEP
 
 pytestmark = needs_llama
@@ -54,42 +39,6 @@ def run(
     steps = list(generation)
     conversation.close()
     return list(generation.answer), steps
-
-
-@pytest.mark.parametrize(
-    ("method", "settings"),
-    [
-        ("eagle", TREE),
-        ("eagle", CHAIN),
-        ("dflash", {"floor": 0}),
-        ("dflash", {"width": 1, "floor": 0}),
-        ("dspark", {"width": 1, "floor": 0}),
-    ],
-)
-def test_its_drafts_are_those_of_torch(method: str, settings: dict[str, Any]) -> None:
-    """Step by step on the same model in float32: the same trees, from the states of either runtime."""
-    made = {"eagle": random_gguf_head, "dflash": random_gguf_blocks, "dspark": random_gguf_paths}
-    on_llama = made[method]()
-    on_torch = load_head(room() / ("random-eagle3" if method == "eagle" else f"random-{method}"))
-    method = on_llama.info.kind
-    for prompt in prompts(20 if FULL else 3):
-        ours, ours_steps = run(llama_target(), on_llama, prompt, method, settings=settings)
-        theirs, theirs_steps = run(torch_target(), on_torch, prompt, method, settings=settings)
-        assert ours == theirs
-        trees = [[(step.tree.tokens, step.tree.parents) for step in steps] for steps in (ours_steps, theirs_steps)]
-        assert trees[0] == trees[1]
-
-
-@pytest.mark.parametrize("settings", [TREE, CHAIN])
-def test_an_mtp_layers_drafts_are_torchs(settings: dict[str, Any]) -> None:
-    drafts = Drafts(Load(1, "glm"))
-    drafts.join(glm_llama())
-    assert "mtp" not in refusals(glm_llama(), drafts)
-    for prompt in ([0, 2, 70, 71, 72], [0, *range(3, 90, 7)]):
-        theirs, torchs = run(mtp_target("glm4-moe"), load_mtp(mtp_target("glm4-moe")), prompt, "mtp", settings=settings)
-        ours, steps = run(glm_llama(), drafts.head, prompt, "mtp", settings=settings)
-        assert ours == theirs
-        assert [step.tree.tokens for step in steps] == [step.tree.tokens for step in torchs]
 
 
 @pytest.mark.parametrize("kind", ["eagle", "dflash", "medusa"])
