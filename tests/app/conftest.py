@@ -81,24 +81,11 @@ def steps(text: str = TEXT, *, method: str = "lookup", drafts: bool = True, seed
 
 VOCABULARY = [
     *(
-        " the",
-        " lamp",
-        " and",
-        " wrote",
-        " old",
-        " a",
-        " poem",
-        " about",
-        " of",
-        " light",
-        " on",
-        "\n",
-        ".",
-        " Every",
-        " evening",
+        " the", " lamp", " and", " wrote", " old", " a", " poem", " about", " of", " light", " on", "\n", ".",
+        " Every", " evening",
     ),
     *(" Ana", " climbed", " stairs", " lit", " weather", " into", " book"),
-]
+]  # fmt: skip
 """Token texts by id, for `tree_steps`."""
 
 
@@ -270,6 +257,23 @@ def make_chat(engine: FakeEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         return SpecchatApp(changed(Settings(), changes), engine, notice, METHODS)
 
     return make
+
+
+@pytest.fixture
+def make_kept(make_chat: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Any]]:
+    """Makes the app with a history, in `data`."""
+    monkeypatch.setenv("SPECCHAT_DATA", str(tmp_path / "data"))
+    made: list[Recorder] = []
+
+    def make(**changes: Any) -> Any:
+        app = make_chat(**changes)
+        app.chat_history.recorder = Recorder()
+        made.append(app.chat_history.recorder)
+        return app
+
+    yield make
+    for recorder in made:
+        recorder.close()
 
 
 @pytest.fixture

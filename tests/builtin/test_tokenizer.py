@@ -18,18 +18,10 @@ WEIGHTS = path()
 
 TEXTS = st.text(alphabet=st.characters(exclude_categories=["Cs"]), max_size=60) | st.sampled_from(
     [
-        "",
-        " ",
-        "\n\n",
-        "👩‍👩‍👧‍👦 🇩🇪 ❤️",
-        "漢字かな交じり文",
-        "\x00\x07\x1b[31m",
-        "don't I'LL",
-        "a  b\t\tc \n",
-        "<|end|>",
+        "", " ", "\n\n", "👩‍👩‍👧‍👦 🇩🇪 ❤️", "漢字かな交じり文", "\x00\x07\x1b[31m", "don't I'LL", "a  b\t\tc \n", "<|end|>",
         "١٢٣ 1234",
     ]
-)
+)  # fmt: skip
 
 
 @cache

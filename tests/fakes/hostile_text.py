@@ -14,15 +14,8 @@ CASES = cases(5000)
 MARKUP = (
     *("[red]", "[/red]", "[/]", "[bold", "[link=javascript:alert(1)]x[/link]", "[@click=app.quit]x[/]", "[$primary]", "\\["),
     *(
-        "<script>alert(1)</script>",
-        "<img src=x onerror=alert(1)>",
-        "</textarea>",
-        "</style>",
-        "]]>",
-        "<!--",
-        "--!>",
-        "&lt;",
-        "&#x1b;",
+        "<script>alert(1)</script>", "<img src=x onerror=alert(1)>", "</textarea>", "</style>", "]]>", "<!--", "--!>",
+        "&lt;", "&#x1b;",
     ),
     *(
         "[x](javascript:alert(1))",
@@ -34,26 +27,14 @@ MARKUP = (
     ),
     *("```", "~~~", "`", "# ", "> ", "- ", "| a | b |\n|---|---|\n", "***", "__", "$(touch x)", "%s%n", "{0}", "'\"", "\\"),
     *(
-        '" onload="alert(1)',
-        "' x='",
-        "href=javascript:alert(1)",
-        "<a href='java\tscript:x'>",
-        "<svg/onload=x>",
-        "<?xml",
-        "<![CDATA[",
+        '" onload="alert(1)', "' x='", "href=javascript:alert(1)", "<a href='java\tscript:x'>", "<svg/onload=x>",
+        "<?xml", "<![CDATA[",
     ),
-)
+)  # fmt: skip
 
 CONTROLS = (
     *(
-        "\x1b[31337m",
-        "\x1b[2J",
-        "\x1b[H",
-        "\x1b[?1049l",
-        "\x1b[6n",
-        "\x1bc",
-        "\x1b(0",
-        "\x1b]0;PWNED\x07",
+        "\x1b[31337m", "\x1b[2J", "\x1b[H", "\x1b[?1049l", "\x1b[6n", "\x1bc", "\x1b(0", "\x1b]0;PWNED\x07",
         "\x1b]2;PWNED\x1b\\",
     ),
     *(
@@ -64,51 +45,19 @@ CONTROLS = (
         "\x1b_Ga=T\x1b\\",
     ),
     *(
-        "\x9b31m",
-        "\x9d0;PWNED\x9c",
-        "\x90q\x9c",
-        "\x85",
-        "\x00",
-        "\x07",
-        "\x08\x08\x08",
-        "\x0b",
-        "\x0c",
-        "\x0e",
-        "\x7f",
-        "\r",
-        "\r\n",
+        "\x9b31m", "\x9d0;PWNED\x9c", "\x90q\x9c", "\x85", "\x00", "\x07", "\x08\x08\x08", "\x0b", "\x0c", "\x0e",
+        "\x7f", "\r", "\r\n",
     ),
     *("\x1b", "\x1b[", "\x1b]", "\t", "\n", "\x1a", "\x04", "\x03", "\x11", "\x13"),
-)
+)  # fmt: skip
 
 UNICODE = (
     *(
-        "\u202e",
-        "\u202d",
-        "\u202a",
-        "\u2066",
-        "\u2067",
-        "\u2068",
-        "\u2069",
-        "\u200e",
-        "\u200f",
-        "\u061c",
-        "\u2028",
-        "\u2029",
-        "\ufeff",
+        "\u202e", "\u202d", "\u202a", "\u2066", "\u2067", "\u2068", "\u2069", "\u200e", "\u200f", "\u061c", "\u2028",
+        "\u2029", "\ufeff",
     ),
     *(
-        "\u200b",
-        "\u200c",
-        "\u200d",
-        "\u2060",
-        "\u00ad",
-        "\u034f",
-        "\u115f",
-        "\u3164",
-        "\ufff9",
-        "\ufffb",
-        "\ufffe",
+        "\u200b", "\u200c", "\u200d", "\u2060", "\u00ad", "\u034f", "\u115f", "\u3164", "\ufff9", "\ufffb", "\ufffe",
         "\U000e0041",
     ),
     *(
@@ -133,20 +82,10 @@ UNICODE = (
         "العربية",
     ),
     *(
-        "\u0e33\u0e33",
-        "\u0dcf",
-        "\ua953",
-        "\U0001d173",
-        "\U000e0001\U000e007f",
-        "ﷺ",
-        "꧅",
-        "𒐫",
-        "\u1885",
-        "\u17b4",
-        "\ue000",
-        "\U0010ffff",
+        "\u0e33\u0e33", "\u0dcf", "\ua953", "\U0001d173", "\U000e0001\U000e007f", "ﷺ", "꧅", "𒐫", "\u1885", "\u17b4",
+        "\ue000", "\U0010ffff",
     ),
-)
+)  # fmt: skip
 
 TEXTS = st.lists(
     st.sampled_from(MARKUP) | st.sampled_from(CONTROLS) | st.sampled_from(UNICODE) | st.text(max_size=6) | st.just(" a b "),

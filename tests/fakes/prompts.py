@@ -17,17 +17,10 @@ TEXTS = (
 )
 """Texts that the built-in model repeats without a mistake."""
 QUESTIONS = (
-    "What is prompt lookup?",
-    "Tell me a short story.",
-    "What is a KV cache?",
-    "Who are you?",
-    "What does temperature do?",
-    "Explain speculative decoding.",
-    "What is the acceptance rate?",
-    "What can you do?",
-    "What is beam search?",
-    "Write a story about a lighthouse.",
-)
+    "What is prompt lookup?", "Tell me a short story.", "What is a KV cache?", "Who are you?",
+    "What does temperature do?", "Explain speculative decoding.", "What is the acceptance rate?", "What can you do?",
+    "What is beam search?", "Write a story about a lighthouse.",
+)  # fmt: skip
 
 
 def passage(rng: random.Random, sentences: int) -> str:

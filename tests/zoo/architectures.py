@@ -75,6 +75,10 @@ def _longrope(pairs: int, **more: Any) -> dict[str, Any]:
     return {"rope_type": "longrope", "rope_theta": 10_000.0, "original_max_position_embeddings": ORIGINAL, **factors, **more}
 
 
+def _scaled(rope: str, factor: float = 4.0, **more: Any) -> dict[str, Any]:
+    return {"rope_parameters": {"rope_type": rope, "rope_theta": 1e4, "factor": factor, **more}}
+
+
 SIGLIP = {"model_type": "siglip_vision_model", "num_hidden_layers": 1, "hidden_size": HIDDEN, "num_attention_heads": HEADS}
 PICTURE = {"image_size": 28, "patch_size": 14}
 SEEING: dict[str, Any] = {
@@ -156,33 +160,11 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "llama-longrope": ("llama", {"rope_parameters": _longrope(HEAD // 2)}),
     "phi3-longrope": ("phi3", {"rope_parameters": _longrope(HEAD // 2, partial_rotary_factor=1.0)}),
     "phimoe-longrope": ("phimoe", {"rope_parameters": _longrope(HEAD // 2, short_mscale=1.0, long_mscale=1.0)}),
-    "llama-dynamic": (
-        "llama",
-        {"max_position_embeddings": ORIGINAL, "rope_parameters": {"rope_type": "dynamic", "rope_theta": 1e4, "factor": 4.0}},
-    ),
-    "llama-yarn": (
-        "llama",
-        {
-            "rope_parameters": {
-                "rope_type": "yarn",
-                "rope_theta": 1e4,
-                "factor": 4.0,
-                "original_max_position_embeddings": ORIGINAL,
-            }
-        },
-    ),
+    "llama-dynamic": ("llama", {"max_position_embeddings": ORIGINAL, **_scaled("dynamic")}),
+    "llama-yarn": ("llama", _scaled("yarn", 4.0, original_max_position_embeddings=ORIGINAL)),
     "llama3": (
         "llama",
-        {
-            "rope_parameters": {
-                "rope_type": "llama3",
-                "rope_theta": 1e4,
-                "factor": 8.0,
-                "original_max_position_embeddings": ORIGINAL,
-                "low_freq_factor": 1.0,
-                "high_freq_factor": 4.0,
-            }
-        },
+        _scaled("llama3", 8.0, original_max_position_embeddings=ORIGINAL, low_freq_factor=1.0, high_freq_factor=4.0),
     ),
     "falcon-alibi": ("falcon", {"alibi": True, "parallel_attn": False}),
     "reformer-local": (

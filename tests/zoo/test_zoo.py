@@ -15,9 +15,7 @@ from specchat.tests.zoo.compare import SWITCHING, WRONG, totals
 from specchat.tests.zoo.either import everything, outcomes
 
 FEW = {
-    "gpt_neo": [19],
     "gemma4_text": [19],
-    "phi3-longrope": [59],
     "bamba": [11],
     "recurrent_gemma": [14, 1],
     "bloom": [14],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,6 @@ import pytest
 
 from specchat.app.chat.entries import Notice
 from specchat.app.history.chats import Chats
-from specchat.app.history.recorder import Recorder
 from specchat.app.history.store import Store
 from specchat.app.saved.race_json import race_json, unpack
 from specchat.app.tui.pickers.menu import Menu
@@ -25,23 +24,6 @@ Make = Callable[..., Any]
 LANES = [(range(24), 1, 2.0), (range(24), 3, 0.9), ([*range(20), 90, 91, 92, 93], 4, 0.7)]
 
 
-@pytest.fixture
-def make_kept(make_chat: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
-    """Makes the app with a history."""
-    monkeypatch.setenv("SPECCHAT_DATA", str(tmp_path / "data"))
-    made: list[Recorder] = []
-
-    def make(**changes: Any) -> Any:
-        app = make_chat(**changes)
-        app.chat_history.recorder = Recorder()
-        made.append(app.chat_history.recorder)
-        return app
-
-    yield make
-    for recorder in made:
-        recorder.close()
-
-
 async def race(app: Any, pilot: Any, engine: Any, prompt: str = "Say it.") -> None:
     """A race from its start to the chat after it."""
     if app.dialogue.phase == "loading":
@@ -53,10 +35,6 @@ async def race(app: Any, pilot: Any, engine: Any, prompt: str = "Say it.") -> No
     run(engine, app.races.screen.race, LANES)
     app.take_events()
     await pilot.press("escape")
-    await quiet(pilot)
-
-
-async def quiet(pilot: Any) -> None:
     await pilot.pause()
 
 
@@ -76,7 +54,7 @@ async def test_a_race_becomes_a_line_of_the_chat_and_opens_again(make_kept: Make
             opened = Chats(store).open(1)
         app.show_chat(opened.transcript)
         app.actions.command("/races")
-        await quiet(pilot)
+        await pilot.pause()
         screen = app.screen
         assert isinstance(screen, RaceScreen)
         assert not screen.race.running
@@ -89,7 +67,7 @@ async def test_a_race_becomes_a_line_of_the_chat_and_opens_again(make_kept: Make
         assert screen.race.racers[0].answer.text.startswith("0 1 2 ")
         assert len(lines(app)) == 1
         await pilot.press("escape")
-        await quiet(pilot)
+        await pilot.pause()
         assert app.screen is app.chat_screen
         assert len(lines(app)) == 1  # looking at it makes no new one
 
@@ -131,11 +109,11 @@ async def test_several_races_are_asked_for(make_kept: Make, engine: Any) -> None
         await pilot.pause()
         assert isinstance(app.screen, Menu)
         await pilot.press("1")
-        await quiet(pilot)
+        await pilot.pause()
         assert isinstance(app.screen, RaceScreen)
         assert app.screen.race.prompt == "One [bold]thing"
         await pilot.press("escape")
-        await quiet(pilot)
+        await pilot.pause()
         with pytest.raises(UserError, match="from 1 to 2"):
             app.actions.command("/races 3")
 

@@ -363,16 +363,9 @@ def test_a_repository_tells_its_safetensors(hub: Hub) -> None:
 # GGUF files by their quantization
 
 GGUFS = [
-    "tiny-Q8_0.gguf",
-    "tiny-UD-Q8_0.gguf",
-    "mmproj-tiny-Q8_0.gguf",
-    "tiny.Q4_K_M.gguf",
-    "tiny.Q4_K_S.gguf",
-    "tiny-IQ4_K.gguf",
-    "BF16/tiny-BF16-00001-of-00002.gguf",
-    "BF16/tiny-BF16-00002-of-00002.gguf",
-    "README.md",
-]
+    "tiny-Q8_0.gguf", "tiny-UD-Q8_0.gguf", "mmproj-tiny-Q8_0.gguf", "tiny.Q4_K_M.gguf", "tiny.Q4_K_S.gguf",
+    "tiny-IQ4_K.gguf", "BF16/tiny-BF16-00001-of-00002.gguf", "BF16/tiny-BF16-00002-of-00002.gguf", "README.md",
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -57,6 +57,8 @@ FAR = 2 * PREFILL_CHUNK
 LONG = {**SIZES, "max_position_embeddings": 4 * FAR}
 
 
+NEO = {"vocab_size": VOCAB, "max_position_embeddings": CONTEXT, "hidden_size": 32, "num_layers": 2, "num_heads": 4}
+NEO |= {"window_size": 24, "bos_token_id": 0, "eos_token_id": 1}
 CONFIGS: dict[str, tuple[str, dict[str, Any]]] = {
     "phi3": (
         "Phi3",
@@ -79,34 +81,8 @@ CONFIGS: dict[str, tuple[str, dict[str, Any]]] = {
         {**LONG, "original_max_position_embeddings": FAR, "rope_parameters": longrope(FAR, partial_rotary_factor=1.0)},
     ),
     "llama-far": ("Llama", {**LONG, "rope_parameters": longrope(FAR)}),
-    "gpt-neo": (
-        "GPTNeo",
-        {
-            "vocab_size": VOCAB,
-            "max_position_embeddings": CONTEXT,
-            "hidden_size": 32,
-            "num_layers": 2,
-            "attention_types": [[["global", "local"], 1]],
-            "num_heads": 4,
-            "window_size": 24,
-            "bos_token_id": 0,
-            "eos_token_id": 1,
-        },
-    ),
-    "gpt-neo-global": (
-        "GPTNeo",
-        {
-            "vocab_size": VOCAB,
-            "max_position_embeddings": CONTEXT,
-            "hidden_size": 32,
-            "num_layers": 2,
-            "attention_types": [[["global"], 2]],
-            "num_heads": 4,
-            "window_size": 24,
-            "bos_token_id": 0,
-            "eos_token_id": 1,
-        },
-    ),
+    "gpt-neo": ("GPTNeo", NEO | {"attention_types": [[["global", "local"], 1]]}),
+    "gpt-neo-global": ("GPTNeo", NEO | {"attention_types": [[["global"], 2]]}),
     "bamba": (
         "Bamba",
         {**SIZES, "attn_layer_indices": [1], "mamba_n_heads": 8, "mamba_d_head": 8, "mamba_d_state": 8, "mamba_n_groups": 1},

@@ -24,26 +24,9 @@ ALL = (QWEN, BARE, FRAMED, CHANNELS, WORDS)
 COMMENTARY = "<|start|>assistant<|channel|>commentary to=user<|message|>"
 
 BITS = [
-    "a",
-    "b c",
-    "\n",
-    "\n\n",
-    " ",
-    "é",
-    "日本",
-    "<",
-    "</",
-    "think",
-    ">",
-    "[",
-    "]",
-    "<b>",
-    "x < y",
-    "|",
-    "e\u0301",
-    "<|",
+    "a", "b c", "\n", "\n\n", " ", "é", "日本", "<", "</", "think", ">", "[", "]", "<b>", "x < y", "|", "e\u0301", "<|",
     "|>",
-]
+]  # fmt: skip
 
 NO_MARK = "é日本xb.1"
 """Characters that no mark has."""

@@ -131,7 +131,8 @@ def useless() -> Model:
     return model  # type: ignore[no-any-return]
 
 
-@pytest.mark.parametrize("rule", ["exact", "rejection"] if FULL else ["rejection"])
+@only_full
+@pytest.mark.parametrize("rule", ["exact", "rejection"])
 def test_the_better_model_gets_the_nodes_and_a_useless_one_hardly_costs_tokens(
     builtin_model: Model, draft_model: Model, useless: Model, rule: str
 ) -> None:

@@ -11,38 +11,16 @@ from specchat.app.chat.entries import Answer, Prompt
 from specchat.app.terminal.clipboard import Copied, Tool
 from specchat.app.tui.pickers.menu import Menu
 
-from ....fakes.pilots import chatting, toasts
+from ....fakes.pilots import ask, chatting, command, toasts
 
 Make = Callable[..., Any]
 SIZE = (90, 26)
 CODE = "Two ways.\n\n```python\ndef one():\n    return 1\n```\n\nOr:\n\n```sh\nmake two\n```\n"
 
 
-async def say(pilot: Any, engine: Any, make_steps: Make, prompt: str, text: str, finish: bool = True) -> None:
-    """A prompt and its answer."""
-    app = pilot.app
-    if not app.dialogue.info:
-        await pilot.pause()
-        engine.loaded()
-        app.take_events()
-    app.chat_screen.input.put(prompt)
-    await pilot.press("enter")
-    engine.begin(make_steps(text))
-    if finish:
-        engine.finish()
-    app.take_events()
-    await pilot.pause()
-
-
-async def command(pilot: Any, text: str) -> None:
-    pilot.app.chat_screen.input.put(text)
-    await pilot.press("enter")
-    await pilot.pause()
-
-
 async def test_one_of_several_blocks_is_chosen_by_its_preview(make_chat: Make, engine: Any, make_steps: Make) -> None:
     async with chatting(make_chat(), size=SIZE, notifications=True) as (app, pilot):
-        await say(pilot, engine, make_steps, "Code?", CODE)
+        await ask(pilot, engine, "Code?", make_steps(CODE))
         await pilot.press("alt+y")
         assert isinstance(app.screen, Menu)
         await pilot.press("1")
@@ -59,7 +37,7 @@ async def test_one_of_several_blocks_is_chosen_by_its_preview(make_chat: Make, e
 
 async def test_the_run_under_the_cursor_is_copied(make_chat: Make, engine: Any, make_steps: Make) -> None:
     async with chatting(make_chat(), size=SIZE, notifications=True) as (app, pilot):
-        await say(pilot, engine, make_steps, "Why?", "Lamps light the long way home.")
+        await ask(pilot, engine, "Why?", make_steps("Lamps light the long way home."))
         await pilot.press("f7", "home", "right", "ctrl+y")
         answer = app.dialogue.transcript.answers()[0]
         assert app.clipboard == answer.runs[1].text
@@ -68,7 +46,7 @@ async def test_the_run_under_the_cursor_is_copied(make_chat: Make, engine: Any, 
 
 async def test_control_characters_are_copied_as_they_are_shown(make_chat: Make, engine: Any, make_steps: Make) -> None:
     async with chatting(make_chat(), size=SIZE) as (app, pilot):
-        await say(pilot, engine, make_steps, "Go", "a\x1b[201~rm\x07b\u202ec")
+        await ask(pilot, engine, "Go", make_steps("a\x1b[201~rm\x07b\u202ec"))
         await pilot.press("ctrl+y")
         assert app.clipboard == "a␛[201~rm␇b\\u202ec"
 
@@ -86,7 +64,7 @@ async def test_a_tool_copies_beside_the_interface(
     monkeypatch.setattr("specchat.app.terminal.clipboard.copy", copy)
     monkeypatch.setattr("specchat.app.terminal.clipboard.is_remote", lambda: False)
     async with chatting(make_chat(), size=SIZE, notifications=True) as (app, pilot):
-        await say(pilot, engine, make_steps, "Hello", "A short one.")
+        await ask(pilot, engine, "Hello", make_steps("A short one."))
         await pilot.press("ctrl+y", "ctrl+y")
         await app.workers.wait_for_complete()
         assert given == ["A short one."] * 2
@@ -104,7 +82,7 @@ def marked_rows(app: Any) -> list[str]:
 async def test_messages_are_gone_through_marked_and_copied(make_chat: Make, engine: Any, make_steps: Make) -> None:
     async with chatting(make_chat(), size=SIZE, notifications=True) as (app, pilot):
         for number in range(1, 6):
-            await say(pilot, engine, make_steps, f"Question {number}?", f"Answer {number}. " + "More words. \n" * 8)
+            await ask(pilot, engine, f"Question {number}?", make_steps(f"Answer {number}. " + "More words. \n" * 8))
         view = app.chat_screen.view
         await pilot.press("d", "alt+up")
         assert isinstance(view.mark.entry, Answer)

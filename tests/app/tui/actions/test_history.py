@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from specchat.app.chat.entries import Notice, Prompt
-from specchat.app.history.recorder import Recorder
 from specchat.app.history.store import Store
 from specchat.app.tui.pickers.chats import ChatsScreen
 from specchat.errors import UserError
 
-from ....fakes.pilots import chatting, command, settle, toasts
+from ....fakes.pilots import ask, chatting, command, settle, toasts
 
 Make = Callable[..., Any]
 SIZE = (100, 30)
@@ -28,33 +27,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "data"
 
 
-@pytest.fixture
-def make_kept(make_chat: Make, folder: Path) -> Iterator[Make]:
-    """Makes the app with a history."""
-    made: list[Recorder] = []
-
-    def make(**changes: Any) -> Any:
-        app = make_chat(**changes)
-        recorder = Recorder()
-        made.append(recorder)
-        app.chat_history.recorder = recorder
-        return app
-
-    yield make
-    for recorder in made:
-        recorder.close()
-
-
 async def say(app: Any, pilot: Any, engine: Any, make_steps: Make, text: str, finish: bool = True, kept: bool = True) -> None:
     """Ask, and let the engine answer."""
-    if app.dialogue.phase == "loading":
-        engine.loaded()
-        await settle(app, pilot)
-    await command(pilot, text)
-    engine.begin(make_steps())
-    if finish:
-        engine.finish()
-    await settle(app, pilot)
+    await ask(pilot, engine, text, make_steps(), finish=finish)
     app.chat_history.note()
     assert app.chat_history.recorder.settle(10.0 if kept else 0.1) == kept
 
@@ -72,18 +47,13 @@ async def browse(app: Any, pilot: Any, query: str = "") -> ChatsScreen:
     await pilot.pause()
     screen = app.screen
     assert isinstance(screen, ChatsScreen)
-    await quiet(pilot)
-    return screen
-
-
-async def quiet(pilot: Any) -> None:
-    """Until nothing is under way beside the interface."""
     await pilot.pause()
+    return screen
 
 
 async def press(pilot: Any, *keys: str) -> None:
     await pilot.press(*keys)
-    await quiet(pilot)
+    await pilot.pause()
 
 
 def titles(screen: ChatsScreen) -> list[str]:
@@ -132,7 +102,7 @@ async def test_the_list_opens_a_chat_and_the_next_message_goes_on_there(make_kep
         await several(app, pilot, engine, make_steps, "First lamp", "Second lamp", "Third lamp")
         before = [strip.text for strip in map(app.chat_screen.view.render_line, range(20))]
         await pilot.press("alt+h")
-        await quiet(pilot)
+        await pilot.pause()
         screen = app.screen
         assert titles(screen) == ["Third lamp", "Second lamp", "First lamp"]
         assert "● Third lamp" in shown(screen)

@@ -11,7 +11,7 @@ import pytest
 from specchat.app.chat.entries import Answer, Notice, Prompt
 from specchat.errors import UserError
 
-from ....fakes.pilots import chatting, settle, shown, status, toasts
+from ....fakes.pilots import ask, chatting, settle, shown, status, toasts
 
 Make = Callable[..., Any]
 SIZE = (100, 30)
@@ -24,13 +24,8 @@ async def answer(app: Any, pilot: Any, engine: Any, make_steps: Make, text: str 
     await settle(app, pilot)
 
 
-async def say(app: Any, pilot: Any, engine: Any, make_steps: Make, prompt: str, text: str | None = None) -> None:
-    if app.dialogue.phase == "loading":
-        engine.loaded()
-        await settle(app, pilot)
-    app.chat_screen.input.put(prompt)
-    await pilot.press("enter")
-    await answer(app, pilot, engine, make_steps, text)
+async def say(app: Any, pilot: Any, engine: Any, make_steps: Make, prompt: str, *text: str) -> None:
+    await ask(pilot, engine, prompt, make_steps(*text))
 
 
 def talk(app: Any) -> list[str]:

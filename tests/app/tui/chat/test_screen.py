@@ -10,16 +10,13 @@ import pytest
 
 from specchat.engine.messages import Loading, Steps, Switched
 
-from ....fakes.pilots import chatting, command
+from ....fakes.pilots import chatting, command, loaded
 
 Make = Callable[..., Any]
 
 
 async def load(pilot: Any, engine: Any) -> None:
-    await pilot.pause()
-    engine.loaded(recompute="This model keeps no cache.")
-    pilot.app.take_events()
-    await pilot.pause()
+    await loaded(pilot, engine, recompute="This model keeps no cache.")
 
 
 async def converse(pilot: Any, engine: Any, make_steps: Make, finish: bool = True) -> None:

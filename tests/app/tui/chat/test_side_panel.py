@@ -14,6 +14,7 @@ from specchat.app.tui.chat.side_panel import PAGES
 from specchat.app.tui.transcript.line_view import LineView
 from specchat.engine.messages import Finished, Paused, StepRecord, Steps, Switched, Watch
 
+from ....fakes import pilots
 from ....fakes.pilots import chatting, settle, status, toasts, until
 
 Make = Callable[..., Any]
@@ -27,19 +28,14 @@ def shown(app: Any) -> str:
 
 
 async def loaded(app: Any, pilot: Any, engine: Any) -> None:
-    await pilot.pause()
-    engine.loaded(recompute="This model keeps no cache.")
+    await pilots.loaded(pilot, engine, recompute="This model keeps no cache.")
     engine.tell_pieces()
     await settle(app, pilot)
 
 
 async def ask(app: Any, pilot: Any, engine: Any, records: list[StepRecord]) -> int:
     await loaded(app, pilot, engine)
-    app.chat_screen.input.put("Repeat this text exactly")
-    await pilot.press("enter")
-    id: int = engine.begin(records)
-    await settle(app, pilot)
-    return id
+    return await pilots.ask(pilot, engine, "Repeat this text exactly", records, finish=False)
 
 
 # The key, the tabs, the command

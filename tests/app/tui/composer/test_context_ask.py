@@ -14,29 +14,17 @@ from specchat.app.tui.pickers.menu import Menu
 from specchat.engine.client import EngineClient
 from specchat.engine.messages import Count, Counted, Generate, Loaded
 
-from ....fakes.pilots import chatting, command, settle
+from ....fakes.pilots import ask, chatting, command, settle
+from ...conftest import steps
 
 Make = Callable[..., Any]
 LONG = "long " * 1000
 """5,000 bytes: more than the 4,096 tokens of the tests' model, if each were a token."""
 
 
-async def said(app: Any, pilot: Any, engine: Any, *prompts: str) -> None:
-    engine.loaded()
-    await settle(app, pilot)
+async def said(pilot: Any, engine: Any, *prompts: str) -> None:
     for prompt in prompts:
-        await command(pilot, prompt)
-        engine.begin(RECORDS())
-        engine.finish()
-        await settle(app, pilot)
-
-
-RECORDS: Callable[[], Any] = list
-
-
-@pytest.fixture(autouse=True)
-def records(make_steps: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(globals(), "RECORDS", make_steps)
+        await ask(pilot, engine, prompt, steps())
 
 
 async def ask_long(app: Any, pilot: Any, engine: Any, *tokens: int) -> Count:
@@ -52,7 +40,7 @@ async def ask_long(app: Any, pilot: Any, engine: Any, *tokens: int) -> Count:
 
 async def test_a_message_that_may_not_fit_is_counted_and_sent_if_it_does(make_chat: Make, engine: Any) -> None:
     async with chatting(make_chat(), size=(90, 26)) as (app, pilot):
-        await said(app, pilot, engine, "One")
+        await said(pilot, engine, "One")
         await ask_long(app, pilot, engine, 1240, 1001)
         assert isinstance(engine.sent[-1], Generate)
         assert [message["content"] for message in engine.asked.messages][::2] == ["One", LONG]
@@ -62,7 +50,7 @@ async def test_a_message_that_may_not_fit_is_counted_and_sent_if_it_does(make_ch
 
 async def test_the_oldest_exchanges_can_be_left_out(make_chat: Make, engine: Any) -> None:
     async with chatting(make_chat(), size=(90, 26)) as (app, pilot):
-        await said(app, pilot, engine, "One", "Two", "Three")
+        await said(pilot, engine, "One", "Two", "Three")
         request = await ask_long(app, pilot, engine, 4200, 4100, 2500, 1001)
         assert [chat[0]["content"] for chat in request.chats] == ["One", "Two", "Three", LONG]
         assert isinstance(app.screen, Menu)
@@ -80,7 +68,7 @@ async def test_the_oldest_exchanges_can_be_left_out(make_chat: Make, engine: Any
 @pytest.mark.parametrize("key", ["escape", "3"])
 async def test_nothing_need_be_sent(make_chat: Make, engine: Any, key: str) -> None:
     async with chatting(make_chat(), size=(60, 20)) as (app, pilot):
-        await said(app, pilot, engine, "One")
+        await said(pilot, engine, "One")
         await ask_long(app, pilot, engine, 9000, 8000)
         assert isinstance(app.screen, Menu)
         await pilot.press("1", "2")  # neither would help: the message alone is too long

@@ -10,7 +10,7 @@ from textual.widgets import OptionList, Static
 from specchat.app.chat.methods import GROUPS, known_methods
 from specchat.app.tui.pickers.method_menu import MethodMenu
 
-from ....fakes.pilots import chatting
+from ....fakes.pilots import ask, chatting, loaded
 
 Make = Callable[..., Any]
 NEEDS = "it needs a draft model: load one with --draft-model."
@@ -18,21 +18,13 @@ NEEDS = "it needs a draft model: load one with --draft-model."
 
 async def ready(pilot: Any, engine: Any, **unavailable: str) -> None:
     """A chat with every method, whose model is loaded."""
-    await pilot.pause()
     pilot.app.dialogue.methods = known_methods()
-    engine.loaded(**unavailable)
-    pilot.app.take_events()
-    await pilot.pause()
+    await loaded(pilot, engine, **unavailable)
 
 
 async def answered(pilot: Any, engine: Any, steps: Any) -> None:
     """One that was asked to say something again, and did."""
-    pilot.app.chat_screen.input.put("Say again: the lamp was lit at six, the lamp was out at nine.")
-    await pilot.press("enter")
-    engine.begin(steps)
-    engine.finish()
-    pilot.app.take_events()
-    await pilot.pause()
+    await ask(pilot, engine, "Say again: the lamp was lit at six, the lamp was out at nine.", steps)
 
 
 def rows(menu: MethodMenu) -> list[str]:

@@ -14,7 +14,8 @@ from specchat.app.render.runs import RunSpot, above, beside, outermost, place_of
 from specchat.app.tui.transcript.inspector import Inspector
 from specchat.engine.messages import Paused, StepRecord, Steps
 
-from ....fakes.pilots import chatting, command, settle
+from ....fakes import pilots
+from ....fakes.pilots import chatting, loaded, settle
 
 Make = Callable[..., Any]
 
@@ -103,16 +104,9 @@ SIZE = (80, 24)
 
 
 async def ask(app: Any, pilot: Any, engine: Any, records: list[StepRecord], *, finish: bool = True) -> int:
-    await pilot.pause()
-    engine.loaded()
+    await loaded(pilot, engine)
     engine.tell_pieces()
-    await settle(app, pilot)
-    await command(pilot, "Tell me about Ana.")
-    id: int = engine.begin(records)
-    if finish:
-        engine.finish()
-    await settle(app, pilot)
-    return id
+    return await pilots.ask(pilot, engine, "Tell me about Ana.", records, finish=finish)
 
 
 def strip_text(app: Any) -> str:

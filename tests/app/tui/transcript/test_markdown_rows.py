@@ -17,7 +17,7 @@ from specchat.app.tui.transcript.markdown_rows import markdown_rows
 from specchat.engine.messages import StepRecord
 
 from ....cases import cases
-from ....fakes.pilots import chatting, command, shown
+from ....fakes.pilots import ask, chatting, command, shown
 
 Make = Callable[..., Any]
 
@@ -101,18 +101,9 @@ def test_what_would_lose_text_is_not_rendered(text: str, cells: int) -> None:
     assert rows(text, cells) == []
 
 
-async def answered(pilot: Any, engine: Any, text: str = TEXT) -> None:
+async def answered(pilot: Any, engine: Any) -> None:
     """A chat with an answer in Markdown."""
-    await pilot.pause()
-    engine.loaded()
-    pilot.app.take_events()
-    pilot.app.chat_screen.input.put("How?")
-    await pilot.press("enter")
-    records = [StepRecord("lookup", [1, 2], part, 3, 1, 4, 0.0, 0.01, 0.0) for part in text.splitlines(keepends=True)]
-    engine.begin(records)
-    engine.finish()
-    pilot.app.take_events()
-    await pilot.pause()
+    await ask(pilot, engine, "How?", [StepRecord("lookup", [1, 2], part, 3, 1, 4) for part in TEXT.splitlines(keepends=True)])
 
 
 async def test_the_key_shows_markdown_and_the_runs_again(make_chat: Make, engine: Any) -> None:

@@ -10,6 +10,7 @@ import pytest
 from specchat.app.render.blocks import TAIL
 from specchat.engine.messages import Finished, Loaded, Steps
 
+from ....cases import FULL
 from ....fakes.pilots import command, settle, toasts
 from ....fakes.races import asked, begin, finish
 from ....fakes.thoughts import THINKING, THOUGHT, thinking_steps
@@ -22,7 +23,7 @@ ANSWER = TEXT.partition("\n\n")[0] + "\n\nIt pays where an answer repeats the pr
 SIZES = {"80x24-dark": ("dark", (80, 24)), "80x24-light": ("light", (80, 24))}
 
 
-@pytest.fixture(params=SIZES)
+@pytest.fixture(params=SIZES if FULL else [*SIZES][:1])
 def small(request: pytest.FixtureRequest, snap_compare: Any, make_chat: Make) -> Callable[..., bool]:
     """Whether the chat looks as in its picture once `before` was done, at 80 × 24 dark and light."""
     theme, size = SIZES[request.param]
