@@ -103,7 +103,8 @@ def test_what_would_lose_text_is_not_rendered(text: str, cells: int) -> None:
 
 async def answered(pilot: Any, engine: Any) -> None:
     """A chat with an answer in Markdown."""
-    await ask(pilot, engine, "How?", [StepRecord("lookup", [1, 2], part, 3, 1, 4) for part in TEXT.splitlines(keepends=True)])
+    records = [StepRecord("lookup", [1, 2], part, 3, 1, 4, 0.0, 0.01, 0.0) for part in TEXT.splitlines(keepends=True)]
+    await ask(pilot, engine, "How?", records)
 
 
 async def test_the_key_shows_markdown_and_the_runs_again(make_chat: Make, engine: Any) -> None:
