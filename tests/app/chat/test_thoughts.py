@@ -13,6 +13,7 @@ from specchat.app.chat.dialogue import Dialogue
 from specchat.app.chat.entries import Answer
 from specchat.engine.catalog import Share
 from specchat.engine.messages import StepRecord
+from specchat.engine.options import AnswerOptions
 
 from ...fakes.thoughts import THINKING, THOUGHT, thinking_steps
 
