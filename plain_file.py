@@ -7,6 +7,8 @@ import errno
 import io
 import json
 import os
+import secrets
+import shutil
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -143,6 +145,26 @@ def read_json(path: Path, most: int = MOST_BYTES) -> Any:
         return json.loads(read_bytes(path, most))
     except RecursionError:
         raise ValueError("it is nested too deep") from None
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[IO[bytes]]:
+    """Write a file that takes the place of another one, and its mode, in one move; nothing is left of it where that fails.
+
+    Raises:
+        OSError: it cannot be written; the old one stays.
+    """
+    part = path.with_name(f".specchat-{secrets.token_hex(4)}.part")
+    try:
+        with part.open("xb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        if path.exists():
+            shutil.copymode(path, part)
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
 
 
 def write_json(path: Path, data: Any) -> None:

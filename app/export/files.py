@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import secrets
-import shutil
 import time
 from collections.abc import Iterable
 from datetime import datetime
@@ -13,7 +11,7 @@ from itertools import chain, count
 from pathlib import Path
 
 from ...errors import UserError
-from ...plain_file import user_path
+from ...plain_file import replacing, user_path
 from ..text.cells import one_line
 
 FORMATS = {"html": "web page", "svg": "picture", "md": "Markdown", "json": "all there is"}
@@ -97,37 +95,18 @@ def write(path: Path, chunks: Iterable[str], overwrite: bool = False) -> Path:
         place = path.resolve() if overwrite else path.absolute()
         if overwrite and place.exists() and not place.is_file():
             raise UserError(f"{one_line(str(path))} is not a regular file. Choose another name.")
-        part = place.with_name(f".specchat-{secrets.token_hex(4)}.part")
-        try:
-            _fill(part, chunks)
-            if not overwrite:
-                place = _free(place)
-            elif place.exists():
-                shutil.copymode(place, part)
-            os.replace(part, place)
-            return place
-        finally:
-            part.unlink(missing_ok=True)
+        place = place if overwrite else _free(place)
+        with replacing(place) as file:
+            since = 0
+            for chunk in chunks:
+                since += file.write(chunk.encode("utf-8", "backslashreplace"))
+                if since >= _CHUNK:
+                    time.sleep(_BREATH_SECONDS)
+                    since = 0
+        return place
     except OSError as error:
         why = _WHY.get(error.errno or 0) or one_line(error.strerror or str(error))
         raise UserError(f"Could not write {one_line(str(path))}: {why}. Choose another place.") from None
-
-
-def _fill(part: Path, chunks: Iterable[str]) -> None:
-    waiting: list[str] = []
-    size = 0
-    with part.open("xb") as file:
-        for chunk in chunks:
-            waiting.append(chunk)
-            size += len(chunk)
-            if size >= _CHUNK:
-                file.write("".join(waiting).encode("utf-8", "backslashreplace"))
-                waiting.clear()
-                size = 0
-                time.sleep(_BREATH_SECONDS)
-        file.write("".join(waiting).encode("utf-8", "backslashreplace"))
-        file.flush()
-        os.fsync(file.fileno())
 
 
 def _free(place: Path) -> Path:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import re
-import tempfile
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from ...errors import UserError
-from ...plain_file import FULL, as_text, read_bytes
+from ...plain_file import FULL, as_text, read_bytes, replacing
 from ..text.amounts import short_path
 from ..text.cells import one_line
 from . import locations
@@ -170,21 +168,11 @@ def write(path: Path, text: str) -> None:
     """
     target = path.resolve()
     locations.ensure(target.parent)
-    temporary = None
     try:
-        with tempfile.NamedTemporaryFile(
-            "w", encoding="utf-8", newline="", dir=target.parent, prefix=f".{target.stem}-", delete=False
-        ) as file:
-            temporary = Path(file.name)
-            file.write(_as_before(target, text))
-            file.flush()
-            os.fsync(file.fileno())
-        if target.exists():
-            temporary.chmod(target.stat().st_mode & 0o777)
-        temporary.replace(target)
+        data = _as_before(target, text).encode()
+        with replacing(target) as file:
+            file.write(data)
     except (OSError, UnicodeEncodeError) as error:
-        if temporary is not None:
-            temporary.unlink(missing_ok=True)
         reason = getattr(error, "strerror", None) or "it contains a character that UTF-8 cannot represent"
         mend = "Free some space there." if getattr(error, "errno", None) in FULL else "Make its folder writable."
         raise UserError(f"Cannot write {short_path(path)} ({reason}). {mend}") from None

@@ -89,7 +89,6 @@ def tune(request: TuneRequest) -> int:
         search = _search(request, prompts, lab, joined(specs, blocks, layers, exhaustive=request.exhaustive))
         search.default = in_force(request.settings, search.specs, loaded.unavailable, loaded.info)
         search.blocks, search.passes = blocks, blocks.passes
-        search.grid = len({spec.label for spec in [*specs, *blocks.specs]})
         # Both are to be done within the time that was given.
         search.request = replace(request, minutes=request.minutes - (time.monotonic() - started) / 60)
         started = time.monotonic()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from statistics import mean, median
 from typing import Any
 
 from ....engine.catalog import elsewhere
@@ -18,16 +17,6 @@ from .requests import TuneRequest
 from .servers import show_predicted
 from .tune_blocks import show_blocks
 from .tune_search import TuneSearch
-
-
-def grid_passes(search: TuneSearch) -> int:
-    """Forward passes of every candidate on every prompt, as estimated from those that each did take; candidates that only the
-    exhaustive search has count like the others' mean."""
-    total = 0.0
-    for spec in search.specs:
-        steps = [row["steps"] for (_, label), row in search.rows.items() if label == spec.label and not row.get("error")]
-        total += (median(steps) + mean(steps)) / 2 * len(search.items) if steps else 0
-    return round(total * max(1.0, search.grid / len(search.specs)))
 
 
 def report(
@@ -56,7 +45,6 @@ def report(
             "best": found,
             "rungs": search.rungs,
             "passes": search.passes,
-            "grid_passes": search.passes - search.blocks.passes if request.exhaustive else grid_passes(search),
             "blocks": search.blocks.as_dict(),
             "out_of_time": search.out_of_time,
             "equivalents": [{"engine": engine, "setting": here, "note": note} for engine, (here, note) in others.items()],

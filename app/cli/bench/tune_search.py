@@ -48,8 +48,6 @@ class TuneSearch:
     all."""
     blocks: Blocks = field(default_factory=Blocks)
     """What early exit can leave out."""
-    grid: int = 0
-    """Candidates of the exhaustive search, if more than there are here."""
     rungs: list[dict[str, Any]] = field(default_factory=list)
     out_of_time: bool = False
     tokens: int = 0

@@ -18,7 +18,6 @@ from specchat.app.cli.bench.lab import Spec, read_spec, read_specs
 from specchat.app.cli.bench.requests import TuneRequest
 from specchat.app.cli.bench.tune import candidates, joined, result_of, unclear
 from specchat.app.cli.bench.tune_blocks import SETS, Blocks, block_specs, show_blocks
-from specchat.app.cli.bench.tune_report import grid_passes
 from specchat.app.cli.bench.tune_search import TuneSearch, rung_sizes
 from specchat.app.settings.fields import Settings
 from specchat.app.settings.precedence import read_settings
@@ -50,7 +49,6 @@ def test_halving_finds_nearly_the_best_in_a_third_of_the_grids_passes() -> None:
     assert SPEEDS[found["spec"]] >= 0.95 * max(SPEEDS.values())
     assert search.passes <= grid.passes / 3
     assert [len(rung["candidates"]) for rung in search.rungs] == [30, 10, 4]
-    assert grid_passes(search) == pytest.approx(grid.passes, rel=0.15)
 
 
 def test_only_what_is_clearly_faster_takes_the_place_of_what_there_was() -> None:
