@@ -75,7 +75,7 @@ def request(served: Served, wish: Wish, under: str = "") -> tuple[str, dict[str,
             body["continue_final_message"] = True
             if served.engine == VLLM or wish.thought:
                 body["add_generation_prompt"] = False
-        body |= asked(served.engine, wish.think, wish.think_budget, wish.template_vars)
+        body |= asked(served.engine, _thinking(served, wish), wish.think_budget, wish.template_vars)
     else:
         path, body["prompt"] = "/completions", wish.prompt + wish.said
     if wish.max_tokens is not None:
@@ -86,10 +86,25 @@ def request(served: Served, wish: Wish, under: str = "") -> tuple[str, dict[str,
         body["stop"] = list(wish.stop)
     if wish.constraint is not None:
         body |= _constraint(served, wish.constraint, chat=path == "/chat/completions")
+        if served.engine == LLAMA_SERVER and path == "/chat/completions" and wish.constraint.is_json:
+            body["reasoning_format"] = "deepseek"  # with `none` it refuses a schema behind a thought that the prompt opens
     fields = body | _sampling(served, wish.sampling) | _told(served) | _method(served, wish)
     if served.engine == SGLANG and path == "/completions":  # in chats it has none
         fields["return_token_ids"] = True
     return served.api + path, fields | (_afresh(served) if wish.afresh else {})
+
+
+def _thinking(served: Served, wish: Wish) -> str:
+    """How to think, in a word. llama-server holds a thought to a grammar, too, so that there is none.
+
+    Raises:
+        UserError: one was asked for.
+    """
+    if served.engine != LLAMA_SERVER or wish.constraint is None or wish.constraint.is_json:
+        return wish.think
+    if wish.think not in ("", "off"):
+        raise UserError(f"{served.engine} holds a thought to the grammar, too. Set think to off, or use a schema.")
+    return "off"
 
 
 def _message(engine: str, message: Message, under: str) -> dict[str, Any]:

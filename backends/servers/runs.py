@@ -49,8 +49,8 @@ LONGEST_DRAFT = 64
 _WORDS = re.compile(r"\s*\S+")
 
 HIDDEN = (
-    "Some characters took several tokens, and llama-server does not show the passes inside of them: there the runs may be cut "
-    "wrongly."
+    "Some tokens came without text (parts of a character, marks of a thought, white space around JSON), and llama-server does "
+    "not show the passes among them: there the runs may be cut wrongly."
 )
 
 

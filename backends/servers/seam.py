@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ...errors import UserError, counted
-from .bodies import Wish
+from .bodies import Wish, request
 from .chunks import NO_ID, Chunk
 from .connection import Connection, count
 from .identify import LLAMA_SERVER, SGLANG, VLLM, Served
@@ -162,8 +162,9 @@ async def _by_pieces(server: Connection, served: Served, wish: Wish, trail: Trai
     """From the tokens that the server makes of prompt and answer, compared with those that were written one by one."""
     prompt, text = wish.prompt, trail.text
     if wish.messages is not None:
-        asked = [dict(message) for message in wish.messages]
-        prompt = str(await _ask(server, served, "/apply-template", "prompt", {"messages": asked}))
+        _, asked = request(served, wish)
+        told = {name: asked[name] for name in ("messages", "chat_template_kwargs") if name in asked}
+        prompt = str(await _ask(server, served, "/apply-template", "prompt", told))
     body = {"content": prompt + text, "add_special": True, "parse_special": True, "with_pieces": True}
     rows = await _ask(server, served, "/tokenize", "tokens", body)
     ids = [count(row.get("id")) if isinstance(row, dict) else None for row in rows] if isinstance(rows, list) else []

@@ -53,6 +53,19 @@ def test_each_engine_gets_its_own_fields(engine: str, constraint: Constraint, ch
         assert {name: body[name] for name in fields if name in body} == expected
 
 
+def test_llama_server_thinks_freely_before_a_schema_and_not_at_all_before_a_grammar() -> None:
+    """It would hold the thought to the grammar; and refuses a schema where the prompt opens a thought that it does not take out
+    (seen on 0.5.0, build 0c1e570)."""
+    served = Served("llama-server", "/v1", "model")
+    _, body = request(served, Wish(CHAT, constraint=json_schema(SCHEMA), think="on"))
+    assert (body["reasoning_format"], body["chat_template_kwargs"]["enable_thinking"]) == ("deepseek", True)
+    for think in ("", "off"):
+        _, body = request(served, Wish(CHAT, constraint=grammar(GBNF), think=think))
+        assert body["chat_template_kwargs"]["enable_thinking"] is False
+    with pytest.raises(UserError, match="Set think to off, or use a schema"):
+        request(served, Wish(CHAT, constraint=grammar(GBNF), think="on"))
+
+
 def test_what_comes_back_is_looked_at() -> None:
     """White space and the order of keys are the server's own affair; what the schema says is not."""
     schema = {**SCHEMA, "properties": {"b": {"type": "string"}, **SCHEMA["properties"]}, "required": ["b", "a"]}

@@ -159,6 +159,22 @@ def test_the_other_server_goes_on_from_the_same_tokens(client: EngineClient, eng
         assert not found.servers[0].running
 
 
+def test_the_other_server_reads_the_prompt_that_the_first_one_did(client: EngineClient) -> None:
+    """With the template's switches, and earlier thoughts in their field."""
+    thought = {"role": "assistant", "content": "Hi", "thought": "Hm"}
+    with pair(client, "llama-server", "llama-server") as found:
+        found.load()
+        id = client.generate(messages=[thought, *ASKED], method="plain", think="off")
+        for event in client.stream(id):
+            if isinstance(event, Steps) and not found.asked(1, "/apply-template"):
+                client.send(Switch(id, "ngram-simple"))
+        (read,), (first, *_) = found.asked(1, "/apply-template"), found.asked(0, "/v1/chat/completions")
+        assert read["messages"] == first["messages"]
+        assert read["messages"][0]["reasoning_content"] == "Hm"
+        assert read["chat_template_kwargs"] == first["chat_template_kwargs"]
+        assert read["chat_template_kwargs"]["enable_thinking"] is False
+
+
 def test_back_and_forth(client: EngineClient) -> None:
     with pair(client, "llama-server", "llama-server") as found:
         found.load()
