@@ -194,6 +194,8 @@ class Figures:
     recent_seconds: float = 0.0
     thought: Share = field(default_factory=Share)
     """What of it went into thoughts."""
+    drafts_apart: bool = True
+    """Whether it is known what was drafted in each pass: vLLM tells it of all together."""
     certainty: str = ""
     """How well, for a server's answer, its runs are known: exact, reported, estimated or unknown. Empty for one of ours."""
     doubt: str = ""
@@ -211,6 +213,7 @@ class Figures:
         """
         self.certainty, self.doubt = served.get("certainty", self.certainty), served.get("doubt", self.doubt)
         self.seams = served.get("seams", self.seams)
+        self.drafts_apart = self.drafted > 0 or not served.get("drafted")
         for name in ("prompt_tokens", "reused", "tokens", "steps", "drafted", "accepted"):
             if (count := served.get(name)) is not None:
                 setattr(self, name, count)
@@ -239,8 +242,8 @@ class Figures:
     @property
     def answer(self) -> Share:
         """What of it went into the answer behind the thoughts."""
-        whole = Share(self.tokens, self.steps, self.decode_seconds, self.drafted, self.accepted)
-        return whole.plus(self.thought, -1)
+        drafted = self.drafted if self.drafts_apart else 0
+        return Share(self.tokens, self.steps, self.decode_seconds, drafted, self.accepted).plus(self.thought, -1)
 
     @property
     def seconds(self) -> float:

@@ -11,7 +11,7 @@ from .bodies import Wish, request
 from .chunks import NO_ID, Chunk
 from .connection import Connection, count
 from .identify import LLAMA_SERVER, SGLANG, VLLM, Served
-from .thoughts import Parts
+from .thoughts import Parts, unmarked
 
 HELD_BACK = 16
 """Tokens, at most, whose text a server keeps until a character or a stop text is complete."""
@@ -141,17 +141,26 @@ async def _ask(server: Connection, served: Served, path: str, field: str, body: 
 
 
 async def _by_ids(server: Connection, served: Served, wish: Wish, trail: Trail) -> Seam:
-    """From the ids that the server before has sent. What they say is compared with what it said."""
+    """From the ids that the server before has sent. What they say is compared with what it said, marks of a thought aside, by
+    which the rest is parted: in mid-answer a server does not."""
     ids, prompt = trail.ids or [], trail.prompt_ids
     field = "prompt" if served.engine == VLLM else "content"
+
+    async def read(tokens: Sequence[int]) -> str:
+        return str(await _ask(server, served, "/detokenize", field, {"tokens": list(tokens)}))
+
+    before = await read(prompt[-HELD_BACK:])
     for owed in range(min(HELD_BACK, len(ids))):
         kept = ids[: len(ids) - owed]
-        text = await _ask(server, served, "/detokenize", field, {"tokens": kept})
+        text = whole = await read(kept)
+        if text != trail.raw and (found := unmarked(before, text)) is not None:
+            text, splitter = found
+            trail.parts.go_on(splitter)
         if text == trail.raw:
-            trail.ids, trail.owed = kept, owed
+            trail.ids, trail.owed, trail.raw = kept, owed, whole
             how = f"from the same {counted(len(kept), 'token')}"
             return Seam(replace(wish, ids=[*prompt, *kept]), how, owed)
-        if not isinstance(text, str) or not text.startswith(trail.raw):
+        if not text.startswith(trail.raw):
             break
     host = server.address.host
     doubt = f"{host} went on from the token ids of the answer so far, but reads another text in them."

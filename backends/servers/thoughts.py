@@ -9,7 +9,7 @@ from typing import Any
 from ...errors import UserError
 from ..info import Thinking
 from ..thinking.form import Marks
-from ..thinking.split import ANSWER, THOUGHT, Splitter, rules_of
+from ..thinking.split import ANSWER, THOUGHT, Rules, Splitter, rules_of
 from ..thinking.thoughts import PAIRS
 from .identify import LLAMA_SERVER, LM_STUDIO, OLLAMA, SGLANG, TRANSFORMERS, VLLM
 
@@ -46,13 +46,17 @@ class Parts:
         self._start: str | None = ""
         """The content's beginning, while it may be a tag."""
         self._splitter: Splitter | None = None
+        self._late = ""
+        """A line break at a thought's end: it is the template's, unless more of the thought follows."""
+        self._gap = 0
+        """Line breaks, at most, that the template writes between the thought and the answer that begins."""
 
     def push(self, thought: str, text: str, *, over: bool = False) -> str:
         """Take what came, and return what is to be shown of it."""
-        pieces = [(THOUGHT, thought)] if thought else []
-        if thought:
-            self._start = None
-        pieces += self._content(text)
+        pieces = [(THOUGHT, self._thought(thought))] if thought else []
+        pieces += self._content(self._behind(text))
+        if over and self._late:
+            pieces, self._late = [*pieces, (THOUGHT, self._late)], ""
         if over and self._splitter is not None:
             pieces += self._splitter.finish()
         elif over and self._start:
@@ -61,6 +65,26 @@ class Parts:
             self.seen = self.seen or part == THOUGHT
             self._waiting.append([part, len(new)])
         return "".join(new for _, new in pieces)
+
+    def go_on(self, splitter: Splitter) -> None:
+        """Part what follows by the marks in it: the next server sends them as they are."""
+        self._splitter, self._start = splitter, None
+
+    def _thought(self, thought: str) -> str:
+        """A thought that came in a field of its own, without the line breaks that templates write next to marks."""
+        if not self.seen:
+            thought = thought.removeprefix("\n")
+        thought = self._late + thought
+        kept = thought.removesuffix("\n")
+        self.seen, self._start, self._late, self._gap = True, None, thought[len(kept) :], 2
+        return kept
+
+    def _behind(self, text: str) -> str:
+        if not text or not self._gap:
+            return text
+        rest = text[:2].lstrip("\n") + text[2:] if self._gap == 2 else text.removeprefix("\n")
+        self._late, self._gap = "", 0 if rest else self._gap - len(text)
+        return rest
 
     def _content(self, text: str) -> list[tuple[int, str]]:
         if self._splitter is not None:
@@ -71,7 +95,7 @@ class Parts:
         begins = self._start.lstrip()
         for opening, close in PAIRS:
             if begins.startswith(opening):
-                self._splitter = Splitter(rules_of(Marks(opening, close, before="\n", after="\n", gap="\n\n"), {}))
+                self._splitter = Splitter(_rules(opening, close))
                 return self._splitter.push(self._start)
         if any(opening.startswith(begins) for opening, _ in PAIRS):
             return []
@@ -99,6 +123,27 @@ class Parts:
             row[2] = min(tokens, round(tokens * row[1] / characters))
         rows[-1][2] = tokens - sum(row[2] for row in rows[:-1])
         return rows if self.seen else []
+
+
+def _rules(opening: str, close: str) -> Rules:
+    return rules_of(Marks(opening, close, before="\n", after="\n", gap="\n\n"), {})
+
+
+def unmarked(prompt: str, text: str) -> tuple[str, Splitter] | None:
+    """The text of an answer's tokens as a server's parser shows it, without marks, and what parts what follows; None where it
+    has no usual marks.
+
+    Args:
+        prompt: the end of the prompt, with its marks.
+        text: of the tokens so far, with theirs.
+    """
+    for opening, close in PAIRS:
+        opened = prompt.rstrip().endswith(opening)
+        if opened or text.lstrip().startswith(opening):
+            splitter = Splitter(_rules(opening, close), "thought" if opened else "start")
+            splitter.push(text)
+            return (text if opened else text.replace(opening, "", 1)).replace(close, "", 1), splitter
+    return None
 
 
 def asked(engine: str, think: str, budget: int | None, variables: Mapping[str, Any]) -> dict[str, Any]:
@@ -131,8 +176,6 @@ def with_thought(engine: str, message: dict[str, Any], under: str) -> dict[str, 
     name = UNDER.get(engine, under)
     if not thought or not name or engine == LM_STUDIO:
         return message
-    if engine == LLAMA_SERVER:  # it leaves the template's own newline on the thought
-        thought = thought.removesuffix("\n")
     if name != CONTENT:
         return {**message, name: thought}
     part = {"type": "thinking", "thinking": [{"type": "text", "text": thought}], "closed": True}
