@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,6 +21,8 @@ from specchat.errors import UserError
 
 from ...fakes.model_servers import event
 from ...fakes.wires import Fed, wired
+
+REAL = [json.loads(line) for line in Path(__file__).with_name("real_streams.jsonl").read_text(encoding="utf-8").splitlines()]
 
 ASK = Wish([{"role": "user", "content": "hi"}])
 BACK = [
@@ -40,16 +43,17 @@ def request_of(engine: str, wish: Wish, under: str = "") -> dict[str, Any]:
     return request(Served(engine, "/v1", "m"), wish, under)[1]
 
 
-def parted(body: bytes, engine: str = UNKNOWN) -> tuple[str, str, ServerModel]:
-    """Thought and answer of a stream; what it was read by."""
+def parted(body: bytes, engine: str = UNKNOWN) -> tuple[str, str, ServerModel, Outcome]:
+    """Thought and answer of a stream; what it was read by, and how it went."""
     runs: list[Run] = []
+    outcome = Outcome()
 
     async def go() -> ServerModel:
         model = ServerModel(
             wired(lambda _: (200, Fed(body), {"Content-Type": "text/event-stream"})), Served(engine, "/v1", "m")
         )
         try:
-            await model.answer(ASK, Taker(runs.append, lambda *_: None), Outcome())
+            await model.answer(ASK, Taker(runs.append, lambda *_: None), outcome)
         finally:
             await model.close()
         return model
@@ -63,7 +67,8 @@ def parted(body: bytes, engine: str = UNKNOWN) -> tuple[str, str, ServerModel]:
             at += characters
         assert at == len(run.text)
         assert not run.spans or sum(tokens for _, _, tokens in run.spans) == len(run.tokens)
-    return told[1], told[0], model
+    assert outcome.tokens in (None, sum(len(run.tokens) for run in runs))
+    return told[1], told[0], model, outcome
 
 
 STREAMS: dict[str, list[dict[str, Any]]] = {
@@ -77,7 +82,7 @@ STREAMS: dict[str, list[dict[str, Any]]] = {
 @pytest.mark.parametrize("field", STREAMS)
 def test_fields_of_all_engines(field: str) -> None:
     """And a thought goes back to an unknown server under the name that it came under."""
-    thought, text, model = parted(said(*STREAMS[field]))
+    thought, text, model, _ = parted(said(*STREAMS[field]))
     assert (thought, text, model.thoughts_under) == ("Hm", "Hi", field)
     back = request_of(UNKNOWN, Wish(BACK), model.thoughts_under)["messages"][1]
     if field == "content":
@@ -102,6 +107,18 @@ def test_fields_of_all_engines(field: str) -> None:
 def test_tags_at_the_start_of_the_content(content: str, thought: str, text: str, cut: int) -> None:
     parts = [{"content": content[i : i + cut]} for i in range(0, len(content), cut)]
     assert parted(said(*parts))[:2] == (thought, text)
+
+
+@pytest.mark.parametrize("row", REAL, ids=[f"{row['engine']} {row['flags']}" for row in REAL])
+def test_streams_of_real_servers(row: dict[str, Any]) -> None:
+    """As llama-server 0.5.0 (build 0c1e570) and vLLM 0.32.0 sent them, with speculation: `text`, `thought` and `tokens` are
+    those of the answer without streaming, `drafted` and `accepted` the server's own account."""
+    body = b"".join(map(event, row["events"])) + b"data: [DONE]\n\n"
+    thought, text, _, outcome = parted(body, row["engine"])
+    assert (thought, text) == (row["thought"], row["text"])
+    assert (outcome.tokens, outcome.drafted, outcome.accepted) == (row["tokens"], row["drafted"], row["accepted"])
+    hidden = outcome.doubt.startswith("Some tokens came without text (parts of a character, marks of a thought, white space")
+    assert (outcome.certainty, hidden) == (("reported", True) if row["flags"] == "a schema" else ("exact", False))
 
 
 @pytest.mark.parametrize("cut", [1, 2, 3, 50])
