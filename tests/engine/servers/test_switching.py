@@ -14,6 +14,7 @@ from specchat.engine.messages import Event, Failed, Finished, Load, Loaded, Star
 
 from ...fakes.model_servers import (
     FakeServer,
+    Pass,
     Written,
     llama_server,
     of_words,
@@ -24,6 +25,9 @@ from ...fakes.model_servers import (
     text_only,
     tokens_of,
     vllm,
+)
+from ...fakes.model_servers import (
+    event as sse,
 )
 
 PASSES = ("The", " lighthouse stood on", " the northern rock .", " Every", " evening Ana climbed it .")
@@ -240,3 +244,42 @@ def test_a_server_that_cannot_begin_in_mid_answer_says_so(client: EngineClient) 
         assert [event.sentence for event in found.of(Failed)] == [
             "OpenAI-compatible cannot go on in the middle of an answer. Switch to speculation when this one has ended."
         ]
+
+
+@pytest.mark.parametrize("said", [1, 3, 8])
+def test_vllm_goes_on_in_a_thought_and_the_parts_stay_apart(client: EngineClient, said: int) -> None:
+    """Its parser takes marks out of chats alone; from the middle on they come as they are."""
+    whole = tokens_of("<think>\nHm, so I say.\n</think>\n\nHi there.")
+    end = whole.index(tokens_of("</think>")[0])
+
+    def first(_: Any) -> list[Any]:
+        out: list[Any] = vllm(of_words(), prompt_ids=PROMPT)[:1]
+        for at, id in enumerate(whole[:said]):
+            text = "" if at in (0, end) else text_of([id])
+            delta = {"reasoning" if at < end else "content": text} if text else {}
+            out.append(sse({"choices": [{"index": 0, "delta": delta, "token_ids": [id]}]}))
+        return [*out, 60.0]
+
+    def rest(body: Any) -> list[bytes]:
+        ids = whole[len(body["prompt"]) - len(PROMPT) :]
+        written = Written(tuple(Pass((text_of([id]).encode(),)) for id in ids), eos=False)
+        return vllm(written, ids=ids, prompt_ids=PROMPT)
+
+    with serving("vLLM", first, speculates=False) as plain, serving("vLLM", rest) as other:
+        found = Pair(client, plain, other)
+        found.load()
+        id = client.generate(messages=ASKED, method="plain")
+        parts, tokens = ["", ""], 0
+        for told in client.stream(id):
+            for step in told.steps if isinstance(told, Steps) else ():
+                tokens, at = tokens + len(step.tokens), 0
+                for part, characters, _ in step.spans:
+                    parts[part], at = parts[part] + step.text[at : at + characters], at + characters
+                if tokens == said:
+                    client.send(Switch(id, "speculation K=10"))
+        assert isinstance(told, Finished)
+        assert (parts, tokens) == (["Hi there.", "Hm, so I say."], len(whole))
+        assert (told.served["seams"], told.served.get("doubt")) == (
+            f"speculation K=10 went on from the same {said} token{'s' * (said > 1)}.",
+            None,
+        )
