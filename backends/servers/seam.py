@@ -172,7 +172,7 @@ async def _by_pieces(server: Connection, served: Served, wish: Wish, trail: Trai
     prompt, text = wish.prompt, trail.text
     if wish.messages is not None:
         _, asked = request(served, wish)
-        told = {name: asked[name] for name in ("messages", "chat_template_kwargs") if name in asked}
+        told: dict[str, Any] = {name: asked[name] for name in ("messages", "chat_template_kwargs") if name in asked}
         prompt = str(await _ask(server, served, "/apply-template", "prompt", told))
     body = {"content": prompt + text, "add_special": True, "parse_special": True, "with_pieces": True}
     rows = await _ask(server, served, "/tokenize", "tokens", body)
