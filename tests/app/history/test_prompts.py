@@ -83,6 +83,18 @@ def test_the_oldest_go_when_it_grows_too_large(file: Path, monkeypatch: pytest.M
     assert [path.name for path in file.parent.iterdir()] == [file.name]
 
 
+def test_nobody_writes_while_another_chat_does(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    PromptHistory(file).add(Typed("one"))
+
+    def kept(descriptor: int, how: int) -> None:
+        raise BlockingIOError
+
+    monkeypatch.setattr("fcntl.flock", kept)  # in the place of a wait
+    with pytest.raises(BlockingIOError):
+        PromptHistory(file).add(Typed("two"))
+    assert texts(file) == ["one"]
+
+
 WRITER = """
 import sys
 from pathlib import Path
