@@ -11,7 +11,7 @@ from rich.style import Style
 
 from ...errors import UserError, did_you_mean
 from ...plain_file import user_path
-from ..chat.entries import SHADES
+from ..chat.runs import SHADES
 from ..settings.locations import themes_folder
 from ..terminal.ansi import Depth, colour_depth
 from ..text.cells import fit, one_line, width

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 
 from ...errors import counted
-from ..chat.entries import Answer, Run
+from ..chat.entries import Answer
+from ..chat.runs import Run
 from ..text.cells import sanitise
 from ..theming.colouring import INKS, Colouring, ink_name, inks_of, legend
 from ..theming.themes import Palette

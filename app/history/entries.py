@@ -10,8 +10,9 @@ from threading import current_thread, main_thread
 from time import sleep
 from typing import Any
 
-from ..chat.entries import SEVERITIES, Answer, ChatEntry, Figures, Notice, Prompt, Run
+from ..chat.entries import SEVERITIES, Answer, ChatEntry, Figures, Notice, Prompt
 from ..chat.pieces import Pieces
+from ..chat.runs import Run
 from ..saved.chat_json import dump, figures_body, pieces_body, read_answer, run_body
 from ..saved.reading import BadFile, Table
 from ..text.cells import one_line

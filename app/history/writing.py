@@ -11,8 +11,9 @@ from typing import Any, NamedTuple
 
 from ..attach.attachments import folded, parted
 from ..chat.about import LOADED_WITH, About
-from ..chat.entries import Answer, ChatEntry, Figures, Notice, Prompt, spelled
+from ..chat.entries import Answer, ChatEntry, Figures, Notice, Prompt
 from ..chat.pieces import Pieces
+from ..chat.runs import spelled
 from ..chat.transcript import Transcript
 from ..chat.variants import Fork
 from ..saved.capture import model_body, settings_body

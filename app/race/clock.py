@@ -7,7 +7,8 @@ from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from typing import Literal, Protocol
 
-from ..chat.entries import Answer, Figures, Run
+from ..chat.entries import Answer, Figures
+from ..chat.runs import Run
 
 Unit = Literal["tokens", "characters"]
 """What a lane's progress is measured in: characters where the lanes' tokens are not the same."""

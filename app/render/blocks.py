@@ -11,7 +11,8 @@ from ...engine.catalog import Share
 from ...errors import counted
 from ..attach.attachments import folded
 from ..chat.compare import StyledPart, badge, table
-from ..chat.entries import Answer, ChatEntry, Notice, Prompt, Run, thoughts_of
+from ..chat.entries import Answer, ChatEntry, Notice, Prompt
+from ..chat.runs import Run, thoughts_of
 from ..chat.transcript import Transcript
 from ..text.cells import expand_tabs, fit, sanitise, width
 from ..text.lines import StyledLine, length

@@ -10,8 +10,9 @@ from typing import Any
 
 from ...engine.messages import FIELDS, StepRecord
 from ...errors import UserError
-from ..chat.entries import SEVERITIES, SHADES, WRITTEN, Answer, Figures, Notice, Prompt, Run
+from ..chat.entries import SEVERITIES, Answer, Figures, Notice, Prompt
 from ..chat.pieces import Pieces, SomePieces
+from ..chat.runs import SHADES, WRITTEN, Run
 from ..chat.transcript import Transcript
 from ..text.cells import one_line
 from .capture import SavedChat

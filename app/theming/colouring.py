@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal, NamedTuple, get_args
 
-from ..chat.entries import SHADES, WRITTEN
+from ..chat.runs import SHADES, WRITTEN
 from .themes import LENGTHS, LONGEST, STEPS, heat_step
 
 LABEL_STYLES = {

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, fields
 from functools import cache
 from math import atan2, degrees, dist
 
-from ..chat.entries import SHADES
+from ..chat.runs import SHADES
 from .colours import Channels, blend, contrast, lab
 from .themes import APART, READABLE, STEPS, Palette
 

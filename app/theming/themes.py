@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ...errors import UserError, did_you_mean
-from ..chat.entries import SHADES
+from ..chat.runs import SHADES
 from ..settings.toml import parse, read_text
 from ..text.cells import fit, one_line
 from .colours import blend, contrast, distance, turned, with_contrast

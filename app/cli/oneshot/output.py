@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TextIO
 
-from ...chat.entries import Run
+from ...chat.runs import Run
 from ...terminal.ansi import DIM, RESET, Depth, colour_depth, run_colour
 from ...terminal.output import Notes
 from ...text.cells import sanitise

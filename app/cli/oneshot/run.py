@@ -27,8 +27,9 @@ from ....errors import counted
 from ...chat.about import About, generate_fields, known_word
 from ...chat.answer_json import answer_json
 from ...chat.choosing import PLAIN, SERVED_PLAIN
-from ...chat.entries import Answer, Run, cut_sentence, loop_sentence, spelled
+from ...chat.entries import Answer, cut_sentence, loop_sentence
 from ...chat.pieces import Pieces
+from ...chat.runs import Run, spelled
 from ...render.verdict import verdict_text
 from ...settings.precedence import with_recommended
 from ...terminal.output import Notes, stdout

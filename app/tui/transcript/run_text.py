@@ -12,7 +12,8 @@ from textual.reactive import reactive
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
-from ...chat.entries import Answer, thoughts_of
+from ...chat.entries import Answer
+from ...chat.runs import thoughts_of
 from ...render.blocks import TENTATIVE, Thoughts, thought_line
 from ...text.cells import expand_tabs, fit, sanitise, width
 from ...text.wrap import Flow

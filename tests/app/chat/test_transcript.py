@@ -8,7 +8,8 @@ from itertools import pairwise
 import pytest
 
 from specchat.app.chat.answer_json import answer_json
-from specchat.app.chat.entries import SHADES, Answer, Figures, Notice, Prompt
+from specchat.app.chat.entries import Answer, Figures, Notice, Prompt
+from specchat.app.chat.runs import SHADES
 from specchat.app.chat.transcript import Transcript
 from specchat.app.render.blocks import MARK, EntryBlock
 from specchat.engine.messages import Failed, Finished, Prefilling, Started, StepRecord, Steps, Switched

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from rich.style import Style
 
-from specchat.app.chat.entries import SHADES
+from specchat.app.chat.runs import SHADES
 from specchat.app.settings.actions import ACTIONS
 from specchat.app.settings.fields import Settings
 from specchat.app.settings.file import changed

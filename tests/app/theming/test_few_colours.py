@@ -9,7 +9,7 @@ import pytest
 from rich._palettes import EIGHT_BIT_PALETTE
 from rich.color import Color, ColorSystem
 
-from specchat.app.chat.entries import SHADES
+from specchat.app.chat.runs import SHADES
 from specchat.app.theming.colouring import INKS, Colouring, ink_name, inks_of
 from specchat.app.theming.colours import contrast, distance
 from specchat.app.theming.few_colours import nearest, reduced, shown

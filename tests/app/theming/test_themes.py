@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from specchat.app.chat.entries import SHADES
+from specchat.app.chat.runs import SHADES
 from specchat.app.theming.colours import SIGHTS, blend, contrast, distance, seen, with_contrast
 from specchat.app.theming.themes import (
     APART,

@@ -1,0 +1,107 @@
+"""Runs: what each pass of an answer wrote, which colour it has, and what of it is thought."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from ...engine.catalog import Share
+from ...engine.messages import StepRecord
+
+SHADES = 6
+"""Colours that runs cycle through; neighbours differ with any number from two."""
+
+
+WRITTEN = -3
+"""The shade of what a constraint wrote without a pass."""
+
+
+class Shades:
+    """Which colour each run of an answer has, in the chat, in files and in the shell: a run is coloured where one pass gave
+    several tokens together."""
+
+    def __init__(self) -> None:
+        self._shade, self._plain = -1, -2
+
+    def next(self, step: StepRecord) -> int:
+        """The shade of a step's run, as `Run.shade` has it."""
+        if step.grammar and not step.nodes:
+            return WRITTEN
+        if len(step.tokens) - step.earlier > 1:
+            # A run that shows nothing yet leaves its colour to the next, so that visible neighbours always differ.
+            shade = (self._shade + 1) % SHADES
+            if step.text or step.held:
+                self._shade = shade
+            return shade
+        self._plain = -3 - self._plain
+        return self._plain
+
+
+Spans = tuple[tuple[int, int, int], ...]
+"""Rows of whether it is thought (0 or 1), characters and tokens, as a step's `spans`; empty: all of it is answer."""
+
+
+@dataclass(slots=True)
+class Run:
+    """The tokens of one step: those that a forward pass produced together, or (beam search) those that it made certain."""
+
+    text: str
+    tokens: int
+    method: str
+    shade: int
+    """Which of the run colours, from 0; −1 and −2 take turns where no pass produced several tokens, WRITTEN is for those that
+    took none."""
+    drafted: int = 0
+    accepted: int = 0
+    seconds: float = 0.0
+    carried: int = 0
+    """Characters at the start of `text` that belong to the run before (they had been held back)."""
+    earlier: int = 0
+    """How many of the tokens earlier passes had found."""
+    spans: Spans = ()
+    """What of it is thought."""
+
+    @property
+    def together(self) -> int:
+        """Tokens that its pass produced."""
+        return self.tokens - self.earlier
+
+    @property
+    def thinking(self) -> bool:
+        """Whether it ends in a thought."""
+        return bool(self.spans) and self.spans[-1][0] > 0
+
+    @property
+    def thought_tokens(self) -> int:
+        return sum(tokens for thought, _, tokens in self.spans if thought)
+
+    def pieces(self) -> Iterator[tuple[bool, bool, str]]:
+        """Pieces of the run's text: for each, whether it is thought, whether the run before had held it back, and the text."""
+        start = 0
+        for thought, length, _ in self.spans or ((0, len(self.text), 0),):
+            end = start + length
+            seam = min(max(start, self.carried), end)
+            for late, text in ((True, self.text[start:seam]), (False, self.text[seam:end])):
+                if text:
+                    yield thought > 0, late, text
+            start = end
+
+
+def thoughts_of(runs: Iterable[Run]) -> Share:
+    """What the thoughts in some runs came to."""
+    out = Share()
+    for run in runs:
+        if tokens := run.thought_tokens:
+            out = out.plus(Share(run.tokens, 1, run.seconds, run.drafted, run.accepted), tokens / run.tokens)
+    return out
+
+
+def spelled(runs: Iterable[Run], thought: bool = False) -> str:
+    """The answers in some runs, or the thoughts."""
+    out: list[str] = []
+    for run in runs:
+        if len(run.spans) > 1:
+            out += [text for is_thought, _, text in run.pieces() if is_thought == thought]
+        elif run.thinking == thought:  # all of it is the one or the other
+            out.append(run.text)
+    return "".join(out)
