@@ -58,7 +58,7 @@ class ChatHeader(Widget):
                 parts.append(f"{count_of(info['parameters'])} parameters")
         if temperature := dialogue.options.sampling.temperature:
             parts.append(f"temperature {temperature:g}" + (", recommended for it" if dialogue.recommended else ""))
-        for i, part in enumerate(parts):
+        for i, part in enumerate(filter(None, parts)):
             spare = room - left.cell_length - right.cell_length - 5
             if spare < 8 and i:
                 break

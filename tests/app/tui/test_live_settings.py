@@ -68,3 +68,11 @@ async def test_an_image_is_not_sent_to_a_model_that_cannot_see(
         await pilot.press("enter")
         assert "data:image/png;base64," in engine.asked.messages[-1]["content"]
         assert "[" + str(tmp_path / "cat.png") in app.view.blocks[0].row(0).text
+
+
+async def test_a_model_without_device_and_data_type_leaves_no_gap_in_the_header(make_chat: Callable[..., Any], engine: Any) -> None:
+    app = make_chat()
+    async with app.run_test(size=(80, 24)) as pilot:
+        engine.events.append(Loaded(1, {"name": "talk.jsonl", "backend": "recorded"}, {}))
+        await settle(app, pilot)
+        assert "talk.jsonl   " in str(app.chat_screen.query_one("ChatHeader").render())
