@@ -70,7 +70,7 @@ async def test_an_image_is_not_sent_to_a_model_that_cannot_see(
         assert "[" + str(tmp_path / "cat.png") in app.view.blocks[0].row(0).text
 
 
-async def test_a_model_without_device_and_data_type_leaves_no_gap_in_the_header(make_chat: Callable[..., Any], engine: Any) -> None:
+async def test_a_header_without_device_and_data_type_has_no_gap(make_chat: Callable[..., Any], engine: Any) -> None:
     app = make_chat()
     async with app.run_test(size=(80, 24)) as pilot:
         engine.events.append(Loaded(1, {"name": "talk.jsonl", "backend": "recorded"}, {}))
