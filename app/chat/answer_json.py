@@ -101,7 +101,6 @@ def _served(answer: Answer) -> dict[str, Any]:
 
 
 def _part(totals: Totals, plain: float) -> dict[str, Any]:
-    """What `answer_json` tells of each method that wrote a part."""
     return {
         "tokens": totals.tokens,
         "tokens_per_step": totals.tokens_per_step,

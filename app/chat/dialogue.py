@@ -443,7 +443,6 @@ class Dialogue:
                     self._end()
 
     def _progress(self, answer: Answer, event: Event) -> None:
-        """What an event about the answer means for the chat."""
         match event:
             case Started():
                 answer.pieces = self.pieces

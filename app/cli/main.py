@@ -241,7 +241,6 @@ app.add_typer(config)
 
 
 def _given(**options: Any) -> dict[str, Any]:
-    """The options that were given."""
     return {name: value for name, value in options.items() if value is not None}
 
 

@@ -163,7 +163,6 @@ def _print_offers(repository: Repository, offers: Sequence[Offer], settings: Set
 
 
 def _fetch(spec: str, as_json: bool) -> None:
-    """Fetch a model into huggingface_hub's cache, with a line of progress."""
     from ..models.hub import fetch, look_up
     from ..terminal.output import Notes
 
@@ -192,7 +191,6 @@ def _fetch(spec: str, as_json: bool) -> None:
 
 
 def _told(found: FoundModel) -> dict[str, Any]:
-    """A model as plain data."""
     spot, card = found.spot, found.card
     return {
         "model": spot.spec,

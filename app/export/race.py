@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from ...errors import counted
-from ..chat.compare import SIGNS
+from ..chat.compare import SIGNS, Mark
 from ..race.clock import SHORT, Unit, bars, in_words
 from ..race.record import RaceLane, RaceRecord
 from ..render.verdict import verdict_text
@@ -18,6 +18,9 @@ SERVED = "A server's clock is its own where it tells the time, else that of the 
 CLOCK = "By each pane's own clock, the prompt's prefill included."
 
 SLOWED = "Run in slow motion: passes taken one at a time are slower than passes in a row, so no speeds are compared."
+
+MARK_STYLES: Mapping[Mark, str] = {"identical": "success", "near tie": "warning", "lossy": "error"}
+"""How alike a lane is → the theme's colour that tells it; any other is quiet."""
 
 ENDLESS = 1e9
 """A gap from here on stands for a token that could not have been chosen at all."""

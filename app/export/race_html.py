@@ -9,10 +9,7 @@ from ..text.cells import one_line
 from ..theming.colouring import bar_name
 from .html import STYLE, figures, head, legend, spans, text, top
 from .look import Look
-from .race import Finish, photo_finish, remarks
-
-MARKS = {"reference": "", "identical": "same", "near tie": "bad", "lossy": "worse", "another model": "", "unknown": ""}
-"""How alike a lane is → class."""
+from .race import MARK_STYLES, Finish, photo_finish, remarks
 
 HINT = "A bar is as long as its pane is fast."
 
@@ -34,9 +31,9 @@ RACE_STYLE = (
   display: flex; gap: 1ch; justify-content: space-between;
 }
 .pane h2 small { font-size: 13px; font-weight: 400; color: $quiet; }
-.pane h2 .same { color: $success; }
-.pane h2 .bad { color: $warning; }
-.pane h2 .worse { color: $error; }
+.pane h2 .success { color: $success; }
+.pane h2 .warning { color: $warning; }
+.pane h2 .error { color: $error; }
 .controls { display: flex; gap: 1ch; align-items: center; color: $quiet; font-size: 13px; min-height: 2rem; }
 button {
   font: inherit; color: $primary; background: $panel; border: 1px solid $line; border-radius: 4px;
@@ -122,9 +119,9 @@ def race_html(record: RaceRecord, look: Look) -> Iterator[str]:
     notes = remarks(record) if record.slowed else [HINT, *remarks(record)]
     yield f'</div>\n<div class="controls"><span>{text(" ".join(notes))}</span></div>\n<div class="panes">\n'
     for finish in finishes:
-        lane = finish.lane
+        lane, like = finish.lane, MARK_STYLES.get(finish.lane.mark, "quiet")
         yield f'<section class="pane" data-end="{lane.seconds * 1000:.0f}"><h2>{text(finish.name)} '
-        yield f'<small><span class="{MARKS[lane.mark]}">{text(finish.mark)}</span> {text(finish.where)}</small></h2>\n'
+        yield f'<small><span class="{like}">{text(finish.mark)}</span> {text(finish.where)}</small></h2>\n'
         yield '<div class="answer">'
         yield from spans(lane.answer, look, lane.clock())
         yield f"</div>\n{figures(lane.answer, speeds=False)}</section>\n"

@@ -10,7 +10,7 @@ from ..text.cells import fit, one_line, width
 from ..theming.colouring import bar_name
 from .canvas import Canvas
 from .look import Look
-from .race import Finish, model_of, photo_finish, remarks
+from .race import MARK_STYLES, Finish, model_of, photo_finish, remarks
 from .svg import LEFT, draw_head, draw_legend, draw_row, wrapped
 
 WIDTHS = {1: 88, 2: 56, 3: 46}
@@ -24,15 +24,6 @@ HEAD = 2.4
 
 GAP = 4
 """Cells between two lanes."""
-
-_MARKS = {
-    "reference": "quiet",
-    "identical": "success",
-    "near tie": "warning",
-    "lossy": "error",
-    "another model": "quiet",
-    "unknown": "quiet",
-}
 
 
 def race_svg(record: RaceRecord, look: Look) -> Iterator[str]:
@@ -96,6 +87,6 @@ def _pane(canvas: Canvas, left: float, cells: int, y: float, finish: Finish) -> 
         canvas.box(left - 0.6, y - 0.1, cells + 1.2, "surface", 1.2, 4)
         + canvas.box(left, y + 0.28, 0.9, bar_name(finish.tokens_per_step), 0.44, 2)
         + canvas.text(left + 2, y, name, "foreground b")
-        + canvas.text(left + cells - width(mark), y, mark, _MARKS[finish.lane.mark])
+        + canvas.text(left + cells - width(mark), y, mark, MARK_STYLES.get(finish.lane.mark, "quiet"))
         + canvas.text(left + cells - width(finish.where), y + 1.15, finish.where, "quiet")
     )

@@ -200,12 +200,7 @@ class Store:
         return None
 
     def _check(self, db: sqlite3.Connection) -> None:
-        """Refuse what is no history of this version.
-
-        Raises:
-            UserError: a newer specchat wrote it.
-            sqlite3.DatabaseError: it is older, or is none.
-        """
+        """Refuse what is no history of this version."""
         version = _version(db)
         if version > VERSION:
             raise UserError(
@@ -291,9 +286,6 @@ def _create(path: Path) -> None:
     It must not be there yet: whoever closes a descriptor of a file drops all the locks that this process has on it. SQLite
     would not notice, another specchat would take itself for the last one and delete the write-ahead log, and what is written
     from then on would be lost.
-
-    Raises:
-        FileExistsError: it is there already.
     """
     with _creating:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))

@@ -14,12 +14,10 @@ from .hub import Offer, Repository
 from .library import FoundModel
 from .memory import FreeMemory, MemoryFit, judge
 from .pairing import Pairing, look_for
-from .rows import about, fit_of, needs_of_offer, title_of
+from .rows import VERDICTS, about, fit_of, needs_of_offer, title_of
 
 Sentence = tuple[str, str, int]
 """Text, style, most lines."""
-
-_STYLES = {"fits": "$success", "short": "$warning", "too large": "$error"}
 
 
 def of_model(found: FoundModel, room: FreeMemory | None, options: Mapping[str, Any]) -> list[Sentence]:
@@ -78,7 +76,7 @@ def of_offer(repository: Repository, offer: Offer, room: FreeMemory | None, opti
 
 
 def _fit(judged: MemoryFit) -> list[Sentence]:
-    return [(judged.told, _STYLES.get(judged.verdict, "$quiet"), 3)]
+    return [(judged.told, VERDICTS[judged.verdict][2], 3)]
 
 
 def lines(sentences: list[Sentence], cells: int, most: int) -> list[tuple[str, str]]:

@@ -265,26 +265,29 @@ def drawn(row: ModelRow, cells: int) -> StyledLine:
         if middle:
             right += [_right(row.parameters, PARAMETERS, style or "$quiet"), _right(row.size, SIZE + 1, style or "$quiet")]
         room = max(12, int(cells * 0.42)) if middle else max(12, cells // 2)
-        note = fit(row.note, room)
-        right += [("  ", ""), (note + " " * (room - width(note)), style or row.verdict[2] or "$quiet")]
+        right += [("  ", ""), _left(row.note, room, style or row.verdict[2] or "$quiet")]
     else:
         if wide:
-            name = fit(row.architecture, ARCHITECTURE)
-            right.append((name + " " * (ARCHITECTURE - width(name)), style or "$quiet"))
+            right.append(_left(row.architecture, ARCHITECTURE, style or "$quiet"))
         if middle:
             right.append(_right(row.parameters, PARAMETERS, style or "$quiet"))
-        kind = fit(row.quantization, QUANTIZATION)
-        right += [("  ", ""), (kind + " " * (QUANTIZATION - width(kind)), style or "$quiet")]
+        right += [("  ", ""), _left(row.quantization, QUANTIZATION, style or "$quiet")]
         right.append(_right(row.size, SIZE, style or "$foreground"))
         sign, word, colour = row.verdict
-        text = fit(f"{sign} {word}" if middle else sign, VERDICT if middle else 1)
-        right += [("  ", ""), (text + " " * ((VERDICT if middle else 1) - width(text)), style or colour)]
+        verdict, room = (f"{sign} {word}", VERDICT) if middle else (sign, 1)
+        right += [("  ", ""), _left(verdict, room, style or colour)]
     spare = cells - length(tuple(right)) - 1
     sign, colour = row.mark
     lead = line((sign + " " * (2 - width(sign)), colour))
     title = fit(row.title, max(4, spare - 2))
     left = line(*lead, (title, style or "bold"))
     return cut((*left, (" " * max(1, cells - length(left) - length(tuple(right))), ""), *right), cells)
+
+
+def _left(text: str, cells: int, style: str) -> tuple[str, str]:
+    """A text at the left of its column."""
+    text = fit(text, cells)
+    return text + " " * (cells - width(text)), style
 
 
 def _right(text: str, cells: int, style: str) -> tuple[str, str]:

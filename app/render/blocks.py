@@ -219,7 +219,6 @@ class EntryBlock:
         return self.sections[start].top + min(wrapped[0], max(0, before - 1))
 
     def _take(self, run: Run, index: int) -> None:
-        """Take in a run."""
         marked = run.method != self._method and bool(self._method)
         for thought, late, text in run.pieces():
             if marked and not late:
@@ -286,7 +285,6 @@ class EntryBlock:
         return not section.shown or run < section.flow.owners[section.flow.lines[section.shown.start].segment]
 
     def _writes(self, section: Section) -> bool:
-        """Whether a section is being written."""
         return not self.closed and section is self.sections[-1]
 
     def _lay_out(self) -> None:

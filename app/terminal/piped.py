@@ -7,14 +7,11 @@ import select
 import stat
 import sys
 from threading import Timer
-from typing import TYPE_CHECKING, BinaryIO
+from typing import BinaryIO
 
 from ...errors import UserError
 from ..attach.attachments import MOST_BYTES, decoded
 from ..text.amounts import size_of
-
-if TYPE_CHECKING:
-    pass
 
 NAME = "standard input"
 """What the attachment is called."""

@@ -138,11 +138,7 @@ def _parsed(line: str) -> Any:
 
 
 def _parquet(path: Path) -> list[Any]:
-    """The rows of a Parquet file.
-
-    Raises:
-        UserError: it cannot be read, or the package that reads such files is missing.
-    """
+    """The rows of a Parquet file."""
     try:
         import pyarrow.parquet
     except ImportError:
@@ -159,7 +155,6 @@ def _parquet(path: Path) -> list[Any]:
 
 
 def _rows(path: Path, rows: Iterable[tuple[int, Any]]) -> PromptSet:
-    """The prompts in numbered rows."""
     found, masked = PromptSet(path.name, [], []), 0
     for number, row in rows:
         if MASKED in str(row):

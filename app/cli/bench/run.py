@@ -67,11 +67,7 @@ def run_bench(request: BenchRequest) -> int:
 
 
 def _named(request: BenchRequest) -> tuple[list[Spec], list[Spec]]:
-    """The methods that were named, and those of the sweeps.
-
-    Raises:
-        UserError: one of them does not exist.
-    """
+    """The methods that were named, and those of the sweeps."""
     chosen = read_specs(request.methods) if request.methods else []
     swept = []
     for sweep in request.sweep or ():

@@ -76,7 +76,6 @@ class AnswerOutput:
             self._last = "\n"
 
     def _coloured(self, text: str) -> str:
-        """Text in the colour of the run that is written."""
         if not text:
             return ""
         self._last = text[-1]

@@ -85,11 +85,7 @@ def _answered(
 
 
 def _chat(request: Request, notes: Notes) -> tuple[KeptRun | None, Request]:
-    """The chat that the answer belongs to, if to any; and the request with what that chat was asked with.
-
-    Raises:
-        UserError: there is no such chat.
-    """
+    """The chat that the answer belongs to, if to any; and the request with what that chat was asked with."""
     keep = request.go_on and request.settings.history if request.keep is None else request.keep
     if not (request.go_on or keep):
         return None, request
