@@ -13,9 +13,8 @@ from ..chat.entries import Answer, Notice, Prompt
 from ..render.blocks import thought_line
 from ..render.verdict import signed
 from ..saved.capture import SavedChat
-from ..text.cells import one_line
 from ..theming.colouring import Ink
-from .look import Look, told, visible
+from .look import Look, headline, told, visible
 
 STYLE = """
 * { box-sizing: border-box; }
@@ -111,10 +110,8 @@ def head(title: str, look: Look, script: str = "", template: str = STYLE) -> str
 
 def chat_html(chat: SavedChat, look: Look) -> Iterator[str]:
     """The file's text."""
-    heading = chat.heading
-    model, made = one_line(chat.model_name), one_line(chat.saved[:16].replace("T", " "))
+    model, where, made = headline(chat.heading, chat.saved)
     yield head(f"specchat: {model}" if model else "specchat", look)
-    where = " ".join(one_line(str(heading[key])) for key in ("device", "dtype") if heading.get(key))
     yield top(model, where, made) + "<main>\n"
     if chat.transcript.system:
         yield f'<div class="system">{text(chat.transcript.system)}</div>\n'

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from typing import Any
 
 from ...errors import counted
 from ..chat.entries import Answer
 from ..chat.runs import Run
-from ..text.cells import sanitise
+from ..text.cells import one_line, sanitise
 from ..theming.colouring import INKS, Colouring, ink_name, inks_of, legend
 from ..theming.themes import Palette
 
@@ -18,6 +20,13 @@ _NO_CHARACTER = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufdd0-\ufde
 def visible(raw: str) -> str:
     """`raw` with everything that a page or a picture cannot hold as visible text; tabs and newlines stay."""
     return _NO_CHARACTER.sub(lambda match: f"\\u{ord(match[0]):04x}", sanitise(raw))
+
+
+def headline(model: Mapping[str, Any], saved: str) -> tuple[str, str, str]:
+    """What stands at the top: the model's name, where it ran, and when."""
+    name = one_line(str(model.get("name") or model.get("asked") or ""))
+    where = " ".join(one_line(str(model[key])) for key in ("device", "dtype") if model.get(key))
+    return name, where, one_line(saved[:16].replace("T", " "))
 
 
 class Look:

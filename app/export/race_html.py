@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..race.record import RaceRecord
-from ..text.cells import one_line
 from ..theming.colouring import bar_name
 from .html import STYLE, figures, head, legend, spans, text, top
-from .look import Look
-from .race import MARK_STYLES, Finish, photo_finish, remarks
+from .look import Look, headline
+from .race import MARK_STYLES, Finish, model_of, photo_finish, remarks
 
 HINT = "A bar is as long as its pane is fast."
 
@@ -108,8 +107,7 @@ SCRIPT = """
 
 def race_html(record: RaceRecord, look: Look) -> Iterator[str]:
     """The file's text."""
-    model, made = one_line(str(record.info.get("name") or record.model)), one_line(record.saved[:16].replace("T", " "))
-    where = " ".join(one_line(str(record.info[key])) for key in ("device", "dtype") if record.info.get(key))
+    model, where, made = headline(model_of(record), record.saved)
     yield head("specchat race", look, SCRIPT, RACE_STYLE)
     yield f'{top(model, where, made)}<main>\n<div class="prompt">{text(record.prompt.strip(chr(10)))}</div>\n'
     yield '<div class="race">\n'

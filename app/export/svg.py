@@ -13,7 +13,7 @@ from ..render.blocks import MARK, EntryBlock, TextRow, Thoughts
 from ..saved.capture import SavedChat
 from ..text.cells import fit, one_line, width
 from .canvas import Canvas
-from .look import Look, told
+from .look import Look, headline, told
 
 CELLS = 88
 """Cells of a line of text."""
@@ -61,13 +61,12 @@ def wrapped(entry: ChatEntry, cells: int, model: str = "", *, speeds: bool = Tru
 
 def draw_head(canvas: Canvas, cells: int, model: Mapping[str, Any], saved: str) -> str:
     """The line at the top: the model, where it ran, and when."""
-    name = fit(one_line(str(model.get("name") or model.get("asked") or "")), 40)
-    where = fit(" ".join(one_line(str(model[key])) for key in ("device", "dtype") if model.get(key)), 24)
+    name, where, made = headline(model, saved)
     parts = [("specchat", "primary b")]
-    for text, css in ((name, "foreground"), (where, "quiet")):
+    for text, css in ((fit(name, 40), "foreground"), (fit(where, 24), "quiet")):
         if text:
             parts += [("  ·  ", "quiet"), (text, css)]
-    made = fit(one_line(saved[:16].replace("T", " ")), 20)
+    made = fit(made, 20)
     right = canvas.text(cells - width(made), -0.35, made, "quiet")
     return canvas.words(0, -0.35, parts) + right + canvas.box(0, 0.95, cells, "line", 0.05)
 
