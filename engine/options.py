@@ -90,30 +90,14 @@ class AnswerOptions:
     sampling: Sampling = field(default_factory=Sampling)
     """How the target picks a token."""
     max_tokens: int | None = option(
-        None,
-        "Stop an answer after N tokens; by default when the context is full.",
-        "N",
-        **LIMIT,
-        low=1,
+        None, "Stop an answer after N tokens; by default when the context is full.", "N", **LIMIT, low=1
     )
     stop: tuple[str, ...] = option((), "End an answer at this text.", "TEXT", **LIMIT)
-    stop_loops: bool = option(
-        True,
-        "Stop an answer that repeats itself endlessly (the default, but not with JSON).",
-        **LIMIT,
-    )
-    schema: str = option(
-        "",
-        "Answers are JSON that matches this JSON schema, given as a file or as itself.",
-        "FILE",
-        **LIMIT,
-    )
+    stop_loops: bool = option(True, "Stop an answer that repeats itself endlessly (the default, but not with JSON).", **LIMIT)
+    schema: str = option("", "Answers are JSON that matches this JSON schema, given as a file or as itself.", "FILE", **LIMIT)
     regex: str = option("", "Answers match this regex, from start to end.", "REGEX", **LIMIT)
     grammar: str = option(
-        "",
-        "Answers match this grammar (Lark as llguidance reads it, or GBNF), given as a file or as itself.",
-        "FILE",
-        **LIMIT,
+        "", "Answers match this grammar (Lark as llguidance reads it, or GBNF), given as a file or as itself.", "FILE", **LIMIT
     )
     json_object: bool = option(False, "Answers are JSON objects, whatever is in them.", **LIMIT)
     think: str = option(
