@@ -6,9 +6,6 @@ import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from rich.color import ColorSystem
-from rich.style import Style
-
 from ...errors import UserError, did_you_mean
 from ...plain_file import user_path
 from ..chat.runs import SHADES
@@ -99,5 +96,10 @@ def _depth() -> Depth:
 
 def _painted(parts: Iterable[tuple[str, str]], depth: Depth) -> str:
     """Text in colours written as `#rrggbb on #rrggbb`; the text alone where the terminal has too few of them."""
-    system = {256: ColorSystem.EIGHT_BIT, 16_777_216: ColorSystem.TRUECOLOR}.get(depth)
+    if depth < 256:
+        return "".join(text for text, _ in parts)
+    from rich.color import ColorSystem
+    from rich.style import Style
+
+    system = ColorSystem.EIGHT_BIT if depth == 256 else ColorSystem.TRUECOLOR
     return "".join(Style.parse(style).render(text, color_system=system) for text, style in parts)
