@@ -11,7 +11,7 @@ import os
 import re
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cache
 from typing import Any
 
@@ -26,6 +26,7 @@ from specchat.decoders import Conversation, Generation
 from specchat.engine.client import EngineClient
 from specchat.engine.messages import Event, Failed, Finished, Loaded, StepRecord, Steps
 
+from ...decoders.constrained.cases import CONSTRAINTS, prompts, valid
 from ...fakes.real_servers import RealServer, kinds, real_server
 
 pytestmark = pytest.mark.skipif(not os.environ.get("SPECCHAT_SERVERS"), reason="SPECCHAT_SERVERS=1 starts real servers")
@@ -84,10 +85,10 @@ class Asked:
         assert isinstance(event, Finished)
         return steps, event
 
-    def begin(self, prompt: str, limit: int) -> int:
+    def begin(self, prompt: str, limit: int, **options: Any) -> int:
         """The id of a new answer."""
         chat, method = [{"role": "user", "content": prompt}], self.info["server"]["method"]
-        return self.engine.generate(messages=chat, method=method, max_tokens=limit)
+        return self.engine.generate(messages=chat, method=method, max_tokens=limit, **options)
 
     def whole(self, prompt: str) -> Any:
         """The server's answer to another client, without streaming."""
@@ -220,6 +221,24 @@ def test_text_passes_and_counts_are_the_servers_own(asked: Asked) -> None:
         assert right >= 0.95 * passes
     else:
         assert set(certain) <= {"estimated", "unknown"}
+
+
+def test_constraints_hold(asked: Asked) -> None:
+    kind = asked.kind.split()[0]
+    if kind not in ("llama-server", "vllm"):
+        pytest.skip("its models are asked for schemas alone")
+    cut = count = 0
+    for name, constraint in CONSTRAINTS.items():
+        if (kind, constraint.kind) == ("llama-server", "regex"):  # it takes none
+            continue
+        for prompt in prompts(2):
+            events = list(asked.engine.stream(asked.begin(prompt, 120, constraint=asdict(constraint))))
+            text = "".join(step.text for event in events if isinstance(event, Steps) for step in event.steps).strip()
+            assert isinstance(events[-1], Finished)
+            count, cut = count + 1, cut + (not events[-1].valid)
+            assert events[-1].valid == valid(name, text)
+            assert events[-1].valid or events[-1].reason == "length"
+    print(f"\n{asked.kind}: {count - cut} of {count} matched, the others were cut at the limit")
 
 
 def test_a_cancel_stops_the_server(asked: Asked) -> None:
