@@ -223,7 +223,7 @@ def _afresh(served: Served) -> dict[str, Any]:
     """What makes the server read a prompt that it has in its cache; the others have no such setting."""
     match served.engine:
         case "llama-server":
-            return {"cache_prompt": False}
+            return {"cache_prompt": False, "reasoning_format": "none"}  # marks are tokens of the answer, too
         case "vLLM":  # what has another salt is another prompt
             return {"cache_salt": token_hex(8)}
     return {}

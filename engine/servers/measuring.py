@@ -12,6 +12,7 @@ from ...backends.servers.identify import LLAMA_SERVER
 from ...backends.servers.model import ServerModel
 from ...backends.servers.runs import Run
 from ...backends.servers.stream import Outcome, Taker
+from ...backends.thinking.thoughts import PAIRS
 from ...errors import UserError
 from ..tasks.work import UNTOLD
 
@@ -50,7 +51,8 @@ async def measure_answer(
         messages = [{"role": "user", "content": prompt or ""}]
     runs, outcome = list[Run](), Outcome()
     asked = Wish(messages, prompt or "", max_tokens=max_tokens, afresh=True)
-    await model.answer(asked, Taker(runs.append, lambda *_: None), outcome)
+    taker = Taker(runs.append, lambda *_: None)
+    await model.answer(asked, taker, outcome)
     found = [token for run in runs for token in run.tokens]
     number = outcome.tokens if outcome.tokens is not None else len(found)
     if not number:
@@ -64,7 +66,7 @@ async def measure_answer(
         drafted, accepted = 0, 0
     seconds = outcome.prefill_seconds + outcome.decode_seconds
     tokens = found if NO_ID not in found and len(found) == number else []
-    prompt_ids, text = list(outcome.prompt_ids), "".join(run.text for run in runs)
+    prompt_ids, text = list(outcome.prompt_ids), taker.trail.raw
     if ids and not tokens and model.served.engine == LLAMA_SERVER:
         prompt_ids, tokens = await _tokenised(model, messages, prompt or "", text, outcome.reason == "eos")
     return {
@@ -106,5 +108,8 @@ async def _tokenised(
         prompt = str(await ask("/apply-template", "prompt", messages=[dict(message) for message in messages]) or "")
     _, props = await model.connection.get("/props")
     end = props.get("eos_token") if isinstance(props, dict) and ended else None
+    for opening, _ in PAIRS:  # that the prompt opens a thought with, and the text once more
+        if (at := prompt.rfind(opening)) >= 0:
+            text = text.removeprefix(prompt[at:])
     before, whole = await tokens(prompt), await tokens(prompt + text + (end if isinstance(end, str) else ""))
     return (before, whole[len(before) :]) if before and whole[: len(before)] == before else ([], [])

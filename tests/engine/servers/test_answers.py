@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import threading
 import time
@@ -12,6 +13,8 @@ from typing import Any
 import psutil
 import pytest
 
+from specchat.backends.servers.address import find_server
+from specchat.backends.servers.model import connect
 from specchat.engine.client import EngineClient
 from specchat.engine.messages import (
     Event,
@@ -29,9 +32,11 @@ from specchat.engine.messages import (
     Switch,
     Work,
 )
+from specchat.engine.servers.measuring import measure_answer
 
-from ...fakes.model_servers import llama_server, of_words, serving, vllm
+from ...fakes.model_servers import Pass, Written, llama_server, of_words, rendered, serving, tokens_of, vllm
 
+ASKED = [{"role": "user", "content": "hi"}]
 WRITTEN = of_words("The", " lighthouse stood on", " the northern rock .", " Every", " evening Ana climbed it .")
 
 
@@ -149,3 +154,30 @@ def test_cancel_stops_the_server_and_keeps_what_came(client: EngineClient) -> No
         assert isinstance(list(client.stream(id))[-1], Finished)
         while fake.running:
             time.sleep(0.01)
+
+
+@pytest.mark.parametrize("opened", [False, True])
+def test_a_measured_thought_has_its_marks_among_the_tokens(opened: bool) -> None:
+    """llama-server is asked for the text as it is. A mark that the prompt opens the thought with it sends once more."""
+    thought, end = "<think>", of_words("Hm,", " so", "</think>Hi", " there")
+    first = Written((Pass((thought.encode(),)), *end.passes), eos=False) if not opened else end
+    stream = llama_server(first, finish="length", prompt=len(tokens_of(rendered(ASKED))))
+    if opened:
+        stream[1] = stream[1].replace(b'"Hm,"', b'"<think>Hm,"')
+    posts = {"/apply-template": lambda body: (200, {"prompt": rendered(body["messages"]) + thought * opened})}
+
+    async def measured(url: str) -> dict[str, Any]:
+        address = find_server(url, {})
+        assert address is not None
+        model = await connect(address)
+        try:
+            return await measure_answer(model, messages=ASKED, ids=True)
+        finally:
+            await model.close()
+
+    with serving("llama-server", stream, posts=posts) as fake:
+        found = asyncio.run(measured(fake.url))
+        asked = next(body for path, _, body in fake.asked if path == "/v1/chat/completions")
+    assert asked["reasoning_format"] == "none"
+    assert found["text"] == "<think>Hm, so</think>Hi there"
+    assert found["tokens"] == tokens_of(found["text"])[opened:]
