@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -109,6 +110,25 @@ class LoadOptions:
         if self.context is not None and not 1 <= self.context <= limit:
             raise UserError(f"The context of {name} is at most {limit:,} tokens, not {self.context:,}. Choose a smaller one.")
         return self.context or min(limit, self.context_at_most or limit)
+
+
+def cpu_threads(wanted: int | None) -> int:
+    """CPU threads: those asked for, else OMP_NUM_THREADS, else one per physical core that we may use.
+
+    Raises:
+        UserError: fewer than one.
+    """
+    import psutil
+
+    if wanted is not None:
+        if wanted < 1:
+            raise UserError("threads must be 1 or more.")
+        return wanted
+    named = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0]
+    if named.isdigit() and int(named) > 0:
+        return int(named)
+    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, min(psutil.cpu_count(logical=False) or allowed, allowed))
 
 
 def pip_command() -> str:

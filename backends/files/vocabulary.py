@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from ...errors import UserError
-from ...plain_file import read_bytes, read_json
+from ...plain_file import read_bytes
+from .checkpoint import read_json
 from .gguf_file import MOST_STRINGS, Layout
 
 MOST_BYTES = 200_000_000
@@ -70,7 +71,7 @@ def folder_vocabulary(folder: Path) -> list[str]:
     """
     whole = folder / "tokenizer.json"
     if whole.is_file():
-        data = _read(whole)
+        data = read_json(whole, MOST_BYTES)
         model = data.get("model")
         vocabulary: Any = model.get("vocab") if isinstance(model, Mapping) else None
         by_bytes = '"ByteLevel"' in json.dumps([data.get("decoder"), data.get("pre_tokenizer")])
@@ -85,7 +86,7 @@ def folder_vocabulary(folder: Path) -> list[str]:
             if isinstance(token, Mapping) and isinstance(token.get("id"), int):
                 names[token["id"]] = token.get("content")
     elif (plain := folder / "vocab.json").is_file():
-        names, by_bytes = {i: name for name, i in _read(plain).items()}, True
+        names, by_bytes = {i: name for name, i in read_json(plain, MOST_BYTES).items()}, True
     else:
         raise UserError(f"{folder} has no tokenizer.json, so its tokens are known only once it is loaded.")
     known = {i: name for i, name in names.items() if isinstance(i, int) and 0 <= i < MOST_STRINGS and isinstance(name, str)}
@@ -110,18 +111,6 @@ def gguf_vocabulary(layout: Layout) -> list[str]:
         if kind == UNUSED:
             texts[i] = f"<{i}>"
     return texts
-
-
-def _read(file: Path) -> dict[str, Any]:
-    try:
-        data = read_json(file, MOST_BYTES)
-    except OSError as error:
-        raise UserError(f"Cannot read {file} ({error.strerror or error}).") from None
-    except ValueError:
-        raise UserError(f"{file} is not valid JSON.") from None
-    if not isinstance(data, dict):
-        raise UserError(f"{file} is not a JSON object.")
-    return data
 
 
 def _array(record: bytes, key: str) -> tuple[int, int, int] | None:

@@ -70,21 +70,6 @@ def quick_in_bfloat16() -> bool:
     return onednn() and any(getattr(known, name, bool)() for name in asked)
 
 
-def set_threads(wanted: int | None) -> None:
-    """Run torch on this many CPU threads; None: one per physical core that we may use, unless OMP_NUM_THREADS says otherwise.
-
-    Raises:
-        UserError: fewer than one.
-    """
-    if wanted is not None:
-        if wanted < 1:
-            raise UserError("threads must be 1 or more.")
-        torch.set_num_threads(wanted)
-    elif "OMP_NUM_THREADS" not in os.environ:
-        allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-        torch.set_num_threads(max(1, min(psutil.cpu_count(logical=False) or allowed, allowed)))
-
-
 TRIES = 2
 """Passes on each number of threads that are compared, the first of them to warm up."""
 

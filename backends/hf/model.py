@@ -25,9 +25,9 @@ from ..files.checkpoint import check_folder, read_json, shown, weight_bytes
 from ..files.sampling import of_folder
 from ..files.verdicts import Verdict, kept
 from ..info import Capabilities, ModelInfo, token_id
-from ..options import INT8, UNKNOWN_CONTEXT, LoadOptions, StageProgress
+from ..options import INT8, UNKNOWN_CONTEXT, LoadOptions, StageProgress, cpu_threads
 from ..rounding import TOKENS, pass_seconds, ticking
-from .devices import Threads, choose_device, choose_dtype, over_several, quick_in_bfloat16, set_threads, thread_counts, too_big
+from .devices import Threads, choose_device, choose_dtype, over_several, quick_in_bfloat16, thread_counts, too_big
 from .early_layers import find_layers
 from .graphs.graphs import chosen_graphs
 from .lean.int8 import quantize
@@ -151,7 +151,7 @@ def load_transformers(
     begun = time.perf_counter()
     device = choose_device(options.device)
     dtype = choose_dtype(options.dtype, device)
-    set_threads(options.threads)
+    torch.set_num_threads(cpu_threads(options.threads))
     files = check_folder(folder)
     with shown(folder, files) as view:
         config = _config(view)

@@ -25,6 +25,7 @@ PAD = 256
 """llama.cpp's caches hold a multiple of this many tokens."""
 
 BYTES = ctypes.POINTER(ctypes.c_uint8)
+INT32S = ctypes.POINTER(ctypes.c_int32)
 
 ROW_CACHE = 1024
 """Sets of sequence ids whose arrays are kept."""
@@ -230,17 +231,22 @@ class Context:
         self._tokens, self._positions, self._counts = (np.zeros(n, np.int32) for _ in range(3))
         self._ids = np.zeros(n, np.uintp)
         self._wanted = np.zeros(n, np.int8)
-        int32s = ctypes.POINTER(ctypes.c_int32)
-        self._batch = lib.llama_batch(
-            n_tokens=0,
-            token=self._tokens.ctypes.data_as(int32s),
-            embd=None,
-            pos=self._positions.ctypes.data_as(int32s),
-            n_seq_id=self._counts.ctypes.data_as(int32s),
-            seq_id=ctypes.cast(self._ids.ctypes.data, ctypes.POINTER(int32s)),
-            logits=self._wanted.ctypes.data_as(ctypes.POINTER(ctypes.c_int8)),
-        )
+        self._batch = self.batch(self._positions, self._counts, self._ids, self._wanted)
+        self._batch.token = self._tokens.ctypes.data_as(INT32S)
         self._id_rows: dict[int, tuple[int, int, Any]] = {}
+
+    def batch(self, positions: Any, counts: Any, ids: Any, wanted: Any) -> Any:
+        """llama.cpp's batch over arrays that live as long, without tokens or states: positions, numbers and addresses of
+        sequence ids, and whether logits are wanted."""
+        return self.lib.llama_batch(
+            n_tokens=0,
+            token=None,
+            embd=None,
+            pos=positions.ctypes.data_as(INT32S),
+            n_seq_id=counts.ctypes.data_as(INT32S),
+            seq_id=ctypes.cast(ids.ctypes.data, ctypes.POINTER(INT32S)),
+            logits=wanted.ctypes.data_as(ctypes.POINTER(ctypes.c_int8)),
+        )
 
     def decode(self, tokens: Sequence[int], positions: Sequence[int], holders: Sequence[int], wanted: Sequence[int]) -> int:
         """One pass.

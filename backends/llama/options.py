@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -11,7 +10,7 @@ import psutil
 
 from ...errors import UserError, counted
 from ..files.gguf_file import BLOCKS, Header
-from ..options import INT8, rebuild_command
+from ..options import INT8, cpu_threads, rebuild_command
 from .context import PAD, Runtime, padded
 from .library import Device, devices, library
 from .rpc import rpc_devices
@@ -67,7 +66,7 @@ def choose_runtime(options: LoadOptions, header: Header) -> Runtime:
         flash = FLASH["off"]
     if BLOCKS[cache][0] > 1 and flash == FLASH["off"]:
         raise UserError(f"A KV cache of type {wanted} needs flash attention. Leave it on, or use f16.")
-    return Runtime(gpu_layers, split, main_gpu, flash, cache, cache, threads(options.threads), tuple(remote))
+    return Runtime(gpu_layers, split, main_gpu, flash, cache, cache, cpu_threads(options.threads), tuple(remote))
 
 
 EXACT_CONTEXT = 4096
@@ -134,23 +133,6 @@ def _remote_placement(options: LoadOptions) -> tuple[int, int, int]:
         raise UserError("With --rpc at least one layer must go to a device. Leave out --gpu-layers or --rpc.")
     split = _named("split mode", options.split_mode, SPLIT_MODES)
     return -1 if options.gpu_layers is None else options.gpu_layers, 0, split
-
-
-def threads(wanted: int | None) -> int:
-    """CPU threads: those asked for, else OMP_NUM_THREADS, else one per physical core that we may use.
-
-    Raises:
-        UserError: fewer than one.
-    """
-    if wanted is not None:
-        if wanted < 1:
-            raise UserError("threads must be 1 or more.")
-        return wanted
-    named = os.environ.get("OMP_NUM_THREADS", "")
-    if named.isdigit() and int(named) > 0:
-        return int(named)
-    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, min(psutil.cpu_count(logical=False) or allowed, allowed))
 
 
 def sequences(vocabulary: int) -> int:

@@ -50,10 +50,9 @@ class ServerMethod(Configured, ABC):
     def verified(self, drafted: int, accepted: int) -> None:
         """Learn what became of a draft."""
 
-    @classmethod
     @abstractmethod
-    def flags(cls, params: object, draft_model: str) -> str:
-        """The server's options for these settings, as one writes them in a shell."""
+    def flags(self, draft_model: str) -> str:
+        """The server's options for its settings, as one writes them in a shell."""
 
     @classmethod
     @abstractmethod

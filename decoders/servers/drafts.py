@@ -105,10 +105,8 @@ class VllmDraft(DraftChain):
     def guess(self, record: Sequence[int], known: int) -> tuple[int, int]:
         return self.chain(known, self.params.num_speculative_tokens)
 
-    @classmethod
-    def flags(cls, params: object, draft_model: str) -> str:
-        assert isinstance(params, TokensParams)
-        return speculative("draft_model", model=draft_model, num_speculative_tokens=params.num_speculative_tokens)
+    def flags(self, draft_model: str) -> str:
+        return speculative("draft_model", model=draft_model, num_speculative_tokens=self.params.num_speculative_tokens)
 
     @classmethod
     def grid(cls) -> Sequence[Mapping[str, str]]:
@@ -133,10 +131,8 @@ class Standalone(DraftChain):
     def guess(self, record: Sequence[int], known: int) -> tuple[int, int]:
         return self.chain(known, self.params.num_steps)
 
-    @classmethod
-    def flags(cls, params: object, draft_model: str) -> str:
-        assert isinstance(params, StandaloneParams)
-        return standalone(draft_model, params.num_steps)
+    def flags(self, draft_model: str) -> str:
+        return standalone(draft_model, self.params.num_steps)
 
     @classmethod
     def grid(cls) -> Sequence[Mapping[str, str]]:
@@ -164,10 +160,8 @@ class DraftSimple(DraftChain):
         found = self.chain(known, self.params.n_max, self.params.p_min)
         return found if found[0] >= self.params.n_min else (0, 0)
 
-    @classmethod
-    def flags(cls, params: object, draft_model: str) -> str:
-        assert isinstance(params, DraftSimpleParams)
-        return draft_simple(draft_model, params.n_max, params.p_min, params.n_min)
+    def flags(self, draft_model: str) -> str:
+        return draft_simple(draft_model, self.params.n_max, self.params.p_min, self.params.n_min)
 
     @classmethod
     def grid(cls) -> Sequence[Mapping[str, str]]:

@@ -51,14 +51,12 @@ class VllmNgram(TextMethod):
                 return tokens[found : min(found + params.num_speculative_tokens, known)]
         return ()
 
-    @classmethod
-    def flags(cls, params: object, draft_model: str) -> str:
-        assert isinstance(params, VllmNgramParams)
+    def flags(self, draft_model: str) -> str:
         return speculative(
             "ngram",
-            num_speculative_tokens=params.num_speculative_tokens,
-            prompt_lookup_max=max(params.prompt_lookup_max, params.prompt_lookup_min),
-            prompt_lookup_min=params.prompt_lookup_min,
+            num_speculative_tokens=self.params.num_speculative_tokens,
+            prompt_lookup_max=max(self.params.prompt_lookup_max, self.params.prompt_lookup_min),
+            prompt_lookup_min=self.params.prompt_lookup_min,
         )
 
     @classmethod
@@ -105,10 +103,8 @@ class NgramSimple(TextMethod):
         line = tokens[begin + n : min(begin + n + most, behind)]
         return line if begin and len(line) >= n else ()
 
-    @classmethod
-    def flags(cls, params: object, draft_model: str) -> str:
-        assert isinstance(params, NgramSimpleParams)
-        sizes = f"--spec-ngram-simple-size-n {params.size_n} --spec-ngram-simple-size-m {params.size_m}"
+    def flags(self, draft_model: str) -> str:
+        sizes = f"--spec-ngram-simple-size-n {self.params.size_n} --spec-ngram-simple-size-m {self.params.size_m}"
         return f"--spec-type ngram-simple {sizes}"
 
     @classmethod
@@ -180,11 +176,9 @@ class NgramMod(TextMethod):
             self._pool.clear()
             self._low = self._taken = 0
 
-    @classmethod
-    def flags(cls, params: object, draft_model: str) -> str:
-        assert isinstance(params, NgramModParams)
-        sizes = f"--spec-ngram-mod-n-match {params.n_match} --spec-ngram-mod-n-min {params.n_min}"
-        return f"--spec-type ngram-mod {sizes} --spec-ngram-mod-n-max {params.n_max}"
+    def flags(self, draft_model: str) -> str:
+        sizes = f"--spec-ngram-mod-n-match {self.params.n_match} --spec-ngram-mod-n-min {self.params.n_min}"
+        return f"--spec-type ngram-mod {sizes} --spec-ngram-mod-n-max {self.params.n_max}"
 
     @classmethod
     def grid(cls) -> Sequence[Mapping[str, str]]:

@@ -144,7 +144,7 @@ def _predicted(
         "engine": method.engine,
         "method": spec.name,
         "settings": dict(spec.settings),
-        "flags": method.flags(parse_params(method, dict(spec.settings)), next(iter(settings.draft_model), "DRAFT")),
+        "flags": method(parse_params(method, dict(spec.settings))).flags(next(iter(settings.draft_model), "DRAFT")),
         "answers": len(rows),
         "tokens_per_step": tokens / steps,
         "acceptance_rate": sum(row["accepted"] for row in rows) / drafted if drafted else 0.0,

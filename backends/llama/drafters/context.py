@@ -65,16 +65,8 @@ class StatesContext(Context):
         positions = np.arange(position, position + n, dtype=np.int32)
         counts, flags = np.ones(n, np.int32), np.full(n, wanted, np.int8)
         ids = np.full(n, self._row(1)[1], np.uintp)
-        int32s = ctypes.POINTER(ctypes.c_int32)
-        batch = self.lib.llama_batch(
-            n_tokens=n,
-            token=None,
-            embd=given.ctypes.data_as(FLOATS),
-            pos=positions.ctypes.data_as(int32s),
-            n_seq_id=counts.ctypes.data_as(int32s),
-            seq_id=ctypes.cast(ids.ctypes.data, ctypes.POINTER(int32s)),
-            logits=flags.ctypes.data_as(ctypes.POINTER(ctypes.c_int8)),
-        )
+        batch = self.batch(positions, counts, ids, flags)
+        batch.n_tokens, batch.embd = n, given.ctypes.data_as(FLOATS)
         return batch, (given, positions, counts, flags, ids)
 
 

@@ -144,10 +144,10 @@ def test_what_a_draft_model_cannot_do_is_said(pair: tuple[Model, Model]) -> None
 @pytest.mark.parametrize("name", served())
 def test_every_candidate_has_flags(name: str) -> None:
     method = get_served(name)
-    flags = [method.flags(parse_params(method, dict(settings)), "small") for settings in method.grid()]
+    flags = [method(parse_params(method, dict(settings))).flags("small") for settings in method.grid()]
     assert len(set(flags)) == len(flags) > 1
     assert all(method.needs_draft_model == (" small" in flag or '"small"' in flag) for flag in flags)
-    assert "--" in method.flags(method.Params(), "small")
+    assert "--" in method().flags("small")
 
 
 def test_an_unknown_one_is_named() -> None:
