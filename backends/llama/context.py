@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -158,6 +158,20 @@ class _Keeper:
         handle, self._handle = self._handle, None
         if handle and not is_finalizing():
             self._weights.lib.llama_free(handle)
+
+
+C = TypeVar("C", bound="Context")
+
+
+def alive(context: C | None) -> C:
+    """The context of a session.
+
+    Raises:
+        UserError: the session has been closed.
+    """
+    if context is None:
+        raise UserError("This conversation is closed. Start a new one.")
+    return context
 
 
 class Context:

@@ -13,7 +13,7 @@ from ...errors import UserError, counted
 from ..base import PREFILL_CHUNK
 from ..sessions.chain import ChainSession, ReturningSession
 from ..sessions.states import States
-from .context import Context
+from .context import Context, alive
 
 
 class LlamaPlainSession(ChainSession):
@@ -35,9 +35,7 @@ class LlamaPlainSession(ChainSession):
             self._run.clear()
 
     def _read(self, text: list[int], wanted: list[int]) -> Tensor:
-        run = self._run
-        if run is None:
-            raise UserError("This conversation is closed. Start a new one.")
+        run = alive(self._run)
         new = text[len(self._held) :]
         if new and not (min(new) >= 0 and max(new) < self._vocabulary):
             raise ValueError(f"token ids must be from 0 to {self._vocabulary - 1}")

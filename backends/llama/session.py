@@ -15,7 +15,7 @@ from ..rounding import straightest
 from ..scores import TorchScores
 from ..sessions.states import TreeStates
 from ..sessions.tree import TreeSession
-from .context import Context, Weights
+from .context import Context, Weights, alive
 from .library import last_error
 from .sequences import LeafNode, Memory, Sequences
 
@@ -73,7 +73,7 @@ class LlamaSession(TreeSession[LeafNode]):
         wanted = self._rows(n, rows)
         if not n:
             return TorchScores(torch.empty((0, 0)), (), ())
-        run = self._context_or_raise()
+        run = alive(self._run)
         new = self._sequences.grow(first, tokens, parents)
         order = self._lay_out(new, parents) if self._alike else None
         try:
@@ -161,11 +161,6 @@ class LlamaSession(TreeSession[LeafNode]):
             for tap in dict.fromkeys(self._states.taps):
                 self._states.write(tap, self._states.end + begin, run.hidden(tap, len(nodes)))
 
-    def _context_or_raise(self) -> Context:
-        if self._run is None:
-            raise UserError("This conversation is closed. Start a new one.")
-        return self._run
-
     def reader(self, weights: Weights, make: Callable[[Context], R]) -> R:
         """The context of a drafter that reads this session's keys and values. llama.cpp empties the cache as it makes one, so
         the text is read again, if there is any.
@@ -181,7 +176,7 @@ class LlamaSession(TreeSession[LeafNode]):
             text = list(self.tokens)
             self.rewind(0)
             try:
-                self._readers = {weights: make(self._context_or_raise())}
+                self._readers = {weights: make(alive(self._run))}
             finally:
                 self.prefill(text)
         found: R = self._readers[weights]

@@ -13,6 +13,7 @@ from ...base import PREFILL_CHUNK
 from ...heads.base import BlockSession
 from ...heads.gguf_format import GgufDFlashFormat
 from ...scores import TorchScores
+from ..context import alive
 from ..library import last_error
 from .context import Loaded, StatesContext, opened
 
@@ -29,13 +30,8 @@ class LlamaDFlashSession(BlockSession):
         self._run: StatesContext | None = run
         self._found = found
 
-    def _open(self) -> StatesContext:
-        if self._run is None:
-            raise UserError("This conversation is closed. Start a new one.")
-        return self._run
-
     def extend(self, states: Tensor) -> None:
-        run, begun = self._open(), self.length
+        run, begun = alive(self._run), self.length
         self.check_room(len(states))
         for start in range(0, len(states), PREFILL_CHUNK):
             part = states[start : start + PREFILL_CHUNK]
@@ -50,7 +46,7 @@ class LlamaDFlashSession(BlockSession):
     def guess(self, token: int, count: int) -> TorchScores:
         """Scores of the next positions (see `BlockSession.guess`). The block is a whole one, as in training. In DSpark
         llama.cpp lets the likeliest token of each position have its say on the next."""
-        run, found, start = self._open(), self._found, self.length
+        run, found, start = alive(self._run), self._found, self.length
         first = 0 if found.from_anchor else 1
         block = [token, *[found.mask] * (found.block - 1)]
         code = run.decode(block, range(start, start + found.block), [1] * found.block, range(found.block))
@@ -70,7 +66,7 @@ class LlamaDFlashSession(BlockSession):
         return TorchScores(logits, tuple(range(count)), tuple(range(start + 1, start + 1 + count)))
 
     def _cut(self, length: int) -> None:
-        self._open().remove(0, length, -1)
+        alive(self._run).remove(0, length, -1)
 
     def close(self) -> None:
         self._run, self.length = None, 0

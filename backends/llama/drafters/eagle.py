@@ -16,6 +16,7 @@ from ....errors import UserError
 from ...base import ROOT
 from ...heads.base import HeadSession
 from ...scores import TorchScores
+from ..context import alive
 from ..options import sequences
 from ..sequences import LeafNode, Sequences
 from ..session import Cells, Nothing
@@ -41,13 +42,8 @@ class LlamaEagleSession(HeadSession):
         self._outputs = torch.empty((1, weights.width))
         """Hidden states of the last pair and of each node [1 + nodes, width]."""
 
-    def _open(self) -> PathContext:
-        if self._run is None:
-            raise UserError("This conversation is closed. Start a new one.")
-        return self._run
-
     def extend(self, tokens: Sequence[int], states: Tensor) -> TorchScores:
-        run, begun = self._open(), self.length
+        run, begun = alive(self._run), self.length
         self._check_pairs(tokens, states)
         self.drop(0)
         try:
@@ -68,7 +64,7 @@ class LlamaEagleSession(HeadSession):
         return TorchScores(logits[-1:], (0,), (self.length + 1,))
 
     def grow(self, tokens: Sequence[int], parents: Sequence[int]) -> TorchScores:
-        run, depths, living, n = self._open(), self._hang(parents), len(self._depths), len(tokens)
+        run, depths, living, n = alive(self._run), self._hang(parents), len(self._depths), len(tokens)
         features = self._outputs[[parent + 1 for parent in parents]]
         found = []
         try:
@@ -88,7 +84,7 @@ class LlamaEagleSession(HeadSession):
 
     def _pass(self, tokens: Sequence[int], parents: Sequence[int], features: Tensor, first: int) -> tuple[Tensor, Tensor]:
         """Add nodes, the first with the number `first`: their logits [n, vocab] and what they hand on [n, width]."""
-        run, sequences = self._open(), self._sequences
+        run, sequences = alive(self._run), self._sequences
         new = sequences.grow(first, tokens, parents)
         try:
             found = run.decode_beside(tokens, features, [node.position for node in new], [node.holders for node in new])
