@@ -9,7 +9,7 @@ Pair i of a conversation, the token at position i + 1 and the target's states at
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 import torch
@@ -32,10 +32,10 @@ MOST_LOOKED_UP = 16 << 20
 
 
 class EagleNetwork:
-    """The forward pass of a drafter of this format."""
+    """The forward pass of a drafter of this format, with its tensors on one device and of one type."""
 
-    def __init__(self, found: EagleFormat, parts: Parts) -> None:
-        weights, config = parts.weights, parts.config
+    def __init__(self, found: EagleFormat, weights: Mapping[str, Tensor], parts: Parts) -> None:
+        config = parts.config
         modules = Modules(weights, config)
         self.third = found.third
         self.device, self.dtype = parts.embeddings.device, parts.embeddings.dtype

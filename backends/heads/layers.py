@@ -23,10 +23,8 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What a drafter's network is made of."""
+    """What a drafter's network has beside its own tensors, most of which it packs and lets go."""
 
-    weights: Mapping[str, Tensor]
-    """Its tensors, on one device and of one type."""
     config: Any
     """Its layers' configuration, as transformers reads it."""
     embeddings: Tensor

@@ -65,12 +65,12 @@ def load_head(found: Format, name: str, target: Model) -> Head:
     make: Callable[[HeadInfo], Head]
     match found:
         case EagleFormat():
-            eagle = EagleNetwork(found, _parts(found, weights, ids, lender, of.vocabulary))
+            eagle = EagleNetwork(found, weights, _parts(found, weights, ids, lender, of.vocabulary))
             reading, note = _measured(eagle, target, readings)
             eagle.residual_normed = reading.norm_before_residual
             make = partial(PathHead, weights=partial(EagleSession, eagle))
         case DFlashFormat():
-            dflash = DFlashNetwork(found, _parts(found, weights, ids, lender, of.vocabulary))
+            dflash = DFlashNetwork(found, weights, _parts(found, weights, ids, lender, of.vocabulary))
             kind = DFlashSession if dflash.paths is None else DFlashPathSession
             make = partial(BlockHead, weights=partial(kind, dflash), positions=found.positions)
         case AssistantFormat():
@@ -146,7 +146,7 @@ def _lender(target: Model, name: str) -> Lender:
 def _parts(
     found: EagleFormat | DFlashFormat, weights: dict[str, Tensor], ids: Tensor | None, lender: Lender, vocabulary: int
 ) -> Parts:
-    """What a network is made of, with the target's embeddings and LM head where the drafter has none of its own."""
+    """What a network has beside its tensors: the target's embeddings and LM head where the drafter has none of its own."""
     own = weights.get("embed_tokens.weight")
     if own is not None and lender.cheap and torch.equal(own, lender.embeddings()):
         del weights["embed_tokens.weight"]  # many are copies
@@ -156,7 +156,7 @@ def _parts(
     if type(lm_head) is nn.Linear:  # the target's; in halves a small one is worth a copy
         lm_head = slim(lm_head.weight, lm_head.bias)
     embeddings = lender.embeddings() if own is None else own
-    return Parts(weights, _config(found), embeddings, lm_head, ids, vocabulary)
+    return Parts(_config(found), embeddings, lm_head, ids, vocabulary)
 
 
 def _config(found: EagleFormat | DFlashFormat) -> Any:

@@ -9,7 +9,7 @@ the next one.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -29,10 +29,10 @@ from .paths import PathBlock, path_head
 
 
 class DFlashNetwork:
-    """The forward pass of a drafter of this format."""
+    """The forward pass of a drafter of this format, with its tensors on one device and of one type."""
 
-    def __init__(self, found: DFlashFormat, parts: Parts) -> None:
-        weights, config = parts.weights, parts.config
+    def __init__(self, found: DFlashFormat, weights: Mapping[str, Tensor], parts: Parts) -> None:
+        config = parts.config
         modules, count = Modules(weights, config), len(found.views)
         read = [f"layers.{i}.self_attn.{name}_proj" for i in range(count) for name in "kv"]
         biases = [weights[f"{at}.bias"] for at in read if f"{at}.bias" in weights]
