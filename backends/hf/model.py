@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import inspect
+import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -151,7 +152,8 @@ def load_transformers(
     begun = time.perf_counter()
     device = choose_device(options.device)
     dtype = choose_dtype(options.dtype, device)
-    torch.set_num_threads(cpu_threads(options.threads))
+    if options.threads is not None or "OMP_NUM_THREADS" not in os.environ:  # which torch goes by itself
+        torch.set_num_threads(cpu_threads(options.threads))
     files = check_folder(folder)
     with shown(folder, files) as view:
         config = _config(view)
