@@ -51,5 +51,5 @@ def test_each_costs_one_answer_or_load(client: EngineClient, tmp_path: Path) -> 
     assert isinstance(failed, Failed)
     assert failed.cause == "died"
     assert "The engine stopped unexpectedly" in failed.sentence
-    assert isinstance(load(client, "builtin"), Loaded)
+    assert isinstance(load(client, str(builtin_gguf())), Loaded)
     assert isinstance(ask(client), Finished)
