@@ -8,6 +8,8 @@ from itertools import pairwise
 EIGHTHS_UP = " ▁▂▃▄▅▆▇█"
 """Columns by eighths of a cell's height."""
 
+EIGHTHS = " ▏▎▍▌▋▊▉"
+
 WHOLE, HALF = "━", "╸"
 """Bars by halves of a cell's width: lines, not blocks, so that bars below each other stay apart."""
 
@@ -72,6 +74,12 @@ def bar(share: float, cells: int) -> str:
     """A bar of `share` (0 to 1) of some cells, without blanks behind it; a share above 0 is at least half a cell."""
     halves = max(int(share > 0), round(min(1.0, share) * cells * 2))
     return WHOLE * (halves // 2) + HALF * (halves % 2)
+
+
+def eighths(share: float, cells: int) -> str:
+    """A solid bar of `share` (0 to 1) of some cells, without blanks behind; a share above 0 is at least an eighth of a cell."""
+    full, part = divmod(max(int(share > 0), round(min(1.0, share) * cells * 8)), 8)
+    return "█" * full + (EIGHTHS[part] if part else "")
 
 
 def portions(shares: Sequence[float], cells: int) -> list[int]:

@@ -45,7 +45,6 @@ class Themes:
         return self.palettes[self.name]
 
     def wear(self, name: str) -> None:
-        """Draw everything in a theme's colours."""
         shown = self.shown(name)
         if shown is not self.palettes[name]:
             self._app.register_theme(textual_theme(shown))
@@ -90,13 +89,6 @@ class NoColours(LineFilter):
 
 @lru_cache(4096)
 def _colourless(style: Style, page: str, most: float) -> Style:
-    """A style without its colours.
-
-    Args:
-        style: any.
-        page: what is behind text as a rule.
-        most: contrast to the page that marks nothing yet.
-    """
     behind = style.color if style.reverse else style.bgcolor
     if behind is None or behind.is_default:
         marked = bool(style.reverse)

@@ -25,7 +25,6 @@ def fits(terminal: Size) -> bool:
 
 
 def laid_out(terminal: Size) -> Size:
-    """The size that the screens are laid out for."""
     return Size(max(terminal.width, LEAST.width), max(terminal.height, LEAST.height))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from ...attach.files import score
 from ...attach.names import Suggestion, folder_of, offers
@@ -53,40 +53,30 @@ class KnownNames:
 
     methods: Mapping[str, Method] = field(default_factory=dict)
     unavailable: Mapping[str, str] = field(default_factory=dict)
-    themes: Mapping[str, str] = field(default_factory=dict)
-    """Name → a few words about it; so with the next four."""
-    think: Mapping[str, str] = field(default_factory=dict)
-    models: Mapping[str, str] = field(default_factory=dict)
-    chats: Mapping[str, str] = field(default_factory=dict)
-    presets: Mapping[str, str] = field(default_factory=dict)
-    files: Sequence[str] = ()
-    """Below the working folder, folders with a slash at the end."""
-    inside: dict[str, Sequence[str]] = field(default_factory=dict)
-    """Single folders that were looked into, as typed → the names in them."""
-    settings: Mapping[str, str] = field(default_factory=dict)
-    """What /set takes → its value now."""
-    want: Callable[[str], None] = lambda what: None
-    """Told which of models, chats, presets and files is asked for, and `in FOLDER`: it may have to be looked for."""
+    names: dict[str, Mapping[str, str]] = field(default_factory=dict)
+    """Kind of things (themes, ways to think, models, chats, presets, settings) → name → a few words about it."""
+    files: dict[str, Sequence[str]] = field(default_factory=dict)
+    """Single folder that was looked into, as typed → the names in it; empty → all below the working folder."""
+    want: Callable[[str], None] = lambda kind: None
+    """Told which kind of names is asked for, `files` and `in FOLDER` too: they may have to be looked for."""
 
     def take(self, host: Host) -> None:
         """Bring up to date what needs no look at the disk."""
         dialogue = host.dialogue
         self.methods, self.unavailable = dialogue.methods, dialogue.unavailable
-        self.themes = {name: palette.summary for name, palette in host.themes.palettes.items()}
-        self.think = {word: "the default" * (word == default_of(dialogue.info)) for word in words_of(dialogue.info)}
-        self.settings = set_now(host.live.settings)
+        self.names["themes"] = {name: palette.summary for name, palette in host.themes.palettes.items()}
+        self.names["think"] = {word: "the default" * (word == default_of(dialogue.info)) for word in words_of(dialogue.info)}
+        self.names["settings"] = set_now(host.live.settings)
 
-    def all(self, what: Literal["models", "chats", "presets"]) -> list[Suggestion]:
-        """All there is of something."""
-        self.want(what)
-        table: Mapping[str, str] = getattr(self, what)
-        return [Suggestion(name, told) for name, told in table.items()]
+    def all(self, kind: str) -> list[Suggestion]:
+        self.want(kind)
+        return [Suggestion(name, told) for name, told in self.names.get(kind, {}).items()]
 
-    def names(self, query: str) -> Sequence[str]:
+    def files_for(self, query: str) -> Sequence[str]:
         """Names of the files that what is being typed may become."""
         folder = folder_of(query)
         self.want("files" if folder is None else f"in {folder}")
-        return self.files if folder is None else self.inside.get(folder, ())
+        return self.files.get(folder or "", ())
 
 
 def line(before: str) -> TypedCommand | None:
@@ -154,9 +144,10 @@ def completions(typed: TypedCommand, known: KnownNames, most: int = 40) -> list[
 
 def offered(row: Action, typed: TypedCommand, known: KnownNames) -> list[Suggestion]:
     """All that may come where a command is being typed."""
-    words = [Suggestion(word, what) for word, what in row.words.items()] if not typed.words else []
-    completer = COMPLETERS.get(row.id)
-    return words + (completer(typed, known) if completer is not None else [])
+    found = [] if typed.words else [Suggestion(word, what) for word, what in row.words.items()]
+    if row.id in KINDS and not typed.words:
+        found += known.all(KINDS[row.id])
+    return found + COMPLETERS[row.id](typed, known) if row.id in COMPLETERS else found
 
 
 def _ranked(query: str, found: Iterable[Suggestion]) -> list[Suggestion]:
@@ -174,13 +165,20 @@ def _ranked(query: str, found: Iterable[Suggestion]) -> list[Suggestion]:
 CompletionSource = Callable[[TypedCommand, KnownNames], list[Suggestion]]
 """Gives what may come behind a command, whatever is typed of it."""
 
+KINDS = {
+    actions.THINK.id: "think",
+    actions.THEME_MENU.id: "themes",
+    actions.MODEL.id: "models",
+    actions.MODELS.id: "models",
+    actions.CHATS.id: "chats",
+}
+"""Command id → the kind of names of which one may follow."""
+
 COMPLETERS: dict[str, CompletionSource] = {}
 """Command id → its completions."""
 
 
 def completes(*rows: Action) -> Callable[[CompletionSource], CompletionSource]:
-    """Register a function as what completes these commands."""
-
     def register(completer: CompletionSource) -> CompletionSource:
         COMPLETERS.update({row.id: completer for row in rows})
         return completer
@@ -190,13 +188,11 @@ def completes(*rows: Action) -> Callable[[CompletionSource], CompletionSource]:
 
 @completes(actions.METHOD_MENU, actions.RETRY)
 def method(typed: TypedCommand, known: KnownNames) -> list[Suggestion]:
-    """A method, then its settings."""
     return _methods(known) if not typed.words else _params(known.methods.get(typed.words[0]), typed)
 
 
 @completes(actions.RACE)
 def race(typed: TypedCommand, known: KnownNames) -> list[Suggestion]:
-    """Methods, each with its settings or `@` a model."""
     method, at, _ = typed.word.partition("@")
     if at:
         runtimes = [Suggestion(name, "this chat's model on that runtime") for name in RUNTIMES]
@@ -208,7 +204,6 @@ def race(typed: TypedCommand, known: KnownNames) -> list[Suggestion]:
 
 @completes(actions.SET)
 def sampling(typed: TypedCommand, known: KnownNames) -> list[Suggestion]:
-    """What /set takes."""
     if typed.word.startswith("accept="):
         return list(RULES)
     if typed.word.startswith("stop_loops="):
@@ -216,38 +211,12 @@ def sampling(typed: TypedCommand, known: KnownNames) -> list[Suggestion]:
     if "=" in typed.word:
         return []
     given = {word.partition("=")[0] for word in typed.words}
-    return [
-        Suggestion(f"{name}=", f"now {value}" if value else "") for name, value in known.settings.items() if name not in given
-    ]
-
-
-@completes(actions.THINK)
-def think(typed: TypedCommand, known: KnownNames) -> list[Suggestion]:
-    """A way of the model's to think."""
-    return [] if typed.words else [Suggestion(word, what) for word, what in known.think.items()]
-
-
-@completes(actions.THEME_MENU)
-def theme(typed: TypedCommand, known: KnownNames) -> list[Suggestion]:
-    """A theme."""
-    return [] if typed.words else [Suggestion(name, what) for name, what in known.themes.items()]
-
-
-@completes(actions.MODEL, actions.MODELS)
-def model(typed: TypedCommand, known: KnownNames) -> list[Suggestion]:
-    """A model that is here."""
-    return [] if typed.words else known.all("models")
-
-
-@completes(actions.CHATS)
-def chat(typed: TypedCommand, known: KnownNames) -> list[Suggestion]:
-    """A chat of the history."""
-    return [] if typed.words else known.all("chats")
+    now = known.names.get("settings", {}).items()
+    return [Suggestion(f"{name}=", f"now {value}" if value else "") for name, value in now if name not in given]
 
 
 @completes(actions.PRESETS)
 def preset(typed: TypedCommand, known: KnownNames) -> list[Suggestion]:
-    """A preset, or what may be done with one and its name."""
     if not typed.words:
         return known.all("presets") + [Suggestion(name, what, closes=name in NAMED) for name, what in PRESET_WORDS.items()]
     return known.all("presets") if len(typed.words) == 1 and typed.words[0] in NAMED else []
@@ -255,20 +224,17 @@ def preset(typed: TypedCommand, known: KnownNames) -> list[Suggestion]:
 
 @completes(actions.OPEN)
 def saved(typed: TypedCommand, known: KnownNames) -> list[Suggestion]:
-    """A chat or a race saved as JSON."""
     return [] if typed.words else _files(typed, known, [".json"])
 
 
 @completes(actions.SCHEMA)
 def schema(typed: TypedCommand, known: KnownNames) -> list[Suggestion]:
-    """A file with a schema or a grammar."""
     grammar = typed.words[:1] == ("grammar",)
     return _files(typed, known, [".lark", ".gbnf"] if grammar else [".json"]) if grammar or not typed.words else []
 
 
 @completes(actions.EXPORT)
 def export(typed: TypedCommand, known: KnownNames) -> list[Suggestion]:
-    """A file to write over, of the format that was named if one was."""
     if typed.words:
         return _files(typed, known, [f".{typed.words[0]}"]) if len(typed.words) == 1 else []
     return _files(typed, known, [".html", ".svg", ".md", ".json"]) if typed.word else []
@@ -301,5 +267,5 @@ def _params(method: Method | None, typed: TypedCommand) -> list[Suggestion]:
 
 
 def _files(typed: TypedCommand, known: KnownNames, suffixes: Sequence[str]) -> list[Suggestion]:
-    names = [name for name in known.names(typed.word) if name.endswith(("/", *suffixes))]
+    names = [name for name in known.files_for(typed.word) if name.endswith(("/", *suffixes))]
     return [Suggestion(name, "") for name in offers(typed.word, names, 40)]

@@ -29,15 +29,9 @@ class Actions:
 
     @cached_property
     def methods(self) -> dict[str, Callable[..., object]]:
-        """What each action runs, by its id."""
         return methods_of(self._parts())
 
     def run(self, row: Action, *words: str) -> None:
-        """Run an action.
-
-        Raises:
-            UserError: it cannot be done; nothing has changed.
-        """
         self.methods[row.id](*(words if row.arguments else ()))
 
     def do(self, id: str, *words: str) -> None:

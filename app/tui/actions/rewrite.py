@@ -36,7 +36,6 @@ class MessageEdit:
 
     @property
     def active(self) -> bool:
-        """Whether a message is being written anew."""
         return self._prompt is not None
 
     @property
@@ -156,7 +155,6 @@ class MessageEdit:
 
 
 def prompts_of(host: Host) -> list[Prompt]:
-    """The person's messages on the screen."""
     return [entry for entry in host.dialogue.transcript.entries if isinstance(entry, Prompt)]
 
 
@@ -168,7 +166,6 @@ def marked_prompt(host: Host) -> Prompt | None:
 
 
 def index_of(host: Host, prompt: Prompt) -> int:
-    """Where a message is in the transcript."""
     return next(i for i, entry in enumerate(host.dialogue.transcript.entries) if entry is prompt)
 
 

@@ -26,7 +26,6 @@ _COMMAND = re.compile(r"/([A-Za-z][\w-]*)?(?:\s+(.*))?", re.DOTALL)
 
 
 def is_command(text: str) -> bool:
-    """Whether a message is meant as a command."""
     return text.startswith("/") and "\n" not in text.strip() and _COMMAND.fullmatch(text.strip()) is not None
 
 

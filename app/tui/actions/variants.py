@@ -137,7 +137,6 @@ class Retries:
 
     @runs(actions.UNDO)
     def undo(self) -> None:
-        """Take back the last message and its answer."""
         self.host.dialogue.must_be_idle("take it back")
         prompts = prompts_of(self.host)
         if not prompts:

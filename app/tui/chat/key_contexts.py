@@ -15,7 +15,6 @@ ALWAYS = (("leader", ""), ("help", ""), ("quit", ""))
 
 
 def tour_keys(box: PromptInput) -> KeyContext:
-    """The keys of the tour."""
     return KeyContext("The tour", hints(("cancel", "end the tour"), *ALWAYS), box)
 
 

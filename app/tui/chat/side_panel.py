@@ -156,7 +156,6 @@ class SidePanel(Vertical):
 
     @property
     def _spacious(self) -> bool:
-        """Whether there is room for a blank row at the top."""
         return self._view.container_size.height >= SPACIOUS
 
     def _size_now(self) -> tuple[int, int]:

@@ -13,6 +13,7 @@ from ...chat.dialogue import Dialogue
 from ...chat.entries import Answer, Figures
 from ...chat.methods import right_or_accepted
 from ...text.amounts import progress_of
+from ...text.charts import eighths
 from ...theming.colouring import Colouring, legend_line
 from ..keys.bar import LEGEND_FROM
 
@@ -59,7 +60,6 @@ class StatusLine(Widget):
             self.refresh()
 
     def flash(self, content: Content) -> None:
-        """Show this for FLASH_SECONDS."""
         if self._flash is not None:
             self._flash.stop()
         self.hint(content)
@@ -73,7 +73,6 @@ class StatusLine(Widget):
             self.refresh()
 
     def pulse(self) -> None:
-        """Show a sign of life while nothing can be counted."""
         self._pulse += 1
         self.refresh()
 
@@ -99,7 +98,6 @@ class StatusLine(Widget):
         return self._joined(parts)
 
     def _paused(self) -> list[Content]:
-        """Say that nothing goes on; the keys at the bottom say what will make it."""
         parts = [Content.assemble(("‖ ", "bold $accent"), ("paused", "$foreground"))]
         if self.dialogue.answer is not None and self.dialogue.answer.figures.steps:
             parts += _per_pass(self.dialogue.answer.figures)
@@ -189,8 +187,4 @@ def _per_pass(figures: Figures, unit: str = "tokens a pass") -> list[Content]:
 
 
 def bar(done: int, total: int, cells: int = BAR_CELLS) -> Content:
-    """A progress bar with eighths of a cell."""
-    eighths = round(min(1.0, done / total) * cells * 8)
-    full, part = divmod(eighths, 8)
-    filled = "█" * full + (" ▏▎▍▌▋▊▉"[part] if part else "")
-    return Content.styled(filled.ljust(cells), "$primary on $panel")
+    return Content.styled(eighths(done / total, cells).ljust(cells), "$primary on $panel")

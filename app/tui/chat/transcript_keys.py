@@ -43,8 +43,7 @@ class TranscriptKeys:
         if words:
             self._host.live.keep({"thoughts": known("way to show thoughts", words[0], actions.THOUGHTS.words)})
         elif not view.fold():
-            there = lambda: any(block.has_thoughts for block in view.blocks)  # noqa: E731
-            self._host.tell("There is no thought in this chat yet.", until=there)
+            self._host.tell("There is no thought in this chat yet.")
 
     @runs(actions.INSPECT)
     def inspect(self) -> None:
@@ -57,8 +56,7 @@ class TranscriptKeys:
             cursor.stop()
             self._host.box.focus()
         elif not cursor.start():
-            asked = lambda: bool(self._host.dialogue.transcript.entries)  # noqa: E731
-            self._host.tell("There is nothing to inspect yet. Ask something first.", until=asked)
+            self._host.tell("There is nothing to inspect yet. Ask something first.")
 
     @runs(actions.MESSAGE_BEFORE, -1)
     @runs(actions.MESSAGE_AFTER, 1)

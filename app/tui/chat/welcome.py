@@ -170,7 +170,6 @@ class Welcome(VerticalScroll, can_focus=False):
             self.query_one("#welcome-how", Static).update(self._how())
 
     def end_offer(self) -> None:
-        """Whoever has begun is not new any more."""
         self.query("#welcome-offer").remove()
 
     @property
@@ -205,7 +204,6 @@ class Welcome(VerticalScroll, can_focus=False):
 
 
 def title() -> Content:
-    """The name, in the colours of two runs."""
     return Content.assemble(
         ("spec", f"bold {INKS['heat-3'].style}"),
         ("chat", f"bold {INKS['heat-5'].style}"),

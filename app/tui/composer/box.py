@@ -22,20 +22,7 @@ class PromptInput(TextBox):
     """The input box: a message of several lines."""
 
     DEFAULT_CSS = """
-    PromptInput {
-        height: auto;
-        max-height: 8;
-        width: 1fr;
-        border: none;
-        padding: 0;
-        background: $background;
-        color: $foreground;
-        scrollbar-size-vertical: 1;
-        &:focus { border: none; }
-        & .text-area--cursor-line { background: $background; }
-        & .text-area--placeholder { color: $faint; }
-        &:light .text-area--cursor { color: $input-cursor-foreground; background: $input-cursor-background; }
-    }
+    PromptInput { height: auto; max-height: 8; width: 1fr; padding: 0; background: $background; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding(key.keys, key.action, key.what, show=False, id=key.id, tooltip=key.what) for key in INPUT
@@ -48,16 +35,7 @@ class PromptInput(TextBox):
         key: str
 
     def __init__(self, *, id: str | None = None) -> None:
-        super().__init__(
-            id=id,
-            soft_wrap=True,
-            show_line_numbers=False,
-            tab_behavior="focus",
-            highlight_cursor_line=False,
-            placeholder="Ask something, or / for commands",
-        )
-        # A steady cursor: a blinking one would repaint the screen twice a second for nothing.
-        self.cursor_blink = False
+        super().__init__(tab_behavior="focus", placeholder="Ask something, or / for commands", id=id)
         self.offer: Callable[[str], None] | None = None
         """Told the text when enter is pressed, at once: were it a message, what is typed behind the enter would be in the box
         before it is handled. Whoever takes the text clears the box: nothing typed is ever lost."""
@@ -80,11 +58,9 @@ class PromptInput(TextBox):
     # What the screen leaves out when it draws should be seen: an escape sequence that was pasted is shown, and sent, as ␛[31m.
 
     def load_text(self, text: str) -> None:
-        """Replace everything; controls become visible."""
         super().load_text(enterable(text))
 
     def edit(self, edit: Edit) -> EditResult:
-        """Change a part; controls become visible."""
         edit.text = enterable(edit.text)
         return super().edit(edit)
 
@@ -210,7 +186,6 @@ class PromptInput(TextBox):
         return next((chip for chip in self.pastes if self.before.endswith(chip)), "")
 
     def unfold(self) -> bool:
-        """Put the pasted text in the place of what stands for it before the cursor; False if nothing does."""
         if not (chip := self.chip()):
             return False
         row, column = self.cursor_location

@@ -51,14 +51,12 @@ class Completion(Widget):
             self.refresh(layout=True)
 
     def move(self, step: int) -> None:
-        """Choose the next name, or the one before."""
         self.at = (self.at + step) % len(self.offers)
         self.moved = True
         self.refresh()
 
     @property
     def chosen(self) -> str:
-        """The name under the cursor; empty if there is none."""
         return self.offers[self.at].name if self.offers else ""
 
     @property
@@ -68,7 +66,6 @@ class Completion(Widget):
 
     @property
     def first(self) -> int:
-        """The first that is shown."""
         return max(0, min(self.at - self.rows // 2, len(self.offers) - self.rows))
 
     def render(self) -> Content:

@@ -41,7 +41,6 @@ class NameSuggestions:
         return self._names()
 
     def offer(self) -> None:
-        """Offer names for what is being typed, or none."""
         start, found = self._found()
         if start == self._closed:
             found = []
@@ -62,20 +61,21 @@ class NameSuggestions:
         found = typed(box.before)
         if found is None:
             return -1, []
-        return found[0], [Suggestion(name) for name in offers(found[1], self._known.names(found[1]))]
+        return found[0], [Suggestion(name) for name in offers(found[1], self._known.files_for(found[1]))]
 
     def _command(self) -> TypedCommand | None:
-        """The command that is being typed, up to the cursor."""
         box = self._host.box
         return line(box.before) if box.document.line_count == 1 else None
 
     def _look_for(self, what: str) -> None:
-        """Look for something that is asked for, beside the drawing."""
-        if what.startswith("in "):
+        known = self._known
+        if what == "files":
+            self._look(what, _files, lambda found: known.files.update({"": found}))
+        elif what.startswith("in "):
             folder = what.removeprefix("in ")
-            self._look(what, lambda: names_in(folder), lambda found: self._known.inside.update({folder: found}))
-        else:
-            self._look(what, _LOOKS[what], lambda found: setattr(self._known, what, found))
+            self._look(what, lambda: names_in(folder), lambda found: known.files.update({folder: found}))
+        elif what in _LOOKS:
+            self._look(what, _LOOKS[what], lambda found: known.names.update({what: found}))
 
     def _look(self, what: str, look: Callable[[], T], keep: Callable[[T], None]) -> None:
         """Look for something beside the drawing, unless that was done just now: it may be large, or on a slow disk."""
@@ -155,7 +155,6 @@ def _presets() -> Mapping[str, str]:
 
 
 def _models() -> Mapping[str, str]:
-    """The models that are here already, by the name that loads them."""
     from ...models.places import spots
     from ...models.recent import recent
 
@@ -165,7 +164,7 @@ def _models() -> Mapping[str, str]:
         return {}
 
 
-_LOOKS: Mapping[str, Callable[[], object]] = {"files": _files, "chats": _titles, "presets": _presets, "models": _models}
+_LOOKS: Mapping[str, Callable[[], Mapping[str, str]]] = {"chats": _titles, "presets": _presets, "models": _models}
 
 
 def put(box: PromptInput, text: str) -> None:

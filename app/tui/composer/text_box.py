@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from textual import events
 from textual.binding import Binding, BindingType
@@ -22,7 +22,22 @@ def next_stop(text: str, at: int, step: int) -> int:
 class TextBox(TextArea):
     """Textual's field of several lines; left, right and backspace take whole characters, a double click a word."""
 
+    DEFAULT_CSS = """
+    TextBox {
+        border: none; color: $foreground; scrollbar-size-vertical: 1;
+        &:focus { border: none; }
+        & .text-area--cursor-line { background: transparent; }
+        & .text-area--placeholder { color: $faint; }
+        &:light .text-area--cursor { color: $input-cursor-foreground; background: $input-cursor-background; }
+    }
+    """
     BINDINGS: ClassVar[list[BindingType]] = [Binding("alt+d", "delete_word_right", "Delete the word to the right", show=False)]
+
+    def __init__(
+        self, text: str = "", *, tab_behavior: Literal["focus", "indent"], placeholder: str, id: str | None = None
+    ) -> None:
+        super().__init__(text, tab_behavior=tab_behavior, placeholder=placeholder, highlight_cursor_line=False, id=id)
+        self.cursor_blink = False  # a blinking one would repaint the screen twice a second for nothing
 
     def get_cursor_left_location(self) -> Location:
         row, column = self.cursor_location

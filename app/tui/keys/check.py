@@ -104,7 +104,6 @@ class KeyCheck(TerminalApp):
         yield Static("esc twice or ctrl+c twice quits", id="leave")
 
     async def on_event(self, event: events.Event) -> None:
-        """A key is shown, and does nothing else."""
         if isinstance(event, events.Key):
             self.pressed(event.key, event.character or "")
         else:
@@ -115,7 +114,6 @@ class KeyCheck(TerminalApp):
         self.pressed(event.key, event.sent)
 
     def pressed(self, key: str, sent: str) -> None:
-        """Show a key, or leave at the second press."""
         now = monotonic()
         if key in ("escape", "ctrl+c") and self._last[0] == key and now - self._last[1] < TWICE_SECONDS:
             self.exit()
@@ -169,7 +167,6 @@ def not_arriving(terminal: str, keymap: Mapping[str, str]) -> list[tuple[str, st
 
 
 def run_check(keymap: Mapping[str, str], theme: str) -> int:
-    """Show keys until it is left; the exit code."""
     app = KeyCheck(keymap, theme)
     app.run()
     return app.return_code or 0

@@ -29,9 +29,6 @@ from .search_screen import SearchScreen
 PAUSE_SECONDS = 0.08
 """After a letter before the search begins: most letters are followed by another."""
 
-FIRST = 200
-"""Chats that are shown at once; the others follow."""
-
 MOST = 100_000
 """Chats in the list."""
 
@@ -64,14 +61,12 @@ class ChatsScreen(SearchScreen[OpenedChat, ChatRow | ChatHit]):
         self._dialogue = dialogue
         self._chats: Chats | None = None
         self._rows: list[ChatRow] = []
-        self._asked = 0  # searches that were asked for
-        self._answered = 0  # the last of them whose chats are in the list
-        self._chosen = False  # enter was pressed in between: it is meant for what will be found
+        self._searching = False  # the list has yet to show what was typed
+        self._chosen = False  # enter was pressed meanwhile: it is meant for what will be found
         self._gone: list[ChatRow] = []
 
     @property
     def _current(self) -> int | None:
-        """Number of the chat on the screen below, if the history has it."""
         track = self._dialogue.transcript.track
         return track.chat if track is not None else None
 
@@ -87,25 +82,20 @@ class ChatsScreen(SearchScreen[OpenedChat, ChatRow | ChatHit]):
             return
         if remarks := told():
             self.say(" ".join(remarks), wrong=True)
-        self._rows = await self._do(lambda chats: chats.newest(limit=FIRST)) or []
+        if self.box.value:  # typed before the database was open, too
+            self.search(self.box.value)
+        self._rows = await self._do(lambda chats: chats.newest(limit=MOST)) or []
         if not self.box.value:
             self._show(self._rows)
         self._gone = [*reversed(await self._do(Chats.deleted) or []), *self._gone]
         self.tell()
-        if len(self._rows) == FIRST:
-            self._rows = await self._do(lambda chats: chats.newest(limit=MOST)) or self._rows
         self._count()
-        if self.box.value and not self._asked:  # typed before the database was open, too
-            self.search(self.box.value)
-        elif not self.box.value:
-            self._show(self._rows, self.listed.cursor)
 
     def on_unmount(self) -> None:
         if self._chats is not None:
             self._chats.store.close()
 
     async def _do(self, work: Callable[[Chats], Result]) -> Result | None:
-        """Do something with the database in a thread; what fails is said."""
         if self._chats is None:
             return None
         chats = self._chats
@@ -140,34 +130,27 @@ class ChatsScreen(SearchScreen[OpenedChat, ChatRow | ChatHit]):
     def search(self, text: str) -> None:
         if self._chats is None:
             return
-        self._asked += 1
-        asked = self._asked
-        self._chosen = False
-        if not text.strip():
-            self._answered = asked
-            self._show(self._rows)
-            return
+        self._chosen, self._searching = False, bool(text.strip())
 
         async def run() -> None:
-            await asyncio.sleep(PAUSE_SECONDS)
-            if asked != self._asked:
-                return
-            found = await self._do(lambda chats: chats.search(text, FOUND))
-            if asked != self._asked:
-                return
-            self._answered = asked
+            if self._searching:
+                await asyncio.sleep(PAUSE_SECONDS)
+                found: Sequence[ChatRow | ChatHit] | None = await self._do(lambda chats: chats.search(text, FOUND))
+                self._searching = False
+            else:
+                found = self._rows
             if found is not None and not self.asking:
                 self._show(found)
                 if self._chosen:
                     self.action_choose()
 
-        self.run_worker(run(), group="chats")
+        self.run_worker(run(), group="search", exclusive=True)
 
     # Keys
 
     def action_choose(self) -> None:
         """Open the chat under the cursor, once what was typed is found; or take the new title."""
-        if not self.asking and self._asked != self._answered:
+        if not self.asking and self._searching:
             self._chosen = True
         else:
             super().action_choose()
@@ -177,19 +160,18 @@ class ChatsScreen(SearchScreen[OpenedChat, ChatRow | ChatHit]):
         self._open(lambda chats: chats.open(_row(item).id, hit))
 
     def action_branch(self) -> None:
-        """Make a chat that shares all of the one under the cursor, and open it."""
-        if (row := self._under) is not None:
-            number = row.id
-            self._open(lambda chats: chats.open(chats.branch(number)))
+        if (item := self.under) is not None:
+            self._open(lambda chats: chats.open(chats.branch(_row(item).id)))
 
     def action_rename(self) -> None:
-        if (row := self._under) is not None:
+        if (item := self.under) is not None:
+            row = _row(item)
             self.ask("Title", row.title, "rename", lambda title: self._work(self._rename(row, title)))
 
     def action_delete(self) -> None:
-        row = self._under
-        if row is None:
+        if (item := self.under) is None:
             return
+        row = _row(item)
         if row.id == self._current and self._dialogue.busy:
             self.say("An answer is being written in this chat. Stop it first.", wrong=True)
             return
@@ -200,12 +182,6 @@ class ChatsScreen(SearchScreen[OpenedChat, ChatRow | ChatHit]):
     def action_undo(self) -> None:
         if self._gone and not self.asking:
             self._work(self._undelete(self._gone.pop()))
-
-    @property
-    def _under(self) -> ChatRow | None:
-        """The chat under the cursor, unless a title is being typed."""
-        item = self.listed.item
-        return _row(item) if item is not None and not self.asking else None
 
     # What they do
 

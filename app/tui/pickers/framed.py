@@ -79,6 +79,10 @@ class FramedScreen(ModalScreen[Result]):
                 screen.call_after_refresh(box.focus)
             framed = framed or isinstance(screen, FramedScreen)
 
+    def room(self, width: int, around: int) -> int:
+        """Cells of a line in a frame of `width`, or of most of the screen where that is narrower, less those around it."""
+        return max(20, min(width, self.app.size.width * 94 // 100) - around)
+
     def hints(self) -> Iterable[Hint]:
         """The keys that count now, the most telling first."""
         raise NotImplementedError
@@ -93,7 +97,6 @@ class FramedScreen(ModalScreen[Result]):
 
     @property
     def key_context(self) -> KeyContext:
-        """All of the keys."""
         return KeyContext(self._heading, (*self.hints(), *self.ways_out(), *self.moves()), self)
 
     def show_keys(self) -> None:
@@ -117,6 +120,5 @@ class FramedScreen(ModalScreen[Result]):
         self.dismiss(None)
 
     def on_click(self, event: events.Click) -> None:
-        """A click outside closes."""
         if event.widget is self:
             self.close()

@@ -119,9 +119,9 @@ class Menu(FramedScreen[str]):
             parts.append((f"  {one_line(item.tag)}", item.tag_style if able else "$faint"))
         parts += [("  ", ""), *item.sample] if item.sample else []
         below = item.detail if able else f"{item.detail}\nNot available: {item.reason}".strip()
-        room = min(48 if self._preview else 76, self.app.size.width * 94 // 100) - 14  # frame, padding, scrollbar, indentation
+        room = self.room(48 if self._preview else 76, 14)  # frame, padding, scrollbar, indentation
         for line in sanitise(below).splitlines():
-            parts += [(f"\n     {part}", "$quiet") for part in wrap(line, max(20, room))]
+            parts += [(f"\n     {part}", "$quiet") for part in wrap(line, room)]
         return Content.assemble(*parts)
 
     def _choose(self, index: int) -> None:

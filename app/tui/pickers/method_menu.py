@@ -86,8 +86,7 @@ class MethodMenu(Menu):
 
     @property
     def _room(self) -> int:
-        """Cells of a line: frame, paddings and scrollbar left out."""
-        return max(20, min(WIDTH, self.app.size.width * 94 // 100) - 9)
+        return self.room(WIDTH, 9)  # frame, paddings and scrollbar
 
     def _prompt(self, index: int, item: MenuItem) -> Content:
         able = not item.reason

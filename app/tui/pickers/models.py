@@ -69,7 +69,6 @@ class ModelsScreen(SearchScreen[None, ModelRow]):
         self.looking.close()
 
     def _poll(self) -> None:
-        """Take in what threads have found; draw a download's progress."""
         changed, downloads = self.looking.poll(), self._downloads
         if (states := self._states_now()) != self._states:
             if any(state == "done" and self._states.get(spec) != "done" for spec, state in states.items()):
@@ -225,7 +224,6 @@ class ModelsScreen(SearchScreen[None, ModelRow]):
             self._load(target, found)
 
     def _take(self, offer: Offer) -> None:
-        """Load what the Hub offers if it is here, else fetch it."""
         if not self._view.here(offer):
             self._downloads.start(offer)
             self.say(f"{one_line(offer.spec)} keeps downloading after you close this list.")

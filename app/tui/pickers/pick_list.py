@@ -81,25 +81,20 @@ class PickList(ScrollView, Generic[Item], can_focus=False):
         return max(1, self.size.height // self._pitch - 1)
 
     def show(self, items: Sequence[Item], key: object = None, at: int = 0) -> None:
-        """Show these items. Those that stay the same are not painted.
+        """Show these items.
 
         Args:
             items: from top to bottom.
             key: the cursor goes to the item that stands for this,
             at: or, where there is none, to this one or the nearest that it may stand on.
         """
-        before, cursor, top = self.items, self.cursor, self.scroll_offset.y
         self.items = items
         if key is not None:
             at = next((i for i, item in enumerate(items) if self._key_of(item) == key), at)
         self.set_reactive(PickList.cursor, self._nearest(at))
-        if len(items) != len(before):
-            self._measure()
+        self._measure()
         self._reveal()
-        if self.scroll_offset.y == top:
-            for i in range(top // self._pitch, (top + self.size.height) // self._pitch + 1):
-                if before[i : i + 1] != items[i : i + 1] or i in (cursor, self.cursor):
-                    self._paint(i)
+        self.refresh()
         self.post_message(self.Moved())
 
     def move(self, by: int) -> None:

@@ -130,15 +130,15 @@ class PresetsScreen(SearchScreen[None, Preset]):
             self._ask_name("Save as", self._live.layers.preset_name, "save", self._save_as)
 
     def action_rename(self) -> None:
-        if (preset := self._under) is not None:
+        if (preset := self.under) is not None:
             self._ask_name("Name", preset.name, "rename", lambda name: self._rename(preset.name, name))
 
     def action_edit(self) -> None:
-        if (preset := self._under) is not None:
+        if (preset := self.under) is not None:
             self._tried(lambda: self._edit(preset.name, lambda: self._load(preset.name)))
 
     def action_delete(self) -> None:
-        if (preset := self._under) is None:
+        if (preset := self.under) is None:
             return
         if self.sure(f"Press {self.key('presets_delete')} again to delete “{preset.name}”."):
             undo = self.key("presets_undo")
@@ -150,11 +150,6 @@ class PresetsScreen(SearchScreen[None, Preset]):
         if name and not self.asking:
             self._tried(lambda: self.say(f"Restored “{restore_preset(name)}”."))
             self._load(name)
-
-    @property
-    def _under(self) -> Preset | None:
-        """The preset under the cursor, unless a name is being typed."""
-        return None if self.asking else self.listed.item
 
     def _tried(self, work: Callable[[], None]) -> bool:
         try:

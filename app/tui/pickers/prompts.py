@@ -49,7 +49,6 @@ class PromptSearch(SearchScreen[str, str]):
 
     def search(self, text: str) -> None:
         self.listed.show(found(self._history, text))
-        self.listed.refresh()  # the words are marked in messages that were there before
 
     def item_hints(self) -> tuple[Hint, ...]:
         return hints(("list_choose", "insert"), ("prompts_older", ""))

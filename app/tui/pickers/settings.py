@@ -93,7 +93,6 @@ class SettingsScreen(SearchScreen[None, SettingRow]):
     # Keys
 
     def search(self, text: str) -> None:
-        """List the settings that have it in their name, their description or their value."""
         self.say("")
         self._show()
 
@@ -109,8 +108,7 @@ class SettingsScreen(SearchScreen[None, SettingRow]):
             self._show()
 
     def action_default(self) -> None:
-        row = self.listed.item
-        if row is None or self.asking:
+        if (row := self.under) is None:
             return
         if row.key not in self._live.layers.read.values:
             self.say(f"The settings file does not set {row.title}.", wrong=True)

@@ -43,13 +43,7 @@ class TextScreen(FramedScreen[str]):
     DEFAULT_CSS = """
     TextScreen {
         & > Frame { width: 92; height: 70%; min-height: 12; padding: 1 1 0 1; }
-        & TextBox {
-            height: 1fr; border: none; padding: 0 1; background: $surface; color: $foreground; scrollbar-size-vertical: 1;
-            &:focus { border: none; }
-            & .text-area--cursor-line { background: $surface; }
-            & .text-area--placeholder { color: $faint; }
-            &:light .text-area--cursor { color: $input-cursor-foreground; background: $input-cursor-background; }
-        }
+        & TextBox { height: 1fr; padding: 0 1; background: $surface; }
         & #text-about { height: auto; max-height: 3; padding: 1 1 0 1; color: $quiet; }
         & #text-about.-wrong { color: $warning; }
     }
@@ -69,12 +63,7 @@ class TextScreen(FramedScreen[str]):
     def compose(self) -> ComposeResult:
         with self.frame:
             # The tab key leads nowhere here, so it may as well be what it is in a text.
-            area = TextBox(
-                self._text, soft_wrap=True, show_line_numbers=False, tab_behavior="indent", placeholder="Nothing yet"
-            )
-            area.highlight_cursor_line = False
-            area.cursor_blink = False
-            yield area
+            yield TextBox(self._text, tab_behavior="indent", placeholder="Nothing yet")
             yield Static(Content(self._about), id="text-about")
 
     def on_mount(self) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.content import Content
@@ -11,68 +9,21 @@ from textual.widget import Widget
 
 from ....errors import counted
 from ...chat.entries import Answer
-from ...race.clock import SHORT, Unit, in_words
+from ...race.clock import SHORT, in_words
 from ...text.amounts import times
 from ...text.cells import fit, one_line, width
+from ...text.charts import eighths
 from ...theming.colouring import LABEL_STYLES, bar_name
 from ..transcript.run_text import RunText
+from .state import LaneFigures
 
 ROOMY, SNUG = 11, 7
 """Rows from which on a pane has three rows of figures, or two; smaller ones have one."""
-
-EIGHTHS = " ▏▎▍▌▋▊▉"
 
 PLACES = ("1st", "2nd", "3rd", "4th")
 
 BADGE = "bold $background on $primary"
 """Style of a lane's number."""
-
-
-@dataclass(frozen=True, slots=True)
-class PaneState:
-    """The figures of a pane."""
-
-    number: int
-    name: str
-    label: str = ""
-    """What is promised of its text."""
-    doing: str = ""
-    """What goes on while there are no figures yet, or what ended it before its end."""
-    amount: int = 0
-    """Tokens or characters that it has written."""
-    expected: int = 1
-    """Amount that a full bar stands for."""
-    seconds: float = 0.0
-    speed: float = 0.0
-    """Amount per second of the clock."""
-    tokens_per_step: float = 0.0
-    speedup: float = 0.0
-    """Over the first lane; 0 where unknown, and in the first lane."""
-    sign: str = ""
-    mark: str = ""
-    """How its tokens compare with the first lane's, in words."""
-    mark_style: str = "$quiet"
-    place: int | None = None
-    running: bool = False
-    paused: bool = False
-    model: str = ""
-    """Where the panes' models differ."""
-    unit: Unit = "tokens"
-    """What `amount` is counted in."""
-    tokens_per_second: float = 0.0
-    """Speed by the clock; shown beside characters."""
-    slowed: bool = False
-    """In slow motion no speed is told, and passes are the clock."""
-    passes: int = 0
-    unknown: bool = False
-    """A server does not show its passes."""
-
-
-def eighths(share: float, cells: int) -> str:
-    """A bar of `share` (0 to 1) of some cells, without blanks behind it; a share above 0 is at least an eighth of a cell."""
-    count = max(int(share > 0), round(min(1.0, share) * cells * 8))
-    full, part = divmod(count, 8)
-    return "█" * full + (EIGHTHS[part] if part else "")
 
 
 class PaneTitle(Widget):
@@ -82,7 +33,7 @@ class PaneTitle(Widget):
 
     def __init__(self) -> None:
         super().__init__()
-        self.state = PaneState(1, "")
+        self.state = LaneFigures(1, "")
 
     def render(self) -> Content:
         state, room = self.state, self.size.width
@@ -115,7 +66,7 @@ class PaneFoot(Widget):
 
     def __init__(self) -> None:
         super().__init__()
-        self.state = PaneState(1, "")
+        self.state = LaneFigures(1, "")
 
     def render(self) -> Content:
         room, rows = self.size.width, self.size.height
@@ -192,12 +143,11 @@ class PaneFoot(Widget):
         return line
 
 
-def _step(state: PaneState) -> str:
-    """Tokens a pass."""
+def _step(state: LaneFigures) -> str:
     return "–" if state.unknown else f"{state.tokens_per_step:.2f}"
 
 
-def _amount(state: PaneState) -> str:
+def _amount(state: LaneFigures) -> str:
     """What a lane has written: `1 token`."""
     return counted(state.amount, SHORT[state.unit].removesuffix("s"))
 
@@ -222,15 +172,8 @@ class RacePane(Vertical):
         rows = 3 if self.size.height >= ROOMY else 2 if self.size.height >= SNUG else 1
         self.foot.styles.height = rows
 
-    def show(self, state: PaneState, answer: Answer, count: int | None = None, note: str = "") -> None:
-        """Show a lane as it is now.
-
-        Args:
-            state: its figures.
-            answer: its text.
-            count: how many of its runs; all if None.
-            note: a sentence below the text.
-        """
+    def show(self, state: LaneFigures, answer: Answer, count: int | None = None, note: str = "") -> None:
+        """Show a lane as it is now, with the first `count` runs of its answer, all if None."""
         self.text.show(answer, count, writing=state.running, note=one_line(note))
         for part in (self.title, self.foot):
             if part.state != state:

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from textual.content import Content
 from textual.widget import Widget
 
 from ....errors import counted
-from ...chat.compare import SIGNS
-from ...race.clock import SHORT, Unit, bars, in_words
-from ...race.lane import Racer
-from ...race.race import Race
+from ...race.clock import SHORT, bars, in_words
 from ...render.verdict import against
 from ...text.amounts import times
 from ...text.cells import fit, width
-from ...text.charts import percent
+from ...text.charts import eighths, percent
 from ...theming.colouring import bar_name
-from .pane import BADGE, PLACES, eighths
+from .pane import BADGE, PLACES
+from .state import LaneFigures
 
 FULL_BAR = 48
 """Most cells of a bar: longer ones say no more."""
@@ -26,119 +23,7 @@ FULL_BAR = 48
 FAIR_BAR, LEAST_BAR = 14, 8
 
 
-@dataclass(frozen=True, slots=True)
-class Standing:
-    """A lane's row of the results. Texts are as shown; empty ones have nothing to say."""
-
-    number: int
-    name: str
-    place: int | None
-    seconds: float
-    """Its whole clock."""
-    amount: int
-    """Length of its text, in tokens or characters."""
-    speed: float
-    """Amount per second of the clock."""
-    tokens_per_step: float
-    acceptance: float | None
-    speedup: float
-    sign: str
-    mark: str
-    mark_style: str
-    reason: str = ""
-    """Why it did not get through, in a word or two."""
-    unit: Unit = "tokens"
-    tokens_per_second: float = 0.0
-    """Speed by the clock; shown beside characters."""
-    line: int = 0
-    """Where the lanes wrote texts of different lengths: that of the shortest, at which places are given."""
-    arrival: float = 0.0
-    """Its clock there."""
-    passes: int = 0
-    slowed: bool = False
-    """In slow motion no speed is told."""
-    rounds: int = 1
-    """How many there were; the figures are those of the lane's median one."""
-
-
-def mark_words(race: Race, racer: Racer, *, live: bool = False) -> tuple[str, str, str]:
-    """Sign, words and style that say how a lane's tokens compare with those of the first lane of its model."""
-    mark = race.mark(racer)
-    where = f"from token {racer.position + 1:,}" if racer.position is not None else ""
-    sign = SIGNS[mark]
-    match mark:
-        case "reference":
-            return sign, "reference for the others", "$quiet"
-        case "another model":
-            return sign, "another model", "$quiet"
-        case "identical":
-            first = race.racers.index(race.reference(racer))
-            word = f"identical to {first + 1}" if first else "identical"
-            return sign, f"{word} so far" if live else word, "$success"
-        case "near tie":
-            return sign, f"near tie {where}, gap {racer.gap or 0:.2g}", "$warning"
-        case "lossy":
-            gap = f", gap {racer.gap:.2g}" if racer.gap is not None and racer.gap < 1e6 else ""
-            word = (
-                "differs"
-                if racer.label_is_exact or racer.served
-                else "lossy"
-                if racer.answer.label == "lossy"
-                else "other draws"
-            )
-            return sign, f"{word} {where}{gap}", "$error"
-        case _:
-            return sign, f"differs {where}: how near a tie?" if racer.position is not None else "", "$quiet"
-
-
-def standings(race: Race) -> list[Standing]:
-    """The lanes by rank."""
-    numbers = {racer.lane: n for n, racer in enumerate(race.racers, 1)}
-    names = dict(zip((racer.lane for racer in race.racers), called(race), strict=True))
-    unit, line = race.unit, race.finish_line
-    lengths = {racer.track.amount(unit) for racer in race.racers if racer.through} - {0}
-    out = []
-    for racer in race.ranking():
-        figures = racer.answer.figures
-        sign, words, style = mark_words(race, racer)
-        out.append(
-            Standing(
-                numbers[racer.lane],
-                names[racer.lane],
-                race.place(racer),
-                racer.seconds,
-                racer.track.amount(unit),
-                racer.speed(unit),
-                figures.tokens_per_step,
-                figures.acceptance,
-                race.speedup(racer),
-                sign,
-                "reference" if racer is race.racers[0] else words,
-                style,
-                "" if racer.through else racer.answer.ending,
-                unit,
-                racer.speed("tokens"),
-                line if len(lengths) > 1 else 0,
-                racer.time(line, unit) if racer.through else 0.0,
-                figures.steps,
-                race.slowed,
-                race.round,
-            )
-        )
-    return out
-
-
-def called(race: Race) -> list[str]:
-    """What tells the lanes apart: methods, models, or both."""
-    names, models = [racer.entry.name for racer in race.racers], race.model_names
-    if not any(models):
-        return names
-    if len(set(names)) == 1 and len(set(models)) == len(models):
-        return models
-    return [f"{name} · {model}" for name, model in zip(names, models, strict=True)]
-
-
-def headline(rows: Sequence[Standing]) -> tuple[str, str, list[str]]:
+def headline(rows: Sequence[LaneFigures]) -> tuple[str, str, list[str]]:
     """Who wins, the verb phrase after the name, and what more there is to say, most telling first."""
     through = [row for row in rows if row.place is not None]
     if not through:
@@ -167,7 +52,7 @@ def headline(rows: Sequence[Standing]) -> tuple[str, str, list[str]]:
     return winner.name, what, more
 
 
-def too_close(rows: Sequence[Standing]) -> bool:
+def too_close(rows: Sequence[LaneFigures]) -> bool:
     """Whether several panes share the first place."""
     return sum(row.place == 1 for row in rows) > 1
 
@@ -181,9 +66,9 @@ class PhotoFinish(Widget):
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
-        self.rows: list[Standing] = []
+        self.rows: list[LaneFigures] = []
 
-    def show(self, rows: list[Standing]) -> None:
+    def show(self, rows: list[LaneFigures]) -> None:
         if rows != self.rows:
             grown = len(rows) != len(self.rows)
             self.rows = rows
@@ -239,7 +124,7 @@ class PhotoFinish(Widget):
             ("accepted", [("–" if row.acceptance is None else percent(row.acceptance), "$quiet") for row in rows]),
         ]
         marks = [(f"{row.sign} {row.mark}", row.mark_style) for row in rows]
-        marks = [(row.reason, "$warning") if row.reason else mark for row, mark in zip(rows, marks, strict=True)]
+        marks = [(row.doing, "$warning") if row.doing else mark for row, mark in zip(rows, marks, strict=True)]
         said = max((width(text) for text, _ in marks), default=0)
         left = 4 + 4 + name + 1
         sizes = [max(len(caption), *(width(text) for text, _ in cells)) if cells else 0 for caption, cells in columns]

@@ -35,9 +35,9 @@ from ..pickers.menu import Menu, MenuItem
 from ..pickers.method_menu import MethodMenu
 from .around import RaceHeader, race_keys
 from .pane import RacePane
-from .photo_finish import PhotoFinish, standings, too_close
+from .photo_finish import PhotoFinish, too_close
 from .setup import AskModel
-from .state import live_state, replay_state
+from .state import live_state, replay_state, standings
 
 SIDE_BY_SIDE = 36
 """Cells that a pane needs beside another."""
@@ -97,7 +97,7 @@ class RaceScreen(Screen[None]):
         self._drawn = 0.0
         self._state: tuple[object, ...] = ()
         self._later: Timer | None = None
-        self._clock: Timer | None = None
+        self._clock: Timer
 
     def compose(self) -> ComposeResult:
         yield self._header
@@ -199,7 +199,7 @@ class RaceScreen(Screen[None]):
             pane.styles.column_span = columns if i == count - 1 and columns > 1 and count % columns else 1
 
     def _tick(self) -> None:
-        if self.replay is None or self._clock is None:
+        if self.replay is None:
             return
         over = self.replay.over
         self.refresh_race(now=over)
@@ -219,8 +219,7 @@ class RaceScreen(Screen[None]):
 
     def _end_replay(self) -> None:
         self.replay = None
-        if self._clock is not None:
-            self._clock.pause()
+        self._clock.pause()
 
     def action_leave(self) -> None:
         if self.race.running and not self._stopping:
@@ -243,53 +242,47 @@ class RaceScreen(Screen[None]):
             if self.replay.over:
                 return
             self.replay.pause()
-            if self._clock is not None:
-                self._clock.resume()
+            self._clock.resume()
         elif self.race.running:
             served = [racer for racer in self.race.served if not racer.done]
             if served and not self.race.paused:
                 rest = " The other panes wait." if len(served) < sum(not racer.done for racer in self.race.racers) else ""
-                over = lambda: not self.race.running  # noqa: E731
-                self._host.tell(f"A server's answer cannot be paused; esc stops it.{rest}", until=over)
+                self._host.tell(f"A server's answer cannot be paused; esc stops it.{rest}")
                 if not rest:
                     return
             self.race.pause()
             self._host.stir()
         else:
-            going = lambda: self.race.running or self.replay is not None  # noqa: E731
-            self._host.tell("Nothing is running. r runs the race again, w replays it.", until=going)
+            self._host.tell("Nothing is running. r runs the race again, w replays it.")
         self.refresh_race(now=True)
 
     def action_watch(self) -> None:
         if self.race.running or self.race.settling:
-            done = lambda: not (self.race.running or self.race.settling)  # noqa: E731
-            self._host.tell("The race is still running. You can replay it when it is done.", until=done)
+            self._host.tell("The race is still running. You can replay it when it is done.")
             return
         if not self._has_text():
-            self._host.tell("There is nothing to replay: no pane has any text.", until=self._has_text)
+            self._host.tell("There is nothing to replay: no pane has any text.")
             return
         if self.replay is None:
             self.replay = Replay(self.race.racers)
         self.replay.restart()
-        if self._clock is not None:
-            self._clock.resume()
+        self._clock.resume()
         self.refresh_race(now=True)
 
     def action_speed(self) -> None:
         if self.replay is None:
-            self._host.tell("The speed is that of the replay. Start it with w.", until=lambda: self.replay is not None)
+            self._host.tell("The speed is that of the replay. Start it with w.")
             return
         self.replay.faster()
         self.refresh_race(now=True)
 
     def action_export(self) -> None:
         if not self._has_text():
-            self._host.tell("There is nothing to export yet: no pane has any text.", until=self._has_text)
+            self._host.tell("There is nothing to export yet: no pane has any text.")
             return
         self._export(self.race.record())
 
     def action_finish(self) -> None:
-        """Hide the results, so that there is more room for the texts, or show them."""
         if not self.race.running:
             self._finish_hidden = not self._finish_hidden
             self.refresh_race(now=True)
@@ -335,8 +328,7 @@ class RaceScreen(Screen[None]):
 
     def action_add(self) -> None:
         if len(self.race.racers) >= MOST:
-            fewer = lambda: len(self.race.racers) < MOST  # noqa: E731
-            self._host.tell(f"A race has at most {MOST} panes. 1–{MOST} change the method of one.", until=fewer)
+            self._host.tell(f"A race has at most {MOST} panes. 1–{MOST} change the method of one.")
             return
 
         def answered(name: str) -> None:
@@ -349,8 +341,7 @@ class RaceScreen(Screen[None]):
     def action_remove(self) -> None:
         racers = self.race.racers
         if len(racers) <= FEWEST:
-            more = lambda: len(self.race.racers) > FEWEST  # noqa: E731
-            self._host.tell(f"A race needs {FEWEST} panes. Press a pane's number to change its method.", until=more)
+            self._host.tell(f"A race needs {FEWEST} panes. Press a pane's number to change its method.")
             return
         names = self.race.model_names
         items = [MenuItem(str(i), racer.entry.name, detail=names[i]) for i, racer in enumerate(racers)]

@@ -100,7 +100,6 @@ class RaceSetup(FramedScreen[list[LanePick]]):
 
     @property
     def chosen(self) -> list[str]:
-        """Methods, in the order of the panes."""
         return [lane.method for lane in self.lanes]
 
     def compose(self) -> ComposeResult:
@@ -119,7 +118,7 @@ class RaceSetup(FramedScreen[list[LanePick]]):
         self._layout()
 
     def _layout(self) -> None:
-        room = max(20, min(76, self.app.size.width * 94 // 100) - 6)
+        room = self.room(76, 6)
         lines = wrap(one_line(self._prompt), room - 2)
         if len(lines) > 2:
             lines = [lines[0], fit(f"{lines[1]} {lines[2]}", room - 2)]
@@ -136,7 +135,7 @@ class RaceSetup(FramedScreen[list[LanePick]]):
     def _line(self, index: int) -> Content:
         item = self._items[index]
         able = not item.reason
-        room = max(20, min(76, self.app.size.width * 94 // 100) - 9)
+        room = self.room(76, 9)
         key = f"{PICKS[index]} " if index < len(PICKS) else "  "
         numbers = [number for number, lane in enumerate(self.lanes, 1) if lane.method == item.id]
         if numbers:

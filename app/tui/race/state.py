@@ -1,53 +1,163 @@
-"""What a race's panes say, out of the race as it is, or as it was at a moment of its replay."""
+"""What there is to say of a race's lanes: as they are, as they were at a moment of the replay, and as they came in."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from ....errors import counted
 from ...chat.compare import SIGNS
-from ...race.clock import common
+from ...race.clock import Unit, common
 from ...race.guests import RaceGuest
 from ...race.lane import Racer
 from ...race.race import Race
 from ...race.replay import Replay
 from ..chat.status import STAGES
-from .pane import PaneState
-from .photo_finish import mark_words
 
 
-def live_state(race: Race, index: int) -> PaneState:
-    racer, unit = race.racers[index], race.unit
-    sign, words, style = mark_words(race, racer, live=racer.position is None and (not racer.done or race.running))
-    return replace(
-        _lane(race, index),
+@dataclass(frozen=True, slots=True)
+class LaneFigures:
+    """What there is to say of a lane. Texts are as shown; empty ones have nothing to say."""
+
+    number: int
+    name: str
+    label: str = ""
+    """What is promised of its text."""
+    doing: str = ""
+    """What goes on while there are no figures yet, or what ended it before its end."""
+    amount: int = 0
+    """Tokens or characters that it has written."""
+    expected: int = 1
+    """Amount that a full bar stands for."""
+    seconds: float = 0.0
+    """Its whole clock."""
+    speed: float = 0.0
+    """Amount per second of the clock."""
+    tokens_per_step: float = 0.0
+    acceptance: float | None = None
+    speedup: float = 0.0
+    """Over the first lane; 0 where unknown."""
+    sign: str = ""
+    mark: str = ""
+    """How its tokens compare with the first lane's, in words."""
+    mark_style: str = "$quiet"
+    place: int | None = None
+    running: bool = False
+    paused: bool = False
+    model: str = ""
+    """Where the lanes' models differ."""
+    unit: Unit = "tokens"
+    """What `amount` is counted in."""
+    tokens_per_second: float = 0.0
+    """Speed by the clock; shown beside characters."""
+    passes: int = 0
+    slowed: bool = False
+    """In slow motion no speed is told, and passes are the clock."""
+    unknown: bool = False
+    """A server does not show its passes."""
+    line: int = 0
+    """Where the lanes wrote texts of different lengths: that of the shortest, at which places are given."""
+    arrival: float = 0.0
+    """Its clock there."""
+    rounds: int = 1
+    """How many there were; the figures are those of the lane's median one."""
+
+
+def live_state(race: Race, index: int) -> LaneFigures:
+    """A lane as it is now. In the first one's pane no speed-up is told."""
+    racer = race.racers[index]
+    figures = _figures(race, racer, live=racer.position is None and (not racer.done or race.running))
+    return figures if index else replace(figures, speedup=0.0)
+
+
+def standings(race: Race) -> list[LaneFigures]:
+    """The lanes by rank."""
+    names = dict(zip((racer.lane for racer in race.racers), called(race), strict=True))
+    lengths = {racer.track.amount(race.unit) for racer in race.racers if racer.through} - {0}
+    out = []
+    for racer in race.ranking():
+        row = _figures(race, racer)
+        out.append(
+            replace(
+                row,
+                name=names[racer.lane],
+                mark="reference" if racer is race.racers[0] else row.mark,
+                doing="" if racer.through else racer.answer.ending,
+                line=race.finish_line if len(lengths) > 1 else 0,
+                arrival=racer.time(race.finish_line, race.unit) if racer.through else 0.0,
+                rounds=race.round,
+            )
+        )
+    return out
+
+
+def _figures(race: Race, racer: Racer, *, live: bool = False) -> LaneFigures:
+    index, figures = race.racers.index(racer), racer.answer.figures
+    sign, words, style = mark_words(race, racer, live=live)
+    return LaneFigures(
+        index + 1,
+        racer.entry.name,
+        label_of(race, racer),
         doing=doing_of(race, racer),
-        amount=racer.track.amount(unit),
+        amount=racer.track.amount(race.unit),
+        expected=race.expected,
         seconds=racer.seconds,
-        speed=racer.speed(unit),
-        tokens_per_step=racer.answer.figures.tokens_per_step,
-        speedup=race.speedup(racer) if index else 0.0,
+        speed=racer.speed(race.unit),
+        tokens_per_step=figures.tokens_per_step,
+        acceptance=figures.acceptance,
+        speedup=race.speedup(racer),
         sign=sign,
         mark=words,
         mark_style=style,
         place=race.place(racer),
         running=not racer.done,
         paused=race.paused and not racer.done,
-        tokens_per_second=racer.speed("tokens"),
-        passes=racer.answer.figures.steps,
-    )
-
-
-def _lane(race: Race, index: int) -> PaneState:
-    racer, model = race.racers[index], race.model_names[index]
-    return PaneState(
-        *(index + 1, racer.entry.name, label_of(race, racer)),
-        expected=race.expected,
-        model=model,
+        model=race.model_names[index],
         unit=race.unit,
+        tokens_per_second=racer.speed("tokens"),
+        passes=figures.steps,
         slowed=race.slowed,
-        unknown=racer.answer.figures.certainty == "unknown",
+        unknown=figures.certainty == "unknown",
     )
+
+
+def mark_words(race: Race, racer: Racer, *, live: bool = False) -> tuple[str, str, str]:
+    """Sign, words and style that say how a lane's tokens compare with those of the first lane of its model."""
+    mark = race.mark(racer)
+    where = f"from token {racer.position + 1:,}" if racer.position is not None else ""
+    sign = SIGNS[mark]
+    match mark:
+        case "reference":
+            return sign, "reference for the others", "$quiet"
+        case "another model":
+            return sign, "another model", "$quiet"
+        case "identical":
+            first = race.racers.index(race.reference(racer))
+            word = f"identical to {first + 1}" if first else "identical"
+            return sign, f"{word} so far" if live else word, "$success"
+        case "near tie":
+            return sign, f"near tie {where}, gap {racer.gap or 0:.2g}", "$warning"
+        case "lossy":
+            gap = f", gap {racer.gap:.2g}" if racer.gap is not None and racer.gap < 1e6 else ""
+            word = (
+                "differs"
+                if racer.label_is_exact or racer.served
+                else "lossy"
+                if racer.answer.label == "lossy"
+                else "other draws"
+            )
+            return sign, f"{word} {where}{gap}", "$error"
+        case _:
+            return sign, f"differs {where}: how near a tie?" if racer.position is not None else "", "$quiet"
+
+
+def called(race: Race) -> list[str]:
+    """What tells the lanes apart: methods, models, or both."""
+    names, models = [racer.entry.name for racer in race.racers], race.model_names
+    if not any(models):
+        return names
+    if len(set(names)) == 1 and len(set(models)) == len(models):
+        return models
+    return [f"{name} · {model}" for name, model in zip(names, models, strict=True)]
 
 
 def label_of(race: Race, racer: Racer) -> str:
@@ -72,7 +182,6 @@ def doing_of(race: Race, racer: Racer) -> str:
 
 
 def loading_words(guest: RaceGuest) -> str:
-    """How far a load is."""
     event = guest.loading
     if event is None:
         return "its model loads next"
@@ -82,7 +191,7 @@ def loading_words(guest: RaceGuest) -> str:
     return f"{STAGES.get(stage, stage)}{draft}{share}"
 
 
-def replay_state(race: Race, replay: Replay, index: int, time: float) -> tuple[PaneState, int]:
+def replay_state(race: Race, replay: Replay, index: int, time: float) -> tuple[LaneFigures, int]:
     """A lane at a moment of the replay, and how many of its runs there are."""
     racer, first, unit = race.racers[index], race.racers[0], race.unit
     runs = replay.runs(index, time)
@@ -101,7 +210,7 @@ def replay_state(race: Race, replay: Replay, index: int, time: float) -> tuple[P
     if over:
         doing = "" if racer.through else racer.answer.ending
     state = replace(
-        _lane(race, index),
+        _figures(race, racer),
         doing=doing,
         amount=amount,
         seconds=clock,

@@ -20,7 +20,7 @@ from ...settings.keymap import shown_keys
 from ..actions.history import ChatHistory
 from ..actions.race import Races
 from ..host import Host
-from ..race.photo_finish import standings
+from ..race.state import standings
 from .caption import Caption
 
 if TYPE_CHECKING:
@@ -86,7 +86,6 @@ class Tour:
         """The tour has put a message into the input box."""
 
     async def play(self) -> None:
-        """Play the tour, from the first sentence to the last."""
         try:
             await self._begin()
             await self._one_by_one()
@@ -154,7 +153,6 @@ class Tour:
         await self._wait(LOOK_SECONDS)
 
     async def _race(self) -> None:
-        """Race several methods on the same message."""
         dialogue, races = self.dialogue, self._races
         names, subject = suggested(dialogue), talk(dialogue, None)
         if len(names) < FEWEST or subject is None or self._answer is None:

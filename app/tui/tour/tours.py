@@ -35,7 +35,6 @@ class Tours:
 
     @runs(actions.TOUR)
     def start(self) -> None:
-        """Begin, in a chat of its own."""
         dialogue = self.host.dialogue
         dialogue.must_be_idle("take the tour")
         if dialogue.phase == "unloaded":

@@ -132,7 +132,6 @@ class RunCursor:
     # By the mouse
 
     def hover(self, x: int, y: int) -> None:
-        """The mouse is over a cell of the view."""
         if self.by_keys:
             return
         under = self.at(x, y)
@@ -187,7 +186,6 @@ class RunCursor:
 
     @property
     def on_last(self) -> bool:
-        """Whether the cursor is on the last run."""
         return self.spot is not None and self.spot == outermost(self.view.blocks, 1)
 
     def strip_at_top(self, writing: bool) -> bool:
@@ -207,7 +205,6 @@ class RunCursor:
         return last >= top + height - rows or (writing and full and self.view.following)
 
     def resized(self) -> None:
-        """The view has another size, and so has the strip."""
         if self.spot is not None:
             if self.by_keys:
                 self._make_room()

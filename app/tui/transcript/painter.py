@@ -69,15 +69,7 @@ class RowPainter:
         self._styles |= {name: base + style for name, style in self._styles.items() if name not in over}
 
     def draw(self, block: EntryBlock, row: TextRow, margin: int, lit: int = -1, sign: str = "") -> Strip:
-        """Draw a row.
-
-        Args:
-            block: whose row it is.
-            row: what it says.
-            margin: cells left of the text.
-            lit: the run that is looked into; negative if none of this row is.
-            sign: what stands behind such a run where it has no text of its own.
-        """
+        """Draw a row; `lit` is the run that is looked into, `sign` stands behind it where it has no text of its own."""
         space = Segment(" " * margin, self._base)
         match row.kind:
             case "blank":
@@ -126,7 +118,6 @@ class RowPainter:
         return Strip.join([before, middle.apply_style(self._styles["selected"]), after])
 
     def _beside(self, sign: str, margin: int) -> list[Segment]:
-        """The margin of a row of a thought."""
         return [Segment(" " * (margin - 2), self._base), Segment(f"{sign} ", self._styles["beside"])]
 
     def _run(self, answer: Answer, run: int, lit: int, *, dim: bool = False) -> Style:

@@ -85,6 +85,5 @@ class BlockStack(QuickRows):
         self.scroll_end(animate=False, immediate=True, x_axis=False, force=True)
 
     def follow(self) -> None:
-        """Go to the end and stay there."""
         self._to_end()
         self.following = True

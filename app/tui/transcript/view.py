@@ -118,11 +118,7 @@ class TranscriptView(BlockStack, can_focus=True, inherit_bindings=False):
         self.refresh()
 
     def update_text(self, fresh: bool = True) -> None:
-        """Show what was added.
-
-        Args:
-            fresh: it came in; False where it is only wrapped anew.
-        """
+        """Show what was added; `fresh` is False where it is only wrapped anew."""
         if not self._cells:
             return
         entries = self.transcript.entries
@@ -265,7 +261,6 @@ class TranscriptView(BlockStack, can_focus=True, inherit_bindings=False):
         return None if place is None else (place[0], place[1] / self.blocks[place[0]].height)
 
     def _lay_out(self) -> None:
-        """Place the blocks anew: some have other heights."""
         top = TOP
         for index, block in enumerate(self.blocks):
             self.tops[index] = top
@@ -280,7 +275,6 @@ class TranscriptView(BlockStack, can_focus=True, inherit_bindings=False):
     # Thoughts
 
     def watch_thoughts(self) -> None:
-        """Show thoughts the other way."""
         place, following = self._top_place(), self.following
         for block in self.blocks:
             block.thoughts = self.thoughts
@@ -362,7 +356,6 @@ class TranscriptView(BlockStack, can_focus=True, inherit_bindings=False):
         self.cursor.move(where)
 
     def on_mouse_move(self, event: events.MouseMove) -> None:
-        """Tell about the run under the mouse, unless text is being selected."""
         if not event.button:
             self.cursor.hover(event.x, event.y)
 

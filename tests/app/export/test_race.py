@@ -22,7 +22,8 @@ from specchat.app.race.entry import RaceEntry
 from specchat.app.race.race import Race
 from specchat.app.race.record import RaceLane, RaceRecord
 from specchat.app.theming.themes import load_themes
-from specchat.app.tui.race.photo_finish import PhotoFinish, standings
+from specchat.app.tui.race.photo_finish import PhotoFinish
+from specchat.app.tui.race.state import standings
 from specchat.engine.messages import StepRecord
 
 from ...fakes.races import run

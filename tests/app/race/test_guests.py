@@ -13,8 +13,8 @@ from specchat.app.race.entry import RaceEntry, split_prompt
 from specchat.app.race.race import Race
 from specchat.app.saved.race_json import read_race
 from specchat.app.theming.themes import load_themes
-from specchat.app.tui.race.photo_finish import headline, mark_words, standings
-from specchat.app.tui.race.state import doing_of, live_state
+from specchat.app.tui.race.photo_finish import headline
+from specchat.app.tui.race.state import doing_of, live_state, mark_words, standings
 from specchat.engine.messages import (
     Cancel,
     CloseLane,

@@ -9,7 +9,8 @@ import pytest
 from specchat.app.chat.dialogue import Dialogue
 from specchat.app.race.race import Race
 from specchat.app.race.rounds import MOST_ROUNDS, slower
-from specchat.app.tui.race.photo_finish import headline, standings
+from specchat.app.tui.race.photo_finish import headline
+from specchat.app.tui.race.state import standings
 from specchat.engine.messages import Finished, Generate, Prefilling, Started, Steps
 
 from ...fakes.races import records

@@ -18,7 +18,7 @@ from specchat.app.race.kept import entries_of, sentence
 from specchat.app.race.replay import Replay
 from specchat.app.saved.race_json import pack, read_race, unpack
 from specchat.app.theming.themes import load_themes
-from specchat.app.tui.race.photo_finish import mark_words
+from specchat.app.tui.race.state import mark_words
 from specchat.engine.client import EngineClient
 
 from ...fakes.engine_races import begin, finished, until

@@ -37,11 +37,13 @@ KNOWN = KnownNames(
         "recompute": Method("recompute"),
     },
     unavailable={"recompute": "no cache"},
-    themes={"dark": "Night.", "light": "Day.", "safe-dark": "For colour-blind eyes."},
-    models={"builtin": "", "owner/name": ""},
-    presets={"poet": "In verse."},
-    files=["docs/", "docs/old chat.json", "a.json", "b.md", "c.py"],
-    settings={"temperature": "0.0", "seed": "", "accept": "exact"},
+    names={
+        "themes": {"dark": "Night.", "light": "Day.", "safe-dark": "For colour-blind eyes."},
+        "models": {"builtin": "", "owner/name": ""},
+        "presets": {"poet": "In verse."},
+        "settings": {"temperature": "0.0", "seed": "", "accept": "exact"},
+    },
+    files={"": ["docs/", "docs/old chat.json", "a.json", "b.md", "c.py"]},
 )
 
 
@@ -104,7 +106,7 @@ def test_a_lone_slash_offers_every_command() -> None:
 def test_every_command_whose_arguments_are_known_offers_them() -> None:
     free = {"pass", "edit", "races", "rename", "branch", "system", "settings", "find"}  # a number, a title, a text
     takes = {row.command for row in COMMANDS if row.arguments}
-    assert {row.command for row in COMMANDS if row.words or row.id in complete.COMPLETERS} == takes - free
+    assert {row.command for row in COMMANDS if row.words or row.id in {**complete.KINDS, **complete.COMPLETERS}} == takes - free
 
 
 @given(st.text(max_size=30))

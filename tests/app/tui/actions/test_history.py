@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from specchat.app.chat.entries import Notice, Prompt
+from specchat.app.history.chats import ChatRow
 from specchat.app.history.store import Store
 from specchat.app.tui.pickers.chats import ChatsScreen
 from specchat.errors import UserError
@@ -157,8 +158,8 @@ async def test_a_chat_is_deleted_and_brought_back(make_kept: Make, engine: Any, 
         assert titles(screen) == ["Third", "First"]
         await press(pilot, "ctrl+z", "ctrl+z")
         assert titles(screen) == ["Third", "Second", "First"]
-        assert screen._under is not None
-        assert screen._under.title == "Second"
+        assert isinstance(screen.under, ChatRow)
+        assert screen.under.title == "Second"
 
 
 async def test_the_chat_that_an_answer_is_written_in_is_not_deleted(make_kept: Make, engine: Any, make_steps: Make) -> None:

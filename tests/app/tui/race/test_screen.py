@@ -15,9 +15,10 @@ from specchat.app.tui.keys.help import HelpScreen
 from specchat.app.tui.pickers.menu import Menu
 from specchat.app.tui.race import screen as race_screen
 from specchat.app.tui.race.pane import RacePane
-from specchat.app.tui.race.photo_finish import PhotoFinish, Standing, headline, too_close
+from specchat.app.tui.race.photo_finish import PhotoFinish, headline, too_close
 from specchat.app.tui.race.screen import RaceScreen
 from specchat.app.tui.race.setup import RaceSetup
+from specchat.app.tui.race.state import LaneFigures
 from specchat.engine.messages import Cancel, CloseLane, Finished, Judge, Judged, Pause, Prefilling, StepRecord, Steps
 
 from ....fakes.pilots import command, toasts
@@ -95,7 +96,7 @@ def pane_text(screen: RaceScreen, index: int) -> str:
 
 @pytest.mark.parametrize("cells", [38, 58, 78])
 def test_results_fit(cells: int) -> None:
-    row = Standing(1, "fusion", 1, 0.796, 123, 1154.0, 3.1, 0.82, 12.34, "✓", "identical", "$success")
+    row = standing(1, "fusion", 1, 0.796, 12.34)
     chart = PhotoFinish()
     chart.rows = [row, replace(row, number=2, name="early-exit", place=2, seconds=2.4), replace(row, number=3, name="greedy")]
     drawn = [chart._headline(cells), *chart._table(cells)]
@@ -104,7 +105,7 @@ def test_results_fit(cells: int) -> None:
 
 
 def test_only_a_tie_for_the_first_place_is_a_photo_finish() -> None:
-    first, second, third = (Standing(n, "draft", n, n, 120, 900.0, 3.0, 0.8, 1.0, "", "", "") for n in (1, 2, 3))
+    first, second, third = (standing(n, "draft", n, n) for n in (1, 2, 3))
     assert not too_close([first, second, replace(third, place=2)])
     assert not too_close([first, replace(second, place=None), replace(third, place=None)])
     assert too_close([first, replace(second, place=1), third])
@@ -399,8 +400,9 @@ async def test_panes_stand_side_by_side_where_there_is_room(make_chat: Make, eng
             assert screen.panes[0].text.size.height >= 2
 
 
-def standing(number: int, name: str, place: int | None, seconds: float, speedup: float = 1.0) -> Standing:
-    return Standing(number, name, place, seconds, 60, 60 / seconds, 2.0, 0.5, speedup, "≡", "identical", "$success")
+def standing(number: int, name: str, place: int | None, seconds: float, speedup: float = 1.0) -> LaneFigures:
+    row = LaneFigures(number, name, place=place, seconds=seconds, speedup=speedup, sign="≡", mark="identical")
+    return replace(row, amount=60, speed=60 / seconds, tokens_per_step=2.0, acceptance=0.5)
 
 
 def test_the_headline_says_who_wins_and_by_how_much() -> None:
