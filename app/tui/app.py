@@ -58,15 +58,7 @@ IDLE_SECONDS = 0.25
 
 
 class SpecchatApp(TerminalApp):
-    """The Textual app of the chat.
-
-    Args:
-        settings: what to start with.
-        client: the engine's client; a load has been sent.
-        notice: a sentence to show at the start.
-        methods: the decoding methods; those of the catalog if None.
-        keep: write the chat down in the history.
-    """
+    """The Textual app of the chat."""
 
     TITLE = "specchat"
     CSS_PATH = "app.tcss"

@@ -21,12 +21,7 @@ LONGEST_REST = 0.15
 
 
 class Frames:
-    """Looks at the engine's events again and again.
-
-    Args:
-        app: whose frames they are.
-        look: takes in the events there are.
-    """
+    """Looks at the engine's events again and again."""
 
     def __init__(self, app: TerminalApp, look: Callable[[], None]) -> None:
         self._app, self.look = app, look

@@ -20,13 +20,7 @@ LONG_SECONDS = 5.0
 
 
 class Notifier:
-    """Notifies of the end of an answer, a race or a download, if nobody looks.
-
-    Args:
-        dialogue: whose answers and loads are watched.
-        racing: whether a race runs.
-        say: notifies.
-    """
+    """Notifies of the end of an answer, a race or a download, if nobody looks."""
 
     def __init__(self, dialogue: Dialogue, racing: Callable[[], bool], say: Callable[[str], None]) -> None:
         self._dialogue, self._racing, self._say = dialogue, racing, say
@@ -68,13 +62,7 @@ class Notifier:
 
 
 def notify(app: App[Any], way: str, text: str) -> None:
-    """Notify, unless the terminal is in front.
-
-    Args:
-        app: has the terminal.
-        way: as the settings have it.
-        text: what has ended.
-    """
+    """Notify, unless the terminal is in front."""
     driver = app._driver
     if not app.app_focus and driver is not None and (data := sequence(way_here(way), text)):
         driver.write(data)

@@ -19,13 +19,7 @@ from ..theming.themes import Palette, load_themes
 
 
 class Themes:
-    """Every theme there is, and the one in force.
-
-    Args:
-        app: what they are for.
-        folder: of the user's own themes.
-        first: name of the one to begin with; dark if there is none of that name.
-    """
+    """Every theme there is, and the one in force."""
 
     def __init__(self, app: App[Any], folder: Path, first: str) -> None:
         self._app = app

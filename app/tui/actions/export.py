@@ -58,11 +58,7 @@ class Exports:
             self.export(words[0] if words else "", format, overwrite, thoughts=thoughts)
 
     def choose(self) -> None:
-        """Ask for the format of the chat.
-
-        Raises:
-            UserError: there is nothing to export.
-        """
+        """Ask for the format of the chat."""
         self._something()
         details = {
             "html": "Hover over a pass to see its details.",
@@ -157,11 +153,7 @@ class Exports:
         self.host.beside(lambda: read_saved(path), done, f"Reading {one_line(path.name)} …")
 
     def go_back(self) -> None:
-        """Show the chat again that an opened one took the place of.
-
-        Raises:
-            UserError: there is none, or an answer is under way.
-        """
+        """Show the chat again that an opened one took the place of."""
         if self.left is None:
             raise UserError("/open takes a chat or a race saved as JSON; alone it returns to the previous chat.")
         self.host.dialogue.must_be_idle("open a chat")

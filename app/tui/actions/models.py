@@ -21,11 +21,7 @@ if TYPE_CHECKING:
 
 
 class Models:
-    """The models that the chat can load: /model, /models, downloads.
-
-    Args:
-        say: tells somebody who looks elsewhere.
-    """
+    """The models that the chat can load: /model, /models, downloads."""
 
     def __init__(self, host: Host, say: Callable[[str], None]) -> None:
         self.host, self._say = host, say
@@ -72,11 +68,7 @@ class Models:
         self.host.ask(ModelsScreen(view, self.load, live.keymap, " ".join(words)))
 
     def load(self, spec: str, *, backend: str = "auto", revision: str | None = None, draft: str | None = None) -> None:
-        """Load a model, and a draft model with it, in place of the first one that this model has.
-
-        Raises:
-            UserError: an answer is under way.
-        """
+        """Load a model, and a draft model with it, in place of the first one that this model has."""
         dialogue = self.host.dialogue
         dialogue.must_be_idle("load another model", may_wait=True)
         others = draft_names(dialogue.load.get("draft_model"))[1:] if draft and spec == dialogue.model else []

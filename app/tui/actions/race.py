@@ -40,12 +40,7 @@ USAGE = (
 
 
 class Races:
-    """Starts races and shows them: /race.
-
-    Args:
-        models: the models that may race.
-        exports: exports a race.
-    """
+    """Starts races and shows them: /race."""
 
     def __init__(self, host: Host, models: Models, exports: Exports) -> None:
         self.host, self._models, self._exports = host, models, exports
@@ -67,11 +62,7 @@ class Races:
         return RaceEntry(method, settings, choice.model, choice.backend) if choice is not None else RaceEntry(method, settings)
 
     def ask(self, prompt: str = "") -> None:
-        """Ask who races.
-
-        Raises:
-            UserError: there can be no race now.
-        """
+        """Ask who races."""
         from ..race.setup import RaceSetup
 
         self._must_be_possible()
@@ -270,11 +261,7 @@ class KeptRaces:
         self.host.ask(Menu("Races of this chat", items, str(len(races) - 1), self.host.live.keymap), chosen)
 
     def open(self, race: Notice) -> None:
-        """Show a race as it ended.
-
-        Raises:
-            UserError: it is damaged, or an answer is under way.
-        """
+        """Show a race as it ended."""
         self.host.dialogue.must_be_idle("open the race")
         self._show(*unpack(race.race or b""))
 

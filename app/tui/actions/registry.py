@@ -28,11 +28,7 @@ def runs(row: Action, *arguments: int) -> Callable[[Registered], Registered]:
 
 
 def methods_of(parts: Iterable[object]) -> dict[str, Callable[..., object]]:
-    """What each action runs, by its id.
-
-    Args:
-        parts: the objects whose classes have registered methods.
-    """
+    """What each action runs, by its id."""
     return {
         id: partial(method, part, *arguments)
         for part in parts

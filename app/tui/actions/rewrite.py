@@ -65,9 +65,6 @@ class MessageEdit:
 
         Args:
             number: which of the person's messages, from 1 on; the marked or the last one if None.
-
-        Raises:
-            UserError: there is none of that number.
         """
         prompts = prompts_of(self.host)
         if not prompts:

@@ -191,9 +191,6 @@ class SettingsCommands:
         Args:
             name: its name.
             again: also where there is one of that name, whose comments stay.
-
-        Raises:
-            UserError: the name is none or taken, or the file cannot be written.
         """
         from dataclasses import replace
 
@@ -216,11 +213,7 @@ class SettingsCommands:
         self.host.tell(f"Saved as preset {name}, in {short_path(path)}.")
 
     def delete(self, name: str) -> None:
-        """Delete a preset; /preset undo brings it back.
-
-        Raises:
-            UserError: there is none, or its file cannot be moved.
-        """
+        """Delete a preset; /preset undo brings it back."""
         from ...settings.presets import delete_preset
 
         if not name:
@@ -228,11 +221,7 @@ class SettingsCommands:
         self.host.tell(f"Deleted the preset {delete_preset(name)}. /preset undo restores it.")
 
     def undo(self) -> None:
-        """Bring back the preset that was deleted last.
-
-        Raises:
-            UserError: none was.
-        """
+        """Bring back the preset that was deleted last."""
         from ...settings.presets import last_deleted, restore_preset
 
         name = last_deleted()
@@ -241,15 +230,7 @@ class SettingsCommands:
         self.host.tell(f"Restored the preset {restore_preset(name)}.")
 
     def edit(self, name: str, then: Callable[[], object] = lambda: None) -> None:
-        """Edit a preset's file in a screen.
-
-        Args:
-            name: of the preset.
-            then: called when it is kept.
-
-        Raises:
-            UserError: there is none of this name.
-        """
+        """Edit a preset's file in a screen; `then` is called when it is kept."""
         from ...settings.presets import path_of, preset_of, read_preset, save_text
         from ...settings.toml import read_text
         from ..pickers.text import TextScreen

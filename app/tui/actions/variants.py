@@ -29,11 +29,7 @@ SEEDED = re.compile(r"same|new|seed=\d{1,18}")
 
 
 class Retries:
-    """Answers again, takes back, and turns to other variants: /retry, /undo.
-
-    Args:
-        message_edit: puts a message back into the input box.
-    """
+    """Answers again, takes back, and turns to other variants: /retry, /undo."""
 
     def __init__(self, host: Host, message_edit: MessageEdit) -> None:
         self.host, self.message_edit = host, message_edit
@@ -106,11 +102,7 @@ class Retries:
         return {**request, **asked, "model": dialogue.model}
 
     def _subject(self, what: str) -> tuple[int, Answer | None]:
-        """Where the answer to ask for anew is (or would be), and the answer.
-
-        Raises:
-            UserError: there is none, or it must wait.
-        """
+        """Where the answer to ask for anew is (or would be), and the answer."""
         self.host.dialogue.must_be_idle(what)
         dialogue = self.host.dialogue
         if dialogue.phase != "ready":

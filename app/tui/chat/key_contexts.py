@@ -19,15 +19,7 @@ def tour_keys(box: PromptInput) -> KeyContext:
 
 
 def chat_keys(dialogue: Dialogue, box: PromptInput, view: TranscriptView, *, editing: bool, offer: bool) -> KeyContext:
-    """The keys of a chat, by what the user is doing.
-
-    Args:
-        dialogue: the conversation with the engine.
-        box: the input box.
-        view: the transcript.
-        editing: a message that was sent is being edited.
-        offer: the welcome offers the tour.
-    """
+    """The keys of a chat, by what the user is doing."""
     if view.cursor.by_keys:
         return _looking(dialogue, view)
     if box.offering:

@@ -61,16 +61,7 @@ class Dock(Vertical):
 
 
 class ChatScreen(Screen[None]):
-    """The screen of the chat.
-
-    Args:
-        actions: what keys and commands do.
-        message_edit: puts a message back into the input box.
-        copier: copies what is selected.
-        keep: whether a history is kept of what is sent.
-        piped: what was piped in, for the first message.
-        tour: whether it begins with the tour, or the welcome offers it.
-    """
+    """The screen of the chat."""
 
     AUTO_FOCUS = "#input"
     # Textual declares these as an instance's.

@@ -17,11 +17,7 @@ from ..transcript.line_view import LineView
 
 
 class TranscriptKeys:
-    """Runs the actions of the transcript.
-
-    Args:
-        marked: called when another message is marked, or none.
-    """
+    """Runs the actions of the transcript."""
 
     def __init__(self, host: Host, marked: Callable[[], None]) -> None:
         self._host, self._marked = host, marked

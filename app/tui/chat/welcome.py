@@ -88,12 +88,7 @@ TITLE_WIDTH = max(len(starter.title) for starter in STARTERS)
 
 
 class Welcome(VerticalScroll, can_focus=False):
-    """The welcome of an empty chat: three lines, and prompts to start with.
-
-    Args:
-        offer: say how the tour begins, to somebody new.
-        tiny: say that the model is the built-in one.
-    """
+    """The welcome of an empty chat: three lines, and prompts to start with."""
 
     DEFAULT_CSS = """
     Welcome {

@@ -17,12 +17,7 @@ from ..pickers.menu import Menu, MenuItem
 
 
 class ContextCheck:
-    """Asks whether a message still fits in the context, before it is sent.
-
-    Args:
-        message_edit: knows the chat that the message goes to.
-        send: sends a message: its draft, and what goes out for it.
-    """
+    """Asks whether a message still fits in the context, before it is sent."""
 
     def __init__(self, host: Host, message_edit: MessageEdit, send: Callable[[str, str], None]) -> None:
         self._host, self._message_edit, self._send = host, message_edit, send

@@ -26,13 +26,7 @@ from ..host import Host
 
 
 class ExternalEditor:
-    """The user's own editor, which the draft is opened in: /editor.
-
-    Args:
-        host: has the draft.
-        app: has the terminal.
-        ended: called when the editor has given the terminal back.
-    """
+    """The user's own editor, which the draft is opened in: /editor."""
 
     def __init__(self, host: Host, app: App[Any], ended: Callable[[], None]) -> None:
         self.host, self._app, self._ended = host, app, ended
@@ -80,11 +74,7 @@ class ExternalEditor:
         box.rewrite(text)
 
     async def _through(self, command: list[str], draft: str) -> str:
-        """What becomes of a text in the editor.
-
-        Raises:
-            UserError: it did not end well; says what it did.
-        """
+        """What becomes of a text in the editor."""
         name = one_line(Path(command[0]).name)
         try:
             folder = Path(tempfile.mkdtemp(prefix="specchat-"))  # for this user alone

@@ -17,11 +17,7 @@ Then = Callable[[str, str], None]
 
 
 class MessageFiles:
-    """Reads the files that a message names, before it is sent.
-
-    Args:
-        unfolded: gives the message of a draft, and the long texts that stand folded in it.
-    """
+    """Reads the files that a message names, before it is sent."""
 
     def __init__(self, host: Host, unfolded: Callable[[str], Gathered]) -> None:
         self._host, self._unfolded = host, unfolded

@@ -71,12 +71,7 @@ class Listening(Terminal):
 
 
 class KeyCheck(TerminalApp):
-    """The app of `specchat keys`: shows keys as they arrive, the last one at the end.
-
-    Args:
-        theme: its name.
-        environment: of the process: says which terminal this is.
-    """
+    """The app of `specchat keys`: shows keys as they arrive, the last one at the end."""
 
     CSS = """
     Screen { background: $background; color: $foreground; padding: 1 2; }

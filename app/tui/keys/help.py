@@ -29,13 +29,7 @@ LIST_ROWS = 5
 
 
 class HelpScreen(SearchScreen[Callable[[], object], HelpRow]):
-    """The help; answers with what is to be done.
-
-    Args:
-        rows: what it lists.
-        way: of colouring, as `effective` has it, to say what the colours mean.
-        unread: begin with this notice, not with the first row.
-    """
+    """The help; answers with what is to be done."""
 
     def __init__(
         self, rows: Sequence[HelpRow], keymap: Mapping[str, str], way: Colouring, unread: Notification | None = None

@@ -21,11 +21,7 @@ COLUMN_CELLS = 19
 
 
 class LeaderScreen(ModalScreen[None]):
-    """The letters that may follow the leader key, over the lowest rows.
-
-    Args:
-        do: runs an action by its id.
-    """
+    """The letters that may follow the leader key, over the lowest rows."""
 
     DEFAULT_CSS = """
     LeaderScreen {

@@ -42,12 +42,7 @@ Result = TypeVar("Result")
 
 
 class ChatsScreen(SearchScreen[OpenedChat, ChatRow | ChatHit]):
-    """The list of chats; answers with the one that was opened.
-
-    Args:
-        dialogue: whose chat is on the screen below.
-        query: what to search for to begin with.
-    """
+    """The list of chats; answers with the one that was opened."""
 
     DEFAULT_CSS = "ChatsScreen > Frame { height: 90%; } ChatsScreen #detail { display: none; }"
     BINDINGS: ClassVar[list[BindingType]] = bindings_of(CHATS)
@@ -251,14 +246,7 @@ def when(then: float, now: float) -> str:
 
 
 def drawn(item: ChatRow | ChatHit, cells: int, now: float, current: int | None) -> tuple[StyledLine, StyledLine]:
-    """A chat in some cells: its title, and what there is to say.
-
-    Args:
-        item: the chat, or where in it something was found.
-        cells: of both rows.
-        now: what dates are told against.
-        current: number of the chat that is marked.
-    """
+    """A chat in some cells: its title, and what there is to say."""
     row = _row(item)
     mark = "● " if row.id == current else ""
     date = when(row.changed, now)

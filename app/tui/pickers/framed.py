@@ -32,10 +32,6 @@ class FramedScreen(ModalScreen[Result]):
 
     A subclass puts its widgets into `frame` and names its keys: those that count (`hints`), how to leave and the key for help
     (`ways_out`), and those that everybody guesses (`moves`). The edge of the frame and the help are both made of these.
-
-    Args:
-        title: of the frame, and of its keys in the help.
-        keymap: binding id → keys, where not the default.
     """
 
     DEFAULT_CSS = """

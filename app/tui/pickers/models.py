@@ -36,13 +36,7 @@ DETAILS = 5
 
 
 class ModelsScreen(SearchScreen[None, ModelRow]):
-    """The picker of models. What is chosen is loaded, or fetched.
-
-    Args:
-        view: what there is to show.
-        load: loads a model.
-        query: what to search for to begin with; a name on the Hub is looked up.
-    """
+    """The picker of models. What is chosen is loaded, or fetched."""
 
     DEFAULT_CSS = "ModelsScreen > Frame { width: 108; } ModelsScreen #detail { height: 6; }"
     BINDINGS: ClassVar[list[BindingType]] = bindings_of(MODELS)

@@ -29,14 +29,7 @@ PREVIEW_ROWS = 6
 
 
 class PresetsScreen(SearchScreen[None, Preset]):
-    """The list of presets.
-
-    Args:
-        live: the settings in force.
-        use: uses the preset of this name.
-        save: makes a preset of this chat; `again`: also where there is one of that name.
-        edit: edits the preset of this name; calls what is given once it is kept.
-    """
+    """The list of presets."""
 
     DEFAULT_CSS = """
     PresetsScreen {

@@ -23,12 +23,7 @@ PREVIEW_ROWS = 3
 
 
 class PromptSearch(SearchScreen[str, str]):
-    """The search in messages sent before; answers with the text of one.
-
-    Args:
-        history: the messages, oldest first.
-        query: what to search for to begin with.
-    """
+    """The search in messages sent before; answers with the text of one."""
 
     DEFAULT_CSS = "PromptSearch > Frame { width: 84; height: auto; } PromptSearch #detail { height: 4; }"
     BINDINGS: ClassVar[list[BindingType]] = bindings_of(PROMPTS)

@@ -57,12 +57,6 @@ class SearchScreen(FramedScreen[Result], Generic[Result, Item]):
 
     A subclass lists what was searched for (`search`), does something with what is chosen (`choose`), names the keys that count
     now (`item_hints`), and may tell about the item under the cursor (`about`).
-
-    Args:
-        listed: the list.
-        title: of the frame.
-        placeholder: of the box.
-        text: what is searched for to begin with.
     """
 
     DEFAULT_CSS = """

@@ -36,14 +36,7 @@ NARROW = 64
 
 
 class SettingsScreen(SearchScreen[None, SettingRow]):
-    """The list of every setting.
-
-    Args:
-        live: the settings in force.
-        dialogue: whose methods and model they are for.
-        changed: called when one was changed.
-        query: what to search for to begin with.
-    """
+    """The list of every setting."""
 
     DEFAULT_CSS = """
     SettingsScreen {

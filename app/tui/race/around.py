@@ -47,14 +47,7 @@ class RaceHeader(Widget):
 
 
 def race_keys(race: Race, replay: Replay | None, hidden: bool, place: DOMNode) -> KeyContext:
-    """What the user is doing at a race, and the keys that matter for it.
-
-    Args:
-        race: the race.
-        replay: of it, if it is played back.
-        hidden: the results are hidden.
-        place: whose actions the keys run.
-    """
+    """What the user is doing at a race, and the keys that matter for it."""
     panes = len(race.racers)
     swap = (" ".join(f"race_swap_{n}" for n in range(1, panes + 1)), "swap")
     line_up = [swap, ("race_model", ""), *([("race_add", "")] if panes < MOST else [])]

@@ -52,15 +52,7 @@ SPEED_NAMES = {1.0: "1×", 0.25: "¼×", 4.0: "4×"}
 
 
 class RaceScreen(Screen[None]):
-    """The screen of a race, from the start to the results.
-
-    Args:
-        race: has been started.
-        entry: gives a method as it is set in the chat.
-        ask_model: asks for another model.
-        export: saves the race.
-        caption: stands below the lanes.
-    """
+    """The screen of a race, from the start to the results."""
 
     AUTO_FOCUS = None
     DEFAULT_CSS = """

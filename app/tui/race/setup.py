@@ -47,15 +47,7 @@ class LanePick(NamedTuple):
 
 
 class RaceSetup(FramedScreen[list[LanePick]]):
-    """The menu of methods for a race; answers with the lanes in the order of the panes, None if there is to be none.
-
-    Args:
-        items: the methods.
-        chosen: those chosen to begin with.
-        prompt: what they race on.
-        source: where the prompt is from.
-        ask_model: asks for another model.
-    """
+    """The menu of methods for a race; answers with the lanes in the order of the panes, None if there is to be none."""
 
     DEFAULT_CSS = """
     RaceSetup {

@@ -264,11 +264,7 @@ class Tour:
         return True
 
     async def _tick(self) -> float:
-        """Let a moment pass; its seconds.
-
-        Raises:
-            Over: the person goes on alone, or it cannot go on.
-        """
+        """Let a moment pass; its seconds."""
         begun = monotonic()
         await asyncio.sleep(TICK)
         seconds = monotonic() - begun

@@ -21,12 +21,7 @@ Start = Literal["begin", "offer", ""]
 
 
 class Tours:
-    """Starts the tour and ends it.
-
-    Args:
-        races: shows the race.
-        chat_history: keeps the chat once the person goes on with it.
-    """
+    """Starts the tour and ends it."""
 
     def __init__(self, host: Host, races: Races, chat_history: ChatHistory) -> None:
         self.host, self._races, self._chat_history = host, races, chat_history

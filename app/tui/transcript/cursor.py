@@ -191,9 +191,6 @@ class RunCursor:
     def strip_at_top(self, writing: bool) -> bool:
         """Whether the strip is better off over the upper rows: over the lower ones it would hide the run, or what is being
         written.
-
-        Args:
-            writing: whether an answer comes in.
         """
         if self.by_keys or self.place is None:
             return False

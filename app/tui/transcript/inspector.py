@@ -34,18 +34,7 @@ class Inspector(LineView, can_focus=False):
     def tell(
         self, answer: Answer, index: int, pieces: Pieces, margin: int, width: int, height: int, *, way: Colouring, by_keys: bool
     ) -> None:
-        """Tell about a run.
-
-        Args:
-            answer: whose.
-            index: of its runs.
-            pieces: token texts of the model that wrote it.
-            margin: cells left of the transcript's text.
-            width: cells of the transcript.
-            height: its rows.
-            way: of colouring, as `effective` has it: tokens look like their run.
-            by_keys: whether keys move from run to run; then they are named.
-        """
+        """Tell about a run."""
         state = (answer, index, answer.done, pieces, margin, width, height, way, by_keys)
         if state == self._shown:
             return

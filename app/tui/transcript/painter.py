@@ -32,13 +32,7 @@ def run_styles(variables: Mapping[str, str]) -> dict[str, Style]:
 
 
 class RowPainter:
-    """Draws rows of the transcript as strips.
-
-    Args:
-        variables: of the theme in force.
-        way: how runs are told apart.
-        base: what is under everything.
-    """
+    """Draws rows of the transcript as strips."""
 
     def __init__(self, variables: Mapping[str, str], way: Colouring, base: Style) -> None:
         self._way = way
