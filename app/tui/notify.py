@@ -6,6 +6,7 @@ Only terminals that tell when they lose the focus are ever told anything, and ea
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import inf
 from time import monotonic
 from typing import Any
 
@@ -30,35 +31,32 @@ class Notifier:
         """Compare what is under way with what was at the last look."""
         dialogue = self._dialogue
         loading = dialogue.loading
-        self._note("answer", dialogue.phase in ("prefill", "writing", "stopping") and not dialogue.paused, self._answer)
-        self._note("race", self._racing(), lambda: "The race has ended.")
-        if loading is not None and loading.stage.endswith("download"):
-            self._since.setdefault("download", monotonic())
-        elif dialogue.phase != "loading":
-            self._note("download", False, self._download)
-
-    def _note(self, what: str, going: bool, told: Callable[[], str]) -> None:
-        if going:
-            self._since.setdefault(what, monotonic())
-        elif (since := self._since.pop(what, None)) is not None:
-            text = told() if monotonic() - since >= LONG_SECONDS else ""
-            if text:
+        downloads = loading is not None and loading.stage.endswith("download")
+        going = {
+            "answer": dialogue.phase in ("prefill", "writing", "stopping") and not dialogue.paused,
+            "race": self._racing(),
+            "download": downloads or ("download" in self._since and dialogue.phase == "loading"),
+        }
+        for what, under_way in going.items():
+            if under_way:
+                self._since.setdefault(what, monotonic())
+            elif monotonic() - self._since.pop(what, inf) >= LONG_SECONDS and (text := self._told(what)):
                 self._say(text)
 
-    def _answer(self) -> str:
-        """Empty if the answer was stopped by hand, or only held."""
+    def _told(self, what: str) -> str:
+        """What to say of what has ended; nothing of an answer that was stopped by hand, or is only held."""
         dialogue = self._dialogue
+        match what:
+            case "race":
+                return "The race has ended."
+            case "download" if dialogue.phase == "ready":
+                return f"{dialogue.info.get('name') or dialogue.model} is downloaded and loaded."
+            case "download":
+                return f"{dialogue.model} could not be downloaded."
         answer = next(iter(reversed(dialogue.transcript.answers())), None)
         if dialogue.paused or answer is None or answer.reason in (None, "cancelled"):
             return ""
-        figures = answer.figures
-        return f"The answer has ended ({answer.ending}): {counted(figures.tokens, 'token')}."
-
-    def _download(self) -> str:
-        dialogue = self._dialogue
-        if dialogue.phase == "ready":
-            return f"{dialogue.info.get('name') or dialogue.model} is downloaded and loaded."
-        return f"{dialogue.model} could not be downloaded."
+        return f"The answer has ended ({answer.ending}): {counted(answer.figures.tokens, 'token')}."
 
 
 def notify(app: App[Any], way: str, text: str) -> None:

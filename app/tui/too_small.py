@@ -12,12 +12,7 @@ from textual.strip import Strip
 LEAST = Size(20, 6)
 """Header, two lines of text, the input box and the keys."""
 
-SENTENCES = (
-    f"This terminal is too small: specchat needs {LEAST.width} columns and {LEAST.height} lines.",
-    f"Too small: {LEAST.width}×{LEAST.height} at least.",
-    "Too small",
-    "…",
-)
+SENTENCE = f"Too small: specchat needs {LEAST.width}×{LEAST.height}."
 
 
 def fits(terminal: Size) -> bool:
@@ -29,9 +24,6 @@ def laid_out(terminal: Size) -> Size:
 
 
 def refusal(terminal: Size) -> LayoutUpdate:
-    """A screen with the longest sentence that fits."""
-    width, height = terminal
-    tried = (wrap(sentence, max(1, width), break_long_words=False) for sentence in SENTENCES)
-    lines = next((lines for lines in tried if len(lines) <= height and max(map(len, lines)) <= width), [])
-    lines += [""] * (height - len(lines))
-    return LayoutUpdate([[Strip([Segment(line.ljust(width))])] for line in lines], terminal.region)
+    """A screen with as much of the sentence as fits."""
+    lines = [*wrap(SENTENCE, max(1, terminal.width)), *[""] * terminal.height][: terminal.height]
+    return LayoutUpdate([[Strip([Segment(line.ljust(terminal.width))])] for line in lines], terminal.region)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import ceil
 from typing import Any
 
-from textual.geometry import Region
+from textual.geometry import Region, Size
 from textual.scroll_view import ScrollView
 from textual.scrollbar import ScrollBar
 from textual.strip import Strip
@@ -70,6 +70,20 @@ class QuickRows(ScrollView):
             self._vertical_scrollbar.display = False
             self.app._start_widget(self, self._vertical_scrollbar)
         return self._vertical_scrollbar
+
+    def resize_content(self, height: int) -> None:
+        """Let the text have so many rows."""
+        size = Size(self.size.width, height)
+        if self.show_vertical_scrollbar == (height > self.size.height):
+            # The usual way lays out the whole screen anew (10 ms), which only the scrollbar's coming or going calls for.
+            self.set_reactive(QuickRows.virtual_size, size)
+            self.vertical_scrollbar.window_virtual_size = height
+        else:
+            self.virtual_size = size
+
+    def to_end(self) -> None:
+        # Forced: right after a growth the scrollbar, and with it the permission to scroll, is not there yet.
+        self.scroll_end(animate=False, immediate=True, x_axis=False, force=True)
 
     def painted(self, y: int) -> Strip:
         """A visible row as it is painted. `render_line` may add to it what the mouse needs."""

@@ -8,21 +8,20 @@ from typing import ClassVar
 from rich.segment import Segment
 from rich.style import Style
 from textual.cache import LRUCache
-from textual.geometry import Size
 from textual.reactive import reactive
-from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from ...chat.entries import Answer
 from ...render.blocks import EntryBlock, Thoughts
 from ...theming.colouring import Colouring, effective
 from .painter import RowPainter
+from .quick_rows import QuickRows
 
 PAD = 1
 """Cells left and right of the text."""
 
 
-class RunText(ScrollView, can_focus=False):
+class RunText(QuickRows, can_focus=False):
     """A small window on an answer, or on its first runs."""
 
     DEFAULT_CSS = """
@@ -86,21 +85,15 @@ class RunText(ScrollView, can_focus=False):
         height = max(1, text + len(self._notes))
         if height != self._height:
             self._height = height
-            size = Size(self.size.width, height)
-            if self.show_vertical_scrollbar == (height > self.size.height):
-                # The usual way lays out the whole screen anew, which only the scrollbar's coming or going calls for.
-                self.set_reactive(RunText.virtual_size, size)
-                self.vertical_scrollbar.window_virtual_size = height
-            else:
-                self.virtual_size = size
+            self.resize_content(height)
         if following:
-            self.scroll_end(animate=False, immediate=True, x_axis=False, force=True)
+            self.to_end()
         self.refresh_lines(first or 0, height - (first or 0) + 1)
 
     def on_resize(self) -> None:
         if self.cells != self._block.cells or not self._height:
             self._begin()
-        self.scroll_end(animate=False, immediate=True, x_axis=False, force=True)
+        self.to_end()
         self.refresh()
 
     def watch_colouring(self) -> None:
@@ -111,7 +104,7 @@ class RunText(ScrollView, can_focus=False):
         self._begin()
         self.refresh()
 
-    def render_line(self, y: int) -> Strip:
+    def painted(self, y: int) -> Strip:
         wanted = (self.app.theme, self.colouring, self.app.no_color)
         if self._styled_for != wanted:
             variables, way = self.app.theme_variables, effective(self.colouring, self.app.no_color)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from bisect import bisect_right
 from dataclasses import dataclass
 
-from textual.geometry import Size
 from textual.message import Message
 from textual.reactive import reactive
 
@@ -60,30 +59,19 @@ class BlockStack(QuickRows):
         """Leave so many blank rows below the last block."""
         self.room = rows
         if self.blocks:
-            self._resize_content(self._height)
+            self._set_height(self._height)
             if self.following:
-                self._to_end()
+                self.to_end()
             elif self.scroll_offset.y > self.max_scroll_y:
                 self.scroll_to(y=self.max_scroll_y, animate=False, immediate=True, force=True)
 
-    def _resize_content(self, height: int) -> None:
+    def _set_height(self, height: int) -> None:
         self._height = height
-        height += self.room
-        size = Size(self.size.width, height)
-        if self.show_vertical_scrollbar == (height > self.size.height):
-            # The usual way lays out the whole screen anew (10 ms), which only the scrollbar's coming or going calls for.
-            self.set_reactive(BlockStack.virtual_size, size)
-            self.vertical_scrollbar.window_virtual_size = height
-        else:
-            self.virtual_size = size
+        self.resize_content(height + self.room)
 
     def watch_following(self, following: bool) -> None:
         self.post_message(self.Followed(following))
 
-    def _to_end(self) -> None:
-        # Forced: right after a growth the scrollbar, and with it the permission to scroll, is not there yet.
-        self.scroll_end(animate=False, immediate=True, x_axis=False, force=True)
-
     def follow(self) -> None:
-        self._to_end()
+        self.to_end()
         self.following = True

@@ -98,7 +98,7 @@ class TranscriptView(BlockStack, can_focus=True, inherit_bindings=False):
         self.transcript = transcript
         self._reset()
         self.following = True
-        self._to_end()
+        self.to_end()
 
     def rewind(self, index: int) -> None:
         """Entries from `index` on are others now; those before it stay as they are drawn."""
@@ -110,7 +110,7 @@ class TranscriptView(BlockStack, can_focus=True, inherit_bindings=False):
         self._strips.clear()
         self.following = False  # else it would be at the end of what is left for a moment
         self.update_text()
-        self._resize_content(self.tops[-1] + self.blocks[-1].height if self.blocks else 0)
+        self._set_height(self.tops[-1] + self.blocks[-1].height if self.blocks else 0)
         if following:
             self.follow()
         else:
@@ -146,12 +146,12 @@ class TranscriptView(BlockStack, can_focus=True, inherit_bindings=False):
             return
         height, before = self.tops[-1] + self.blocks[-1].height, self._height
         if height != before:
-            self._resize_content(height)
+            self._set_height(height)
         self.cursor.relocate()
         if self.following and self.cursor.by_keys and not self.cursor.stays(height):
             self.following = False
         if self.following:
-            self._to_end()
+            self.to_end()
         elif fresh:
             self.post_message(self.Followed(False, fresh=True))
             if self.scroll_offset.y > self.max_scroll_y:  # a thought was folded
@@ -167,7 +167,7 @@ class TranscriptView(BlockStack, can_focus=True, inherit_bindings=False):
         if cells == self._cells:
             self._strips.clear()
             if self.following:
-                self._to_end()
+                self.to_end()
             self.cursor.resized()
             return
         following, anchor = self.following, self._place()
@@ -176,7 +176,7 @@ class TranscriptView(BlockStack, can_focus=True, inherit_bindings=False):
         self._reset()
         self.following = following
         if following:
-            self._to_end()
+            self.to_end()
         elif anchor is not None:
             self.scroll_to(y=self._row_of(*anchor), animate=False, immediate=True, force=True)
         self.cursor.resized()
@@ -244,14 +244,7 @@ class TranscriptView(BlockStack, can_focus=True, inherit_bindings=False):
         deadline = monotonic() + seconds
         while self._waiting and monotonic() < deadline:
             self._render_markdown(self._waiting.pop())
-        self._lay_out()
-        if following:
-            self.following = True
-            self._to_end()
-        elif place is not None:
-            index, part = place
-            y = self.tops[index] + round(part * self.blocks[index].height)
-            self.scroll_to(y=y, animate=False, immediate=True, force=True)
+        self._lay_out_at(place, following)
         if self._waiting:
             self.set_timer(0.01, self._render_more)
 
@@ -260,13 +253,23 @@ class TranscriptView(BlockStack, can_focus=True, inherit_bindings=False):
         place = self.row_at(self.scroll_offset.y)
         return None if place is None else (place[0], place[1] / self.blocks[place[0]].height)
 
+    def _lay_out_at(self, place: tuple[int, float] | None, following: bool) -> None:
+        """Place the blocks anew, and stay at the end or at a place."""
+        self._lay_out()
+        if following:
+            self.following = True
+            self.to_end()
+        elif place is not None:
+            y = self.tops[place[0]] + round(place[1] * self.blocks[place[0]].height)
+            self.scroll_to(y=y, animate=False, immediate=True, force=True)
+
     def _lay_out(self) -> None:
         top = TOP
         for index, block in enumerate(self.blocks):
             self.tops[index] = top
             top += block.height
         self._strips.clear()
-        self._resize_content(top if self.blocks else 0)
+        self._set_height(top if self.blocks else 0)
         self.refresh()
 
     def watch_colouring(self) -> None:
@@ -279,12 +282,7 @@ class TranscriptView(BlockStack, can_focus=True, inherit_bindings=False):
         for block in self.blocks:
             block.thoughts = self.thoughts
             block.fold(None)
-        self._lay_out()
-        if following:
-            self._to_end()
-        elif place is not None:
-            y = self.tops[place[0]] + round(place[1] * self.blocks[place[0]].height)
-            self.scroll_to(y=y, animate=False, immediate=True, force=True)
+        self._lay_out_at(place, following)
         self.cursor.relocate()
 
     def fold(self, index: int | None = None) -> bool:
@@ -303,7 +301,7 @@ class TranscriptView(BlockStack, can_focus=True, inherit_bindings=False):
         block.fold(not block.opened)
         self._lay_out()
         if following and not (block.opened and block.closed):
-            self._to_end()
+            self.to_end()
         else:
             # What was opened is read from its beginning.
             self.following = False
