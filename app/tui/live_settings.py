@@ -207,8 +207,8 @@ class LiveSettings:
 
     # The file
 
-    def keep(self, changes: Mapping[str, Any], *, undoable: bool = False) -> None:
-        """Put something in force and write it into the settings file. Where that cannot be written it is told.
+    def keep(self, changes: Mapping[str, Any], *, undoable: bool = False) -> bool:
+        """Put something in force and write it into the settings file; False where that cannot be written, which is told.
 
         Args:
             changes: dotted key → value; None takes it out of the file.
@@ -235,17 +235,19 @@ class LiveSettings:
             save(values, layers.read.path)
         except UserError as error:
             self._tell([f"Not saved for the next chat: {error}"])
-        else:
-            self._take(read())
+            return False
+        self._read_again()
+        return True
 
     def idle(self) -> None:
         """Take in what the file says, if somebody has changed it; call it a few times a second."""
         if stamp(self.layers.read.path) != self._stamp:
-            self._take(read())
+            self._read_again()
 
-    def _take(self, found: ReadSettings) -> None:
-        self._stamp = stamp(found.path)
+    def _read_again(self) -> None:
         layers = self.layers
+        self._stamp = stamp(layers.read.path)
+        found = read()
         problems = [problem for problem in found.problems if problem not in layers.read.problems][:1]
         changed = found.values != layers.read.values
         # What was set aside of the environment by a later word stays aside.
