@@ -45,7 +45,7 @@ from .composer.box import PromptInput
 from .composer.editor import ExternalEditor
 from .driver import Terminal
 from .frames import Frames
-from .keys.context import HasKeyContext
+from .keys.context import KeyContext
 from .live_settings import LiveSettings
 from .notify import Notifier, notify
 from .terminal_app import T, TerminalApp
@@ -286,7 +286,7 @@ class SpecchatApp(TerminalApp):
         if isinstance(self.screen, HelpScreen):
             self.screen.dismiss(None)
             return
-        here = self.screen.key_context if isinstance(self.screen, HasKeyContext) else self.chat_screen.key_context
+        here: KeyContext = getattr(self.screen, "key_context", None) or self.chat_screen.key_context
         way = effective(self.view.colouring, self.no_color)
         rows = entries(here, self.actions, self.live.keymap, self.recent, in_chat=self.screen is self.chat_screen)
         self.ask(HelpScreen(rows, self.live.keymap, way, self.unread()), self.call_later)

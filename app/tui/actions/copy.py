@@ -13,6 +13,7 @@ from ...text.cells import fit, one_line, sanitise
 from ...text.code_blocks import CodeBlock, code_blocks
 from ..host import Host
 from .registry import runs
+from .rewrite import prompts_of
 
 
 class Copier:
@@ -77,7 +78,7 @@ class Copier:
 
     def message(self) -> None:
         marked = self.host.view.mark.entry
-        prompts = [entry for entry in self.host.dialogue.transcript.entries if isinstance(entry, Prompt)]
+        prompts = prompts_of(self.host)
         if not prompts:
             raise NotPossible("There is no message to copy yet.")
         self.text(marked.text if isinstance(marked, Prompt) else prompts[-1].text, "your message")

@@ -167,8 +167,7 @@ class SidePanel(Vertical):
             return self.selected[0]
         if self.dialogue.answer is not None:
             return self.dialogue.answer
-        answers = [entry for entry in self.dialogue.transcript.entries if isinstance(entry, Answer)]
-        return next((answer for answer in reversed(answers) if len(answer.log)), None)
+        return next((answer for answer in reversed(self.dialogue.transcript.answers()) if len(answer.log)), None)
 
     def lines(self) -> list[StyledLine]:
         dialogue, (cells, height) = self.dialogue, self._size_now()
@@ -229,5 +228,5 @@ class SidePanel(Vertical):
 
     def _answers(self) -> list[Answer]:
         """Latest first; the inspected one before the others."""
-        answers = [entry for entry in reversed(self.dialogue.transcript.entries) if isinstance(entry, Answer)]
+        answers = self.dialogue.transcript.answers()[::-1]
         return answers if self.selected is None else [self.selected[0], *answers]

@@ -10,7 +10,7 @@ from textual.widget import Widget
 
 from ....errors import counted
 from ...chat.dialogue import Dialogue
-from ...chat.entries import Answer, Figures
+from ...chat.entries import Figures
 from ...chat.methods import right_or_accepted
 from ...text.amounts import progress_of
 from ...text.charts import eighths
@@ -168,7 +168,7 @@ class StatusLine(Widget):
                 Content.assemble(*((text.removeprefix(" tokens"), style) for text, style in legend_line(self.colouring)))
             )
         if context := self.dialogue.info.get("context"):
-            last = next((e for e in reversed(self.dialogue.transcript.entries) if isinstance(e, Answer)), None)
+            last = next(reversed(self.dialogue.transcript.answers()), None)
             used = last.figures.prompt_tokens + last.figures.tokens if last is not None else 0
             ready.append(Content(f"{used:,} of {context:,} tokens of context" if used else f"{context:,} tokens of context"))
         return ready

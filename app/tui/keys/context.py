@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
 
 from textual.dom import DOMNode
 
@@ -41,15 +40,6 @@ class KeyContext:
 def hints(*pairs: tuple[str, str]) -> tuple[Hint, ...]:
     """Hints from pairs of ids, separated by spaces, and what they do now; empty for what they always do."""
     return tuple(Hint(tuple(ids.split()), label or KEYS[ids.split()[0]].short) for ids, label in pairs)
-
-
-@runtime_checkable
-class HasKeyContext(Protocol):
-    """A screen that tells which keys matter now."""
-
-    @property
-    def key_context(self) -> KeyContext:
-        """What the user is doing there."""
 
 
 def shown(hint: Hint, keymap: Mapping[str, str]) -> str:
