@@ -58,9 +58,10 @@ class PromptRecall:
         Args:
             chat: number of the chat on the screen, once the history has it.
         """
-        drafts, box = self._drafts, self._host.box
+        drafts = self._drafts
         if drafts is None:
             return
+        box = self._host.box
         if self._shown != (shown := chat or NEW):  # it got its number, or a new one began: the draft goes along
             drafts.by_chat.pop(self._shown, None)
             self._shown = shown
