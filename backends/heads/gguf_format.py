@@ -1,5 +1,6 @@
-"""EAGLE-3 heads, DFlash and DSpark drafters and Gemma 4's assistants as GGUF files, told by their metadata. llama.cpp's
-converter writes them (`convert_hf_to_gguf.py HEAD --target-model-dir TARGET`), as does ours.
+"""Trained drafters as GGUF files, told by their metadata: EAGLE-3 heads, DFlash, DFlash 2 and DSpark drafters, and Gemma 4's
+assistants. llama.cpp's converter writes them (`convert_hf_to_gguf.py HEAD --target-model-dir TARGET`), as does ours all but the
+assistants.
 
 llama.cpp ends the process over much that is wrong with them, so all of that is looked at here first.
 """
@@ -14,6 +15,7 @@ from typing import Any, ClassVar, Literal
 from ...errors import UserError, counted
 from ..files.gguf_file import Header, Layout, Tensor
 from .base import Kind
+from .dflash.format import Markov, Selector
 from .formats import Format, Reading, Target
 
 ASSISTANT = "gemma4-assistant"
@@ -159,9 +161,11 @@ class GgufEagleFormat(GgufFormat):
 
 @dataclass(frozen=True, slots=True)
 class GgufDFlashFormat(GgufFormat):
-    """A DFlash or DSpark drafter."""
+    """A DFlash, DFlash 2 or DSpark drafter."""
 
     kind: ClassVar[Kind] = "dflash"
+    paths: Markov | Selector | None
+    """What makes its guesses go by the token before."""
     block: int
     """Positions of a pass, the pending token's among them."""
     from_anchor: bool
@@ -214,10 +218,28 @@ class GgufDFlashFormat(GgufFormat):
             optional[f"{at}attn_sinks.weight"] = (heads,)
         if "d2t" in self.shapes:
             out["output.weight"] = (drafted, width)
-        if (markov := self.shapes.get("markov_w1.weight")) is not None:
-            out |= {"markov_w1.weight": (target.vocabulary, markov[-1]), "markov_w2.weight": (drafted, markov[-1])}
-            optional |= {"conf_proj.weight": (1, width + markov[-1]), "conf_proj.bias": (1,), "markov_w2.scale": (1,)}
+        if isinstance(self.paths, Markov):
+            rank = self.paths.rank
+            out |= {"markov_w1.weight": (target.vocabulary, rank), "markov_w2.weight": (drafted, rank)}
+            optional |= {"conf_proj.weight": (1, width + rank), "conf_proj.bias": (1,)}
+        if isinstance(self.paths, Selector):
+            out |= self._selector(self.paths, width, target)
         return out | {name: shape for name, shape in optional.items() if name in self.shapes}
+
+    def _selector(self, paths: Selector, width: int, target: Target) -> dict[str, tuple[int, ...]]:
+        """The tensors that only DFlash 2 has, and their shapes.
+
+        Raises:
+            UserError: its figures do not go together.
+        """
+        if width % paths.group or width < paths.candidates * (paths.candidates + 1):
+            raise UserError(f"{self.folder} is damaged (its selector is too wide for its states). Download it again.")
+        out: dict[str, tuple[int, ...]] = {"selector_hidden.weight": (paths.rank, width)}
+        out |= {f"selector_{name}.weight": (target.vocabulary, paths.rank) for name in ("predecessor", "successor")}
+        rows = 2 * paths.kernel * (width // paths.group)
+        for at in (f"blk.{i}.{part}_conv" for i in range(paths.layers) for part in ("attn", "ffn")):
+            out |= {f"{at}_base": (2, paths.kernel, width), f"{at}_proj.weight": (rows, width)}
+        return out
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,8 +320,28 @@ class GgufAssistantFormat(GgufFormat):
         return out
 
 
+def _dflash_paths(layout: Layout, shapes: Mapping[str, tuple[int, ...]]) -> Markov | Selector | None:
+    """What makes a drafter's guesses go by the token before.
+
+    Raises:
+        UserError: a figure is none.
+    """
+    if "markov_w1.weight" in shapes:
+        return Markov("vanilla", shapes["markov_w1.weight"][-1])
+    if not any(name.startswith("selector_") for name in shapes):
+        return None
+    keys = {"rank": "selector_rank", "candidates": "selector_top_k", "kernel": "conv_kernel_size", "group": "conv_group_size"}
+    found = {ours: layout.header.metadata.get(f"dflash.{key}") for ours, key in keys.items()}
+    for ours, value in found.items():
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            raise UserError(f"{layout.file} is damaged ({keys[ours]} is {str(value)[:40]}). Download it again.")
+    if "d2t" in shapes:
+        raise UserError(f"{layout.file} drafts a part of the vocabulary, which DFlash 2 does not do. Use another drafter.")
+    return Selector(**found, layers=layout.header.number("block_count"))
+
+
 def _dflash(layout: Layout, known: Mapping[str, Any]) -> GgufDFlashFormat:
-    """A DFlash or DSpark drafter.
+    """A DFlash, DFlash 2 or DSpark drafter.
 
     Args:
         known: what all formats have.
@@ -308,9 +350,9 @@ def _dflash(layout: Layout, known: Mapping[str, Any]) -> GgufDFlashFormat:
         UserError: it is one of its relatives, or its metadata make no sense.
     """
     header, data = layout.header, layout.header.metadata
-    markov = "markov_w1.weight" in known["shapes"]
+    paths = _dflash_paths(layout, known["shapes"])
+    markov = isinstance(paths, Markov)
     others = {
-        "DFlash 2": "selector_hidden.weight" in known["shapes"],
         "DSpark for DeepSeek-V4": bool(header.number("hyper_connection.count")),
         "DFlash for a model with sections of rotary positions": "dflash.rope.dimension_sections" in data,
     }
@@ -325,7 +367,8 @@ def _dflash(layout: Layout, known: Mapping[str, Any]) -> GgufDFlashFormat:
             raise UserError(f"{layout.file} is damaged ({key} is {str(value)[:40]}). Download it again.")
     scale, softcap = (data.get(f"dflash.{key}", 0.0) for key in ("logit_scale", "final_logit_softcapping"))
     return GgufDFlashFormat(
-        **dict(known) | {"title": "DSpark" if markov else "DFlash"},
+        **dict(known) | {"title": "DSpark" if markov else "DFlash 2" if paths is not None else "DFlash"},
+        paths=paths,
         block=int(told["block_size"]),
         from_anchor=markov and bool(data.get("dflash.sample_from_anchor", True)),
         mask=int(told["mask_token_id"] or 0),

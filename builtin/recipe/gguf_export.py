@@ -82,7 +82,8 @@ def new_file(file: Path, architecture: str, kind: str, name: str) -> Iterator[tu
 
     Returns:
         gguf's writer, and a function that adds a tensor by its name: whole numbers as they are, matrices in the type asked for
-        (in F16 where their rows do not divide into its blocks), norms in float32, in which llama.cpp multiplies them.
+        (in F16 where their rows do not divide into its blocks), norms and kernels in float32, in which llama.cpp multiplies
+        them.
     """
     gguf: Any = importlib.import_module("gguf")
     types = gguf.GGMLQuantizationType
@@ -97,7 +98,7 @@ def new_file(file: Path, architecture: str, kind: str, name: str) -> Iterator[tu
         if tensor.dtype == np.int64:
             writer.add_tensor(tensor_name, tensor, raw_dtype=types.I64)
             return
-        wanted = types[kind] if tensor.ndim > 1 else types.F32
+        wanted = types[kind] if tensor.ndim > 1 and not tensor_name.endswith("_conv_base") else types.F32
         if tensor.shape[-1] % gguf.GGML_QUANT_SIZES[wanted][0]:
             wanted = types.F16
         writer.add_tensor(tensor_name, gguf.quants.quantize(tensor, wanted), raw_dtype=wanted)

@@ -15,17 +15,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...base import PREFILL_CHUNK, ROOT
+from ...base import PREFILL_CHUNK
 from ...costs.flops import spend
 from ...costs.modules import flops_of_tensors
 from ...hf.lean.lean import LeanLayer, norm, product
 from ...hf.slot_cache import KVSpec, SlotCache
 from ...scores import TorchScores
-from ..base import BlockSession, PathBlockSession
+from ..base import BlockSession
 from ..layers import Modules, Parts, guarded
 from .convolutions import ConvolvedLayer
 from .format import DFlashFormat, Selector, View
-from .paths import PathBlock, path_head
+from .paths import PathBlock, PathMemory, path_head
 
 
 class DFlashNetwork:
@@ -168,41 +168,19 @@ class DFlashSession(BlockSession):
         self._cache = SlotCache((), 0)
 
 
-class DFlashPathSession(DFlashSession, PathBlockSession):
+class DFlashPathSession(DFlashSession, PathMemory):
     """The same of a drafter whose guesses go by the token before."""
 
     def __init__(self, network: DFlashNetwork, context: int) -> None:
         super().__init__(network, context)
-        self._block: PathBlock | None = None
-        self._depths: list[int] = []
-        """The depth of each node; the pending token's is 0."""
+        self.device = network.device
 
-    def begin(self, token: int, count: int) -> TorchScores:
-        network, paths = self._network, self._network.paths
-        assert paths is not None
-        self._block = guarded(lambda: paths.open(*self._run(token, count)), network.device)
-        self._depths = []
-        return self.grow([token], [ROOT])
+    def _opened(self, token: int, count: int) -> PathBlock:
+        assert self._network.paths is not None
+        return self._network.paths.open(*self._run(token, count))
 
-    def grow(self, tokens: Sequence[int], parents: Sequence[int]) -> TorchScores:
-        network, block, living = self._network, self._block, len(self._depths)
-        if block is None or any(not ROOT <= parent < living for parent in parents):
-            raise ValueError(f"parents {list(parents)} are not all among {living} nodes")
-        depths = [0 if parent == ROOT else 1 + self._depths[parent] for parent in parents]
-
-        def run() -> Tensor:
-            ids, at = (torch.tensor(each, device=network.device) for each in (tokens, depths))
-            return network.parts.spread(block.follow(ids, at, parents))
-
-        logits = guarded(run, network.device)
-        self._depths += depths
-        nodes = range(living, living + len(tokens))
-        return TorchScores(logits, tuple(nodes), tuple(self.length + 1 + depth for depth in depths))
-
-    def drop(self, first: int) -> None:
-        if self._block is not None:
-            self._block.drop(first)
-        del self._depths[first:]
+    def _spread(self, logits: Tensor) -> Tensor:
+        return self._network.parts.spread(logits)
 
     def _cut(self, length: int) -> None:
         self._block, self._depths = None, []

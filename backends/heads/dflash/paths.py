@@ -13,7 +13,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from ...base import ROOT
 from ...costs.flops import spend
+from ...scores import TorchScores
+from ..base import PathBlockSession
+from ..layers import guarded
 from .format import Markov, Selector
 
 
@@ -132,3 +136,48 @@ def path_head(weights: Mapping[str, Tensor], found: Markov | Selector | None) ->
             return SelectorHead(weights, found)
         case None:
             return None
+
+
+class PathMemory(PathBlockSession):
+    """A session's block and the nodes below its pending token, whatever runs the layers."""
+
+    device = torch.device("cpu")
+    """Where the block's outputs are."""
+
+    def __init__(self, context: int) -> None:
+        super().__init__(context)
+        self._block: PathBlock | None = None
+        self._depths: list[int] = []
+        """The depth of each node; the pending token's is 0."""
+
+    @abstractmethod
+    def _opened(self, token: int, count: int) -> PathBlock:
+        """A block behind a pending token, whose layers have run (see `begin`)."""
+
+    @abstractmethod
+    def _spread(self, logits: Tensor) -> Tensor:
+        """Logits [n, drafted] over the target's vocabulary [n, vocab]."""
+
+    def begin(self, token: int, count: int) -> TorchScores:
+        self._block, self._depths = guarded(lambda: self._opened(token, count), self.device), []
+        return self.grow([token], [ROOT])
+
+    def grow(self, tokens: Sequence[int], parents: Sequence[int]) -> TorchScores:
+        block, living = self._block, len(self._depths)
+        if block is None or any(not ROOT <= parent < living for parent in parents):
+            raise ValueError(f"parents {list(parents)} are not all among {living} nodes")
+        depths = [0 if parent == ROOT else 1 + self._depths[parent] for parent in parents]
+
+        def run() -> Tensor:
+            ids, at = (torch.tensor(each, device=self.device) for each in (tokens, depths))
+            return self._spread(block.follow(ids, at, parents))
+
+        logits = guarded(run, self.device)
+        self._depths += depths
+        nodes = range(living, living + len(tokens))
+        return TorchScores(logits, tuple(nodes), tuple(self.length + 1 + depth for depth in depths))
+
+    def drop(self, first: int) -> None:
+        if self._block is not None:
+            self._block.drop(first)
+        del self._depths[first:]

@@ -1,17 +1,25 @@
-"""DFlash and DSpark drafters that llama.cpp computes: a cache of the target's states, and blocks of mask tokens that leave
-nothing behind.
+"""DFlash, DFlash 2 and DSpark drafters that llama.cpp computes: a cache of the target's states, and blocks of mask tokens that
+leave nothing behind.
 
 Chen et al., "DFlash: Block Diffusion for Flash Speculative Decoding" (2026), arXiv:2602.06036.
 """
 
 from __future__ import annotations
 
+import ctypes
+from typing import Any
+
+import numpy as np
+import torch
 from torch import Tensor
 
 from ....errors import UserError
 from ...base import PREFILL_CHUNK
 from ...heads.base import BlockSession
+from ...heads.dflash.format import Selector
+from ...heads.dflash.paths import MarkovHead, PathBlock, PathMemory, SelectorHead
 from ...heads.gguf_format import GgufDFlashFormat
+from ...heads.layers import scattered
 from ...scores import TorchScores
 from ..context import alive
 from ..library import last_error
@@ -59,9 +67,10 @@ class LlamaDFlashSession(BlockSession):
             logits = run.logits(found.block)[first : first + count].clone()
         finally:
             run.remove(0, start, -1)
-        if found.logit_scale:
+        scaled = isinstance(found.paths, Selector)  # by llama.cpp itself
+        if found.logit_scale and not scaled:
             logits *= found.logit_scale
-        if found.softcap:
+        if found.softcap and not scaled:
             logits = (logits / found.softcap).tanh() * found.softcap
         return TorchScores(logits, tuple(range(count)), tuple(range(start + 1, start + 1 + count)))
 
@@ -70,3 +79,55 @@ class LlamaDFlashSession(BlockSession):
 
     def close(self) -> None:
         self._run, self.length = None, 0
+
+
+class LlamaDFlashPathSession(LlamaDFlashSession, PathMemory):
+    """The same of a drafter whose guesses go by the token before: llama.cpp runs the layers, and what follows each node is
+    computed here. Its own way goes along one path only.
+
+    Args:
+        loaded, found: the drafter.
+        context: most tokens.
+        paths: what makes guesses go by the token before.
+        ids: the target's ids of the tokens that are drafted [drafted]; None for all.
+    """
+
+    def __init__(
+        self, loaded: Loaded, found: GgufDFlashFormat, context: int, paths: MarkovHead | SelectorHead, ids: Tensor | None
+    ) -> None:
+        super().__init__(loaded, found, context)
+        self._paths, self._ids, self._vocabulary = paths, ids, loaded.weights.vocabulary
+
+    def _opened(self, token: int, count: int) -> PathBlock:
+        run, first = self._open(), 0 if self._found.from_anchor else 1
+        if isinstance(self._paths, SelectorHead):
+            run.lib.llama_set_embeddings(run.handle, True)
+            try:
+                logits = self.guess(token, count).logits
+                return self._paths.open(self._outputs(run)[first : first + count], logits)
+            finally:
+                run.lib.llama_set_embeddings(run.handle, False)
+        logits = self.guess(token, count).logits
+        if self._ids is not None:
+            logits = logits[:, self._ids]
+        # llama.cpp has added to each row what the likeliest token of the row before says: that goes off again.
+        likeliest = logits[:-1].argmax(-1)
+        before = torch.cat((torch.tensor([token]), likeliest if self._ids is None else self._ids[likeliest]))
+        logits = logits - self._paths.before[before] @ self._paths.after.T
+        return self._paths.open(logits.new_zeros((count, 1)), logits)
+
+    def _outputs(self, run: StatesContext) -> Tensor:
+        """What the layers made of the last block [block, width], a copy."""
+        address = ctypes.cast(run.lib.llama_get_embeddings(run.handle), ctypes.c_void_p).value
+        if not address:
+            raise UserError("llama.cpp did not hand out the drafter's states.")
+        shape = self._found.block, run.weights.width
+        array: Any = (ctypes.c_float * (shape[0] * shape[1])).from_address(address)
+        return torch.from_numpy(np.frombuffer(array, np.float32).reshape(shape).copy())
+
+    def _spread(self, logits: Tensor) -> Tensor:
+        return scattered(logits, self._ids, self._vocabulary)
+
+    def _cut(self, length: int) -> None:
+        self._block, self._depths = None, []
+        super()._cut(length)

@@ -16,6 +16,7 @@ from ...base import ROOT, Model, Session
 from ...costs.flops import Flops
 from ...costs.gguf import flops_of_file
 from ...heads.base import BlockHead, Head, HeadInfo, PathHead
+from ...heads.dflash.paths import MarkovHead, SelectorHead, path_head
 from ...heads.formats import Target
 from ...heads.gguf_format import UNREAD, GgufAssistantFormat, GgufDFlashFormat, GgufFormat
 from ...options import pip_command
@@ -27,8 +28,9 @@ from ..proof import differs
 from ..trial import works
 from .assistant import LlamaAssistantSession
 from .context import Loaded
-from .dflash import LlamaDFlashSession
+from .dflash import LlamaDFlashPathSession, LlamaDFlashSession
 from .eagle import LlamaEagleSession
+from .tables import numbers
 
 SHARED = ("token_embd.weight", "output.weight")
 """Tensors that a drafter uses of its target's where it has none."""
@@ -90,7 +92,11 @@ def load_gguf_head(found: GgufFormat, name: str, target: Model) -> Head:
     loaded, reads = Loaded(weights, target.runtime, other), len(reading.taps) * own.width
     head: PathHead | BlockHead
     if isinstance(found, GgufDFlashFormat):
-        head = BlockHead(info, partial(LlamaDFlashSession, loaded, found), found.positions)
+        paths, ids = _paths(found)
+        session = partial(LlamaDFlashSession, loaded, found)
+        if paths is not None:
+            session = partial(LlamaDFlashPathSession, loaded, found, paths=paths, ids=ids)
+        head = BlockHead(info, session, found.positions)
         sound = drafts_blocks(head, of.vocabulary, reads)
     elif isinstance(found, GgufAssistantFormat):
         head = PathHead(info, partial(LlamaAssistantSession, loaded, own.width))
@@ -105,6 +111,23 @@ def load_gguf_head(found: GgufFormat, name: str, target: Model) -> Head:
             f"pass. Run: {pip_command()} --upgrade"
         )
     return head
+
+
+TABLES = {
+    **{f"markov_{name}.weight": f"markov_head.markov_{name}.weight" for name in ("w1", "w2")},
+    **{f"selector_{name}.weight": f"candidate_selector.{name}_codebook" for name in ("predecessor", "successor")},
+    "selector_hidden.weight": "candidate_selector.hidden_projection.weight",
+}
+"""Tensors by which guesses go by the token before: in GGUF, and as `path_head` calls them."""
+
+
+def _paths(found: GgufDFlashFormat) -> tuple[MarkovHead | SelectorHead | None, Tensor | None]:
+    """What makes a drafter's guesses go by the token before, and the target's ids of the tokens that are drafted."""
+    if found.paths is None:
+        return None, None
+    tables = {name: numbers(found.folder, found.tensors[ours]) for ours, name in TABLES.items() if ours in found.tensors}
+    ids = numbers(found.folder, found.tensors["d2t"]) if "d2t" in found.tensors else None
+    return path_head(tables, found.paths), ids
 
 
 def _flops(found: GgufFormat, target: Weights) -> Flops:

@@ -38,6 +38,10 @@ SHARED = {
 EAGLE = {"input_norm.weight": "enc.output_norm.weight", "layers.0.hidden_norm.weight": "blk.0.attn_norm_2.weight"}
 DFLASH = {"hidden_norm.weight": "enc.output_norm.weight"}
 DFLASH |= {f"markov_head.{name}.weight": f"{name}.weight" for name in ("markov_w1", "markov_w2")}
+SELECTOR = "candidate_selector."
+DFLASH |= {f"{SELECTOR}{name}_codebook": f"selector_{name}.weight" for name in ("predecessor", "successor")}
+DFLASH[f"{SELECTOR}hidden_projection.weight"] = "selector_hidden.weight"
+CONVOLUTIONS = {"base_kernel": "base", "kernel_projection.weight": "proj.weight"}
 NORMS = {"self_attn.q_norm": "attn_q_norm", "self_attn.k_norm": "attn_k_norm"}
 """A head's tensors → llama.cpp's."""
 
@@ -129,7 +133,7 @@ def _unknown(head: EagleFormat | DFlashFormat, layers: int, taps: Sequence[int],
         }
     else:
         checks |= {
-            "a selector": isinstance(head.paths, Selector),
+            "so many candidates": _scores(head) > head.shapes["fc.weight"][0],
             "a Markov head that is not vanilla": isinstance(head.paths, Markov) and head.paths.kind != "vanilla",
             "sample_from_anchor": head.from_anchor and head.paths is None,
             "another width than the target's": other_width,
@@ -137,6 +141,11 @@ def _unknown(head: EagleFormat | DFlashFormat, layers: int, taps: Sequence[int],
             "windows of several sizes": len({view.window for view in head.views} - {None}) > 1,
         }
     return next((what for what, there in checks.items() if there), "")
+
+
+def _scores(head: DFlashFormat) -> int:
+    """Numbers that llama.cpp hands on for a position of a DFlash 2 drafter, in the place of its state."""
+    return head.paths.candidates * (head.paths.candidates + 1) if isinstance(head.paths, Selector) else 0
 
 
 def _layers(writer: Any, head: EagleFormat | DFlashFormat, vocabulary: int) -> None:
@@ -160,11 +169,16 @@ def _layers(writer: Any, head: EagleFormat | DFlashFormat, vocabulary: int) -> N
 
 
 def _dflash(writer: Any, head: DFlashFormat) -> None:
-    """What only DFlash and DSpark have."""
+    """What only DFlash and its relatives have."""
     writer.add_uint32("dflash.block_size", head.block)
     writer.add_mask_token_id(head.mask)
     writer.add_bool("dflash.attention.causal", head.views[0].causal)
-    if head.paths is not None:
+    if isinstance(head.paths, Selector):
+        found = head.paths
+        figures = {"selector_rank": found.rank, "selector_top_k": found.candidates}
+        for key, value in (figures | {"conv_kernel_size": found.kernel, "conv_group_size": found.group}).items():
+            writer.add_uint32(f"dflash.{key}", value)
+    if isinstance(head.paths, Markov):
         writer.add_bool("dflash.sample_from_anchor", head.from_anchor)
         writer.add_bool("dflash.has_confidence_head", False)
     windows = [view.window for view in head.views]
@@ -193,6 +207,8 @@ def _tensors(head: EagleFormat | DFlashFormat) -> Iterator[tuple[str, NDArray[An
     names = SHARED | (EAGLE if eagle else DFLASH)
     for i in range(1 if isinstance(head, EagleFormat) else len(head.views)):
         names |= {f"layers.{i}.{theirs}.weight": f"blk.{i}.{ours}.weight" for theirs, ours in (LAYER | NORMS).items()}
+        for part, ours in (("attention", "attn"), ("mlp", "ffn")):
+            names |= {f"layers.{i}.{part}_conv.{a}": f"blk.{i}.{ours}_conv_{b}" for a, b in CONVOLUTIONS.items()}
     for ours, (file, theirs) in head.names.items():
         with safe_open(str(file), framework="pt", device="cpu") as tensors:
             if ours == "d2t":
@@ -200,7 +216,7 @@ def _tensors(head: EagleFormat | DFlashFormat) -> Iterator[tuple[str, NDArray[An
                 yield "d2t", offsets + np.arange(len(offsets))
             elif ours in names:
                 value = tensors.get_tensor(theirs).float().numpy()
-                part = names[ours].split(".")[-2]
+                part = names[ours].removesuffix(".weight").rpartition(".")[2]
                 yield names[ours], interleaved(value, turned[part]) if part in turned else value
 
 

@@ -135,6 +135,40 @@ def test_dsparks_chain_is_that_of_torch(options: dict[str, Any], tmp_path: Path)
         assert max(far) < APART["F32"] / 5
 
 
+SECOND: dict[str, Any] = {"paths": "dflash2", "candidates": 7}
+TREES: dict[str, dict[str, Any]] = {
+    "DSpark": {"paths": "vanilla"},
+    "DSpark, a part of the vocabulary": {"paths": "vanilla", "layout": "speculators", "drafted": 512},
+    "DSpark behind the anchor": {"paths": "vanilla", "sample_from_anchor": False},
+    "DFlash 2": SECOND,
+    "DFlash 2, scaled": SECOND | {"inner": {"output_multiplier": 0.3, "final_logit_softcapping": 4.0}},
+}
+
+
+@pytest.mark.parametrize(("layout", "kind"), [*((layout, "F32") for layout in TREES), ("DSpark", "Q8_0"), ("DFlash 2", "Q8_0")])
+def test_what_follows_each_node_is_that_of_torch(layout: str, kind: str, tmp_path: Path) -> None:
+    """Where the token before has a say."""
+    ours, theirs = both(tmp_path, dflash_file, write_blocks, kind, **{"rank": 32, **TREES[layout]})
+    assert (ours.info.title, ours.positions) == (layout.split(",")[0].split(" behind")[0], theirs.positions)
+    rng, far = random.Random(4), []
+    states = torch.randn(90, len(ours.info.taps) * WIDTH, generator=torch.Generator().manual_seed(2))
+    sessions = [head.open(128) for head in (ours, theirs)]
+    for begun, end in ((0, 40), (40, 43), (43, 90)):
+        for session in sessions:
+            session.extend(states[begun:end])
+        rows, depths = [session.begin(9, ours.positions) for session in sessions], [0]
+        for _ in range(ours.positions):
+            found, wanted = (row.logits for row in rows)
+            both_ways = found.isfinite() & wanted.isfinite()
+            assert both_ways.sum() >= (0.3 if kind == "Q8_0" else 1) * wanted.isfinite().sum()
+            far.append(float((found - wanted)[both_ways].square().mean().sqrt() / wanted[wanted.isfinite()].std()))
+            parents = [i for i, depth in enumerate(depths) if depth + 1 < ours.positions and rng.random() < 0.7][-3:] or [0]
+            tokens = [int(each) for each in wanted[0].topk(len(parents)).indices]
+            depths += [depths[parent] + 1 for parent in parents]
+            rows = [session.grow(tokens, parents) for session in sessions]
+    assert max(far) < APART[kind] / (1 if kind == "Q8_0" else 5)
+
+
 WRONG_PATHS: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "width": ({"target_hidden_size": 128}, {}, "hidden states 128 numbers wide, and those of heads-target have 64"),
     "taps": ({"target_layers": [1, 2, 6]}, {}, r"layers that heads-target does not have \(1, 2, 6\): it has 6 layers"),
@@ -169,13 +203,32 @@ WRONG_BLOCKS: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "missing": ({}, {"blk.1.attn_q_norm.weight": None}, "such as blk.1.attn_q_norm.weight"),
     "nan": ({}, {"fc.weight": np.full((64, 128), np.nan, np.float32)}, "Cannot load head.gguf: .*invalid data"),
     "DSpark": ({}, {"markov_w1.weight": np.ones((VOCAB, 8), np.float32)}, "missing 1 tensor .* markov_w2.weight"),
-    "DFlash 2": ({}, {"selector_hidden.weight": np.ones((8, 64), np.float32)}, "holds DFlash 2, which"),
+    "DFlash 2": ({}, {"selector_hidden.weight": np.ones((8, 64), np.float32)}, r"damaged \(selector_rank is None\)"),
+}
+
+AT = "dflash."
+WRONG_SECOND: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
+    "rank": ({f"{AT}selector_rank": 9}, {}, r"has the shape \[12, 64\] instead of \[9, 64\]"),
+    "candidates": ({f"{AT}selector_top_k": 8}, {}, "its selector is too wide for its states"),
+    "group": ({f"{AT}conv_group_size": 5}, {}, "its selector is too wide for its states"),
+    "kernel": ({f"{AT}conv_kernel_size": 0}, {}, r"damaged \(conv_kernel_size is 0\)"),
+    "no kernel": ({}, {"blk.1.ffn_conv_base": None}, "missing 1 tensor .* blk.1.ffn_conv_base"),
+    "no table": ({}, {"selector_successor.weight": None}, "missing 1 tensor .* selector_successor.weight"),
+    "a part": ({}, {"d2t": np.arange(512)}, "drafts a part of the vocabulary, which DFlash 2 does not do"),
+    "nan": ({}, {"selector_hidden.weight": np.full((12, 64), np.nan, np.float32)}, "Cannot load head.gguf: .*invalid data"),
+    "vocabulary": ({"tokenizer.ggml.tokens": [b"a", b"b"]}, {}, "a vocabulary of 2 tokens, and heads-target has 2,048"),
 }
 
 
-@pytest.mark.parametrize(("drafter", "case"), [*(("eagle", c) for c in WRONG_PATHS), *(("dflash", c) for c in WRONG_BLOCKS)])
+@pytest.mark.parametrize(
+    ("drafter", "case"),
+    [*(("eagle", c) for c in WRONG_PATHS), *(("dflash", c) for c in WRONG_BLOCKS), *(("dflash2", c) for c in WRONG_SECOND)],
+)
 def test_a_wrong_file_is_refused_in_one_sentence(drafter: str, case: str, tmp_path: Path) -> None:
-    if drafter == "dflash":
+    if drafter == "dflash2":
+        values, tensors, words = WRONG_SECOND[case]
+        whole = dflash_file(tmp_path / "whole", **SECOND)
+    elif drafter == "dflash":
         values, tensors, words = WRONG_BLOCKS[case]
         whole = dflash_file(tmp_path / "whole")
     else:

@@ -118,9 +118,10 @@ def random_gguf_blocks() -> Head:
 
 
 @functools.cache
-def random_gguf_paths() -> Head:
-    """A DSpark drafter that knows nothing, on llama.cpp."""
-    return load_head(dflash_file(room() / "random-dspark", paths="vanilla"))
+def random_gguf_paths(kind: str) -> Head:
+    """A drafter that knows nothing, on llama.cpp: dspark or dflash2."""
+    paths: dict[str, Any] = {"paths": "vanilla"} if kind == "dspark" else {"paths": "dflash2", "candidates": 7}
+    return load_head(dflash_file(room() / f"random-{kind}", **paths))
 
 
 GLM = {

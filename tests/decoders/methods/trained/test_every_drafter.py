@@ -44,7 +44,7 @@ PENALIZED = Sampling(temperature=1.2, top_p=0.9, repetition_penalty=1.2, seed=2)
 KINDS = ["eagle eagle1", "eagle eagle3", "eagle speculators", "medusa", "dflash"]
 KINDS += ["eagle assistant", *(f"dflash {paths}" for paths in ("vanilla", "gated", "rnn", "dflash2"))]
 KINDS += [f"mtp {family}" for family in (*FAMILIES, "glm4-moe 3")]
-LLAMA = [pytest.param(f"llama.cpp {kind}", marks=needs_llama) for kind in ("eagle", "assistant", "dflash", "dspark", "mtp")]
+LLAMA = [pytest.param(f"llama.cpp {kind}", marks=needs_llama) for kind in ("eagle", "assistant", "dflash", "dspark", "dflash2", "mtp")]
 ALL = [*KINDS, *LLAMA]
 ONE_OF_EACH = ["eagle eagle3", "eagle assistant", "medusa", "dflash", "dflash rnn", "dflash dflash2", "mtp glm4-moe", *LLAMA]
 
@@ -118,8 +118,8 @@ def pair(kind: str) -> Pair:
         case ["llama.cpp", "assistant"]:
             return Pair(gemma_llama(), random_assistant_file())
         case ["llama.cpp", which]:
-            made = {"eagle": random_gguf_head, "dflash": random_gguf_blocks, "dspark": random_gguf_paths}
-            return Pair(llama_target(), made[which]())
+            heads_of = {"eagle": random_gguf_head, "dflash": random_gguf_blocks}
+            return Pair(llama_target(), heads_of[which]() if which in heads_of else random_gguf_paths(which))
         case words:
             return mtp_of(words)
 
