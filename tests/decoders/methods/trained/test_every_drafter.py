@@ -44,7 +44,8 @@ PENALIZED = Sampling(temperature=1.2, top_p=0.9, repetition_penalty=1.2, seed=2)
 KINDS = ["eagle eagle1", "eagle eagle3", "eagle speculators", "medusa", "dflash"]
 KINDS += ["eagle assistant", *(f"dflash {paths}" for paths in ("vanilla", "gated", "rnn", "dflash2"))]
 KINDS += [f"mtp {family}" for family in (*FAMILIES, "glm4-moe 3")]
-LLAMA = [pytest.param(f"llama.cpp {kind}", marks=needs_llama) for kind in ("eagle", "assistant", "dflash", "dspark", "dflash2", "mtp")]
+GGUF = ("eagle", "assistant", "dflash", "dspark", "dflash2", "mtp")
+LLAMA = [pytest.param(f"llama.cpp {kind}", marks=needs_llama) for kind in GGUF]
 ALL = [*KINDS, *LLAMA]
 ONE_OF_EACH = ["eagle eagle3", "eagle assistant", "medusa", "dflash", "dflash rnn", "dflash dflash2", "mtp glm4-moe", *LLAMA]
 
