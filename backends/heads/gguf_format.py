@@ -331,10 +331,12 @@ def _dflash_paths(layout: Layout, shapes: Mapping[str, tuple[int, ...]]) -> Mark
     if not any(name.startswith("selector_") for name in shapes):
         return None
     keys = {"rank": "selector_rank", "candidates": "selector_top_k", "kernel": "conv_kernel_size", "group": "conv_group_size"}
-    found = {ours: layout.header.metadata.get(f"dflash.{key}") for ours, key in keys.items()}
-    for ours, value in found.items():
+    found: dict[str, int] = {}
+    for ours, key in keys.items():
+        value = layout.header.metadata.get(f"dflash.{key}")
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise UserError(f"{layout.file} is damaged ({keys[ours]} is {str(value)[:40]}). Download it again.")
+            raise UserError(f"{layout.file} is damaged ({key} is {str(value)[:40]}). Download it again.")
+        found[ours] = value
     if "d2t" in shapes:
         raise UserError(f"{layout.file} drafts a part of the vocabulary, which DFlash 2 does not do. Use another drafter.")
     return Selector(**found, layers=layout.header.number("block_count"))

@@ -16,7 +16,7 @@ from ...files.gguf_file import Tensor as FileTensor
 from ...options import pip_command
 from ..library import library
 
-WHOLE = {0: np.dtype(np.float32), 1: np.dtype(np.float16), 27: np.dtype(np.int64)}
+WHOLE: dict[int, np.dtype[Any]] = {0: np.dtype(np.float32), 1: np.dtype(np.float16), 27: np.dtype(np.int64)}
 """Types that need no decoding."""
 
 
