@@ -42,8 +42,8 @@ def names() -> list[str]:
 
 
 class Plain:
-    """llama.cpp's own greedy completion, one token a pass, each in a fresh context. Passes might be of several: in a context for
-    one alone RWKV-7 writes where it should not, and the process ends.
+    """llama.cpp's own greedy completion, one token a pass, each in a fresh context. That has room for passes of several: in one
+    without, RWKV-7 writes where it should not, and the process ends.
 
     Args:
         file: the model.
