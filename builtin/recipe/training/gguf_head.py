@@ -176,8 +176,8 @@ def _dflash(writer: Any, head: DFlashFormat) -> None:
     if isinstance(head.paths, Selector):
         found = head.paths
         figures = {"selector_rank": found.rank, "selector_top_k": found.candidates}
-        for key, value in (figures | {"conv_kernel_size": found.kernel, "conv_group_size": found.group}).items():
-            writer.add_uint32(f"dflash.{key}", value)
+        for key, figure in (figures | {"conv_kernel_size": found.kernel, "conv_group_size": found.group}).items():
+            writer.add_uint32(f"dflash.{key}", figure)
     if isinstance(head.paths, Markov):
         writer.add_bool("dflash.sample_from_anchor", head.from_anchor)
         writer.add_bool("dflash.has_confidence_head", False)
