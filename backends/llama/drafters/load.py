@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import closing
 from functools import partial
 from math import prod
@@ -15,7 +16,7 @@ from ....errors import UserError
 from ...base import ROOT, Model, Session
 from ...costs.flops import Flops
 from ...costs.gguf import flops_of_file
-from ...heads.base import BlockHead, Head, HeadInfo, PathHead
+from ...heads.base import BlockHead, BlockSession, Head, HeadInfo, PathHead
 from ...heads.dflash.paths import MarkovHead, SelectorHead, path_head
 from ...heads.formats import Target
 from ...heads.gguf_format import UNREAD, GgufAssistantFormat, GgufDFlashFormat, GgufFormat
@@ -93,7 +94,7 @@ def load_gguf_head(found: GgufFormat, name: str, target: Model) -> Head:
     head: PathHead | BlockHead
     if isinstance(found, GgufDFlashFormat):
         paths, ids = _paths(found)
-        session = partial(LlamaDFlashSession, loaded, found)
+        session: Callable[[int], BlockSession] = partial(LlamaDFlashSession, loaded, found)
         if paths is not None:
             session = partial(LlamaDFlashPathSession, loaded, found, paths=paths, ids=ids)
         head = BlockHead(info, session, found.positions)
