@@ -27,7 +27,7 @@ SHAPES = {
 """Layers, hidden width, width of the MLP, heads, K/V heads."""
 
 VOCABULARY = 32_000
-CONTEXT = 4096
+CONTEXT = 16_384
 
 
 def config(shape: str) -> LlamaConfig:
