@@ -8,7 +8,8 @@
 
 Medians of pairs in turn with 95% intervals (order statistics); of prefills fewer pairs, where they are long. Beside int8,
 transformers runs in bfloat16. Prefill on llama.cpp is left out. With one thread, seconds are those of the processor, with
-several the clock's. `python -m specchat.benchmarks.shapes` makes models, `specchat.builtin.recipe.gguf_export` GGUF files of them.
+several the clock's. `python -m specchat.benchmarks.shapes` makes models, `python -m specchat.builtin.recipe.gguf_export` GGUF
+files of them.
 """
 
 from __future__ import annotations

@@ -211,7 +211,7 @@ def _are_counts(value: Any) -> TypeGuard[list[int]]:
 
 
 @contextmanager
-def shown(folder: Path, files: list[Path]) -> Iterator[Path]:
+def shown(folder: Path, files: list[Path], *, bare: bool = False) -> Iterator[Path]:
     """A folder for transformers, as long as the block runs: links to checked weights, and to the configuration and tokenizer.
 
     transformers picks files by their names: one that an index calls `model.bin` would be unpickled, and so would a `.metadata`,
@@ -221,6 +221,7 @@ def shown(folder: Path, files: list[Path]) -> Iterator[Path]:
     Args:
         folder: the model's.
         files: its weights, from `check_folder`.
+        bare: leave out that they are quantized, so that integers are read as the numbers that they are.
 
     Raises:
         UserError: a file beside the weights is no ordinary file, or too large; or the one that the block raised, about the
@@ -231,7 +232,7 @@ def shown(folder: Path, files: list[Path]) -> Iterator[Path]:
         for file in sorted(folder.iterdir()):
             if file.suffix in BESIDE and not file.name.endswith(".safetensors.index.json"):
                 _check_beside(file)
-                if (related := _related(file)) is None:
+                if (related := _related(file, bare)) is None:
                     (view / file.name).symlink_to(file.absolute())
                 else:
                     (view / file.name).write_text(json.dumps(related), encoding="utf-8")
@@ -249,14 +250,17 @@ def shown(folder: Path, files: list[Path]) -> Iterator[Path]:
             raise UserError(str(error).replace(str(view), str(folder))) from None
 
 
-def _related(file: Path) -> dict[str, Any] | None:
-    """The configuration of one of RELATIVES as that of the type that it is computed as; None for any other file."""
+def _related(file: Path, bare: bool) -> dict[str, Any] | None:
+    """The configuration of one of RELATIVES as that of the type that it is computed as, and if `bare` any without its quantized
+    weights; None for a file that stays as it is."""
     if file.name != "config.json":
         return None
     config = read_json(file)
     kind = RELATIVES.get(config.get("model_type", ""))
+    if bare:
+        config.pop("quantization_config", None)
     if kind is None:
-        return None
+        return config if bare else None
     return {key: value for key, value in config.items() if key != "auto_map"} | {
         "model_type": kind[0],
         "architectures": [kind[1]],
@@ -319,10 +323,26 @@ def quantization_problem(config: Mapping[str, Any]) -> str:
     """Why a configuration's quantized weights cannot be used here; empty if nothing is seen."""
     how = config.get("quantization_config")
     method = str(how.get("quant_method", "")) if isinstance(how, Mapping) else ""
+    if int8_rows(config):
+        return ""
     if not method and isinstance(mlx := config.get("quantization"), Mapping) and "group_size" in mlx:
         return "Its weights are quantized for MLX, which specchat does not run. Download the original or a GGUF version."
     said = _lacking(f"Its weights are quantized with {method.upper()}, which", PACKAGES.get(method, ()))
     return f"{said} Or download a GGUF version." if said else ""
+
+
+def int8_rows(config: Mapping[str, Any]) -> bool:
+    """Whether the weights of a configuration's linear layers are eight-bit integers, with a scale for each output, as
+    compressed-tensors writes them. Activations that it would round to eight bits keep sixteen here."""
+    how = config.get("quantization_config")
+    if not isinstance(how, Mapping) or how.get("quant_method") != "compressed-tensors" or how.get("format") != "int-quantized":
+        return False
+    groups = how.get("config_groups")
+    kinds = (
+        [group.get("weights") for group in groups.values() if isinstance(group, Mapping)] if isinstance(groups, Mapping) else []
+    )
+    wanted = {"num_bits": 8, "type": "int", "strategy": "channel", "symmetric": True}
+    return bool(kinds) and all(isinstance(kind, Mapping) and wanted.items() <= kind.items() for kind in kinds)
 
 
 def _lacking(what: str, packages: Sequence[str]) -> str:

@@ -22,7 +22,7 @@ from ..base import Session
 from ..codec import CodecModel
 from ..costs.flops import NOTHING, Flops
 from ..costs.modules import active, flops_of_model
-from ..files.checkpoint import check_folder, read_json, shown, weight_bytes
+from ..files.checkpoint import check_folder, int8_rows, read_json, shown, weight_bytes
 from ..files.sampling import of_folder
 from ..files.verdicts import Verdict, kept
 from ..info import Capabilities, ModelInfo, token_id
@@ -31,7 +31,8 @@ from ..rounding import TOKENS, pass_seconds, ticking
 from .devices import Threads, choose_device, choose_dtype, over_several, quick_in_bfloat16, thread_counts, too_big
 from .early_layers import find_layers
 from .graphs.graphs import chosen_graphs
-from .lean.int8 import quantize
+from .lean.int8 import quantize, read_scales
+from .lean.int8 import works as int8_works
 from .lean.lean import of_family
 from .lean.packed import LEAST_BYTES
 from .masks import native_plan
@@ -151,11 +152,15 @@ def load_transformers(
     """
     begun = time.perf_counter()
     device = choose_device(options.device)
+    files = check_folder(folder)
+    whole = int8_rows(read_json(folder / "config.json"))
+    if whole and options.dtype == "auto" and device.type == "cpu" and int8_works():
+        options = replace(options, dtype=INT8)
     dtype = choose_dtype(options.dtype, device)
     if options.threads is not None or "OMP_NUM_THREADS" not in os.environ:  # which torch goes by itself
         torch.set_num_threads(cpu_threads(options.threads))
-    files = check_folder(folder)
-    with shown(folder, files) as view:
+    int8 = options.dtype == INT8
+    with shown(folder, files, bare=whole and int8) as view:
         config = _config(view)
         limit = context_limit(config)
         options.size(name, limit)  # refused before the weights are read
@@ -165,13 +170,14 @@ def load_transformers(
         half = half and weight_bytes(files, None) >= LEAST_BYTES and quick_in_bfloat16()
         if half:
             dtype = torch.bfloat16
-        int8 = options.dtype == INT8
         needed = weight_bytes(files, 1 if int8 else None if dtype is None else dtype.itemsize)
         spread = over_several(needed, device, options.device, name)
         try:
             module, missing = _read(view, dtype, "auto" if spread else {"": device}, progress, cancelled)
             parameters = sum(p.numel() for p in module.parameters())
             if int8 and not missing:
+                if whole:
+                    read_scales(module, files)
                 quantize(module, of_family(module), cancelled)
                 if 2 * sum(p.numel() for p in module.parameters()) > parameters:
                     raise UserError(f"Most of {name}'s weights are of no kind that int8 knows (experts). Use --dtype bfloat16.")

@@ -8,11 +8,13 @@ products of bytes in integers, so a row has the same bits whatever else is in it
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import safe_open
 from torch import Tensor, nn
 from transformers.pytorch_utils import Conv1D
 
@@ -25,8 +27,11 @@ MOST = 32639.0
 MAGIC = 2.0**23 + 32768 + 128
 """Added in float32 it leaves an input, rounded, in the last two bytes of its bits. Of both bytes the product takes 128."""
 
-MOST_INPUTS = 66_000
-"""Wider layers stay as they are: 255 × 127 × inputs must fit in 31 bits."""
+MOST_INPUTS = 65_000
+"""Wider layers stay as they are: 255 × 128 × inputs must fit in 31 bits."""
+
+SCALE = ".weight_scale"
+"""What a checkpoint calls a layer's scales, behind the layer's name."""
 
 AT_ONCE = 64
 """Rows of a prompt that are multiplied at once, so that what lies between stays in the CPU's cache."""
@@ -44,12 +49,13 @@ class Int8(nn.Module):
     Args:
         weight: [outputs, inputs].
         bias: [outputs].
+        scales: of each output, of weights that are integers already [outputs, 1].
     """
 
-    def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
+    def __init__(self, weight: Tensor, bias: Tensor | None, scales: Tensor | None = None) -> None:
         super().__init__()
         self.out_features, self.in_features = weight.shape
-        whole, scales = rounded_rows(weight)
+        whole, scales = rounded_rows(weight) if scales is None else (weight.detach().to(torch.int8), scales.float())
         self._packed: Tensor = torch.ops.onednn.qlinear_prepack(whole, [FEWEST_ROWS, self.in_features])
         self._scales = scales[:, 0]
         self._zeros = torch.zeros(self.out_features, dtype=torch.int32)
@@ -141,6 +147,28 @@ def together(owner: Any, *names: str) -> Callable[[Tensor], Tensor]:
     return rows
 
 
+def read_scales(module: Any, files: Iterable[Path]) -> None:
+    """Give a model whose weights are integers already what `quantize` needs besides: each layer's scales.
+
+    Args:
+        module: the model, its integers read as numbers.
+        files: its safetensors.
+
+    Raises:
+        ValueError: they are not those of its linear layers.
+    """
+    layers = dict(module.named_modules())
+    for file in files:
+        with safe_open(str(file), framework="pt", device="cpu") as tensors:
+            for name in tensors.keys():  # noqa: SIM118 (not a dict)
+                if not name.endswith(SCALE):
+                    continue
+                layer, scales = layers.get(name.removesuffix(SCALE)), tensors.get_tensor(name)
+                if type(layer) is not nn.Linear or layer.in_features > MOST_INPUTS or scales.numel() != layer.out_features:
+                    raise ValueError(f"{name} is not of a linear layer with as many outputs")
+                layer.scales = scales.reshape(-1, 1)
+
+
 def quantize(module: Any, shared: bool, cancelled: Callable[[], bool] | None = None) -> None:
     """Put eight-bit layers in the places of a model's linear layers and of its embeddings; experts in one tensor stay.
 
@@ -151,6 +179,7 @@ def quantize(module: Any, shared: bool, cancelled: Callable[[], bool] | None = N
 
     Raises:
         Cancelled: `cancelled` answered True.
+        ValueError: of layers on the same input, only some have scales.
     """
     with torch.no_grad():
         table = module.get_input_embeddings()
@@ -162,7 +191,7 @@ def quantize(module: Any, shared: bool, cancelled: Callable[[], bool] | None = N
                     _join(owner, names)
             for name, part in list(owner.named_children()):
                 if type(part) is nn.Linear and part.in_features <= MOST_INPUTS:
-                    setattr(owner, name, Int8(part.weight, part.bias))
+                    setattr(owner, name, Int8(part.weight, part.bias, getattr(part, "scales", None)))
                 elif type(part) is Conv1D:
                     setattr(owner, name, Int8(part.weight.t(), part.bias))
         if type(table) is nn.Embedding:
@@ -176,7 +205,10 @@ def _join(owner: Any, names: tuple[str, ...]) -> None:
     bias = parts[0].bias
     if bias is not None:
         bias = torch.cat([part.bias for part in parts])
-    whole, start = Int8(torch.cat([part.weight for part in parts]), bias), 0
+    given = [part.scales for part in parts if hasattr(part, "scales")]
+    if len(given) not in (0, len(parts)):
+        raise ValueError(f"of {', '.join(names)} only some have scales")
+    whole, start = Int8(torch.cat([part.weight for part in parts]), bias, torch.cat(given) if given else None), 0
     for name, part in zip(names, parts, strict=True):
         setattr(owner, name, Part(whole, start, start := start + part.out_features))
 

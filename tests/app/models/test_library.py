@@ -159,12 +159,21 @@ def test_a_gguf_file_tells_all_from_its_header(home: Path) -> None:
     assert (card.size, card.cache_numbers, card.problem) == (4096 * 64 * 4, 2 * 2 * 2 * 16, "")
 
 
+COMPRESSED = {
+    "quant_method": "compressed-tensors",
+    "format": "int-quantized",
+    "config_groups": {"group_0": {"weights": {"num_bits": 8, "type": "int", "strategy": "channel", "symmetric": True}}},
+}
+
+
 @pytest.mark.parametrize(
     ("config", "problem"),
     [
         ({"architectures": ["BertModel"]}, "not a causal language model"),
         ({"is_encoder_decoder": True}, "not a causal language model"),
         ({"quantization_config": {"quant_method": "fp8"}}, ""),
+        ({"quantization_config": COMPRESSED}, ""),
+        ({"quantization_config": {**COMPRESSED, "format": "pack-quantized"}}, "which needs compressed-tensors"),
         ({"quantization": {"group_size": 64, "bits": 4}}, "quantized for MLX"),
         ({"quantization_config": {"quant_method": "gptq"}}, "with GPTQ, which needs optimum and gptqmodel, not installed here"),
         ({"quantization_config": {"quant_method": "awq"}}, "`pip install gptqmodel`. Or download a GGUF"),

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import json
+import shutil
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor
 
 from specchat.backends.base import ROOT
 from specchat.backends.files.memory import Needs
 from specchat.backends.hf import devices
-from specchat.backends.hf.lean.int8 import Int8, Int8Table, works
+from specchat.backends.hf.lean.int8 import Int8, Int8Table, rounded_rows, works
 from specchat.backends.hf.lean.packed import Part
 from specchat.backends.hf.model import load_transformers
 from specchat.backends.options import LoadOptions
@@ -74,6 +79,42 @@ def test_passes_of_any_size_give_the_same_bits(kind: str) -> None:
     with torch.inference_mode():
         wanted = whole(torch.tensor([tokens]), use_cache=False).logits[0]
     assert (rows[0] - wanted).std() < 0.2 * wanted.std()  # of layers in disorder 1.4
+
+
+COMPRESSED = {
+    "quant_method": "compressed-tensors",
+    "format": "int-quantized",
+    "config_groups": {"group_0": {"weights": {"num_bits": 8, "type": "int", "strategy": "channel", "symmetric": True}}},
+}
+
+
+def compressed(kind: str, folder: Path, add: dict[str, Tensor]) -> Path:
+    """A tiny model's folder with its projections as compressed-tensors writes them, and some more tensors."""
+    shutil.copytree(tiny_folder(kind), folder)
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"quantization_config": COMPRESSED}))
+    tensors = load_file(folder / "model.safetensors")
+    for name in [name for name in tensors if name.endswith("_proj.weight")]:
+        tensors[name], tensors[f"{name}_scale"] = rounded_rows(tensors[name].bfloat16())
+    save_file(tensors | add, folder / "model.safetensors", {"format": "pt"})
+    return folder
+
+
+@needs_bytes
+@pytest.mark.parametrize("kind", ["llama", "gemma2"])
+@pytest.mark.parametrize("dtype", ["auto", "int8"])
+def test_a_checkpoint_of_integers_keeps_them(kind: str, dtype: str, tmp_path: Path) -> None:
+    model = load_transformers(compressed(kind, tmp_path / kind, {}), kind, LoadOptions(device="cpu", dtype=dtype))
+    assert model.info.dtype == "int8"
+    rows = [each.open_session().evaluate(range(40, 60), range(ROOT, 19)).logits for each in (model, loaded(kind))]
+    assert torch.equal(*rows)
+
+
+@needs_bytes
+def test_scales_without_their_layer_are_refused(tmp_path: Path) -> None:
+    folder = compressed("llama", tmp_path / "odd", {"model.layers.9.mlp.up_proj.weight_scale": torch.ones(8, 1)})
+    with pytest.raises(UserError, match=r"Cannot load odd: model.layers.9.mlp.up_proj.weight_scale is not of a linear layer"):
+        load_transformers(folder, "odd", LoadOptions(device="cpu"))
 
 
 @needs_bytes
