@@ -42,6 +42,7 @@ from .entries import Answer, Notice, Prompt, Severity, loop_sentence
 from .methods import Method, served_methods
 from .pieces import Pieces
 from .transcript import Transcript
+from .why import blame
 
 NO_VISION = "the model at {} takes text only. Choose one that can see."
 TEXT_ALONE = "models on this machine get text only. /model http://HOST:PORT asks one that can see."
@@ -439,6 +440,8 @@ class Dialogue:
                 if self.answer is not None:
                     self.answer.take(event)
                     self._progress(self.answer, event)
+                    if isinstance(event, Finished):
+                        self.answer.held_back = blame(self.answer, self.info)
                 if isinstance(event, Finished):
                     self._end()
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .dialogue import Dialogue
 from .methods import Method
+
+if TYPE_CHECKING:
+    from .dialogue import Dialogue
 
 OTHERS = ("tokens", "nodes", "length")
 """What the setting is called in methods that do not say so."""

@@ -243,6 +243,8 @@ class Answer:
     """What follows `held` in the best open text of a beam search: shown while the answer is being written, no part of it."""
     opened: bool | None = None
     """Whether the reader wants to see its thought; None: as the setting says."""
+    held_back: str = ""
+    """What made it slower than plain decoding, if it was (see `why.blame`); of an answer of this sitting."""
     _shades: Shades = field(default_factory=Shades)
     _totals: Totals = field(default_factory=Totals)
     _by_method: dict[str, Totals] = field(default_factory=dict)

@@ -49,6 +49,8 @@ FEW_PASSES = 8
 """Fewer timed passes tell of an answer only that it was short."""
 WORTH = 1.1
 """A cause is named if the answer would have been this many times as fast without it."""
+SLOWER = 0.95
+"""Below this times plain decoding's speed an answer is called slower."""
 LOOKED_AT = 2000
 """Passes at an answer's end whose times are compared: looking into all those of a very long one would hold up the screen."""
 SCATTERED = 1.25
@@ -117,6 +119,14 @@ def diagnose(answer: Answer, info: Mapping[str, Any], tried: Sequence[Answer] = 
     case = _Case(answer, totals, method, info, load, answer.figures.plain_seconds or float(load.get(1, 0.0)))
     causes = sorted(filter(None, case.causes()), key=lambda cause: -cause.gain)
     return Diagnosis(case.speedup, tuple(causes), case.change(causes[0].name if causes else "", tried), part)
+
+
+def blame(answer: Answer, info: Mapping[str, Any]) -> str:
+    """What cost the most, in one sentence, if a finished answer came more slowly than plain decoding; empty for any other."""
+    if not 0 < answer.figures.speedup < SLOWER or not answer.totals.steps or not answer.counted:
+        return ""
+    causes = diagnose(answer, info).causes
+    return causes[0].said if causes and causes[0].name != "short" else ""
 
 
 AUTO = "Let auto choose the method: it guesses only where that pays."
@@ -328,7 +338,7 @@ class _Case:
             size = min(max(best, length.low), length.high)
             told = {**self.settings, length.setting: size}
             found.append(Change(f"Drafts of {counted(size, 'token')} instead.", self.method.name, told, gain))
-        if self.speedup and self.speedup < 0.95:
+        if self.speedup and self.speedup < SLOWER:
             found.append(Change("Decode plainly (greedy).", "greedy", {}, 1.0))
         known = [change for change in found if change is not None]
         if known:

@@ -51,12 +51,16 @@ def signed(answer: Answer, model: str = "", *, speeds: bool = True) -> StyledLin
 
 
 def verdict_lines(answer: Answer, cells: int, model: str = "", *, speeds: bool = True) -> list[StyledLine]:
-    """The signed sentence on as many rows as it takes; what follows it goes to a row of its own rather than to be torn."""
+    """The signed sentence on as many rows as it takes; what follows it goes to a row of its own rather than to be torn. Last
+    comes what made the answer slower than plain decoding, if it was."""
     rows, signature = flowed(verdict(answer, speeds=speeds), cells), _signature(answer, model, speeds)
     if length(rows[-1]) + length(signature) <= cells:
         rows[-1] += signature
-        return rows
-    return rows + flowed(tuple((text.removeprefix(SIGN), style) for text, style in signature), cells)
+    else:
+        rows += flowed(tuple((text.removeprefix(SIGN), style) for text, style in signature), cells)
+    if answer.held_back and speeds:
+        rows += flowed(((f"{one_line(answer.held_back)} /why says what would help.", "quiet"),), cells)
+    return rows
 
 
 def verdict_text(answer: Answer, model: str = "", *, speeds: bool = True) -> str:

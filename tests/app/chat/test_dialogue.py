@@ -18,6 +18,7 @@ from specchat.engine.messages import (
     Load,
     Loading,
     Prefilling,
+    StepRecord,
     Steps,
     Switch,
     Switched,
@@ -179,6 +180,15 @@ def test_a_load_that_fails(engine: Any, dialogue: Dialogue) -> None:
     assert dialogue.submit("Hello")  # tries again, and the prompt waits for it
     assert isinstance(engine.sent[-1], Load)
     assert dialogue.take_queued() == "Hello"
+
+
+def test_an_answer_slower_than_plain_decoding_says_why(dialogue: Dialogue, engine: Any) -> None:
+    for plain, said in ((0.001, True), (0.1, False)):
+        dialogue.submit("Hello")
+        steps = [StepRecord("lookup", [1], "x", 8, 0, 9, 0.0, 0.01, 0.0) for _ in range(30)]
+        engine.events += [Finished(engine.begin(steps), "eos", "", 0, 0.3, plain_seconds=plain)]
+        dialogue.drain()
+        assert bool(dialogue.transcript.answers()[-1].held_back) is said
 
 
 def test_an_answer_that_was_stopped_for_repeating_itself_says_so(dialogue: Dialogue, engine: Any, make_steps: Make) -> None:

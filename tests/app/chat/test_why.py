@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from specchat.app.chat.entries import Answer
-from specchat.app.chat.why import diagnose
+from specchat.app.chat.why import blame, diagnose
 from specchat.engine.messages import Finished, Started, StepRecord
 
 PLAIN = 0.010
@@ -132,6 +132,15 @@ def test_wrong_guesses_are_told_without_a_plain_pass_that_was_timed(name: str) -
     assert [each.speedup for each in found] == [0.0] * 20
     named = [each.causes[0].name for each in found]
     assert named.count(cause) >= 18, named
+
+
+def test_only_an_answer_slower_than_plain_is_blamed_on_something() -> None:
+    info = {"pass_seconds": [(1, PLAIN), (4, PLAIN * 2.4)]}
+    slow, fast = Situation(rates=lambda position: 0.15, node=0.45).answer(0), Situation().answer(0)
+    assert (slow.figures.speedup < 0.8, fast.figures.speedup > 1.5) == (True, True)
+    assert blame(slow, info) == diagnose(slow, info).causes[0].said
+    assert blame(fast, info) == ""
+    assert blame(Situation(passes=3, rates=lambda position: 0.0, node=0.45).answer(0), info) == ""
 
 
 def test_servers_are_asked_for_what_they_can_do() -> None:

@@ -96,6 +96,16 @@ def test_it_is_signed_and_takes_the_rows_it_needs() -> None:
     assert [style for _, style in verdict_lines(answer, 200)[0]] == ["warning", "success", "quiet", "quiet"]
 
 
+def test_what_made_an_answer_slower_stands_below_it() -> None:
+    answer = written(("lookup", 1, 4, 0), plain=0.005, repeats=30)
+    (plain,) = verdict_lines(answer, 200)
+    answer.held_back = "The text repeats little."
+    assert verdict_lines(answer, 200) == [plain, (("The text repeats little. /why says what would help.", "quiet"),)]
+    assert len(verdict_lines(answer, 200, speeds=False)) == 1
+    assert max(len("".join(text for text, _ in row)) for row in verdict_lines(answer, 20)) <= 20
+    assert "/why" not in verdict_text(answer)
+
+
 @pytest.mark.parametrize("ratio", [0.96, 1.04])
 def test_speeds_are_compared_to_one_decimal(ratio: float) -> None:
     assert against(ratio)[0] == "as fast as plain"
