@@ -152,6 +152,7 @@ def _summary(
         "nodes_per_pass": nodes / passes if passes else 0.0,
         "draft_microseconds": sum(row["draft_seconds"] for row in rows) / passes * 1e6 if passes else 0.0,
         "measured_speedup": mean(measured) if measured else None,
+        "tokens_per_second": tokens / sum(map(_seconds, rows)) if measured else None,
     }
 
 
@@ -168,6 +169,7 @@ COLUMNS = (
     ("nodes/pass", "nodes_per_pass", "{:.1f}"),
     ("µs/draft", "draft_microseconds", "{:.0f}"),
     ("speedup", "measured_speedup", "{:.2f}×"),
+    ("tokens/s", "tokens_per_second", "{:.1f}"),
 )
 
 
