@@ -66,7 +66,8 @@ class Transformers:
 
         logging.disable_progress_bar()  # type: ignore[no-untyped-call]
         kind = "bfloat16" if dtype == "int8" else dtype
-        self._module: Any = AutoModelForCausalLM.from_pretrained(folder, dtype=getattr(torch, kind)).eval()
+        auto: Any = AutoModelForCausalLM
+        self._module = auto.from_pretrained(folder, dtype=getattr(torch, kind)).eval()
         self._cache: Any = None
 
     def read(self, tokens: Sequence[int]) -> None:

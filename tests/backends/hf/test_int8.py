@@ -106,7 +106,8 @@ def compressed(kind: str, folder: Path, add: dict[str, Tensor]) -> Path:
 def test_a_checkpoint_of_integers_keeps_them(kind: str, dtype: str, tmp_path: Path) -> None:
     model = load_transformers(compressed(kind, tmp_path / kind, {}), kind, LoadOptions(device="cpu", dtype=dtype))
     assert model.info.dtype == "int8"
-    rows = [each.open_session().evaluate(range(40, 60), range(ROOT, 19)).logits for each in (model, loaded(kind))]
+    ours: Any = model.open_session()
+    rows = [each.evaluate(range(40, 60), range(ROOT, 19)).logits for each in (ours, loaded(kind).open_session())]
     assert torch.equal(*rows)
 
 
