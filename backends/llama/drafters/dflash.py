@@ -99,7 +99,7 @@ class LlamaDFlashPathSession(LlamaDFlashSession, PathMemory):
         self._paths, self._ids, self._vocabulary = paths, ids, loaded.weights.vocabulary
 
     def _opened(self, token: int, count: int) -> PathBlock:
-        run, first = self._open(), 0 if self._found.from_anchor else 1
+        run, first = alive(self._run), 0 if self._found.from_anchor else 1
         if isinstance(self._paths, SelectorHead):
             run.lib.llama_set_embeddings(run.handle, True)
             try:
