@@ -18,7 +18,7 @@ from textual.content import Content
 
 from ...errors import UserError
 from ..chat.choosing import first_method
-from ..chat.dialogue import Dialogue, Engine
+from ..chat.dialogue import Busy, Dialogue, Engine
 from ..chat.methods import Method, known_methods
 from ..chat.transcript import Transcript
 from ..race.record import RaceRecord
@@ -87,7 +87,7 @@ class SpecchatApp(TerminalApp):
             load=settings.load_options(),
             chosen=settings.method is not None,
         )
-        self.live = LiveSettings(settings, self.dialogue, self._applied, self._settings_news)
+        self.live = LiveSettings(settings, self.dialogue, super().beside, self._applied, self._settings_news)
         self.chat_history = ChatHistory(self, keep, settings.past)
         self.exports = Exports(self)
         self.models = Models(self, self._say)
@@ -164,12 +164,15 @@ class SpecchatApp(TerminalApp):
         self.app_resume_signal.subscribe(self, lambda _: self.refresh(layout=True))  # the terminal shows nothing of it any more
         self.set_interval(IDLE_SECONDS, self._idle)
         self.call_after_refresh(self.sweeper.begin)
+        self.live.begin()
 
     def on_unmount(self) -> None:
         self.sweeper.end()
+        self.live.close()
 
     @on(Terminal.Ended)
     def _ended(self, event: Terminal.Ended) -> None:
+        """A signal ends the chat, and nothing of it is lost."""
         if self.ended_by:
             return
         self.ended_by = event.number
@@ -177,6 +180,7 @@ class SpecchatApp(TerminalApp):
             self.leave()
 
     def leave(self) -> None:
+        """End the chat as the signal asks."""
         self.exit(return_code=128 + self.ended_by)
 
     def exit(self, result: None = None, return_code: int = 0, message: Any = None) -> None:
@@ -203,6 +207,7 @@ class SpecchatApp(TerminalApp):
             self.refuse(error)
 
     def stir(self) -> None:
+        """Something is under way: look for the engine's events at every frame."""
         self.frames.stir()
 
     def take_events(self) -> None:
@@ -210,30 +215,28 @@ class SpecchatApp(TerminalApp):
         if self.dialogue.drain():
             self.changed()
             self.stir()
-        elif not self._under_way:
+        elif self.dialogue.phase in ("ready", "unloaded") and not self.races.running:
             self.frames.rest()
 
     def _idle(self) -> None:
         if not self.is_running:  # it ends, and the widgets go one by one
             return
+        self.untell()
         self.live.idle()
         self.chat_history.idle()
         self.chat_screen.recall.idle(self.chat_history.current)
         self.models.idle()
-        if not self._under_way:
-            self.sweeper.idle()
-        if self.dialogue.phase in ("ready", "unloaded"):
+        dialogue = self.dialogue
+        self.sweeper.idle(dialogue.phase not in ("ready", "unloaded") or self.races.running)
+        if dialogue.phase in ("ready", "unloaded"):
             self.take_events()
-        elif self.dialogue.phase != "writing":
+        elif dialogue.phase != "writing":
             self.chat_screen.pulse()
-
-    @property
-    def _under_way(self) -> bool:
-        return self.dialogue.phase not in ("ready", "unloaded") or self.races.running
 
     def changed(self) -> None:
         """Show what changed in the dialogue, or in the race that is over it."""
         self.live.look()
+        self.untell()
         if self.races.screen is not None:
             self.races.screen.refresh_race()
         else:
@@ -267,6 +270,7 @@ class SpecchatApp(TerminalApp):
             self.screen.settings_changed()
 
     def flash(self, line: Content) -> None:
+        """Say something in the status line, for a moment."""
         self.chat_screen.query_one(StatusLine).flash(line)
 
     def _say(self, text: str) -> None:
@@ -280,6 +284,7 @@ class SpecchatApp(TerminalApp):
 
     @runs(actions.HELP)
     def show_help(self) -> None:
+        """Open the help for where one is, or close it."""
         from .keys.entries import entries
         from .keys.help import HelpScreen
 
@@ -305,13 +310,18 @@ class SpecchatApp(TerminalApp):
 
     @property
     def more(self) -> str:
+        """Says how to read a notice that is cut."""
         return f"{shown_keys('help', self.live.keymap)} shows all of it"
 
     def refuse(self, error: UserError) -> None:
-        self.tell(str(error), "warning")
+        """Say why something was not done, as long as that is in the way."""
+        dialogue = self.dialogue
+        free = lambda: not dialogue.busy and dialogue.queued is None  # noqa: E731
+        self.tell(str(error), "warning", free if isinstance(error, Busy) else None)
 
     @runs(actions.LEADER)
     def show_leader(self) -> None:
+        """Wait for the letter behind the leader key."""
         from .keys.leader import LeaderScreen
 
         self.push_screen(LeaderScreen(self.live.keymap, self.actions.do))
@@ -322,6 +332,7 @@ class SpecchatApp(TerminalApp):
 
     @runs(actions.NEW_CHAT)
     def new_chat(self) -> None:
+        """Start a new chat; the one before stays in the list of chats."""
         dialogue = self.dialogue
         self.message_edit.leave()
         if not dialogue.transcript.entries:
@@ -333,7 +344,7 @@ class SpecchatApp(TerminalApp):
         self.live.fresh()
         dialogue.transcript.system = self.settings.system or None
         where = "is in your chats" if self.chat_history.keep else "opens again with /open"
-        self.tell(f"New chat. The previous one {where}.")
+        self.tell(f"New chat. The previous one {where}.", until=lambda: bool(dialogue.transcript.entries))
         self.chat_screen.view.show(dialogue.transcript)
         self.changed()
 

@@ -12,18 +12,18 @@ import sys
 import termios
 from codecs import getincrementaldecoder
 from collections.abc import Iterator
-from functools import lru_cache
+from math import inf
 from threading import Timer
+from time import monotonic
 from typing import IO, Any
 
 from textual._xterm_parser import XTermParser
 from textual.app import App
 from textual.drivers.linux_driver import LinuxDriver
 from textual.events import Key, Paste
-from textual.keys import Keys
 from textual.message import Message
 
-from ..text.cells import cluster_width, graphemes
+from .thrift import Thrift
 
 ENDING = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGINT)
 """Signals that ask the chat to end. In the chat ctrl+c is a key and sends none."""
@@ -38,25 +38,68 @@ LOOK_SECONDS = 0.1
 PASTE, PASTED = "\x1b[200~", "\x1b[201~"
 """Stand around what is pasted."""
 
+ESCAPE = "\x1b"
+"""Begins a sequence."""
+
 SIGNS = string.digits + "".join(set(string.punctuation) - set("[]^_\\"))
 """What a key with alt sends behind the escape and no longer sequence begins with."""
+
+PARTS = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b[^\x1b]*|[^\x1b]+")
+"""What comes, sequence by sequence."""
+
+REPLY = re.compile(
+    r"\x1b(?:\](?=\d)|P(?=[>!$\d])|_(?=\w)|\^(?=\w))[^\x07\x1b]*(?:\x07|\x1b\\)"  # OSC, DCS, APC, PM
+    r"|\x1b\[(?:[?>=](?![\d;]*\$y)[\d;:]*[ -/]*[@-~]|[\d;]*[cnx]|(?!48;)\d+(?:;\d+)+t)"  # attributes, status, sizes
+    r"|\x1b\[48;(?:0+|\d+;0+);[\d;]*t"  # a screen without rows or columns
+)
+"""What a terminal says when it is asked: its colours, name, attributes, modes. It may come late, and would be typed."""
+
+REPLY_BEGUN = re.compile(
+    r"\x1b(?:\]\d[^\x07\x1b]*|P[>!$\d][^\x07\x1b]*|_\w[^\x07\x1b]*|\^\w[^\x07\x1b]*)\x1b?\Z"
+    r"|\x1b(?:\[[?>=]?[\d;:$]*|[\]P_^])\Z"
+)
+"""The beginning of one, whose end is still to come."""
+
+REPLY_SECONDS = 0.5
+"""Longest wait for the end: one that was cut off must not hide what is typed after it."""
+
+BURST_SECONDS = 0.003
+"""Between two parts of what arrives at once. A hand takes ten times as long between two keys."""
+
+WAITED = 0.03
+"""Seconds of a write that had to wait for the terminal."""
+
+HELD_BYTES = 4096
+"""What Linux still holds for a terminal when it lets a program that waited go on (N_TTY_BUF_SIZE)."""
+
+FULL_SECONDS, ENOUGH_BYTES = 1.5, 2000
+"""Longest time between two waits that are compared: in a longer one the kernel may have had nothing to give. And the least
+that was written meanwhile."""
+
+SAFE = 0.7
+"""The share of a measured rate at which is written, so that what is on its way becomes less."""
+
+FASTER, MUCH_FASTER, PROBE_SECONDS = 1.002, 1.03, 30.0
+"""By which a link is taken to be faster with each write that did not have to wait; and if none had to for so long."""
+
+QUICK_RATE = 1_000_000.0
+"""Bytes a second of what is no slow link."""
+
+LATEST = 0.12
+"""Seconds that what is drawn may be on its way before the next is drawn."""
+
+MOST_BURST = 1 << 20
+"""Bytes that are taken in together."""
 
 BURST = re.compile(r"[\r\n]+[^\x00-\x1f\x7f]")
 """A line that goes on behind its end, in what arrives at once: pasted in a terminal that does not say so, since nobody types a
 key in the same moment as enter."""
 
-STYLE = re.compile(r"(\x1b\[[\d;]*m)")
-
-DISPUTED = re.compile("[\u200d\u20e3\ufe0f\U0001f000-\U0001faff\U000e0020-\U000e007f]")
-"""In characters that terminals disagree on how wide they are: pictures, above all those of several code points."""
-
-COMMAND = "\x1b]"
-"""Begins what is no text on the screen: a title, a notification, what is copied."""
-
 
 class TerminalParser(XTermParser):
-    """Textual's own parser, but what is pasted is text and nothing else. Textual looks for sequences in a paste too (a log has
-    colours), and what it does not know it gives out as keys: enter among them, which sends."""
+    """Textual's own parser, but what is pasted is text and nothing else, and what the terminal says of itself is no key.
+    Textual looks for sequences in a paste too, as in a log with its colours, and what it does not know it gives out as keys:
+    enter among them, which sends."""
 
     def __init__(self, debug: bool = False) -> None:
         super().__init__(debug)
@@ -67,24 +110,37 @@ class TerminalParser(XTermParser):
         """Parts of the paste that is coming in."""
         self._pasted: list[str] = []
         """Pastes that are whole."""
+        self._begun, self._begun_at = "", 0.0
+        """The beginning of a reply, and when it came."""
 
     def feed(self, data: str) -> Iterator[Message]:
-        if not self._pasting and BURST.search(data) and "\x1b" not in data:
-            data = f"{PASTE}{data}{PASTED}"
+        """Keys, pastes and what else comes at once."""
+        now = monotonic()
+        # Two characters may be a key with alt as well.
+        if self._begun and (now - self._begun_at < REPLY_SECONDS or len(self._begun) == 2):
+            data, now = self._begun + data, self._begun_at
+        self._begun = ""
+        if not self._pasting and PASTE not in self._before + data:
+            data = self._without_replies(data, now)
+            if BURST.search(data) and ESCAPE not in data:
+                data = f"{PASTE}{data}{PASTED}"
         # Nothing at all would mean the end of all input.
         for message in super().feed(plain) if (plain := self._without_pasted(data)) else ():
             yield Paste(self._pasted.pop(0)) if isinstance(message, Paste) else message
 
     def _sequence_to_key_events(self, sequence: str, alt: bool = False) -> Iterator[Key]:
         # Textual knows alt with letters alone: of a sign it forgets the alt, or takes it for what some keyboards type.
-        if len(sequence) == 2 and sequence[0] == "\x1b" and sequence[1] in SIGNS:
+        if len(sequence) == 2 and sequence[0] == ESCAPE and sequence[1] in SIGNS:
             for key in super()._sequence_to_key_events(sequence[1]):
                 yield Key(f"alt+{key.key}", key.character)
             return
-        try:
-            yield from super()._sequence_to_key_events(sequence, alt)
-        except (ArithmeticError, ValueError):  # a key beyond Unicode
-            yield Key(Keys.Ignore, sequence)
+        yield from super()._sequence_to_key_events(sequence, alt)
+
+    def _without_replies(self, data: str, now: float) -> str:
+        data = REPLY.sub("", data)
+        begun = REPLY_BEGUN.search(data)
+        self._begun, self._begun_at = (begun[0], now) if begun else ("", 0.0)
+        return data[: len(data) - len(self._begun)]
 
     def _without_pasted(self, data: str) -> str:
         """What came, with nothing between the marks around a paste."""
@@ -109,8 +165,8 @@ class TerminalParser(XTermParser):
 
 
 class Terminal(LinuxDriver):
-    """Textual's own driver, but for four things: what is pasted is no key, bytes that are no UTF-8 become U+FFFD, a signal that
-    ends programs ends the chat in order, and so does a terminal that has gone."""
+    """Textual's own driver, but for four things: what is pasted or replied is no key, bytes that are no UTF-8 become U+FFFD, a
+    signal that ends programs ends the chat in order, and so does a terminal that has gone."""
 
     class Ended(Message):
         """The chat is to end.
@@ -163,8 +219,10 @@ class Terminal(LinuxDriver):
 
     @property
     def behind(self) -> bool:
-        """Whether what was drawn before is still to be written: the link is slow."""
-        return self._writer_thread is not None and self._writer_thread._queue.qsize() > 1
+        """Whether what is drawn now would wait for what was drawn before, on a link that is slow."""
+        pace, thread = self._file.pace, self._writer_thread
+        # What is still to be written counts on a slow link; on a quick one it is written in the next moment.
+        return pace.behind(monotonic()) or (thread is not None and thread._queue.qsize() > (pace.rate == inf))
 
     def _disable_mouse_support(self) -> None:
         super()._disable_mouse_support()
@@ -172,23 +230,95 @@ class Terminal(LinuxDriver):
             self.write("\x1b[?1016l")
 
     def run_input_thread(self) -> None:
+        """Read keys until the chat wants none."""
         decode = getincrementaldecoder("utf-8")("replace").decode
         parser = self.parser(self._debug)
         while not self.exit_event.is_set():
+            text = None
             if select.select([self.fileno], [], [], LOOK_SECONDS)[0]:
-                if not (data := self._read()):
+                text = decode(data) if (data := self._read()) else ""
+                if not data:
                     self.send_message(self.Ended(signal.SIGHUP))
                     return
-                for message in parser.feed(decode(data)):
-                    self.process_message(message)
-            for message in parser.tick():
-                self.process_message(message)
+            # Sequence by sequence, so that a bad one costs nothing behind it.
+            for part in PARTS.findall(text or "") or [""]:
+                try:
+                    for message in (*(parser.feed(part) if part else ()), *parser.tick()):
+                        self.process_message(message)
+                except (ArithmeticError, ValueError):
+                    # A number that no terminal sends (a key beyond Unicode, a screen of no width): left out.
+                    parser = _renewed(parser, self._debug)
 
     def _read(self) -> bytes:
+        """What arrives at once; nothing where the terminal has gone."""
+        data = b""
         try:
-            return os.read(self.fileno, 65536)
+            while part := os.read(self.fileno, 65536):
+                data += part
+                # Keys come one by one; a longer part may be one of several of the same paste.
+                wait = BURST_SECONDS if len(part) > 1 else 0.0
+                if len(data) >= MOST_BURST or not select.select([self.fileno], [], [], wait)[0]:
+                    break
         except OSError:
-            return b""
+            pass
+        return data
+
+
+def _renewed(parser: XTermParser, debug: bool) -> XTermParser:
+    """A parser at the beginning of a sequence, which knows what this one knows of the terminal."""
+    fresh = type(parser)(debug)
+    fresh.mouse_pixels = parser.mouse_pixels
+    fresh.terminal_size, fresh.terminal_pixel_size = parser.terminal_size, parser.terminal_pixel_size
+    return fresh
+
+
+class Pace:
+    """How fast the terminal takes what is written. Nobody tells how much is on its way, so it is reckoned from writes that had
+    to wait: the kernel holds as much at the end of each, so between two of them as much was taken as was written.
+
+    Times are in seconds, of any clock.
+    """
+
+    def __init__(self) -> None:
+        self.rate = inf
+        """Bytes a second; infinite until a write had to wait."""
+        self._under_way = 0.0
+        self._at = 0.0
+        self._begun: float | None = None
+        self._full_at = -inf
+        self._since_full = 0
+
+    def begin(self, now: float) -> None:
+        """A write begins."""
+        self._begun = now
+
+    def end(self, size: int, now: float) -> None:
+        """It has ended, and was of so many bytes."""
+        waited, self._begun = now - (self._begun if self._begun is not None else now), None
+        left, self._at = self._left(now), now
+        self._since_full += size
+        if waited <= WAITED:
+            self.rate *= FASTER if now - self._full_at < PROBE_SECONDS else MUCH_FASTER  # until a write has to wait again
+            if self.rate > QUICK_RATE:
+                self.rate = inf
+            self._under_way = left + size
+            return
+        # One wait may be any hiccup; of two that follow one another what was written between them tells.
+        if now - waited - self._full_at < FULL_SECONDS and self._since_full > ENOUGH_BYTES:
+            self.rate = SAFE * self._since_full / (now - self._full_at)
+        elif self.rate < inf:
+            self.rate *= SAFE
+        self._full_at, self._since_full = now, 0
+        self._under_way = float(HELD_BYTES)
+
+    def behind(self, now: float) -> bool:
+        """Whether what is written now would come late."""
+        if self._begun is not None:
+            return self.rate < inf or now - self._begun > WAITED
+        return self._left(now) > self.rate * LATEST
+
+    def _left(self, now: float) -> float:
+        return max(0.0, self._under_way - self.rate * (now - self._at)) if self.rate < inf else 0.0
 
 
 class _Lasting:
@@ -198,31 +328,16 @@ class _Lasting:
     def __init__(self, file: IO[str]) -> None:
         self._file = file
         self.fileno = file.fileno
+        self.pace = Pace()
+        self._thrift = Thrift()
 
     def write(self, text: str) -> None:
+        text = self._thrift.lighter(text)
+        self.pace.begin(monotonic())
         with contextlib.suppress(OSError):
-            self._file.write(steady(text))
+            self._file.write(text)
             self._file.flush()
+        self.pace.end(len(text.encode("utf-8", "replace")), monotonic())
 
     def flush(self) -> None:
         """All that is written has been flushed."""
-
-
-def steady(data: str) -> str:
-    """What is to be written, with each character where it was laid out, however wide the terminal takes it to be."""
-    if data.isascii() or COMMAND in data or not DISPUTED.search(data):
-        return data
-    return "".join(_placed(part[a:b]) for part in STYLE.split(data) for a, b in graphemes(part))
-
-
-@lru_cache(4096)
-def _placed(cluster: str) -> str:
-    """A character, and the cursor where it was laid out to be behind it: saved before it (ESC 7), the cursor goes on from there
-    (ESC 8). Where the character is narrower, its other cell is blank.
-
-    Some terminals restore what they saved only once.
-    """
-    cells = cluster_width(cluster)
-    if not cells or not DISPUTED.search(cluster):
-        return cluster
-    return f"\x1b7{' ' * cells}\x1b8\x1b7{cluster}\x1b8\x1b[{cells}C"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from time import monotonic, process_time
+from typing import Any
 
+from textual.app import App
 from textual.timer import Timer
-
-from .terminal_app import TerminalApp
 
 FRAME_SECONDS = 1 / 30
 """Between looks at the engine's events while there are some to expect: what an eye can follow, at half the cost of 60 Hz."""
@@ -23,7 +23,7 @@ LONGEST_REST = 0.15
 class Frames:
     """Looks at the engine's events again and again."""
 
-    def __init__(self, app: TerminalApp, look: Callable[[], None]) -> None:
+    def __init__(self, app: App[Any], look: Callable[[], None]) -> None:
         self._app, self.look = app, look
         self._timer: Timer | None = None
         self._rest = 0.0
@@ -33,6 +33,7 @@ class Frames:
         self._timer = self._app.set_interval(FRAME_SECONDS, self._frame)
 
     def stir(self) -> None:
+        """Something is under way: look at every frame."""
         if self._timer is not None:
             self._timer.resume()
 
@@ -42,8 +43,7 @@ class Frames:
 
     def _frame(self) -> None:
         now = monotonic()
-        # Over a slow link a frame waits for the one before, so that keys are answered in between.
-        if now < self._rest or self._app.behind or not self._app.is_running:  # it ends, and the widgets go one by one
+        if now < self._rest or not self._app.is_running:  # it ends, and the widgets go one by one
             return
         # All that the process did since the last frame: it is paint, for the most part, and that comes after this call.
         spent = process_time()

@@ -14,6 +14,9 @@ from time import monotonic
 QUIET_SECONDS = 2.0
 """Without a key, before a full collection."""
 
+BETWEEN_SECONDS = 60.0
+"""Least time between two full collections in the middle of a stream."""
+
 WORTH = 10
 """Collections of the middle generation that make a full one worth while: Python's own number."""
 
@@ -26,28 +29,38 @@ class Sweeper:
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
         self._clock = clock
-        self._key = clock()
-        self._before = gc.get_threshold()
+        self._key = self._swept = clock()
+        self._before: tuple[int, int, int] | None = None
 
     def begin(self) -> None:
         """The program is built: what it is made of stays, and no later collection looks through it."""
+        self._before = gc.get_threshold()
         gc.set_threshold(self._before[0], self._before[1], NEVER)
         gc.freeze()
 
     def end(self) -> None:
         """Python's own ways again."""
-        gc.set_threshold(*self._before)
-        gc.unfreeze()
+        if self._before is not None:
+            gc.set_threshold(*self._before)
+            gc.unfreeze()
+            self._before = None
 
     def key(self) -> None:
         """A key was pressed: the next may follow."""
         self._key = self._clock()
 
-    def idle(self) -> bool:
-        """Collect if no key was pressed lately; True if it did. Call it a few times a second while nothing is written."""
-        if self._clock() - self._key < QUIET_SECONDS or gc.get_count()[2] < WORTH:
+    def idle(self, streaming: bool) -> bool:
+        """Collect if nobody would notice; True if it did. Call it a few times a second."""
+        now = self._clock()
+        if self._before is None or now - self._key < QUIET_SECONDS or gc.get_count()[2] < WORTH:
             return False
+        if streaming and now - self._swept < BETWEEN_SECONDS:
+            return False
+        self._sweep()
+        return True
+
+    def _sweep(self) -> None:
         gc.unfreeze()
         gc.collect()
         gc.freeze()
-        return True
+        self._swept = self._clock()

@@ -45,11 +45,11 @@ class Host(Protocol):
     def box(self) -> PromptInput:
         """The input box."""
 
-    def tell(self, text: str, severity: Severity = "information") -> None:
-        """Say a sentence or two beside the chat, for some seconds."""
+    def tell(self, text: str, severity: Severity = "information", until: Callable[[], bool] | None = None) -> None:
+        """Say a sentence or two beside the chat, until that is true: what caused it is gone."""
 
     def refuse(self, error: UserError) -> None:
-        """Say why something was not done."""
+        """Say why something was not done, as long as that is in the way."""
 
     def flash(self, line: Content) -> None:
         """Say something in the status line, for a moment."""

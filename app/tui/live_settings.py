@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from ...engine.options import AnswerOptions
 from ...errors import UserError
@@ -18,7 +20,17 @@ from ..settings.key_path import join, split
 from ..settings.keymap import conflicts
 from ..settings.precedence import Layers, chat_part, layers_of, recommended
 
+LOOK_SECONDS = 0.5
+"""Between looks whether somebody else has changed the file."""
+
 Stamp = tuple[int, int, int] | None
+
+
+class InThread(Protocol):
+    """Does work in a thread; a UserError of it is told."""
+
+    def __call__(self, work: Callable[[], None], done: Callable[[None], None]) -> None:
+        """Begin."""
 
 
 class LiveSettings:
@@ -27,21 +39,23 @@ class LiveSettings:
     Args:
         settings: to begin with.
         dialogue: what they are for.
+        beside: does what waits for the disk.
         applied: told what the settings were and what they are, whenever others are in force.
-        news: told when the file says something else, with sentences on what is wrong.
+        news: told when the file says something else, with sentences on what is wrong in it.
     """
 
     def __init__(
         self,
         settings: Settings,
         dialogue: Dialogue,
+        beside: InThread,
         applied: Callable[[Settings, Settings], None],
         news: Callable[[Sequence[str]], None],
     ) -> None:
         layers = layers_of(settings)
         self.settings = replace(settings, layers=layers)
         """The settings in force."""
-        self._dialogue, self._applied, self._tell = dialogue, applied, news
+        self._dialogue, self._beside, self._applied, self._tell = dialogue, beside, applied, news
         self.keymap: dict[str, str] = dict(settings.keymap)
         """The keys in force. Screens hold it too, so it is changed in place."""
         self.undo: list[dict[str, Any]] = []
@@ -49,7 +63,11 @@ class LiveSettings:
         self._home: Mapping[str, Any] | None = {} if layers.chat else None  # what was set before a saved chat was opened
         self._model = dialogue.model
         self._methods: dict[str, str | None] = {}  # by model: the method that had been chosen when it was left
+        self._news: ReadSettings | None = None
         self._stamp = stamp(layers.read.path)
+        self._stop = threading.Event()
+        self._writing = threading.Lock()
+        self._pending: list[dict[str, Any]] = []
         dialogue.transcript.system = settings.system or None
         dialogue.loaded = self.loaded
         self._hand_on()
@@ -58,6 +76,16 @@ class LiveSettings:
     def layers(self) -> Layers:
         """Where the settings in force come from."""
         return layers_of(self.settings)
+
+    def begin(self) -> None:
+        """Look at the file from now on."""
+        threading.Thread(target=self._watch, name="settings", daemon=True).start()
+
+    def close(self) -> None:
+        """Look no longer; what waits is written."""
+        self._stop.set()
+        with suppress(UserError):  # nobody is there to be told
+            self._write()
 
     # For this chat
 
@@ -78,6 +106,7 @@ class LiveSettings:
             self._dialogue.transcript.system = values["system"] or None
 
     def unset(self, key: str) -> None:
+        """Take back what was set for this chat."""
         self.use(replace(self.layers, chat=_without(self.layers.chat, {key: None})))
 
     def opening(self) -> None:
@@ -114,7 +143,9 @@ class LiveSettings:
         settings, dialogue = self.settings, self._dialogue
         dialogue.options = settings
         dialogue.recommended = self.layers.origin("sampling.temperature").kind == "makers"
-        if before is not None and settings.system != before.system:  # a chat that was opened has its own until then
+        if (
+            before is not None and settings.system != before.system
+        ):  # a chat that was opened has its own until another one is set
             dialogue.transcript.system = settings.system or None
 
     def _switch(self, before: Settings, after: Settings) -> None:
@@ -181,6 +212,7 @@ class LiveSettings:
         self.use(replace(self.layers, preset_name=name))
 
     def no_preset(self) -> None:
+        """Go back to the settings without a preset and without anything that was set in this chat."""
         self.use(replace(self.layers, preset={}, preset_name="", chat={}))
         self._dialogue.transcript.system = self.settings.system
 
@@ -207,8 +239,8 @@ class LiveSettings:
 
     # The file
 
-    def keep(self, changes: Mapping[str, Any], *, undoable: bool = False) -> bool:
-        """Put something in force and write it into the settings file; False where that cannot be written, which is told.
+    def keep(self, changes: Mapping[str, Any], *, undoable: bool = False) -> None:
+        """Put something in force and write it into the settings file, beside the drawing.
 
         Args:
             changes: dotted key → value; None takes it out of the file.
@@ -231,23 +263,47 @@ class LiveSettings:
             chat=_without(layers.chat, values),
         )
         self.use(weaker)
-        try:
-            save(values, layers.read.path)
-        except UserError as error:
-            self._tell([f"Not saved for the next chat: {error}"])
-            return False
-        self._read_again()
-        return True
+        self._pending.append(values)
+        self._beside(self._write, lambda _: None)
+
+    def _write(self) -> None:
+        """Write what waits, in the order in which it came.
+
+        Raises:
+            UserError: the file cannot be written.
+        """
+        with self._writing:
+            changes: dict[str, Any] = {}
+            while self._pending:
+                changes.update(self._pending.pop(0))
+            if not changes:
+                return
+            try:
+                save(changes, self.layers.read.path)
+            except UserError as error:
+                raise UserError(f"Not saved for the next chat: {error}") from None
+            self._take(read())
+
+    def _watch(self) -> None:
+        while not self._stop.wait(LOOK_SECONDS):
+            self.check()
+
+    def check(self) -> None:
+        """ReadSettings the file if it has changed; from a thread of its own."""
+        with self._writing:
+            now = stamp(self.layers.read.path)
+            if now != self._stamp and not self._pending:
+                self._take(read())
+
+    def _take(self, found: ReadSettings) -> None:
+        self._stamp, self._news = stamp(found.path), found
 
     def idle(self) -> None:
-        """Take in what the file says, if somebody has changed it; call it a few times a second."""
-        if stamp(self.layers.read.path) != self._stamp:
-            self._read_again()
-
-    def _read_again(self) -> None:
+        """Take in what the file says now."""
+        if self._news is None or self._pending or self._writing.locked():  # what is being written is newer
+            return
+        found, self._news = self._news, None
         layers = self.layers
-        self._stamp = stamp(layers.read.path)
-        found = read()
         problems = [problem for problem in found.problems if problem not in layers.read.problems][:1]
         changed = found.values != layers.read.values
         # What was set aside of the environment by a later word stays aside.
@@ -260,6 +316,7 @@ class LiveSettings:
 
 
 def found_keymap(found: ReadSettings) -> dict[str, str]:
+    """The keys that a file maps."""
     return {split(key)[1]: value for key, value in found.values.items() if split(key)[0] == "keymap"}
 
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import os
+import threading
 import unicodedata
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from textwrap import wrap
+from time import monotonic
 from typing import Any, TypeVar
 
 from rich.console import RenderableType
@@ -36,6 +39,12 @@ T = TypeVar("T")
 
 SLOW_SECONDS = 0.7
 """Work beside the interface that takes longer says so."""
+
+HOLD_SECONDS = 0.03
+"""Between looks at whether a slow terminal has taken what was drawn."""
+
+LONGEST_HOLD = 4.0
+"""Seconds after which it is drawn on whatever the terminal seems to do."""
 
 NOTICE_ROWS = 2
 """Rows of all notices together: they lie over the keys at the bottom and the edge above them."""
@@ -77,8 +86,11 @@ class TerminalApp(App[None]):
         if self.no_color:
             self._filters.append(NoColours(self))
         self._harmless = Harmless()
+        self._held = False  # nothing is drawn for now: the terminal is behind
+        self._missed = False  # something was drawn meanwhile, and went nowhere
         self._early: list[events.Event] | None = []
         """What was typed before the first frame, when nothing had the focus; None from then on."""
+        self._told: list[tuple[Notification, Callable[[], bool]]] = []
         self.recent: deque[Notification] = deque(maxlen=RECENT)
         """The last notices, with their full text."""
 
@@ -99,6 +111,7 @@ class TerminalApp(App[None]):
         await super().on_event(event)
 
     async def on_ready(self) -> None:
+        """Take in what was typed meanwhile, in its order."""
         early, self._early = self._early or [], None
         for event in early:
             await self.on_event(event)
@@ -108,6 +121,7 @@ class TerminalApp(App[None]):
         return Terminal if found is LinuxDriver else found
 
     def get_line_filters(self) -> Sequence[LineFilter]:
+        """What each row goes through before it is written."""
         return [*super().get_line_filters(), self._harmless]
 
     def _display(self, screen: Screen[Any], renderable: RenderableType | None) -> None:
@@ -118,19 +132,53 @@ class TerminalApp(App[None]):
         if isinstance(self.focused, Input | TextArea):
             self.cursor_position = self.focused.cursor_screen_offset
         super()._display(screen, renderable)
+        self._missed |= self._batch_count > 0 and renderable is not None
+        if self._behind and not self._held:
+            self._held = True
+            self.call_next(self._hold)  # what is drawn along with this is still written
+
+    def _hold(self) -> None:
+        self._begin_batch()
+        self.set_timer(HOLD_SECONDS, partial(self._go_on, monotonic() + LONGEST_HOLD))
+
+    def _end_batch(self) -> None:
+        """Draw all that changed meanwhile; and everything, where some of it was drawn too early: Textual threw that away."""
+        super()._end_batch()
+        if self._missed and not self._batch_count:
+            self._missed = False
+            self.refresh()
 
     @property
-    def behind(self) -> bool:
+    def _behind(self) -> bool:
         return isinstance(self._driver, Terminal) and self._driver.behind
 
-    def tell(self, text: str, severity: Severity = "information") -> None:
-        """Say a sentence or two, where nobody reads, for some seconds. It takes the place of what is not urgent."""
+    def _go_on(self, latest: float) -> None:
+        """Draw again, all that changed meanwhile at once, as soon as the terminal has taken what was drawn before."""
+        if self._behind and monotonic() < latest:
+            self.set_timer(HOLD_SECONDS, partial(self._go_on, latest))
+        else:
+            self._held = False
+            self._end_batch()
+            self.screen.check_idle()  # it looks at what is to be drawn when it is idle
+
+    def tell(self, text: str, severity: Severity = "information", until: Callable[[], bool] | None = None) -> None:
+        """Say something over the keys at the bottom, where nobody reads, for some seconds. It takes the place of what is
+        not urgent.
+
+        Args:
+            text: one sentence or two.
+            severity: colours it.
+            until: it goes once this is true: its cause is gone.
+        """
         for said in [said for said in self._notifications if said.severity == "information"]:
             self._unnotify(said, refresh=False)
         seconds = 4 if severity == "information" else 6
         whole = Notification(sanitise(text), severity=severity, timeout=seconds, markup=False)
+        note = replace(whole, message=self.cut(whole.message))
         self.recent.append(whole)
-        self.post_message(Notify(replace(whole, message=self.cut(whole.message))))
+        if until is not None:
+            self._told.append((note, until))
+        self.post_message(Notify(note))
 
     def on_notify(self, event: Notify) -> None:
         """Older notices give way where all of them have no room. Textual then adds the new one."""
@@ -140,8 +188,16 @@ class TerminalApp(App[None]):
             if room < 0:
                 self._unnotify(said, refresh=False)
 
+    def untell(self) -> None:
+        """Take away what was said of something that is over."""
+        for told in [told for told in self._told if told[1]()]:
+            self._told.remove(told)
+            if told[0] in self._notifications:
+                self._unnotify(told[0])
+
     @property
     def more(self) -> str:
+        """Says how to read a notice that is cut."""
         return ""
 
     def cut(self, text: str) -> str:
@@ -187,13 +243,16 @@ class TerminalApp(App[None]):
         """
 
         async def run() -> None:
-            timer = self.set_timer(SLOW_SECONDS, lambda: self.tell(slow)) if slow else None
+            over = threading.Event()
+            timer = self.set_timer(SLOW_SECONDS, lambda: self.tell(slow, until=over.is_set)) if slow else None
             try:
                 done(await asyncio.to_thread(work))
             except UserError as error:
                 self.tell(str(error), "error")
                 failed(error)
             finally:
+                over.set()
+                self.untell()
                 if timer is not None:
                     timer.stop()
 
@@ -209,6 +268,7 @@ class TerminalApp(App[None]):
         self.push_screen(screen, closed)
 
     def copy_to_clipboard(self, text: str) -> None:
+        """Ask the terminal to copy, through tmux and screen too."""
         self.keep_copied(text, send=True)
 
     def keep_copied(self, text: str, send: bool) -> None:

@@ -53,7 +53,8 @@ def test_bytes_that_are_no_utf_8_become_a_mark(env: dict[str, str], command: lis
             (b"\xffa", "› �a"),
             (b"gr\xfcn ", "› �agr�n"),
             (b"\x1b[200~M\xfcller\xe9 x\x1b[201~", "M�ller� x"),  # a paste of Latin-1
-            (b"\x1b[9999999999u" + "ü✓".encode(), "xü✓"),  # a key beyond Unicode, and text in the same moment
+            # Numbers that no terminal sends, and text in the same moment.
+            (b"\x1b[9999999999u\x1b[48;0;0;0;0t\x1b[<0;99999999999;1M" + "ü✓".encode(), "xü✓"),
             (b"\x1b[200~ \x1b[31mred\x1b[0m\r\x1b[201~", "xü✓ ␛[31mred␛[0m"),  # a log with its colours
         ):
             os.write(terminal.master, data)

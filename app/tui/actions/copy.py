@@ -15,6 +15,9 @@ from ..host import Host
 from .registry import runs
 from .rewrite import prompts_of
 
+LOOK_BACK = 200_000
+"""Characters of answers that are looked through for code, last answer first (some 0.2 s)."""
+
 
 class Copier:
     """Copies parts of the chat, and says truly what was done. Control characters are copied as they are shown, never as
@@ -61,6 +64,7 @@ class Copier:
             self.answer()
 
     def answer(self) -> None:
+        """Copy the marked answer, else the last that has text."""
         answer = self._answer()
         if answer is None:
             raise NotPossible("There is no answer to copy yet.")
@@ -77,6 +81,7 @@ class Copier:
         self.text(thought, "the thought")
 
     def message(self) -> None:
+        """Copy the marked message of the user's, else the last."""
         marked = self.host.view.mark.entry
         prompts = prompts_of(self.host)
         if not prompts:
@@ -122,9 +127,13 @@ class Copier:
                 return blocks, "the marked answer"
             raise NotPossible("The marked answer has no code. Mark another with alt+up and alt+down, or press esc.")
         last = self._last()
+        left = LOOK_BACK
         for answer in reversed(self.host.dialogue.transcript.answers()):
             if blocks := code_blocks(answer.text):
                 return blocks, "the last answer" if answer is last else "the last answer with code"
+            left -= len(answer.text)
+            if left < 0:
+                raise NotPossible("The latest answers have no code. Mark an older one with alt+up, then copy.")
         raise NotPossible("No answer in this chat has a block of code.")
 
     def _choose(self, blocks: list[CodeBlock], where: str) -> None:

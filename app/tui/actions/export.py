@@ -34,7 +34,11 @@ class Exports:
         self.show_race: Callable[[RaceRecord], None] = lambda record: None
         """Shows a race out of a file."""
 
-    def look(self, *, thoughts: bool = False) -> Look:
+    @property
+    def look(self) -> Look:
+        return self._look()
+
+    def _look(self, *, thoughts: bool = False) -> Look:
         from ...export.formats import Look
 
         return Look(self.host.themes.palette, self.host.view.colouring, thoughts=thoughts)
@@ -104,7 +108,7 @@ class Exports:
 
         self._something()
         path = target(text, format)
-        saved, look = capture(self.host.dialogue), self.look(thoughts=thoughts)
+        saved, look = capture(self.host.dialogue), self._look(thoughts=thoughts)
         self._write(path, lambda: export_chat(saved, path, look, overwrite))
 
     def export_race(self, record: RaceRecord, text: str = "", format: str | None = None, overwrite: bool = False) -> None:
@@ -117,7 +121,7 @@ class Exports:
         from ...saved.race_json import frozen_race
 
         path = target(text, format, "specchat-race")
-        still, look = frozen_race(record), self.look()
+        still, look = frozen_race(record), self.look
         self._write(path, lambda: export_race(still, path, look.palette, look.way, overwrite))
 
     def _write(self, path: Path, work: Callable[[], Path]) -> None:

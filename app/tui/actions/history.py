@@ -46,6 +46,7 @@ class ChatHistory:
         self._remember()
 
     def heard(self, event: Event) -> None:
+        """Take in what the engine said about past answers."""
         from ....engine.messages import Remembered
 
         if isinstance(event, Remembered) and self._remembering is not None:
@@ -108,6 +109,7 @@ class ChatHistory:
 
     @property
     def current(self) -> int | None:
+        """Number of the chat on the screen, if the history has it."""
         track = self.host.dialogue.transcript.track
         return track.chat if track is not None else None
 

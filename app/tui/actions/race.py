@@ -160,6 +160,7 @@ class Races:
             raise NotPossible("No model is loaded. Load one with /model NAME.")
 
     def _subject(self, prompt: str) -> tuple[str, list[dict[str, str]], str]:
+        """Prompt, messages, and where the prompt is from."""
         from ..chat.welcome import STARTERS
 
         dialogue = self.host.dialogue
@@ -180,6 +181,7 @@ class Races:
         self.begin(Race(self.host.dialogue, prompt, messages, entries, self.heard))
 
     def begin(self, race: Race, caption: Widget | None = None) -> RaceScreen:
+        """Start a race, and show it."""
         screen = self.show(race, caption)
         race.start()
         self.host.stir()
@@ -225,6 +227,7 @@ class KeptRaces:
         self.host.beside(lambda: pack(record, messages, entries), keep)
 
     def of(self, transcript: Transcript) -> list[Notice]:
+        """The lines about races, oldest first."""
         return [entry for entry in transcript.entries if isinstance(entry, Notice) and entry.race]
 
     @runs(actions.RACES)

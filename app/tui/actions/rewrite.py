@@ -36,6 +36,7 @@ class MessageEdit:
 
     @property
     def active(self) -> bool:
+        """Whether a message is being written anew."""
         return self._prompt is not None
 
     @property
@@ -152,6 +153,7 @@ class MessageEdit:
 
 
 def prompts_of(host: Host) -> list[Prompt]:
+    """The person's messages on the screen."""
     return [entry for entry in host.dialogue.transcript.entries if isinstance(entry, Prompt)]
 
 
@@ -163,6 +165,7 @@ def marked_prompt(host: Host) -> Prompt | None:
 
 
 def index_of(host: Host, prompt: Prompt) -> int:
+    """Where a message is in the transcript."""
     return next(i for i, entry in enumerate(host.dialogue.transcript.entries) if entry is prompt)
 
 

@@ -41,6 +41,7 @@ class SettingsCommands:
 
     @runs(actions.SETTINGS)
     def settings(self, *words: str) -> None:
+        """Show every setting; with words, those that have them."""
         from ..pickers.settings import SettingsScreen
 
         live, dialogue = self.host.live, self.host.dialogue
@@ -142,6 +143,7 @@ class SettingsCommands:
 
     @runs(actions.PRESETS)
     def preset(self, *words: str) -> None:
+        """Run /preset."""
         match list(words):
             case []:
                 self.browse()
@@ -172,6 +174,11 @@ class SettingsCommands:
         self.host.ask(PresetsScreen(self.host.live, self.use, self.save, self.edit))
 
     def use(self, name: str) -> None:
+        """Use a preset.
+
+        Raises:
+            UserError: there is none of this name.
+        """
         problems = self.host.live.preset(name)
         self.host.changed()
         self.host.tell(f"Preset {one_line(name)} is in use: {self.told()}")

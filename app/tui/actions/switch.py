@@ -161,6 +161,7 @@ class Switches:
 
     @runs(actions.NEXT_METHOD)
     def next_method(self) -> None:
+        """Switch to the next of the methods worth a try on this model."""
         if self.host.dialogue.next_method() is None:
             server = "its server decides how it decodes. A pair of servers has two: docs/servers.md."
             only = f"This model has only one method: {server}" if self.host.dialogue.info.get("server") else ""

@@ -199,6 +199,7 @@ class ChatScreen(Screen[None]):
         self.query_one(StatusLine).flash(Content.assemble(("colours: ", "$quiet"), (way, "bold $foreground"), "   ", *parts))
 
     def pulse(self) -> None:
+        """A sign of life while nothing can be counted."""
         for status in self.query(StatusLine):  # there is none while the screen comes or goes
             status.pulse()
 
@@ -243,7 +244,8 @@ class ChatScreen(Screen[None]):
                 if self.dialogue.queued
                 else "Press esc to stop the answer."
             )
-            self.host.tell(f"Not sent; your message stays in the input box. {waits}", "warning")
+            free = lambda: not self.dialogue.busy and self.dialogue.queued is None  # noqa: E731
+            self.host.tell(f"Not sent; your message stays in the input box. {waits}", "warning", free)
             return
         self.input.take(text)
         self._message_edit.sent()
@@ -322,11 +324,13 @@ class ChatScreen(Screen[None]):
         hint.set_class(not event.following and shown, "-shown")
 
     def on_transcript_view_inspected(self, event: Any) -> None:
+        """The strip tells about the run that is looked into, and the side panel shows its step."""
         self.show_inspection()
         self.panel.select(event.answer, event.index)
         self.show_key_context()
 
     def show_inspection(self) -> None:
+        """Tell about the run that is looked into, where the strip does not lie over it."""
         strip, cursor, view = self.inspector, self.view.cursor, self.view
         answer = cursor.answer
         if answer is None or cursor.spot is None:
@@ -402,7 +406,7 @@ class ChatScreen(Screen[None]):
             self.app.exit()
         else:
             self._quit_armed = True
-            self.host.tell("Press ctrl+c again to quit.")
+            self.host.tell("Press ctrl+c again to quit.", until=lambda: not self._quit_armed)
             self.set_timer(2.0, self._disarm)
 
     def _disarm(self) -> None:
@@ -410,6 +414,7 @@ class ChatScreen(Screen[None]):
 
     @runs(actions.PANELS)
     def action_panel(self, *words: str) -> None:
+        """A page of the side panel, or `off`; alone, the next one, or none."""
         if not words:
             self.panel.next()
             return
@@ -425,7 +430,7 @@ class ChatScreen(Screen[None]):
         found = self.panel.diagnosis()
         change = found.change if found is not None else None
         if change is None or not change.method or self.panel.in_force(found):
-            self.host.tell(unchanged(found))
+            self.host.tell(unchanged(found), until=lambda: self.panel.page != "speed")
             return
         self.dialogue.switch(change.method, dict(change.settings))
         self.query_one(StatusLine).flash(Content.styled(made(change), "bold $accent"))
@@ -436,12 +441,12 @@ class ChatScreen(Screen[None]):
     def action_pause(self) -> None:
         dialogue = self.dialogue
         if dialogue.phase == "stopping":
-            self.host.tell("Stopping the answer.")
+            self.host.tell("Stopping the answer.", until=lambda: dialogue.phase != "stopping")
             return
         held = dialogue.pause()
         if not dialogue.busy:
             what = "will be paused before its first pass" if held else "begins as usual"
-            self.host.tell(f"The next answer {what}.")
+            self.host.tell(f"The next answer {what}.", until=lambda: dialogue.paused != held or dialogue.busy)
         self.host.stir()
         self.refresh_dialogue()
 
@@ -456,7 +461,8 @@ class ChatScreen(Screen[None]):
             self.refresh_dialogue()
         else:
             pause = shown_keys("pause", self._keymap)
-            self.host.tell(f"No answer is being written. Press {pause}, then ask something.")
+            told = f"No answer is being written. Press {pause}, then ask something."
+            self.host.tell(told, until=lambda: self.dialogue.busy or self.dialogue.paused)
 
     @runs(actions.DRAFT_SHORTER, -1)
     @runs(actions.DRAFT_LONGER, 1)

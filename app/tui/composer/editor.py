@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import termios
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,9 @@ from ...terminal.editor import editor_command
 from ...text.cells import one_line
 from ..actions.registry import runs
 from ..host import Host
+
+MOST_BYTES = 2_000_000
+"""Bytes of a draft: what a message may have in attachments too."""
 
 
 class ExternalEditor:
@@ -88,7 +92,7 @@ class ExternalEditor:
             if code:
                 how = f"was ended by signal {-code}" if code < 0 else f"ended with the code {code}"
                 raise UserError(f"{name} {how}, so its text was not used.")
-            return as_text(file.read_bytes()).replace("\r\n", "\n").removesuffix("\n")  # editors end a file with a line break
+            return _read(file, name)
         except OSError as error:
             raise UserError(f"Could not run {name} ({error.strerror}). Choose another editor.") from None
         finally:
@@ -104,6 +108,24 @@ class ExternalEditor:
             self._process = None
 
 
+def _read(file: Path, name: str) -> str:
+    """The edited draft.
+
+    Raises:
+        UserError: there is none, or it is no text.
+    """
+    try:
+        if file.stat().st_size > MOST_BYTES:
+            raise UserError(f"The text from {name} is larger than {MOST_BYTES // 1_000_000} MB. Attach it as a file with @.")
+        data = file.read_bytes()
+    except FileNotFoundError:
+        raise UserError(f"{name} left no file.") from None
+    if b"\0" in data:
+        raise UserError(f"{name} left a file that is not text.")
+    text = as_text(data).replace("\r\n", "\n")
+    return text.removesuffix("\n")  # editors end a file with a line break
+
+
 @contextlib.contextmanager
 def _away(app: App[Any]) -> Iterator[None]:
     """Hand the terminal over. Events of the engine are taken in meanwhile, so nothing may be drawn.
@@ -115,8 +137,26 @@ def _away(app: App[Any]) -> Iterator[None]:
     before = {number: signal.signal(number, lambda *_: None) for number in (signal.SIGINT, signal.SIGQUIT)}
     try:
         with app.batch_update(), app.suspend():
-            yield
+            modes = _modes()
+            try:
+                yield
+            finally:
+                _restore(modes)
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
     app.refresh(layout=True)
+
+
+def _modes() -> list[Any] | None:
+    try:
+        return termios.tcgetattr(0)
+    except (termios.error, OSError):
+        return None
+
+
+def _restore(modes: list[Any] | None) -> None:
+    """Set it so again: an editor that was killed leaves it as it needed it."""
+    if modes is not None:
+        with contextlib.suppress(termios.error, OSError):
+            termios.tcsetattr(0, termios.TCSADRAIN, modes)

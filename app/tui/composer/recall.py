@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+import asyncio
+from collections.abc import Callable, Coroutine
 from pathlib import Path
+from typing import Any
 
 from textual.css.query import NoMatches
+from textual.worker import Worker
 
 from ....errors import UserError
 from ....plain_file import FULL
@@ -24,19 +27,45 @@ class PromptRecall:
     def __init__(self, host: Host, keep: bool) -> None:
         self._host, self._keeps = host, keep
         self._history: PromptHistory | None = None
+        self._turn = asyncio.Lock()
+        self._warned = False
         self._drafts: Drafts | None = None
         self._shown = NEW
-        self._warned = False
+        self._noted, self._writing, self._begun = "", False, False
 
     def begin(self) -> None:
-        """Read what earlier chats left, and go on with what was being typed when they ended; no other chat does then."""
+        """Read what earlier chats left, beside the first frame."""
         if not self._keeps:
             return
-        self._history, drafts = PromptHistory(), Drafts()
+        self._history = PromptHistory()
         self._host.box.keep = self._keep
-        self.refresh()
+        self.refresh(first=True)
+
+    def refresh(self, first: bool = False) -> None:
+        """Take in what other chats have added meanwhile."""
+        history = self._history
+        if history is None:
+            return
+
+        async def read() -> None:
+            async with self._turn:
+                try:
+                    found = await asyncio.to_thread(history.read) if await asyncio.to_thread(history.stale) else None
+                except OSError as error:
+                    self._warn("Cannot read your earlier messages", error)
+                    return
+                if found is not None:
+                    self._host.box.recall(found)
+                if first:
+                    await self._take_up()
+
+        self._work(read, "prompts")
+
+    async def _take_up(self) -> None:
+        """Go on with what was being typed when a chat was ended; no other chat does then."""
+        drafts = Drafts()
         try:
-            left = drafts.take_over()
+            left = await asyncio.to_thread(drafts.take_over)
         except OSError as error:
             self._warn("Cannot read what was being typed", error, drafts.folder)
             return
@@ -44,22 +73,14 @@ class PromptRecall:
         for typed in left:
             self._host.box.go_on(typed)
 
-    def refresh(self) -> None:
-        """Take in what other chats have added meanwhile."""
-        try:
-            if self._history is not None and self._history.stale():
-                self._host.box.recall(self._history.read())
-        except OSError as error:
-            self._warn("Cannot read your earlier messages", error)
-
     def idle(self, chat: int | None) -> None:
-        """Keep what is being typed; call it several times a second.
+        """Keep what is being typed, in a thread; call it several times a second.
 
         Args:
             chat: number of the chat on the screen, once the history has it.
         """
         drafts = self._drafts
-        if drafts is None:
+        if drafts is None or self._writing:
             return
         box = self._host.box
         if self._shown != (shown := chat or NEW):  # it got its number, or a new one began: the draft goes along
@@ -67,12 +88,25 @@ class PromptRecall:
             self._shown = shown
             if shown in drafts.by_chat and not box.text:
                 box.go_on(drafts.by_chat[shown])
-        with suppress(OSError, UserError):  # said at the end, if it is still so
-            self._write(drafts)
+        line = self._line(drafts)
+        if line == self._noted and self._begun:
+            return
+        self._writing = True
 
-    def _write(self, drafts: Drafts) -> None:
+        async def write() -> None:
+            try:
+                await asyncio.to_thread(drafts.write, line)
+                self._noted, self._begun = line, True
+            except (OSError, UserError):
+                pass  # said at the end, if it is still so
+            finally:
+                self._writing = False
+
+        self._work(write, "drafts")
+
+    def _line(self, drafts: Drafts) -> str:
         drafts.by_chat[self._shown] = self._host.box.draft
-        drafts.write(drafts.line(self._shown))
+        return drafts.line(self._shown)
 
     def show(self, chat: int | None) -> None:
         """Another chat is on the screen (its number, None for a new one): each has its own draft."""
@@ -93,7 +127,7 @@ class PromptRecall:
         said = "What you were typing is saved. The next chat starts with it."
         try:
             if self._drafts is not None:
-                self._write(self._drafts)
+                self._drafts.write(self._line(self._drafts))
                 self._drafts.close()
                 return said if draft.text.strip() else ""
         except (OSError, UserError):
@@ -101,11 +135,22 @@ class PromptRecall:
         return f"What you were typing could not be saved:\n{sanitise(draft.text)}" if draft.text.strip() else ""
 
     def _keep(self, typed: Typed) -> None:
-        assert self._history is not None
-        try:
-            self._history.add(typed)
-        except (OSError, UserError) as error:
-            self._warn("Your messages are not being saved for the up key in later chats", error)
+        history = self._history
+        assert history is not None
+
+        async def add() -> None:
+            async with self._turn:  # in the order in which they were sent
+                try:
+                    await asyncio.to_thread(history.add, typed)
+                except (OSError, UserError) as error:
+                    self._warn("Your messages are not being saved for the up key in later chats", error)
+
+        self._work(add, "prompts")
+
+    def _work(self, work: Callable[[], Coroutine[Any, Any, None]], group: str) -> Worker[None]:
+        """Work beside the interface. Not yet a coroutine: at the chat's end it may never begin, and Python tells of one that
+        nobody has waited for."""
+        return self._host.box.run_worker(work, group=group)
 
     def _warn(self, what: str, error: OSError | UserError, path: Path | None = None) -> None:
         if not self._warned and self._history is not None:

@@ -14,9 +14,11 @@ from textual.binding import BindingType
 from textual.containers import Horizontal
 from textual.content import Content
 from textual.widgets import Input, Static
+from textual.widgets.input import Selection
 
 from ...settings.keymap import HELP, LISTS, shown_keys
 from ..bindings import bindings_of
+from ..composer.text_box import next_stop
 from ..keys.context import KEYS, Hint, hints
 from .framed import FramedScreen, Result
 from .pick_list import Item, PickList
@@ -41,6 +43,32 @@ class SearchBox(Input):
     BINDINGS: ClassVar[list[BindingType]] = bindings_of((KEYS["list_help"],), after_box=("list_help",))
     searching = True
     """Words are searched for, nothing else is asked."""
+
+    def action_cursor_left(self, select: bool = False) -> None:
+        self._go(-1, select)
+
+    def action_cursor_right(self, select: bool = False) -> None:
+        self._go(1, select)
+
+    def action_delete_left(self) -> None:
+        self._delete(-1)
+
+    def action_delete_right(self) -> None:
+        self._delete(1)
+
+    def _go(self, step: int, select: bool) -> None:
+        start, end = self.selection
+        to = next_stop(self.value, end, step)
+        if not select and not self.selection.is_empty:
+            to = min(start, end) if step < 0 else max(start, end)
+        self.selection = Selection(start if select else to, to)
+
+    def _delete(self, step: int) -> None:
+        if self.selection.is_empty:
+            at = self.cursor_position
+            self.delete(*sorted((at, next_stop(self.value, at, step))))
+        else:
+            self.delete_selection()
 
     async def _on_key(self, event: events.Key) -> None:
         bound = self._bindings.key_to_bindings.get(event.key, ())
@@ -95,6 +123,7 @@ class SearchScreen(FramedScreen[Result], Generic[Result, Item]):
         """Key of the item that is to be deleted once the key is pressed again."""
 
     def compose(self) -> ComposeResult:
+        """From top to bottom."""
         with self.frame:
             with Horizontal(id="search"):
                 yield self._glyph
@@ -122,10 +151,12 @@ class SearchScreen(FramedScreen[Result], Generic[Result, Item]):
         return (Hint(("list_choose",), self._verb),) if self.asking else self.item_hints()
 
     def ways_out(self) -> tuple[Hint, ...]:
+        """How to leave, and help."""
         help = "help" if self.asking or self.box.value else "list_help"
         return hints(("list_leave", "cancel" if self.asking else ""), (help, ""))
 
     def moves(self) -> Iterable[Hint]:
+        """Moving the cursor, and searching."""
         return () if self.asking else MOVES
 
     def about(self, item: Item | None) -> Iterable[tuple[str, str]]:
@@ -135,10 +166,12 @@ class SearchScreen(FramedScreen[Result], Generic[Result, Item]):
     # What is shown
 
     def key(self, id: str) -> str:
+        """A key as it is mapped."""
         return shown_keys(id, self._keymap)
 
     @property
     def cells(self) -> int:
+        """Width of a line about an item."""
         return max(20, self.detail.size.width)
 
     def grow(self, items: int) -> None:
@@ -176,6 +209,7 @@ class SearchScreen(FramedScreen[Result], Generic[Result, Item]):
         self.tell()
 
     def on_resize(self) -> None:
+        """Sentences are wrapped anew."""
         self.tell()
 
     # The box

@@ -161,26 +161,24 @@ class SettingsScreen(SearchScreen[None, SettingRow]):
             value: Any = from_text(row.key, text)
             if not text.strip() and (default_of(row.key) is None or takes_many(row.key) or split(row.key)[0] == "models"):
                 value = None  # nothing is set
-            saved = self._live.keep({row.key: value}, undoable=True)
+            self._live.keep({row.key: value}, undoable=True)
         except UserError as error:
             self.say(str(error), wrong=True)
             return
         self.end_asking()
-        self._kept(row.key, row.title, saved)
+        self._kept(row.key, row.title)
 
     def _keep(self, changes: Mapping[str, Any], title: str) -> None:
         try:
-            saved = self._live.keep(changes, undoable=True)
+            self._live.keep(changes, undoable=True)
         except UserError as error:
             self.say(str(error), wrong=True)
             return
-        self._kept(next(iter(changes)), title, saved)
+        self._kept(next(iter(changes)), title)
 
-    def _kept(self, key: str, title: str, saved: bool) -> None:
+    def _kept(self, key: str, title: str) -> None:
         self._changed()
         self._show(title)
-        if not saved:
-            return
         entry = next(entry for entry in self._entries if entry.key == _name(key))
         layers = self._live.layers
         said = f"Saved in {short_path(layers.read.path)}; it applies {entry.when}."

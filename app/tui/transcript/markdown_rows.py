@@ -24,6 +24,9 @@ from ...text.cells import sanitise
 CODE_THEMES = {True: "github-dark", False: "default"}
 """Pygments' colours for code, by whether the page is dark."""
 
+DEEPEST = 18
+"""Levels of nesting from which on the parser, which stops at 20, may have left something out."""
+
 
 class PlainHeading(Heading):
     """A heading at the left, like everything else; the level shows in its colour and weight."""
@@ -137,13 +140,15 @@ def markdown_rows(text: str, cells: int, variables: Mapping[str, str], dark: boo
 
     Returns:
         for each row its segments; blank ones at the start and the end are left out. None at all where some of the text would be
-        lost: more columns or levels than the width has room for.
+        lost: nested deeper than the parser goes, or more columns or levels than the width has room for.
     """
     console = Console(
         file=io.StringIO(), width=cells, color_system="truecolor", force_terminal=True, theme=styles(variables), markup=False,
         highlight=False, emoji=False, legacy_windows=False,
     )  # fmt: skip
     shown = AnswerMarkdown(sanitise(text), CODE_THEMES[dark])
+    if any(token.level >= DEEPEST for token in shown.parsed):
+        return []
     plain = Style(color=variables["foreground"])
     rows = [
         [Segment(segment.text, plain + segment.style if segment.style else plain) for segment in row if not segment.control]
@@ -158,6 +163,7 @@ def markdown_rows(text: str, cells: int, variables: Mapping[str, str], dark: boo
 
 
 def _letters(texts: Iterable[str]) -> Counter[str]:
+    """How often each letter and digit occurs."""
     return Counter(character for text in texts for character in text if character.isalnum())
 
 

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from textual._compositor import LayoutUpdate
+from textual.app import App
 
 from specchat.app.settings.keymap import ALL, CHAT, INPUT
 from specchat.app.tui.chat.welcome import Welcome
@@ -13,7 +15,7 @@ from specchat.app.tui.keys.context import KEYS
 from specchat.app.tui.keys.help import HelpScreen
 from specchat.engine.messages import Cancel, Failed, Load, Loading, Steps
 
-from ...fakes.pilots import ask, chatting, command, loaded, settle, shown, toasts
+from ...fakes.pilots import ask, chatting, command, loaded, settle, shown, toasts, until
 
 Make = Callable[..., Any]
 SIZE = (90, 26)
@@ -158,6 +160,8 @@ async def test_a_new_chat_begins_every_time_and_open_brings_the_last_back(
         await pilot.press(*"/open", "enter")
         assert len(app.dialogue.transcript.answers()) == 1
         assert not app.chat_screen.query_one(Welcome).display
+        app._idle()
+        assert "New chat" not in toasts(app)
 
 
 async def test_scrolling_and_following(make_chat: Make, engine: Any, make_steps: Make) -> None:
@@ -231,6 +235,34 @@ async def test_ctrl_c_quits_beside_a_load_that_takes_long_to_stop(
         await pilot.press("ctrl+c", "ctrl+c")
         assert engine.sent.count(Cancel(1)) == 1
         assert not app.is_running
+
+
+async def test_what_is_drawn_while_a_slow_terminal_is_behind_is_drawn_after(
+    make_chat: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written: list[object] = []
+
+    def display(self: App[Any], screen: object, renderable: object) -> None:
+        if renderable is not None and not self._batch_count:  # in a batch Textual writes nothing
+            written.append(renderable)
+
+    behind = False
+    monkeypatch.setattr("textual.app.App._display", display)
+    monkeypatch.setattr("specchat.app.tui.terminal_app.TerminalApp._behind", property(lambda app: behind))
+    async with chatting(make_chat(), size=SIZE) as (app, pilot):
+        await pilot.pause()
+        behind = True
+        app.box.refresh()
+        await until(pilot, lambda: app._batch_count > 0)
+        written.clear()
+        app.box.refresh()
+        await pilot.pause()
+        app.screen._refresh_layout()  # as a resize does; Textual draws in the middle of a batch then
+        await pilot.pause()
+        assert not written
+        behind = False
+        await until(pilot, lambda: app._batch_count == 0)
+        assert any(isinstance(each, LayoutUpdate) for each in written)  # all of the screen
 
 
 async def test_remapped_keys(make_chat: Make, engine: Any) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from specchat.app.tui.garbage import QUIET_SECONDS, WORTH, Sweeper
+from specchat.app.tui.garbage import BETWEEN_SECONDS, QUIET_SECONDS, WORTH, Sweeper
 
 
 class Ring:
@@ -61,11 +61,22 @@ def test_old_garbage_stays_while_keys_are_pressed_and_goes_when_they_rest(sweepe
     clock.now += 1.0
     sweeper.key()
     clock.now += QUIET_SECONDS - 0.1
-    assert not sweeper.idle()
+    assert not sweeper.idle(streaming=False)
     assert ring() is not None
     clock.now += 0.2
-    assert sweeper.idle()
+    assert sweeper.idle(streaming=False)
     assert ring() is None
+
+
+def test_a_stream_is_held_up_once_a_minute_at_most(sweeper: Sweeper, clock: Clock) -> None:
+    clock.now += QUIET_SECONDS
+    old_garbage()
+    assert not sweeper.idle(streaming=True)
+    clock.now += BETWEEN_SECONDS
+    assert sweeper.idle(streaming=True)
+    old_garbage()
+    clock.now += BETWEEN_SECONDS / 2
+    assert not sweeper.idle(streaming=True)
 
 
 def test_no_full_collection_comes_by_itself(sweeper: Sweeper) -> None:

@@ -6,11 +6,23 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from specchat.app.settings.file import read
 from specchat.engine.messages import Loaded
 from specchat.engine.options import Sampling
 
 from ...fakes.pilots import chatting, command, settle, toasts
 from ..conftest import INFO
+
+
+async def test_an_older_look_at_the_file_takes_back_nothing_that_is_being_written(make_chat: Callable[..., Any]) -> None:
+    app = make_chat()
+    async with app.run_test():
+        app.live._news = read()
+        with app.live._writing:
+            app.actions.command("/colours cycle")
+            app.live._pending.clear()  # as `_write` does before it saves
+            app.live.idle()
+            assert app.view.colouring == "cycle"
 
 
 async def test_a_model_is_sampled_as_its_makers_recommend_until_somebody_chooses(

@@ -139,6 +139,7 @@ async def test_a_change_of_the_file_is_seen_while_the_screen_is_open(start: Star
     async with chatting(start('theme = "dark"\n'), size=(100, 34)) as (app, pilot):
         screen = await opened(pilot, *"sampling.top_k")
         file.write_text('theme = "light"\nzzz = 1\n[sampling]\ntop_k = 12\n')
+        app.live.check()
         app.live.idle()
         await pilot.pause()
         assert screen.listed.item is not None
@@ -147,6 +148,7 @@ async def test_a_change_of_the_file_is_seen_while_the_screen_is_open(start: Star
         assert app.dialogue.options.sampling.top_k == 12
         assert "line 2: There is no setting zzz" in note(screen)
         file.unlink()
+        app.live.check()
         app.live.idle()
         assert app.dialogue.options.sampling.top_k == 0
 

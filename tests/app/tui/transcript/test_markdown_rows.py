@@ -91,10 +91,11 @@ def test_tables_and_code_fit(table: list[tuple[str, str, str]], code: str, cells
     ("text", "cells"),
     [
         ("> " * 40 + "deep", 100),
+        ("\n".join("  " * i + f"- item {i}" for i in range(30)), 100),
         (f"|{'a|' * 30}\n|{'-|' * 30}\n|{'wide words|' * 30}", 20),
         ("[only]: http://a.definition", 60),
     ],
-    ids=["quotes", "columns", "definition"],
+    ids=["quotes", "lists", "columns", "definition"],
 )
 def test_what_would_lose_text_is_not_rendered(text: str, cells: int) -> None:
     assert rows(text, cells) == []
