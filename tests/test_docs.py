@@ -30,8 +30,9 @@ ELSEWHERE = {
     *("--metrics", "--no-slots", "--spec-type", "--spec-draft-n-max"),  # llama-server
     *("--spec-ngram-simple-size-n", "--spec-ngram-simple-size-m", "--spec-draft-p-min"),
     *("--spec-ngram-mod-n-match", "--spec-ngram-mod-n-min", "--spec-ngram-mod-n-max"),
-    *("--models-preset", "--models-max", "--no-repack"),
+    *("--models-preset", "--models-max", "--no-repack", "--reasoning-format"),
     *("--per-request-spec-decode-metrics", "--speculative-config", "--stream-interval", "--tensor-parallel-size"),  # vLLM
+    *("--reasoning-parser", "--structured-outputs-config"),
     *("--pipeline-parallel-size", "--distributed-executor-backend"),
     *("--model-path", "--speculative-algorithm", "--speculative-draft-model-path"),  # SGLang
     *("--head", "--address"),  # Ray

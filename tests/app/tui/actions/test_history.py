@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from specchat.app.chat.entries import Notice, Prompt
+from specchat.app.history.chats import ChatRow
 from specchat.app.history.store import Store
 from specchat.app.tui.pickers.chats import ChatsScreen
 from specchat.errors import UserError
@@ -157,7 +158,7 @@ async def test_a_chat_is_deleted_and_brought_back(make_kept: Make, engine: Any, 
         assert titles(screen) == ["Third", "First"]
         await press(pilot, "ctrl+z", "ctrl+z")
         assert titles(screen) == ["Third", "Second", "First"]
-        assert screen.under is not None
+        assert isinstance(screen.under, ChatRow)
         assert screen.under.title == "Second"
 
 
