@@ -46,7 +46,9 @@ def parse(text: str, name: str) -> dict[str, Any]:
         UserError: it is not TOML; names the file and the line.
     """
     try:
-        return tomllib.loads(text)
+        found = tomllib.loads(text)
+        repr(found)  # goes as deep as whoever walks through it: a key may have a thousand parts
+        return found
     except tomllib.TOMLDecodeError as error:
         raise UserError(f"{name}{_where(str(error), text)}. Correct that line or delete the file.") from None
     except (ValueError, RecursionError) as error:  # what Python makes no number of

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from specchat.app.settings import key_path as dotted
 from specchat.app.settings.file import read, save
-from specchat.app.settings.toml import leaves, line_numbers, line_of, put
+from specchat.app.settings.toml import leaves, line_numbers, line_of, parse, put
+from specchat.errors import UserError
 
 from ...cases import cases
 
@@ -125,3 +126,16 @@ def test_saving_is_refused_where_a_value_is_wrong_and_nothing_else_needs_to_be_r
     assert read(path).values == {"theme": "dark", "threads": 3}
     save({"zzz": None}, path)
     assert read(path).problems == ()
+
+
+@pytest.mark.parametrize(
+    "text", ["a = " + "[" * 5000 + "]" * 5000, ".".join(["a"] * 4000) + " = 1"], ids=["lists", "a key of many parts"]
+)
+def test_a_file_that_is_nested_too_deeply_says_so(text: str) -> None:
+    with pytest.raises(UserError, match="nested too deeply"):
+        parse(text, "settings.toml")
+
+
+def test_a_number_that_python_does_not_read_is_named() -> None:
+    with pytest.raises(UserError, match="a number in it is too long"):
+        parse("a = " + "1" * 5000, "settings.toml")
