@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from .methods import Method
-
-if TYPE_CHECKING:
-    from .dialogue import Dialogue
 
 OTHERS = ("tokens", "nodes", "length")
 """What the setting is called in methods that do not say so."""
@@ -64,17 +61,3 @@ def why_none(method: Method) -> str:
     if method.undrafted:
         return f"{method.name} drafts nothing: {method.undrafted}."
     return f"{method.name} has no setting for the length of its drafts."
-
-
-def lengthen(dialogue: Dialogue, direction: int) -> str:
-    """Make the drafts of the method in force longer (1) or shorter (−1) from the next step on; says what was done."""
-    name = dialogue.switching or dialogue.method
-    method, settings = dialogue.methods.get(name) or Method(name), dialogue.settings.get(name, {})
-    length = length_of(method, settings)
-    if length is None:
-        return why_none(method)
-    size = length.beside(direction)
-    if size == length.value:
-        return f"{name} · {length.setting} {size} is the {'most' if direction > 0 else 'least'}"
-    dialogue.switch(name, {**settings, length.setting: size})
-    return f"{name} · {length.setting} {length.value} → {size}"

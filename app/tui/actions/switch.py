@@ -12,8 +12,9 @@ from ....errors import NotPossible, UserError, counted, did_you_mean
 from ...chat.about import default_of, known_word, word_after, words_of
 from ...chat.choosing import PLAIN, copied, exits_early, why_plain
 from ...chat.dialogue import Dialogue
+from ...chat.draft_length import length_of, why_none
 from ...chat.entries import Answer, Prompt
-from ...chat.methods import GROUPS, SERVERS, reach_of, served_methods
+from ...chat.methods import GROUPS, SERVERS, Method, reach_of, served_methods
 from ...race.guests import RaceGuest, short_name
 from ...render.verdict import against
 from ...settings import actions
@@ -214,3 +215,17 @@ class Switches:
         """Colour runs in another way, everywhere at once and in later chats too; alone, in the next one."""
         way = known("way of colouring", words[0], WAYS) if words else following(self.host.view.colouring)
         self.host.live.keep({"colours": way})
+
+
+def lengthen(dialogue: Dialogue, direction: int) -> str:
+    """Make the drafts of the method in force longer (1) or shorter (−1) from the next step on; says what was done."""
+    name = dialogue.switching or dialogue.method
+    method, settings = dialogue.methods.get(name) or Method(name), dialogue.settings.get(name, {})
+    length = length_of(method, settings)
+    if length is None:
+        return why_none(method)
+    size = length.beside(direction)
+    if size == length.value:
+        return f"{name} · {length.setting} {size} is the {'most' if direction > 0 else 'least'}"
+    dialogue.switch(name, {**settings, length.setting: size})
+    return f"{name} · {length.setting} {length.value} → {size}"

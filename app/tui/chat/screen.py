@@ -16,7 +16,6 @@ from textual.widgets import Static
 
 from ....engine.options import BUILTIN
 from ....errors import NotPossible, UserError
-from ...chat.draft_length import lengthen
 from ...render.blocks import thoughts_named
 from ...render.inspection_rows import strip_rows
 from ...render.why_page import made, unchanged
@@ -27,7 +26,7 @@ from ..actions.copy import Copier
 from ..actions.dispatch import Actions
 from ..actions.registry import runs
 from ..actions.rewrite import MessageEdit
-from ..actions.switch import known
+from ..actions.switch import known, lengthen
 from ..actions.table import is_command, matching
 from ..bindings import bindings_of
 from ..composer.box import PromptInput
