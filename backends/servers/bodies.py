@@ -1,4 +1,4 @@
-"""What each engine is asked: the same wish in its own fields. An unknown one gets those of the OpenAI API alone."""
+"""What each engine is asked: the same request in its own fields. An unknown one gets those of the OpenAI API alone."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ USUAL_LIMIT = 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class ServerRequest:
     """What is asked of a server."""
 
     messages: Sequence[Message] | None
@@ -51,12 +51,12 @@ class Wish:
     template_vars: Mapping[str, Any] = field(default_factory=dict)
 
 
-def request(served: Served, wish: Wish, under: str = "") -> tuple[str, dict[str, Any]]:
+def body_of(served: Served, request: ServerRequest, under: str = "") -> tuple[str, dict[str, Any]]:
     """Path and body.
 
     Args:
         served: what the server is.
-        wish: what is asked.
+        request: what is asked.
         under: the field that its thoughts have come in; empty for none so far.
 
     Raises:
@@ -65,44 +65,44 @@ def request(served: Served, wish: Wish, under: str = "") -> tuple[str, dict[str,
     body: dict[str, Any] = {"stream": True}
     if served.model:
         body["model"] = served.model
-    if wish.ids is not None:
-        path, body["prompt"] = "/completions", list(wish.ids)
-    elif wish.messages is not None:
-        path, body["messages"] = "/chat/completions", [_message(served.engine, each, under) for each in wish.messages]
-        if wish.said or wish.thought:
-            so_far = {"role": "assistant", "content": wish.said, "thought": wish.thought}
+    if request.ids is not None:
+        path, body["prompt"] = "/completions", list(request.ids)
+    elif request.messages is not None:
+        path, body["messages"] = "/chat/completions", [_message(served.engine, each, under) for each in request.messages]
+        if request.said or request.thought:
+            so_far = {"role": "assistant", "content": request.said, "thought": request.thought}
             body["messages"].append(with_thought(served.engine, so_far, under))
             body["continue_final_message"] = True
-            if served.engine == VLLM or wish.thought:
+            if served.engine == VLLM or request.thought:
                 body["add_generation_prompt"] = False
-        body |= asked(served.engine, _thinking(served, wish), wish.think_budget, wish.template_vars)
+        body |= asked(served.engine, _thinking(served, request), request.think_budget, request.template_vars)
     else:
-        path, body["prompt"] = "/completions", wish.prompt + wish.said
-    if wish.max_tokens is not None:
-        body["max_tokens"] = wish.max_tokens
+        path, body["prompt"] = "/completions", request.prompt + request.said
+    if request.max_tokens is not None:
+        body["max_tokens"] = request.max_tokens
     elif path == "/completions" and served.engine != LLAMA_SERVER:
         body["max_tokens"] = served.context or LONG_ENOUGH
-    if wish.stop:
-        body["stop"] = list(wish.stop)
-    if wish.constraint is not None:
-        body |= _constraint(served, wish.constraint, chat=path == "/chat/completions")
-        if served.engine == LLAMA_SERVER and path == "/chat/completions" and wish.constraint.is_json:
+    if request.stop:
+        body["stop"] = list(request.stop)
+    if request.constraint is not None:
+        body |= _constraint(served, request.constraint, chat=path == "/chat/completions")
+        if served.engine == LLAMA_SERVER and path == "/chat/completions" and request.constraint.is_json:
             body["reasoning_format"] = "deepseek"  # with `none` it refuses a schema behind a thought that the prompt opens
-    fields = body | _sampling(served, wish.sampling) | _told(served) | _method(served, wish)
+    fields = body | _sampling(served, request.sampling) | _told(served) | _method(served, request)
     if served.engine == SGLANG and path == "/completions":  # in chats it has none
         fields["return_token_ids"] = True
-    return served.api + path, fields | (_afresh(served) if wish.afresh else {})
+    return served.api + path, fields | (_afresh(served) if request.afresh else {})
 
 
-def _thinking(served: Served, wish: Wish) -> str:
+def _thinking(served: Served, request: ServerRequest) -> str:
     """How to think, in a word. llama-server holds a thought to a grammar, too, so that there is none.
 
     Raises:
         UserError: one was asked for.
     """
-    if served.engine != LLAMA_SERVER or wish.constraint is None or wish.constraint.is_json:
-        return wish.think
-    if wish.think not in ("", "off"):
+    if served.engine != LLAMA_SERVER or request.constraint is None or request.constraint.is_json:
+        return request.think
+    if request.think not in ("", "off"):
         raise UserError(f"{served.engine} holds a thought to the grammar, too. Set think to off, or use a schema.")
     return "off"
 
@@ -159,12 +159,12 @@ def _names(said: str, field: str) -> bool:
     return re.search(rf"(?<![a-z_]){field.replace('_', '[_ ]?')}(ing)?(?![a-z_])", said, re.IGNORECASE) is not None
 
 
-def _method(served: Served, wish: Wish) -> dict[str, Any]:
+def _method(served: Served, request: ServerRequest) -> dict[str, Any]:
     """What makes the server decode with one of its methods. transformers takes a whole configuration in place of its own."""
     if served.engine != TRANSFORMERS or not served.asking:
         return dict(served.asking)
-    limit = wish.max_tokens or USUAL_LIMIT
-    config = {**served.asking, "do_sample": not wish.sampling.greedy, "max_new_tokens": limit}
+    limit = request.max_tokens or USUAL_LIMIT
+    config = {**served.asking, "do_sample": not request.sampling.greedy, "max_new_tokens": limit}
     return {"generation_config": json.dumps(config)}
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ...errors import UserError
 from ..info import Capabilities, ModelInfo
 from .address import Address
-from .bodies import SAMPLED, Wish, request, without
+from .bodies import SAMPLED, ServerRequest, body_of, without
 from .connection import Connection, Refused
 from .identify import Served, identify
 from .runs import LONGEST_DRAFT
@@ -69,18 +69,18 @@ class ServerModel:
         """Close the connections."""
         await self.connection.close()
 
-    async def answer(self, wish: Wish, taker: Taker, outcome: Outcome) -> None:
+    async def answer(self, request: ServerRequest, taker: Taker, outcome: Outcome) -> None:
         """Ask, and hand on what comes. Cancelling the task closes the stream, and the server stops.
 
         Args:
-            wish: what is asked.
+            request: what is asked.
             taker: told of each run; also of what is left when the answer breaks off.
             outcome: filled in as things become known.
 
         Raises:
             UserError: the server refused, failed, fell silent or is gone.
         """
-        path, body = request(self.served, wish, self.thoughts_under)
+        path, body = body_of(self.served, request, self.thoughts_under)
         host = self.connection.address.host
         if lost := [name for name in SAMPLED if name in body and name in self._refused]:
             outcome.doubt = f"{host} does not take {' and '.join(lost)}: its own default counts."
@@ -93,7 +93,7 @@ class ServerModel:
                 await stream.follow(path, body)
                 break
             except Refused as refused:
-                fewer = without(body, refused.status, refused.body, wish.max_tokens is not None)
+                fewer = without(body, refused.status, refused.body, request.max_tokens is not None)
                 if fewer.keys() == body.keys() or stream.begun:
                     also = f" It was sent again without {' and '.join(gone)}." if gone else ""
                     raise UserError(f"{refused}{also}") from None
@@ -110,7 +110,7 @@ class ServerModel:
             told = f"{host} refused {' and '.join(gone)}, so the request was sent again {instead}."
             outcome.doubt = f"{told} {outcome.doubt}".rstrip()
         size, context = (outcome.prompt_tokens or 0) + (outcome.tokens or 0), self.served.context
-        ours = wish.max_tokens is not None and (outcome.tokens or wish.max_tokens) >= wish.max_tokens
+        ours = request.max_tokens is not None and (outcome.tokens or request.max_tokens) >= request.max_tokens
         # A pass that might give more tokens than there is room for is not begun.
         if outcome.reason == "length" and not ours and (stream.truncated or size >= context - LONGEST_DRAFT > 0):
             outcome.reason = "context"

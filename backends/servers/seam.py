@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ...errors import UserError, counted
-from .bodies import Wish, request
+from .bodies import ServerRequest, body_of
 from .chunks import NO_ID, Chunk
 from .connection import Connection, count
 from .identify import LLAMA_SERVER, SGLANG, VLLM, Served
@@ -78,7 +78,7 @@ class Trail:
 class Seam:
     """How to go on."""
 
-    wish: Wish
+    request: ServerRequest
     how: str
     """From what, in words: `from the same 34 tokens`."""
     owed: int = 0
@@ -92,13 +92,13 @@ def can_go_on(engine: str) -> bool:
     return engine in (LLAMA_SERVER, *BY_TEXT)
 
 
-async def seam(server: Connection, served: Served, wish: Wish, trail: Trail) -> Seam:
+async def seam(server: Connection, served: Served, request: ServerRequest, trail: Trail) -> Seam:
     """Where and how a server goes on.
 
     Args:
         server: which is to go on.
         served: what it is.
-        wish: what was asked at first.
+        request: what was asked at first.
         trail: what has come of it.
 
     Raises:
@@ -108,17 +108,17 @@ async def seam(server: Connection, served: Served, wish: Wish, trail: Trail) -> 
     if not can_go_on(engine):
         raise UserError(f"{engine} cannot go on in the middle of an answer.")
     if not trail.tokens and not trail.text and not trail.thought:
-        return Seam(wish, "from the prompt")
+        return Seam(request, "from the prompt")
     found = None
     if trail.ids and trail.prompt_ids and engine in (LLAMA_SERVER, VLLM):
-        found = await _by_ids(server, served, wish, trail)
+        found = await _by_ids(server, served, request, trail)
     elif engine == LLAMA_SERVER and not trail.thought:  # the marks around a thought have not come as tokens
-        found = await _by_pieces(server, served, wish, trail)
+        found = await _by_pieces(server, served, request, trail)
     if found is None:
-        found = Seam(replace(wish, said=trail.text, thought=trail.thought), FROM_TEXT, doubt=_unproven(engine))
-    if wish.max_tokens is not None:
-        rest = max(1, wish.max_tokens - trail.tokens + found.owed)
-        found = replace(found, wish=replace(found.wish, max_tokens=rest))
+        found = Seam(replace(request, said=trail.text, thought=trail.thought), FROM_TEXT, doubt=_unproven(engine))
+    if request.max_tokens is not None:
+        rest = max(1, request.max_tokens - trail.tokens + found.owed)
+        found = replace(found, request=replace(found.request, max_tokens=rest))
     return found
 
 
@@ -140,7 +140,7 @@ async def _ask(server: Connection, served: Served, path: str, field: str, body: 
     return found[field]
 
 
-async def _by_ids(server: Connection, served: Served, wish: Wish, trail: Trail) -> Seam:
+async def _by_ids(server: Connection, served: Served, request: ServerRequest, trail: Trail) -> Seam:
     """From the ids that the server before has sent. What they say is compared with what it said, marks of a thought aside, by
     which the rest is parted: in mid-answer a server does not."""
     ids, prompt = trail.ids or [], trail.prompt_ids
@@ -159,19 +159,19 @@ async def _by_ids(server: Connection, served: Served, wish: Wish, trail: Trail) 
         if text == trail.raw:
             trail.ids, trail.owed, trail.raw = kept, owed, whole
             how = f"from the same {counted(len(kept), 'token')}"
-            return Seam(replace(wish, ids=[*prompt, *kept]), how, owed)
+            return Seam(replace(request, ids=[*prompt, *kept]), how, owed)
         if not text.startswith(trail.raw):
             break
     host = server.address.host
     doubt = f"{host} went on from the token ids of the answer so far, but reads another text in them."
-    return Seam(replace(wish, ids=[*prompt, *ids]), "from the token ids", doubt=doubt)
+    return Seam(replace(request, ids=[*prompt, *ids]), "from the token ids", doubt=doubt)
 
 
-async def _by_pieces(server: Connection, served: Served, wish: Wish, trail: Trail) -> Seam:
+async def _by_pieces(server: Connection, served: Served, request: ServerRequest, trail: Trail) -> Seam:
     """From the tokens that the server makes of prompt and answer, compared with those that were written one by one."""
-    prompt, text = wish.prompt, trail.text
-    if wish.messages is not None:
-        _, asked = request(served, wish)
+    prompt, text = request.prompt, trail.text
+    if request.messages is not None:
+        _, asked = body_of(served, request)
         told: dict[str, Any] = {name: asked[name] for name in ("messages", "chat_template_kwargs") if name in asked}
         prompt = str(await _ask(server, served, "/apply-template", "prompt", told))
     body = {"content": prompt + text, "add_special": True, "parse_special": True, "with_pieces": True}
@@ -184,7 +184,7 @@ async def _by_pieces(server: Connection, served: Served, wish: Wish, trail: Trai
     same = trail.pieces is not None and trail.prompt_tokens == len(rows) - written and _same(own, trail.pieces)
     trail.owed = max(0, trail.tokens - written) if same else 0
     how = f"from the same {counted(written, 'token')}" if same else FROM_TEXT
-    wanted = replace(wish, ids=[id for id in ids if id is not None])
+    wanted = replace(request, ids=[id for id in ids if id is not None])
     return Seam(wanted, how, trail.owed, "" if same else _unproven(served.engine))
 
 

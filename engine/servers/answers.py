@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from ...backends.grammars.constraint import constraint_of
 from ...backends.servers.address import Address, find_server
-from ...backends.servers.bodies import Wish
+from ...backends.servers.bodies import ServerRequest
 from ...backends.servers.remote import RemoteModel, connect_all
 from ...decoders import registry
 from ...errors import Cancelled, UserError
@@ -128,12 +128,12 @@ class ServerAnswers:
     def start(self, model: RemoteModel, request: Generate) -> None:
         """Begin an answer."""
         try:
-            wish = wish_of(request)
+            asked = asked_of(request)
         except UserError as error:
             self._post(failure(request.id, error))
             return
         self._ids.add(request.id)
-        self._on_loop(self._begin, model, request, wish)
+        self._on_loop(self._begin, model, request, asked)
 
     def cancel(self, id: int) -> bool:
         """Close the stream of an answer; whether there is such an answer."""
@@ -192,13 +192,13 @@ class ServerAnswers:
         with contextlib.suppress(TimeoutError, CancelledError):
             asyncio.run_coroutine_threadsafe(work, self._running_loop()).result(CLOSE_SECONDS)
 
-    def _begin(self, model: RemoteModel, request: Generate, wish: Wish) -> None:
+    def _begin(self, model: RemoteModel, request: Generate, asked: ServerRequest) -> None:
         if request.lane in self._lanes:
             self._ids.discard(request.id)
             self._post(Failed(request.id, "user", "An answer is being written here. Wait for it, or cancel it first."))
             return
         self._lanes[request.lane] = request.id
-        writing = Writing(self._post, request.id, model, model.named(request.method), wish)
+        writing = Writing(self._post, request.id, model, model.named(request.method), asked)
         self._writings[request.id] = writing
         self._tasks[request.id] = asyncio.get_running_loop().create_task(self._answer(writing, request))
 
@@ -249,7 +249,7 @@ class ServerAnswers:
         self._post(ended)
 
 
-def wish_of(request: Generate) -> Wish:
+def asked_of(request: Generate) -> ServerRequest:
     """What to ask a server for.
 
     Raises:
@@ -267,7 +267,7 @@ def wish_of(request: Generate) -> Wish:
     constraint = constraint_of(request.constraint)
     if constraint is not None:
         constraint.check()
-    return Wish(
+    return ServerRequest(
         *(messages, request.prompt or "", sampling_of(request.sampling), request.max_tokens, request.stop),
         constraint=constraint,
         think=request.think,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ...backends.servers.bodies import Wish
+from ...backends.servers.bodies import ServerRequest
 from ...backends.servers.chunks import NO_ID
 from ...backends.servers.connection import count
 from ...backends.servers.identify import LLAMA_SERVER
@@ -50,7 +50,7 @@ async def measure_answer(
     if messages is None and not raw:
         messages = [{"role": "user", "content": prompt or ""}]
     runs, outcome = list[Run](), Outcome()
-    asked = Wish(messages, prompt or "", max_tokens=max_tokens, afresh=True)
+    asked = ServerRequest(messages, prompt or "", max_tokens=max_tokens, afresh=True)
     taker = Taker(runs.append, lambda *_: None)
     await model.answer(asked, taker, outcome)
     found = [token for run in runs for token in run.tokens]

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any, get_args
 
-from ...backends.servers.bodies import Wish
+from ...backends.servers.bodies import ServerRequest
 from ...backends.servers.model import ServerModel
 from ...backends.servers.remote import RemoteModel
 from ...backends.servers.runs import Certainty, Run
@@ -29,11 +29,13 @@ class Writing:
         id: of the answer.
         remote: who may write it.
         method: with which it begins.
-        wish: what is asked.
+        request: what is asked.
     """
 
-    def __init__(self, post: Callable[[Event], None], id: int, remote: RemoteModel, method: str, wish: Wish) -> None:
-        self._post, self._id, self.remote, self._wish = post, id, remote, wish
+    def __init__(
+        self, post: Callable[[Event], None], id: int, remote: RemoteModel, method: str, request: ServerRequest
+    ) -> None:
+        self._post, self._id, self.remote, self._request = post, id, remote, request
         self.method = method
         self.outcome = Outcome()
         """The outcome of all that was written."""
@@ -56,7 +58,7 @@ class Writing:
 
     def valid(self) -> bool | None:
         """Whether what was written behind the thoughts matches the constraint; None without one."""
-        constraint = self._wish.constraint
+        constraint = self._request.constraint
         return None if constraint is None else constraint.matches(self._taker.trail.text.strip())
 
     def switch(self, method: str) -> None:
@@ -64,7 +66,7 @@ class Writing:
         if method not in self.remote.methods:
             self._refuse(f"{method} is not used there: {self.remote.reason()}")
             return
-        if self._wish.constraint is not None:
+        if self._request.constraint is not None:
             self._refuse(f"Another server would begin the schema anew. Switch to {method} when this answer has ended.")
             return
         if method == (self._next or self.method):
@@ -84,10 +86,10 @@ class Writing:
         Raises:
             UserError: a server refused, failed, fell silent or is gone.
         """
-        wish, back = self._wish, ""
+        request, back = self._request, ""
         while True:
             before, part = self._taker.trail.tokens, Outcome()
-            self._stream = asyncio.ensure_future(self.model.answer(wish, self._taker, part))
+            self._stream = asyncio.ensure_future(self.model.answer(request, self._taker, part))
             try:
                 await self._stream
             except asyncio.CancelledError:
@@ -103,21 +105,21 @@ class Writing:
                 self._add(part, self._taker.trail.tokens - before)
             if part.reason or not self._next:
                 return
-            limit = self._wish.max_tokens
+            limit = self._request.max_tokens
             if limit is not None and self._taker.trail.tokens >= limit:
                 self.outcome.reason = "length"
                 return
             back = "" if self._next == back else self.method
-            wish = await self._go_on()
+            request = await self._go_on()
 
-    async def _go_on(self) -> Wish:
+    async def _go_on(self) -> ServerRequest:
         """Let the next server begin where the answer has come to, or the one before where another cannot; what it is asked."""
         trail = self._taker.trail
         while True:
             method = self._next
             try:
                 model = self.remote.methods[method]
-                found = await seam(model.connection, model.served, self._wish, trail)
+                found = await seam(model.connection, model.served, self._request, trail)
             except UserError as error:
                 if method == self.method:
                     raise
@@ -131,7 +133,7 @@ class Writing:
             self.outcome.seams = " ".join(filter(None, (self.outcome.seams, f"{method} went on {found.how}.")))
         self.outcome.doubt = self.outcome.doubt or found.doubt
         self._post(Switched(self._id, method, "", found.doubt))
-        return found.wish
+        return found.request
 
     def _add(self, part: Outcome, shown: int) -> None:
         """Add how one server's part went.

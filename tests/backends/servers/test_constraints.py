@@ -8,7 +8,7 @@ import pytest
 
 from specchat.backends.base import Message
 from specchat.backends.grammars.constraint import Constraint, grammar, json_object, json_schema, regex
-from specchat.backends.servers.bodies import Wish, request
+from specchat.backends.servers.bodies import ServerRequest, body_of
 from specchat.backends.servers.identify import Served
 from specchat.errors import UserError
 
@@ -43,12 +43,15 @@ TAKEN: list[tuple[str, Constraint, Any, Any]] = [
 @pytest.mark.parametrize(("engine", "constraint", "chat", "text"), TAKEN)
 def test_each_engine_gets_its_own_fields(engine: str, constraint: Constraint, chat: Any, text: Any) -> None:
     served = Served(engine, "/v1", "model")
-    for wish, expected in ((Wish(CHAT, constraint=constraint), chat), (Wish(None, "hi", constraint=constraint), text)):
+    for request, expected in (
+        (ServerRequest(CHAT, constraint=constraint), chat),
+        (ServerRequest(None, "hi", constraint=constraint), text),
+    ):
         if isinstance(expected, str):
             with pytest.raises(UserError, match=expected):
-                request(served, wish)
+                body_of(served, request)
             continue
-        _, body = request(served, wish)
+        _, body = body_of(served, request)
         fields = ("response_format", "structured_outputs", "grammar", "regex", "ebnf")
         assert {name: body[name] for name in fields if name in body} == expected
 
@@ -57,13 +60,13 @@ def test_llama_server_thinks_freely_before_a_schema_and_not_at_all_before_a_gram
     """It would hold the thought to the grammar; and refuses a schema where the prompt opens a thought that it does not take out
     (seen on 0.5.0, build 0c1e570)."""
     served = Served("llama-server", "/v1", "model")
-    _, body = request(served, Wish(CHAT, constraint=json_schema(SCHEMA), think="on"))
+    _, body = body_of(served, ServerRequest(CHAT, constraint=json_schema(SCHEMA), think="on"))
     assert (body["reasoning_format"], body["chat_template_kwargs"]["enable_thinking"]) == ("deepseek", True)
     for think in ("", "off"):
-        _, body = request(served, Wish(CHAT, constraint=grammar(GBNF), think=think))
+        _, body = body_of(served, ServerRequest(CHAT, constraint=grammar(GBNF), think=think))
         assert body["chat_template_kwargs"]["enable_thinking"] is False
     with pytest.raises(UserError, match="Set think to off, or use a schema"):
-        request(served, Wish(CHAT, constraint=grammar(GBNF), think="on"))
+        body_of(served, ServerRequest(CHAT, constraint=grammar(GBNF), think="on"))
 
 
 def test_what_comes_back_is_looked_at() -> None:

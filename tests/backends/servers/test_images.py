@@ -9,7 +9,7 @@ import pytest
 
 from specchat.app.attach.attachments import attach, compose, folded, parted, refuse_images
 from specchat.backends.base import Sampling
-from specchat.backends.servers.bodies import Wish, request
+from specchat.backends.servers.bodies import ServerRequest, body_of
 from specchat.backends.servers.identify import UNKNOWN, Served
 from specchat.backends.servers.images import without_images
 from specchat.errors import UserError
@@ -27,8 +27,10 @@ def message(tmp_path: Path) -> str:
 
 
 def test_a_server_gets_image_and_text_as_parts(message: str) -> None:
-    wish = Wish([{"role": "system", "content": "Be brief."}, {"role": "user", "content": message}], sampling=Sampling())
-    _, body = request(Served(UNKNOWN, "/v1", "m"), wish)
+    request = ServerRequest(
+        [{"role": "system", "content": "Be brief."}, {"role": "user", "content": message}], sampling=Sampling()
+    )
+    _, body = body_of(Served(UNKNOWN, "/v1", "m"), request)
     system, user = body["messages"]
     assert system == {"role": "system", "content": "Be brief."}
     image, text = user["content"]

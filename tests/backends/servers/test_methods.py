@@ -12,7 +12,7 @@ import pytest
 
 from specchat.backends.base import Sampling
 from specchat.backends.servers.address import find_server
-from specchat.backends.servers.bodies import Wish
+from specchat.backends.servers.bodies import ServerRequest
 from specchat.backends.servers.remote import RemoteModel, connect_all
 from specchat.backends.servers.runs import Run
 from specchat.backends.servers.stream import Outcome, Taker
@@ -55,10 +55,10 @@ def connected(loop: asyncio.AbstractEventLoop, fake: FakeServer, model: str) -> 
     loop.run_until_complete(remote.close())
 
 
-def answered(loop: asyncio.AbstractEventLoop, remote: RemoteModel, method: str, wish: Wish) -> str:
+def answered(loop: asyncio.AbstractEventLoop, remote: RemoteModel, method: str, request: ServerRequest) -> str:
     runs = list[Run]()
     model = remote.methods[remote.named(method)]
-    loop.run_until_complete(model.answer(wish, Taker(runs.append, lambda *_: None), Outcome()))
+    loop.run_until_complete(model.answer(request, Taker(runs.append, lambda *_: None), Outcome()))
     return "".join(run.text for run in runs)
 
 
@@ -83,7 +83,7 @@ def test_a_router_has_a_method_for_each_model_of_the_same_file(
         # The others are known by their command lines: none is asked anything, which would load it.
         assert {path for path, *_ in fake.asked} == {"/v1/models", f"/props?model={model}"}
         for method in methods:
-            assert answered(loop, remote, method, Wish(ASKED)) == WRITTEN.text
+            assert answered(loop, remote, method, ServerRequest(ASKED)) == WRITTEN.text
         asked = [body["model"] for path, _, body in fake.asked if path == "/v1/chat/completions"]
         assert asked == (["ngram", "both", "base", "twin"] if len(methods) > 1 else ["other"])
 
@@ -92,13 +92,13 @@ def test_transformers_serve_guesses_from_the_text_where_it_is_asked_to(loop: asy
     routes = {"/v1/models": (200, {"data": []}), "/openapi.json": (200, OPENAPI)}
     with serving(stream=text_only(WRITTEN), routes=routes) as fake, connected(loop, fake, "/m/folder") as remote:
         assert (list(remote.methods), remote.method) == (["plain", "prompt-lookup K=10"], "plain")
-        assert answered(loop, remote, "greedy", Wish(ASKED, max_tokens=20)) == WRITTEN.text
+        assert answered(loop, remote, "greedy", ServerRequest(ASKED, max_tokens=20)) == WRITTEN.text
         assert "generation_config" not in fake.asked[-1][2]
-        for wish, config in (
-            (Wish(ASKED, max_tokens=20), {"do_sample": False, "max_new_tokens": 20}),
-            (Wish(ASKED, sampling=Sampling(temperature=0.7)), {"do_sample": True, "max_new_tokens": 1024}),
+        for request, config in (
+            (ServerRequest(ASKED, max_tokens=20), {"do_sample": False, "max_new_tokens": 20}),
+            (ServerRequest(ASKED, sampling=Sampling(temperature=0.7)), {"do_sample": True, "max_new_tokens": 1024}),
         ):
-            assert answered(loop, remote, "prompt-lookup K=10", wish) == WRITTEN.text
+            assert answered(loop, remote, "prompt-lookup K=10", request) == WRITTEN.text
             body = fake.asked[-1][2]
             assert json.loads(body["generation_config"]) == {"prompt_lookup_num_tokens": 10, **config}
             assert body["model"] == "/m/folder"

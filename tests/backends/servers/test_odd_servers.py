@@ -12,7 +12,7 @@ import pytest
 from specchat.backends import UserError
 from specchat.backends.base import Sampling
 from specchat.backends.servers import connection
-from specchat.backends.servers.bodies import Wish
+from specchat.backends.servers.bodies import ServerRequest
 from specchat.backends.servers.identify import Served, identify
 from specchat.backends.servers.model import ServerModel
 from specchat.backends.servers.stream import Outcome, Taker
@@ -139,7 +139,7 @@ def test_what_only_the_user_can_know_is_asked(response: Any, named: str, said: s
     assert said in str(found(lambda _: response, named))
 
 
-def asked(engine: str, refuse: Any, wish: Wish, times: int = 1) -> tuple[list[dict[str, Any]], Outcome, str]:
+def asked(engine: str, refuse: Any, request: ServerRequest, times: int = 1) -> tuple[list[dict[str, Any]], Outcome, str]:
     """Every request that a server got, the last outcome, and the sentence about a failure.
 
     Args:
@@ -157,7 +157,7 @@ def asked(engine: str, refuse: Any, wish: Wish, times: int = 1) -> tuple[list[di
         for _ in range(times):
             outcome = Outcome()
             try:
-                await model.answer(wish, Taker(lambda _: None, lambda *_: None), outcome)
+                await model.answer(request, Taker(lambda _: None, lambda *_: None), outcome)
             except UserError as error:
                 failed = str(error)
         await model.close()
@@ -167,10 +167,10 @@ def asked(engine: str, refuse: Any, wish: Wish, times: int = 1) -> tuple[list[di
     return bodies, outcome, failed
 
 
-CHAT = Wish([{"role": "user", "content": "hi"}])
-HOT = Wish(CHAT.messages, sampling=Sampling(temperature=0.7, top_k=5), max_tokens=20)
+CHAT = ServerRequest([{"role": "user", "content": "hi"}])
+HOT = ServerRequest(CHAT.messages, sampling=Sampling(temperature=0.7, top_k=5), max_tokens=20)
 EXTRA = {"type": "extra_forbidden", "loc": ["body", "stream_options", "include_usage"], "msg": "Extra inputs are not permitted"}
-FIELDS: list[tuple[str, Wish, str, int, Any]] = [
+FIELDS: list[tuple[str, ServerRequest, str, int, Any]] = [
     ("OpenAI-compatible", CHAT, "temperature", 422, {"error": "`temperature` must be > 0", "error_type": "validation"}),
     ("OpenAI-compatible", CHAT, "temperature", 400, {"error": {"message": "Unsupported value", "param": "temperature"}}),
     ("OpenAI-compatible", CHAT, "stream_options", 422, {"object": "error", "message": {"detail": [EXTRA]}}),
@@ -189,18 +189,20 @@ FIELDS: list[tuple[str, Wish, str, int, Any]] = [
     ("vLLM", CHAT, "top_k", 400, {"error": {"message": "topK must be positive"}}),
     ("vLLM", HOT, "min_p", 200, event({"error": {"message": "The min_p parameter is not supported", "code": 400}})),
     ("llama-server", CHAT, "timings_per_token", 400, {"error": {"message": "unknown field timings_per_token"}}),
-    ("OpenAI-compatible", Wish(None, "a"), "max_tokens", 400, {"error": "max_tokens must be below 2000"}),
+    ("OpenAI-compatible", ServerRequest(None, "a"), "max_tokens", 400, {"error": "max_tokens must be below 2000"}),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("engine", "wish", "field", "status", "said"), FIELDS)
-def test_a_field_that_is_refused_is_left_out_and_told(engine: str, wish: Wish, field: str, status: int, said: Any) -> None:
-    bodies, outcome, failed = asked(engine, lambda body: (status, said) if field in body else None, wish)
+@pytest.mark.parametrize(("engine", "sent", "field", "status", "said"), FIELDS)
+def test_a_field_that_is_refused_is_left_out_and_told(
+    engine: str, sent: ServerRequest, field: str, status: int, said: Any
+) -> None:
+    bodies, outcome, failed = asked(engine, lambda body: (status, said) if field in body else None, sent)
     assert (outcome.reason, failed, len(bodies)) == ("eos", "", 2)
     assert {*bodies[0]} - {*bodies[1]} >= {field}
     assert f"fake:1 refused {field}" in outcome.doubt
     # The next request is not refused again; what changes the text is told again.
-    bodies, outcome, _ = asked(engine, lambda body: (status, said) if field in body else None, wish, times=2)
+    bodies, outcome, _ = asked(engine, lambda body: (status, said) if field in body else None, sent, times=2)
     assert len(bodies) == 3
     changes = field in ("temperature", "top_k", "min_p", "seed")
     assert outcome.doubt == (f"fake:1 does not take {field}: its own default counts." if changes else "")
@@ -246,4 +248,4 @@ def test_a_server_that_hangs_up_is_told_so() -> None:
 
 def test_sglang_is_asked_for_ids_where_it_has_them() -> None:
     assert "return_token_ids" not in asked("SGLang", lambda _: None, CHAT)[0][0]
-    assert asked("SGLang", lambda _: None, Wish(None, "a"))[0][0]["return_token_ids"] is True
+    assert asked("SGLang", lambda _: None, ServerRequest(None, "a"))[0][0]["return_token_ids"] is True

@@ -20,7 +20,7 @@ import pytest
 
 from specchat.backends import LoadOptions, load_model
 from specchat.backends.servers.address import find_server
-from specchat.backends.servers.bodies import Wish, request
+from specchat.backends.servers.bodies import ServerRequest, body_of
 from specchat.backends.servers.model import ServerModel, connect
 from specchat.decoders import Conversation, Generation
 from specchat.engine.client import EngineClient
@@ -51,8 +51,8 @@ LONG = "Repeat this text exactly: " + " ".join(map(str, range(100, 250)))
 FLOAT32 = ("vllm", "transformers")
 
 
-def wish(prompt: str, limit: int = LIMIT) -> Wish:
-    return Wish([{"role": "user", "content": prompt}], max_tokens=limit)
+def request_for(prompt: str, limit: int = LIMIT) -> ServerRequest:
+    return ServerRequest([{"role": "user", "content": prompt}], max_tokens=limit)
 
 
 async def opened(server: RealServer) -> ServerModel:
@@ -112,7 +112,7 @@ class Asked:
         """The path and the body of specchat's own request."""
         model = await opened(self.server)
         await model.close()
-        return request(model.served, wish(prompt, limit))
+        return body_of(model.served, request_for(prompt, limit))
 
     def counters(self) -> dict[str, float]:
         """Tokens that the server has written, drafted and accepted, as it counts them; empty if it does not."""

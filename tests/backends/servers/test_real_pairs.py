@@ -13,14 +13,14 @@ from pathlib import Path
 import pytest
 
 from specchat.backends.servers.address import find_server
-from specchat.backends.servers.bodies import Wish
+from specchat.backends.servers.bodies import ServerRequest
 from specchat.backends.servers.remote import RemoteModel, connect_all
 from specchat.backends.servers.stream import Outcome
 from specchat.engine.messages import Event, Failed, Steps, Switched
 from specchat.engine.servers.writing import Writing
 
 from ...fakes.real_servers import kinds, real_server
-from .test_real import PROMPTS, wish
+from .test_real import PROMPTS, request_for
 
 pytestmark = pytest.mark.skipif(not os.environ.get("SPECCHAT_SERVERS"), reason="SPECCHAT_SERVERS=1 starts real servers")
 
@@ -37,7 +37,7 @@ CUTS = ([10], [3, 20, 40, 41])
 class Answered:
     """An answer that goes from one server to the other."""
 
-    def __init__(self, remote: RemoteModel, asked: Wish, method: str, cuts: list[int]) -> None:
+    def __init__(self, remote: RemoteModel, asked: ServerRequest, method: str, cuts: list[int]) -> None:
         self.events: list[Event] = []
         self.text, self.tokens = "", 0
         self._names, self._cuts = list(remote.methods), list(cuts)
@@ -74,9 +74,9 @@ def test_the_text_is_that_of_one_server_alone(plain: str, other: str, tmp_path: 
         answers = switches = 0
         for prompt in PROMPTS:
             for method in remote.methods:
-                alone = await Answered(remote, wish(prompt), method, []).run()
+                alone = await Answered(remote, request_for(prompt), method, []).run()
                 for cuts in CUTS:
-                    both = await Answered(remote, wish(prompt), method, cuts).run()
+                    both = await Answered(remote, request_for(prompt), method, cuts).run()
                     assert (both.text, both.tokens) == (alone.text, alone.tokens), (prompt, method, cuts)
                     assert not both.outcome.doubt
                     assert not both.count(Failed)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from specchat.backends import UserError
-from specchat.backends.servers.bodies import Wish
+from specchat.backends.servers.bodies import ServerRequest
 from specchat.backends.servers.events import Event, Reader
 from specchat.backends.servers.identify import Served
 from specchat.backends.servers.model import ServerModel
@@ -20,7 +20,7 @@ from specchat.backends.servers.stream import Outcome, Taker
 from ...fakes.model_servers import event
 from ...fakes.wires import Fed, wired
 
-ASK = Wish([{"role": "user", "content": "hi"}])
+ASK = ServerRequest([{"role": "user", "content": "hi"}])
 DONE = b"data: [DONE]\n\n"
 
 
@@ -34,7 +34,7 @@ STOP = choice({}, "stop") + DONE
 
 
 def answer(
-    body: bytes | list[Any], engine: str = "OpenAI-compatible", wish: Wish = ASK, context: int = 0, **more: Any
+    body: bytes | list[Any], engine: str = "OpenAI-compatible", request: ServerRequest = ASK, context: int = 0, **more: Any
 ) -> tuple[str, Outcome, str]:
     """Text, outcome, and the sentence that it ended with, of a server whose whole answer is this."""
     texts, outcome = list[str](), Outcome()
@@ -45,7 +45,7 @@ def answer(
         wire = wired(lambda _: (more.get("status", 200), parts, headers))
         model = ServerModel(wire, Served(engine, "/v1", "m", context=context), more.get("patience"))
         try:
-            await model.answer(wish, Taker(lambda run: texts.append(run.text), lambda *_: None), outcome)
+            await model.answer(request, Taker(lambda run: texts.append(run.text), lambda *_: None), outcome)
         except UserError as error:
             return str(error)
         finally:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from specchat.backends import UserError
 from specchat.backends.base import Sampling
 from specchat.backends.servers.address import find_server
-from specchat.backends.servers.bodies import Wish
+from specchat.backends.servers.bodies import ServerRequest
 from specchat.backends.servers.model import ServerModel, connect
 from specchat.backends.servers.runs import Run
 from specchat.backends.servers.stream import Outcome, Patience, Taker
@@ -32,7 +32,7 @@ STREAMS: dict[str, Callable[[Written], list[bytes]]] = {
     "OpenAI-compatible": text_only,
 }
 CERTAIN = {"llama-server": {"exact"}, "vLLM": {"exact"}, "SGLang": {"exact"}, "OpenAI-compatible": {"estimated", "unknown"}}
-ASK = Wish([{"role": "user", "content": "hi"}])
+ASK = ServerRequest([{"role": "user", "content": "hi"}])
 
 
 @pytest.fixture(scope="module")
@@ -81,11 +81,13 @@ def model_of(loop: asyncio.AbstractEventLoop, fake: FakeServer, patience: Patien
     return loop.run_until_complete(connect(address, patience))
 
 
-def ask(loop: asyncio.AbstractEventLoop, model: ServerModel, wish: Wish = ASK, slow: float = 0.0) -> tuple[Heard, str]:
+def ask(
+    loop: asyncio.AbstractEventLoop, model: ServerModel, request: ServerRequest = ASK, slow: float = 0.0
+) -> tuple[Heard, str]:
     """What was heard, and the sentence that it ended with, if it failed."""
     heard = Heard(slow)
     try:
-        loop.run_until_complete(asyncio.wait_for(model.answer(wish, heard.taker, heard.outcome), 20))
+        loop.run_until_complete(asyncio.wait_for(model.answer(request, heard.taker, heard.outcome), 20))
     except UserError as error:
         return heard, str(error)
     return heard, ""
@@ -249,7 +251,7 @@ def test_a_key_goes_to_its_server_alone_and_into_no_sentence(
 def test_a_model_is_chosen_by_name(loop: asyncio.AbstractEventLoop) -> None:
     with serving(stream=text_only(WRITTEN)) as fake:
         model = model_of(loop, fake, model="small")
-        ask(loop, model, Wish(None, "Once", Sampling(temperature=0.5, top_p=0.9, seed=3), 20, ["\n"]))
+        ask(loop, model, ServerRequest(None, "Once", Sampling(temperature=0.5, top_p=0.9, seed=3), 20, ["\n"]))
         assert fake.asked[-1][0] == "/v1/completions"
         body = fake.asked[-1][2]
         assert {name: body[name] for name in ("model", "prompt", "temperature", "top_p", "seed", "max_tokens", "stop")} == {
@@ -261,7 +263,7 @@ def test_a_model_is_chosen_by_name(loop: asyncio.AbstractEventLoop) -> None:
             "max_tokens": 20,
             "stop": ["\n"],
         }
-        ask(loop, model, Wish(ASK.messages, sampling=Sampling(top_k=4)))
+        ask(loop, model, ServerRequest(ASK.messages, sampling=Sampling(top_k=4)))
         assert fake.asked[-1][2]["top_k"] == 4
         with pytest.raises(UserError, match="has no model smal: did you mean small"):
             model_of(loop, fake, model="smal")

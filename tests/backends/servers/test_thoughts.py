@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from specchat.backends.servers.bodies import Wish, request
+from specchat.backends.servers.bodies import ServerRequest, body_of
 from specchat.backends.servers.identify import LLAMA_SERVER, LM_STUDIO, OLLAMA, SGLANG, UNKNOWN, VLLM, Served
 from specchat.backends.servers.model import ServerModel
 from specchat.backends.servers.runs import Run
 from specchat.backends.servers.stream import Outcome, Taker
 from specchat.backends.servers.thoughts import Parts
 from specchat.engine.messages import Generate
-from specchat.engine.servers.answers import wish_of
+from specchat.engine.servers.answers import asked_of
 from specchat.errors import UserError
 
 from ...fakes.model_servers import event
@@ -24,7 +24,7 @@ from ...fakes.wires import Fed, wired
 
 REAL = [json.loads(line) for line in Path(__file__).with_name("real_streams.jsonl").read_text(encoding="utf-8").splitlines()]
 
-ASK = Wish([{"role": "user", "content": "hi"}])
+ASK = ServerRequest([{"role": "user", "content": "hi"}])
 BACK = [
     {"role": "user", "content": "hi"},
     {"role": "assistant", "content": "Hi", "thought": "Hm"},
@@ -38,9 +38,9 @@ def said(*deltas: dict[str, Any], **more: Any) -> bytes:
     return b"".join(events) + event({"choices": [{"delta": {}, "finish_reason": "stop"}]}) + b"data: [DONE]\n\n"
 
 
-def request_of(engine: str, wish: Wish, under: str = "") -> dict[str, Any]:
+def request_of(engine: str, request: ServerRequest, under: str = "") -> dict[str, Any]:
     """The body that a server of this engine gets."""
-    return request(Served(engine, "/v1", "m"), wish, under)[1]
+    return body_of(Served(engine, "/v1", "m"), request, under)[1]
 
 
 def parted(body: bytes, engine: str = UNKNOWN) -> tuple[str, str, ServerModel, Outcome]:
@@ -84,7 +84,7 @@ def test_fields_of_all_engines(field: str) -> None:
     """And a thought goes back to an unknown server under the name that it came under."""
     thought, text, model, _ = parted(said(*STREAMS[field]))
     assert (thought, text, model.thoughts_under) == ("Hm", "Hi", field)
-    back = request_of(UNKNOWN, Wish(BACK), model.thoughts_under)["messages"][1]
+    back = request_of(UNKNOWN, ServerRequest(BACK), model.thoughts_under)["messages"][1]
     if field == "content":
         assert [part["type"] for part in back["content"]] == ["thinking", "text"]
     else:
@@ -160,7 +160,7 @@ def test_runs_without_thoughts_say_nothing_of_parts() -> None:
     ],
 )
 def test_a_thought_goes_back_where_the_engine_takes_it(engine: str, field: str) -> None:
-    back = request_of(engine, Wish(BACK))["messages"][1]
+    back = request_of(engine, ServerRequest(BACK))["messages"][1]
     assert back == {"role": "assistant", "content": "Hi"} | ({field: "Hm"} if field else {})
 
 
@@ -177,25 +177,25 @@ def test_a_thought_goes_back_where_the_engine_takes_it(engine: str, field: str) 
     ],
 )
 def test_a_word_goes_out_as_the_engine_takes_it(engine: str, think: str, sent: dict[str, Any]) -> None:
-    wish = wish_of(Generate(1, prompt="hi", think=think))
-    body = request_of(engine, wish)
+    request = asked_of(Generate(1, prompt="hi", think=think))
+    body = request_of(engine, request)
     assert {name: body[name] for name in ("chat_template_kwargs", "reasoning_effort") if name in body} == sent
 
 
 def test_budgets_and_variables() -> None:
-    wish = wish_of(Generate(1, prompt="hi", think="on", think_budget=9, template_vars={"enable_thinking": "maybe", "x": 1}))
-    body = request_of(LLAMA_SERVER, wish)
+    request = asked_of(Generate(1, prompt="hi", think="on", think_budget=9, template_vars={"enable_thinking": "maybe", "x": 1}))
+    body = request_of(LLAMA_SERVER, request)
     assert body["thinking_budget_tokens"] == 9
     assert body["chat_template_kwargs"] == {"enable_thinking": "maybe", "thinking": True, "x": 1}
     for wrong in ({"think_budget": 9}, {"template_vars": {"x": 1}}):
         with pytest.raises(UserError, match="Leave out"):
-            request_of(UNKNOWN, wish_of(Generate(1, prompt="hi", **wrong)))
+            request_of(UNKNOWN, asked_of(Generate(1, prompt="hi", **wrong)))
 
 
 def test_another_server_goes_on_in_the_middle_of_a_thought() -> None:
     """It gets what was thought as such, without tags that nobody wrote."""
-    wish = Wish(ASK.messages, thought="Hm")
-    body = request_of(LLAMA_SERVER, wish)
+    request = ServerRequest(ASK.messages, thought="Hm")
+    body = request_of(LLAMA_SERVER, request)
     assert body["messages"][-1] == {"role": "assistant", "content": "", "reasoning_content": "Hm"}
     assert (body["continue_final_message"], body["add_generation_prompt"]) == (True, False)
     assert "<think>" not in json.dumps(body)
