@@ -85,13 +85,14 @@ class PromptHistory:
         if len(line) > MOST_ONE:
             return False
         ensure(self.path.parent)
-        with open(self.path, "a+b", opener=_own) as file:
+        with open(self.path, "r+b", opener=_own) as file:
             fcntl.flock(file, fcntl.LOCK_EX)  # which ends with the file
             size = file.seek(0, os.SEEK_END)
             if size + len(line) > 2 * MOST_BYTES:
                 newest = self._newest()
-                file.truncate(0)
+                file.seek(0)  # over what is there, so that a kill or a full disk in between costs nothing
                 file.writelines(newest)
+                file.truncate()
             elif size and os.pread(file.fileno(), 1, size - 1) != b"\n":
                 line = b"\n" + line  # whoever wrote last was killed in the middle
             file.write(line)
@@ -110,7 +111,7 @@ class PromptHistory:
 
 def _own(path: str, flags: int) -> int:
     """Open a file that nobody else may read."""
-    file = os.open(path, flags | os.O_NONBLOCK, 0o600)
+    file = os.open(path, flags | os.O_CREAT | os.O_NONBLOCK, 0o600)
     plain_file.require_ordinary(os.fstat(file))
     return file
 

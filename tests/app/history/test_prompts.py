@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import os
 import stat
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -81,6 +82,29 @@ def test_the_oldest_go_when_it_grows_too_large(file: Path, monkeypatch: pytest.M
     assert [int(text.split()[1]) for text in kept] == list(range(300 - len(kept), 300)), "no gap"
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert [path.name for path in file.parent.iterdir()] == [file.name]
+
+
+def test_a_disk_that_is_full_while_the_file_is_shortened_costs_one_message_at_most(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(prompt_history, "MOST_BYTES", 2000)
+    history, sent = PromptHistory(file), list[str]()
+    newest = history._newest
+
+    def some() -> Iterator[bytes]:
+        yield from newest()[:7]
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(history, "_newest", some)
+    while len(sent) < 100:
+        sent.append(f"message {len(sent)} " + "x" * 80)
+        try:
+            history.add(Typed(sent[-1]))
+        except OSError:
+            break
+    kept = texts(file)
+    assert len(sent) > 30
+    assert sum(text not in kept for text in sent[-20:-1]) <= 1
 
 
 def test_nobody_writes_while_another_chat_does(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
