@@ -39,6 +39,7 @@ class Drafts:
         self._written = ""
         self._taken: dict[Path, int] = {}  # files of earlier runs, locked, until this run has written what they held
         self._lock = threading.Lock()
+        self._closed = False
 
     def take_over(self) -> list[Typed]:
         """Take what earlier runs left; what was in the box when each of them ended, oldest first. A file that cannot be read
@@ -71,40 +72,52 @@ class Drafts:
         return json.dumps({"shown": shown, "drafts": table}) if table else ""
 
     def write(self, line: str) -> None:
-        """Write it down, from any thread.
+        """Write it down, from any thread; nothing once it is closed.
 
         Raises:
             OSError: it cannot be written.
             UserError: the folder cannot be made.
         """
         with self._lock:
-            if line == self._written and not self._taken:
-                return
-            if self._file < 0:
-                ensure(self.folder)
-                self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-                fcntl.flock(self._file, fcntl.LOCK_EX)
-            # A line behind the one before, so that a kill in between costs nothing.
-            if os.fstat(self._file).st_size + len(line) > MOST_BYTES or not line:
-                os.ftruncate(self._file, 0)
-            data, size = b"\n" + line.encode() + b"\n", os.fstat(self._file).st_size
-            if os.pwrite(self._file, data, size) < len(data):  # a disk that gets full takes a part
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-            self._written = line
-            # Not before: a kill in between would cost what they held.
-            while self._taken:
-                path, file = self._taken.popitem()
-                path.unlink(missing_ok=True)
-                os.close(file)
+            if not self._closed:
+                self._write(line)
 
-    def close(self) -> None:
-        """Leave the file to the next run, or nothing where there is nothing in it."""
-        with self._lock:
+    def close(self, line: str | None = None) -> None:
+        """Write the last of it down, if anything, and leave the file to the next run; none where there is nothing in it.
+
+        Raises:
+            OSError: it cannot be written.
+            UserError: the folder cannot be made.
+        """
+        with self._lock:  # what a thread has yet to write is older
+            self._closed = True
+            if line is not None:
+                self._write(line)
             if self._file >= 0:
                 if not self._written:
                     self._path.unlink(missing_ok=True)
                 os.close(self._file)
                 self._file = -1
+
+    def _write(self, line: str) -> None:
+        if line == self._written and not self._taken:
+            return
+        if self._file < 0:
+            ensure(self.folder)
+            self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            fcntl.flock(self._file, fcntl.LOCK_EX)
+        # A line behind the one before, so that a kill in between costs nothing.
+        if os.fstat(self._file).st_size + len(line) > MOST_BYTES or not line:
+            os.ftruncate(self._file, 0)
+        data, size = b"\n" + line.encode() + b"\n", os.fstat(self._file).st_size
+        if os.pwrite(self._file, data, size) < len(data):  # a disk that gets full takes a part
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        self._written = line
+        # Not before: a kill in between would cost what they held.
+        while self._taken:
+            path, file = self._taken.popitem()
+            path.unlink(missing_ok=True)
+            os.close(file)
 
 
 def _read(file: int) -> tuple[dict[int, Typed], int]:

@@ -126,9 +126,10 @@ class PromptRecall:
             return ""
         said = "What you were typing is saved. The next chat starts with it."
         try:
-            if self._drafts is not None:
-                self._drafts.write(self._line(self._drafts))
-                self._drafts.close()
+            if self._keeps:
+                if self._drafts is None:  # the chat ends before it has read what others left
+                    self._drafts = Drafts()
+                self._drafts.close(self._line(self._drafts))
                 return said if draft.text.strip() else ""
         except (OSError, UserError):
             pass

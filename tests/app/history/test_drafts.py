@@ -46,6 +46,15 @@ def test_a_kill_while_it_writes_costs_the_last_moment_alone(tmp_path: Path) -> N
     assert [typed.text for typed in Drafts(tmp_path).take_over()] == ["Hello"]
 
 
+def test_what_a_thread_writes_late_is_older_and_changes_nothing(tmp_path: Path) -> None:
+    drafts = kept(tmp_path, NEW, c0="Half")
+    late, drafts.by_chat[NEW] = drafts.line(NEW), Typed("Half a thought")
+    drafts.close(drafts.line(NEW))
+    drafts.write(late)
+    drafts.write("")
+    assert [typed.text for typed in Drafts(tmp_path).take_over()] == ["Half a thought"]
+
+
 def test_nothing_is_left_of_what_was_sent(tmp_path: Path) -> None:
     drafts = kept(tmp_path, NEW, c0="Hello")
     drafts.by_chat[NEW] = Typed("")

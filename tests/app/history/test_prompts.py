@@ -192,6 +192,16 @@ async def test_a_command_that_ran_is_no_draft(make_chat: Make, engine: Any, file
     assert Drafts().take_over() == []
 
 
+async def test_a_chat_that_ends_before_it_has_read_what_others_left_keeps_its_draft(make_chat: Make, file: Path) -> None:
+    first = keeping(make_chat)
+    async with first.run_test(size=SIZE) as pilot:
+        await pilot.pause()
+        first.chat_screen.recall._drafts = None
+        first.chat_screen.input.put("half a thought")
+        first.exit()
+    assert "half a thought" in [typed.text for typed in Drafts().take_over()]
+
+
 async def test_the_search_narrows_as_one_types_and_the_draft_is_one_down(make_chat: Make) -> None:
     async with chatting(make_chat(), size=SIZE) as (app, pilot):
         box = app.chat_screen.input
