@@ -122,6 +122,8 @@ RWKV: Keys = {
     "time_decay_extra_dim": 16,
     "rescale_every_n_layers": 0,
 }
+RWKV7: Keys = RWKV | {"wkv.head_size": 64}
+"""Heads as wide as real ones': with AVX-512 llama.cpp computes 64 numbers at a time, and writes past narrower ones."""
 
 KDA: Keys = {
     **LATENT,
@@ -135,7 +137,7 @@ WIRES: Keys = {"hyper_connection.count": 4, "hyper_connection.sinkhorn_iteration
 """Hyper-connections."""
 
 OWN: dict[str, Keys] = {
-    "arwkv7": RWKV | {"token_shift_count": 1},
+    "arwkv7": RWKV7 | {"token_shift_count": 1},
     "bailingmoe3": EXPERTS | KDA | {"rope.dimension_sections": [8, 12, 12, 0]},
     "deepseek4": {
         **EXPERTS,
@@ -212,7 +214,7 @@ OWN: dict[str, Keys] = {
     "qwen3vl": SECTIONS,
     "qwen3vlmoe": SECTIONS,
     "rwkv6": RWKV,
-    "rwkv7": RWKV,
+    "rwkv7": RWKV7,
 }
 """What some architectures need beyond `EVERY`; a slash begins a key that is not the architecture's own."""
 

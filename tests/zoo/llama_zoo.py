@@ -42,8 +42,7 @@ def names() -> list[str]:
 
 
 class Plain:
-    """llama.cpp's own greedy completion, one token a pass, each in a fresh context. That has room for passes of several: in one
-    without, RWKV-7 writes where it should not, and the process ends.
+    """llama.cpp's own greedy completion, one token a pass, each in a fresh context.
 
     Args:
         file: the model.
@@ -63,7 +62,7 @@ class Plain:
         """Read a text and write `count` tokens after it; these, and the last logits."""
         lib = self._lib
         params = lib.llama_context_default_params()
-        params.n_ctx, params.n_batch, params.n_ubatch, params.n_seq_max = self._context, 8, 8, 1
+        params.n_ctx, params.n_batch, params.n_ubatch, params.n_seq_max = self._context, 1, 1, 1
         params.n_threads = params.n_threads_batch = 1
         params.type_k = params.type_v = 0  # GGML_TYPE_F32
         params.flash_attn_type = 0
