@@ -63,7 +63,7 @@ class Chat:
         self.cpu_seconds += sum(self.process.cpu_times()[:2]) - before
         terminal.send(F4)
         terminal.settle(0.5)
-        found = re.search(r"([\d,]+) tokens/s +([\d,]+) tokens", terminal.text)
+        found = re.search(r"([\d,]+) tokens/s\s[^▏]*▏?\s*([\d,]+) tokens\b", terminal.text)  # on one line or two
         assert found, terminal.text
         self.tokens += int(found[2].replace(",", ""))
         terminal.send(F4 * 3)  # the panel's other pages, then none
