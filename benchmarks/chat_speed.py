@@ -66,7 +66,7 @@ class Chat:
         found = re.search(r"([\d,]+) tokens/s\s[^▏]*▏?\s*([\d,]+) tokens\b", terminal.text)  # on one line or two
         assert found, terminal.text
         self.tokens += int(found[2].replace(",", ""))
-        terminal.send(F4 * 3)  # the panel's other pages, then none
+        terminal.send(F4 * 4)  # the panel's other pages, then none
         terminal.send("\x0c")  # a new chat
         terminal.wait(lambda text: "first token after" not in text, 10)
         return float(found[1].replace(",", ""))
