@@ -56,9 +56,9 @@ class KnownNames:
     names: dict[str, Mapping[str, str]] = field(default_factory=dict)
     """Kind of things (themes, ways to think, models, chats, presets, settings) → name → a few words about it."""
     files: dict[str, Sequence[str]] = field(default_factory=dict)
-    """Single folder that was looked into, as typed → the names in it; empty → all below the working folder."""
+    """Folder as typed → the names in it; the empty folder stands for all files below the working folder."""
     want: Callable[[str], None] = lambda kind: None
-    """Told which kind of names is asked for, `files` and `in FOLDER` too: they may have to be looked for."""
+    """Called with the kind of names that completion needs (of `names`; `files`; `in FOLDER`), so that they are looked up."""
 
     def take(self, host: Host) -> None:
         """Bring up to date what needs no look at the disk."""

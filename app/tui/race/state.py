@@ -29,7 +29,7 @@ class LaneFigures:
     expected: int = 1
     """Amount that a full bar stands for."""
     seconds: float = 0.0
-    """Its whole clock."""
+    """Time on the lane's own clock, from start to end."""
     speed: float = 0.0
     """Amount per second of the clock."""
     tokens_per_step: float = 0.0
