@@ -30,7 +30,7 @@ class Parts:
     embeddings: Tensor
     """The table to look tokens up in [vocab, width]."""
     lm_head: Callable[[Tensor], Tensor]
-    """Its own or the target's."""
+    """LM head of the drafter, or the target's where the drafter has none."""
     ids: Tensor | None
     """The target's id of each token that it drafts; None where it drafts all."""
     vocabulary: int

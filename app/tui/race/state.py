@@ -44,7 +44,7 @@ class LaneFigures:
     running: bool = False
     paused: bool = False
     model: str = ""
-    """Where the lanes' models differ."""
+    """Name of the lane's model; empty where all lanes have the same."""
     unit: Unit = "tokens"
     """What `amount` is counted in."""
     tokens_per_second: float = 0.0
@@ -55,9 +55,9 @@ class LaneFigures:
     unknown: bool = False
     """A server does not show its passes."""
     line: int = 0
-    """Where the lanes wrote texts of different lengths: that of the shortest, at which places are given."""
+    """Length of the shortest text, at which places are given; 0 where all texts are equally long."""
     arrival: float = 0.0
-    """Its clock there."""
+    """Time on the lane's clock when it reached `line`."""
     rounds: int = 1
     """How many there were; the figures are those of the lane's median one."""
 
