@@ -1,11 +1,13 @@
 """What constrained answers cost and gain: masks by vocabulary, and tokens a pass with what the grammar writes.
 
-    python -m specchat.benchmarks.structured [--model MODEL] [--prompts N] [--vocabulary FILE.gguf|FOLDER …]
+    python -m specchat.benchmarks.structured [--model MODEL] [--prompts N] [--pairs N] [--vocabulary FILE.gguf|FOLDER …]
 
 For each vocabulary (a GGUF file, of which only that is read, or a folder with a tokenizer.json) prints microseconds of
 processor time for a mask, for a look whether one token may follow, and for putting a mask on a row of scores: median and 99th
 percentile over the places of valid answers, each walked twice. For the model prints, by schema, tokens a pass and tokens per
 second of processor time of greedy decoding: one token a pass under a full mask; with what the grammar writes; and lookup.
+With `--pairs` prints tokens/s of greedy answers under each constraint ÷ those of a free answer, in turn, and the same of the
+seconds of a pass; by the clock, on `--threads`.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ from specchat.backends import LoadOptions, Sampling, load_model
 from specchat.backends.grammars.constraint import json_schema
 from specchat.backends.grammars.matcher import Matcher
 from specchat.backends.scores import TorchScores
+from specchat.benchmarks.step_cost import interval
 from specchat.decoders import Conversation, Generation, encode_prompt
 from specchat.tests.decoders.constrained.cases import CONSTRAINTS, SCHEMAS, plain, prompts
 
@@ -114,13 +117,43 @@ def gain(spec: str, count: int) -> None:
         print(" · ".join(line), flush=True)
 
 
+def beside_plain(spec: str, pairs: int, threads: int) -> None:
+    """Speed of constrained answers ÷ that of free ones, by the clock, prefill apart."""
+    model = load_model(spec, LoadOptions(threads=threads))
+    prompt = encode_prompt(model, prompts(1)[0])
+
+    def timed(constraint: Any) -> tuple[float, float]:
+        """Tokens per second, and seconds of a pass; of what comes after the first step."""
+        conversation = Conversation(model)
+        generation = Generation(conversation, prompt, "greedy", constraint=constraint, max_tokens=32)
+        first, begun = next(generation), time.perf_counter()
+        for _ in generation:
+            pass
+        seconds, totals = time.perf_counter() - begun, generation.totals
+        conversation.close()
+        if totals.steps < 2:
+            return 0.0, 0.0
+        return (totals.tokens - len(first.tokens)) / seconds, seconds / (totals.steps - 1)
+
+    print(f"\n{model.info.name}, {model.info.backend}, {threads} threads, constrained ÷ free, {pairs} pairs (95% intervals):")
+    for name, constraint in CONSTRAINTS.items():
+        found = [(timed(None), timed(constraint)) for _ in range(pairs)]
+        if not found[0][1][0]:
+            print(f"{name:8} · one pass")
+            continue
+        speeds = interval([ours[0] / free[0] for free, ours in found])
+        print(f"{name:8} · tokens/s {speeds} · a pass {interval([ours[1] / free[1] for free, ours in found])}", flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", default="builtin")
     parser.add_argument("--prompts", type=int, default=5)
+    parser.add_argument("--pairs", type=int, default=0)
+    parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--vocabulary", type=Path, action="append", default=[])
     asked = parser.parse_args()
-    torch.set_num_threads(1)
+    torch.set_num_threads(asked.threads)
     for path in asked.vocabulary:
         tokenizer = vocabulary(path)
         told = []
@@ -130,6 +163,8 @@ def main() -> None:
         print(f"{path.name}: {tokenizer.vocab_size:,} tokens: {', '.join(told)} (median / 99th percentile)", flush=True)
     if asked.prompts:
         gain(asked.model, asked.prompts)
+    if asked.pairs:
+        beside_plain(asked.model, asked.pairs, asked.threads)
 
 
 if __name__ == "__main__":
