@@ -231,11 +231,7 @@ class Session(ABC):
 
     @abstractmethod
     def evaluate(
-        self,
-        tokens: Sequence[int],
-        parents: Sequence[int],
-        rows: Sequence[int] | None = None,
-        layers: Layers | None = None,
+        self, tokens: Sequence[int], parents: Sequence[int], rows: Sequence[int] | None = None, layers: Layers | None = None
     ) -> Scores:
         """Add tentative nodes and run one forward pass over them.
 
@@ -308,10 +304,7 @@ class Session(ABC):
         """Free the cache."""
 
     def prefill(
-        self,
-        tokens: Sequence[int],
-        progress: Progress | None = None,
-        cancelled: Callable[[], bool] | None = None,
+        self, tokens: Sequence[int], progress: Progress | None = None, cancelled: Callable[[], bool] | None = None
     ) -> None:
         """Commit `tokens` in chunks (see `chunk_of`), without scores. Living nodes are freed.
 

@@ -250,10 +250,7 @@ def draw(
 
 
 def choose(
-    logits: Tensor,
-    sampling: Sampling,
-    positions: Sequence[int],
-    histories: Sequence[Sequence[int]] | None = None,
+    logits: Tensor, sampling: Sampling, positions: Sequence[int], histories: Sequence[Sequence[int]] | None = None
 ) -> list[int]:
     """The target's pick for each row: the argmax at temperature 0, else argmax(log p + Gumbel noise) over what the
     filters keep, which is a sample of softmax (Gumbel 1954; Maddison 2014).

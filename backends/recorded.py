@@ -201,11 +201,7 @@ class RecordedSession(TreeSession[RecordedNode]):
         self._matching = [tuple(range(self._known))]  # [length + 1]: the records that agree with the first i tokens
 
     def evaluate(
-        self,
-        tokens: Sequence[int],
-        parents: Sequence[int],
-        rows: Sequence[int] | None = None,
-        layers: Layers | None = None,
+        self, tokens: Sequence[int], parents: Sequence[int], rows: Sequence[int] | None = None, layers: Layers | None = None
     ) -> RecordedScores:
         if layers is not None:
             raise UserError("A recorded transcript has no layers to stop after. Choose a method other than early-exit.")

@@ -461,10 +461,7 @@ def _written(outcome: Outcome) -> str:
 
 
 def generate(
-    model: Model,
-    prompt: str | Sequence[Message] | Sequence[int],
-    method: str = "greedy",
-    **options: Any,
+    model: Model, prompt: str | Sequence[Message] | Sequence[int], method: str = "greedy", **options: Any
 ) -> Generation:
     """Answer a prompt: `for step in generate(load_model("builtin"), "Hello", method="lookup"): print(step.text, end="")`.
 

@@ -124,11 +124,7 @@ def _check_config(file: Path, config: Mapping[str, Any], tensors: Tensors) -> No
     ):
         raise UserError(f"{file} does not say what kind of model it is. Download it again.")
     widest = max((size for tensor in tensors.values() for size in tensor["shape"]), default=1)
-    limits = (
-        (LAYERS, 1, min(MOST_LAYERS, len(tensors))),
-        (POSITIONS, -1, MOST_POSITIONS),
-        (WIDTHS, 0, MOST_TIMES * widest),
-    )
+    limits = ((LAYERS, 1, min(MOST_LAYERS, len(tensors))), (POSITIONS, -1, MOST_POSITIONS), (WIDTHS, 0, MOST_TIMES * widest))
     parts: list[Mapping[str, Any]] = [config]
     for part in parts:  # which grows: models of several parts have a configuration for each
         parts += [inner for inner in part.values() if isinstance(inner, Mapping)]

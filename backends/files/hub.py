@@ -33,11 +33,7 @@ Cancelling = Callable[[], bool]
 
 
 def locate(
-    spec: str,
-    options: LoadOptions,
-    *,
-    progress: StageProgress | None = None,
-    cancelled: Cancelling | None = None,
+    spec: str, options: LoadOptions, *, progress: StageProgress | None = None, cancelled: Cancelling | None = None
 ) -> Path:
     """The folder of the model that `spec` names; fetches what the cache lacks.
 

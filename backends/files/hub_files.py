@@ -13,15 +13,7 @@ from ...errors import UserError
 from ...plain_file import hub_cache, read_text
 from .checkpoint import PICKLES
 
-WANTED = (
-    "*.json",
-    "*.safetensors",
-    "*.model",
-    "*.jinja",
-    "merges.txt",
-    "vocab.txt",
-    "*.tiktoken",
-)
+WANTED = ("*.json", "*.safetensors", "*.model", "*.jinja", "merges.txt", "vocab.txt", "*.tiktoken")
 """Configuration, safetensors weights and tokenizer; other runtimes' weights and pickles stay where they are."""
 
 UNWANTED = ("*/*", "consolidated*.safetensors", "*.bin.index.json")

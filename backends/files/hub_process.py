@@ -213,12 +213,7 @@ class Hub:
             way.path.replace(way.blob)
 
     def _get(
-        self,
-        name: str,
-        file: BinaryIO,
-        end: int | None = None,
-        span: str = "",
-        progress: Callable[[], None] = lambda: None,
+        self, name: str, file: BinaryIO, end: int | None = None, span: str = "", progress: Callable[[], None] = lambda: None
     ) -> None:
         """Fetch what an open file lacks until a byte; None for the last one."""
         from huggingface_hub import hf_hub_url

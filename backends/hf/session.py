@@ -93,11 +93,7 @@ class TransformersSession(TreeSession[SlotNode]):
         self._index_device = torch.device("cpu") if spread else runner.device
 
     def evaluate(
-        self,
-        tokens: Sequence[int],
-        parents: Sequence[int],
-        rows: Sequence[int] | None = None,
-        layers: Layers | None = None,
+        self, tokens: Sequence[int], parents: Sequence[int], rows: Sequence[int] | None = None, layers: Layers | None = None
     ) -> TorchScores:
         begun = time.perf_counter()
         self._check(tokens, parents)

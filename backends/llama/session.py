@@ -55,11 +55,7 @@ class LlamaSession(TreeSession[LeafNode]):
             self._states = TreeStates(taps, context.weights.width, size, torch.float32, torch.device("cpu"))
 
     def evaluate(
-        self,
-        tokens: Sequence[int],
-        parents: Sequence[int],
-        rows: Sequence[int] | None = None,
-        layers: Layers | None = None,
+        self, tokens: Sequence[int], parents: Sequence[int], rows: Sequence[int] | None = None, layers: Layers | None = None
     ) -> TorchScores:
         """Add nodes and run one forward pass over them (see `Session.evaluate`). The scores are llama.cpp's own buffer: the
         next pass of this session overwrites them."""

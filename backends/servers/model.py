@@ -48,9 +48,7 @@ class ServerModel:
             eos_ids=(),
             has_template=True,
             capabilities=Capabilities(
-                tree=False,
-                chain=False,
-                reasons=dict.fromkeys(("tree", "chain", "layers", "states"), NOT_SHOWN),
+                tree=False, chain=False, reasons=dict.fromkeys(("tree", "chain", "layers", "states"), NOT_SHOWN)
             ),
             notes=_notes(address, served),
             thinking=INFO,

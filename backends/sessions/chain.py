@@ -37,11 +37,7 @@ class ChainSession(TreeSession[Node]):
         """What the state has seen."""
 
     def evaluate(
-        self,
-        tokens: Sequence[int],
-        parents: Sequence[int],
-        rows: Sequence[int] | None = None,
-        layers: Layers | None = None,
+        self, tokens: Sequence[int], parents: Sequence[int], rows: Sequence[int] | None = None, layers: Layers | None = None
     ) -> TorchScores:
         """Add nodes, which must continue the chain, and evaluate them (see `Session.evaluate`)."""
         begun = time.perf_counter()

@@ -38,11 +38,7 @@ class Thoughts:
     """
 
     def __init__(
-        self,
-        form: Form,
-        names: Mapping[str, int],
-        spell: Callable[[Sequence[int]], str],
-        encode: Callable[[str], list[int]],
+        self, form: Form, names: Mapping[str, int], spell: Callable[[Sequence[int]], str], encode: Callable[[str], list[int]]
     ) -> None:
         self.form = form
         self.info = replace(form.info, sentence=form.sentence)

@@ -79,10 +79,7 @@ class Draft(Drafter):
     @classmethod
     def elsewhere(cls, params: DraftParams, draft_model: str) -> Elsewhere:
         found = draft_chain(
-            *(draft_model, params.tokens or 4),
-            schedule=params.schedule,
-            most=params.most,
-            threshold=params.threshold,
+            *(draft_model, params.tokens or 4), schedule=params.schedule, most=params.most, threshold=params.threshold
         )
         return noted(found, COPIED) if params.cascade else found
 

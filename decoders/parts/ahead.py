@@ -105,11 +105,7 @@ class _Session(Session):
         return self._session.context
 
     def evaluate(
-        self,
-        tokens: Sequence[int],
-        parents: Sequence[int],
-        rows: Sequence[int] | None = None,
-        layers: Layers | None = None,
+        self, tokens: Sequence[int], parents: Sequence[int], rows: Sequence[int] | None = None, layers: Layers | None = None
     ) -> Scores:
         scores = self._worker.run(partial(self._session.evaluate, tokens, parents, rows, layers))
         inner = self._session

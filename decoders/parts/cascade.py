@@ -124,13 +124,7 @@ class Copies:
             self._worth.reliability.learn(min(self._match + at, LONGEST), at < right)
 
 
-def grow_chain(
-    proposer: Proposer,
-    context: Context,
-    most: int,
-    enough: float = 0.0,
-    copies: Copies | None = None,
-) -> Tree:
+def grow_chain(proposer: Proposer, context: Context, most: int, enough: float = 0.0, copies: Copies | None = None) -> Tree:
     """The pending token and a line of guesses.
 
     Args:
@@ -184,13 +178,7 @@ def _expected(
 
 
 def _take(
-    guesses: Sequence[Guesses],
-    line: Sequence[int],
-    tree: Tree,
-    proposer: Proposer,
-    context: Context,
-    most: int,
-    enough: float,
+    guesses: Sequence[Guesses], line: Sequence[int], tree: Tree, proposer: Proposer, context: Context, most: int, enough: float
 ) -> tuple[int, bool]:
     """Add the choices of one pass to the chain: as far as the line predicted them, and the one after it.
 

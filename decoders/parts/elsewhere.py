@@ -72,10 +72,7 @@ def draft_chain(model: str, tokens: int, *, schedule: str = "constant", most: in
             "" if constant or confident or known == schedule else f"It has no equivalent of the schedule {schedule}.",
         ),
         "llama-server": (draft_simple(model, tokens if constant else most, ended), ""),
-        "vLLM": (
-            speculative("draft_model", model=model, num_speculative_tokens=tokens),
-            "" if constant else FIXED,
-        ),
+        "vLLM": (speculative("draft_model", model=model, num_speculative_tokens=tokens), "" if constant else FIXED),
         "SGLang": (standalone(model, tokens), "" if constant else FIXED),
     }
 

@@ -17,16 +17,7 @@ from ...backends.servers.remote import RemoteModel, connect_all
 from ...decoders import registry
 from ...errors import Cancelled, UserError
 from ..failures import failure
-from ..messages import (
-    Event,
-    Failed,
-    Finished,
-    Generate,
-    Paused,
-    Started,
-    Work,
-    Worked,
-)
+from ..messages import Event, Failed, Finished, Generate, Paused, Started, Work, Worked
 from ..requests import sampling_of
 from .writing import Writing, told
 

@@ -369,10 +369,7 @@ def _cuts(counted: Counted, layers: int) -> dict[str, Layers]:
     """The drafts whose seconds tell what blocks cost; single blocks only where the model keeps them apart."""
     session = counted.session
     every = f"0-{layers - 1}"
-    cuts: dict[str, Layers] = {
-        "attention": what_is_left(f"{every}m", layers),
-        "mlp": what_is_left(f"{every}a", layers),
-    }
+    cuts: dict[str, Layers] = {"attention": what_is_left(f"{every}m", layers), "mlp": what_is_left(f"{every}a", layers)}
     try:
         for cut in cuts.values():
             counted.evaluate([0], [ROOT], rows=(), layers=cut)

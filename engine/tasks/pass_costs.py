@@ -105,10 +105,7 @@ def _context(more: dict[int, float], tokens: int) -> dict[str, float]:
         tokens: how much longer it is.
     """
     one, nodes = more[1], max(more)
-    return {
-        "context_pass": max(0.0, one / tokens),
-        "context_node": max(0.0, (more[nodes] - one) / tokens / (nodes - 1)),
-    }
+    return {"context_pass": max(0.0, one / tokens), "context_node": max(0.0, (more[nodes] - one) / tokens / (nodes - 1))}
 
 
 def _pass(session: Session, tokens: Sequence[int]) -> float:

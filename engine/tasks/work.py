@@ -80,11 +80,7 @@ class Timed:
 
 
 def run(
-    command: Work,
-    model: Model | None,
-    drafts: Drafts | None,
-    post: Callable[[Event], None],
-    cancelled: Callable[[], bool],
+    command: Work, model: Model | None, drafts: Drafts | None, post: Callable[[Event], None], cancelled: Callable[[], bool]
 ) -> None:
     """Run a task to its end; post its parts and its result, or what went wrong."""
     job = Job(model, drafts, lambda data: post(Working(command.id, data)), cancelled)
