@@ -75,7 +75,8 @@ class Synthetic:
 
     def _message(self, pick: random.Random) -> tuple[bytes, int]:
         """One message, and how many tokens it has: what comes in 15 ms."""
-        from specchat.engine.messages import Steps, dump
+        from specchat.engine.messages import Steps
+        from specchat.engine.wire import dump
 
         counts: list[int] = []
         while sum(counts) < self.rate * TICK:
@@ -83,7 +84,8 @@ class Synthetic:
         return dump(Steps(ID, [self._step(pick, count) for count in counts])), sum(counts)
 
     def _stream(self, id: int) -> None:
-        from specchat.engine.messages import Finished, Started, parse
+        from specchat.engine.messages import Finished, Started
+        from specchat.engine.wire import parse
 
         self._put(Started(id, "main", "lookup", "identical", 20, 0))
         start = time.monotonic()

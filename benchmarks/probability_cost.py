@@ -14,7 +14,8 @@ import time
 from specchat.backends import LoadOptions, Model, load_model
 from specchat.decoders.conversation import Conversation, encode_prompt
 from specchat.decoders.loop import Generation
-from specchat.engine.messages import Steps, dump
+from specchat.engine.messages import Steps
+from specchat.engine.wire import dump
 
 from .step_cost import interval
 

@@ -37,9 +37,8 @@ from .messages import (
     Switch,
     Work,
     Worked,
-    dump,
-    parse,
 )
+from .wire import dump, parse
 
 QUIT_SECONDS = 1.0
 """How long `close` lets the engine end by itself."""

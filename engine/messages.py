@@ -1,24 +1,33 @@
-"""What crosses between the drawing process and the engine: one JSON object a line, each a dataclass below.
+"""What crosses between the drawing process and the engine: one JSON object a line (engine/wire.py), each a dataclass below.
 
-Commands go to the engine's standard input, events come from its standard output. Both sides import this module; it imports no
-runtime. A line is UTF-8 JSON with the class name under "kind"; unknown fields are ignored, so that a newer side can talk to
-an older one.
+Commands go to the engine's standard input, events come from its standard output. This module imports no runtime.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, fields
-from typing import Any, get_args
+from dataclasses import dataclass, field
+from typing import Any
 
 from ..decoders.step import FIELDS as FIELDS
 from ..decoders.step import StepRecord as StepRecord
 from .options import DraftOptions, LoadOptions, draft_names
 
 
+class Command:
+    """What the engine is asked to do."""
+
+    __slots__ = ()
+
+
+class Event:
+    """What the engine tells."""
+
+    __slots__ = ()
+
+
 @dataclass(frozen=True)
-class Load(LoadOptions, DraftOptions):
+class Load(LoadOptions, DraftOptions, Command):
     """Load a model in place of the loaded one. Answered by Loading…, then Loaded or Failed.
 
     Running answers are cancelled first. The old model stays until the new one's weights are about to be read (two never sit
@@ -40,7 +49,7 @@ class Load(LoadOptions, DraftOptions):
 
 
 @dataclass(slots=True)
-class LoadBeside:
+class LoadBeside(Command):
     """Load a model beside the chat's, which stays as it is, its lanes too. Answered by Loading…, then LoadedBeside or Failed.
 
     Running answers wait meanwhile. Whether it fits beside what is in memory is reckoned from its files first. One that was
@@ -58,7 +67,7 @@ class LoadBeside:
 
 
 @dataclass(slots=True)
-class Generate:
+class Generate(Command):
     """Answer a prompt on a lane. Answered by Started, Prefilling…, Steps…, then Finished or Failed.
 
     Exactly one of `prompt` and `messages` is set. `prompt` is sent as a chat's first message if the model has a chat template
@@ -105,9 +114,8 @@ class Generate:
 
 
 @dataclass(slots=True)
-class Switch:
-    """Go on with another method from the next step of the answer `id` on. Answered by Switched, or by Failed with `ended`
-    False."""
+class Switch(Command):
+    """Continue the answer `id` with another method from its next step on. Answered by Switched, or Failed (`ended` False)."""
 
     id: int
     method: str
@@ -115,7 +123,7 @@ class Switch:
 
 
 @dataclass(slots=True)
-class Cancel:
+class Cancel(Command):
     """Stop the load or answer `id` within one forward pass: an answer gets Finished with reason "cancelled", a load Failed with
     cause "cancelled". An id that has ended is ignored."""
 
@@ -123,16 +131,15 @@ class Cancel:
 
 
 @dataclass(slots=True)
-class Pause:
-    """Hold the answer `id` (it takes no turn of the device), or let it go on. Answered by Paused; an id that has ended is
-    ignored."""
+class Pause(Command):
+    """Hold the answer `id` (it takes no turn of the device), or let it go on; ignored if it has ended. Answered by Paused."""
 
     id: int
     paused: bool = True
 
 
 @dataclass(slots=True)
-class Advance:
+class Advance(Command):
     """Let the answer `id`, which is paused, take some steps (and before the first of them the prompt's prefill)."""
 
     id: int
@@ -140,7 +147,7 @@ class Advance:
 
 
 @dataclass(slots=True)
-class Watch:
+class Watch(Command):
     """Let the steps of the answer `id` carry the target's probabilities of what was drafted, or no longer."""
 
     id: int
@@ -148,7 +155,7 @@ class Watch:
 
 
 @dataclass(slots=True)
-class ScoreStep:
+class ScoreStep(Command):
     """Ask for the target's probabilities in a step of the answer `id`, which has ended: those that a watched answer's steps
     carry. Answered by StepScores."""
 
@@ -164,16 +171,15 @@ class ScoreStep:
 
 
 @dataclass(slots=True)
-class PiecesOf:
-    """Ask for the text of every token. Answered by PieceTable."""
+class PiecesOf(Command):
+    """Ask for the text of every token of `model`, which Generate names alike. Answered by PieceTable."""
 
     id: int
     model: str = ""
-    """As in Generate."""
 
 
 @dataclass(slots=True)
-class Count:
+class Count(Command):
     """Ask how many tokens chats take as prompts, the template's own among them. Answered by Counted."""
 
     id: int
@@ -181,7 +187,7 @@ class Count:
 
 
 @dataclass(slots=True)
-class Judge:
+class Judge(Command):
     """Ask how near a tie is: a lane's answer has one token at a position and another answer with the same text before it has
     `other` there. Answered by Judged, or by Failed with `ended` False."""
 
@@ -193,37 +199,34 @@ class Judge:
 
 
 @dataclass(slots=True)
-class Remember:
-    """Keep answers in a folder, as tokens of the loaded model, to draft from later; forget others. Answered by Remembered, but
-    not where the folder cannot be used."""
+class Remember(Command):
+    """Keep answers in a folder, as tokens of the loaded model, to draft from later; forget those with other keys. Answered by
+    Remembered, but not where the folder cannot be used."""
 
     id: int
     folder: str
     answers: list[list[Any]] = field(default_factory=list)
     """[key, text] each, the oldest first; a key is a whole number below 2^63."""
     forget: list[int] = field(default_factory=list)
-    """Keys."""
 
 
 @dataclass(slots=True)
-class CloseLane:
+class CloseLane(Command):
     """Free a lane's KV cache; an answer that runs in it is cancelled."""
 
     lane: str
 
 
 @dataclass(slots=True)
-class UnloadBeside:
-    """Free models that were loaded beside the chat's, and their lanes. Not answered."""
+class UnloadBeside(Command):
+    """Free the model beside the chat's that has this key, or all without one, and their lanes. Not answered."""
 
     key: str = ""
-    """Empty for all."""
 
 
 @dataclass(slots=True)
-class Work:
-    """A measurement: `task` names it (engine/tasks/work.py lists them). Answered by Working…, then Worked or Failed. Cancel
-    ends it; what it had reported by then stays."""
+class Work(Command):
+    """A measurement (engine/tasks/work.py). Answered by Working…, then Worked or Failed; Cancel leaves what was reported."""
 
     id: int
     task: str
@@ -231,12 +234,12 @@ class Work:
 
 
 @dataclass(slots=True)
-class Quit:
+class Quit(Command):
     """End the engine process."""
 
 
 @dataclass(slots=True)
-class Ready:
+class Ready(Event):
     """The engine process runs and takes commands."""
 
     pid: int
@@ -244,9 +247,8 @@ class Ready:
 
 
 @dataclass(slots=True)
-class Loading:
-    """Progress of a load; `total` is 0 where unknown. Stages: import, download (bytes), weights, check; those of a draft model
-    are "draft download" and so on."""
+class Loading(Event):
+    """Progress of a load; `total` is 0 where unknown. Stages: import, download (bytes), weights, check, "draft download"…"""
 
     id: int
     stage: str
@@ -255,7 +257,7 @@ class Loading:
 
 
 @dataclass(slots=True)
-class Loaded:
+class Loaded(Event):
     """A model is ready. `info` is ModelInfo as plain data; `unavailable` maps a method to the reason why it cannot run;
     `drafts` are the draft models' ModelInfo, `head` is the trained drafter's HeadInfo, each empty where there is none or none
     is loaded yet."""
@@ -268,7 +270,7 @@ class Loaded:
 
 
 @dataclass(slots=True)
-class Remembered:
+class Remembered(Event):
     """The keys of the past answers that the loaded model may draft from."""
 
     id: int
@@ -276,7 +278,7 @@ class Remembered:
 
 
 @dataclass(slots=True)
-class LoadedBeside:
+class LoadedBeside(Event):
     """A model beside the chat's is ready. The fields that Loaded has too mean the same."""
 
     id: int
@@ -290,7 +292,7 @@ class LoadedBeside:
 
 
 @dataclass(slots=True)
-class Started:
+class Started(Event):
     """An answer begins: `reused` of its `prompt_tokens` are in the KV cache already."""
 
     id: int
@@ -300,12 +302,11 @@ class Started:
     prompt_tokens: int
     reused: int
     certainty: str = ""
-    """For a server's answer, how well its runs are going to be known, as `backends.servers.runs` says; empty for one of
-    ours."""
+    """For a server's answer, how well its runs are going to be known (`backends.servers.runs`); empty for one of ours."""
 
 
 @dataclass(slots=True)
-class Prefilling:
+class Prefilling(Event):
     """Prompt tokens evaluated so far, of `total`: all of the prompt but its last token, which the first step evaluates. In the
     middle of an answer: tokens of the whole text, which is read again."""
 
@@ -317,7 +318,7 @@ class Prefilling:
 
 
 @dataclass(slots=True)
-class Steps:
+class Steps(Event):
     """Steps since the last such event (about one event per 15 ms, more steps in each if the reader is slow)."""
 
     id: int
@@ -325,7 +326,7 @@ class Steps:
 
 
 @dataclass(slots=True)
-class Switched:
+class Switched(Event):
     """The method in force changed."""
 
     id: int
@@ -336,7 +337,7 @@ class Switched:
 
 
 @dataclass(slots=True)
-class Paused:
+class Paused(Event):
     """An answer is held, or goes on."""
 
     id: int
@@ -344,7 +345,7 @@ class Paused:
 
 
 @dataclass(slots=True)
-class PieceTable:
+class PieceTable(Event):
     """The text that each token shows as when alone, by id; special tokens by name. Nothing is sanitised."""
 
     id: int
@@ -352,7 +353,7 @@ class PieceTable:
 
 
 @dataclass(slots=True)
-class Counted:
+class Counted(Event):
     """Tokens of each chat, in their order, and how many the model's context holds. No tokens where they cannot be counted: no
     model is loaded, or its template refuses a chat."""
 
@@ -362,7 +363,7 @@ class Counted:
 
 
 @dataclass(slots=True)
-class Judged:
+class Judged(Event):
     """What one plain pass says of two tokens: `token` is the lane's own at that position. `gap` is how far their logits are
     apart (with a temperature: their noisy scores); a tiny one is a near tie."""
 
@@ -375,7 +376,7 @@ class Judged:
 
 
 @dataclass(slots=True)
-class StepScores:
+class StepScores(Event):
     """The probabilities in a step, as StepRecord's `probs`; none where the cache no longer holds the text before it."""
 
     id: int
@@ -384,7 +385,7 @@ class StepScores:
 
 
 @dataclass(slots=True)
-class Finished:
+class Finished(Event):
     """An answer ended. `tail` is text that had been held back."""
 
     id: int
@@ -396,9 +397,8 @@ class Finished:
     thinking: bool = False
     """It ended inside a thought: with the reason "length", the token limit ended the thought before there was an answer."""
     period: int = 0
-    """With the reason "loop": how many tokens the answer repeated at its end."""
+    """With the reason "loop": how many tokens the answer repeated at its end, `repeats` times."""
     repeats: int = 0
-    """How often they came."""
     valid: bool | None = None
     """Whether the answer matches the constraint; None without one."""
     plain_seconds: float = 0.0
@@ -409,7 +409,7 @@ class Finished:
 
 
 @dataclass(slots=True)
-class Working:
+class Working(Event):
     """A part of a measurement's result."""
 
     id: int
@@ -417,7 +417,7 @@ class Working:
 
 
 @dataclass(slots=True)
-class Worked:
+class Worked(Event):
     """A measurement ended."""
 
     id: int
@@ -425,17 +425,16 @@ class Worked:
 
 
 @dataclass(slots=True)
-class Unloaded:
+class Unloaded(Event):
     """The model is gone, its memory with it: a Load takes its place."""
 
 
 @dataclass(slots=True)
-class Failed:
+class Failed(Event):
     """The command `id` failed (0: the engine as a whole). `sentence` says what happened and what to do.
 
     Causes: user (can be mended as the sentence says), memory, cancelled (a load), bug (the log file has the traceback), died
-    (the process ended, and with it every answer and load that ran; made by the client, which starts a new one at the next
-    Load or Generate).
+    (the process ended, and with it every answer and load; made by the client, which starts another at the next of them).
     """
 
     id: int
@@ -449,79 +448,3 @@ class Failed:
     """With cause died: the other answers and loads that ended with it."""
     served: dict[str, Any] = field(default_factory=dict)
     """As in Finished."""
-
-
-Command = (
-    Load
-    | LoadBeside
-    | UnloadBeside
-    | Generate
-    | Switch
-    | Cancel
-    | Pause
-    | Advance
-    | Watch
-    | ScoreStep
-    | PiecesOf
-    | Remember
-    | Count
-    | Judge
-    | CloseLane
-    | Work
-    | Quit
-)
-Event = (
-    Ready
-    | Loading
-    | Loaded
-    | LoadedBeside
-    | Started
-    | Prefilling
-    | Steps
-    | Switched
-    | Paused
-    | Finished
-    | PieceTable
-    | Remembered
-    | Counted
-    | Judged
-    | StepScores
-    | Unloaded
-    | Working
-    | Worked
-    | Failed
-)
-
-_KINDS: dict[str, type[Any]] = {kind.__name__: kind for kind in (*get_args(Command), *get_args(Event))}
-
-
-def dump(message: Command | Event) -> bytes:
-    """One line, newline included. Lone surrogates survive as JSON escapes."""
-    if isinstance(message, Steps):
-        # The hot path: steps cross as arrays in field order, without a name per value.
-        body: dict[str, Any] = {
-            "kind": "Steps",
-            "id": message.id,
-            "steps": [[getattr(step, name) for name in FIELDS] for step in message.steps],
-        }
-    else:
-        body = {"kind": type(message).__name__, **asdict(message)}
-    return json.dumps(body, separators=(",", ":")).encode() + b"\n"
-
-
-def parse(line: bytes) -> Any:
-    """The message of one line.
-
-    Raises:
-        ValueError: not JSON, or not a message.
-    """
-    try:
-        body = json.loads(line)
-        kind = _KINDS[body["kind"]]
-        known = {f.name for f in fields(kind)}
-        values = {name: value for name, value in body.items() if name in known}
-        if kind is Steps:
-            values["steps"] = [StepRecord(*step[: len(FIELDS)]) for step in values["steps"]]
-        return kind(**values)
-    except (KeyError, TypeError, ValueError, RecursionError) as error:
-        raise ValueError(f"not a message: {line[:80]!r}") from error

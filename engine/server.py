@@ -43,9 +43,9 @@ from .messages import (
     Watch,
     Work,
 )
-from .messages import parse as parse_message
-from .outbox import Outbox
 from .past import PastAnswers
+from .wire import Outbox
+from .wire import parse as parse_message
 
 if TYPE_CHECKING:
     from ..backends.base import Model

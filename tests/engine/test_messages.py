@@ -22,9 +22,8 @@ from specchat.engine.messages import (
     StepRecord,
     Steps,
     Switch,
-    dump,
-    parse,
 )
+from specchat.engine.wire import dump, parse
 
 from ..cases import cases
 

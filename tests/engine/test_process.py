@@ -26,8 +26,8 @@ from specchat.engine.messages import (
     Steps,
     Switched,
     Unloaded,
-    dump,
 )
+from specchat.engine.wire import dump
 
 from ..fakes.engines import ANSWER, LONG, BareEngine, recorded, steps_of, text_of, wait_gone
 

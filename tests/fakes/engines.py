@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from specchat.engine.client import EngineClient
-from specchat.engine.messages import Command, Event, Failed, Finished, Started, StepRecord, Steps, dump, parse
+from specchat.engine.messages import Command, Event, Failed, Finished, Started, StepRecord, Steps
+from specchat.engine.wire import dump, parse
 
 ANSWER = " ".join(f"wort{i % 50} 🤷🏽‍♀️{i}" for i in range(60))
 """Text whose characters span several tokens."""

@@ -14,8 +14,9 @@ import pytest
 from specchat import __version__
 from specchat.app.cli.options import FLAGS
 from specchat.app.settings.fields import OPTIONS
-from specchat.engine.messages import Load, dump, parse
+from specchat.engine.messages import Load
 from specchat.engine.options import DRAFTING, LOADING
+from specchat.engine.wire import dump, parse
 
 from .conftest import Call
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from specchat.engine.drafts import Drafts, conversation_of
-from specchat.engine.messages import Load, dump, parse
+from specchat.engine.messages import Load
+from specchat.engine.wire import dump, parse
 
 from ...fakes.models.tiny import tiny_folder, tiny_model
 

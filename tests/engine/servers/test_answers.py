@@ -131,7 +131,7 @@ def test_what_no_server_can_do_is_refused(client: EngineClient, options: dict[st
         assert said in failed.sentence
         assert isinstance(answered(client)[-1], Finished)
         client.send(Work(99, "measure"))
-        assert "a server decides how it decodes" in until(client, lambda event: isinstance(event, Failed)).sentence  # type: ignore[union-attr]
+        assert "a server decides how it decodes" in until(client, lambda event: isinstance(event, Failed)).sentence  # type: ignore[attr-defined]
 
 
 def test_cancel_stops_the_server_and_keeps_what_came(client: EngineClient) -> None:

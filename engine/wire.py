@@ -1,15 +1,56 @@
-"""The engine's way out: events leave on a thread of their own, and steps that wait are merged into one message."""
+"""How a message crosses, and the engine's way out.
+
+A message is a line of UTF-8 JSON with the class name under "kind"; unknown fields are ignored, so that a newer side can talk to
+an older one. Events leave on a thread of their own, and steps that wait are merged into one message.
+"""
 
 from __future__ import annotations
 
+import json
 import os
 import threading
 import time
+from dataclasses import asdict, fields
+from typing import Any, cast
 
-from .messages import Event, Failed, Loading, Prefilling, Steps, dump
+from . import messages
+from .messages import FIELDS, Command, Event, Failed, Loading, Prefilling, StepRecord, Steps
 
 INTERVAL = 0.015
 """Seconds between messages that only carry progress: about one a frame of a 60 Hz screen."""
+
+_KINDS: dict[str, type[Any]] = {
+    name: kind for name, kind in vars(messages).items() if isinstance(kind, type) and issubclass(kind, Command | Event)
+}
+
+
+def dump(message: Command | Event) -> bytes:
+    """One line, newline included. Lone surrogates survive as JSON escapes."""
+    if isinstance(message, Steps):
+        # The hot path: steps cross as arrays in field order, without a name per value.
+        steps = [[getattr(step, name) for name in FIELDS] for step in message.steps]
+        body: dict[str, Any] = {"kind": "Steps", "id": message.id, "steps": steps}
+    else:
+        body = {"kind": type(message).__name__, **asdict(cast(Any, message))}
+    return json.dumps(body, separators=(",", ":")).encode() + b"\n"
+
+
+def parse(line: bytes) -> Any:
+    """The message of one line.
+
+    Raises:
+        ValueError: not JSON, or not a message.
+    """
+    try:
+        body = json.loads(line)
+        kind = _KINDS[body["kind"]]
+        known = {f.name for f in fields(kind)}
+        values = {name: value for name, value in body.items() if name in known}
+        if kind is Steps:
+            values["steps"] = [StepRecord(*step[: len(FIELDS)]) for step in values["steps"]]
+        return kind(**values)
+    except (KeyError, TypeError, ValueError, RecursionError) as error:
+        raise ValueError(f"not a message: {line[:80]!r}") from error
 
 
 class Outbox:

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from specchat.engine import outbox
-from specchat.engine.messages import Event, Finished, Loading, Prefilling, Started, StepRecord, Steps, Switched, Worked, parse
-from specchat.engine.outbox import INTERVAL, Outbox
+from specchat.engine import wire
+from specchat.engine.messages import Event, Finished, Loading, Prefilling, Started, StepRecord, Steps, Switched, Worked
+from specchat.engine.wire import INTERVAL, Outbox, parse
 
 
 class Pipe:
@@ -63,7 +63,7 @@ def test_steps_are_merged_and_none_is_lost(pipe: Pipe) -> None:
 
 def test_steps_leave_once_per_interval(pipe: Pipe, monkeypatch: pytest.MonkeyPatch) -> None:
     now = 0.0
-    monkeypatch.setattr(outbox, "time", SimpleNamespace(monotonic=lambda: now))
+    monkeypatch.setattr(wire, "time", SimpleNamespace(monotonic=lambda: now))
     for first in range(0, 40, 10):
         while not pipe.outbox._idle:
             time.sleep(0.001)
