@@ -69,11 +69,7 @@ def builtin_gguf(name: str = BUILTIN) -> Path:
 
 
 def _on_llama(spec: str, options: LoadOptions) -> bool:
-    """Whether to run a built-in model on llama.cpp, where passes over several nodes save it nothing.
-
-    Raises:
-        UserError: llama.cpp was asked for and cannot run it.
-    """
+    """Whether to run a built-in model on llama.cpp, where passes over several nodes save it nothing."""
     if options.backend != "llama.cpp":
         return False
     if not builtin_gguf(spec).is_file():
@@ -179,11 +175,7 @@ def find_model(
 
 
 def _alone(spec: str, head: Format) -> Model:
-    """Refuse a trained drafter as a model.
-
-    Raises:
-        UserError: always.
-    """
+    """Refuse a trained drafter as a model."""
     raise UserError(
         f"{spec} is a trained drafter ({head.title}), not a model of its own. Load the model that it was made for, and give "
         "this one as --draft-model."

@@ -58,11 +58,7 @@ def methods() -> Mapping[str, type[Drafter]]:
 
 
 def _checked(found: object, value: str) -> type[Drafter]:
-    """What the entry point `value` gave, if it is a method.
-
-    Raises:
-        TypeError: it is not; says what is wrong.
-    """
+    """What the entry point `value` gave, if it is a method."""
     if not (isinstance(found, type) and issubclass(found, Drafter)):
         raise TypeError(f"{value} is not a subclass of specchat.decoders.Drafter")
     lacks = [name for name in ("name", "summary", "pays") if not isinstance(getattr(found, name, None), str)]

@@ -137,11 +137,7 @@ class _Pattern:
 
 
 def _checked(pattern: str) -> _Pattern:
-    """A stop regex, compiled and tried.
-
-    Raises:
-        UserError: as Stops.
-    """
+    """A stop regex, compiled and tried."""
     name = f"regex {pattern!r:.60}"
     copies = len(pattern)
     for group, count in re.findall(r"(\)\s*)?\{(\d+)", pattern):

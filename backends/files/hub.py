@@ -134,12 +134,7 @@ def forget(files: Sequence[Partial]) -> None:
 
 
 def _answers(request: dict[str, Any], cancelled: Cancelling | None) -> Generator[dict[str, Any], None, None]:
-    """What the process says to a request. It ends with this, whatever the reason.
-
-    Raises:
-        UserError: it said what is wrong.
-        Cancelled
-    """
+    """What the process says to a request. It ends with this, whatever the reason."""
     # -P: never import from the working folder, where anything may lie under the name of a library.
     command = [sys.executable, "-P", "-m", f"{__package__}.hub_process"]
     # Telemetry includes a request of its own before the first.
@@ -170,11 +165,7 @@ def _answers(request: dict[str, Any], cancelled: Cancelling | None) -> Generator
 
 
 def _lines(stream: IO[bytes], cancelled: Cancelling | None) -> Iterator[bytes]:
-    """The lines of a pipe as they come.
-
-    Raises:
-        Cancelled
-    """
+    """The lines of a pipe as they come."""
     rest = b""
     poll = select.poll()
     poll.register(stream, select.POLLIN)

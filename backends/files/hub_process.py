@@ -340,11 +340,7 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
 
 
 def _require_room(spec: str, needed: int) -> None:
-    """Refuse a download for which the disk is too small.
-
-    Raises:
-        UserError: says how much is needed, how much is free, and where.
-    """
+    """Refuse a download for which the disk is too small."""
     cache = hub_cache().resolve()
     for folder in (cache, *cache.parents):
         with suppress(OSError):

@@ -105,11 +105,7 @@ def locate_ollama(spec: str) -> Path:
 
 
 def _blob(folder: Path, manifest: Path, kind: str = MODEL) -> Path | None:
-    """The file of a kind (a media type) that a manifest names, if both are there.
-
-    Raises:
-        UserError: the manifest cannot be read.
-    """
+    """The file of a kind (a media type) that a manifest names, if both are there."""
     try:
         layers: Any = read_json(manifest).get("layers", ())
         for layer in layers:

@@ -209,11 +209,7 @@ def _ordered(value: Any, keys: Sequence[str]) -> Any:
 
 
 def _schema(text: str) -> dict[str, Any]:
-    """A schema as an object.
-
-    Raises:
-        UserError: it is not JSON, not a schema, or nothing finite matches it.
-    """
+    """A schema as an object."""
     try:
         schema = json.loads(text)
         if schema is True:
@@ -232,11 +228,7 @@ def _schema(text: str) -> dict[str, Any]:
 
 
 def _lark(text: str) -> str:
-    """A grammar in Lark; GBNF is told by its `::=`.
-
-    Raises:
-        UserError: GBNF that cannot be read.
-    """
+    """A grammar in Lark; GBNF is told by its `::=`."""
     if not Constraint("grammar", text).is_gbnf:
         return text
     from llguidance.gbnf_to_lark import gbnf_to_lark

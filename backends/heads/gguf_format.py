@@ -227,11 +227,7 @@ class GgufDFlashFormat(GgufFormat):
         return out | {name: shape for name, shape in optional.items() if name in self.shapes}
 
     def _selector(self, paths: Selector, width: int, target: Target) -> dict[str, tuple[int, ...]]:
-        """The tensors that only DFlash 2 has, and their shapes.
-
-        Raises:
-            UserError: its figures do not go together.
-        """
+        """The tensors that only DFlash 2 has, and their shapes."""
         if width % paths.group or width < paths.candidates * (paths.candidates + 1):
             raise UserError(f"{self.folder} is damaged (its selector is too wide for its states). Download it again.")
         out: dict[str, tuple[int, ...]] = {"selector_hidden.weight": (paths.rank, width)}
@@ -321,11 +317,7 @@ class GgufAssistantFormat(GgufFormat):
 
 
 def _dflash_paths(layout: Layout, shapes: Mapping[str, tuple[int, ...]]) -> Markov | Selector | None:
-    """What makes a drafter's guesses go by the token before.
-
-    Raises:
-        UserError: a figure is none.
-    """
+    """What makes a drafter's guesses go by the token before."""
     if "markov_w1.weight" in shapes:
         return Markov("vanilla", shapes["markov_w1.weight"][-1])
     if not any(name.startswith("selector_") for name in shapes):
@@ -347,9 +339,6 @@ def _dflash(layout: Layout, known: Mapping[str, Any]) -> GgufDFlashFormat:
 
     Args:
         known: what all formats have.
-
-    Raises:
-        UserError: it is one of its relatives, or its metadata make no sense.
     """
     header, data = layout.header, layout.header.metadata
     paths = _dflash_paths(layout, known["shapes"])

@@ -159,11 +159,7 @@ def guarded(run: Callable[[], T], device: torch.device) -> T:
 
 
 def _activation(config: Any) -> Any:
-    """The MLP's activation.
-
-    Raises:
-        UserError: transformers has none of this name.
-    """
+    """The MLP's activation."""
     from transformers.activations import ACT2FN
 
     try:

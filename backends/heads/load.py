@@ -118,11 +118,7 @@ class Lender:
 
 
 def _lender(target: Model, name: str) -> Lender:
-    """What a drafter may use of a target.
-
-    Raises:
-        UserError: nothing; its states cannot be read at all.
-    """
+    """What a drafter may use of a target."""
     if isinstance(target, TransformersModel):
         module = target.module
         table = module.get_input_embeddings().weight.detach()
@@ -160,11 +156,7 @@ def _parts(
 
 
 def _config(found: EagleFormat | DFlashFormat) -> Any:
-    """The layers' configuration.
-
-    Raises:
-        UserError: transformers cannot make sense of it.
-    """
+    """The layers' configuration."""
     from transformers import LlamaConfig
     from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
@@ -180,11 +172,7 @@ def _config(found: EagleFormat | DFlashFormat) -> Any:
 
 
 def _read(found: Format, name: str, device: torch.device, dtype: torch.dtype) -> dict[str, Tensor]:
-    """The tensors that drafting needs, in the target's type.
-
-    Raises:
-        UserError: one is of no use.
-    """
+    """The tensors that drafting needs, in the target's type."""
     out: dict[str, Tensor] = {}
     with stored(found.names) as read:
         for ours in found.names:
@@ -201,11 +189,7 @@ def _read(found: Format, name: str, device: torch.device, dtype: torch.dtype) ->
 
 
 def _ids(weights: dict[str, Tensor], name: str, target: Model) -> Tensor | None:
-    """The target's ids of the tokens that are drafted, taken out of the tensors; None where all are.
-
-    Raises:
-        UserError: the table leads out of the vocabulary, or twice to one id.
-    """
+    """The target's ids of the tokens that are drafted, taken out of the tensors; None where all are."""
     table = next((table for table in TABLES if table in weights), None)
     if table is None:
         return None

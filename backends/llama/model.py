@@ -339,11 +339,7 @@ def _capabilities(
 
 
 def _mtp_layer(file: Path, header: Header) -> list[FileTensor]:
-    """The tensors of the MTP layer in a file; none if it has none that can draft here.
-
-    Raises:
-        UserError: the file holds nothing else.
-    """
+    """The tensors of the MTP layer in a file; none if it has none that can draft here."""
     if not header.number("nextn_predict_layers"):
         return []
     tensors = [tensor for layout in read_layout(file) for tensor in layout.tensors]

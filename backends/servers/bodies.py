@@ -95,11 +95,7 @@ def body_of(served: Served, request: ServerRequest, under: str = "") -> tuple[st
 
 
 def _thinking(served: Served, request: ServerRequest) -> str:
-    """How to think, in a word. llama-server holds a thought to a grammar, too, so that there is none.
-
-    Raises:
-        UserError: one was asked for.
-    """
+    """How to think, in a word. llama-server holds a thought to a grammar, too, so that there is none."""
     if served.engine != LLAMA_SERVER or request.constraint is None or request.constraint.is_json:
         return request.think
     if request.think not in ("", "off"):
@@ -194,11 +190,7 @@ GRAMMARS = {VLLM: ("structured_outputs", "grammar"), SGLANG: ("ebnf",), LLAMA_SE
 
 
 def _constraint(served: Served, constraint: Constraint, *, chat: bool) -> dict[str, Any]:
-    """A constraint in the engine's own fields.
-
-    Raises:
-        UserError: it has none for this kind.
-    """
+    """A constraint in the engine's own fields."""
     engine, kind, text = served.engine, constraint.kind, constraint.text
     if constraint.is_json and engine in (FORMATTED if chat else (LLAMA_SERVER, VLLM, SGLANG)):
         if kind == "json_object" and engine != LM_STUDIO:  # which knows schemas alone

@@ -99,11 +99,7 @@ async def identify(server: Connection) -> Served:
 
 
 async def _listed(server: Connection) -> tuple[str, list[Mapping[str, Any]]]:
-    """Where the API is below the server's root, and the models that it lists; none where it lists none and one is named.
-
-    Raises:
-        UserError: nobody answers; or it lists none, and none is named.
-    """
+    """Where the API is below the server's root, and the models that it lists; none where it lists none and one is named."""
     named, host = server.address.model, server.address.host
     try:
         api, status, body = "/v1", *(await server.get("/v1/models"))
@@ -170,11 +166,7 @@ def _word(value: object) -> str:
 
 
 def _chosen(server: Connection, engine: str, rows: Sequence[Mapping[str, Any]]) -> str:
-    """The model to ask for.
-
-    Raises:
-        UserError: the server has no such model, or it has to be named.
-    """
+    """The model to ask for."""
     host, wanted, names = server.address.host, server.address.model, [_name(row) for row in rows]
     if not wanted:
         writes = next((_name(row) for row in rows if _writes(row)), "")

@@ -127,11 +127,7 @@ def _unproven(engine: str) -> str:
 
 
 async def _ask(server: Connection, served: Served, path: str, field: str, body: dict[str, Any]) -> Any:
-    """What a server answers about texts and tokens.
-
-    Raises:
-        UserError: it does not.
-    """
+    """What a server answers about texts and tokens."""
     status, found = await server.post(path, {"model": served.model, **body})
     if status != 200 or not isinstance(found, dict) or field not in found:
         if status in (0, 200):

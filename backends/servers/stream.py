@@ -167,12 +167,7 @@ class Stream:
         self._judge(self._beside or reader.odd)
 
     def _read(self, event: Event) -> None:
-        """Take in an event, whatever it is.
-
-        Raises:
-            UserError: it is an error.
-            ValueError: it cannot be read.
-        """
+        """Take in an event, whatever it is."""
         body = event.body
         if isinstance(body, str) and body.strip().lower() in DONE:
             self._over = self._hung_up = True
@@ -193,9 +188,6 @@ class Stream:
 
         Args:
             odd: what came beside the events.
-
-        Raises:
-            UserError: it is not.
         """
         connection, outcome = self._connection, self._outcome
         host, word = connection.address.host, connection.said(self._ended)[:MOST_WORD]
@@ -300,11 +292,7 @@ class Stream:
             self._fail(chunk.error)
 
     def _fail(self, error: Any) -> None:
-        """Tell an error: it ends the answer, unless the answer was complete before.
-
-        Raises:
-            UserError: it was not.
-        """
+        """Tell an error: it ends the answer, unless the answer was complete before."""
         connection, reason = self._connection, self._ended.lower()
         if self._taker.trail.raw and (reason in _ENDS["eos"].split() or reason in _ENDS["length"].split()):
             words = connection.said(words_of(error) or "nothing more")

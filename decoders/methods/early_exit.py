@@ -219,11 +219,7 @@ class EarlyExit(Drafter):
         return depths[records.index(chosen)]
 
     def _wanted(self, context: Context) -> Sequence[Way]:
-        """The ways to choose from.
-
-        Raises:
-            UserError: the model has not these layers.
-        """
+        """The ways to choose from."""
         assert context.model is not None
         count, params = context.model.info.layers, self.params
         if params.skip:

@@ -108,11 +108,7 @@ class TokenTree(Grower):
         return [name for name in self.params.merge.replace(" ", "").split(",") if name]
 
     def _chosen(self, context: Context) -> dict[str, tuple[int, Model]]:
-        """The draft models to grow the tree with, by name, each with its number: all of them if `merge` names none.
-
-        Raises:
-            UserError: `merge` names one that is not loaded.
-        """
+        """The draft models to grow the tree with, by name, each with its number: all of them if `merge` names none."""
         there = {draft_label(i): (i, model) for i, model in enumerate(context.draft_models)}
         named = ["draft" if name == "draft-1" else name for name in self._named() if MODEL.fullmatch(name)]
         for name in named:
@@ -151,11 +147,7 @@ class TokenTree(Grower):
 
 
 def _numbers(text: str) -> list[int]:
-    """The numbers of an expansion such as 1,1,3,1.
-
-    Raises:
-        UserError: it is none, or too large.
-    """
+    """The numbers of an expansion such as 1,1,3,1."""
     parts = text.replace(" ", "").replace("x", ",").split(",")
     if not all(part.isdigit() and 1 <= int(part) <= 64 for part in parts):
         raise UserError(f"tree.expansion is a list of numbers from 1 to 64 such as 1,1,3,1, not {text!r}.")

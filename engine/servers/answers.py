@@ -61,11 +61,7 @@ class ServerAnswers:
         return self._waited(connect_all(address), cancelled)
 
     def _waited(self, work: Coroutine[Any, Any, T], cancelled: Callable[[], bool]) -> T:
-        """What becomes of some work on the loop.
-
-        Raises:
-            Cancelled: `cancelled` answered True.
-        """
+        """What becomes of some work on the loop."""
         future = asyncio.run_coroutine_threadsafe(work, self._running_loop())
         while True:
             with contextlib.suppress(TimeoutError):
@@ -102,11 +98,7 @@ class ServerAnswers:
         self._post(Worked(command.id, result))
 
     def _beside(self, name: str, servers: Mapping[str, Mapping[str, str]], cancelled: Callable[[], bool]) -> RemoteModel:
-        """Another server, asked once what it is.
-
-        Raises:
-            UserError: it is none, or it cannot be used.
-        """
+        """Another server, asked once what it is."""
         if name not in self._measured:
             address = find_server(name, servers)
             if address is None:

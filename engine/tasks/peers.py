@@ -64,11 +64,7 @@ def prepare(job: Job, method: str) -> dict[str, Any]:
 
 
 def _named(method: str) -> tuple[str, str]:
-    """The package and its method.
-
-    Raises:
-        UserError: there is no such implementation.
-    """
+    """The package and its method."""
     package, _, name = method.partition("/")
     if name not in {"transformers": TRANSFORMERS, "llama-cpp": LLAMA_CPP}.get(package, ()):
         raise UserError(f"There is no {method!r} to compare with: choose transformers/NAME or llama-cpp/NAME.")
@@ -76,11 +72,7 @@ def _named(method: str) -> tuple[str, str]:
 
 
 def _values(method: str, settings: Mapping[str, Any]) -> dict[str, int]:
-    """All settings of a method.
-
-    Raises:
-        UserError: one does not exist, or is no whole number.
-    """
+    """All settings of a method."""
     defaults = SETTINGS.get(method, {})
     if unknown := sorted(set(settings) - set(defaults)):
         hint = did_you_mean(unknown[0], defaults, None if defaults else "it has none.")
@@ -117,11 +109,7 @@ def _network(model: Model) -> Any:
 
 
 def _options(job: Job, name: str, values: Mapping[str, int]) -> dict[str, Any]:
-    """Arguments of `generate` for a method; what they need is loaded.
-
-    Raises:
-        UserError: it cannot run on this model; says why.
-    """
+    """Arguments of `generate` for a method; what they need is loaded."""
     network = _once(job, "network", lambda: _network(job.model))
     match name:
         case "lookup":
@@ -148,11 +136,7 @@ def _options(job: Job, name: str, values: Mapping[str, int]) -> dict[str, Any]:
 
 
 def _dflash(job: Job, network: Any) -> Any:
-    """The loaded DFlash drafter in transformers' own class, whose tensors have other names.
-
-    Raises:
-        UserError: there is none, or it asks for what that class does not do.
-    """
+    """The loaded DFlash drafter in transformers' own class, whose tensors have other names."""
     from transformers import LlamaConfig
     from transformers.models.muse_glimmer_assistant import MuseGlimmerAssistantConfig, MuseGlimmerAssistantModel
 
@@ -194,11 +178,7 @@ def _plain(found: DFlashFormat) -> bool:
 
 
 def _placed(kind: Any, network: Any, folder: Path, **options: Any) -> Any:
-    """A drafter beside its network.
-
-    Raises:
-        UserError: not all of it can be read.
-    """
+    """A drafter beside its network."""
     made, told = kind.from_pretrained(folder, dtype=network.dtype, local_files_only=True, output_loading_info=True, **options)
     if told["missing_keys"] or told["mismatched_keys"]:
         raise UserError(f"transformers cannot load {folder.name}: it does not find all of its tensors under their names.")
@@ -206,11 +186,7 @@ def _placed(kind: Any, network: Any, folder: Path, **options: Any) -> Any:
 
 
 def _mtp(model: Model, network: Any) -> Any:
-    """The MTP layers of a model's checkpoint as transformers' own class.
-
-    Raises:
-        UserError: transformers finds none, or cannot read them.
-    """
+    """The MTP layers of a model's checkpoint as transformers' own class."""
     from transformers.modeling_layers import MtpModel
 
     config, kind = network.config.get_text_config(), cast(Any, MtpModel)
@@ -295,11 +271,7 @@ def _result(model: Model, ids: Sequence[int], tokens: list[int], took: Timed, pa
 
 
 def _gguf(job: Job) -> Path:
-    """The file that llama-cpp-python is to open.
-
-    Raises:
-        UserError: the model is no GGUF file.
-    """
+    """The file that llama-cpp-python is to open."""
     info = job.model.info
     if info.backend != "llama.cpp":
         raise UserError("llama-cpp can only be compared on GGUF files. Choose one with --model, or leave it out of --against.")

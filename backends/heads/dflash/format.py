@@ -206,11 +206,7 @@ def kind_of(config: Mapping[str, Any], shapes: Mapping[str, Any]) -> Literal["ds
 def _paths(
     folder: Path, given: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]], layers: int
 ) -> Markov | Selector | None:
-    """What makes guesses go by the token before.
-
-    Raises:
-        UserError: a figure is none, or nobody knows this kind of Markov head.
-    """
+    """What makes guesses go by the token before."""
     kind = kind_of(given, shapes)
     if kind == "dflash2":
         sizes = {"rank": ("selector_rank", 256), "candidates": ("selector_top_k", 16)}
@@ -280,11 +276,7 @@ def _views(
 
 
 def _number(folder: Path, given: Mapping[str, Any], key: str, default: float) -> float:
-    """A number of the configuration.
-
-    Raises:
-        UserError: it is none.
-    """
+    """A number of the configuration."""
     value = given.get(key)
     value = default if value is None else value
     if isinstance(value, bool) or not isinstance(value, int | float):

@@ -198,9 +198,6 @@ def _read(
         model: its name.
         device: where they go.
         dtype: of all that are no integers.
-
-    Raises:
-        UserError: one is missing, of another shape, or of no use.
     """
     left = set(names) - set(SHARED)
     out: dict[str, Tensor] = {}

@@ -87,11 +87,7 @@ class Pard(Drafter):
         return tree
 
     def _open(self, context: Context) -> tuple[DraftModel, int]:
-        """The draft model and its mask token.
-
-        Raises:
-            UserError: its tokens are others than the target's.
-        """
+        """The draft model and its mask token."""
         model = next(model for model in context.draft_models if model.info.pard_token is not None)
         if self._proposer is None or model is not self._proposer.model:
             self.close()
