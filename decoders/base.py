@@ -128,6 +128,15 @@ class Outcome:
             probs=probs,
         )
 
+    @property
+    def note(self) -> str:
+        """What a step says of the tokens that a constraint left no choice about."""
+        if not self.grammar:
+            return ""
+        if self.grammar == len(self.tokens):
+            return "Written by the grammar: nothing else could follow, so no pass was needed."
+        return f"The grammar wrote {self.grammar} of these tokens: neither drafted nor accepted."
+
     def record(self) -> dict[str, Any]:
         """The same in the fields of a `StepRecord`."""
         tree, tokens = self.tree, tuple(self.tokens)

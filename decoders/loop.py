@@ -10,7 +10,6 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import takewhile
 from statistics import mean
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -23,10 +22,9 @@ from .stats import Totals
 from .step import StepRecord
 from .text import Stops, TextStream, joined
 from .tree import Tree
-from .verifying.clock import StepClock
+from .verifying.clock import StepClock, Watch
 from .verifying.guard import TieGuard
 from .verifying.verify import verify
-from .verifying.watch import Watch
 
 if TYPE_CHECKING:
     from ..backends.grammars.constraint import Constraint
@@ -35,10 +33,6 @@ if TYPE_CHECKING:
 
 WARMING = 2
 """After passes of another size, so many plain steps take longer than the steps after them."""
-
-TENTATIVE_ANCHOR = 16
-"""Tokens of the text that are decoded with those that may follow it, as tokenizers treat the start of a text in ways of
-their own."""
 
 THOUGHT_OVER = "The thought had its {}, so its end was put in."
 """What a step says of a budget that is used up."""
@@ -139,7 +133,6 @@ class Generation(Iterator[Step]):
         splitter = model.thoughts.splitter(prompt) if model.thoughts is not None else None
         self._text = TextStream(model.decode, stops, splitter)
         self._budget = think_budget
-        """Tokens that its thoughts may have; None for any number."""
         self._ending = False
         """The next step puts in the end of a thought."""
         self._guard: LoopGuard | None = None
@@ -166,9 +159,6 @@ class Generation(Iterator[Step]):
         self.drafter.prepare(self._context())
         if self._over_budget():
             self._end_thought()
-
-    def __iter__(self) -> Generation:
-        return self
 
     def __next__(self) -> Step:
         while self.finish_reason is None:
@@ -226,10 +216,8 @@ class Generation(Iterator[Step]):
         self._cancelled = True
 
     def advance(self) -> Step | None:
-        """Run one forward pass: a chunk of the prompt, which returns None, or a step.
-
-        Once `finish_reason` is set there is nothing left to do, and it returns None.
-        """
+        """Run one forward pass: a chunk of the prompt, which returns None, or a step. Once `finish_reason` is set there is
+        nothing left to do, and it returns None."""
         if self.finish_reason is not None:
             return None
         if self._cancelled:
@@ -369,7 +357,8 @@ class Generation(Iterator[Step]):
             self._end_thought()
         elif len(new) < whole and self.finish_reason is None:
             self._go_back()
-        tentative = self._tentative(outcome.tentative) if outcome.tentative and self.finish_reason is None else ""
+        more = outcome.tentative if self.finish_reason is None else ()
+        tentative = self._text.after(self.tokens, more) if more else ""
         spent = clock.stop()
         self.prefill_seconds += clock.prefill_seconds
         step = Step(
@@ -380,7 +369,7 @@ class Generation(Iterator[Step]):
             carried=min(waiting, len(text)),
             held=self._text.waiting,
             tentative=tentative,
-            note=note or drafter.note or _written(outcome),
+            note=note or drafter.note or outcome.note,
             spans=self._text.spans(),
             index=self._index,
             tree=outcome.tree,
@@ -401,7 +390,6 @@ class Generation(Iterator[Step]):
         self._note = THOUGHT_OVER.format(counted(self._budget or 0, "token"))
 
     def _go_back(self) -> None:
-        """What the cache has beyond the text goes."""
         session = self.conversation.session
         self.drafter.leave(self._context())
         session.rewind(session.shared(self.tokens[:-1], self.prompt_tokens))
@@ -442,22 +430,6 @@ class Generation(Iterator[Step]):
         if self.trouble is not None:
             self.finish_reason = "error"
         return text
-
-    def _tentative(self, tokens: Sequence[int]) -> str:
-        """The text of tokens that may follow the answer's, without a character that is not whole yet."""
-        decode, anchor = self.conversation.model.decode, self.tokens[-TENTATIVE_ANCHOR:]
-        tokens = list(takewhile(lambda token: token not in self._text.atoms, tokens))
-        before, text = decode(anchor).rstrip("\ufffd"), decode([*anchor, *tokens])
-        return text[len(before) :].rstrip("\ufffd") if text.startswith(before) else ""
-
-
-def _written(outcome: Outcome) -> str:
-    """What a step says of the tokens that a constraint left no choice about."""
-    if not outcome.grammar:
-        return ""
-    if outcome.grammar == len(outcome.tokens):
-        return "Written by the grammar: nothing else could follow, so no pass was needed."
-    return f"The grammar wrote {outcome.grammar} of these tokens: neither drafted nor accepted."
 
 
 def generate(

@@ -7,8 +7,8 @@ model-free method, including those of other packages, can be scored on answers f
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, ParamSpec
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 from ..backends.base import ROOT, Model, Sampling, Session
 from ..backends.recorded import RecordedModel
@@ -19,20 +19,16 @@ from .registry import methods
 from .stats import Totals
 from .step import StepRecord
 from .tree import Tree
-from .verifying.clock import StepClock
+from .verifying.clock import StepClock, Watch
 from .verifying.guard import Guard
 from .verifying.passes import Pass
 from .verifying.verify import verify
-from .verifying.watch import Watch
 
 if TYPE_CHECKING:  # NumPy: who lists the methods does not wait for it
     from .past.index import Past
 
-P = ParamSpec("P")
-
 SLACK = 1024
 """Room for draft tokens, always the same: a drafter must not see where the record ends."""
-
 
 NEEDS_CHOICES = ("recompute", "jacobi", "lookahead", "recycle", "auto")
 """Methods of ours that live on what a real model gives: its choices beside the answer, or the seconds of its passes."""
@@ -116,17 +112,11 @@ def replaying(
         session.close()
 
 
-def _to_the_end(run: Callable[P, Iterator[Totals]]) -> Callable[P, Totals]:
-    def ended(*args: P.args, **more: P.kwargs) -> Totals:
-        *_, totals = run(*args, **more)
-        return totals
-
-    return ended
-
-
-replay = _to_the_end(replaying)
-"""The same, and the totals at the end: `draft_seconds` is measured (drafting and learning), `forward_seconds` is 0 unless
-`over` is given."""
+def replay(*record: Any, **options: Any) -> Totals:
+    """The totals at the end of `replaying`: `draft_seconds` is measured (drafting and learning), `forward_seconds` is 0 unless
+    `over` is given."""
+    *_, totals = replaying(*record, **options)
+    return totals
 
 
 def _decode(

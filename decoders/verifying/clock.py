@@ -1,4 +1,4 @@
-"""Where the time of a step goes."""
+"""Where the time of a step goes, and how probable the target found what its pass verified."""
 
 from __future__ import annotations
 
@@ -7,8 +7,26 @@ from typing import Any
 
 from ...backends.base import Session
 from ...backends.costs.flops import computed
+from ..acceptance import probabilities
 from .passes import Pass
-from .watch import Watch
+
+
+class Watch:
+    """Reads probabilities while it is on. That costs time, which is in no step's seconds."""
+
+    def __init__(self) -> None:
+        self.on = False
+        self.seconds = 0.0
+        self.probs: tuple[float, ...] = ()
+        """Probabilities from the last pass; empty if it was off."""
+
+    def look(self, running: Pass, chosen: list[int], path: list[int]) -> None:
+        """Read those of a pass that has been evaluated, and of the path accepted."""
+        self.probs = ()
+        if self.on:
+            begun = time.perf_counter()
+            self.probs = probabilities(running.tree, running.scores, path[-1], chosen[path[-1]])
+            self.seconds += time.perf_counter() - begun
 
 
 class StepClock:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from ..acceptance import accept
 from ..base import Context, Drafter, Outcome, Verified
-from .clock import StepClock
+from .clock import StepClock, Watch
 from .constrained import ConstrainedPass
 from .guard import Guard
 from .passes import Pass
-from .watch import Watch
 
 
 def verify(drafter: Drafter, context: Context, clock: StepClock, watch: Watch, guard: Guard | None = None) -> Outcome:
