@@ -95,15 +95,22 @@ def _working_copy(logits: Tensor) -> Tensor:
     return (logits.cpu() if logits.device.type == "mps" else logits).float()
 
 
-def penalize(logits: Tensor, penalty: float, histories: Sequence[Sequence[int]]) -> Tensor:
+def penalize(logits: Tensor, sampling: Sampling, histories: Sequence[Sequence[int]] | None) -> Tensor:
     """transformers' repetition penalty (CTRL, Keskar 2019), once per distinct token; ids beyond the vocabulary are ignored.
 
     Args:
-        logits: float32 [rows, vocab]; not changed.
-        penalty: positive logits are divided by it, negative ones multiplied.
+        logits: [rows, vocab]; not changed.
+        sampling: positive logits are divided by its penalty, negative ones multiplied; the same logits where it has none.
         histories: the tokens before each row's pick [rows].
+
+    Raises:
+        ValueError: they are needed and missing.
     """
-    out = logits.clone()
+    if not sampling.uses_history:
+        return logits
+    if histories is None:
+        raise ValueError("a repetition penalty needs the tokens before each row")
+    out, penalty = _working_copy(logits).clone(), sampling.repetition_penalty
     vocab = logits.shape[-1]
     for row, history in zip(out, histories, strict=True):
         seen = torch.tensor([t for t in set(history) if t < vocab], dtype=torch.int64).to(out.device)
@@ -234,10 +241,7 @@ def draw(
     Raises:
         ValueError: the settings look at the history and none was given.
     """
-    if sampling.uses_history:
-        if histories is None:
-            raise ValueError("a repetition penalty needs the tokens before each row")
-        logits = penalize(_working_copy(logits), sampling.repetition_penalty, histories)
+    logits = penalize(logits, sampling, histories)
     if sampling.greedy:
         return list(map(int, _argmax(logits).tolist()))
     out: list[int] = []
@@ -294,11 +298,8 @@ def near_ties(
     Returns:
         an answer for each row [rows].
     """
-    if sampling.uses_history:
-        if histories is None:
-            raise ValueError("a repetition penalty needs the tokens before each row")
-        penalty = sampling.repetition_penalty
-        logits, bound = penalize(_working_copy(logits), penalty, histories), bound * max(penalty, 1 / penalty)
+    logits = penalize(logits, sampling, histories)
+    bound *= max(sampling.repetition_penalty, 1 / sampling.repetition_penalty)
     if sampling.greedy:
         best = logits.float().topk(2, -1).values
         return (best[:, 0] - best[:, 1] < bound).tolist()
@@ -335,11 +336,7 @@ def warp(logits: Tensor, sampling: Sampling, history: Sequence[int] | None = Non
     Raises:
         ValueError: the settings look at the history and none was given.
     """
-    row = _working_copy(logits)[None]
-    if sampling.uses_history:
-        if history is None:
-            raise ValueError("a repetition penalty needs the tokens before the row")
-        row = penalize(row, sampling.repetition_penalty, [history])
+    row = penalize(_working_copy(logits)[None], sampling, [history] if history is not None else None)
     out = torch.full(row.shape[-1:], -torch.inf, dtype=torch.float64, device=row.device)
     if sampling.greedy:
         out[_argmax(row)] = 0
@@ -374,11 +371,7 @@ def candidates(
         for each row (token id, probability after the filters; at temperature 0 the plain softmax); fewer than `count` where
         the filters keep fewer.
     """
-    row = logits
-    if sampling.uses_history:
-        if histories is None:
-            raise ValueError("a repetition penalty needs the tokens before each row")
-        row = penalize(_working_copy(logits), sampling.repetition_penalty, histories)
+    row = penalize(logits, sampling, histories)
     count = min(count, row.shape[-1])
     if sampling.greedy and count == 1:
         best = _argmax(row).tolist()

@@ -171,7 +171,7 @@ def test_filters_are_those_of_transformers(seed: int, vocab: int, sampling: Samp
     without_cuts = Sampling(sampling.temperature, sampling.top_k, repetition_penalty=sampling.repetition_penalty)
     assume(not near_a_cut(reference(logits, without_cuts, history), sampling))
     got = warp(logits, sampling, history)
-    values = module.penalize(logits[None], sampling.repetition_penalty, [history])[0]
+    values = module.penalize(logits[None], sampling, [history])[0]
     # Which of several equal logits top-p keeps, transformers leaves open; how many it keeps, and which values, it does not.
     assert values[got.isfinite()].sort().values.tolist() == values[expected.isfinite()].sort().values.tolist()
     torch.testing.assert_close(got[got.isfinite()].sort().values, expected.log_softmax(-1)[expected.isfinite()].sort().values)
