@@ -10,7 +10,7 @@ Pair i of a conversation, the token at position i + 1 and the target's states at
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -24,8 +24,6 @@ from .eagle_format import EagleFormat
 from .halves import slim, slimmed
 from .layers import Modules, Parts, guarded
 from .slots import SlotHeadSession
-
-T = TypeVar("T")
 
 MOST_LOOKED_UP = 16 << 20
 """Most bytes of a table of what tokens add to the first layer: a small vocabulary's halves what a pass reads there."""

@@ -174,6 +174,18 @@ def alive(context: C | None) -> C:
     return context
 
 
+def states_at(address: int | None, rows: int, width: int) -> Tensor:
+    """Hidden states that llama.cpp has at an address [rows, width]: a view that the next pass overwrites.
+
+    Raises:
+        UserError: it has none.
+    """
+    if not address:
+        raise UserError("llama.cpp did not hand out this model's hidden states.")
+    array: Any = (ctypes.c_float * (rows * width)).from_address(address)
+    return torch.from_numpy(np.frombuffer(array, np.float32)).view(rows, width)
+
+
 class Context:
     """A KV cache on some weights, and what goes through them.
 
@@ -342,10 +354,7 @@ class Context:
         else:
             assert functions is not None  # checked at load
             address = functions[1](self.handle, tap)
-        if not address:
-            raise UserError("llama.cpp did not hand out this model's hidden states.")
-        array: Any = (ctypes.c_float * (rows * self.weights.width)).from_address(address)
-        return torch.from_numpy(np.frombuffer(array, np.float32)).view(rows, self.weights.width)
+        return states_at(address, rows, self.weights.width)
 
     def remove(self, sequence: int, begin: int, end: int) -> bool:
         """llama_memory_seq_rm; whether the cache could."""

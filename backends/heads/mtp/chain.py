@@ -1,4 +1,4 @@
-"""Several MTP layers, each of which predicts one token further on than the one before.
+"""The forward pass of an MTP layer; several of them, each of which predicts one token further on than the one before.
 
 DeepSeek-AI, "DeepSeek-V3 Technical Report" (2024), arXiv:2412.19437, section 2.2; Gloeckle et al., "Better & Faster Large
 Language Models via Multi-token Prediction" (2024), arXiv:2404.19737.
@@ -11,36 +11,104 @@ down the last layer goes on from its own output, as a single one does.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, Protocol, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import torch
-from torch import Tensor
+import torch.nn.functional as F
+from torch import Tensor, nn
+from transformers.cache_utils import DynamicCache
 
-from ...hf.slot_cache import SlotCache
-from ..eagle import Network
+from ...costs.modules import flops_of_layer
+from ...hf.slot_cache import KVSpec, SlotCache
 from ..layers import guarded
 from ..slots import SlotHeadSession
+from .format import OUTSIDE
 
-T = TypeVar("T")
 
+class MtpNetwork:
+    """The forward pass (see `eagle.Network`).
 
-class LayerNetwork(Network, Protocol):
-    """The forward pass of an MTP layer (see load.py)."""
+    Args:
+        module: the model, as transformers loads it.
+        block: the layer.
+        weights: the tensors OUTSIDE it.
+        embeddings: the model's table [vocab, width].
+        states_first: as `MtpFormat.states_first`.
+    """
+
+    whole = True
+
+    def __init__(
+        self, module: Any, block: nn.Module, weights: Mapping[str, Tensor], embeddings: Tensor, states_first: bool
+    ) -> None:
+        own: Any = block
+        kind, epsilon = type(own.input_layernorm), module.config.get_text_config(decoder=True).rms_norm_eps
+
+        def norm(name: str) -> nn.Module:
+            made: nn.Module = kind(len(weights[name]), eps=epsilon)
+            made.weight = nn.Parameter(weights[name], requires_grad=False)
+            return made
+
+        self.device, self.dtype = embeddings.device, embeddings.dtype
+        self._enorm, self._hnorm, self._norm = (norm(name) for name in OUTSIDE if "norm" in name)
+        self._fc, self._block, self._embeddings = weights["eh_proj.weight"], block, embeddings
+        self._states_first = states_first
+        self._rotary, self.logits = module.get_decoder().rotary_emb, module.get_output_embeddings()
+        self.specs: list[KVSpec] = []
+        seen = DynamicCache()
+        self._run(
+            torch.zeros(2, len(weights["hnorm.weight"])).to(embeddings), torch.arange(2).to(self.device)[None], None, seen
+        )
+        layer: Any = seen.layers[0]
+        shapes = [(tensor.shape[1], tensor.shape[3]) for tensor in (layer.keys, layer.values)]
+        self.specs.append(KVSpec(shapes[0], shapes[1], self.dtype, self.device))
+        row, node = 2.0 * self.logits.weight.numel(), 2.0 * self._fc.numel()
+        config = module.config.get_text_config(decoder=True)
+        self.flops = flops_of_layer(block, config, shapes[0][0] * shapes[0][1], row=row, node=node)
+        self.reading = 0.0
+
+    def features(self, states: Tensor) -> Tensor:
+        """What the layer reads of the model's states: the states themselves."""
+        return states
+
+    def __call__(
+        self, tokens: Sequence[int], features: Tensor, places: Sequence[int], mask: Any, cache: SlotCache, *, last: bool = False
+    ) -> tuple[Tensor, Tensor]:
+        """One pass (see `EagleNetwork.__call__`)."""
+        ids, positions = (torch.tensor(each, device=self.device) for each in (tokens, places))
+        out = self.rows(ids, features, positions[None], mask, cache)
+        if last:
+            out = out[-1:]
+        return out, self.logits(out)
 
     def rows(self, tokens: Tensor, features: Tensor, positions: Tensor, mask: Any, cache: SlotCache) -> Tensor:
-        """One pass without the LM head; arguments and first result are `Network.__call__`'s."""
+        """One pass without the LM head: arguments and first result are `__call__`'s."""
+        parts = [self._enorm(F.embedding(tokens, self._embeddings)), self._hnorm(features)]
+        if self._states_first:
+            parts.reverse()
+        return self._run(F.linear(torch.cat(parts, -1), self._fc), positions, mask, cache)
 
-    @property
-    def logits(self) -> Callable[[Tensor], Tensor]:
-        """The LM head."""
+    def _run(self, hidden: Tensor, positions: Tensor, mask: Any, cache: Any) -> Tensor:
+        """The layer and the norm behind it [n, width]."""
+        around = self._rotary(hidden[None], position_ids=positions)
+        out = self._block(
+            hidden[None],
+            attention_mask=mask,
+            position_ids=positions,
+            past_key_values=cache,
+            use_cache=True,
+            position_embeddings=around,
+        )
+        rows: Tensor = self._norm((out[0] if isinstance(out, tuple) else out)[0])
+        return rows
 
 
 class MtpChainSession(SlotHeadSession):
     """One conversation's caches, one for each layer. Pair i, the token at position i + 1, stands in slot i - k of layer k: the
     text's first tokens have no rows in the further layers. Nodes stand behind."""
 
-    def __init__(self, networks: Sequence[LayerNetwork], context: int) -> None:
+    def __init__(self, networks: Sequence[MtpNetwork], context: int) -> None:
         super().__init__(context, networks[0].device, networks[0].dtype)
         self._networks = list(networks)
         self._last = len(networks) - 1

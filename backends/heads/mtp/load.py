@@ -11,105 +11,23 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
-from transformers.cache_utils import DynamicCache
 
 from ....errors import UserError, counted
-from ...costs.modules import flops_of_layer
 from ...hf.attention import NAME as ATTENTION
 from ...hf.attention import register
 from ...hf.model import TransformersModel
-from ...hf.slot_cache import KVSpec, SlotCache
 from ..base import HeadInfo, PathHead
 from ..eagle import EagleSession
 from ..layers import guarded, stored
-from .chain import MtpChainSession
+from .chain import MtpChainSession, MtpNetwork
 from .format import OUTSIDE, SHARED, MtpFormat, mtp_format
-
-
-class MtpNetwork:
-    """The forward pass (see `eagle.Network`).
-
-    Args:
-        module: the model, as transformers loads it.
-        block: the layer.
-        weights: the tensors OUTSIDE it.
-        embeddings: the model's table [vocab, width].
-        states_first: as `MtpFormat.states_first`.
-    """
-
-    whole = True
-
-    def __init__(
-        self, module: Any, block: nn.Module, weights: Mapping[str, Tensor], embeddings: Tensor, states_first: bool
-    ) -> None:
-        own: Any = block
-        kind, epsilon = type(own.input_layernorm), module.config.get_text_config(decoder=True).rms_norm_eps
-
-        def norm(name: str) -> nn.Module:
-            made: nn.Module = kind(len(weights[name]), eps=epsilon)
-            made.weight = nn.Parameter(weights[name], requires_grad=False)
-            return made
-
-        self.device, self.dtype = embeddings.device, embeddings.dtype
-        self._enorm, self._hnorm, self._norm = (norm(name) for name in OUTSIDE if "norm" in name)
-        self._fc, self._block, self._embeddings = weights["eh_proj.weight"], block, embeddings
-        self._states_first = states_first
-        self._rotary, self.logits = module.get_decoder().rotary_emb, module.get_output_embeddings()
-        self.specs: list[KVSpec] = []
-        seen = DynamicCache()
-        self._run(
-            torch.zeros(2, len(weights["hnorm.weight"])).to(embeddings), torch.arange(2).to(self.device)[None], None, seen
-        )
-        layer: Any = seen.layers[0]
-        shapes = [(tensor.shape[1], tensor.shape[3]) for tensor in (layer.keys, layer.values)]
-        self.specs.append(KVSpec(shapes[0], shapes[1], self.dtype, self.device))
-        row, node = 2.0 * self.logits.weight.numel(), 2.0 * self._fc.numel()
-        config = module.config.get_text_config(decoder=True)
-        self.flops = flops_of_layer(block, config, shapes[0][0] * shapes[0][1], row=row, node=node)
-        self.reading = 0.0
-
-    def features(self, states: Tensor) -> Tensor:
-        """What the layer reads of the model's states: the states themselves."""
-        return states
-
-    def __call__(
-        self, tokens: Sequence[int], features: Tensor, places: Sequence[int], mask: Any, cache: SlotCache, *, last: bool = False
-    ) -> tuple[Tensor, Tensor]:
-        """One pass (see `EagleNetwork.__call__`)."""
-        ids, positions = (torch.tensor(each, device=self.device) for each in (tokens, places))
-        out = self.rows(ids, features, positions[None], mask, cache)
-        if last:
-            out = out[-1:]
-        return out, self.logits(out)
-
-    def rows(self, tokens: Tensor, features: Tensor, positions: Tensor, mask: Any, cache: SlotCache) -> Tensor:
-        """One pass without the LM head (see `LayerNetwork.rows`)."""
-        parts = [self._enorm(F.embedding(tokens, self._embeddings)), self._hnorm(features)]
-        if self._states_first:
-            parts.reverse()
-        return self._run(F.linear(torch.cat(parts, -1), self._fc), positions, mask, cache)
-
-    def _run(self, hidden: Tensor, positions: Tensor, mask: Any, cache: Any) -> Tensor:
-        """The layer and the norm behind it [n, width]."""
-        around = self._rotary(hidden[None], position_ids=positions)
-        out = self._block(
-            hidden[None],
-            attention_mask=mask,
-            position_ids=positions,
-            past_key_values=cache,
-            use_cache=True,
-            position_embeddings=around,
-        )
-        rows: Tensor = self._norm((out[0] if isinstance(out, tuple) else out)[0])
-        return rows
 
 
 def load_mtp(target: TransformersModel) -> PathHead | None:

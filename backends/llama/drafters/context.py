@@ -8,13 +8,12 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from ....errors import UserError
 from ...base import PREFILL_CHUNK
 from ...costs.flops import Flops, spend
-from ..context import Context, Runtime, Weights
+from ..context import Context, Runtime, Weights, states_at
 from ..hidden_states import next_states
 from ..library import last_error
 
@@ -145,8 +144,4 @@ class PathContext(StatesContext):
         return self._handed_on(n)
 
     def _handed_on(self, rows: int) -> Tensor:
-        address = self._next_address(self.handle)
-        if not address:
-            raise UserError("llama.cpp did not hand out the drafter's states.")
-        array: Any = (ctypes.c_float * (rows * self._width)).from_address(address)
-        return torch.from_numpy(np.frombuffer(array, np.float32).reshape(rows, self._width).copy())
+        return states_at(self._next_address(self.handle), rows, self._width).clone()

@@ -7,9 +7,7 @@ Chen et al., "DFlash: Block Diffusion for Flash Speculative Decoding" (2026), ar
 from __future__ import annotations
 
 import ctypes
-from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -21,7 +19,7 @@ from ...heads.dflash.paths import MarkovHead, PathBlock, PathMemory, SelectorHea
 from ...heads.gguf_format import GgufDFlashFormat
 from ...heads.layers import scattered
 from ...scores import TorchScores
-from ..context import alive
+from ..context import alive, states_at
 from ..library import last_error
 from .context import Loaded, StatesContext, opened
 
@@ -119,11 +117,7 @@ class LlamaDFlashPathSession(LlamaDFlashSession, PathMemory):
     def _outputs(self, run: StatesContext) -> Tensor:
         """What the layers made of the last block [block, width], a copy."""
         address = ctypes.cast(run.lib.llama_get_embeddings(run.handle), ctypes.c_void_p).value
-        if not address:
-            raise UserError("llama.cpp did not hand out the drafter's states.")
-        shape = self._found.block, run.weights.width
-        array: Any = (ctypes.c_float * (shape[0] * shape[1])).from_address(address)
-        return torch.from_numpy(np.frombuffer(array, np.float32).reshape(shape).copy())
+        return states_at(address, self._found.block, run.weights.width).clone()
 
     def _spread(self, logits: Tensor) -> Tensor:
         return scattered(logits, self._ids, self._vocabulary)
