@@ -9,12 +9,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from ..errors import Cancelled, ContextFull, UserError, counted
-from ..option import NEXT_ANSWER, option
 from .info import ModelInfo
+from .sampling import UNCONSTRAINED
+from .sampling import Sampling as Sampling
+from .sampling import Scores as Scores
 from .thinking.form import no_variables
 
 if TYPE_CHECKING:
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from .files.verdicts import Verdict
-    from .grammars.matcher import Mask
-    from .rope import RopeRule
     from .sessions.states import States
     from .thinking.thoughts import Thoughts
 
@@ -59,133 +58,27 @@ Layers = int | Sequence[int | Block]
 """What an early pass runs: the first N layers, or a list with an index for each whole layer and a Block for each half."""
 
 
-to_sample = partial(option, group="Sampling and limits", when=NEXT_ANSWER)
-
-
 @dataclass(frozen=True, slots=True)
-class Sampling:
-    """How the target picks a token from its logits. Filters apply in the order listed, which is that of transformers.
+class RopeRule:
+    """Which rotary frequencies a token is read with (LongRoPE, dynamic NTK): others in a text of more than `limit` tokens.
 
-    The pick is a pure function of logits, path, these settings and the absolute position (see `backends/choose.py`), so a seed
-    gives the same text under every method labelled identical.
+    A prompt is read as a whole, so all its tokens get the frequencies for its length; each later token gets those for the text
+    that ends with it. That is what transformers' `generate` does, whose passes take their frequencies from the highest position
+    in them.
     """
 
-    temperature: float = to_sample(
-        0.0, "0 picks the most probable token (greedy); 1 samples from the model's own distribution.", "X"
-    )
-    top_k: int = to_sample(0, "Keep the K most probable tokens; 0 keeps all.", "K")
-    top_p: float = to_sample(1.0, "Keep the fewest most probable tokens that reach this total probability.", "X")
-    min_p: float = to_sample(0.0, "Keep tokens at least this probable, as a share of the best one.", "X")
-    repetition_penalty: float = to_sample(1.0, "Above 1: avoid tokens that have already occurred.", "X")
-    """Divides the positive logits of tokens already on the path, and multiplies the negative ones."""
-    seed: int = to_sample(0, "The same seed gives the same text.", "N")
+    limit: int
+    """Most tokens of a text that is read with the first frequencies."""
+    each: bool
+    """Whether every length above has frequencies of its own (dynamic NTK); else all share theirs (LongRoPE)."""
+    rereads: bool
+    """Whether the model reads the whole text again when it grows past `limit`, as Phi-3 does; else what has been read stays."""
 
-    def __post_init__(self) -> None:
-        """Reject values that are out of range.
-
-        Raises:
-            UserError: names the setting and its range.
-        """
-        checks = (
-            (self.temperature >= 0, "temperature must be 0 or more"),
-            (self.top_k >= 0, "top_k must be 0 (off) or more"),
-            (0 < self.top_p <= 1, "top_p must be above 0 and at most 1"),
-            (0 <= self.min_p <= 1, "min_p must be between 0 and 1"),
-            (self.repetition_penalty > 0, "repetition_penalty must be above 0"),
-        )
-        for holds, sentence in checks:
-            if not holds:
-                raise UserError(f"{sentence}.")
-
-    @property
-    def greedy(self) -> bool:
-        """Whether the pick is simply the argmax."""
-        return self.temperature == 0
-
-    @property
-    def uses_history(self) -> bool:
-        """Whether the pick depends on the tokens before it (penalties)."""
-        return self.repetition_penalty != 1
-
-
-class Scores(ABC):
-    """The target's logits at some nodes. They stay in the runtime's memory; usually only token ids leave it.
-
-    `nodes[i]` is the node of row i; `positions[i]` is the absolute position of the token that the row predicts (the node's own
-    position + 1).
-    """
-
-    nodes: tuple[int, ...]
-    positions: tuple[int, ...]
-
-    @abstractmethod
-    def choose(self, sampling: Sampling, histories: Sequence[Sequence[int]] | None = None) -> list[int]:
-        """The target's pick after each row's node.
-
-        Args:
-            sampling: the settings in force.
-            histories: for each row, all tokens up to and including its node; needed only if `sampling.uses_history`.
-        """
-
-    @abstractmethod
-    def top(self, k: int) -> list[list[tuple[int, float]]]:
-        """For each row, the k most probable (token id, natural log-probability) pairs, best first, before any filter."""
-
-    @abstractmethod
-    def candidates(
-        self,
-        count: int,
-        sampling: Sampling,
-        histories: Sequence[Sequence[int]] | None = None,
-        *,
-        attempts: Sequence[int] | None = None,
-    ) -> list[list[tuple[int, float]]]:
-        """For each row, up to `count` guesses (token id, probability) as a drafter makes them: the most probable tokens at
-        temperature 0, otherwise a sample without replacement, in the order drawn. The noise is the target's own at that
-        position, so that the first guess is `choose`'s pick; with `attempts`, a number for each row, it is the drafter's own
-        and another one for each number, as acceptance rules need."""
-
-    @abstractmethod
-    def probs(self, row: int, sampling: Sampling | None = None, history: Sequence[int] | None = None) -> Any:
-        """The probabilities [vocab] (numpy float32) of one row: the plain softmax, or what `sampling`'s filters make of it."""
-
-    def kept(self) -> Scores:
-        """A copy that stays valid after the session's next pass."""
-        return self
-
-    def as_seen(self, vocabulary: int, later: int = 0) -> Scores:
-        """The same as a target sees it that has only the first `vocabulary` token ids, and whose text is longer by `later`
-        tokens."""
-        return self
-
-    def near_ties(
-        self,
-        rows: Sequence[int],
-        picks: Sequence[int],
-        sampling: Sampling,
-        bound: float,
-        histories: Sequence[Sequence[int]] | None = None,
-    ) -> list[bool]:
-        """For each of some rows, whether its pick could be another one if the difference of any two logits moved by less than
-        `bound` (noise and filters included). Never where nothing rounds."""
-        return [False] * len(rows)
-
-    def moved(self, row: int, alone: Scores) -> float:
-        """How far the difference of two of a row's logits lies at most from what it is in a pass of that node alone."""
-        return 0.0
-
-    def masked(self, rows: Sequence[int], masks: Sequence[Mask]) -> Scores:
-        """The scores of some rows where only the tokens of a mask may be chosen, each row's own; all others have no
-        probability.
-
-        Raises:
-            UserError: these scores cannot be masked.
-        """
-        raise UserError(UNCONSTRAINED)
-
-    @abstractmethod
-    def gap(self, row: int, token: int) -> float:
-        """How far `token`'s logit is below the row's highest: the size of a near tie; 0 for the argmax itself."""
+    def length(self, length: int) -> int:
+        """The one length that stands for all texts whose tokens are read as those of a text of `length` tokens."""
+        if length <= self.limit:
+            return self.limit
+        return length if self.each else self.limit + 1
 
 
 class Session(ABC):
@@ -367,8 +260,6 @@ class Session(ABC):
         length, rope = len(tokens) + 1, self.rope
         return length if prompt is None or (rope is not None and rope.rereads and length > rope.limit) else prompt
 
-
-UNCONSTRAINED = "This model's answers cannot follow a schema here. Load another one, or leave the schema out."
 
 UNTRUE_STATES = "The hidden states of a token tree were not this model's own, so drafters trained on them cannot draft for it."
 

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from .base import Sampling
-from .noise import GOLDEN, MIX_A, MIX_B, UNIFORM_BITS, Purpose, noise_key, uniform
+from .sampling import GOLDEN, MIX_A, MIX_B, UNIFORM_BITS, Purpose, noise_key, uniform
 
 MASS_SCALE = float(1 << 42)
 """Top-p adds probabilities as integers of this scale: integer sums do not depend on their order, so neither batch,
@@ -45,7 +45,7 @@ def _signed(z: int) -> int:
 
 
 def _mix_tensor(z: Tensor) -> Tensor:
-    """`noise._mix`, SplitMix64's finalizer, elementwise on int64 (whose products wrap in two's complement). Overwrites `z`."""
+    """SplitMix64's finalizer (`sampling._mix`) elementwise on int64, whose products wrap around. Overwrites `z`."""
     for shift, factor in ((30, MIX_A), (27, MIX_B)):
         # `>>` copies the sign bit down; the mask makes the shift logical.
         z ^= (z >> shift).bitwise_and_((1 << (64 - shift)) - 1)

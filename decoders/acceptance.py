@@ -21,7 +21,7 @@ from typing import Any, Literal
 
 from ..backends.base import Sampling, Scores
 from ..backends.info import Label
-from ..backends.noise import Purpose, uniform
+from ..backends.sampling import Purpose, uniform
 from ..errors import UserError
 from .tree import Tree
 

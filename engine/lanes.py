@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from ..backends.base import PREFILL_CHUNK, ROOT, Model
 from ..backends.grammars.constraint import constraint_of
-from ..backends.noise import gumbel_of
+from ..backends.sampling import gumbel_of
 from ..decoders.acceptance import Acceptance, probabilities
 from ..decoders.base import label_of
 from ..decoders.conversation import Conversation

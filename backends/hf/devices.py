@@ -173,6 +173,12 @@ def over_several(needed: int, device: torch.device, wanted: str, name: str) -> b
     raise too_big(name, needed, device)
 
 
+def device_name(module: Any, device: torch.device) -> str:
+    """The device for the interface: cpu, mps, cuda:0, or how many GPUs."""
+    used = {p.device for p in module.parameters()}
+    return f"{len(used)} devices" if len(used) > 1 else str(device)
+
+
 def too_big(name: str, needed: int, device: torch.device) -> UserError:
     """What is said of weights for which the memory does not suffice."""
     free = free_memory(device)

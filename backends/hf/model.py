@@ -28,7 +28,7 @@ from ..files.verdicts import Verdict, kept
 from ..info import Capabilities, ModelInfo, token_id
 from ..options import INT8, UNKNOWN_CONTEXT, LoadOptions, StageProgress, cpu_threads
 from ..rounding import TOKENS, pass_seconds, ticking
-from .devices import Threads, choose_device, choose_dtype, over_several, quick_in_bfloat16, thread_counts, too_big
+from .devices import Threads, choose_device, choose_dtype, device_name, over_several, quick_in_bfloat16, thread_counts, too_big
 from .early_layers import find_layers
 from .graphs.graphs import chosen_graphs
 from .lean.int8 import quantize, read_scales
@@ -255,7 +255,7 @@ def _proven(
     info = ModelInfo(
         name=name,
         backend="transformers",
-        device=_device_name(module, runner.device),
+        device=device_name(module, runner.device),
         dtype=dtype,
         architecture=type(module).__name__,
         parameters=parameters,
@@ -435,12 +435,6 @@ def _quiet() -> Iterator[None]:
         yield
     finally:
         logging.set_verbosity(verbosity)
-
-
-def _device_name(module: Any, device: torch.device) -> str:
-    """The device for the interface: cpu, mps, cuda:0, or how many GPUs."""
-    used = {p.device for p in module.parameters()}
-    return f"{len(used)} devices" if len(used) > 1 else str(device)
 
 
 def _first_line(error: BaseException) -> str:

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 from transformers.cache_utils import DynamicCache
 
-from ..rope import RopeRule
+from ..base import RopeRule
 
 
 class Rope:

@@ -102,21 +102,6 @@ class Cutter(ABC):
         """The rest, at the end. `last` has the server's final counters; None if the stream broke off."""
 
 
-def cutter_for(chunk: Chunk, drafts: bool | None, per_chunk: bool) -> Cutter:
-    """What cuts a stream that begins with a chunk.
-
-    Args:
-        chunk: the first with text or tokens.
-        drafts: whether the server speculates, as far as that is known.
-        per_chunk: it counts its tokens in each chunk and sends a chunk for each pass (SGLang).
-    """
-    if chunk.timings is not None:
-        return ByTimings()
-    if per_chunk and chunk.tokens is not None:
-        return ByCounts()
-    return ByIds(drafts) if chunk.ids is not None else ByArrival(drafts)
-
-
 @dataclass(slots=True)
 class _Open:
     """A pass whose tokens are coming."""

@@ -17,7 +17,7 @@ from .connection import Connection
 from .events import DONE, Event, Reader, events
 from .identify import SGLANG, TRANSFORMERS, Served
 from .refusals import status_of, words_of
-from .runs import Certainty, Cutter, Run, cutter_for
+from .runs import ByArrival, ByCounts, ByIds, ByTimings, Certainty, Cutter, Run
 from .seam import Trail
 
 TELLING_SECONDS = 0.05
@@ -345,3 +345,18 @@ def _joined(before: Chunk | None, chunk: Chunk) -> Chunk:
         tokens=chunk.tokens if chunk.tokens is not None else before.tokens,
         speculation=chunk.speculation or before.speculation,
     )
+
+
+def cutter_for(chunk: Chunk, drafts: bool | None, per_chunk: bool) -> Cutter:
+    """What cuts a stream that begins with a chunk.
+
+    Args:
+        chunk: the first with text or tokens.
+        drafts: whether the server speculates, as far as that is known.
+        per_chunk: it counts its tokens in each chunk and sends a chunk for each pass (SGLang).
+    """
+    if chunk.timings is not None:
+        return ByTimings()
+    if per_chunk and chunk.tokens is not None:
+        return ByCounts()
+    return ByIds(drafts) if chunk.ids is not None else ByArrival(drafts)

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from ...backends.base import PREFILL_CHUNK, ROOT, Layers, Model, Sampling, Scores
-from ...backends.noise import Purpose, noise_key
+from ...backends.sampling import Purpose, noise_key
 from ...errors import counted
 from ..acceptance import compared
 from ..base import Context

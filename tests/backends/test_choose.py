@@ -25,7 +25,7 @@ from transformers import (
 )
 
 import specchat.backends.choose as module
-from specchat.backends import noise
+from specchat.backends import sampling as numbers
 from specchat.backends.base import Sampling
 from specchat.backends.choose import Purpose, choose, draw, gumbel, noise_key, shortlist, uniform, warp
 
@@ -116,8 +116,8 @@ def test_splitmix64_reference_values() -> None:
     # The first numbers of SplitMix64 seeded with 1234567, as published with the generator (prng.di.unimi.it).
     state, out = 1234567, []
     for _ in range(3):
-        state = (state + noise.GOLDEN) & noise.MASK64
-        out.append(noise._mix(state))
+        state = (state + numbers.GOLDEN) & numbers.MASK64
+        out.append(numbers._mix(state))
     assert out == [6457827717110365317, 3203168211198807973, 9817491932198370423]
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from ...rope import RopeRule
+from ...base import RopeRule
 
 SHORT = 4
 """Windows and chunks of the proof, whose text is a little longer."""

@@ -14,7 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from specchat.backends.servers.chunks import Chunk, parse
-from specchat.backends.servers.runs import LONGEST_DRAFT, ByArrival, Cutter, Run, cutter_for
+from specchat.backends.servers.runs import LONGEST_DRAFT, ByArrival, Cutter, Run
+from specchat.backends.servers.stream import cutter_for
 from specchat.tests.cases import cases
 from specchat.tests.fakes.model_servers import Pass, Written, llama_server, of_words, sglang, text_only, vllm
 

@@ -1,0 +1,209 @@
+"""How the target picks a token: the settings, the scores that it picks by, and the random numbers.
+
+The numbers are counter-based: every draw is a pure function of (seed, position, purpose, attempt), in any process and order.
+Integers only, so that whoever needs one number needs no runtime; `choose.py` computes whole vocabularies of them.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from ..errors import UserError
+from ..option import NEXT_ANSWER, option
+
+if TYPE_CHECKING:
+    from .grammars.matcher import Mask
+
+MASK64 = 0xFFFFFFFFFFFFFFFF
+GOLDEN = 0x9E3779B97F4A7C15
+"""2^64 / the golden ratio: the step between two numbers of a SplitMix64 stream."""
+MIX_A, MIX_B = 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
+"""Multipliers of SplitMix64's finalizer (Stafford's mix 13), which passes BigCrush on a counter."""
+
+UNIFORM_BITS = 52
+"""Bits of a uniform number: (n + 1/2) / 2^52 is exact in float64, never 0 or 1; with 53 bits the last rounds to 1."""
+
+
+to_sample = partial(option, group="Sampling and limits", when=NEXT_ANSWER)
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """How the target picks a token from its logits. Filters apply in the order listed, which is that of transformers.
+
+    The pick is a pure function of logits, path, these settings and the absolute position (see `backends/choose.py`), so a seed
+    gives the same text under every method labelled identical.
+    """
+
+    temperature: float = to_sample(
+        0.0, "0 picks the most probable token (greedy); 1 samples from the model's own distribution.", "X"
+    )
+    top_k: int = to_sample(0, "Keep the K most probable tokens; 0 keeps all.", "K")
+    top_p: float = to_sample(1.0, "Keep the fewest most probable tokens that reach this total probability.", "X")
+    min_p: float = to_sample(0.0, "Keep tokens at least this probable, as a share of the best one.", "X")
+    repetition_penalty: float = to_sample(1.0, "Above 1: avoid tokens that have already occurred.", "X")
+    """Divides the positive logits of tokens already on the path, and multiplies the negative ones."""
+    seed: int = to_sample(0, "The same seed gives the same text.", "N")
+
+    def __post_init__(self) -> None:
+        """Reject values that are out of range.
+
+        Raises:
+            UserError: names the setting and its range.
+        """
+        checks = (
+            (self.temperature >= 0, "temperature must be 0 or more"),
+            (self.top_k >= 0, "top_k must be 0 (off) or more"),
+            (0 < self.top_p <= 1, "top_p must be above 0 and at most 1"),
+            (0 <= self.min_p <= 1, "min_p must be between 0 and 1"),
+            (self.repetition_penalty > 0, "repetition_penalty must be above 0"),
+        )
+        for holds, sentence in checks:
+            if not holds:
+                raise UserError(f"{sentence}.")
+
+    @property
+    def greedy(self) -> bool:
+        """Whether the pick is simply the argmax."""
+        return self.temperature == 0
+
+    @property
+    def uses_history(self) -> bool:
+        """Whether the pick depends on the tokens before it (penalties)."""
+        return self.repetition_penalty != 1
+
+
+UNCONSTRAINED = "This model's answers cannot follow a schema here. Load another one, or leave the schema out."
+
+
+class Scores(ABC):
+    """The target's logits at some nodes. They stay in the runtime's memory; usually only token ids leave it.
+
+    `nodes[i]` is the node of row i; `positions[i]` is the absolute position of the token that the row predicts (the node's own
+    position + 1).
+    """
+
+    nodes: tuple[int, ...]
+    positions: tuple[int, ...]
+
+    @abstractmethod
+    def choose(self, sampling: Sampling, histories: Sequence[Sequence[int]] | None = None) -> list[int]:
+        """The target's pick after each row's node.
+
+        Args:
+            sampling: the settings in force.
+            histories: for each row, all tokens up to and including its node; needed only if `sampling.uses_history`.
+        """
+
+    @abstractmethod
+    def top(self, k: int) -> list[list[tuple[int, float]]]:
+        """For each row, the k most probable (token id, natural log-probability) pairs, best first, before any filter."""
+
+    @abstractmethod
+    def candidates(
+        self,
+        count: int,
+        sampling: Sampling,
+        histories: Sequence[Sequence[int]] | None = None,
+        *,
+        attempts: Sequence[int] | None = None,
+    ) -> list[list[tuple[int, float]]]:
+        """For each row, up to `count` guesses (token id, probability) as a drafter makes them: the most probable tokens at
+        temperature 0, otherwise a sample without replacement, in the order drawn. The noise is the target's own at that
+        position, so that the first guess is `choose`'s pick; with `attempts`, a number for each row, it is the drafter's own
+        and another one for each number, as acceptance rules need."""
+
+    @abstractmethod
+    def probs(self, row: int, sampling: Sampling | None = None, history: Sequence[int] | None = None) -> Any:
+        """The probabilities [vocab] (numpy float32) of one row: the plain softmax, or what `sampling`'s filters make of it."""
+
+    def kept(self) -> Scores:
+        """A copy that stays valid after the session's next pass."""
+        return self
+
+    def as_seen(self, vocabulary: int, later: int = 0) -> Scores:
+        """The same as a target sees it that has only the first `vocabulary` token ids, and whose text is longer by `later`
+        tokens."""
+        return self
+
+    def near_ties(
+        self,
+        rows: Sequence[int],
+        picks: Sequence[int],
+        sampling: Sampling,
+        bound: float,
+        histories: Sequence[Sequence[int]] | None = None,
+    ) -> list[bool]:
+        """For each of some rows, whether its pick could be another one if the difference of any two logits moved by less than
+        `bound` (noise and filters included). Never where nothing rounds."""
+        return [False] * len(rows)
+
+    def moved(self, row: int, alone: Scores) -> float:
+        """How far the difference of two of a row's logits lies at most from what it is in a pass of that node alone."""
+        return 0.0
+
+    def masked(self, rows: Sequence[int], masks: Sequence[Mask]) -> Scores:
+        """The scores of some rows where only the tokens of a mask may be chosen, each row's own; all others have no
+        probability.
+
+        Raises:
+            UserError: these scores cannot be masked.
+        """
+        raise UserError(UNCONSTRAINED)
+
+    @abstractmethod
+    def gap(self, row: int, token: int) -> float:
+        """How far `token`'s logit is below the row's highest: the size of a near tie; 0 for the argmax itself."""
+
+
+class Purpose(IntEnum):
+    """What a number is drawn for; different purposes get independent numbers at the same position."""
+
+    CHOOSE = 0
+    """The target's own pick (shared with a drafter that samples under exact matching)."""
+    DRAFT = 1
+    """A drafter's sample under an acceptance rule."""
+    ACCEPT = 2
+    """The uniform number that an acceptance rule compares with p / q."""
+    RESIDUAL = 3
+    """The draw from what is left after a rejection."""
+
+
+def _mix(z: int) -> int:
+    """SplitMix64's finalizer on one 64-bit integer."""
+    z = ((z ^ (z >> 30)) * MIX_A) & MASK64
+    z = ((z ^ (z >> 27)) * MIX_B) & MASK64
+    return z ^ (z >> 31)
+
+
+def noise_key(seed: int, position: int, purpose: Purpose = Purpose.CHOOSE, attempt: int = 0) -> int:
+    """The 64-bit key of the stream of random numbers that belongs to these four.
+
+    Args:
+        seed: any integer; taken modulo 2^64.
+        position: absolute position of the token to pick.
+        purpose: what the numbers are for.
+        attempt: counts draws for one purpose at one position (the children of a node, say).
+    """
+    key = _mix((seed + GOLDEN) & MASK64)
+    for part in (position, int(purpose), attempt):
+        key = _mix(((key ^ (part & MASK64)) + GOLDEN) & MASK64)
+    return key
+
+
+def uniform(seed: int, position: int, purpose: Purpose, attempt: int = 0) -> float:
+    """One number of (0, 1) for each (seed, position, purpose, attempt), independent of the tokens' noise there."""
+    # Token t takes number t + 1 of the stream, so number 0 is free.
+    return ((_mix(noise_key(seed, position, purpose, attempt)) >> (64 - UNIFORM_BITS)) + 0.5) * 2.0**-UNIFORM_BITS
+
+
+def gumbel_of(seed: int, position: int, token: int) -> float:
+    """The standard Gumbel noise that `choose` adds to one token's log-probability."""
+    bits = _mix((noise_key(seed, position) + (token + 1) * GOLDEN) & MASK64) >> (64 - UNIFORM_BITS)
+    return -math.log(-math.log((bits + 0.5) * 2.0**-UNIFORM_BITS))
