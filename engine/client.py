@@ -23,7 +23,6 @@ from .failures import ending
 from .logfile import LOG_VARIABLE, log_path, open_log
 from .messages import (
     Cancel,
-    CloseLane,
     Command,
     Event,
     Failed,
@@ -34,7 +33,6 @@ from .messages import (
     Loaded,
     LoadedBeside,
     Quit,
-    Switch,
     Work,
     Worked,
 )
@@ -53,25 +51,14 @@ class EngineClient:
     Generate starts a new process; before a Generate the last model is loaded again (its events carry the id of its Load).
     """
 
-    def __init__(
-        self,
-        *,
-        wake: Callable[[], None] | None = None,
-        auto_restart: bool = True,
-        log: Path | None = None,
-        environment: Mapping[str, str] | None = None,
-    ) -> None:
+    def __init__(self, *, log: Path | None = None, environment: Mapping[str, str] | None = None) -> None:
         """Make a client; no process yet.
 
         Args:
-            wake: called from the reading thread when events wait that were none before; must return at once.
-            auto_restart: False: after an unasked end only `restart` starts a new process.
             log: the engine's log file; None for the usual one.
             environment: variables set in the engine process in addition to ours.
         """
         self._log = log
-        self._wake = wake
-        self._auto_restart = auto_restart
         self._environment = dict(environment or {})
         self._ids = itertools.count(1)
         self._events: deque[Event] = deque()
@@ -79,7 +66,6 @@ class EngineClient:
         """Guards everything below; notified when events arrive and when the client closes."""
         self._process: subprocess.Popen[bytes] | None = None
         self._reader: threading.Thread | None = None
-        self._started_once = False
         self._running: dict[int, Command] = {}
         """Answers and loads that were sent to the living process and have not ended, oldest first."""
         self._model: Load | None = None
@@ -119,10 +105,6 @@ class EngineClient:
         """Start the process ahead of the first command, so that the two load side by side."""
         self._outgoing.put(self._spawn)
 
-    def restart(self) -> None:
-        """Start a new process in place of the running one, if any, with the last model; nothing is reported as failed."""
-        self._outgoing.put(self._respawn)
-
     def send(self, command: Command) -> None:
         """Send a command; without a process Load and Generate start one, and the others have nothing to do."""
         self._outgoing.put(command)
@@ -148,17 +130,9 @@ class EngineClient:
         self.send(command)
         return command.id
 
-    def switch(self, id: int, method: str, settings: Mapping[str, Any] | None = None) -> None:
-        """Send a Switch for the answer `id`."""
-        self.send(Switch(id, method, dict(settings or {})))
-
     def cancel(self, id: int) -> None:
         """Send a Cancel for the load or answer `id`."""
         self.send(Cancel(id))
-
-    def close_lane(self, lane: str) -> None:
-        """Send a CloseLane."""
-        self.send(CloseLane(lane))
 
     # Events
 
@@ -202,7 +176,7 @@ class EngineClient:
                 process.wait(max(0.0, deadline - time.monotonic()))
             except subprocess.TimeoutExpired:
                 process.kill()
-        if reader is not None and reader is not threading.current_thread():  # which it is when `wake` closes
+        if reader is not None:
             reader.join(QUIT_SECONDS)
         self._outgoing.put(None)
         self._writer.join(QUIT_SECONDS)
@@ -226,9 +200,6 @@ class EngineClient:
         process = self._register(command)
         if process is None:
             if not isinstance(command, Load | LoadBeside | Generate | Work):
-                return
-            if self._started_once and not self._auto_restart:
-                self._deliver(Failed(command.id, "died", "The engine is not running. Restart it first."))
                 return
             if not self._spawn(reload=not isinstance(command, Load), wanted_by=command.id):
                 return
@@ -278,19 +249,11 @@ class EngineClient:
             os.close(stderr)
         reader = threading.Thread(target=self._read_all, args=(process,), name="engine-reader", daemon=True)
         with self._changed:
-            self._process, self._reader, self._started_once = process, reader, True
+            self._process, self._reader = process, reader
         reader.start()
         if reload and self._model is not None:
             self._send_now(self._model)
         return True
-
-    def _respawn(self) -> None:
-        with self._changed:
-            process, self._process = self._process, None
-            self._running.clear()
-        if process is not None:
-            process.kill()
-        self._spawn(reload=True)
 
     # The reading thread, one for each process
 
@@ -303,7 +266,7 @@ class EngineClient:
                 except ValueError:
                     continue  # the last line of a killed process may be cut
                 ready = True
-                self._deliver(event, process)
+                self._deliver(event)
         try:
             code = process.wait(QUIT_SECONDS)
         except subprocess.TimeoutExpired:
@@ -311,12 +274,10 @@ class EngineClient:
             code = process.wait()
         assert process.stdin is not None
         self._outgoing.put(process.stdin.close)  # there, so that no write can meet a closed descriptor
-        self._report_end(process, code, ready)
+        self._report_end(code, ready)
 
-    def _report_end(self, process: subprocess.Popen[bytes], code: int, ready: bool) -> None:
+    def _report_end(self, code: int, ready: bool) -> None:
         with self._changed:
-            if self._process is not process:  # replaced on purpose
-                return
             self._process = None
             lost = dict(self._running)
             self._running.clear()
@@ -328,33 +289,17 @@ class EngineClient:
             id = next(iter([*answers, *lost]), 0)
             others = [other for other in lost if other != id]
             # Under the lock, so that nothing of the next process can come before it.
-            was_empty = self._append(Failed(id, "died", ending(code, ready, self.log_path), others=others))
-        self._rouse(was_empty)
+            self._events.append(Failed(id, "died", ending(code, ready, self.log_path), others=others))
+            self._changed.notify_all()
 
-    def _deliver(self, event: Event, process: subprocess.Popen[bytes] | None = None) -> None:
-        """Hand an event on, unless it is from a process that was replaced."""
+    def _deliver(self, event: Event) -> None:
         with self._changed:
-            if process is not None and self._process is not process:
-                return
             if ends(event):
                 match event, self._running.pop(getattr(event, "id", 0), None):
                     case Loaded(), Load() as command:
                         self._model = command
-            was_empty = self._append(event)
-        self._rouse(was_empty)
-
-    def _append(self, event: Event) -> bool:
-        """Add an event; whether none waited before. Call with the lock held."""
-        was_empty = not self._events
-        self._events.append(event)
-        self._changed.notify_all()
-        return was_empty
-
-    def _rouse(self, was_empty: bool) -> None:
-        if was_empty and self._wake is not None:
-            # Somebody else's code, often at the end of its life (a closed event loop): reading must go on.
-            with contextlib.suppress(Exception):
-                self._wake()
+            self._events.append(event)
+            self._changed.notify_all()
 
 
 def ends(event: Event) -> bool:

@@ -66,9 +66,7 @@ class Calibration:
 
     EDGES = (0.05, 0.15, 0.35, 0.7)
 
-    def __init__(self, forgiving: int = FORGIVING) -> None:
-        """`forgiving`: trees or steps without one in which a size that is not drafted gets back two thirds of what it lost."""
-        self._forgiving = forgiving
+    def __init__(self) -> None:
         self._expected = [PRIOR * p for p in (0.02, 0.1, 0.25, 0.5, 0.85)]
         self._accepted = self._expected.copy()
         self._quiet = 0
@@ -89,7 +87,7 @@ class Calibration:
         seen = {self._bin(probability) for probability in probabilities[1:]}
         for i in range(len(self._expected)):
             if i not in seen:
-                self._accepted[i] += (self._expected[i] - self._accepted[i]) / self._forgiving
+                self._accepted[i] += (self._expected[i] - self._accepted[i]) / FORGIVING
         for node in range(1, len(probabilities)):
             i = self._bin(probabilities[node])
             self._expected[i] = self._expected[i] * keep + probabilities[node]
@@ -113,7 +111,7 @@ class Calibration:
         return least
 
     def _take_in_quiet(self) -> None:
-        left = (1 - 1 / self._forgiving) ** self._quiet
+        left = (1 - 1 / FORGIVING) ** self._quiet
         for i, expected in enumerate(self._expected):
             self._accepted[i] = expected + (self._accepted[i] - expected) * left
         self._quiet, self._threshold = 0, None

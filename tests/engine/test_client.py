@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 
@@ -45,24 +44,17 @@ def test_load_generate_finish(client: EngineClient, tmp_path: Path) -> None:
     assert text_of(events, id) == "alpha 0 beta 1 gamma"
 
 
-def test_drain_and_wake(tmp_path: Path, log: Path) -> None:
-    woken = threading.Event()
-
-    def wake() -> None:
-        woken.set()
-        raise RuntimeError("a closed loop")
-
-    with EngineClient(log=log, wake=wake) as client:
-        client.load(recorded(tmp_path))
-        id = client.generate("hello")
-        seen: list[Event] = []
-        while not any(isinstance(event, Finished) for event in seen):
-            assert woken.wait(120)
-            woken.clear()
-            seen += client.drain()
-        assert text_of(seen, id) == ANSWER
-        assert client.drain() == []
-        assert client.wait(0.01) is None
+def test_drain(client: EngineClient, tmp_path: Path) -> None:
+    client.load(recorded(tmp_path))
+    id = client.generate("hello")
+    seen: list[Event] = []
+    while not any(isinstance(event, Finished) for event in seen):
+        event = client.wait(120)
+        assert event is not None
+        seen += [event, *client.drain()]
+    assert text_of(seen, id) == ANSWER
+    assert client.drain() == []
+    assert client.wait(0.01) is None
 
 
 def test_a_kill_costs_one_answer(client: EngineClient, tmp_path: Path) -> None:

@@ -11,8 +11,8 @@ down the last layer goes on from its own output, as a single one does.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, cast
 
 import torch
 import torch.nn.functional as F
@@ -54,7 +54,8 @@ class MtpNetwork:
         self._enorm, self._hnorm, self._norm = (norm(name) for name in OUTSIDE if "norm" in name)
         self._fc, self._block, self._embeddings = weights["eh_proj.weight"], block, embeddings
         self._states_first = states_first
-        self._rotary, self.logits = module.get_decoder().rotary_emb, module.get_output_embeddings()
+        head = module.get_output_embeddings()
+        self._rotary, self.logits = module.get_decoder().rotary_emb, cast("Callable[[Tensor], Tensor]", head)
         self.specs: list[KVSpec] = []
         seen = DynamicCache()
         self._run(
@@ -63,7 +64,7 @@ class MtpNetwork:
         layer: Any = seen.layers[0]
         shapes = [(tensor.shape[1], tensor.shape[3]) for tensor in (layer.keys, layer.values)]
         self.specs.append(KVSpec(shapes[0], shapes[1], self.dtype, self.device))
-        row, node = 2.0 * self.logits.weight.numel(), 2.0 * self._fc.numel()
+        row, node = 2.0 * head.weight.numel(), 2.0 * self._fc.numel()
         config = module.config.get_text_config(decoder=True)
         self.flops = flops_of_layer(block, config, shapes[0][0] * shapes[0][1], row=row, node=node)
         self.reading = 0.0
