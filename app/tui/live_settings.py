@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from ...engine.options import AnswerOptions
 from ...errors import UserError
@@ -26,11 +26,8 @@ LOOK_SECONDS = 0.5
 Stamp = tuple[int, int, int] | None
 
 
-class InThread(Protocol):
-    """Does work in a thread; a UserError of it is told."""
-
-    def __call__(self, work: Callable[[], None], done: Callable[[None], None]) -> None:
-        """Begin."""
+InThread = Callable[[Callable[[], None], Callable[[None], None]], None]
+"""Does work in a thread, then something here; a UserError of it is told."""
 
 
 class LiveSettings:
@@ -143,9 +140,8 @@ class LiveSettings:
         settings, dialogue = self.settings, self._dialogue
         dialogue.options = settings
         dialogue.recommended = self.layers.origin("sampling.temperature").kind == "makers"
-        if (
-            before is not None and settings.system != before.system
-        ):  # a chat that was opened has its own until another one is set
+        # A chat that was opened has its own until another one is set.
+        if before is not None and settings.system != before.system:
             dialogue.transcript.system = settings.system or None
 
     def _switch(self, before: Settings, after: Settings) -> None:
@@ -289,7 +285,7 @@ class LiveSettings:
             self.check()
 
     def check(self) -> None:
-        """ReadSettings the file if it has changed; from a thread of its own."""
+        """Read the file if it has changed; from a thread of its own."""
         with self._writing:
             now = stamp(self.layers.read.path)
             if now != self._stamp and not self._pending:
@@ -310,14 +306,9 @@ class LiveSettings:
         environment = {key: value for key, value in found.environment.items() if key in layers.read.environment}
         self.use(replace(layers, read=replace(found, environment=environment)))
         if changed:
-            problems += conflicts(found_keymap(found))
+            problems += conflicts({split(key)[1]: value for key, value in found.values.items() if split(key)[0] == "keymap"})
         if changed or problems or found.lines != layers.read.lines:
             self._tell(problems)
-
-
-def found_keymap(found: ReadSettings) -> dict[str, str]:
-    """The keys that a file maps."""
-    return {split(key)[1]: value for key, value in found.values.items() if split(key)[0] == "keymap"}
 
 
 def stamp(path: Path) -> Stamp:

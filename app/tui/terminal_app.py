@@ -15,14 +15,17 @@ from time import monotonic
 from typing import Any, TypeVar
 
 from rich.console import RenderableType
+from rich.segment import Segment
 from textual import events
-from textual._compositor import CompositorUpdate
+from textual._compositor import CompositorUpdate, LayoutUpdate
 from textual.app import App
 from textual.driver import Driver
 from textual.drivers.linux_driver import LinuxDriver
 from textual.filter import LineFilter, Monochrome, NoColor
+from textual.geometry import Size
 from textual.notifications import Notification, Notify
 from textual.screen import Screen
+from textual.strip import Strip
 from textual.widgets import Input, TextArea
 
 from ...errors import UserError
@@ -33,9 +36,11 @@ from .driver import Terminal
 from .garbage import Sweeper
 from .harmless import Harmless
 from .themes import NoColours
-from .too_small import LEAST, fits, laid_out, refusal
 
 T = TypeVar("T")
+
+LEAST = Size(20, 6)
+"""The smallest terminal that the chat is drawn on: header, two lines of text, the input box and the keys."""
 
 SLOW_SECONDS = 0.7
 """Work beside the interface that takes longer says so."""
@@ -106,7 +111,8 @@ class TerminalApp(App[None]):
         if isinstance(event, events.Resize):
             if not (fits(self.terminal_size) and fits(event.size)):
                 self.refresh(layout=True)
-            self.terminal_size, size = event.size, laid_out(event.size)
+            self.terminal_size = event.size
+            size = Size(max(event.size.width, LEAST.width), max(event.size.height, LEAST.height))
             event = events.Resize(size, size, size, event.pixel_size)
         await super().on_event(event)
 
@@ -276,3 +282,14 @@ class TerminalApp(App[None]):
         self._clipboard = text
         if send and self._driver is not None:
             self._driver.write(osc52(text))
+
+
+def fits(terminal: Size) -> bool:
+    return terminal.width >= LEAST.width and terminal.height >= LEAST.height
+
+
+def refusal(terminal: Size) -> LayoutUpdate:
+    """A screen that says that the terminal is too small: as much of the sentence as fits."""
+    said = wrap(f"Too small: specchat needs {LEAST.width}×{LEAST.height}.", max(1, terminal.width))
+    lines = [*said, *[""] * terminal.height][: terminal.height]
+    return LayoutUpdate([[Strip([Segment(line.ljust(terminal.width))])] for line in lines], terminal.region)

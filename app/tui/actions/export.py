@@ -34,10 +34,6 @@ class Exports:
         self.show_race: Callable[[RaceRecord], None] = lambda record: None
         """Shows a race out of a file."""
 
-    @property
-    def look(self) -> Look:
-        return self._look()
-
     def _look(self, *, thoughts: bool = False) -> Look:
         from ...export.formats import Look
 
@@ -121,7 +117,7 @@ class Exports:
         from ...saved.race_json import frozen_race
 
         path = target(text, format, "specchat-race")
-        still, look = frozen_race(record), self.look
+        still, look = frozen_race(record), self._look()
         self._write(path, lambda: export_race(still, path, look.palette, look.way, overwrite))
 
     def _write(self, path: Path, work: Callable[[], Path]) -> None:

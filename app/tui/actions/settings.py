@@ -44,8 +44,7 @@ class SettingsCommands:
         """Show every setting; with words, those that have them."""
         from ..pickers.settings import SettingsScreen
 
-        live, dialogue = self.host.live, self.host.dialogue
-        self.host.ask(SettingsScreen(live, dialogue, self.host.changed, " ".join(words)))
+        self.host.ask(SettingsScreen(self.host, " ".join(words)))
 
     @runs(actions.SET)
     def set(self, *words: str) -> None:

@@ -28,7 +28,6 @@ from ..actions.registry import runs
 from ..actions.rewrite import MessageEdit
 from ..actions.switch import known, lengthen
 from ..actions.table import is_command, matching
-from ..bindings import bindings_of
 from ..composer.box import PromptInput
 from ..composer.completion import Completion
 from ..composer.context_check import ContextCheck
@@ -37,7 +36,7 @@ from ..composer.names import NameSuggestions, put
 from ..composer.recall import PromptRecall
 from ..host import Host
 from ..keys.bar import KeyBar
-from ..keys.context import KeyContext
+from ..keys.context import KeyContext, bindings_of
 from ..tour.caption import Caption
 from ..tour.tours import Start
 from ..transcript.inspector import Inspector

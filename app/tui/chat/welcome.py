@@ -16,8 +16,7 @@ from textual.widgets.option_list import Option
 
 from ...settings.keymap import MENU
 from ...theming.colouring import INKS
-from ..bindings import bindings_of
-from ..keys.context import KeyContext, hints
+from ..keys.context import KeyContext, bindings_of, hints
 
 
 @dataclass(frozen=True, slots=True)

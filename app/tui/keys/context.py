@@ -1,13 +1,15 @@
-"""What the user is doing, and the keys that matter for it: the bar, or a frame's edge, shows as many as fit, the help all."""
+"""What the user is doing, and the keys that matter for it: the bar, or a frame's edge, shows as many as fit, the help all.
+And the bindings of screens, out of the table of keys."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
+from textual.binding import Binding, BindingType
 from textual.dom import DOMNode
 
-from ...settings.keymap import ALL, shown_keys
+from ...settings.keymap import ALL, KeyBinding, shown_keys
 
 KEYS = {key.id: key for key in ALL}
 """Every binding by its id."""
@@ -53,3 +55,15 @@ def shown(hint: Hint, keymap: Mapping[str, str]) -> str:
     if len(keys) > 1 and all(key.startswith(leader) for key in keys):
         return leader + "".join(key.removeprefix(leader) for key in keys)
     return ("" if all(len(key) == 1 for key in keys) else "/").join(keys)
+
+
+def bindings_of(keys: Iterable[KeyBinding], after_box: Collection[str] = ()) -> list[BindingType]:
+    """Bindings of a screen that come before those of what has the focus.
+
+    Args:
+        after_box: ids of keys that must not overtake what is typed fast: they go through the box first.
+    """
+    return [
+        Binding(key.keys, key.action, key.what, show=False, priority=key.id not in after_box, id=key.id, tooltip=key.what)
+        for key in keys
+    ]

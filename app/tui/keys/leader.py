@@ -14,7 +14,7 @@ from textual.widgets import Static
 
 from ...settings.actions import BY_ID
 from ...settings.keymap import LEADER, KeyBinding, display, shown_keys
-from ..bindings import bindings_of
+from .context import bindings_of
 
 COLUMN_CELLS = 19
 """Cells of a letter with what it does: `↑  message before`, and a gap."""

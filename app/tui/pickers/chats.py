@@ -21,8 +21,7 @@ from ...history.store import Store, trouble
 from ...settings.keymap import CHATS
 from ...text.cells import fit, one_line, width
 from ...text.lines import StyledLine, cut, ends, line
-from ..bindings import bindings_of
-from ..keys.context import Hint, hints
+from ..keys.context import Hint, bindings_of, hints
 from .pick_list import PickList
 from .search_screen import SearchScreen
 

@@ -16,8 +16,7 @@ from textual.widgets.option_list import Option
 
 from ...settings.keymap import HELP, MENU
 from ...text.cells import one_line, sanitise
-from ..bindings import bindings_of
-from ..keys.context import Hint, hints
+from ..keys.context import Hint, bindings_of, hints
 from .framed import FramedScreen
 
 PICKS = "1234567890abcdefghilmnopqrstuvwxyz"

@@ -9,15 +9,13 @@ from typing import TYPE_CHECKING, ClassVar
 from textual.binding import BindingType
 from textual.content import Content
 
-from ....errors import UserError
 from ...models import details as telling
 from ...models.rows import NO_DRAFT, ModelRow, drawn, spaced
 from ...models.view import EVERYTHING, REPOSITORY, ModelsScope, ModelsView
 from ...settings.keymap import MODELS
 from ...text.amounts import size_of
 from ...text.cells import one_line
-from ..bindings import bindings_of
-from ..keys.context import Hint, hints
+from ..keys.context import Hint, bindings_of, hints
 from .pick_list import PickList
 from .search_screen import SearchScreen
 
@@ -235,9 +233,5 @@ class ModelsScreen(SearchScreen[None, ModelRow]):
         self._attempt(lambda: self._load_model(spot.spec, backend=backend, revision=spot.revision, draft=name))
 
     def _attempt(self, load: Callable[[], None]) -> None:
-        try:
-            load()
-        except UserError as error:
-            self.say(str(error), wrong=True)
-            return
-        self.dismiss(None)
+        if self.tried(load):
+            self.dismiss(None)

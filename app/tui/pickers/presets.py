@@ -8,14 +8,12 @@ from typing import TYPE_CHECKING, ClassVar
 
 from textual.binding import BindingType
 
-from ....errors import UserError
 from ...settings.key_path import split
 from ...settings.keymap import PRESETS
 from ...settings.presets import MOST_CELLS, Preset, delete_preset, last_deleted, presets, rename_preset, restore_preset
 from ...text.cells import fit, one_line, sanitise, width
 from ...text.lines import StyledLine, line
-from ..bindings import bindings_of
-from ..keys.context import Hint, hints
+from ..keys.context import Hint, bindings_of, hints
 from .pick_list import PickList
 from .search_screen import SearchScreen
 
@@ -114,7 +112,7 @@ class PresetsScreen(SearchScreen[None, Preset]):
     # Keys
 
     def choose(self, item: Preset) -> None:
-        if self._tried(lambda: self._use(item.name)):
+        if self.tried(lambda: self._use(item.name)):
             self.dismiss(None)
 
     def action_save(self) -> None:
@@ -128,35 +126,27 @@ class PresetsScreen(SearchScreen[None, Preset]):
 
     def action_edit(self) -> None:
         if (preset := self.under) is not None:
-            self._tried(lambda: self._edit(preset.name, lambda: self._load(preset.name)))
+            self.tried(lambda: self._edit(preset.name, lambda: self._load(preset.name)))
 
     def action_delete(self) -> None:
         if (preset := self.under) is None:
             return
         if self.sure(f"Press {self.key('presets_delete')} again to delete “{preset.name}”."):
             undo = self.key("presets_undo")
-            self._tried(lambda: self.say(f"Deleted “{delete_preset(preset.name)}”. {undo} undoes this."))
+            self.tried(lambda: self.say(f"Deleted “{delete_preset(preset.name)}”. {undo} undoes this."))
             self._load()
 
     def action_undo(self) -> None:
         name = last_deleted()
         if name and not self.asking:
-            self._tried(lambda: self.say(f"Restored “{restore_preset(name)}”."))
+            self.tried(lambda: self.say(f"Restored “{restore_preset(name)}”."))
             self._load(name)
-
-    def _tried(self, work: Callable[[], None]) -> bool:
-        try:
-            work()
-        except UserError as error:
-            self.say(str(error), wrong=True)
-            return False
-        return True
 
     # Names
 
     def _ask_name(self, what: str, name: str, verb: str, take: Callable[[str], None]) -> None:
         def named(text: str) -> None:
-            if self._tried(lambda: take(text)):
+            if self.tried(lambda: take(text)):
                 self.end_asking()
                 self.forget()  # or the preset might not be listed
                 self._load(" ".join(text.split()))

@@ -13,8 +13,7 @@ from ...history.prompts import found
 from ...settings.keymap import PROMPTS
 from ...text.cells import fit, one_line, sanitise
 from ...text.lines import StyledLine
-from ..bindings import bindings_of
-from ..keys.context import Hint, hints
+from ..keys.context import Hint, bindings_of, hints
 from .pick_list import PickList
 from .search_screen import SearchScreen
 

@@ -16,10 +16,10 @@ from textual.content import Content
 from textual.widgets import Input, Static
 from textual.widgets.input import Selection
 
+from ....errors import UserError
 from ...settings.keymap import HELP, LISTS, shown_keys
-from ..bindings import bindings_of
 from ..composer.text_box import next_stop
-from ..keys.context import KEYS, Hint, hints
+from ..keys.context import KEYS, Hint, bindings_of, hints
 from .framed import FramedScreen, Result
 from .pick_list import Item, PickList
 
@@ -123,7 +123,6 @@ class SearchScreen(FramedScreen[Result], Generic[Result, Item]):
         """Key of the item that is to be deleted once the key is pressed again."""
 
     def compose(self) -> ComposeResult:
-        """From top to bottom."""
         with self.frame:
             with Horizontal(id="search"):
                 yield self._glyph
@@ -147,16 +146,13 @@ class SearchScreen(FramedScreen[Result], Generic[Result, Item]):
         raise NotImplementedError
 
     def hints(self) -> Iterable[Hint]:
-        """The keys of the list; other ones while something is asked."""
         return (Hint(("list_choose",), self._verb),) if self.asking else self.item_hints()
 
     def ways_out(self) -> tuple[Hint, ...]:
-        """How to leave, and help."""
         help = "help" if self.asking or self.box.value else "list_help"
         return hints(("list_leave", "cancel" if self.asking else ""), (help, ""))
 
     def moves(self) -> Iterable[Hint]:
-        """Moving the cursor, and searching."""
         return () if self.asking else MOVES
 
     def about(self, item: Item | None) -> Iterable[tuple[str, str]]:
@@ -190,6 +186,15 @@ class SearchScreen(FramedScreen[Result], Generic[Result, Item]):
             self.note.set_class(wrong, "-wrong")
             self.note.set_class(bool(text), "-shown")
             self.note.update(Content(text))
+
+    def tried(self, work: Callable[[], object]) -> bool:
+        """Whether something could be done; a UserError is said below the list."""
+        try:
+            work()
+        except UserError as error:
+            self.say(str(error), wrong=True)
+            return False
+        return True
 
     def sure(self, question: str) -> bool:
         """Whether a key that deletes is pressed for the second time on one item; the first time the question is said."""

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual.binding import BindingType
 from textual.content import Content
 
-from ....errors import UserError
-from ...chat.dialogue import Dialogue
 from ...settings.file import from_text, takes_many, variable
 from ...settings.key_path import join, split
 from ...settings.keymap import SETTINGS
@@ -20,13 +18,12 @@ from ...settings.table import ListedSetting, entries
 from ...text.amounts import short_path
 from ...text.cells import fit, one_line, width
 from ...text.lines import StyledLine, ends, line
-from ..bindings import bindings_of
-from ..keys.context import Hint, hints
+from ..keys.context import Hint, bindings_of, hints
 from .pick_list import PickList
 from .search_screen import SearchScreen
 
 if TYPE_CHECKING:
-    from ..live_settings import LiveSettings
+    from ..host import Host
 
 NAME_CELLS = 34
 """Cells of a setting's name, where there is room."""
@@ -47,11 +44,11 @@ class SettingsScreen(SearchScreen[None, SettingRow]):
     """
     BINDINGS: ClassVar[list[BindingType]] = bindings_of(SETTINGS)
 
-    def __init__(self, live: LiveSettings, dialogue: Dialogue, changed: Callable[[], None], query: str = "") -> None:
+    def __init__(self, host: Host, query: str = "") -> None:
         listed = PickList[SettingRow](lambda row: row.title if row.entry is not None else None, drawn)
         listed.empty = "No setting matches in name, description or value."
-        super().__init__(listed, live.keymap, "Settings", "Search settings", query)
-        self._live, self._dialogue, self._changed = live, dialogue, changed
+        super().__init__(listed, host.live.keymap, "Settings", "Search settings", query)
+        self._host, self._live, self._dialogue = host, host.live, host.dialogue
         self._entries: list[ListedSetting] = []
         self._model_only = False
 
@@ -129,55 +126,41 @@ class SettingsScreen(SearchScreen[None, SettingRow]):
         head = split(entry.key)[0]
         if head == "keymap":
 
-            def pressed(changes: Mapping[str, str] | None) -> None:
-                if changes is not None:
-                    self._keep({join(("keymap", id)): keys for id, keys in changes.items()}, item.title)
+            def pressed(changes: Mapping[str, str]) -> None:
+                self._keep({join(("keymap", id)): keys for id, keys in changes.items()}, item.title)
 
-            self.app.push_screen(KeyScreen(split(entry.key)[1], self._live.keymap), pressed)
+            self._host.ask(KeyScreen(split(entry.key)[1], self._live.keymap), pressed)
         elif entry.key == "system":
-
-            def written(text: str | None) -> None:
-                if text is not None:
-                    self._keep({item.key: text.rstrip() or None}, item.title)
-
             about = "The system prompt for new chats. The model reads it before everything else."
-            self.app.push_screen(TextScreen("System prompt", str(item.value or ""), about, self._live.keymap), written)
+            screen = TextScreen("System prompt", str(item.value or ""), about, self._live.keymap)
+            self._host.ask(screen, lambda text: self._keep({item.key: text.rstrip() or None}, item.title))
         elif entry.choices:
-
-            def chosen(word: str | None) -> None:
-                if word is not None:
-                    self._keep({item.key: from_text(item.key, word)}, item.title)
-
             default = typed_form(default_of(entry.key))
             items = [MenuItem(word, word, "default" if word == default else "") for word in entry.choices]
-            self.app.push_screen(Menu(_title(entry), items, typed_form(item.value), self._live.keymap), chosen)
+            menu = Menu(_title(entry), items, typed_form(item.value), self._live.keymap)
+            self._host.ask(menu, lambda word: self._keep({item.key: from_text(item.key, word)}, item.title))
         else:
             self.ask(
                 fit(one_line(_title(entry)), 40), typed_form(item.value), "keep", lambda text: self._take(item, text), "nothing"
             )
 
     def _take(self, row: SettingRow, text: str) -> None:
-        try:
+        def keep() -> None:
             value: Any = from_text(row.key, text)
             if not text.strip() and (default_of(row.key) is None or takes_many(row.key) or split(row.key)[0] == "models"):
                 value = None  # nothing is set
             self._live.keep({row.key: value}, undoable=True)
-        except UserError as error:
-            self.say(str(error), wrong=True)
-            return
-        self.end_asking()
-        self._kept(row.key, row.title)
+
+        if self.tried(keep):
+            self.end_asking()
+            self._kept(row.key, row.title)
 
     def _keep(self, changes: Mapping[str, Any], title: str) -> None:
-        try:
-            self._live.keep(changes, undoable=True)
-        except UserError as error:
-            self.say(str(error), wrong=True)
-            return
-        self._kept(next(iter(changes)), title)
+        if self.tried(lambda: self._live.keep(changes, undoable=True)):
+            self._kept(next(iter(changes)), title)
 
     def _kept(self, key: str, title: str) -> None:
-        self._changed()
+        self._host.changed()
         self._show(title)
         entry = next(entry for entry in self._entries if entry.key == _name(key))
         layers = self._live.layers

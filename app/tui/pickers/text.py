@@ -13,9 +13,8 @@ from textual.widgets import Static
 from ....errors import UserError
 from ...settings.keymap import HELP, TEXT, shown_keys
 from ...text.cells import sanitise
-from ..bindings import bindings_of
 from ..composer.text_box import TextBox
-from ..keys.context import Hint, hints
+from ..keys.context import Hint, bindings_of, hints
 from .framed import FramedScreen
 
 TYPING = (

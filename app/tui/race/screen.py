@@ -27,10 +27,9 @@ from ...render.numbers_page import SURE
 from ...settings.keymap import RACE
 from ...theming.colouring import Colouring, effective
 from ..actions.switch import method_items
-from ..bindings import bindings_of
 from ..host import Host
 from ..keys.bar import KeyBar
-from ..keys.context import KeyContext
+from ..keys.context import KeyContext, bindings_of
 from ..pickers.menu import Menu, MenuItem
 from ..pickers.method_menu import MethodMenu
 from .around import RaceHeader, race_keys

@@ -17,8 +17,7 @@ from ...race.choices import ModelChoice
 from ...race.race import FEWEST, MOST
 from ...settings.keymap import HELP, MOVES, SETUP
 from ...text.cells import fit, one_line
-from ..bindings import bindings_of
-from ..keys.context import Hint, hints
+from ..keys.context import Hint, bindings_of, hints
 from ..pickers.framed import FramedScreen
 from ..pickers.menu import MOVES as MOVING
 from ..pickers.menu import PICKS as MENU_PICKS

@@ -33,13 +33,10 @@ class Caption(Widget):
 
     def render(self) -> Content:
         """The sentence wraps; what goes with it takes the second line where the sentence leaves it."""
-        return Content("\n").join(caption_rows(*self.said, self.size.width))
-
-
-def caption_rows(step: int, sentence: str, beside: str, cells: int) -> list[Content]:
-    """Both lines, in so many cells."""
-    room = max(1, cells - GUTTER)
-    text = Content.assemble((sentence, "$foreground"), "\n" if width(sentence) <= room else "  ", (beside, "bold $accent"))
-    lines = [*text.wrap(room), Content(""), Content("")][:2]
-    gutter = (Content.styled(f"{step} of {STEPS}", "bold $primary"), Content.styled("esc ends", "$quiet"))
-    return [Content.assemble(left, " " * (GUTTER - left.cell_length), line) for left, line in zip(gutter, lines, strict=True)]
+        step, sentence, beside = self.said
+        room = max(1, self.size.width - GUTTER)
+        text = Content.assemble((sentence, "$foreground"), "\n" if width(sentence) <= room else "  ", (beside, "bold $accent"))
+        lines = [*text.wrap(room), Content(""), Content("")][:2]
+        gutter = (Content.styled(f"{step} of {STEPS}", "bold $primary"), Content.styled("esc ends", "$quiet"))
+        rows = zip(gutter, lines, strict=True)
+        return Content("\n").join(Content.assemble(left, " " * (GUTTER - left.cell_length), line) for left, line in rows)

@@ -121,8 +121,6 @@ class RunText(QuickRows, can_focus=False):
         key = (index, self._block.version(index), self._block.closed)
         strip = self._strips.get(key)
         if strip is None:
-            strip = self._strips[key] = self._draw(index).extend_cell_length(self.size.width, self.rich_style).simplify()
+            drawn = self._painter.draw(self._block, self._block.row(index), PAD)
+            strip = self._strips[key] = drawn.extend_cell_length(self.size.width, self.rich_style).simplify()
         return strip
-
-    def _draw(self, index: int) -> Strip:
-        return self._painter.draw(self._block, self._block.row(index), PAD)
