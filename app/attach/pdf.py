@@ -42,7 +42,6 @@ class Extracted:
 
 
 def is_pdf(path: Path) -> bool:
-    """Whether a file is called one."""
     return path.suffix.lower() == ".pdf"
 
 

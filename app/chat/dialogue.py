@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from ...engine.messages import (
     Advance,
     Cancel,
-    Command,
     Count,
     Counted,
     Event,
@@ -33,20 +32,15 @@ from ...engine.messages import (
     Unloaded,
     Watch,
 )
-from ...engine.options import BUILTIN, BUILTIN_DRAFT, AnswerOptions, Capabilities, Sampling, draft_label, draft_names, is_url
 from ...errors import UserError
 from ..text.cells import one_line
-from .about import About, generate_fields
-from .choosing import Speeds, first_method, shortlist
+from .about import generate_fields
+from .chat_model import ChatModel
 from .entries import Answer, Notice, Prompt, Severity, loop_sentence
-from .methods import Method, served_methods
+from .methods import served_methods
 from .pieces import Pieces
 from .transcript import Transcript
 from .why import blame
-
-NO_VISION = "the model at {} takes text only. Choose one that can see."
-TEXT_ALONE = "models on this machine get text only. /model http://HOST:PORT asks one that can see."
-"""Why an image is refused."""
 
 Phase = Literal["loading", "unloaded", "ready", "prefill", "writing", "stopping"]
 
@@ -55,52 +49,13 @@ class Busy(UserError):
     """Something has to wait until no answer is being written."""
 
 
-class Engine(Protocol):
-    """The part of the engine's client that a dialogue uses."""
-
-    def drain(self) -> list[Event]:
-        """Events since the last call."""
-
-    def send(self, command: Command) -> None:
-        """Send a command."""
-
-    def next_id(self) -> int:
-        """A fresh id for a command."""
-
-    def load(self, model: str, **options: Any) -> int:
-        """Load a model; returns the command's id."""
-
-
 @dataclass(slots=True)
-class Dialogue:
-    """A chat with a model: what was asked, what came back, what may be done next.
+class Dialogue(ChatModel):
+    """A chat with a model: what was asked, what came back, what may be done next. Arguments as for `ChatModel`."""
 
-    Args:
-        model: what is loaded or being loaded, as the user named it.
-        methods: every method there is, by name, in the order in which they are shown.
-        settings: method → its settings.
-        load: options of a load besides the model (fields of the engine's `Load`).
-    """
-
-    engine: Engine
-    model: str
-    methods: Mapping[str, Method]
-    method: str
-    settings: dict[str, dict[str, Any]] = field(default_factory=dict)
-    options: AnswerOptions = field(default_factory=AnswerOptions)
-    """How answers are asked for."""
-    recommended: bool = False
-    """The sampling is what the model's makers recommend: nobody has chosen it."""
-    load: Mapping[str, Any] = field(default_factory=dict)
     transcript: Transcript = field(default_factory=Transcript)
     phase: Phase = "loading"
     loading: Loading | None = None
-    info: dict[str, Any] = field(default_factory=dict)
-    unavailable: dict[str, str] = field(default_factory=dict)
-    head: str = ""
-    """The trained drafter that is loaded, as it was named."""
-    pieces: Pieces = field(default_factory=Pieces)
-    """The text of single tokens; empty until the engine has told them."""
     answer: Answer | None = None
     """The one being written."""
     queued: str | None = None
@@ -119,13 +74,8 @@ class Dialogue:
     """Called once another model is loaded. A message that waited for the model goes out after that."""
     listener: Callable[[Event], bool] | None = None
     """Called with each event before the dialogue takes it; True means that the event is not about the chat."""
-    chosen: bool = True
-    """Somebody has chosen the method; if not, each model gets the one that suits it."""
-    speeds: Speeds = field(default_factory=Speeds)
     fallback: tuple[str, Mapping[str, Any]] | None = None
     """Model and options of a load to try where the first one fails: of a chat whose own model is gone."""
-    _ours: Mapping[str, Method] = field(default_factory=dict)
-    """The methods without those of a server."""
     _counting: Callable[[Counted], None] | None = None
     _answer_id: int = 0
     _cancelled: int = 0
@@ -156,24 +106,6 @@ class Dialogue:
         """
         if self.busy or (self.queued is not None and not may_wait):
             raise Busy(f"An answer is being written. Press esc to stop it, then {to}.")
-
-    @property
-    def label(self) -> str:
-        return self.label_of(self.method)
-
-    def label_of(self, name: str) -> str:
-        """Label of a method under the acceptance rule in force, on the loaded model."""
-        from ...engine.catalog import Acceptance, get, label_of
-
-        if name not in self.methods:
-            return ""
-        found = self.info.get("capabilities") or {}
-        bits = bool(found.get("exact", True))
-        rule, sampling = self.options.accept, self.options.sampling
-        if rule == "exact" and bits:
-            return self.methods[name].label
-        capabilities = Capabilities(exact=bits, guard=bool(found.get("guard", True)))
-        return label_of(get(name), Acceptance.parse(rule), sampling, capabilities)
 
     # What the person does
 
@@ -278,41 +210,6 @@ class Dialogue:
         self.switch(name)
         return name
 
-    def named(self, words: Sequence[str]) -> tuple[str, list[str]]:
-        """A method as it is typed, and the settings behind it. The names of a server's methods may have spaces in them."""
-        for count in range(len(words), 1, -1):
-            if " ".join(words[:count]) in self.methods:
-                return " ".join(words[:count]), list(words[count:])
-        return words[0], list(words[1:])
-
-    def shortlist(self) -> list[str]:
-        """The methods worth a try on this model."""
-        if served := served_methods(self.info):
-            return list(served)
-        # Before the model is loaded nobody knows whether there is a drafter trained for it.
-        unknown = () if self.info else (name for name, method in self.methods.items() if method.group == "trained")
-        return shortlist(self.methods, {*self.unavailable, *unknown}, self.model)
-
-    @property
-    def draft_models(self) -> dict[str, str]:
-        """The draft models that are loaded with this model, as they were named, by what methods call them (see `draft_label`).
-        The trained drafter is none of them."""
-        asked = draft_names(self.load.get("draft_model")) or ([BUILTIN_DRAFT] if self.model == BUILTIN else [])
-        return {draft_label(i): name for i, name in enumerate(name for name in asked if name != self.head)}
-
-    @property
-    def blind(self) -> str:
-        """Why this model cannot be sent images, and what helps; empty where it may see."""
-        if server := self.info.get("server"):
-            return "" if server.get("images") is not False else NO_VISION.format(one_line(self.model))
-        return "" if not self.info and is_url(self.model) else TEXT_ALONE
-
-    def first_method(self) -> str:
-        """The method that suits this model."""
-        if server := self.info.get("server"):
-            return str(server["method"])
-        return first_method(self.methods, self.unavailable, self.model, self.load.get("draft_model"), self.info)
-
     def load_model(self, spec: str, **options: Any) -> None:
         """Load a model in place of this one. Another one may have neither this one's draft model nor its revision.
 
@@ -338,35 +235,8 @@ class Dialogue:
                 self.engine.send(Cancel(self._answer_id))
             self.phase = "stopping"
 
-    def measure(self, answer: Answer, ratio: float) -> None:
-        """Remember how many times as fast as plain decoding a method was (0 where that is not known), in an answer that the
-        loaded model has written with it alone."""
-        if len(answer.methods) == 1:
-            self.speeds.add(self._measured_on, answer.methods[0], answer.figures.tokens, ratio)
-
-    def speedup(self, method: str) -> float | None:
-        """How many times as fast as plain decoding a method was last, on the loaded model; None where that is not known."""
-        return self.speeds.ratio(self._measured_on, method)
-
-    @property
-    def _measured_on(self) -> str:
-        return f"{self.model} on {self.info.get('backend', '')}"
-
     def notice(self, text: str, severity: Severity = "information") -> None:
-        """Put a sentence into the transcript."""
         self.transcript.entries.append(Notice(text, severity))
-
-    def about(self) -> About:
-        return About(self.model, self.info, self.load, self.method, self.settings, self.options, self.pieces)
-
-    def request(self) -> dict[str, Any]:
-        """What the next answer is asked with, as `Answer.asked` has it."""
-        return self.about().request()
-
-    @property
-    def race_sampling(self) -> Sampling:
-        """What lanes of a race are asked with: the most probable token each time, unless somebody has chosen the sampling."""
-        return Sampling() if self.recommended else self.options.sampling
 
     def ask_again(self, request: dict[str, Any]) -> None:
         """Answer the last prompt, which has no answer on the screen, once more. The method in force stays the chat's own.
@@ -478,18 +348,10 @@ class Dialogue:
         self._settle()
 
     def _settle(self) -> None:
-        """Another model is loaded: go on with what suits it."""
         if self.loaded is not None:
             self.loaded()
         self.settle_method()
         self._send_queued()
-
-    def methods_of(self, info: Mapping[str, Any]) -> dict[str, Method]:
-        """Every method there is for a model, by name: a server's own go before ours."""
-        if not any(method.group == "server" for method in self.methods.values()):
-            self._ours = self.methods
-        served = served_methods(info)
-        return served | {name: method for name, method in self._ours.items() if name not in served}
 
     def settle_method(self) -> None:
         """Use the method that suits the model where nobody has chosen one, or where the model cannot run it: that is said."""

@@ -63,7 +63,6 @@ class Run:
 
     @property
     def together(self) -> int:
-        """Tokens that its pass produced."""
         return self.tokens - self.earlier
 
     @property

@@ -89,7 +89,6 @@ def models(typed: str) -> Offered:
 
 @_completing
 def methods(typed: str) -> Offered:
-    """The decoding methods."""
     from ...engine.catalog import describe
 
     for method in describe():
@@ -111,14 +110,12 @@ def method_settings(typed: str) -> Offered:
 
 @_completing
 def themes(typed: str) -> Offered:
-    """The themes that ship, and the user's own."""
     for name in theme_names():
         yield name, ""
 
 
 @_completing
 def presets(typed: str) -> Offered:
-    """The user's presets."""
     for name in preset_names():
         yield name, ""
 
@@ -138,13 +135,11 @@ def chats(typed: str) -> Offered:
 
 @_completing
 def setting_keys(typed: str) -> Offered:
-    """Dotted keys of the settings."""
     yield from ((key, "") for key in OPTIONS)
 
 
 @_completing
 def locations(typed: str) -> Offered:
-    """The locations that `specchat locate` knows."""
     for name, path in everything().items():
         yield name, str(path)
 
@@ -157,7 +152,6 @@ def devices(typed: str) -> Offered:
 
 @_completing
 def rules(typed: str) -> Offered:
-    """Acceptance rules."""
     yield from (
         ("exact", "only the target's own choice"),
         ("rejection", "keeps the target's distribution"),
@@ -167,7 +161,6 @@ def rules(typed: str) -> Offered:
 
 
 def choices(words: Sequence[str]) -> Completer:
-    """One of a few words."""
     return _completing(lambda typed: ((word, "") for word in words))
 
 

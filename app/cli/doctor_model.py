@@ -59,7 +59,6 @@ def examine(settings: Settings, *, as_json: bool) -> int:
 
 
 def page(report: Mapping[str, Any]) -> Iterator[str]:
-    """The report for people."""
     able, reasons, context = report["capabilities"], report["reasons"], counted(report["context"], "token")
     size = f", {count_of(report['parameters'])} parameters" if report["parameters"] else ""
     yield one_line(report["model"])

@@ -21,7 +21,6 @@ DOCS = Path(__file__).resolve().parents[2] / "docs"
 
 
 def print_methods(*, as_json: bool) -> None:
-    """Every decoding method, with its settings."""
     found = describe()
     if as_json:
         print_json(found)

@@ -69,7 +69,6 @@ def tune(request: TuneRequest) -> int:
 
 
 def register(app: typer.Typer) -> None:
-    """Add the commands to the command line."""
     for does, request in ((bench, BenchRequest), (replay, ReplayRequest), (tune, TuneRequest)):
         app.command()(_command(does, request))
 

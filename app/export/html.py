@@ -109,7 +109,6 @@ def head(title: str, look: Look, script: str = "", template: str = STYLE) -> str
 
 
 def chat_html(chat: SavedChat, look: Look) -> Iterator[str]:
-    """The file's text."""
     model, where, made = headline(chat.heading, chat.saved)
     yield head(f"specchat: {model}" if model else "specchat", look)
     yield top(model, where, made) + "<main>\n"

@@ -45,7 +45,6 @@ class Look:
         return self._variables[name]
 
     def ink(self, run: Run) -> str:
-        """Name of a run's ink."""
         return ink_name(self.way, run.shade, run.together)
 
     def legend(self) -> list[tuple[str, str]]:

@@ -109,12 +109,10 @@ def remarks(record: RaceRecord) -> list[str]:
 
 
 def model_of(record: RaceRecord) -> dict[str, Any]:
-    """The model, for the line at the top."""
     return {"asked": record.model, **record.info}
 
 
 def race_markdown(record: RaceRecord) -> Iterator[str]:
-    """The file's text."""
     what = [plain(text) for text in (str(record.info.get("name") or record.model), record.saved) if text]
     yield f"# specchat race{': ' if what else ''}{' · '.join(what)}\n\n{quoted(record.prompt)}\n\n"
     unit = SHORT[record.unit]

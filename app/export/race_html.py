@@ -106,7 +106,6 @@ SCRIPT = """
 
 
 def race_html(record: RaceRecord, look: Look) -> Iterator[str]:
-    """The file's text."""
     model, where, made = headline(model_of(record), record.saved)
     yield head("specchat race", look, SCRIPT, RACE_STYLE)
     yield f'{top(model, where, made)}<main>\n<div class="prompt">{text(record.prompt.strip(chr(10)))}</div>\n'

@@ -27,7 +27,6 @@ GAP = 4
 
 
 def race_svg(record: RaceRecord, look: Look) -> Iterator[str]:
-    """The file's text."""
     cells = WIDTHS.get(len(record.lanes), NARROW)
     count = max(1, len(record.lanes))
     wide = max(88, count * cells + (count - 1) * GAP)

@@ -23,7 +23,6 @@ LEFT = 2
 
 
 def chat_svg(chat: SavedChat, look: Look) -> Iterator[str]:
-    """The file's text."""
     system = chat.transcript.system
     entries = [Notice(f"System prompt: {system}")] if system else []
     chatted = (Notice(each.told, each.severity) if isinstance(each, Notice) else each for each in chat.transcript.entries)
@@ -103,7 +102,6 @@ def draw_row(canvas: Canvas, left: float, cells: int, y: float, block: EntryBloc
 
 
 def draw_legend(canvas: Canvas, cells: int, y: float) -> str:
-    """What the colours mean."""
     out = [canvas.box(0, y - 0.3, cells, "line", 0.05)]
     column = 0
     for words, ink in canvas.look.legend():

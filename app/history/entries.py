@@ -102,5 +102,4 @@ ROW = "kind, text, severity, method, label, reason, figures, asked, thought"
 
 
 def parts_of(db: sqlite3.Connection, entry: int) -> list[bytes]:
-    """The parts of an answer in order."""
     return [data for (data,) in db.execute("SELECT data FROM steps WHERE entry = ? ORDER BY part", (entry,))]

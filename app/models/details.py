@@ -52,7 +52,6 @@ def of_target_alone(target: FoundModel) -> list[Sentence]:
 
 
 def of_download(download: Download) -> list[Sentence]:
-    """A download that is not over."""
     amount = f"{size_of(download.done)} of {size_of(download.total)} downloaded."
     if download.state == "failed":
         return [(one_line(download.sentence), "$warning", 4), (amount, "$quiet", 1)]
@@ -61,7 +60,6 @@ def of_download(download: Download) -> list[Sentence]:
 
 
 def of_offer(repository: Repository, offer: Offer, room: FreeMemory | None, options: Mapping[str, Any]) -> list[Sentence]:
-    """What the Hub offers."""
     parts = [one_line(repository.name), one_line(offer.quantization)]
     parts.append("GGUF on llama.cpp" if offer.kind == "gguf" else "safetensors on transformers")
     parts += [f"{repository.context:,} tokens of context"] if repository.context else []

@@ -79,7 +79,6 @@ class Downloads:
 
     @property
     def active(self) -> bool:
-        """Whether any is on its way."""
         return any(download.active for download in self.all.values())
 
     def start(self, offer: Offer) -> Download:

@@ -77,7 +77,6 @@ def title_of(found: FoundModel) -> str:
 
 
 def model_row(found: FoundModel, fit: MemoryFit, mark: tuple[str, str] = ("", "")) -> ModelRow:
-    """A model among all."""
     card = found.card
     problem = bool(found.problem)
     verdict = ("✗", "unusable", "$error") if problem else VERDICTS[fit.verdict]
@@ -116,7 +115,6 @@ def spaced(rows: Sequence[ModelRow], height: int) -> list[ModelRow]:
 
 
 def download_rows(downloads: Iterable[Download]) -> list[ModelRow]:
-    """Downloads that are not over."""
     rows = [_download_row(download) for download in downloads if download.state != "done"]
     return [ModelRow(None, "Downloads"), *rows] if rows else []
 
@@ -188,7 +186,6 @@ def _draft_row(found: FoundModel, pairing: Pairing | None, marks: Mapping[object
 def offer_rows(
     repository: Repository, room: FreeMemory | None, options: Mapping[str, Any], downloads: Mapping[str, Download]
 ) -> list[ModelRow]:
-    """What a repository on the Hub offers."""
     about = [one_line(repository.name), one_line(repository.architecture)]
     about += [f"{count_of(repository.parameters)} parameters"] if repository.parameters else []
     out = [ModelRow(None, " · ".join(filter(None, (*about, "on the Hub"))))]
@@ -285,12 +282,10 @@ def drawn(row: ModelRow, cells: int) -> StyledLine:
 
 
 def _left(text: str, cells: int, style: str) -> tuple[str, str]:
-    """A text at the left of its column."""
     text = fit(text, cells)
     return text + " " * (cells - width(text)), style
 
 
 def _right(text: str, cells: int, style: str) -> tuple[str, str]:
-    """A text at the right of its column."""
     text = fit(text, cells)
     return " " * (cells - width(text)) + text, style

@@ -101,7 +101,6 @@ class ModelsView:
         return self.looking.found.get(row.key) if row is not None else None
 
     def offer(self, row: ModelRow | None) -> Offer | None:
-        """What the Hub offers in a row."""
         repository = self.looking.repository
         match row.key if row is not None else None:
             case ("offer" | "download", spec) if repository is not None:
@@ -109,7 +108,6 @@ class ModelsView:
         return None
 
     def download(self, row: ModelRow | None) -> Download | None:
-        """The download that is not over in a row."""
         match row.key if row is not None else None:
             case ("download" | "offer", spec):
                 download = self.downloads.all.get(str(spec))

@@ -27,7 +27,6 @@ class LaneTrack:
 
     @classmethod
     def of(cls, answer: Answer) -> LaneTrack:
-        """The track of a whole answer."""
         track = cls()
         track.follow(answer.runs)
         return track

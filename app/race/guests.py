@@ -74,7 +74,6 @@ class RaceModels:
         self._dialogue.engine.send(UnloadBeside(key))
 
     def cancel(self) -> None:
-        """Stop what is being loaded."""
         for guest in self._guests.values():
             if guest.state == "loading":
                 self._dialogue.engine.send(Cancel(guest.id))

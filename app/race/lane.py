@@ -42,7 +42,6 @@ class Racer:
 
     @property
     def tokens(self) -> array[int]:
-        """What it has written."""
         return self.answer.log.tokens
 
     @property
@@ -112,7 +111,6 @@ class Racer:
 
     @property
     def served(self) -> bool:
-        """Whether a server writes it."""
         return bool(self.answer.figures.certainty)
 
     @property

@@ -6,6 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import asdict
 from datetime import datetime
 from itertools import pairwise
+from statistics import median_low
 
 from ...engine.messages import (
     Cancel,
@@ -94,7 +95,6 @@ class Race:
     # What the person does
 
     def start(self) -> None:
-        """Let all lanes run, from the beginning."""
         # New lanes, with empty caches and pools: a drafter that has seen the answer before would only repeat it.
         self._first_round()
         for i, racer in enumerate(self.racers):
@@ -115,7 +115,6 @@ class Race:
         self._compare()
 
     def add(self, entry: RaceEntry) -> None:
-        """Add a lane."""
         self._first_round()
         used = {racer.lane for racer in self.racers}
         lane = next(name for n in range(1, MOST + 1) if (name := f"race-{n}") not in used)
@@ -125,14 +124,12 @@ class Race:
         self._run(racer)
 
     def remove(self, index: int) -> None:
-        """Take a lane away."""
         self._first_round()
         self._close(self.racers.pop(index))
         self._want()
         self._compare()
 
     def _want(self) -> None:
-        """Tell the engine which models the lanes need from now on."""
         self.models.want([racer.entry for racer in self.racers])
 
     def pause(self) -> None:
@@ -202,8 +199,15 @@ class Race:
         seconds = sum(racer.seconds for racers in self._rounds for racer in racers)
         rounds = len(self._rounds)
         last = not whole or rounds >= MOST_ROUNDS or seconds * (1 + 1 / rounds) > MOST_SECONDS
-        order = sorted(range(len(self.racers)), key=lambda lane: self._median(lane)[0])
-        self.tied = {self.racers[lane].lane for ahead, lane in pairwise(order) if not self._slower(lane, ahead, last)}
+        line, unit = self.finish_line, self.unit
+        clocks = [[racers[lane].time(line, unit) for racers in self._rounds] for lane in range(len(self.racers))]
+        medians = list(map(median_low, clocks))
+        order = sorted(range(len(clocks)), key=medians.__getitem__)
+        self.tied = {
+            self.racers[lane].lane
+            for ahead, lane in pairwise(order)
+            if not slower([one / other for one, other in zip(clocks[lane], clocks[ahead], strict=True)], last=last)
+        }
         if self.tied and not last:
             self._again = [self._racer(racer.entry, racer.lane) for racer in self.racers]
             for racer in self._again:
@@ -211,7 +215,7 @@ class Race:
                 self._run(racer)
             return
         for lane, racer in enumerate(self.racers):
-            shown = self._median(lane)[1]
+            shown = self._rounds[clocks[lane].index(medians[lane])][lane]
             racer.answer, racer.track = shown.answer, shown.track
         self._measure()
 
@@ -222,19 +226,6 @@ class Race:
         for racer in self.racers[1:]:
             if not racer.entry.key and racer.through:
                 self.dialogue.measure(racer.answer, self.speedup(racer))
-
-    def _clocks(self, lane: int) -> list[float]:
-        """A lane's clock at the finish line [rounds]."""
-        return [racers[lane].time(self.finish_line, self.unit) for racers in self._rounds]
-
-    def _median(self, lane: int) -> tuple[float, Racer]:
-        """A lane's median clock, and its part in that round."""
-        clocks = self._clocks(lane)
-        at = sorted(range(len(clocks)), key=clocks.__getitem__)[(len(clocks) - 1) // 2]
-        return clocks[at], self._rounds[at][lane]
-
-    def _slower(self, lane: int, ahead: int, last: bool) -> bool:
-        return slower([one / other for one, other in zip(self._clocks(lane), self._clocks(ahead), strict=True)], last=last)
 
     @property
     def round(self) -> int:
@@ -357,6 +348,7 @@ class Race:
         from ... import __version__
 
         dialogue = self.dialogue
+        own = [name if racer.entry.key else "" for racer, name in zip(self.racers, self.model_names, strict=True)]
         return RaceRecord(
             self.prompt,
             dialogue.model,
@@ -371,7 +363,7 @@ class Race:
                     racer.gap,
                     public(self.models.info(racer.entry.key)) if racer.entry.key else {},
                 )
-                for racer, model in zip(self.racers, self._record_models(), strict=True)
+                for racer, model in zip(self.racers, own, strict=True)
             ],
             {} if dialogue.race_sampling.greedy else asdict(dialogue.race_sampling),
             public(dialogue.info),
@@ -383,16 +375,14 @@ class Race:
             tuple(i for i, racer in enumerate(self.racers) if racer.lane in self.tied),
         )
 
-    def _record_models(self) -> list[str]:
-        """The model of each lane that has one of its own."""
-        return [name if racer.entry.key else "" for racer, name in zip(self.racers, self.model_names, strict=True)]
-
     # What the engine says
 
     def handle(self, event: Event) -> bool:
         """Take in an event; False if it is not about the race."""
         match event:
-            case Loading() | LoadedBeside() | Failed() | PieceTable() if event.id in self.models.ids and not _died(event):
+            case Failed(cause="died") if self.ids & {event.id, *event.others}:
+                self._died(event)
+            case Loading() | LoadedBeside() | Failed() | PieceTable() if event.id in self.models.ids:
                 self.loading = None
                 self._guest(self.models.handle(event))
             case LoadedBeside():
@@ -401,28 +391,20 @@ class Race:
                 pass
             case Loading() if self.running and self.dialogue.info:
                 self.loading = event
-            case Failed(cause="died") if self.ids & {event.id, *event.others}:
-                self._died(event)
             case Judged() | Failed(ended=False) if event.id in self._own:
                 self._judged(event)
             case Started() | Prefilling() | Steps() | Paused() | Finished() | Failed() if event.id in self._own:
-                if (racer := self._find(event.id)) is not None:
+                for racer in [each for each in (*self.racers, *self._again) if each.id == event.id and not each.done]:
                     self._progress(racer, event)
             case _:
                 return False
         return True
 
-    def _find(self, id: int) -> Racer | None:
-        """The lane whose answer this is, unless it has ended."""
-        return next((racer for racer in (*self.racers, *self._again) if racer.id == id and not racer.done), None)
-
     def _guest(self, guest: RaceGuest | None) -> None:
         """A model was loaded, or cannot be: then its lanes are told so, and the others run."""
         if guest is None:
             return
-        for racer in self.racers:
-            if racer.entry.key != guest.key:
-                continue
+        for racer in [racer for racer in self.racers if racer.entry.key == guest.key]:
             racer.answer.pieces = guest.pieces
             if guest.state in ("failed", "cancelled") and not racer.done:
                 racer.error = guest.sentence if guest.state == "failed" else ""
@@ -463,7 +445,3 @@ class Race:
         self._again = []
         self.models.forget()
         self.loading = None
-
-
-def _died(event: Event) -> bool:
-    return isinstance(event, Failed) and event.cause == "died"

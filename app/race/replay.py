@@ -48,12 +48,10 @@ class Replay:
         self.paused = not self.paused
 
     def faster(self) -> None:
-        """The next of SPEEDS."""
         self._hold()
         self.speed = SPEEDS[(SPEEDS.index(self.speed) + 1) % len(SPEEDS)]
 
     def restart(self) -> None:
-        """Begin again."""
         self._passed, self._since, self.paused = 0.0, self._now(), False
 
     def runs(self, index: int, time: float) -> int:

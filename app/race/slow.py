@@ -22,7 +22,6 @@ class SlowRace(Race):
         return self.paused or self.rate is not None
 
     def start(self) -> None:
-        """Let all lanes run, from the beginning."""
         self._clock = 0.0
         self._asked: dict[int, int] = {}
         """Passes that an answer was let take, by its id."""

@@ -47,7 +47,6 @@ class SavedChat:
         return short_name(str(answer.asked.get("model", "")))
 
     def texts(self, answer: Answer) -> Pieces:
-        """The token texts of an answer's model."""
         return answer.pieces if len(answer.pieces) else self.pieces
 
 
@@ -68,12 +67,10 @@ def capture(chat: SavableChat) -> SavedChat:
 
 
 def model_body(about: About) -> dict[str, Any]:
-    """The model of a chat as an object."""
     return {"asked": about.model, **public(about.info)}
 
 
 def settings_body(about: About) -> dict[str, Any]:
-    """The settings of a chat as an object."""
     options = about.options
     asked = {"think": options.think, "think_budget": options.think_budget, "template_var": list(options.template_var)}
     return {

@@ -80,19 +80,16 @@ def answer_json(answer: Answer, pieces: Pieces, more: dict[str, Any]) -> Iterato
 
 
 def figures_body(figures: Figures) -> dict[str, Any]:
-    """An answer's figures as an object."""
     body = {name: getattr(figures, name) for name in _FIGURES}
     more = {name: value for name in ("plain_seconds", "certainty", "doubt", "seams") if (value := getattr(figures, name))}
     return body | more | ({} if figures.valid is None else {"valid": figures.valid})
 
 
 def pieces_body(tokens: Iterable[int], pieces: Pieces) -> dict[str, str]:
-    """The texts of some tokens as an object."""
     return {str(token): raw for token in sorted(tokens) if (raw := pieces.raw(token))}
 
 
 def run_body(run: Run, step: StepRecord) -> dict[str, Any]:
-    """A run and the step that made it as an object."""
     body: dict[str, Any] = {
         "text": run.text,
         "tokens": step.tokens,
@@ -277,6 +274,5 @@ def _short(value: float) -> float:
 
 
 def dump(value: Any) -> str:
-    """A value as JSON."""
     # Only what the file's encoding lacks is escaped, when it is written; other scripts stay readable.
     return json.dumps(value, ensure_ascii=False)

@@ -91,7 +91,6 @@ class Table:
         return [[_whole(item, self._place(key), 0, INT32) for item in row] for row in rows]
 
     def word(self, key: str, words: Sequence[W], default: W) -> W:
-        """One of a few words."""
         found = next((word for word in words if word == self.data.get(key, default)), None)
         if found is None:
             raise BadFile(f"{self._place(key)} is none of {', '.join(words)}")

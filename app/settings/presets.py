@@ -59,7 +59,6 @@ class Preset:
 
 
 def folder() -> Path:
-    """The folder of the presets."""
     return locations.config_folder() / "presets"
 
 
@@ -79,7 +78,6 @@ def clean_name(name: str) -> str:
 
 
 def names() -> list[str]:
-    """The names of all presets."""
     try:
         found = [path.stem for path in folder().glob("*.toml")]
     except OSError:

@@ -31,7 +31,6 @@ class Trend:
         self.highest = 0.0
 
     def add(self, value: float) -> None:
-        """Take in the next value."""
         self.count += 1
         self.highest = max(self.highest, value)
         if not self._sums or self._open == self.stretch:

@@ -17,8 +17,9 @@ from textual.binding import Binding
 from textual.content import Content
 
 from ...errors import UserError
+from ..chat.chat_model import Engine
 from ..chat.choosing import first_method
-from ..chat.dialogue import Busy, Dialogue, Engine
+from ..chat.dialogue import Busy, Dialogue
 from ..chat.methods import Method, known_methods
 from ..chat.transcript import Transcript
 from ..race.record import RaceRecord
@@ -270,7 +271,6 @@ class SpecchatApp(TerminalApp):
             self.screen.settings_changed()
 
     def flash(self, line: Content) -> None:
-        """Say something in the status line, for a moment."""
         self.chat_screen.query_one(StatusLine).flash(line)
 
     def _say(self, text: str) -> None:
@@ -284,7 +284,6 @@ class SpecchatApp(TerminalApp):
 
     @runs(actions.HELP)
     def show_help(self) -> None:
-        """Open the help for where one is, or close it."""
         from .keys.entries import entries
         from .keys.help import HelpScreen
 
@@ -321,7 +320,6 @@ class SpecchatApp(TerminalApp):
 
     @runs(actions.LEADER)
     def show_leader(self) -> None:
-        """Wait for the letter behind the leader key."""
         from .keys.leader import LeaderScreen
 
         self.push_screen(LeaderScreen(self.live.keymap, self.actions.do))
@@ -332,7 +330,6 @@ class SpecchatApp(TerminalApp):
 
     @runs(actions.NEW_CHAT)
     def new_chat(self) -> None:
-        """Start a new chat; the one before stays in the list of chats."""
         dialogue = self.dialogue
         self.message_edit.leave()
         if not dialogue.transcript.entries:

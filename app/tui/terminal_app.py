@@ -127,7 +127,6 @@ class TerminalApp(App[None]):
         return Terminal if found is LinuxDriver else found
 
     def get_line_filters(self) -> Sequence[LineFilter]:
-        """What each row goes through before it is written."""
         return [*super().get_line_filters(), self._harmless]
 
     def _display(self, screen: Screen[Any], renderable: RenderableType | None) -> None:

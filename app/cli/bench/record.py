@@ -72,5 +72,4 @@ class BenchRecord:
         self._file.flush()
 
     def close(self) -> None:
-        """Close the file."""
         self._file.close()

@@ -153,7 +153,6 @@ class ChatHistory:
 
     @runs(actions.RENAME)
     def rename(self, *words: str) -> None:
-        """Give the chat on the screen a title."""
         from ...history.chats import clean_title
 
         recorder = self._on()

@@ -51,7 +51,6 @@ class Models:
 
     @runs(actions.MODEL)
     def command(self, *words: str) -> None:
-        """Load the model of this name."""
         name = " ".join(words)
         if len(words) != 1 and not (words and find_server(name, self.host.dialogue.load.get("servers", {}))):
             raise UserError("/model takes one name: builtin, a folder, owner/name on the Hub, or a server's address.")

@@ -62,7 +62,6 @@ class Races:
         return RaceEntry(method, settings, choice.model, choice.backend) if choice is not None else RaceEntry(method, settings)
 
     def ask(self, prompt: str = "") -> None:
-        """Ask who races."""
         from ..race.setup import RaceSetup
 
         self._must_be_possible()

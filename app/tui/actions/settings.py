@@ -142,7 +142,6 @@ class SettingsCommands:
 
     @runs(actions.PRESETS)
     def preset(self, *words: str) -> None:
-        """Run /preset."""
         match list(words):
             case []:
                 self.browse()

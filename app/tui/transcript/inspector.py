@@ -34,7 +34,6 @@ class Inspector(LineView, can_focus=False):
     def tell(
         self, answer: Answer, index: int, pieces: Pieces, margin: int, width: int, height: int, *, way: Colouring, by_keys: bool
     ) -> None:
-        """Tell about a run."""
         state = (answer, index, answer.done, pieces, margin, width, height, way, by_keys)
         if state == self._shown:
             return

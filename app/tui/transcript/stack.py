@@ -56,7 +56,6 @@ class BlockStack(QuickRows):
         return index, y - self.tops[index]
 
     def make_room(self, rows: int) -> None:
-        """Leave so many blank rows below the last block."""
         self.room = rows
         if self.blocks:
             self._set_height(self._height)

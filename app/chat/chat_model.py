@@ -1,0 +1,155 @@
+"""The model of a chat, and the method that it answers with: what is known of both, and what is asked of the engine."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from ...engine.messages import Command, Event
+from ...engine.options import BUILTIN, BUILTIN_DRAFT, AnswerOptions, Capabilities, Sampling, draft_label, draft_names, is_url
+from ..text.cells import one_line
+from .about import About
+from .choosing import Speeds, first_method, shortlist
+from .entries import Answer
+from .methods import Method, served_methods
+from .pieces import Pieces
+
+NO_VISION = "the model at {} takes text only. Choose one that can see."
+TEXT_ALONE = "models on this machine get text only. /model http://HOST:PORT asks one that can see."
+"""Why an image is refused."""
+
+
+class Engine(Protocol):
+    """The part of the engine's client that a dialogue uses."""
+
+    def drain(self) -> list[Event]:
+        """Events since the last call."""
+
+    def send(self, command: Command) -> None:
+        """Send a command."""
+
+    def next_id(self) -> int:
+        """A fresh id for a command."""
+
+    def load(self, model: str, **options: Any) -> int:
+        """Load a model; returns the command's id."""
+
+
+@dataclass(slots=True)
+class ChatModel:
+    """A model, its methods and their settings.
+
+    Args:
+        model: what is loaded or being loaded, as the user named it.
+        methods: every method there is, by name, in the order in which they are shown.
+        settings: method → its settings.
+        load: options of a load besides the model (fields of the engine's `Load`).
+    """
+
+    engine: Engine
+    model: str
+    methods: Mapping[str, Method]
+    method: str
+    settings: dict[str, dict[str, Any]] = field(default_factory=dict)
+    options: AnswerOptions = field(default_factory=AnswerOptions)
+    """How answers are asked for."""
+    recommended: bool = False
+    """The sampling is what the model's makers recommend: nobody has chosen it."""
+    load: Mapping[str, Any] = field(default_factory=dict)
+    info: dict[str, Any] = field(default_factory=dict)
+    unavailable: dict[str, str] = field(default_factory=dict)
+    head: str = ""
+    """The trained drafter that is loaded, as it was named."""
+    pieces: Pieces = field(default_factory=Pieces)
+    """The text of single tokens; empty until the engine has told them."""
+    chosen: bool = True
+    """Somebody has chosen the method; if not, each model gets the one that suits it."""
+    speeds: Speeds = field(default_factory=Speeds)
+    _ours: Mapping[str, Method] = field(default_factory=dict)
+    """The methods without those of a server."""
+
+    @property
+    def label(self) -> str:
+        return self.label_of(self.method)
+
+    def label_of(self, name: str) -> str:
+        """Label of a method under the acceptance rule in force, on the loaded model."""
+        from ...engine.catalog import Acceptance, get, label_of
+
+        if name not in self.methods:
+            return ""
+        found = self.info.get("capabilities") or {}
+        bits = bool(found.get("exact", True))
+        rule, sampling = self.options.accept, self.options.sampling
+        if rule == "exact" and bits:
+            return self.methods[name].label
+        capabilities = Capabilities(exact=bits, guard=bool(found.get("guard", True)))
+        return label_of(get(name), Acceptance.parse(rule), sampling, capabilities)
+
+    def named(self, words: Sequence[str]) -> tuple[str, list[str]]:
+        """A method as it is typed, and the settings behind it. The names of a server's methods may have spaces in them."""
+        for count in range(len(words), 1, -1):
+            if " ".join(words[:count]) in self.methods:
+                return " ".join(words[:count]), list(words[count:])
+        return words[0], list(words[1:])
+
+    def shortlist(self) -> list[str]:
+        """The methods worth a try on this model."""
+        if served := served_methods(self.info):
+            return list(served)
+        # Before the model is loaded nobody knows whether there is a drafter trained for it.
+        unknown = () if self.info else (name for name, method in self.methods.items() if method.group == "trained")
+        return shortlist(self.methods, {*self.unavailable, *unknown}, self.model)
+
+    @property
+    def draft_models(self) -> dict[str, str]:
+        """The draft models that are loaded with this model, as they were named, by what methods call them (see `draft_label`).
+        The trained drafter is none of them."""
+        asked = draft_names(self.load.get("draft_model")) or ([BUILTIN_DRAFT] if self.model == BUILTIN else [])
+        return {draft_label(i): name for i, name in enumerate(name for name in asked if name != self.head)}
+
+    @property
+    def blind(self) -> str:
+        """Why this model cannot be sent images, and what helps; empty where it may see."""
+        if server := self.info.get("server"):
+            return "" if server.get("images") is not False else NO_VISION.format(one_line(self.model))
+        return "" if not self.info and is_url(self.model) else TEXT_ALONE
+
+    def first_method(self) -> str:
+        if server := self.info.get("server"):
+            return str(server["method"])
+        return first_method(self.methods, self.unavailable, self.model, self.load.get("draft_model"), self.info)
+
+    def methods_of(self, info: Mapping[str, Any]) -> dict[str, Method]:
+        """Every method there is for a model, by name: a server's own go before ours."""
+        if not any(method.group == "server" for method in self.methods.values()):
+            self._ours = self.methods
+        served = served_methods(info)
+        return served | {name: method for name, method in self._ours.items() if name not in served}
+
+    def measure(self, answer: Answer, ratio: float) -> None:
+        """Remember how many times as fast as plain decoding a method was (0 where that is not known), in an answer that the
+        loaded model has written with it alone."""
+        if len(answer.methods) == 1:
+            self.speeds.add(self._measured_on, answer.methods[0], answer.figures.tokens, ratio)
+
+    def speedup(self, method: str) -> float | None:
+        """How many times as fast as plain decoding a method was last, on the loaded model; None where that is not known."""
+        return self.speeds.ratio(self._measured_on, method)
+
+    @property
+    def _measured_on(self) -> str:
+        return f"{self.model} on {self.info.get('backend', '')}"
+
+    def about(self) -> About:
+        return About(self.model, self.info, self.load, self.method, self.settings, self.options, self.pieces)
+
+    def request(self) -> dict[str, Any]:
+        """What the next answer is asked with, as `Answer.asked` has it."""
+        return self.about().request()
+
+    @property
+    def race_sampling(self) -> Sampling:
+        """What lanes of a race are asked with: the most probable token each time, unless somebody has chosen the sampling."""
+        return Sampling() if self.recommended else self.options.sampling
