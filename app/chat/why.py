@@ -16,9 +16,8 @@ from typing import Any, Literal
 from ...engine.catalog import Totals
 from ...errors import counted
 from ..text.amounts import time_of
-from .draft_length import length_of
 from .entries import TELLING_STEPS, Answer
-from .methods import Method, method_named, right_or_accepted
+from .methods import Method, length_of, method_named, right_or_accepted
 
 Name = Literal[
     "plain",

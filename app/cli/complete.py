@@ -74,8 +74,7 @@ def _beside(found: list[tuple[str, str]]) -> list[tuple[str, str]]:
 @_completing
 def models(typed: str) -> Offered:
     """The models on this machine; a path is left to the shell."""
-    from ..models.places import spots
-    from ..models.recent import recent
+    from ..models.places import recent, spots
 
     if typed.startswith(("/", "~", "./", "../")):
         return

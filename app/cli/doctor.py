@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
 from shlex import quote
@@ -105,17 +105,8 @@ def examine() -> Report:
     return report
 
 
-def as_json(report: Report) -> str:
-    """The report as one JSON object."""
-    return json.dumps(asdict(report), indent=2, ensure_ascii=False)
-
-
-def as_text(report: Report) -> str:
-    """The report for people."""
-    return "\n".join(_lines(report))
-
-
-def _lines(report: Report) -> Iterator[str]:
+def page(report: Report) -> Iterator[str]:
+    """The report for people, line by line."""
     yield "Versions"
     for name, version in report.versions.items():
         yield f"  {name:18} {version or ('not installed (optional)' if name in OPTIONAL else 'missing')}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
@@ -25,7 +26,20 @@ from .config import config
 from .exit_codes import BROKEN, CLOSED, USER
 from .measure import register
 from .models import models
-from .options import FLAGS, MODELS, AsJson, Given, Preset, Several, argument, flag, option, takes_settings, with_options
+from .options import (
+    FLAGS,
+    MODELS,
+    AsJson,
+    Given,
+    Preset,
+    Several,
+    argument,
+    flag,
+    option,
+    print_json,
+    takes_settings,
+    with_options,
+)
 
 # Rich's help and tracebacks would cost 60 ms at every start.
 app = typer.Typer(
@@ -208,7 +222,10 @@ def doctor(
     from . import doctor as checks
 
     report = checks.examine()
-    typer.echo(checks.as_json(report) if json else checks.as_text(report))
+    if json:
+        print_json(asdict(report))
+    else:
+        typer.echo("\n".join(checks.page(report)))
     raise typer.Exit(1 if any(problem.serious for problem in report.problems) else 0)
 
 

@@ -95,7 +95,7 @@ def _print_server(name: str, settings: Settings, as_json: bool) -> None:
 
 def _all(settings: Settings) -> tuple[Any, list[FoundModel]]:
     from ..models.library import Library, in_order
-    from ..models.recent import recent
+    from ..models.places import recent
 
     library = Library()
     return library, in_order(list(library.look(recent(), settings.model_folders)))

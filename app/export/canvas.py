@@ -49,20 +49,19 @@ def chunks(text: str) -> Iterator[tuple[int, str, int]]:
         yield start, part, cells
 
 
+PAD = 24
+"""Blank space around the cells, in pixels."""
+
+
 class Canvas:
-    """Makes the elements of a picture.
+    """Makes the elements of a picture."""
 
-    Args:
-        pad: blank space around the cells, in pixels.
-    """
-
-    def __init__(self, look: Look, pad: int = 24) -> None:
+    def __init__(self, look: Look) -> None:
         self.look = look
-        self.pad = pad
 
     def open(self, cells: int, rows: float, title: str) -> str:
         """The beginning of a picture of so many cells and rows, with its page."""
-        wide, high = round(cells * CELL + 2 * self.pad), round(rows * ROW + 2 * self.pad)
+        wide, high = round(cells * CELL + 2 * PAD), round(rows * ROW + 2 * PAD)
         page, line = self.look.colour("background"), self.look.colour("line")
         rules = [f"text{{font:{FONT}px {_FACES};white-space:pre;pointer-events:none}}"]
         rules += [f".{name}{{fill:{self.look.colour(name)}}}" for name in _NAMES]
@@ -81,10 +80,10 @@ class Canvas:
         return "</svg>\n"
 
     def x(self, column: float) -> float:
-        return self.pad + column * CELL
+        return PAD + column * CELL
 
     def y(self, row: float) -> float:
-        return self.pad + row * ROW
+        return PAD + row * ROW
 
     def box(self, column: float, row: float, cells: float, css: str, rows: float = 1, radius: float = 0, tip: str = "") -> str:
         """A rectangle, in cells."""

@@ -1,17 +1,25 @@
-"""Chats and races as files: a picture, a web page, Markdown, or JSON that can be opened again. docs/files.md tells more."""
+"""Chats and races as files: a picture, a web page, Markdown, or JSON that can be opened again (docs/files.md tells more). The
+format goes by the file's name, no file is overwritten unasked, and all of it is written or nothing."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import errno
+import os
+import time
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+from itertools import chain, count
 from pathlib import Path
 
+from ...errors import UserError
+from ...plain_file import replacing, user_path
 from ..race.record import RaceRecord
 from ..saved.capture import SavedChat, capture
 from ..saved.chat_json import chat_json
 from ..saved.race_json import race_json
+from ..text.cells import one_line
 from ..theming.colouring import Colouring
 from ..theming.themes import Palette
-from .files import FORMATS, format_of, target, write
 from .html import chat_html
 from .look import Look
 from .markdown import chat_markdown
@@ -21,6 +29,106 @@ from .race_svg import race_svg
 from .svg import chat_svg
 
 __all__ = ["FORMATS", "Look", "SavedChat", "capture", "export_chat", "export_race", "target"]
+
+FORMATS = {"html": "web page", "svg": "picture", "md": "Markdown", "json": "all there is"}
+"""Format, which is the file's suffix too → what it is."""
+
+SUFFIXES = {".html": "html", ".htm": "html", ".svg": "svg", ".md": "md", ".markdown": "md", ".json": "json"}
+"""Suffix of a file → format."""
+
+_CHUNK = 1 << 16
+_BREATH_SECONDS = 0.001
+"""A pause after each chunk. Exports are written in a thread beside the interface, which then need not wait for its turn."""
+
+_WHY = {
+    errno.ENOSPC: "the disk is full",
+    errno.EDQUOT: "the disk quota is used up",
+    errno.EROFS: "the disk is read-only",
+    errno.EACCES: "its folder is not writable",
+    errno.EPERM: "its folder is not writable",
+    errno.ENOENT: "there is no such folder",
+    errno.ENOTDIR: "there is no such folder",
+    errno.ENAMETOOLONG: "its name is too long",
+    errno.EISDIR: "it is a folder",
+    errno.EFBIG: "it is too large for this disk",
+}
+
+
+def format_of(path: Path) -> str:
+    """The format that a file's suffix names.
+
+    Raises:
+        UserError: none; says which there are.
+    """
+    if known := SUFFIXES.get(path.suffix.lower()):
+        return known
+    has = f"ends in {one_line(path.suffix)}" if path.suffix else "has no extension"
+    raise UserError(f"{one_line(path.name) or 'The file'} {has}. Choose .html, .svg, .md or .json.")
+
+
+def target(text: str, format: str | None = None, stem: str = "specchat") -> Path:
+    """The file that is meant.
+
+    Args:
+        text: as typed; `~` is the home folder. A folder that exists, or nothing, stands for a file in it named by the time.
+        format: what it must be; by its suffix if None.
+        stem: how a name made up here begins.
+
+    Raises:
+        UserError: its suffix names no format, or another one than `format`.
+    """
+    if "\0" in text:
+        raise UserError("A file name cannot contain the NUL character. Choose another name.")
+    path = user_path(text)
+    if format is not None and (not text or os.path.isdir(path)):
+        return path / f"{stem}-{datetime.now():%Y-%m-%d-%H%M%S}.{format}"
+    if format is None:
+        if os.path.isdir(path):
+            raise UserError(f"{one_line(text)} is a folder. Give a file in it that ends in .html, .svg, .md or .json.")
+        format_of(path)
+        return path
+    named = SUFFIXES.get(path.suffix.lower())
+    if named is None:
+        return path.with_name(f"{path.name}.{format}")
+    if named != format:
+        raise UserError(f"{one_line(path.name)} ends in {path.suffix}, but you asked for {format}. Leave one of them out.")
+    return path
+
+
+def write(path: Path, chunks: Iterable[str], overwrite: bool = False) -> Path:
+    """Write a file: all of it, or nothing at all. Returns where it is.
+
+    Args:
+        path: where it shall be; `name-2.html` is taken if `name.html` exists.
+        chunks: its text. Lone surrogates become escapes as JSON has them.
+        overwrite: take the place of a file that exists.
+
+    Raises:
+        UserError: it cannot be written; nothing is left of it, and what was there before is as it was.
+    """
+    try:
+        # A link stays one: the file that it leads to is replaced.
+        place = path.resolve() if overwrite else path.absolute()
+        if overwrite and place.exists() and not place.is_file():
+            raise UserError(f"{one_line(str(path))} is not a regular file. Choose another name.")
+        place = place if overwrite else _free(place)
+        with replacing(place) as file:
+            since = 0
+            for chunk in chunks:
+                since += file.write(chunk.encode("utf-8", "backslashreplace"))
+                if since >= _CHUNK:
+                    time.sleep(_BREATH_SECONDS)
+                    since = 0
+        return place
+    except OSError as error:
+        why = _WHY.get(error.errno or 0) or one_line(error.strerror or str(error))
+        raise UserError(f"Could not write {one_line(str(path))}: {why}. Choose another place.") from None
+
+
+def _free(place: Path) -> Path:
+    """The place, or the first one with a number that is free."""
+    numbered = (place.with_name(f"{place.stem}-{number}{place.suffix}") for number in count(2))
+    return next(name for name in chain([place], numbered) if not os.path.lexists(name))
 
 
 def export_chat(chat: SavedChat, path: Path, look: Look, overwrite: bool = False) -> Path:

@@ -10,7 +10,7 @@ from html import escape
 
 from ...engine.options import without_images
 from ..chat.entries import Answer, Notice, Prompt
-from ..render.blocks import thought_line
+from ..render.thoughts import thought_line
 from ..render.verdict import signed
 from ..saved.capture import SavedChat
 from ..theming.colouring import Ink

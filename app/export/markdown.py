@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from ...engine.options import without_images
 from ..chat.entries import Answer, Notice, Prompt
-from ..render.blocks import thought_line
+from ..render.thoughts import thought_line
 from ..render.verdict import verdict_text
 from ..saved.capture import SavedChat
 from ..text.cells import one_line, sanitise

@@ -9,7 +9,8 @@ from operator import attrgetter
 from typing import Any
 
 from ..chat.entries import Answer, ChatEntry, Notice
-from ..render.blocks import MARK, EntryBlock, TextRow, Thoughts
+from ..render.blocks import MARK, EntryBlock, TextRow
+from ..render.thoughts import Thoughts
 from ..saved.capture import SavedChat
 from ..text.cells import fit, one_line, width
 from .canvas import Canvas

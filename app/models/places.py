@@ -1,9 +1,11 @@
-"""Where models lie: the places that other programs put them into, and folders that the user names."""
+"""Where models lie: the places that other programs put them into, and folders that the user names; and which were loaded
+lately."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,13 +14,17 @@ from ...backends.files.hub_files import IGNORED, PART, files_of, ggufs, is_model
 from ...backends.files.model_card import quantization_in
 from ...backends.loading import builtin_gguf, builtin_path
 from ...backends.options import BUILTIN, SHIPPED
-from ...plain_file import hub_cache, read_text, stand_somewhere, user_path
+from ...plain_file import hub_cache, read_json, read_text, stand_somewhere, user_path, write_json
+from ..settings.locations import data_folder
 
 DEPTH = 4
 """Folders below each other that are looked into."""
 
 MOST_FOLDERS = 2000
 """Folders of one place that are looked into: a chat may be started in a home folder."""
+
+MOST_RECENT = 20
+"""Models that were loaded lately, of which the names are kept."""
 
 PLACES = ("Built-in", "Recently used", "This folder", "Your folders", "Hugging Face cache", "LM Studio", "Ollama")
 """The places, in the order in which they are shown."""
@@ -208,3 +214,25 @@ def _ollama() -> Iterator[ModelSpot]:
             yield ModelSpot("Ollama", "", folder, str(folder), remark=f"You do not have permission to read {folder}.")
         except OSError:
             continue
+
+
+def _recent_file() -> Path:
+    return data_folder() / "recent-models.json"
+
+
+def recent() -> list[str]:
+    """Names of the models that were loaded lately, the latest first."""
+    try:
+        found = read_json(_recent_file())
+    except (OSError, ValueError):
+        return []
+    return [spec for spec in found if isinstance(spec, str)][:MOST_RECENT] if isinstance(found, list) else []
+
+
+def remember(spec: str) -> None:
+    """Put one first. What cannot be written is not remembered: nothing depends on it."""
+    known = recent()
+    if known[:1] == [spec]:
+        return
+    with suppress(OSError):
+        write_json(_recent_file(), [spec, *(each for each in known if each != spec)][:MOST_RECENT])

@@ -16,7 +16,7 @@ from .hub import Repository, look_up
 from .library import FoundModel, Library, in_order
 from .memory import FreeMemory
 from .pairing import Pairing, pair
-from .recent import recent
+from .places import recent
 
 if TYPE_CHECKING:
     from .servers import FoundServer

@@ -53,7 +53,7 @@ def look(dialogue: Dialogue, library: Library, folders: Sequence[str], stopped: 
         folders: the user's own folders of models.
         stopped: whether nobody waits any more.
     """
-    from ..models.recent import recent
+    from ..models.places import recent
     from ..models.rows import runtime_and_size
 
     shipped = {builtin_gguf(), builtin_path()}

@@ -5,10 +5,9 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from ...engine.catalog import Share
-from ...errors import counted
 from ..attach.attachments import folded
 from ..chat.compare import StyledPart, badge, table
 from ..chat.entries import Answer, ChatEntry, Notice, Prompt
@@ -17,21 +16,13 @@ from ..chat.transcript import Transcript
 from ..text.cells import expand_tabs, fit, sanitise, width
 from ..text.lines import StyledLine, length
 from ..text.wrap import Flow
+from .thoughts import THOUGHT_FOR, Thoughts, thought_line
 from .verdict import verdict_lines
 
 if TYPE_CHECKING:
     from rich.segment import Segment
 
 RowKind = Literal["blank", "prompt", "thought", "answer", "markdown", "figures", "variants", "information", "warning", "error"]
-
-Thoughts = Literal["open", "folded", "hidden"]
-"""How thoughts are shown: whole, as a line once the answer begins, or not at all."""
-
-
-def thoughts_named(name: str) -> Thoughts:
-    """The way that a setting names, which is checked already."""
-    return next(way for way in get_args(Thoughts) if way == name)
-
 
 TAIL = 8
 """Lines of a thought that are in view while it is written, if it will be folded."""
@@ -446,29 +437,6 @@ def _continued(flow: Flow, line: int) -> bool:
     return line < len(flow.lines) - 1 and not flow.lines[line].text.endswith("\n")
 
 
-THOUGHT_FOR = "Thought for {}"
-"""What leads the line about a thought, with the time in it."""
-
-
-def thought_line(spent: Share, lead: str = THOUGHT_FOR, cells: int = 100, *, passes: bool = True) -> str:
-    """What a thought came to, on a line: `Thought for 12 s · 340 tokens · 3.1 tokens a pass`, as much as there is room for;
-    `passes`: whether they are known."""
-    parts = [lead.format(clock(spent.seconds)), counted(spent.tokens, "token")]
-    if passes and spent.passes:
-        parts.append(f"{spent.tokens_per_pass:.1f} tokens a pass")
-    while len(parts) > 1 and width(" · ".join(parts)) > cells:
-        parts.pop()
-    return fit(" · ".join(parts), cells)
-
-
-def clock(seconds: float) -> str:
-    """How long a thought took: `0.4 s`, `12 s`, `2 min 5 s`."""
-    if seconds < 9.95:
-        return f"{seconds:.1f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes} min {rest} s" if minutes else f"{rest} s"
-
-
 def block_of(transcript: Transcript, index: int, cells: int, thoughts: Thoughts = "folded") -> EntryBlock:
     """The entry at `index`, wrapped at `cells`, with what tells of its variants."""
     entries, variants = transcript.entries, transcript.variants
@@ -478,15 +446,3 @@ def block_of(transcript: Transcript, index: int, cells: int, thoughts: Thoughts 
     if isinstance(entries[index], Answer):
         return EntryBlock(entries[index], cells, answers=variants.answers(entries, index), thoughts=thoughts)
     return EntryBlock(entries[index], cells, badge(fork.at, len(fork.ends)))
-
-
-def step_at(block: EntryBlock, row: int, cell: int) -> int:
-    """Where a click on a row of a block leads: −1 on the left half of the sign, 1 on the right one, 0 beside it."""
-    found = block.row(row)
-    if found.kind == "variants" and found.first:
-        start, sign = 0, found.pieces[0].text
-    else:
-        start, sign = block.cells - len(found.badge), found.badge
-    if not sign or not start <= cell < start + len(sign):
-        return 0
-    return -1 if cell < start + len(sign) // 2 else 1

@@ -30,6 +30,9 @@ PHRASE = 28
 SHORT_PHRASE = 14
 """The same where there is little room."""
 
+TOKENS_BEFORE = 12
+"""Tokens before a run that are looked at for the last word there."""
+
 BRANCHES = 3
 """Most refused branches quoted at one place."""
 
@@ -137,13 +140,14 @@ def visible_line(text: str) -> str:
     return sanitise(text).replace("\n", "⏎").replace("\t", "⇥").replace(" ", "␣")
 
 
-def _before(answer: Answer, index: int, count: int = 12) -> list[int]:
+def _before(answer: Answer, index: int) -> list[int]:
+    """Tokens before a run, as many as it takes to quote the text there."""
     out: list[int] = []
     for step in range(index - 1, -1, -1):
         out = [*answer.log.record(step).tokens, *out]
-        if len(out) >= count:
+        if len(out) >= TOKENS_BEFORE:
             break
-    return out[-count:]
+    return out[-TOKENS_BEFORE:]
 
 
 def _forks(tree: StepTree, before: Sequence[int], piece: Callable[[int], str]) -> tuple[DraftFork, ...]:

@@ -7,8 +7,7 @@ from typing import Any
 
 from ...engine.catalog import Totals
 from ...errors import counted
-from ..chat.draft_length import length_of, why_none
-from ..chat.methods import LABELS, Method, right_or_accepted
+from ..chat.methods import LABELS, Method, length_of, right_or_accepted, why_none
 from ..text.cells import one_line
 from ..text.charts import percent
 from ..text.lines import StyledLine, cut, ends, figures_rows, flowed, line, paragraph

@@ -3,7 +3,7 @@ have made of it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from ...engine.catalog import Totals
 from ...errors import counted
@@ -143,19 +143,25 @@ def _speed(totals: Totals, cells: int) -> list[StyledLine]:
 
 
 def _by_method(answer: Answer, plain: float) -> list[StyledLine]:
-    rows = [(name, totals) for name, totals in answer.by_method.items()]
-    name_cells = min(12, max(width(one_line(name)) for name, _ in rows))
-    titles = ("a pass", "α", *(("× plain",) if plain else ()), "tokens/s")
-    out = [line((" " * name_cells, ""), ("".join(f" {title:>8}" for title in titles), "$quiet"))]
-    for name, totals in rows:
-        values = {
+    rows = {
+        one_line(name): {
             "a pass": f"{totals.tokens_per_step:.2f}",
             "α": f"{totals.alpha:.2f}" if totals.drafted else "–",
-            "× plain": f"{totals.speedup(plain):.2f}",
+            **({"× plain": f"{totals.speedup(plain):.2f}"} if plain else {}),
             "tokens/s": f"{totals.tokens_per_second:,.0f}",
         }
-        figures = "".join(f" {values[title]:>8}" for title in titles)
-        out.append(line((f"{fit(one_line(name), name_cells):<{name_cells}}", "bold $primary"), (figures, "$foreground")))
+        for name, totals in answer.by_method.items()
+    }
+    return _table(rows, min(12, max(map(width, rows))))
+
+
+def _table(rows: Mapping[str, Mapping[str, str]], name_cells: int) -> list[StyledLine]:
+    """Rows of figures behind their names, below the titles of the columns, which are the same in each."""
+    titles = next(iter(rows.values()))
+    out = [line((" " * name_cells, ""), ("".join(f" {title:>8}" for title in titles), "$quiet"))]
+    for name, values in rows.items():
+        figures = "".join(f" {value:>8}" for value in values.values())
+        out.append(line((f"{fit(name, name_cells):<{name_cells}}", "bold $primary"), (figures, "$foreground")))
     return out
 
 
@@ -164,19 +170,13 @@ def _thought(answer: Answer) -> list[StyledLine]:
     figures = answer.figures
     if not figures.thought.tokens:
         return []
-    known = figures.certainty != "unknown"
-    titles = ("tokens", "seconds", *(("a pass", "accepted") if known else ()))
-    out = [line((" " * 7, ""), ("".join(f" {title:>8}" for title in titles), "$quiet"))]
+    rows = {}
     for name, share in (("thought", figures.thought), ("answer", figures.answer)):
-        values = {
-            "tokens": f"{share.tokens:,}",
-            "seconds": f"{share.seconds:.1f}",
-            "a pass": f"{share.tokens_per_pass:.2f}" if share.passes else "–",
-            "accepted": "–" if share.acceptance is None else percent(share.acceptance),
-        }
-        figure = "".join(f" {values[title]:>8}" for title in titles)
-        out.append(line((f"{name:<7}", "bold $primary"), (figure, "$foreground")))
-    return out
+        rows[name] = {"tokens": f"{share.tokens:,}", "seconds": f"{share.seconds:.1f}"}
+        if figures.certainty != "unknown":
+            rows[name]["a pass"] = f"{share.tokens_per_pass:.2f}" if share.passes else "–"
+            rows[name]["accepted"] = "–" if share.acceptance is None else percent(share.acceptance)
+    return _table(rows, 7)
 
 
 def _trend(trend: Trend, cells: int) -> list[StyledLine]:

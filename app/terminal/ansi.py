@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
 from typing import Literal
 
 Depth = Literal[0, 16, 256, 16_777_216]
@@ -36,14 +35,13 @@ _INKS: dict[str, tuple[str, str, str]] = {
 }
 
 
-def colour_depth(mode: str, is_terminal: bool, environ: Mapping[str, str] | None = None) -> Depth:
+def colour_depth(mode: str, is_terminal: bool) -> Depth:
     """Colours to write with.
 
     Args:
         mode: auto, always or never. NO_COLOR and TERM=dumb speak for auto; always overrules them.
-        environ: the environment; the process's own if None.
     """
-    environ = os.environ if environ is None else environ
+    environ = os.environ
     term = environ.get("TERM", "")
     if mode == "never":
         return 0

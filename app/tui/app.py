@@ -23,7 +23,7 @@ from ..chat.dialogue import Busy, Dialogue
 from ..chat.methods import Method, known_methods
 from ..chat.transcript import Transcript
 from ..race.record import RaceRecord
-from ..render.blocks import thoughts_named
+from ..render.thoughts import thoughts_named
 from ..settings import actions
 from ..settings.fields import Settings
 from ..settings.keymap import ALL, conflicts, shown_keys

@@ -56,11 +56,8 @@ class Sweeper:
             return False
         if streaming and now - self._swept < BETWEEN_SECONDS:
             return False
-        self._sweep()
-        return True
-
-    def _sweep(self) -> None:
         gc.unfreeze()
         gc.collect()
         gc.freeze()
         self._swept = self._clock()
+        return True

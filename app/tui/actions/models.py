@@ -90,7 +90,7 @@ class Models:
             return
         self._noted, path = spec, user_path(spec)
         if path.is_absolute() or spec.lower().endswith(".gguf") or spec.startswith("."):
-            from ...models.recent import remember
+            from ...models.places import remember
 
             threading.Thread(target=remember, args=(str(path.absolute()),), daemon=True).start()
 

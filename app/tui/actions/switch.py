@@ -1,4 +1,5 @@
-"""Switching to another decoding method, another theme, another way of telling runs apart: by key, command or menu."""
+"""Switching to another decoding method, another theme, another way of telling runs apart, by key, command or menu; and an
+answer held between two passes."""
 
 from __future__ import annotations
 
@@ -12,9 +13,8 @@ from ....errors import NotPossible, UserError, counted, did_you_mean
 from ...chat.about import default_of, known_word, word_after, words_of
 from ...chat.choosing import PLAIN, copied, exits_early, why_plain
 from ...chat.dialogue import Dialogue
-from ...chat.draft_length import length_of, why_none
 from ...chat.entries import Answer, Prompt
-from ...chat.methods import GROUPS, SERVERS, Method, reach_of, served_methods
+from ...chat.methods import GROUPS, SERVERS, Method, length_of, reach_of, served_methods, why_none
 from ...race.guests import RaceGuest, short_name
 from ...render.verdict import against
 from ...settings import actions
@@ -134,7 +134,7 @@ def known(what: str, name: str, names: Collection[str]) -> str:
 
 
 class Switches:
-    """Switches the method, the theme and the colours, also in the middle of an answer."""
+    """Switches the method, the theme and the colours, and holds answers, also in the middle of one."""
 
     def __init__(self, host: Host) -> None:
         self.host = host
@@ -168,6 +168,32 @@ class Switches:
             only = f"This model has only one method: {server}" if self.host.dialogue.info.get("server") else ""
             self.host.tell(only or "This model has only one method.")
         self.host.changed()
+
+    @runs(actions.PAUSE)
+    def pause(self) -> None:
+        dialogue = self.host.dialogue
+        if dialogue.phase == "stopping":
+            self.host.tell("Stopping the answer.", until=lambda: dialogue.phase != "stopping")
+            return
+        held = dialogue.pause()
+        if not dialogue.busy:
+            what = "will be paused before its first pass" if held else "begins as usual"
+            self.host.tell(f"The next answer {what}.", until=lambda: dialogue.paused != held or dialogue.busy)
+        self.host.stir()
+        self.host.changed()
+
+    @runs(actions.STEP)
+    def step(self, *words: str) -> None:
+        """Let the answer take a step, or N; it is paused after them."""
+        dialogue, steps = self.host.dialogue, words[0] if words else "1"
+        if not steps.isdecimal() or not int(steps):
+            raise UserError(f"/pass takes a number of passes from 1 up, not {steps!r}.")
+        if dialogue.step(int(steps)):
+            self.host.stir()
+            self.host.changed()
+        else:
+            told = f"No answer is being written. Press {shown_keys('pause', self.host.live.keymap)}, then ask something."
+            self.host.tell(told, until=lambda: dialogue.busy or dialogue.paused)
 
     @runs(actions.THEME_MENU)
     def theme(self, *words: str) -> None:

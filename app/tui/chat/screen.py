@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from textual import events, on
 from textual.app import ComposeResult
@@ -16,8 +16,9 @@ from textual.widgets import Static
 
 from ....engine.options import BUILTIN
 from ....errors import NotPossible, UserError
-from ...render.blocks import thoughts_named
+from ...chat.dialogue import Busy
 from ...render.inspection_rows import strip_rows
+from ...render.thoughts import thoughts_named
 from ...render.why_page import made, unchanged
 from ...settings import actions
 from ...settings.keymap import CHAT, shown_keys
@@ -92,13 +93,10 @@ class ChatScreen(Screen[None]):
         yield ChatHeader(self.dialogue, id="header")
         with Vertical(id="body"):
             with Container(id="stage"):
-                welcome, view = (
-                    Welcome(self._tour == "offer", tiny=self.dialogue.model == BUILTIN, id="welcome"),
-                    TranscriptView(self.dialogue.transcript, id="transcript"),
-                )
+                welcome = Welcome(self._tour == "offer", tiny=self.dialogue.model == BUILTIN, id="welcome")
                 welcome.display = not self.dialogue.transcript.entries  # a notice about the settings file may be there already
                 yield welcome
-                yield view
+                yield TranscriptView(self.dialogue.transcript, id="transcript")
                 yield Inspector(self._keymap, id="inspector")
                 yield Static(id="below")
             yield SidePanel(self.dialogue, self._keymap, id="panel")
@@ -114,11 +112,8 @@ class ChatScreen(Screen[None]):
     def on_mount(self) -> None:
         self.input.offer, self.input.choose, self.input.complete = self._entered, self.suggestions.names.move, self._complete
         settings = self.host.live.settings
-        way = way_named(settings.colours)
-        self.view.colouring = self.panel.colouring = way
+        self._colour(way_named(settings.colours))
         self.view.thoughts = thoughts_named(settings.thoughts)
-        seen = effective(way, self.app.no_color)
-        self.query_one("#keys", KeyBar).colouring = self.query_one(StatusLine).colouring = seen
         self.panel.open("" if settings.panel == "off" else settings.panel)
         self.refresh_dialogue()
         if self._piped:
@@ -141,10 +136,6 @@ class ChatScreen(Screen[None]):
     @property
     def panel(self) -> SidePanel:
         return self.query_one("#panel", SidePanel)
-
-    @property
-    def inspector(self) -> Inspector:
-        return self.query_one("#inspector", Inspector)
 
     def refresh_dialogue(self) -> None:
         if not self.children:  # the engine may be faster than the first frame; `on_mount` catches up
@@ -186,13 +177,18 @@ class ChatScreen(Screen[None]):
         with suppress(NoMatches):  # while the screen comes or goes not all of its parts are there
             self.query_one(KeyBar).key_context = self.key_context
 
-    def colouring(self, way: Colouring) -> None:
-        """Tell runs apart in another way, and say how to read it."""
+    def _colour(self, way: Colouring) -> Colouring:
+        """Tell runs apart in another way; returns the way in which that is seen here."""
         self.view.colouring = self.panel.colouring = way
-        self.panel.update(now=True)
-        self.show_inspection()
         seen = effective(way, self.app.no_color)
         self.query_one("#keys", KeyBar).colouring = self.query_one(StatusLine).colouring = seen
+        return seen
+
+    def colouring(self, way: Colouring) -> None:
+        """Tell runs apart in another way, and say how to read it."""
+        seen = self._colour(way)
+        self.panel.update(now=True)
+        self.show_inspection()
         parts = legend_line(seen) or [("passes are not coloured", "$quiet")]
         self.query_one(StatusLine).flash(Content.assemble(("colours: ", "$quiet"), (way, "bold $foreground"), "   ", *parts))
 
@@ -237,13 +233,9 @@ class ChatScreen(Screen[None]):
     def send(self, text: str, sent: str) -> None:
         """Send a message, and take its draft out of the input box."""
         if not self._message_edit.submit(sent, text):
-            waits = (
-                ("A message is already waiting. Press esc to take it back.")
-                if self.dialogue.queued
-                else "Press esc to stop the answer."
-            )
-            free = lambda: not self.dialogue.busy and self.dialogue.queued is None  # noqa: E731
-            self.host.tell(f"Not sent; your message stays in the input box. {waits}", "warning", free)
+            waiting = "A message is already waiting. Press esc to take it back."
+            waits = waiting if self.dialogue.queued else "Press esc to stop the answer."
+            self.host.refuse(Busy(f"Not sent; your message stays in the input box. {waits}"))
             return
         self.input.take(text)
         self._message_edit.sent()
@@ -321,7 +313,7 @@ class ChatScreen(Screen[None]):
         shown = event.fresh or hint.has_class("-shown") or not self.view.cursor.by_keys
         hint.set_class(not event.following and shown, "-shown")
 
-    def on_transcript_view_inspected(self, event: Any) -> None:
+    def on_transcript_view_inspected(self, event: TranscriptView.Inspected) -> None:
         """The strip tells about the run that is looked into, and the side panel shows its step."""
         self.show_inspection()
         self.panel.select(event.answer, event.index)
@@ -329,20 +321,16 @@ class ChatScreen(Screen[None]):
 
     def show_inspection(self) -> None:
         """Tell about the run that is looked into, where the strip does not lie over it."""
-        strip, cursor, view = self.inspector, self.view.cursor, self.view
-        answer = cursor.answer
-        if answer is None or cursor.spot is None:
+        strip, cursor, view = self.query_one(Inspector), self.view.cursor, self.view
+        if cursor.answer is None:
             if strip.display:
                 strip.display = False
                 self.query_one("#below").styles.offset = (0, 0)
             return
-        pieces = answer.pieces if len(answer.pieces) else self.dialogue.pieces
-        width, height = view.size.width, view.size.height
-        way = effective(view.colouring, self.app.no_color)
-        strip.tell(answer, cursor.spot.run, pieces, view.margin, width, height, way=way, by_keys=cursor.by_keys)
-        rows = strip_rows(height)
+        strip.tell(view, self.dialogue.pieces)
+        rows = strip_rows(view.size.height)
         at_top = cursor.strip_at_top(self.dialogue.busy)
-        strip.styles.offset = (0, rows - height if at_top else 0)
+        strip.styles.offset = (0, rows - view.size.height if at_top else 0)
         self.query_one("#below").styles.offset = (0, 0 if at_top else -rows)
         strip.display = True
 
@@ -434,33 +422,6 @@ class ChatScreen(Screen[None]):
         self.query_one(StatusLine).flash(Content.styled(made(change), "bold $accent"))
         self.refresh_dialogue()
         self.panel.update(now=True)
-
-    @runs(actions.PAUSE)
-    def action_pause(self) -> None:
-        dialogue = self.dialogue
-        if dialogue.phase == "stopping":
-            self.host.tell("Stopping the answer.", until=lambda: dialogue.phase != "stopping")
-            return
-        held = dialogue.pause()
-        if not dialogue.busy:
-            what = "will be paused before its first pass" if held else "begins as usual"
-            self.host.tell(f"The next answer {what}.", until=lambda: dialogue.paused != held or dialogue.busy)
-        self.host.stir()
-        self.refresh_dialogue()
-
-    @runs(actions.STEP)
-    def action_step(self, *words: str) -> None:
-        """Let the answer take a step, or N; it is paused after them."""
-        steps = words[0] if words else "1"
-        if not steps.isdecimal() or not int(steps):
-            raise UserError(f"/pass takes a number of passes from 1 up, not {steps!r}.")
-        if self.dialogue.step(int(steps)):
-            self.host.stir()
-            self.refresh_dialogue()
-        else:
-            pause = shown_keys("pause", self._keymap)
-            told = f"No answer is being written. Press {pause}, then ask something."
-            self.host.tell(told, until=lambda: self.dialogue.busy or self.dialogue.paused)
 
     @runs(actions.DRAFT_SHORTER, -1)
     @runs(actions.DRAFT_LONGER, 1)

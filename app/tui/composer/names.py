@@ -155,8 +155,7 @@ def _presets() -> Mapping[str, str]:
 
 
 def _models() -> Mapping[str, str]:
-    from ...models.places import spots
-    from ...models.recent import recent
+    from ...models.places import recent, spots
 
     try:
         return {spot.spec: spot.place for spot in spots(recent()) if not spot.remark and spot.spec.isprintable()}

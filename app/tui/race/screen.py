@@ -22,8 +22,8 @@ from ...race.lane import Racer
 from ...race.race import FEWEST, MOST, Race
 from ...race.record import RaceRecord
 from ...race.replay import Replay
-from ...render.blocks import Thoughts
 from ...render.numbers_page import SURE
+from ...render.thoughts import Thoughts
 from ...settings.keymap import RACE
 from ...theming.colouring import Colouring, effective
 from ..actions.switch import method_items
@@ -293,7 +293,8 @@ class RaceScreen(Screen[None]):
 
     def action_model(self) -> None:
         racers = self.race.racers
-        items = [MenuItem(str(i), racer.entry.name, detail=model) for i, (racer, model) in enumerate(self._named())]
+        own, names = short_name(self.race.dialogue.model), self.race.model_names
+        items = [MenuItem(str(i), racer.entry.name, detail=names[i] or own) for i, racer in enumerate(racers)]
 
         def asked(index: str) -> None:
             entry = racers[int(index)].entry
@@ -307,10 +308,6 @@ class RaceScreen(Screen[None]):
 
         last = str(len(items) - 1)
         self._host.ask(Menu("Change the model of which pane?", items, last, self._host.live.keymap), asked)
-
-    def _named(self) -> list[tuple[Racer, str]]:
-        own = short_name(self.race.dialogue.model)
-        return [(racer, name or own) for racer, name in zip(self.race.racers, self.race.model_names, strict=True)]
 
     def _swap(self, number: int, entry: RaceEntry) -> None:
         if number <= len(self.race.racers):

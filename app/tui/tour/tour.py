@@ -143,7 +143,8 @@ class Tour:
         if not self._writing:  # it was a short one
             return
         self._switch(fast)
-        await self._passes(2, in_runs(fast), RUN_BEAT, RUN_SECONDS)
+        said = f"{GUESSES.get(fast, f'{fast} guesses ahead')}: each coloured stretch took one pass."
+        await self._passes(2, said, RUN_BEAT, RUN_SECONDS)
         self._paced = False
         if self._writing:
             self.dialogue.pause(False)
@@ -300,11 +301,6 @@ class Tour:
             dialogue.cancel()
         self._give_back()
         self._went_on()
-
-
-def in_runs(fast: str) -> str:
-    """The second sentence, for the method that is switched to."""
-    return f"{GUESSES.get(fast, f'{fast} guesses ahead')}: each coloured stretch took one pass."
 
 
 def outcome(race: Race) -> str:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ...chat.entries import Answer
 from ...chat.pieces import Pieces
 from ...render.inspection import LIT, inspect
 from ...render.inspection_rows import inspection_rows, strip_rows
 from ...settings.keymap import shown_keys
 from ...text.lines import PAD
-from ...theming.colouring import INKS, Colouring, ink_name
+from ...theming.colouring import INKS, effective, ink_name
 from .line_view import LineView
+from .view import TranscriptView
 
 
 class Inspector(LineView, can_focus=False):
@@ -31,18 +31,22 @@ class Inspector(LineView, can_focus=False):
         moves = "".join(shown_keys(f"inspect_{name}", self._keymap) for name in ("previous", "next", "above", "below"))
         return f"{moves} other passes · {shown_keys('cancel', self._keymap)} back"
 
-    def tell(
-        self, answer: Answer, index: int, pieces: Pieces, margin: int, width: int, height: int, *, way: Colouring, by_keys: bool
-    ) -> None:
-        state = (answer, index, answer.done, pieces, margin, width, height, way, by_keys)
+    def tell(self, view: TranscriptView, pieces: Pieces) -> None:
+        """Tell about the run that a view's cursor is on; `pieces`: token texts of answers that have none of their own."""
+        answer, spot, margin = view.cursor.answer, view.cursor.spot, view.margin
+        assert answer is not None
+        assert spot is not None
+        way, by_keys = effective(view.colouring, self.app.no_color), view.cursor.by_keys
+        state = (answer, spot.run, answer.done, pieces, margin, view.size, way, by_keys)
         if state == self._shown:
             return
         self._shown = state
-        rows = strip_rows(height)
-        run = answer.runs[index]
+        rows = strip_rows(view.size.height)
+        run = answer.runs[spot.run]
         ink = ink_name(way, run.shade, run.together)
-        cells = max(20, width - 2 * margin)
-        told = inspection_rows(inspect(answer, index, pieces), cells, rows, self.keys if by_keys else "")
+        cells = max(20, view.size.width - 2 * margin)
+        run_told = inspect(answer, spot.run, answer.pieces if len(answer.pieces) else pieces)
+        told = inspection_rows(run_told, cells, rows, self.keys if by_keys else "")
         bar = (" " * max(0, margin - 2 - PAD), ""), ("▌ ", f"${INKS[ink].colour}")
         self.styles.height = rows
         lit = INKS[ink].style if INKS[ink].behind else "bold $foreground"

@@ -12,7 +12,8 @@ from textual.reactive import reactive
 from textual.strip import Strip
 
 from ...chat.entries import Answer
-from ...render.blocks import EntryBlock, Thoughts
+from ...render.blocks import EntryBlock
+from ...render.thoughts import Thoughts
 from ...theming.colouring import Colouring, effective
 from .painter import RowPainter
 from .quick_rows import QuickRows

@@ -21,7 +21,8 @@ from textual.strip import Strip
 
 from ...chat.entries import Answer
 from ...chat.transcript import Transcript
-from ...render.blocks import EntryBlock, Thoughts, block_of, step_at
+from ...render.blocks import EntryBlock, block_of
+from ...render.thoughts import Thoughts
 from ...settings.keymap import INSPECT
 from ...theming.colouring import Colouring, effective
 from .cursor import Move, RunCursor
@@ -408,3 +409,15 @@ class TranscriptView(BlockStack, can_focus=True, inherit_bindings=False):
 
     def selection_updated(self, selection: Selection | None) -> None:
         self.refresh()
+
+
+def step_at(block: EntryBlock, row: int, cell: int) -> int:
+    """Where a click on a row of a block leads: −1 on the left half of the sign, 1 on the right one, 0 beside it."""
+    found = block.row(row)
+    if found.kind == "variants" and found.first:
+        start, sign = 0, found.pieces[0].text
+    else:
+        start, sign = block.cells - len(found.badge), found.badge
+    if not sign or not start <= cell < start + len(sign):
+        return 0
+    return -1 if cell < start + len(sign) // 2 else 1

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from specchat.app.chat.draft_length import DraftLength, length_of, why_none
-from specchat.app.chat.methods import known_methods
+from specchat.app.chat.methods import DraftLength, known_methods, length_of, why_none
 from specchat.engine.catalog import get, parse_params
 from specchat.engine.messages import Switch, Switched
 

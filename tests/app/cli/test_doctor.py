@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -38,10 +39,10 @@ def probe(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> SimpleNamespace:
 def test_a_healthy_machine(probe: SimpleNamespace) -> None:
     report = doctor.examine()
     assert report.problems == []
-    text = doctor.as_text(report)
+    text = "\n".join(doctor.page(report))
     assert "Everything is in order." in text
     assert "cpu only" in text
-    data = json.loads(doctor.as_json(report))
+    data = json.loads(json.dumps(asdict(report)))
     assert set(data) == {
         *("versions", "machine", "devices", "llama_cpp", "terminal", "paths", "settings", "builtin_model", "draft_model"),
         "problems",
@@ -63,7 +64,7 @@ def test_what_is_broken_comes_with_what_mends_it(
     assert "did you mean model?" in whats
     assert "The package textual is missing." in whats
     assert all(problem.fix for problem in report.problems)
-    assert "-m pip install textual" in doctor.as_text(report)
+    assert "-m pip install textual" in "\n".join(doctor.page(report))
 
 
 def test_a_cpu_build_beside_a_driver_is_a_note(probe: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:

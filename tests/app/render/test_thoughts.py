@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from specchat.app.chat.entries import Answer
-from specchat.app.render.blocks import TAIL, EntryBlock, Thoughts
+from specchat.app.render.blocks import TAIL, EntryBlock
 from specchat.app.render.runs import beside, outermost, place_of, run_at
+from specchat.app.render.thoughts import Thoughts
 from specchat.engine.messages import StepRecord
 
 from ...fakes.thoughts import THOUGHT, thinking_steps
