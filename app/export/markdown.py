@@ -7,7 +7,7 @@ leaves open is closed, so that it cannot swallow what follows.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -78,35 +78,28 @@ def inert(text: str) -> str:
 def _without_html(text: str) -> str:
     if _TAG.search(text) is None:
         return text
-    for _ in range(ROUNDS):
-        spans = _html(text)
-        if spans is None:
-            break
-        if not spans:
-            return text
-        lines = text.split("\n")
-        for start, end in spans:
-            lines[start:end] = [_TAG.sub(r"\1\\<", line) for line in lines[start:end]]
-        escaped = "\n".join(lines)
-        if escaped == text:
-            break
-        text = escaped
-    return text.replace("<", "&lt;")
+    text = _escaped(text, lambda text: _html(text) or [], _TAG, r"\1\\<")
+    return text if _html(text) == [] else text.replace("<", "&lt;")
 
 
 def unlinked(text: str) -> str:
     """`text` without links to what is no page: `javascript:` and the like, however it is spelled. Their text stays."""
     if _SCHEME.search(text) is None:
         return text
+    text = _escaped(text, _harmful, _LINK, r"\1\\\2")
+    return _LINK.sub(r"\1\\\2", text) if _harmful(text) else text
+
+
+def _escaped(text: str, find: Callable[[str], list[tuple[int, int]]], signs: re.Pattern[str], by: str) -> str:
+    """`text` with some signs replaced in the lines (from, to) that are found, again and again until that changes nothing."""
     for _ in range(ROUNDS):
         lines = text.split("\n")
-        for start, end in _harmful(text):
-            lines[start:end] = [_LINK.sub(r"\1\\\2", line) for line in lines[start:end]]
-        escaped = "\n".join(lines)
-        if escaped == text:
+        for start, end in find(text):
+            lines[start:end] = [signs.sub(by, line) for line in lines[start:end]]
+        before, text = text, "\n".join(lines)
+        if text == before:
             break
-        text = escaped
-    return _LINK.sub(r"\1\\\2", text) if _harmful(text) else text
+    return text
 
 
 def _harmful(text: str) -> list[tuple[int, int]]:

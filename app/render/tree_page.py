@@ -104,8 +104,9 @@ def tree_lines(
     foot = _foot(tree, record, cells)
     room = height - len(out)
     tight = room < 10 + len(foot)
-    side = _side(tree, cells)
-    rows = tree_rows(tree, _piece(pieces), cells - side, max(3, room if tight else room - len(foot)))
+    side = (5 + (BAR_CELLS + 1 if cells >= BAR_FROM else 0)) if tree.probs else 0  # for probabilities, on the right
+    piece: Callable[[int], str] = lambda token: PROMPT if token < 0 else pieces.text(token)  # noqa: E731
+    rows = tree_rows(tree, piece, cells - side, max(3, room if tight else room - len(foot)))
     out += [_row(row, cells, side, lit, trunk) for row in rows]
     if not record.tree_tokens and (others := record.nodes - len(tree.tokens)) > 0:
         out.append(line((fit(f"   … {others} more nodes that are not guesses", cells), "italic $quiet")))
@@ -142,10 +143,6 @@ def _nothing(answer: Answer | None, cells: int, *, paused: bool, keys: str) -> l
     ]
 
 
-def _piece(pieces: Pieces) -> Callable[[int], str]:
-    return lambda token: PROMPT if token < 0 else pieces.text(token)
-
-
 def _head(answer: Answer, step: int, cells: int, *, selected: bool, paused: bool, keys: str) -> list[StyledLine]:
     record = answer.log.record(step)
     where = f" pass {step + 1:,} of {len(answer.log):,}"
@@ -175,13 +172,6 @@ def _head(answer: Answer, step: int, cells: int, *, selected: bool, paused: bool
     if length(tuple(parts)) + 2 + length(times) <= cells:
         return [first, (*parts, ("  ", ""), *times)]
     return [first, tuple(parts)]
-
-
-def _side(tree: StepTree, cells: int) -> int:
-    """Cells on the right that probabilities take."""
-    if not tree.probs:
-        return 0
-    return 5 + (BAR_CELLS + 1 if cells >= BAR_FROM else 0)
 
 
 def _row(row: TreeRow, cells: int, side: int, lit: str, trunk: str) -> StyledLine:

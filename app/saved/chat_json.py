@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from ...engine.messages import FIELDS, StepRecord
-from ...errors import UserError
 from ..chat.entries import SEVERITIES, Answer, Figures, Notice, Prompt
 from ..chat.pieces import Pieces, SomePieces
 from ..chat.runs import SHADES, WRITTEN, Run
@@ -129,11 +128,7 @@ def read_chat(path: Path) -> SavedChat:
     Raises:
         UserError: the file cannot be read or is no such chat; names what is wrong.
     """
-    table = read(path, FORMAT, VERSION)
-    try:
-        return chat_of(table)
-    except BadFile as error:
-        raise UserError(f"{one_line(path.name)} cannot be opened: {one_line(str(error))}.") from None
+    return read(path, FORMAT, VERSION, chat_of)
 
 
 def chat_of(table: Table) -> SavedChat:

@@ -113,11 +113,7 @@ def read_race(path: Path) -> RaceRecord:
     Raises:
         UserError: the file cannot be read or is no race; names what is wrong.
     """
-    table = read(path, FORMAT, VERSION)
-    try:
-        return race_of(table)
-    except BadFile as error:
-        raise UserError(f"{one_line(path.name)} cannot be opened: {one_line(str(error))}.") from None
+    return read(path, FORMAT, VERSION, race_of)
 
 
 def race_of(table: Table) -> RaceRecord:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -19,6 +19,7 @@ INT32 = 2**31 - 1
 """Largest number that the chat's arrays hold: token ids, counts."""
 
 W = TypeVar("W", bound=str)
+Saved = TypeVar("Saved")
 
 _REQUIRED = object()
 
@@ -103,16 +104,17 @@ class Table:
         return (Table(item, place) for item, place in self.items(key))
 
 
-def read(path: Path, kind: str, version: int) -> Table:
-    """The object in a file that specchat saved.
+def read(path: Path, kind: str, version: int, build: Callable[[Table], Saved]) -> Saved:
+    """What is in a file that specchat saved.
 
     Args:
         kind: what its `format` must say.
         version: the newest that can be read.
+        build: makes it of the object in the file.
 
     Raises:
         OtherFormat: it is something else; says what.
-        UserError: the file cannot be read.
+        UserError: the file cannot be read, or `build` finds something wrong in it.
     """
     name = one_line(path.name)
     try:
@@ -134,14 +136,13 @@ def read(path: Path, kind: str, version: int) -> Table:
             else f'it has no "format": "{kind}"'
         )
         raise OtherFormat(f"{name} cannot be opened: {what}.", found)
-    table = Table(data)
     try:
-        given = table.count("version", least=1)
+        table = Table(data)
+        if (given := table.count("version", least=1)) <= version:
+            return build(table)
     except BadFile as error:
-        raise UserError(f"{name} cannot be opened: {error}.") from None
-    if given > version:
-        raise UserError(f"{name} has format version {given}, but this specchat reads {version}. Update specchat.")
-    return table
+        raise UserError(f"{name} cannot be opened: {one_line(str(error))}.") from None
+    raise UserError(f"{name} has format version {given}, but this specchat reads {version}. Update specchat.")
 
 
 def _text(value: Any, place: str) -> str:

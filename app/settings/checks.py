@@ -180,16 +180,13 @@ def check_keys(called: str, binding: str, value: Any) -> str:
     if binding not in known:
         raise UserError(f"there is no binding {called}: {did_you_mean(binding, known)}")
     keys = [value] if isinstance(value, str) else value
-    each = [key.strip() for key in ",".join(keys).split(",")] if _texts(keys) else []
+    texts = isinstance(keys, list | tuple) and all(isinstance(each, str) for each in keys)
+    each = [key.strip() for key in ",".join(keys).split(",")] if texts else []
     if not all(each) or not each:
         raise UserError(f'{called} takes keys such as "ctrl+n" or ["f2", "ctrl+n"], not {value!r}.')
     if typing := [key for key in each if is_typed(binding, key)]:
         raise UserError(f"{called}: {typing[0]} always types in the chat. Take a key with ctrl or alt, or F1 to F12.")
     return ",".join(each)
-
-
-def _texts(value: Any) -> bool:
-    return isinstance(value, list | tuple) and all(isinstance(each, str) for each in value)
 
 
 def check_server(called: str, server: str, name: str, value: Any) -> str:

@@ -56,32 +56,19 @@ def run_once(request: Request) -> int:
         # Sent before standard input is read, so that the model loads meanwhile.
         load = client.load(request.settings.model, **request.settings.load_options())
         prompt = prompt_of(request, text, attachments, notes)
-        return _answered(request, prompt, chat, client, load, output, notes)
-
-
-def _answered(
-    request: Request,
-    prompt: str,
-    chat: KeptRun | None,
-    client: EngineClient,
-    load: int,
-    output: AnswerOutput,
-    notes: Notes,
-) -> int:
-    """Ask the engine and print; return the exit code."""
-    with Interrupts(client) as interrupts:
-        run = _Run(request, prompt, client, interrupts, output, notes, chat)
-        try:
-            return run.to_the_end(load)
-        except BrokenPipeError:
-            # The interpreter flushes standard output once more when it ends.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            return CLOSED
-        except OSError as error:
-            notes.sentence(f"Cannot write the answer ({error.strerror}).")
-            return BROKEN
-        finally:
-            run.close("cancelled")
+        with Interrupts(client) as interrupts:
+            run = _Run(request, prompt, client, interrupts, output, notes, chat)
+            try:
+                return run.to_the_end(load)
+            except BrokenPipeError:
+                # The interpreter flushes standard output once more when it ends.
+                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+                return CLOSED
+            except OSError as error:
+                notes.sentence(f"Cannot write the answer ({error.strerror}).")
+                return BROKEN
+            finally:
+                run.close("cancelled")
 
 
 def _chat(request: Request, notes: Notes) -> tuple[KeptRun | None, Request]:

@@ -51,22 +51,11 @@ class MessageEdit:
         return self._base
 
     @runs(actions.EDIT)
-    def command(self, *words: str) -> None:
-        """Put a message back into the input box: number N, the marked one or the last."""
-        match words:
-            case ():
-                self.edit()
-            case (number,) if number.isdecimal() and len(number) < 10:
-                self.edit(int(number))
-            case _:
-                raise UserError("/edit takes the number of one of your messages, 1 for the first; alone it edits the last one.")
-
-    def edit(self, number: int | None = None) -> None:
-        """Put a message back into the input box.
-
-        Args:
-            number: which of the person's messages, from 1 on; the marked or the last one if None.
-        """
+    def edit(self, *words: str) -> None:
+        """Put a message back into the input box: number N (from 1 on), the marked one or the last."""
+        number = int(words[0]) if len(words) == 1 and words[0].isdecimal() and len(words[0]) < 10 else None
+        if words and number is None:
+            raise UserError("/edit takes the number of one of your messages, 1 for the first; alone it edits the last one.")
         prompts = prompts_of(self.host)
         if not prompts:
             raise NotPossible("There is no message to edit yet. Ask something first.")

@@ -177,18 +177,14 @@ class SettingsCommands:
         Raises:
             UserError: there is none of this name.
         """
-        problems = self.host.live.preset(name)
-        self.host.changed()
-        self.host.tell(f"Preset {one_line(name)} is in use: {self.told()}")
-        for problem in problems:
-            self.host.tell(problem, "warning")
-
-    def told(self) -> str:
-        """What the preset in use holds, on a line."""
         from ...settings.presets import Preset
 
-        layers = self.host.live.layers
-        return fit(Preset(layers.preset_name, layers.preset).summary, 100)
+        problems = self.host.live.preset(name)
+        self.host.changed()
+        holds = fit(Preset(self.host.live.layers.preset_name, self.host.live.layers.preset).summary, 100)
+        self.host.tell(f"Preset {one_line(name)} is in use: {holds}")
+        for problem in problems:
+            self.host.tell(problem, "warning")
 
     def save(self, name: str, *, again: bool = False) -> None:
         """Make a preset of this chat.

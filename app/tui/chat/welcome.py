@@ -123,7 +123,8 @@ class Welcome(VerticalScroll, can_focus=False):
         self._offer, self._tiny = offer, tiny
 
     def compose(self) -> ComposeResult:
-        yield Static(title(), id="welcome-title")
+        letters = ("spec", f"bold {INKS['heat-3'].style}"), ("chat", f"bold {INKS['heat-5'].style}")
+        yield Static(Content.assemble(*letters, ("  see how every token is decoded\n", "$quiet")), id="welcome-title")
         yield Static(
             Content.assemble(
                 "A chat that shows how the model decodes. The stronger the colour, the more tokens came out of one pass; ",
@@ -195,11 +196,3 @@ class Welcome(VerticalScroll, can_focus=False):
     def _picked(self, event: OptionList.OptionSelected) -> None:
         event.stop()
         self.post_message(self.Chosen(ROWS[event.option_index].prompt))
-
-
-def title() -> Content:
-    return Content.assemble(
-        ("spec", f"bold {INKS['heat-3'].style}"),
-        ("chat", f"bold {INKS['heat-5'].style}"),
-        ("  see how every token is decoded\n", "$quiet"),
-    )
