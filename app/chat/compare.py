@@ -23,7 +23,6 @@ SIGNS: dict[Mark, str] = {
 }
 """What a mark is shown as."""
 
-
 EXCERPT = 12
 """Cells of each text where two part."""
 

@@ -18,14 +18,12 @@ from .steplog import StepLog
 COUNTED_AT_ONCE = 4000
 """Steps that one look at an answer's totals takes in (some 30 ms): the figures of a very long one must not stall the screen."""
 
-
 OWN_END = ("eos", "stop")
 """Finish reasons of an answer that the model, or a stop text, ended."""
 TEXT_END = (*OWN_END, "length", "loop")
 """Those after which the answer would be no longer if it were asked for again."""
 THROUGH = (*TEXT_END, "context")
 """Those with which an answer has reached its end."""
-
 
 WINDOW_SECONDS = 1.0
 """The live tokens/s looks back this far, so that a method switch shows at once."""

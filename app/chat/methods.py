@@ -34,7 +34,6 @@ GROUPS: Mapping[str, str] = {
 }
 """Group → its heading, in the order in which they are shown."""
 
-
 SERVERS = "The server's"
 """Heading of the methods of a model on servers."""
 

@@ -11,7 +11,6 @@ from ...engine.messages import StepRecord
 SHADES = 6
 """Colours that runs cycle through; neighbours differ with any number from two."""
 
-
 WRITTEN = -3
 """The shade of what a constraint wrote without a pass."""
 

@@ -179,7 +179,6 @@ BY_OPTION: Mapping[str, Completer] = {
 }
 """Option → what its value may be, wherever the option is; those of a few words say themselves what they may be."""
 
-
 SHELLS = ("bash", "zsh", "fish", "pwsh", "powershell")
 
 

@@ -75,10 +75,7 @@ def get(context: typer.Context, key: Key, preset: FromPreset = None, json: AsJso
 
 
 @config.command("set", context_settings={"ignore_unknown_options": True})
-def set_(
-    key: Key,
-    values: Annotated[list[str], argument("One value, or several for a list.", "VALUE…")],
-) -> None:
+def set_(key: Key, values: Annotated[list[str], argument("One value, or several for a list.", "VALUE…")]) -> None:
     """Write a setting to the file, keeping its comments and order."""
     known(key)
     if len(values) > 1 and not takes_many(key):

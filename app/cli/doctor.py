@@ -48,7 +48,6 @@ print(json.dumps({"cuda": [{"name": n, "memory": m} for n, m in zip(cuda, memory
                   "threads": torch.get_num_threads()}))
 """
 
-
 _LLAMA_PROBE = """
 import json
 from specchat.backends.llama.library import build_report

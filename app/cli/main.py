@@ -50,9 +50,7 @@ app = typer.Typer(
     help="A terminal chat that shows how a local language model decodes. Without a command, opens the chat.",
 )
 
-
 LIMITS = tuple(key for key, said in OPTIONS.items() if said.group == "Sampling and limits")
-
 
 THINKING = ("think", "think_budget", "template_var", "thoughts")
 
@@ -122,8 +120,7 @@ def run(
     keep: Annotated[bool, flag("--keep", "Save the exchange as a new chat.")] = False,
     no_history: Annotated[bool, flag("--no-history", "Continue a chat without saving the exchange.")] = False,
     file: Annotated[
-        list[Path] | None,
-        option("--file", "Attach a file or a folder's text files. Repeat for more.", "FILE", "-f"),
+        list[Path] | None, option("--file", "Attach a file or a folder's text files. Repeat for more.", "FILE", "-f")
     ] = None,
     json: AsJson = False,
     jsonl: Annotated[bool, flag("--jsonl", "Print one JSON object per pass, then that of --json.")] = False,
@@ -238,12 +235,7 @@ def keys() -> None:
 
 
 @app.command()
-def locate(
-    name: Annotated[
-        str | None,
-        argument("Print only this path.", offered=completion_shell.locations),
-    ] = None,
-) -> None:
+def locate(name: Annotated[str | None, argument("Print only this path.", offered=completion_shell.locations)] = None) -> None:
     """Print where settings, data, cache, log and models are."""
     from .listing import print_locations
 

@@ -17,7 +17,6 @@ from ..text.cells import one_line
 if TYPE_CHECKING:
     from .chats import ChatRow, Chats, OpenedChat
 
-
 OWN = ("method", "accept", "max_tokens", "stop", "stop_loops", "think", "think_budget", "template_var")
 """Settings of a chat that are not in tables."""
 

@@ -43,7 +43,6 @@ Identity: TypeAlias = tuple[int, int]
 
 _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
-
 LEAST_ROOM = 65536
 """Free bytes of a disk below which it is full: what readers share takes half of it."""
 

@@ -20,7 +20,6 @@ from .library import FoundModel, Library
 MOST_SHARE = 0.7
 """Largest share of the target's parameters: a draft model with more of them cannot be fast enough to pay."""
 
-
 KINDS = {
     "eagle3": ("EAGLE-3", "eagle"),
     "medusa": ("Medusa", "medusa"),

@@ -24,7 +24,6 @@ ARCHITECTURE, PARAMETERS, QUANTIZATION, SIZE, VERDICT = 12, 7, 8, 8, 12
 WIDE, MIDDLE = 84, 58
 """Cells from which the architecture is shown, and from which the parameters are and verdicts are told in words."""
 
-
 NO_DRAFT = "no draft model"
 """Key of the row that loads a target alone."""
 

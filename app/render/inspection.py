@@ -206,11 +206,7 @@ def figures(run: Inspection, *, brief: bool = False) -> StyledLine:
     counts = ((f"{run.drafted:,}", "drafted "), (f"{run.accepted:,}", "accepted "), (f"{run.guessed:,}", "from the window "))
     for value, name in (counts if run.guessed else counts[:2]) if run.drafted else ():
         out += [(" · " + name, LABEL), (value, VALUE)]
-    out += [
-        (" · ", LABEL),
-        (f"{run.count:,}", VALUE),
-        (" token" if run.count == 1 else " tokens", LABEL),
-    ]
+    out += [(" · ", LABEL), (f"{run.count:,}", VALUE), (" token" if run.count == 1 else " tokens", LABEL)]
     return tuple(part for part in out if part[0])
 
 

@@ -76,10 +76,7 @@ def _told(text: str, cells: int) -> list[StyledLine]:
 
 
 def _figures(totals: Totals, label: str, cells: int) -> list[StyledLine]:
-    figures = [
-        (f"{totals.tokens_per_step:.2f}", "tokens a pass"),
-        (f"{totals.steps:,}", "passes"),
-    ]
+    figures = [(f"{totals.tokens_per_step:.2f}", "tokens a pass"), (f"{totals.steps:,}", "passes")]
     if totals.drafted:
         figures.append((f"{totals.accepted:,} of {totals.drafted:,}", f"guesses {right_or_accepted(label)}"))
     return figures_rows(figures, cells)

@@ -75,13 +75,7 @@ MOVES = (
 
 MENU = (
     *MOVES,
-    KeyBinding(
-        "menu_choose",
-        "enter",
-        "choose",
-        "Choose the item under the cursor",
-        "choose",
-    ),
+    KeyBinding("menu_choose", "enter", "choose", "Choose the item under the cursor", "choose"),
     KeyBinding("menu_leave", "escape,ctrl+c", "leave", "Close without changing anything", "close"),
 )
 """Keys of a menu, and of the starters of an empty chat."""

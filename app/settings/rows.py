@@ -23,7 +23,6 @@ WORDS = {
 }
 """Kind of origin → what stands beside the value."""
 
-
 DEFAULT = Origin("default", "default")
 
 AS_FOR_ALL = "same as all"

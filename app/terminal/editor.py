@@ -13,10 +13,7 @@ from ..text.cells import one_line
 
 FALLBACKS = ("nano", "vim", "vi", "emacs")
 """Looked for where no editor is named; nano first, because it says how to leave it."""
-WAITING = {
-    **dict.fromkeys(("code", "codium", "cursor", "zed", "subl"), "--wait"),
-    **{"mate": "-w", "gvim": "-f"},
-}
+WAITING = {**dict.fromkeys(("code", "codium", "cursor", "zed", "subl"), "--wait"), **{"mate": "-w", "gvim": "-f"}}
 """Editors with a window of their own, which end at once unless they are told to wait."""
 
 

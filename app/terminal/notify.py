@@ -11,7 +11,6 @@ from ..text.cells import fit, one_line
 _OSC9 = ("iTerm.app", "WezTerm", "ghostty", "rio")
 """TERM_PROGRAM of terminals that show OSC 9 as a notification."""
 
-
 NotifyWay = Literal["osc9", "osc777", "bell", "off"]
 LONGEST = 120
 """Characters of a notification."""

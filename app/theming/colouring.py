@@ -17,7 +17,6 @@ LABEL_STYLES = {
 }
 """Colour of a method's label: how far its text may be from the plain method's."""
 
-
 Colouring = Literal["length", "cycle", "underline", "off"]
 """length: by tokens per pass; cycle: hues in turn; underline: lines and weight instead of colours; off: plain."""
 

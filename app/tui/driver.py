@@ -34,7 +34,6 @@ GRACE_SECONDS = 10.0
 LOOK_SECONDS = 0.1
 """Between looks at whether the chat still wants keys; a lone escape is told from a longer sequence by it too."""
 
-
 PASTE, PASTED = "\x1b[200~", "\x1b[201~"
 """Stand around what is pasted."""
 

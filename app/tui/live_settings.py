@@ -25,7 +25,6 @@ LOOK_SECONDS = 0.5
 
 Stamp = tuple[int, int, int] | None
 
-
 InThread = Callable[[Callable[[], None], Callable[[None], None]], None]
 """Does work in a thread, then something here; a UserError of it is told."""
 

@@ -27,7 +27,6 @@ COMMAND = "\x1b]"
 Colours: TypeAlias = tuple[str, str, str]
 """A style in three parts, each as parameters of a sequence: the text's colour, the one behind it, all else (bold, italic …)."""
 
-
 _COLOUR = re.compile(r"[34]8;(?:5;\d+|2;\d+;\d+;\d+)|\d+")
 
 

@@ -22,7 +22,6 @@ T_95 = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23)
 
 Row = Mapping[str, Any]
 
-
 ANOTHER_RUN = math.sqrt(2)
 """Both runs miss the true ratio, so another run's figure strays from this one's by the root of two times as much as the truth
 does. The intervals are for the reader who runs the command again."""

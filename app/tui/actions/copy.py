@@ -141,12 +141,7 @@ class Copier:
 
         cells = max(20, min(76, self.host.view.screen.size.width * 94 // 100) - 16)
         items = [
-            MenuItem(
-                str(index),
-                block.language or "text",
-                counted(block.lines, "line"),
-                detail=block.preview(cells),
-            )
+            MenuItem(str(index), block.language or "text", counted(block.lines, "line"), detail=block.preview(cells))
             for index, block in enumerate(blocks)
         ]
 

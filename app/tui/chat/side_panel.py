@@ -35,7 +35,6 @@ COUNTING_SECONDS = 0.02
 UPDATE_SECONDS = 0.15
 """Between two updates while an answer streams: as fast as figures can be read."""
 
-
 SPACIOUS = 16
 """Rows from which on the page begins with a blank one."""
 

@@ -30,7 +30,6 @@ BAR_CELLS = 16
 FIGURES_SECONDS = 0.12
 """Between two updates of the live figures."""
 
-
 FLASH_SECONDS = 4.0
 """How long a line about something just done stands."""
 

@@ -54,11 +54,7 @@ class PickList(ScrollView, Generic[Item], can_focus=False):
         """The cursor stands on another item, or other items are shown."""
 
     def __init__(
-        self,
-        key_of: Callable[[Item], object],
-        draw: Callable[[Item, int], Sequence[StyledLine]],
-        rows: int = 1,
-        gap: int = 0,
+        self, key_of: Callable[[Item], object], draw: Callable[[Item, int], Sequence[StyledLine]], rows: int = 1, gap: int = 0
     ) -> None:
         super().__init__()
         self._key_of, self._draw, self._rows, self._gap = key_of, draw, rows, gap

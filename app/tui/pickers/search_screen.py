@@ -26,7 +26,6 @@ from .pick_list import Item, PickList
 AROUND = 9
 """Rows that are not the list's where the frame grows with it: frame, box, four rows about an item."""
 
-
 MOVES = (
     *hints(
         ("list_above list_below", "move the cursor"),

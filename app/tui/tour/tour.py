@@ -52,7 +52,6 @@ RACE_SECONDS, LONGEST_RACE = 7.0, 9.0
 LOOK_SECONDS, READ_SECONDS = 2.0, 4.0
 """Time to look at the whole answer, and to read how the race ended."""
 
-
 ENDS = {"died": "the engine stopped.", "error": "the model could not answer."}
 """Finish reason of an answer that nothing can follow → what is said."""
 
