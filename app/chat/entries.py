@@ -232,7 +232,7 @@ class Answer:
     """What it was asked with: `model`, `method` (the first), `settings` (of that), `sampling`, `accept`, `max_tokens`, `stop`.
     Empty where that is not known."""
     id: int = 0
-    """That the engine knows it by; 0 if it was written in another sitting."""
+    """The id by which the engine knows it; 0 if it was written in another sitting."""
     prefill: tuple[int, int] = (0, 0)
     """Prompt tokens read so far, of how many."""
     held: str = ""

@@ -78,9 +78,9 @@ class Change:
     """What would help most."""
 
     said: str
-    """In one sentence."""
+    """The change, in one sentence."""
     method: str = ""
-    """To switch to; empty where it is nothing that a key can do."""
+    """The method to switch to; empty where it is nothing that a key can do."""
     settings: Mapping[str, Any] = field(default_factory=dict)
     """The settings of that method."""
     speedup: float = 0.0

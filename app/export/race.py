@@ -31,7 +31,7 @@ class Finish(NamedTuple):
 
     lane: RaceLane
     name: str
-    """With its model, where the lanes' models differ."""
+    """What the lane is called: with its model, where the lanes' models differ."""
     share: float
     """Length of its bar: 0 to 1."""
     seconds: float

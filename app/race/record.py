@@ -22,7 +22,7 @@ class RaceLane:
     answer: Answer
     """What it wrote, step by step; it has the label, the figures and the finish reason."""
     model: str = ""
-    """Where it is another than the race's."""
+    """Its model, where that is another than the race's."""
     mark: Mark = "unknown"
     position: int | None = None
     """The first token that differs from the first lane's; None where none does."""

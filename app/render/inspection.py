@@ -65,7 +65,7 @@ class Inspection:
 
     method: str
     step: int
-    """From 1; 0 if no step is known."""
+    """The number of the step, from 1; 0 if none is known."""
     steps: int
     """How many steps the answer has; 0 while it is being written, and where none is known."""
     drafted: int
@@ -77,9 +77,9 @@ class Inspection:
     guessed: int = 0
     """Tokens that no draft had, but other nodes of the pass (lookahead's window)."""
     nodes: int = 0
-    """That the pass evaluated; 0 where there was none, or it was not recorded."""
+    """How many nodes the pass evaluated; 0 where there was none, or it was not recorded."""
     seconds: tuple[float, float, float] = (0.0, 0.0, 0.0)
-    """For the draft, the model's pass, and the rest."""
+    """Seconds of the draft, the model's pass, and the rest."""
     tokens: tuple[str, ...] = ()
     """Texts of the tokens, with visible spaces."""
     own: int = 0

@@ -64,7 +64,7 @@ class StepTree:
     tokens: Sequence[int]
     """The token of each node; node 0 was pending before the step [n]."""
     parents: list[int]
-    """Below each node but 0 is the number of an earlier one [n]."""
+    """The parent of each node, an earlier one; −1 for node 0 [n]."""
     path: list[int]
     """Accepted nodes, beginning with 0."""
     choice: int | None

@@ -79,7 +79,8 @@ SAFE = 0.7
 """The share of a measured rate at which is written, so that what is on its way becomes less."""
 
 FASTER, MUCH_FASTER, PROBE_SECONDS = 1.002, 1.03, 30.0
-"""By which a link is taken to be faster with each write that did not have to wait; and if none had to for so long."""
+"""Factors by which a link is taken to be faster with each write that did not have to wait: usually, and once none had to for
+PROBE_SECONDS."""
 
 QUICK_RATE = 1_000_000.0
 """Bytes a second of what is no slow link."""

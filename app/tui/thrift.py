@@ -19,7 +19,7 @@ PLACE = re.compile(r"(?:\x1b\[\d+;\d+H|\r|\n)*")
 """Goes somewhere else, which has no style."""
 
 DISPUTED = re.compile("[\u200d\u20e3\ufe0f\U0001f000-\U0001faff\U000e0020-\U000e007f]")
-"""In characters that terminals disagree on how wide they are: pictures, above all those of several code points."""
+"""Code points of characters whose width terminals disagree on: pictures, above all those of several code points."""
 
 COMMAND = "\x1b]"
 """Begins what is no text on the screen: a title, a notification, what is copied."""

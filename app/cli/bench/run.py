@@ -234,7 +234,7 @@ def _messages(bench: BenchRun, item: Item, rows: Mapping[tuple[str, str, int], M
 
 
 VERSION = 1
-"""Of the format of a record."""
+"""Version of the format of a record."""
 
 
 class BenchRecord:

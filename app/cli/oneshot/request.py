@@ -44,7 +44,7 @@ class Request:
     as_lines: bool = False
     """JSON: an object a step, then the whole as for `as_json`."""
     go_on: bool = False
-    """With the chat that `chat` names, or the last one."""
+    """Continue the chat that `chat` names, or the last one."""
     chat: str | None = None
     keep: bool | None = None
     """Whether the answer is kept in the history; None: if it goes on with a chat from there, and the settings allow it."""

@@ -44,7 +44,7 @@ class TypedCommand(NamedTuple):
     word: str
     """What is being typed, without quotes."""
     start: int
-    """Where that begins in the line."""
+    """The place in the line where `word` begins."""
 
 
 @dataclass(slots=True)

@@ -19,10 +19,10 @@ KEY_CELLS = 17
 """Cells of the keys before what they do: `alt+right  ^o →`."""
 
 TALL = 24
-"""Rows of a terminal in which DETAIL_ROWS[1] lines are told of a row, else DETAIL_ROWS[0]."""
+"""Rows of a terminal from which on it is tall."""
 
 DETAIL_ROWS = (4, 7)
-"""With the line above them."""
+"""Rows about the item under the cursor, the line above them among them: on a low terminal, and on a tall one."""
 
 LIST_ROWS = 5
 """Rows that are left to the box and the list, however long a notice is."""

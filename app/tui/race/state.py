@@ -35,7 +35,7 @@ class LaneFigures:
     tokens_per_step: float = 0.0
     acceptance: float | None = None
     speedup: float = 0.0
-    """Over the first lane; 0 where unknown."""
+    """Times as fast as the first lane; 0 where unknown."""
     sign: str = ""
     mark: str = ""
     """How its tokens compare with the first lane's, in words."""
