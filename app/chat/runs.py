@@ -48,7 +48,7 @@ class Run:
     tokens: int
     method: str
     shade: int
-    """The number of its run colour, from 0; −1 and −2 take turns where no pass produced several tokens, WRITTEN is for those that
+    """The number of its colour, from 0; −1 and −2 take turns where no pass produced several tokens, WRITTEN is for those that
     took none."""
     drafted: int = 0
     accepted: int = 0
