@@ -12,6 +12,7 @@ import sys
 import termios
 from codecs import getincrementaldecoder
 from collections.abc import Iterator
+from dataclasses import dataclass
 from math import inf
 from threading import Timer
 from time import monotonic
@@ -168,16 +169,12 @@ class Terminal(LinuxDriver):
     """Textual's own driver, but for four things: what is pasted or replied is no key, bytes that are no UTF-8 become U+FFFD, a
     signal that ends programs ends the chat in order, and so does a terminal that has gone."""
 
+    @dataclass
     class Ended(Message):
-        """The chat is to end.
+        """The chat is to end."""
 
-        Args:
-            number: the signal that asks for it; SIGHUP where the terminal has gone.
-        """
-
-        def __init__(self, number: int) -> None:
-            self.number = number
-            super().__init__()
+        number: int
+        """The signal that asks for it; SIGHUP where the terminal has gone."""
 
     parser: type[XTermParser] = TerminalParser
     """Makes keys of what comes."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,16 @@ class Item:
     """What the user says, up to this turn. The answers between are those of plain decoding in the same run."""
     messages: tuple[dict[str, str], ...] = ()
     """A whole chat instead, up to where the answer starts."""
+
+    def chat(self, system: str | None, answers: Sequence[str] = ()) -> list[dict[str, str]]:
+        """The chat up to this turn, with the answers to the turns before it."""
+        if self.messages:
+            return list(self.messages)
+        chat = [{"role": "system", "content": system}] if system else []
+        for turn, answer in zip_longest(self.turns, answers[: len(self.turns) - 1]):
+            chat.append({"role": "user", "content": turn})
+            chat += [{"role": "assistant", "content": answer}] if answer is not None else []
+        return chat
 
 
 @dataclass(slots=True)

@@ -215,16 +215,14 @@ def fingerprint(data: Any) -> str:
 class Clock:
     """How long what is left will take, by what is done."""
 
-    def __init__(self, total: int, now: Callable[[], float] = time.monotonic) -> None:
-        self._total = total
-        self._now = now
-        self._start = now()
+    def __init__(self, total: int) -> None:
+        self._total, self._start = total, time.monotonic()
 
     def left(self, done: int) -> str:
         """The time that is left, as `about 3 min left`; empty before anything is done."""
         if not done:
             return ""
-        seconds = (self._now() - self._start) / done * (self._total - done)
+        seconds = (time.monotonic() - self._start) / done * (self._total - done)
         return f"about {time_of(seconds)} left"
 
 

@@ -220,17 +220,9 @@ def _digest(answer: object) -> str:
 
 def _messages(bench: BenchRun, item: Item, rows: Mapping[tuple[str, str, int], Mapping[str, Any]]) -> list[dict[str, str]]:
     """The chat up to this turn, with plain decoding's answers to the turns before."""
-    settings, base = bench.request.settings, bench.base or bench.labels[0]
-    if item.messages:
-        return list(item.messages)
-    question = item.id.partition("/")[0]
-    chat = [{"role": "system", "content": settings.system}] if settings.system else []
-    for number, turn in enumerate(item.turns, 1):
-        chat.append({"role": "user", "content": turn})
-        if number < len(item.turns):
-            before = rows.get((question if number == 1 else f"{question}/{number}", base, 0), {})
-            chat.append({"role": "assistant", "content": str(before.get("text", ""))})
-    return chat
+    base, question = bench.base or bench.labels[0], item.id.partition("/")[0]
+    before = [question, *(f"{question}/{number}" for number in range(2, len(item.turns)))]
+    return item.chat(bench.request.settings.system, [str(rows.get((id, base, 0), {}).get("text", "")) for id in before])
 
 
 VERSION = 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from ....decoders.latency import LatencyCurve, curve_of
@@ -49,7 +50,7 @@ def choose_servers(bench: BenchRun, lab: Lab) -> list[Spec]:
     names = [(name, "") for name in request.others if name != own]
     names += [(own, half) for half in (halves if not names else halves[-1:])]
     item = bench.prompts.items[0]
-    asked: dict[str, Any] = {"messages": list(item.messages) or [{"role": "user", "content": item.turns[0]}]}
+    asked: dict[str, Any] = {"messages": replace(item, turns=item.turns[:1]).chat(None)}
     methods = []
     for name, half in names:
         lab.notes.progress(f"asking {name} how it decodes")

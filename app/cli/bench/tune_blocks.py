@@ -95,7 +95,7 @@ def search_blocks(lab: Lab, settings: Settings, items: Sequence[Item], most: int
         )
 
     lab.notes.progress("blocks to leave out: writing text to score them on")
-    prompts = [{"messages": chat(item, settings.system)} for item in items]
+    prompts = [{"messages": item.chat(settings.system)} for item in items]
     try:
         result = lab.work("blocks", told, prompts=prompts, most=most, seconds=seconds, clock=clock)
     except UserError as error:
@@ -104,14 +104,6 @@ def search_blocks(lab: Lab, settings: Settings, items: Sequence[Item], most: int
     lab.notes.clear()
     found = result["found"]
     return Blocks(result["passes"], result["positions"], result["answers"], layers, found, block_specs(found))
-
-
-def chat(item: Item, system: str | None) -> list[dict[str, str]]:
-    """The chat that a prompt of one turn begins."""
-    if item.messages:
-        return list(item.messages)
-    start = [{"role": "system", "content": system}] if system else []
-    return [*start, {"role": "user", "content": item.turns[0]}]
 
 
 def chosen(found: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:

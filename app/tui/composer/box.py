@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from textual import events
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.message import Message
 from textual.widgets.text_area import Edit, EditResult
 
@@ -15,6 +15,7 @@ from ...attach.attachments import pasted
 from ...history.prompts import Typed, step_back
 from ...settings.keymap import INPUT
 from ...text.cells import enterable
+from ..keys.context import bindings_of
 from .text_box import TextBox
 
 
@@ -24,9 +25,7 @@ class PromptInput(TextBox):
     DEFAULT_CSS = """
     PromptInput { height: auto; max-height: 8; width: 1fr; padding: 0; background: $background; }
     """
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding(key.keys, key.action, key.what, show=False, id=key.id, tooltip=key.what) for key in INPUT
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = bindings_of(INPUT, priority=False)
 
     @dataclass
     class Unused(Message):

@@ -137,26 +137,16 @@ def _away(app: App[Any]) -> Iterator[None]:
     before = {number: signal.signal(number, lambda *_: None) for number in (signal.SIGINT, signal.SIGQUIT)}
     try:
         with app.batch_update(), app.suspend():
-            modes = _modes()
+            modes = None
+            with contextlib.suppress(termios.error, OSError):
+                modes = termios.tcgetattr(0)
             try:
                 yield
             finally:
-                _restore(modes)
+                if modes is not None:  # an editor that was killed leaves the terminal as it needed it
+                    with contextlib.suppress(termios.error, OSError):
+                        termios.tcsetattr(0, termios.TCSADRAIN, modes)
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
     app.refresh(layout=True)
-
-
-def _modes() -> list[Any] | None:
-    try:
-        return termios.tcgetattr(0)
-    except (termios.error, OSError):
-        return None
-
-
-def _restore(modes: list[Any] | None) -> None:
-    """Set it so again: an editor that was killed leaves it as it needed it."""
-    if modes is not None:
-        with contextlib.suppress(termios.error, OSError):
-            termios.tcsetattr(0, termios.TCSADRAIN, modes)

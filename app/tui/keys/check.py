@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from time import monotonic
 
 from textual import events, on
@@ -33,12 +34,12 @@ _REPORT = re.compile(r"\x1b\[\?[\d;]*\$y")
 """A terminal's answer to a question about its modes."""
 
 
+@dataclass
 class Pressed(Message):
     """A key has arrived."""
 
-    def __init__(self, key: str, sent: str) -> None:
-        self.key, self.sent = key, sent
-        super().__init__()
+    key: str
+    sent: str
 
 
 class NotingParser(XTermParser):

@@ -57,13 +57,29 @@ def shown(hint: Hint, keymap: Mapping[str, str]) -> str:
     return ("" if all(len(key) == 1 for key in keys) else "/").join(keys)
 
 
-def bindings_of(keys: Iterable[KeyBinding], after_box: Collection[str] = ()) -> list[BindingType]:
-    """Bindings of a screen that come before those of what has the focus.
+def bindings_of(keys: Iterable[KeyBinding], after_box: Collection[str] = (), *, priority: bool = True) -> list[BindingType]:
+    """Bindings, for a screen (with priority: they come before those of what has the focus) or a widget.
 
     Args:
         after_box: ids of keys that must not overtake what is typed fast: they go through the box first.
     """
     return [
-        Binding(key.keys, key.action, key.what, show=False, priority=key.id not in after_box, id=key.id, tooltip=key.what)
+        Binding(
+            key.keys,
+            key.action,
+            key.what,
+            show=False,
+            priority=priority and key.id not in after_box,
+            id=key.id,
+            tooltip=key.what,
+        )
         for key in keys
+    ]
+
+
+def pick_bindings(keys: str, first: int, what: str) -> list[BindingType]:
+    """Bindings that pick an item of a menu by its own key, the items being numbered from `first`."""
+    return [
+        Binding(key, f"pick({n})", f"Choose {key}", show=False, id=f"{what}.pick{n}", tooltip=f"Choose item {key}")
+        for n, key in enumerate(keys, first)
     ]

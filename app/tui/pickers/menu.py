@@ -9,14 +9,14 @@ from typing import ClassVar
 
 from textual import on
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.content import Content
 from textual.widgets import OptionList
 from textual.widgets.option_list import Option
 
 from ...settings.keymap import HELP, MENU
 from ...text.cells import one_line, sanitise
-from ..keys.context import Hint, bindings_of, hints
+from ..keys.context import Hint, bindings_of, hints, pick_bindings
 from .framed import FramedScreen
 
 PICKS = "1234567890abcdefghilmnopqrstuvwxyz"
@@ -68,13 +68,7 @@ class Menu(FramedScreen[str]):
         & OptionList > .option-list--option { padding: 0 1 1 1; }
     }
     """
-    BINDINGS: ClassVar[list[BindingType]] = [
-        *bindings_of((*MENU, HELP)),
-        *(
-            Binding(key, f"pick({n})", f"Choose {key}", show=False, id=f"menu.pick{n}", tooltip=f"Choose item {n}")
-            for n, key in enumerate(PICKS, 1)
-        ),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings_of((*MENU, HELP)), *pick_bindings(PICKS, 1, "menu")]
 
     def __init__(
         self,

@@ -8,7 +8,7 @@ from typing import ClassVar, NamedTuple
 
 from textual import on
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.content import Content
 from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
@@ -17,7 +17,7 @@ from ...race.choices import ModelChoice
 from ...race.race import FEWEST, MOST
 from ...settings.keymap import HELP, MOVES, SETUP
 from ...text.cells import fit, one_line
-from ..keys.context import Hint, bindings_of, hints
+from ..keys.context import Hint, bindings_of, hints, pick_bindings
 from ..pickers.framed import FramedScreen
 from ..pickers.menu import MOVES as MOVING
 from ..pickers.menu import PICKS as MENU_PICKS
@@ -55,13 +55,7 @@ class RaceSetup(FramedScreen[list[LanePick]]):
         & #race-line { height: auto; margin-top: 1; }
     }
     """
-    BINDINGS: ClassVar[list[BindingType]] = [
-        *bindings_of((*MOVES, *SETUP, HELP)),
-        *(
-            Binding(key, f"pick({n})", f"Choose {key}", show=False, id=f"setup.pick{n}", tooltip=f"Add or remove method {n}")
-            for n, key in enumerate(PICKS)
-        ),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings_of((*MOVES, *SETUP, HELP)), *pick_bindings(PICKS, 0, "setup")]
 
     def __init__(
         self,

@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from rich.style import Style
 from textual import events
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.cache import LRUCache
 from textual.color import Color
 from textual.containers import ScrollableContainer
@@ -25,6 +25,7 @@ from ...render.blocks import EntryBlock, block_of
 from ...render.thoughts import Thoughts
 from ...settings.keymap import INSPECT
 from ...theming.colouring import Colouring, effective
+from ..keys.context import bindings_of
 from .cursor import Move, RunCursor
 from .find import TextFinder
 from .mark import MessageMark
@@ -52,7 +53,7 @@ class TranscriptView(BlockStack, can_focus=True, inherit_bindings=False):
     ALLOW_SELECT = True
     # Where no run is looked into, the same keys scroll.
     BINDINGS: ClassVar[list[BindingType]] = [
-        *(Binding(key.keys, key.action, key.what, show=False, id=key.id, tooltip=key.what) for key in INSPECT),
+        *bindings_of(INSPECT, priority=False),
         *ScrollableContainer.BINDINGS,
     ]
 
