@@ -33,7 +33,7 @@ class Codec(ABC):
         return self._template is not None
 
     def variables(self, think: str, given: Mapping[str, Any]) -> dict[str, Any]:
-        """As `Model.variables`."""
+        """The template's variables for a word of `think`, and those that are given."""
         return self._template.variables(think, given) if self._template is not None else no_variables(think, given)
 
     @abstractmethod

@@ -41,9 +41,8 @@ class Acceptance:
     beta: float = 0.0
     """soft: accept iff q ≤ p or 1 − p/q < beta; 0 accepts only q ≤ p, 1 all."""
     epsilon: float = 0.3
-    """typical: accept iff p > min(epsilon, delta · exp(−entropy of p))."""
+    """typical, with `delta`: accept iff p > min(epsilon, delta · exp(−entropy of p))."""
     delta: float = 0.09
-    """See epsilon."""
     by_token: bool = False
     """rejection: each token is tested by itself, with probability min(1, p/q), from the root down; else whole paths, from the
     leaves up, which accepts more."""

@@ -171,7 +171,7 @@ def _llama_room(path: Path, options: LoadOptions) -> tuple[bool, int, str]:
 
 
 def _torch_room(path: Path, options: LoadOptions) -> tuple[bool, int, str]:
-    """The same for transformers."""
+    """Whether transformers takes a GPU, bytes that are free there, and where that is."""
     from ..backends.hf.devices import choose_device, free_memory
 
     device = choose_device(options.device)

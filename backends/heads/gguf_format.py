@@ -292,14 +292,12 @@ class GgufAssistantFormat(GgufFormat):
         return self.header.per_layer(key, self.figure("block_count"), self.header.number("attention.head_count"))
 
     def _size(self, slides: bool) -> int:
-        """Width of an attention head."""
         size = self.figure("attention.key_length" + "_swa" * slides)
         if self.figure("attention.value_length" + "_swa" * slides) != size:
             raise UserError(f"{self.folder} is damaged (its attention heads do not go together). Download it again.")
         return size
 
     def _expected(self, target: Target) -> dict[str, tuple[int, ...]]:
-        """Its tensors and their shapes."""
         own, inners = self.figure("embedding_length"), self._heads("feed_forward_length")
         out: dict[str, tuple[int, ...]] = {"token_embd.weight": (target.vocabulary, own), "output_norm.weight": (own,)}
         out |= {"nextn.pre_projection.weight": (own, 2 * target.width), "nextn.post_projection.weight": (target.width, own)}

@@ -159,7 +159,6 @@ def guarded(run: Callable[[], T], device: torch.device) -> T:
 
 
 def _activation(config: Any) -> Any:
-    """The MLP's activation."""
     from transformers.activations import ACT2FN
 
     try:

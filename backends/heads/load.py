@@ -156,7 +156,6 @@ def _parts(
 
 
 def _config(found: EagleFormat | DFlashFormat) -> Any:
-    """The layers' configuration."""
     from transformers import LlamaConfig
     from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 

@@ -308,7 +308,6 @@ class TransformersSession(TreeSession[SlotNode]):
         return node.bits + 1 == 1 << (node.slot - len(self._tokens) + 1)
 
     def _no_memory(self, nodes: int) -> UserError:
-        """The sentence for a pass that did not fit in memory."""
         if self._cuda:
             torch.cuda.empty_cache()
         return UserError(

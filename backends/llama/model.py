@@ -354,7 +354,6 @@ def _mtp_layer(file: Path, header: Header) -> list[FileTensor]:
 
 
 def _unloadable(file: Path, header: Header, said: str) -> UserError:
-    """The sentence for a file that llama.cpp refuses."""
     if "unknown model architecture" in said:
         return UserError(
             f"{file} has the architecture {header.architecture!r}, which this version of llama.cpp does not know. Use another "

@@ -227,7 +227,6 @@ class Nothing:
 
 
 def _failure(code: int, nodes: int, size: int) -> UserError:
-    """The sentence for a pass that failed."""
     if code == NO_SLOT:
         return ContextFull(f"The context of {size:,} tokens has no room for {counted(nodes, 'more token')}. Start a new chat.")
     said = last_error()

@@ -104,7 +104,6 @@ class TokenTree(Grower):
         return merged(self.name, ",".join(name for name in self._named() if not MODEL.fullmatch(name)), context)
 
     def _named(self) -> list[str]:
-        """What `merge` names."""
         return [name for name in self.params.merge.replace(" ", "").split(",") if name]
 
     def _chosen(self, context: Context) -> dict[str, tuple[int, Model]]:

@@ -41,11 +41,10 @@ class ServerAnswers:
         self._post = post
         self._loop: asyncio.AbstractEventLoop | None = None
         self._tasks: dict[int, asyncio.Task[None]] = {}
-        """The answer's id → its task; touched on the loop's thread alone."""
+        """The answer's id → its task. This, and the two below, are touched on the loop's thread alone."""
         self._writings: dict[int, Writing] = {}
-        """The same."""
         self._lanes: dict[str, int] = {}
-        """The answers that run, by lane; so are these."""
+        """The answers that run, by lane."""
         self._measured: dict[str, RemoteModel] = {}
         """Models that are measured beside another, by the name that they were given."""
         self._ids: set[int] = set()

@@ -401,7 +401,6 @@ def _walk(walk: Walk, costs: Seconds, layers: int, units: Sequence[Unit]) -> Non
 
 
 def _row(found: Found, costs: Seconds, layers: int) -> dict[str, Any]:
-    """A set as plain data."""
     skip = skip_text(found.left_out)
     speedup, tokens = costs.best(found, layers)
     first = min(layer for layer, _ in found.left_out)

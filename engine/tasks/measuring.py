@@ -25,6 +25,11 @@ SPARE = 320
 SMALLEST = 1024
 """Slots of the smallest cache."""
 
+COUNTED = (
+    *("steps", "drafted", "accepted", "nodes", "grammar", "draft_seconds", "forward_seconds", "other_seconds"),
+    *("flops", "draft_flops", "counted_tokens", "counted_steps"),
+)
+"""What is told of an answer's totals."""
 
 _open: WeakKeyDictionary[Model, Conversation] = WeakKeyDictionary()
 """One for the loaded model: a chat has its cache in memory too when a prompt comes."""
@@ -130,18 +135,7 @@ def measure_answer(
         "seconds": took.seconds,
         "cpu_seconds": took.cpu_seconds,
         "prefill_seconds": generation.prefill_seconds,
-        "steps": totals.steps,
-        "drafted": totals.drafted,
-        "accepted": totals.accepted,
-        "nodes": totals.nodes,
-        "grammar": totals.grammar,
-        "draft_seconds": totals.draft_seconds,
-        "forward_seconds": totals.forward_seconds,
-        "other_seconds": totals.other_seconds,
-        "flops": totals.flops,
-        "draft_flops": totals.draft_flops,
-        "counted_tokens": totals.counted_tokens,
-        "counted_steps": totals.counted_steps,
+        **{name: getattr(totals, name) for name in COUNTED},
         "thought": asdict(totals.thought),
         "answer": asdict(totals.answer),
     }

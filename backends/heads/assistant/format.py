@@ -59,7 +59,6 @@ class AssistantFormat(Format):
         return [Reading(taps), Reading(taps, earlier=True, note="the position of the last verified token and one row less")]
 
     def _expected(self, target: Target) -> dict[str, tuple[int, ...]]:
-        """Its tensors and their shapes."""
         text, own = self.text, figure(self.folder, self.text, "hidden_size")
         heads = figure(self.folder, text, "num_attention_heads")
         out: dict[str, tuple[int, ...]] = {"pre_projection.weight": (own, 2 * self.width)}

@@ -276,7 +276,6 @@ def _views(
 
 
 def _number(folder: Path, given: Mapping[str, Any], key: str, default: float) -> float:
-    """A number of the configuration."""
     value = given.get(key)
     value = default if value is None else value
     if isinstance(value, bool) or not isinstance(value, int | float):

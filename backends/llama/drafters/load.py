@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable
 from contextlib import closing
-from functools import partial
+from functools import cache, partial
 from math import prod
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -16,6 +18,7 @@ from ....errors import UserError
 from ...base import ROOT, Model, Session
 from ...costs.flops import Flops
 from ...costs.gguf import flops_of_file
+from ...files.gguf_file import Tensor as FileTensor
 from ...heads.base import BlockHead, BlockSession, Head, HeadInfo, PathHead
 from ...heads.dflash.paths import MarkovHead, SelectorHead, path_head
 from ...heads.formats import Target
@@ -24,6 +27,7 @@ from ...options import pip_command
 from ...rounding import PREFIX, example
 from ..context import PAD, Context, Weights
 from ..hidden_states import next_states
+from ..library import library
 from ..model import LlamaModel, file_type
 from ..proof import differs
 from ..trial import works
@@ -31,10 +35,12 @@ from .assistant import LlamaAssistantSession
 from .context import Loaded
 from .dflash import LlamaDFlashPathSession, LlamaDFlashSession
 from .eagle import LlamaEagleSession
-from .tables import numbers
 
 SHARED = ("token_embd.weight", "output.weight")
 """Tensors that a drafter uses of its target's where it has none."""
+
+WHOLE: dict[int, np.dtype[Any]] = {0: np.dtype(np.float32), 1: np.dtype(np.float16), 27: np.dtype(np.int64)}
+"""Types that need no decoding."""
 
 PARENTS = (ROOT, ROOT, 0, 1, 2)
 """The proof's tree."""
@@ -132,7 +138,6 @@ def _paths(found: GgufDFlashFormat) -> tuple[MarkovHead | SelectorHead | None, T
 
 
 def _flops(found: GgufFormat, target: Weights) -> Flops:
-    """What a drafter's passes compute."""
     if found.reads_keys:
         matrices = {name: prod(tensor.shape) for name, tensor in found.tensors.items() if len(tensor.shape) > 1}
         row = matrices.pop("token_embd.weight")
@@ -230,3 +235,32 @@ def drafts_trees(head: PathHead, vocabulary: int, reads: int, beside: Session | 
     finally:
         session.close()
     return True
+
+
+@cache
+def _ggml() -> Any:
+    return ctypes.CDLL(str(next(Path(library()._lib._name).parent.glob("*ggml-base*"))))
+
+
+def numbers(file: Path, tensor: FileTensor) -> Tensor:
+    """A tensor in float32, or in int64 if it holds whole numbers.
+
+    Raises:
+        UserError: this build of ggml does not say how to decode it.
+    """
+    data = np.fromfile(file, np.uint8, tensor.length, offset=tensor.begin)
+    if tensor.kind in WHOLE:
+        found = data.view(WHOLE[tensor.kind])
+        return torch.from_numpy(found if tensor.kind == 27 else found.astype(np.float32)).reshape(tensor.shape)
+    out = torch.empty(tensor.shape)
+    try:
+        name = ctypes.CFUNCTYPE(ctypes.c_char_p, ctypes.c_int)(("ggml_type_name", _ggml()))(tensor.kind).decode()
+        decode = getattr(_ggml(), "ggml_bf16_to_fp32_row" if name == "bf16" else f"dequantize_row_{name}")
+    except (StopIteration, OSError, AttributeError):
+        raise UserError(
+            f"This build of llama.cpp does not decode {tensor.name}, which drafting needs. Take the drafter in F16, or run: "
+            f"{pip_command()} --upgrade"
+        ) from None
+    decode.argtypes, decode.restype = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64], None
+    decode(data.ctypes.data, out.data_ptr(), out.numel())
+    return out

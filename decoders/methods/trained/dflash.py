@@ -162,7 +162,6 @@ class DFlash(Grower):
         return [node for i, node in enumerate(level) if reached[node] >= (least if i else floor)]
 
     def _open(self, context: Context) -> Mapping[str, HeadBlocks]:
-        """The drafter's session."""
         head = context.head
         assert isinstance(head, BlockHead)
         if self.name not in self._proposers or self._proposers[self.name].head is not head:

@@ -15,7 +15,7 @@ from specchat.backends import UserError, load_model
 from specchat.backends.base import ROOT
 from specchat.backends.files.gguf_file import read_layout
 from specchat.backends.heads.base import BlockHead, PathHead
-from specchat.backends.llama.drafters.tables import numbers
+from specchat.backends.llama.drafters.load import numbers
 
 from ...fakes.models.gguf_changes import changed
 from ...fakes.models.gguf_heads import WIDTH, dflash_file, eagle_file, load_head, torch_target, write_blocks, write_eagle
