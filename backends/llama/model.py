@@ -62,8 +62,10 @@ class LlamaModel(CodecModel):
         self._weights: Weights | None = weights
         self._codec = codec
         self.thoughts = codec.thoughts
-        self._header = header
-        self._runtime = runtime
+        self.header = header
+        """What its file says."""
+        self.runtime = runtime
+        """How its contexts are set up."""
         self._options = options
         self._cut: dict[int, LlamaModel] = {}
         self._tried = set[Trial]()
@@ -86,23 +88,13 @@ class LlamaModel(CodecModel):
         return self._weights
 
     @property
-    def header(self) -> Header:
-        """What its file says."""
-        return self._header
-
-    @property
-    def runtime(self) -> Runtime:
-        """How its contexts are set up."""
-        return self._runtime
-
-    @property
     def mtp(self) -> int:
         """Parameters of the MTP layer that is loaded with it; 0 without one."""
-        return sum(prod(tensor.shape) for tensor in _mtp_layer(Path(self.info.path), self._header))
+        return sum(prod(tensor.shape) for tensor in _mtp_layer(Path(self.info.path), self.header))
 
     def mtp_flops(self) -> Flops:
         """What its passes compute."""
-        own = flops_of_file(self._header, _mtp_layer(Path(self.info.path), self._header), mtp=True)
+        own = flops_of_file(self.header, _mtp_layer(Path(self.info.path), self.header), mtp=True)
         return Flops(own.layers, self.weights.flops.row)
 
     def tapped(self, taps: Sequence[int]) -> tuple[int, ...]:
@@ -110,8 +102,8 @@ class LlamaModel(CodecModel):
         # Of models whose MTP layer is loaded, the last states come by the way that was tried with it.
         known = trial in self._tried or (trial == "last" and self.weights.all_last)
         if taps and self.info.capabilities.states and not known:
-            if not works(trial, self._header.architecture, Path(self.info.path)):
-                raise UserError(untold(self._header.architecture))
+            if not works(trial, self.header.architecture, Path(self.info.path)):
+                raise UserError(untold(self.header.architecture))
             self._tried.add(trial)
             self._states_proven = False
         return super().tapped(taps)
@@ -143,16 +135,16 @@ class LlamaModel(CodecModel):
         weights = self.weights
         size, taps = self.size(context), self.tapped(taps)
         if not self.info.capabilities.chain:
-            run = open_context(weights, self._header, self._runtime, size, self.info.name, sequences=1)
+            run = open_context(weights, self.header, self.runtime, size, self.info.name, sequences=1)
             return LlamaPlainSession(run, size)
-        check_memory(self.info.name, self._header, self._runtime, max(size, weights.least))
-        return open_chat(weights, self._header, self._runtime, size, self.info.name, self._alike, taps)
+        check_memory(self.info.name, self.header, self.runtime, max(size, weights.least))
+        return open_chat(weights, self.header, self.runtime, size, self.info.name, self._alike, taps)
 
     def states_work(self) -> bool:
         """Whether hidden states are the model's own (see `Model.states_work`): three passes in a context of their own."""
         weights = self.weights
         taps = range(0 if "inputs" in self._tried else weights.layers, weights.layers + 1)
-        tapped = open_chat(weights, self._header, self._runtime, SIZE, self.info.name, self._alike, taps)
+        tapped = open_chat(weights, self.header, self.runtime, SIZE, self.info.name, self._alike, taps)
         return states_work(tapped, weights.vocabulary, weights.width, self.info.capabilities.tree)
 
     def truncated(self, layers: int, *, write: bool = False) -> Model:
