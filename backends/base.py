@@ -89,6 +89,10 @@ class Session(ABC):
     After a drop, ids above the last living node are reused; after a commit that leaves no node alive, all of them are.
     """
 
+    tokens: Sequence[int]
+    """The committed token ids (a live view; do not modify it)."""
+    context: int
+    """The most tokens that the cache can hold, committed and tentative together."""
     nodes_evaluated: int = 0
     """Nodes evaluated since the session opened (prefill included)."""
     forward_seconds: float = 0.0
@@ -108,19 +112,9 @@ class Session(ABC):
     """Hidden states; None without taps."""
 
     @property
-    @abstractmethod
-    def tokens(self) -> Sequence[int]:
-        """The committed token ids (a live view; do not modify it)."""
-
-    @property
     def length(self) -> int:
         """How many tokens are committed."""
         return len(self.tokens)
-
-    @property
-    @abstractmethod
-    def context(self) -> int:
-        """The most tokens that the cache can hold, committed and tentative together."""
 
     @abstractmethod
     def evaluate(

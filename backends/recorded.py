@@ -235,7 +235,7 @@ class RecordedSession(TreeSession[RecordedNode]):
             return
         self._known = len(self._model.lines)
         self._matching = [tuple(range(self._known))]
-        for position, token in enumerate(self._tokens):
+        for position, token in enumerate(self.tokens):
             self._matching.append(self._model.narrow(self._matching[-1], position, token))
         for number, node in self._nodes.items():
             self._nodes[number] = self._node(node.token, node.parent, self._nodes.get(node.parent))

@@ -132,7 +132,7 @@ class TransformersSession(TreeSession[SlotNode]):
 
     def _recorded(self, new: list[SlotNode], picks: list[int] | None, wanted: tuple[int, ...]) -> TorchScores | None:
         """The scores of a pass over static buffers; None if it has to be another one."""
-        static, length = self._static, len(self._tokens)
+        static, length = self._static, len(self.tokens)
         if static is None or not static.take(len(new), new[-1].slot + 1 - length):
             return None
         try:
@@ -240,9 +240,9 @@ class TransformersSession(TreeSession[SlotNode]):
     def _hang(self, tokens: Sequence[int], parents: Sequence[int], order: Sequence[int] | None = None) -> list[SlotNode]:
         """The new nodes, placed behind the slots in use, in their order or in another; nothing is changed but that holes may be
         closed."""
-        if self._end + len(tokens) > self._context:
+        if self._end + len(tokens) > self.context:
             self._pack((), self._nodes)
-        length, living, first, exact = len(self._tokens), self._nodes, self._next, self._run.exact
+        length, living, first, exact = len(self.tokens), self._nodes, self._next, self._run.exact
         new: list[SlotNode] = []
         for i, (token, parent) in enumerate(zip(tokens, parents, strict=True)):
             slot = self._end + (i if order is None else order[i])
@@ -283,7 +283,7 @@ class TransformersSession(TreeSession[SlotNode]):
         kwargs: dict[str, Any] = {
             "input_ids": torch.tensor([[node.token for node in new]], device=run.device),
             "past_key_values": cache,
-            "attention_mask": self._masks.of(new, self._nodes.values(), len(self._tokens), chain),
+            "attention_mask": self._masks.of(new, self._nodes.values(), len(self.tokens), chain),
             "use_cache": True,
         }
         if run.takes_positions:
@@ -305,7 +305,7 @@ class TransformersSession(TreeSession[SlotNode]):
         return all(map(self._sees_all, new))
 
     def _sees_all(self, node: SlotNode) -> bool:
-        return node.bits + 1 == 1 << (node.slot - len(self._tokens) + 1)
+        return node.bits + 1 == 1 << (node.slot - len(self.tokens) + 1)
 
     def _no_memory(self, nodes: int) -> UserError:
         if self._cuda:
@@ -330,7 +330,7 @@ class TransformersSession(TreeSession[SlotNode]):
 
     def _pack(self, path: Sequence[int], kept: dict[int, SlotNode]) -> None:
         """Close the holes: behind the committed tokens come those of `path`, then the nodes that stay, in their order."""
-        nodes, start = self._nodes, len(self._tokens)
+        nodes, start = self._nodes, len(self.tokens)
         self._move([nodes[number].slot for number in (*path, *kept)], start)
         length = start + len(path)
         for slot, node in enumerate(kept.values(), length):
@@ -352,7 +352,7 @@ class TransformersSession(TreeSession[SlotNode]):
     def _free(self, gone: set[int]) -> None:
         self._early.only(self._nodes.keys() - gone)
         left = (node.slot + 1 for number, node in self._nodes.items() if number not in gone)
-        self._end = max(left, default=len(self._tokens))
+        self._end = max(left, default=len(self.tokens))
 
     def _cut(self, length: int) -> None:
         self._early.stopped.clear()

@@ -93,7 +93,7 @@ class LlamaSession(TreeSession[LeafNode]):
         first, nodes = self._next, self._nodes
         order = straightest(parents, first)
         for i, (node, parent) in enumerate(zip(new, parents, strict=True)):
-            cell = len(self._tokens) + first + (i if order is None else order[i])
+            cell = len(self.tokens) + first + (i if order is None else order[i])
             above = parent == ROOT or (new[parent - first] if parent >= first else nodes[parent]).straight
             node.straight = above and cell == node.position
         return order
@@ -152,7 +152,7 @@ class LlamaSession(TreeSession[LeafNode]):
             [node.token for node in nodes], [node.position for node in nodes], [node.holders for node in nodes], wanted
         )
         if code:
-            raise _failure(code, total, self._context)
+            raise _failure(code, total, self.context)
         if self._states is not None:
             for tap in dict.fromkeys(self._states.taps):
                 self._states.write(tap, self._states.end + begin, run.hidden(tap, len(nodes)))

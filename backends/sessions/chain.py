@@ -48,7 +48,7 @@ class ChainSession(TreeSession[Node]):
         wanted = self._rows(len(tokens), rows)
         if not tokens:
             return TorchScores(torch.empty((0, 0)), (), ())
-        behind = [*self._tokens, *(node.token for node in self._nodes.values())]
+        behind = [*self.tokens, *(node.token for node in self._nodes.values())]
         if self._held != behind[: len(self._held)]:
             self._return(behind)
         place = len(behind) - self._next
@@ -110,7 +110,7 @@ class ReturningSession(ChainSession, Generic[S]):
 
     def _read(self, text: list[int], wanted: list[int]) -> Tensor:
         # Of the first tokens nobody asks for scores unless they are certain.
-        certain = len(self._tokens) if self._nodes else min(wanted, default=len(text))
+        certain = len(self.tokens) if self._nodes else min(wanted, default=len(text))
         answering = certain == self._prompt - 1
         # As in plain decoding: how many tokens go through the model together may move a bit.
         alone = wanted == [len(text) - 1]
@@ -129,8 +129,8 @@ class ReturningSession(ChainSession, Generic[S]):
 
     def align(self, tokens: Sequence[int], prompt: int | None = None) -> int:
         shared = super().align(tokens, prompt)
-        if self._held != self._tokens[: len(self._held)]:
-            self._return(self._tokens)
+        if self._held != self.tokens[: len(self._held)]:
+            self._return(self.tokens)
         self._keep()
         return shared
 

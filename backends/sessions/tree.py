@@ -35,20 +35,12 @@ class TreeSession(Session, Generic[N]):
     """
 
     def __init__(self, context: int) -> None:
-        self._context = context
-        self._tokens: list[int] = []
+        self.context = context
+        self.tokens: list[int] = []
         self._nodes: dict[int, N] = {}
         """The living nodes by id, parents first."""
         self._next = 0
         """The id of the next node."""
-
-    @property
-    def tokens(self) -> Sequence[int]:
-        return self._tokens
-
-    @property
-    def context(self) -> int:
-        return self._context
 
     def _check(self, tokens: Sequence[int], parents: Sequence[int]) -> None:
         """Check that new nodes form a tree below living ones, and that there is room for them."""
@@ -58,10 +50,10 @@ class TreeSession(Session, Generic[N]):
         for number, parent in enumerate(parents, first):
             if parent != ROOT and parent not in living and not first <= parent < number:
                 raise ValueError(f"parent {parent} is not alive")
-        if (used := len(self._tokens) + len(living)) + len(tokens) > self._context:
+        if (used := len(self.tokens) + len(living)) + len(tokens) > self.context:
             raise ContextFull(
-                f"{len(self._tokens):,} tokens and {used - len(self._tokens) + len(tokens):,} tentative ones do not fit in the "
-                f"context of {self._context:,}. Start a new chat, or load the model with a larger context."
+                f"{len(self.tokens):,} tokens and {used - len(self.tokens) + len(tokens):,} tentative ones do not fit in the "
+                f"context of {self.context:,}. Start a new chat, or load the model with a larger context."
             )
 
     def _rows(self, count: int, rows: Sequence[int] | None) -> Sequence[int]:
@@ -97,7 +89,7 @@ class TreeSession(Session, Generic[N]):
                 kept[number] = node
         self._note(path)
         self._settle(path, kept)
-        self._tokens += [nodes[number].token for number in path]
+        self.tokens += [nodes[number].token for number in path]
         nodes.clear()
         nodes.update(kept)
         for node in kept.values():
@@ -120,10 +112,10 @@ class TreeSession(Session, Generic[N]):
         self._next = max(living, default=ROOT) + 1
 
     def rewind(self, length: int) -> None:
-        if not 0 <= length <= len(self._tokens):
-            raise ValueError(f"cannot rewind to {length} of {len(self._tokens)} tokens")
+        if not 0 <= length <= len(self.tokens):
+            raise ValueError(f"cannot rewind to {length} of {len(self.tokens)} tokens")
         self._cut(length)
-        del self._tokens[length:]
+        del self.tokens[length:]
         self._note((), length)
         self._nodes.clear()
         self._next = 0

@@ -94,15 +94,7 @@ class _Session(Session):
     def __init__(self, session: Session, worker: Worker) -> None:
         self._session = session
         self._worker = worker
-        self.branches = session.branches
-
-    @property
-    def tokens(self) -> Sequence[int]:
-        return self._session.tokens
-
-    @property
-    def context(self) -> int:
-        return self._session.context
+        self.tokens, self.context, self.branches = session.tokens, session.context, session.branches
 
     def evaluate(
         self, tokens: Sequence[int], parents: Sequence[int], rows: Sequence[int] | None = None, layers: Layers | None = None
