@@ -13,8 +13,7 @@ from ...settings.file import from_text, takes_many, variable
 from ...settings.key_path import join, split
 from ...settings.keymap import SETTINGS
 from ...settings.precedence import default_of
-from ...settings.rows import SettingRow, detail, rows_of, typed_form
-from ...settings.table import ListedSetting, entries
+from ...settings.rows import ListedSetting, SettingRow, detail, entries, rows_of, typed_form
 from ...text.amounts import short_path
 from ...text.cells import fit, one_line, width
 from ...text.lines import StyledLine, ends, line

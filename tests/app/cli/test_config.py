@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from specchat.app.settings.fields import GROUPS, PLAIN, Settings
-from specchat.app.settings.table import about, entries
+from specchat.app.settings.rows import about, entries
 from specchat.option import options_of
 
 from .conftest import Call

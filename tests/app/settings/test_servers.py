@@ -9,7 +9,7 @@ import pytest
 from specchat.app.settings.fields import Settings
 from specchat.app.settings.file import changed, flat, save
 from specchat.app.settings.precedence import load_settings, read_settings
-from specchat.app.settings.table import about
+from specchat.app.settings.rows import about
 from specchat.errors import UserError
 
 FILE = """
