@@ -245,7 +245,6 @@ def _probed(name: str, code: str, problems: list[Problem], package: str, *, seri
 
 
 def _devices(problems: list[Problem]) -> dict[str, Any]:
-    """What torch can compute on."""
     devices = _probed("torch", _PROBE, problems, "torch", serious=True)
     if devices and not devices["cuda"] and not devices["built_for_cuda"] and shutil.which("nvidia-smi"):
         what = "There is an NVIDIA driver, but this torch was built for the CPU only."
@@ -254,7 +253,6 @@ def _devices(problems: list[Problem]) -> dict[str, Any]:
 
 
 def _llama_cpp(problems: list[Problem]) -> dict[str, Any]:
-    """What the installed llama.cpp was built for."""
     build = _probed("llama.cpp", _LLAMA_PROBE, problems, "llama-cpp-python", serious=False)
     here = build.get("backends", [])
     wanted = [(name, what) for name, command, what in GPU_BUILDS if shutil.which(command)]

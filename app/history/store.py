@@ -274,7 +274,6 @@ def _carried(path: Path, new: Path) -> tuple[int, int]:
 
 
 def _index_terms(db: sqlite3.Connection) -> None:
-    """Make the terms of the index a table, without a file."""
     db.execute("PRAGMA temp_store = MEMORY")
     db.execute(TRIGRAMS)
 

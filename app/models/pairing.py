@@ -170,5 +170,4 @@ def same(one: FoundModel, other: FoundModel) -> bool:
 
 
 def _shown(text: str) -> str:
-    """A token in quotes."""
     return f"“{fit(one_line(text), 16) if text.strip() else text.replace(chr(10), '⏎')}”"

@@ -279,7 +279,6 @@ class EntryBlock:
         return not self.closed and section is self.sections[-1]
 
     def _lay_out(self) -> None:
-        """Give the sections their rows."""
         answer = self.entry
         assert isinstance(answer, Answer)
         before, top = [(section.titled, section.shown.start) for section in self.sections], 0
@@ -342,7 +341,6 @@ class EntryBlock:
                 return TextRow(kind, pieces, index == 0, continued=_continued(self.flow, index), badge=badge)
 
     def _text_row(self, answer: Answer, index: int, last: bool) -> TextRow:
-        """A row of an answer's text, or of its thoughts."""
         section, line = self._line_at(index)
         if section is None:
             assert self.rendered is not None

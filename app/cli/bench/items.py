@@ -149,7 +149,6 @@ def _parsed(line: str) -> Any:
 
 
 def _parquet(path: Path) -> list[Any]:
-    """The rows of a Parquet file."""
     try:
         import pyarrow.parquet
     except ImportError:

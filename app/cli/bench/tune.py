@@ -157,7 +157,6 @@ def _tune_server(request: TuneRequest, prompts: PromptSet, lab: Lab) -> int:
 
 
 def _blocks(request: TuneRequest, prompts: PromptSet, lab: Lab, specs: Sequence[Spec]) -> Blocks:
-    """The search for blocks, where it is wanted."""
     if not wanted(request.methods, specs, lab.info):
         return Blocks()
     most = budget(len(specs), len(prompts.items), request.max_tokens)

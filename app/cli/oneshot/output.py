@@ -57,7 +57,6 @@ class AnswerOutput:
         self._put(shown)
 
     def _put(self, shown: list[str]) -> None:
-        """Write what there is, and forget it."""
         if text := "".join(shown):
             self._stream.write(text)
             self._stream.flush()

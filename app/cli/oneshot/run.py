@@ -238,7 +238,6 @@ class _Run:
             self.notes.sentence(sentence)
 
     def _line(self, step: StepRecord, run: Run) -> None:
-        """A line of --jsonl."""
         counts = {"drafted": step.drafted, "accepted": step.accepted, "method": step.method}
         thought = {"thought": spelled([run], thought=True)} if run.spans else {}
         self._data({"text": spelled([run]), **thought, "token_ids": step.tokens, **counts})
@@ -269,7 +268,6 @@ def answer_body(answer: Answer, model: str, info: Mapping[str, Any]) -> dict[str
 
 
 def _loading(model: str, event: Loading) -> str:
-    """One line on how far a load is."""
     what = f"loading {model}: {event.stage}"
     if not event.total:
         return what

@@ -163,7 +163,6 @@ def markdown_rows(text: str, cells: int, variables: Mapping[str, str], dark: boo
 
 
 def _letters(texts: Iterable[str]) -> Counter[str]:
-    """How often each letter and digit occurs."""
     return Counter(character for text in texts for character in text if character.isalnum())
 
 
