@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ..backends.base import PREFILL_CHUNK, ROOT, Model
@@ -14,6 +15,7 @@ from ..decoders.acceptance import Acceptance, probabilities
 from ..decoders.base import label_of
 from ..decoders.conversation import Conversation
 from ..decoders.loop import Generation
+from ..decoders.text import Stops
 from ..decoders.tree import Tree
 from ..errors import UserError, counted
 from .drafts import Drafts, conversation_of
@@ -37,7 +39,7 @@ from .messages import (
     Switched,
     Watch,
 )
-from .requests import prompt_of, sampling_of, stops_of
+from .requests import prompt_of, sampling_of
 
 if TYPE_CHECKING:
     from ..decoders.past.index import Past
@@ -157,7 +159,7 @@ class Lanes:
                 sampling=sampling_of(request.sampling),
                 acceptance=Acceptance.parse(request.accept),
                 max_tokens=request.max_tokens,
-                stops=stops_of(request.stop, request.stop_regex),
+                stops=Stops(request.stop, request.stop_regex),
                 stop_loops=request.stop_loops,
                 constraint=constraint_of(request.constraint),
                 think_budget=request.think_budget,
@@ -178,18 +180,13 @@ class Lanes:
     def switch(self, request: Switch) -> None:
         """Change the method of a running answer between two steps."""
         lane = self._find(request.id)
-        if lane is None or lane.generation is None:
-            sentence = "That answer has already ended. The method applies from the next one on."
-            self._post(Failed(request.id, "user", sentence, ended=False))
-            return
         try:
+            if lane is None or lane.generation is None:
+                raise UserError("That answer has already ended. The method applies from the next one on.")
             lane.generation.switch(request.method, request.settings)
+            self._post(Switched(request.id, lane.generation.method, _label(lane.generation)))
         except BaseException as error:  # see `failure`
-            failed = failure(request.id, error)
-            failed.ended = False
-            self._post(failed)
-            return
-        self._post(Switched(request.id, lane.generation.method, _label(lane.generation)))
+            self._post(replace(failure(request.id, error), ended=False))
 
     def pause(self, request: Pause) -> None:
         """Hold a running answer, or let it go on."""
@@ -221,9 +218,7 @@ class Lanes:
                 raise UserError("That answer is no longer in memory. Run it again to compare.")
             self._post(judged(request, lane.conversation.model, lane.answered))
         except BaseException as error:  # see `failure`
-            failed = failure(request.id, error)
-            failed.ended = False
-            self._post(failed)
+            self._post(replace(failure(request.id, error), ended=False))
 
     def score_step(self, request: ScoreStep) -> None:
         """The target's probabilities in a step of an answer, by one more pass over its tree where the cache is near."""

@@ -9,7 +9,6 @@ from typing import Any
 from ..backends.base import Message, Model, Sampling
 from ..backends.servers.images import without_images
 from ..decoders.conversation import encode_prompt
-from ..decoders.text import Stops
 from ..errors import Cancelled, UserError, did_you_mean
 from .messages import Count, Counted, Generate
 
@@ -64,12 +63,3 @@ def sampling_of(settings: Mapping[str, Any]) -> Sampling:
             wanted = "a whole number" if kinds[name] is int else "a number"
             raise UserError(f"{name} takes {wanted}, not {value!r}.") from None
     return Sampling(**values)
-
-
-def stops_of(strings: Sequence[str], regexes: Sequence[str]) -> Stops | None:
-    """Where to end the answer besides EOS; None where nothing was asked for.
-
-    Raises:
-        UserError: a regex that cannot be compiled.
-    """
-    return Stops(strings, regexes) if strings or regexes else None

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import __version__
 from ..errors import UserError
+from .failures import failure
 from .logfile import log, log_path, redirect
 from .messages import (
     Advance,
@@ -199,7 +200,6 @@ class Server:
 
     def _load(self, command: Load, lanes: Lanes) -> None:
         from ..backends.servers.address import find_server
-        from .failures import failure
 
         redirect(log_path())  # a long-lived engine's log is moved aside here too, once it is full
         lanes.cancel_all()
@@ -217,7 +217,6 @@ class Server:
 
     def _load_server(self, command: Load, address: Address, lanes: Lanes) -> None:
         """Find out what a server is, and let go of the model before it."""
-        from .failures import failure
         from .servers.answers import info_of, refusals
 
         start = time.perf_counter()
@@ -246,7 +245,6 @@ class Server:
 
     def _load_beside(self, command: LoadBeside, lanes: Lanes) -> None:
         from ..backends.servers.address import find_server
-        from .failures import failure
         from .servers.answers import info_of, refusals
 
         self._free_guests(command.key)
@@ -272,7 +270,6 @@ class Server:
     def _load_here(self, command: Load, lanes: Lanes) -> None:
         from ..backends.loading import load_model
         from .drafts import Drafts, refusals
-        from .failures import failure
 
         self._outbox.post(Loading(command.id, "import"))
 
@@ -334,8 +331,6 @@ class Server:
                     if part is not None:
                         part.close()
                 except BaseException as error:  # see `failure`
-                    from .failures import failure
-
                     self._outbox.post(Failed(0, "bug", failure(0, error).sentence))
             self._past.close()
             self._model = self._drafts = None

@@ -15,7 +15,10 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from transformers import AutoConfig, AutoModelForCausalLM
 from transformers import __version__ as transformers_version
+from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+from transformers.utils import logging
 
 from ...errors import Cancelled, UserError, counted
 from ..base import Session
@@ -311,9 +314,6 @@ def _timed(
 
 def _config(folder: Path) -> Any:
     """The folder's configuration, if it is a causal language model's that transformers knows."""
-    from transformers import AutoConfig
-    from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
-
     raw = read_json(folder / "config.json")
     kind = raw.get("model_type")
     foreign = "auto_map" in raw and kind not in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
@@ -365,8 +365,6 @@ def _read(
     cancelled: Callable[[], bool] | None,
 ) -> tuple[Any, list[str]]:
     """The weights in memory, and the names of those that the files lack."""
-    from transformers import AutoModelForCausalLM
-
     with _watched(progress, cancelled):
         loader: Any = AutoModelForCausalLM
         module, found = loader.from_pretrained(
@@ -386,7 +384,6 @@ def _read(
 @contextmanager
 def _watched(progress: StageProgress | None, cancelled: Callable[[], bool] | None) -> Iterator[None]:
     """transformers' progress bars as calls of `progress`, instead of lines on the screen."""
-    from transformers.utils import logging
 
     class Bar:
         """The part of tqdm that loading uses."""
@@ -427,8 +424,6 @@ def _watched(progress: StageProgress | None, cancelled: Callable[[], bool] | Non
 @contextmanager
 def _quiet() -> Iterator[None]:
     """No warnings of transformers meanwhile."""
-    from transformers.utils import logging
-
     verbosity = logging.get_verbosity()
     logging.set_verbosity(QUIET)
     try:

@@ -17,6 +17,7 @@ from typing import Literal
 
 from ...errors import counted
 from .chunks import NO_ID, Chunk, Timings
+from .connection import count
 
 Certainty = Literal["exact", "reported", "estimated", "unknown"]
 
@@ -250,8 +251,6 @@ class ByIds(Cutter):
         return [Run(self._late, [])] if self._late else []
 
     def _check(self, told: object) -> None:
-        from .connection import count
-
         assert isinstance(told, dict)
         accepted, drafted = count(told.get("num_accepted_draft_tokens")), count(told.get("num_draft_tokens"))
         self.told.accepted, self.told.drafted = accepted, drafted
@@ -317,8 +316,6 @@ class ByCounts(Cutter):
         return [Run(text, ids[-more:] if len(ids) >= more else [NO_ID] * more, accepted=accepted, seconds=seconds)]
 
     def finish(self, last: Chunk | None) -> list[Run]:
-        from .connection import count
-
         told = last.speculation if last is not None else None
         if told is not None:
             self.told.drafted = count(told.get("spec_num_proposed_drafts"))
