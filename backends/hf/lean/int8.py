@@ -1,17 +1,18 @@
 """Linear layers and embeddings whose weights are eight-bit integers, each output or token with a scale of its own.
 
 Plain decoding waits for memory, which has half as much to bring as in bfloat16. A row of inputs is rounded to sixteen bits
-below its length, which is finer than bfloat16, and goes through the weights as two rows of bytes: 256 × high + low. oneDNN sums
-products of bytes in integers, so a row has the same bits whatever else is in its pass.
+below its length, which is finer than bfloat16, and goes through the weights as two rows of bytes: high + low / 256. Products of
+bytes are summed in integers, so a row has the same bits whatever else is in its pass.
 """
 
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Callable, Iterable
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from safetensors import safe_open
@@ -19,13 +20,10 @@ from torch import Tensor, nn
 from transformers.pytorch_utils import Conv1D
 
 from ....errors import Cancelled
-from .packed import FEWEST_ROWS, Part, onednn
+from .packed import FEWEST_ROWS, Part
 
-MOST = 32639.0
-"""Greatest input once scaled: 127 × 256 + 127."""
-
-MAGIC = 2.0**23 + 32768 + 128
-"""Added in float32 it leaves an input, rounded, in the last two bytes of its bits. Of both bytes the product takes 128."""
+SHARE = 1 / 127
+"""The greatest high byte is 127."""
 
 MOST_INPUTS = 65_000
 """Wider layers stay as they are: 255 × 128 × inputs must fit in 31 bits."""
@@ -43,6 +41,61 @@ SLOW = 20.0
 """Times what a product takes in float32: oneDNN's reference for CPUs without a kernel takes hundreds of times as long."""
 
 
+class Kernel(Protocol):
+    """What multiplies rows of whole numbers from -128 to 127 with weights, by sums of integers.
+
+    Args:
+        whole: the weights [outputs, inputs].
+        scales: of each output [outputs].
+    """
+
+    def __init__(self, whole: Tensor, scales: Tensor) -> None: ...
+
+    def __call__(self, rows: Tensor) -> Tensor:
+        """Products in float32 [n or more, outputs] for rows [n, inputs]."""
+
+    def weight(self) -> Tensor:
+        """The weights, scaled [outputs, inputs]: a copy."""
+
+
+class Fbgemm:
+    """FBGEMM's kernel, which takes half of oneDNN's time for the few rows of a pass."""
+
+    def __init__(self, whole: Tensor, scales: Tensor) -> None:
+        zeros = torch.zeros(len(scales), dtype=torch.long)
+        quantized = torch._make_per_channel_quantized_tensor(whole, scales.double(), zeros, 0)
+        self._packed = torch.ops.quantized.linear_prepack(quantized, None)
+        self._multiply = torch.ops.quantized.linear_with_input_q_dq_qweight_dq_output_fp32.default
+
+    def __call__(self, rows: Tensor) -> Tensor:
+        out: Tensor = self._multiply(rows, 1.0, 128, self._packed)
+        return out
+
+    def weight(self) -> Tensor:
+        weight: Tensor = torch.ops.quantized.linear_unpack(self._packed)[0].dequantize()
+        return weight
+
+
+class OneDnn:
+    """oneDNN's kernel, for CPUs on which FBGEMM's sums overflow."""
+
+    def __init__(self, whole: Tensor, scales: Tensor) -> None:
+        self._packed: Tensor = torch.ops.onednn.qlinear_prepack(whole, [FEWEST_ROWS, whole.shape[1]])
+        self._scales, self._zeros = scales, torch.zeros(len(scales), dtype=torch.int32)
+        self._multiply = torch.ops.onednn.qlinear_pointwise.default
+
+    def __call__(self, rows: Tensor) -> Tensor:
+        if len(rows) < FEWEST_ROWS:  # four take no longer than two
+            rows = torch.cat((rows, rows))
+        whole = torch.add(rows, 128.0).clamp_(max=255.0).to(torch.uint8)
+        weights = (self._packed, self._scales, self._zeros, None)
+        out: Tensor = self._multiply(whole, 1.0, 128, *weights, 1.0, 0, torch.float32, "none", [], "")
+        return out
+
+    def weight(self) -> Tensor:
+        return self._packed.to_dense().t() * self._scales[:, None]
+
+
 class Int8(nn.Module):
     """A linear layer of eight-bit weights.
 
@@ -50,17 +103,17 @@ class Int8(nn.Module):
         weight: [outputs, inputs].
         bias: [outputs].
         scales: of each output, of weights that are integers already [outputs, 1].
+        kernel: what multiplies; by default the quickest here.
     """
 
-    def __init__(self, weight: Tensor, bias: Tensor | None, scales: Tensor | None = None) -> None:
+    def __init__(
+        self, weight: Tensor, bias: Tensor | None, scales: Tensor | None = None, kernel: type[Kernel] | None = None
+    ) -> None:
         super().__init__()
         self.out_features, self.in_features = weight.shape
         whole, scales = rounded_rows(weight) if scales is None else (weight.detach().to(torch.int8), scales.float())
-        self._packed: Tensor = torch.ops.onednn.qlinear_prepack(whole, [FEWEST_ROWS, self.in_features])
-        self._scales = scales[:, 0]
-        self._zeros = torch.zeros(self.out_features, dtype=torch.int32)
+        self._kernel = (kernel or quickest() or OneDnn)(whole, scales[:, 0])
         self.bias = None if bias is None else bias.detach().float()
-        self._multiply = torch.ops.onednn.qlinear_pointwise.default
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Outputs [… n, outputs] for inputs [… n, inputs], in their type."""
@@ -74,16 +127,19 @@ class Int8(nn.Module):
             return torch.zeros((0, self.out_features))
         if n > AT_ONCE:
             return torch.cat([self.rows(inputs[a : a + AT_ONCE]) for a in range(0, n, AT_ONCE)])
-        halves, unit = split(inputs.float())
-        weights = (self._packed, self._scales, self._zeros, None)
-        both: Tensor = self._multiply(halves, 1.0, 128, *weights, 1.0, 0, torch.float32, "none", [], "")
-        out = torch.add(both.narrow(0, 0, n), both.narrow(0, n, n), alpha=256).mul_(unit)
+        # The greatest number of a row is at most its length as a vector, which is one operator instead of two.
+        inputs = inputs.float()
+        unit = torch.linalg.vector_norm(inputs, 2, -1, True).mul_(SHARE)
+        scaled = torch.div(inputs, unit)
+        high = torch.round(scaled)  # a kernel rounds by itself, but one way in the middle and another at the end
+        both = self._kernel(torch.cat((high, scaled.sub_(high).mul_(256.0).round_())))
+        out = torch.add(both.narrow(0, 0, n), both.narrow(0, n, n), alpha=1 / 256).mul_(unit)
         return out if self.bias is None else out.add_(self.bias)
 
     @property
     def weight(self) -> Tensor:
         """The weights as they are multiplied [outputs, inputs]: a copy."""
-        return self._packed.to_dense().t() * self._scales[:, None]
+        return self._kernel.weight()
 
 
 class Int8Table(nn.Module):
@@ -116,28 +172,6 @@ def rounded_rows(weight: Tensor) -> tuple[Tensor, Tensor]:
     wide = weight.detach().float().contiguous()
     scales = wide.abs().amax(1, True).div_(127).clamp_min_(torch.finfo(torch.float32).tiny)
     return (wide / scales).round_().to(torch.int8), scales
-
-
-def split(inputs: Tensor) -> tuple[Tensor, Tensor]:
-    """Inputs [n, width] in float32 as rows of bytes: the low ones of all, then the high ones, for one input twice, as four rows
-    take no longer than two; and what a unit of their product stands for [n, 1].
-
-    The greatest number of a row is at most its length as a vector, which is one operator instead of two.
-    """
-    n, width = inputs.shape
-    share, magic, byte = _constants()
-    unit = torch.linalg.vector_norm(inputs, 2, -1, True).mul_(share)
-    whole = torch.div(inputs, unit).add_(magic)
-    if n <= 2:
-        return whole.view(torch.uint8).as_strided((4 // n, n, width), (1, 4 * width, 4)).reshape(4, width), unit
-    whole = whole.view(torch.int32)
-    return torch.cat((whole, torch.bitwise_right_shift(whole, byte))).to(torch.uint8), unit
-
-
-@cache
-def _constants() -> tuple[Tensor, Tensor, Tensor]:
-    """1 / MOST, MAGIC, and the bits of a byte."""
-    return torch.tensor(1 / MOST), torch.tensor(MAGIC), torch.tensor(8, dtype=torch.int32)
 
 
 def together(owner: Any, *names: str) -> Callable[[Tensor], Tensor]:
@@ -213,21 +247,37 @@ def _join(owner: Any, names: tuple[str, ...]) -> None:
         setattr(owner, name, Part(whole, start, start := start + part.out_features))
 
 
-@cache
 def works() -> bool:
     """Whether this torch and this CPU sum products of bytes without an error, and with a kernel of their own."""
-    if not onednn():
-        return False
+    return quickest() is not None
+
+
+@cache
+def quickest() -> type[Kernel] | None:
+    """The kernel to use here; None where neither is exact and quick."""
+    for kernel in (Fbgemm, OneDnn):
+        try:
+            with torch.inference_mode(), warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # torch is going to give up tensors of FBGEMM's kind
+                if _exact(kernel):
+                    return kernel
+        except (AttributeError, RuntimeError):  # this torch, or this CPU, has none
+            continue
+    return None
+
+
+def _exact(kernel: type[Kernel]) -> bool:
+    """Whether a kernel's sums are right at their greatest, and are not made by a reference that takes hundreds of times as
+    long."""
     width = 512
-    try:
-        with torch.inference_mode():
-            layer = Int8(torch.ones(width, width), None)
-            inputs = torch.ones(FEWEST_ROWS, width)
-            if not torch.equal(layer.rows(inputs).round(), torch.full((FEWEST_ROWS, width), float(width))):
-                return False
-            return _fastest(lambda: layer.rows(inputs)) < SLOW * _fastest(lambda: inputs @ inputs[0].expand(width, -1))
-    except (AttributeError, RuntimeError):  # this torch, or this CPU, has none
+    whole = torch.full((width, width), 127, dtype=torch.int8)
+    whole[1::2] = torch.arange(width).sub(256).div(2.1).to(torch.int8)
+    rows = torch.full((FEWEST_ROWS, width), 127.0)
+    rows[1], rows[2] = -128.0, torch.arange(width).remainder(256).sub(128.0)
+    multiply, wide = kernel(whole, torch.ones(width)), whole.t().float()
+    if not torch.equal(multiply(rows), rows @ wide):
         return False
+    return _fastest(lambda: multiply(rows)) < SLOW * _fastest(lambda: rows @ wide)
 
 
 def _fastest(run: Callable[[], object]) -> float:
