@@ -96,6 +96,10 @@ class OneDnn:
         return self._packed.to_dense().t() * self._scales[:, None]
 
 
+KERNELS: tuple[type[Kernel], ...] = (Fbgemm, OneDnn)
+"""The quickest first."""
+
+
 class Int8(nn.Module):
     """A linear layer of eight-bit weights.
 
@@ -255,18 +259,18 @@ def works() -> bool:
 @cache
 def quickest() -> type[Kernel] | None:
     """The kernel to use here; None where neither is exact and quick."""
-    for kernel in (Fbgemm, OneDnn):
+    for kernel in KERNELS:
         try:
             with torch.inference_mode(), warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # torch is going to give up tensors of FBGEMM's kind
-                if _exact(kernel):
+                if exact(kernel):
                     return kernel
         except (AttributeError, RuntimeError):  # this torch, or this CPU, has none
             continue
     return None
 
 
-def _exact(kernel: type[Kernel]) -> bool:
+def exact(kernel: type[Kernel]) -> bool:
     """Whether a kernel's sums are right at their greatest, and are not made by a reference that takes hundreds of times as
     long."""
     width = 512

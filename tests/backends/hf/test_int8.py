@@ -15,7 +15,8 @@ from torch import Tensor
 from specchat.backends.base import ROOT
 from specchat.backends.files.memory import Needs
 from specchat.backends.hf import devices
-from specchat.backends.hf.lean.int8 import Int8, Int8Table, rounded_rows, works
+from specchat.backends.hf.lean import int8
+from specchat.backends.hf.lean.int8 import Fbgemm, Int8, Int8Table, Kernel, OneDnn, rounded_rows, works
 from specchat.backends.hf.lean.packed import Part
 from specchat.backends.hf.model import load_transformers
 from specchat.backends.options import LoadOptions
@@ -30,12 +31,25 @@ def loaded(kind: str, **options: Any) -> Any:
     return load_transformers(tiny_folder(kind), kind, LoadOptions(device="cpu", dtype="int8", **options))
 
 
+KERNELS: tuple[type[Kernel], ...] = (Fbgemm, OneDnn)
+
+
+def usable(kernel: type[Kernel]) -> bool:
+    try:
+        return int8.exact(kernel)
+    except (AttributeError, RuntimeError):
+        return False
+
+
 @needs_bytes
+@pytest.mark.parametrize("kernel", KERNELS)
 @pytest.mark.parametrize("width", [33, 896, 4864])
-def test_a_row_has_the_same_bits_alone_and_among_others(width: int) -> None:
+def test_a_row_has_the_same_bits_alone_and_among_others(width: int, kernel: type[Kernel]) -> None:
+    if not usable(kernel):
+        pytest.skip("this CPU has no such kernel")
     torch.manual_seed(0)
     bias = torch.randn(96)
-    layer = Int8(torch.randn(96, width) * 0.02, bias)
+    layer = Int8(torch.randn(96, width) * 0.02, bias, kernel=kernel)
     inputs = torch.randn(70, width) * 3
     inputs[5], inputs[6, 3] = 0, 2000.0
     found = layer.rows(inputs)
@@ -45,6 +59,22 @@ def test_a_row_has_the_same_bits_alone_and_among_others(width: int) -> None:
     wanted = inputs.double() @ layer.weight.double().t() + bias.double()
     error = (found - wanted).norm(dim=1) / wanted.norm(dim=1)
     assert error.max() < 2**-9  # bfloat16 rounds inputs by up to that
+
+
+def test_a_kernel_whose_sums_overflow_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Saturating(OneDnn):
+        """As CPUs without VNNI multiply: sums of two products in sixteen bits."""
+
+        def __call__(self, rows: Tensor) -> Tensor:
+            pairs = (rows + 128).view(len(rows), 1, -1, 2) * self.whole.view(1, len(self.whole), -1, 2)
+            return pairs.sum(-1).clamp(-(2.0**15), 2.0**15 - 1).sum(-1) - 128 * self.whole.sum(1)
+
+        def __init__(self, whole: Tensor, scales: Tensor) -> None:
+            self.whole = whole.float()
+
+    assert not int8.exact(Saturating)
+    monkeypatch.setattr(int8, "KERNELS", (Saturating,))
+    assert int8.quickest.__wrapped__() is None
 
 
 @needs_bytes
