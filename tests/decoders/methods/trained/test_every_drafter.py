@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from specchat.backends import Model, Sampling, UserError
+from specchat.backends.base import ROOT
 from specchat.backends.heads.base import Head
 from specchat.backends.heads.mtp.load import load_mtp
 from specchat.decoders import Conversation, Generation
@@ -39,6 +40,9 @@ WIDE: dict[str, Any] = {"nodes": 16, "width": 3, "floor": 0}
 TREES = {"eagle": DEEP, "mtp": DEEP, "medusa": WIDE, "dflash": WIDE}
 MERGED: dict[str, Any] = {"merge": "lookup,recycle", "nodes": 20}
 SAMPLED = Sampling(temperature=0.8, seed=11)
+ROUNDING = 1e-4
+"""Logits so near each other are a tie in float32, which a pass of its own cannot decide where earlier passes of several tokens
+have left another last digit in the cache."""
 PENALIZED = Sampling(temperature=1.2, top_p=0.9, repetition_penalty=1.2, seed=2)
 
 KINDS = ["eagle eagle1", "eagle eagle3", "eagle speculators", "medusa", "dflash"]
@@ -145,11 +149,26 @@ def test_any_drafter_gives_the_targets_own_tokens(kind: str) -> None:
             assert sum(step.draft_seconds for step in steps) > 0
 
 
+def part_at_a_tie(model: Model, prompt: list[int], plain: list[int], answer: list[int], sampling: Sampling) -> bool:
+    """Whether two answers first differ where plain decoding's choice hangs by less than `ROUNDING`."""
+    same = next((i for i, (one, other) in enumerate(zip(plain, answer, strict=False)) if one != other), None)
+    if same is None:
+        return False
+    session, text = model.open_session(256), [*prompt, *plain[:same]]
+    session.prefill(prompt[:-1])
+    for token in text[len(prompt) - 1 : -1]:
+        session.evaluate([token], [ROOT])
+        session.commit([0])
+    [near] = session.evaluate([text[-1]], [ROOT]).near_ties([0], [plain[same]], sampling, ROUNDING, [text])
+    session.close()
+    return near
+
+
 @only_full
 @pytest.mark.parametrize("kind", ALL)
 def test_fifty_long_answers_as_chains_as_trees_and_switched_at_random(kind: str) -> None:
     """One conversation goes through all of them."""
-    both, rng, differ, compared = pair(kind), random.Random(8), [], 0
+    both, rng, differ, ties, compared = pair(kind), random.Random(8), [], 0, 0
     ways: list[tuple[str, dict[str, Any]]] = [(both.method, both.tree), (both.method, both.chain)]
     others = [*ways, ("greedy", {}), ("lookup", {})] + [(both.method, MERGED)] * (both.method != "medusa")
     talk = both.talk()
@@ -163,9 +182,12 @@ def test_fifty_long_answers_as_chains_as_trees_and_switched_at_random(kind: str)
                         generation.switch(*rng.choice(others))
                 compared += 1
                 if generation.answer != plain:
-                    differ.append((number, sampling, settings, switched))
+                    if part_at_a_tie(both.model, prompt, plain, generation.answer, sampling):
+                        ties += 1
+                    else:
+                        differ.append((number, sampling, settings, switched))
     talk.close()
-    print(f"{kind}: {compared} answers compared, {len(differ)} differ")
+    print(f"{kind}: {compared} answers compared, {len(differ)} differ, {ties} part at a tie")
     assert not differ
 
 
