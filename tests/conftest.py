@@ -63,10 +63,9 @@ def builtin_model() -> Iterator[Model]:
 @pytest.fixture(scope="session")
 def reference_network() -> Any:
     """The same weights as transformers itself loads them, in float32."""
-    import torch
-    from transformers import AutoModelForCausalLM
+    from .fakes.models.references import network
 
-    return AutoModelForCausalLM.from_pretrained(builtin_path(), dtype=torch.float32)
+    return network(builtin_path())
 
 
 @pytest.fixture(scope="session")

@@ -28,8 +28,10 @@ HOSTILE = (
 _HOSTILE = re.compile(f"[{HOSTILE}]")
 
 _JOINER, _EMOJI = "\u200d", "\ufe0f"
-_STRAY = re.compile(f"{_JOINER}(?=[\x00-\u05ff\u2000-\u218f\u2e80-\ua4cf\uac00-\ud7ff\uf900-\ufaff\uff00-\uffef])")
-"""A zero-width joiner before what nothing joins with: Textual takes both together for no cell at all, terminals do not."""
+_APART = "[\x00-\u05ff\u2000-\u218f\u2e80-\ua4cf\uac00-\ud7ff\uf900-\ufaff\uff00-\uffef]"
+_STRAY = re.compile(f"{_JOINER}(?={_APART})|(?<={_APART}){_JOINER}")
+"""A zero-width joiner before what nothing joins with: Textual takes both together for no cell at all, terminals do not. Behind
+it too, as what follows may be sanitised apart."""
 _TOWER = re.compile(f"({_JOINER}[\u2190-\u2bff{_EMOJI}\U0001f000-\U0001faff][{_EMOJI}\U0001f3fb-\U0001f3ff]{{0,2}}){{4,}}")
 """More joined pictures than there are: Textual takes them for two cells, a terminal that does not join them for many. A second
 picture behind one, with no joiner between, begins anew."""

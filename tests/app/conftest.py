@@ -208,6 +208,15 @@ def picture(look: str, snap_compare: Any, make_chat: Callable[..., Any]) -> Call
 
 
 @pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder to work in."""
+    folder = tmp_path / "here"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    return folder
+
+
+@pytest.fixture
 def engine() -> FakeEngine:
     return FakeEngine()
 
@@ -286,6 +295,12 @@ def recorder(file: Path) -> Iterator[Recorder]:
     made = Recorder(file)
     yield made
     made.close()
+
+
+def keep(recorder: Recorder, dialogue: Dialogue) -> None:
+    """Let the history take in the chat, and wait until it has."""
+    recorder.note(dialogue)
+    assert recorder.settle()
 
 
 @pytest.fixture

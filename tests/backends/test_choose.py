@@ -86,9 +86,6 @@ def test_joint_of_two_positions_is_independent(sampling: Sampling) -> None:
     assert joint_p_value((40, 41), sampling) > PASSES
 
 
-# ---------------------------------------------------------------------------------------------------------------- noise
-
-
 def test_uniform_numbers_are_uniform_and_apart() -> None:
     by_purpose = {p: np.array([uniform(7, i, p) for i in range(4000)]) for p in Purpose}
     by_purpose_attempt = [np.array([uniform(7, i, Purpose.ACCEPT, a) for i in range(4000)]) for a in range(3)]
@@ -119,9 +116,6 @@ def test_splitmix64_reference_values() -> None:
         state = (state + numbers.GOLDEN) & numbers.MASK64
         out.append(numbers._mix(state))
     assert out == [6457827717110365317, 3203168211198807973, 9817491932198370423]
-
-
-# -------------------------------------------------------------------------------------------------------------- filters
 
 
 def reference(logits: Tensor, sampling: Sampling, history: Sequence[int]) -> Tensor:
@@ -220,9 +214,6 @@ def test_the_penalty_reaches_greedy_and_leaves_the_logits() -> None:
     assert logits.tolist() == [[3.0, 2.0, -1.0]]
 
 
-# ----------------------------------------------------------------------------------------------------------------- ties
-
-
 @given(
     st.integers(0, 2**32), st.sampled_from([1, 3, 40, 1000]), st.sampled_from([torch.float32, torch.bfloat16, torch.float16])
 )
@@ -248,9 +239,6 @@ def test_top_k_keeps_all_that_tie_with_the_kth() -> None:
 def test_top_p_keeps_the_lowest_of_equals() -> None:
     kept = warp(torch.zeros(3000), Sampling(temperature=1, top_p=0.01)).isfinite().nonzero().ravel().tolist()
     assert kept == list(range(30))
-
-
-# --------------------------------------------------------------------------------------------------------------- purity
 
 
 @given(st.integers(0, 2**32), st.lists(st.integers(0, 7), min_size=1, max_size=20), samplings, st.sampled_from([20, 1500]))

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import math
+import random
 from pathlib import Path
 
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,6 +18,8 @@ from specchat.backends.transcripts import Transcript, WordTokenizer, encode_tran
 from specchat.decoders import generate
 
 from ..cases import cases
+from ..fakes.models.mirror import Mirror
+from ..fakes.records import recorded_model
 
 GREEDY = Sampling()
 SMALL = st.lists(st.integers(0, 2), max_size=5)  # few tokens, so that random paths stay on the record
@@ -35,93 +39,31 @@ def naive_choice(records: list[tuple[list[int], list[int]]], path: list[int], eo
     return (inside + before + [eos])[0]
 
 
-class NaiveSession:
-    """Committed tokens and a dict of nodes; every path is rebuilt from the start."""
+class RecordedMirror(Mirror):
+    """A recorded model's session beside it, whose choices follow the documented rule."""
 
-    def __init__(self) -> None:
-        self.tokens: list[int] = []
-        self.nodes: dict[int, tuple[int, int]] = {}
-        self.next = 0
+    def __init__(self, records: list[tuple[list[int], list[int]]]) -> None:
+        model = RecordedModel(records)
+        super().__init__(model.open_session())
+        self.records, self.eos = records, model.info.eos_ids[0]
 
-    def path(self, node: int) -> list[int]:
-        out: list[int] = []
-        while node != ROOT:
-            out.insert(0, self.nodes[node][0])
-            node = self.nodes[node][1]
-        return self.tokens + out
+    def evaluate(
+        self, ids: list[int], parents: list[int], rows: list[int] | None = None
+    ) -> list[tuple[list[int], torch.Tensor]]:
+        scores = self.scores(ids, parents, rows)
+        assert scores.choose(GREEDY) == [naive_choice(self.records, self.text(node), self.eos) for node in scores.nodes]
+        return []
 
-    def ancestors(self, node: int) -> list[int]:
-        out: list[int] = []
-        while node != ROOT:
-            out.insert(0, node)
-            node = self.nodes[node][1]
-        return out
-
-    def commit(self, path: list[int], keep: list[int]) -> None:
-        end = path[-1] if path else ROOT
-        kept = {}
-        for node in keep:
-            line = self.ancestors(node)
-            below = line[len(path) :]
-            if line[: len(path)] == path and below and set(below) <= set(keep):
-                kept[node] = (self.nodes[node][0], ROOT if self.nodes[node][1] == end else self.nodes[node][1])
-        self.tokens += [self.nodes[node][0] for node in path]
-        self.nodes = kept
-        if not kept:
-            self.next = 0
-
-    def drop(self, gone: list[int]) -> None:
-        self.nodes = {n: self.nodes[n] for n in list(self.nodes) if not set(self.ancestors(n)) & set(gone)}
-        if gone:
-            self.next = max(self.nodes, default=ROOT) + 1
-
-    def rewind(self, length: int) -> None:
-        self.tokens, self.nodes, self.next = self.tokens[:length], {}, 0
+    def check(self) -> None:
+        assert list(self.session.tokens) == self.committed
+        assert sorted(self.session._nodes) == sorted(self.nodes)
 
 
 @cases(150)
-@given(st.data())
-def test_random_growth_equals_a_naive_model(data: st.DataObject) -> None:
-    records = data.draw(st.lists(st.tuples(SMALL, SMALL), min_size=1, max_size=4))
-    model = RecordedModel(records)
-    eos = model.info.eos_ids[0]
-    real, naive = model.open_session(), NaiveSession()
-    evaluated = 0
-    for _ in range(data.draw(st.integers(1, 8))):
-        alive = sorted(naive.nodes)
-        match data.draw(st.sampled_from(["grow", "grow", "grow", "commit", "drop", "rewind"])):
-            case "grow":
-                first = naive.next
-                tokens = data.draw(st.lists(st.integers(0, 2), max_size=4))
-                parents = []
-                for i, token in enumerate(tokens):
-                    parents.append(data.draw(st.sampled_from([ROOT, *alive, *range(first, first + i)])))
-                    naive.nodes[first + i] = (token, parents[-1])
-                naive.next += len(tokens)
-                evaluated += len(tokens)
-                scores = real.evaluate(tokens, parents)
-                new = list(range(first, first + len(tokens)))
-                assert list(scores.nodes) == new
-                assert list(scores.positions) == [len(naive.path(node)) for node in new]
-                assert scores.choose(GREEDY) == [naive_choice(records, naive.path(node), eos) for node in new]
-            case "commit":
-                node = data.draw(st.sampled_from([ROOT, *alive]))
-                keep = data.draw(st.lists(st.sampled_from(alive), unique=True)) if alive else []
-                path = naive.ancestors(node)
-                naive.commit(path, [n for n in keep if n not in path])
-                real.commit(path, keep)
-            case "drop":
-                gone = data.draw(st.lists(st.sampled_from(alive))) if alive else []
-                naive.drop(gone)
-                real.drop(gone)
-            case "rewind":
-                length = data.draw(st.integers(0, len(naive.tokens)))
-                naive.rewind(length)
-                real.rewind(length)
-        assert list(real.tokens) == naive.tokens
-        assert real.length == len(naive.tokens)
-        assert sorted(real._nodes) == sorted(naive.nodes)
-    assert real.nodes_evaluated == evaluated
+@given(st.lists(st.tuples(SMALL, SMALL), min_size=1, max_size=4), st.integers(0, 1 << 32))
+def test_random_growth_equals_a_naive_model(records: list[tuple[list[int], list[int]]], seed: int) -> None:
+    mirror, rng = RecordedMirror(records), random.Random(seed)
+    mirror.play(rng, [0, 1, 2] * 70, rng.randint(1, 8), mirror.check)
 
 
 def decode(session: RecordedSession, prompt: list[int], limit: int = 200) -> list[int]:
@@ -198,10 +140,8 @@ def write(path: Path, *rows: object) -> Path:
 
 
 def test_a_recorded_thought_is_no_answer(tmp_path: Path) -> None:
-    file = tmp_path / "answers.jsonl"
-    rows = [("plain", "What is <think>?</think>"), ("hello", "<think>\nShe says hello.\n</think>\n\nHello!")]
-    file.write_text("".join(json.dumps({"prompt": prompt, "response": response}) + "\n" for prompt, response in rows))
-    model = load_recorded(file)
+    said = {"plain": "What is <think>?</think>", "hello": "<think>\nShe says hello.\n</think>\n\nHello!"}
+    model = load_model(recorded_model(tmp_path, said))
 
     def parts(prompt: str) -> tuple[str, str]:
         said = {0: "", 1: ""}

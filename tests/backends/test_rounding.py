@@ -15,13 +15,13 @@ from specchat.backends.choose import choose, near_ties
 from specchat.backends.hf.attention import in_view, padded, parts_of, tree_attention
 from specchat.backends.info import Capabilities
 from specchat.backends.loading import builtin_gguf
-from specchat.decoders import Conversation, Generation
 from specchat.decoders.acceptance import Acceptance
 from specchat.decoders.base import label_of
 from specchat.decoders.methods.draft import Draft
 from specchat.decoders.methods.plain import Greedy
 
 from ..cases import FULL
+from ..fakes.answers import answered, plain
 
 TEXT = [(7919 * (i + 1)) % 2047 for i in range(420)]
 STEPS = 14
@@ -112,10 +112,8 @@ def test_no_answer_parts_from_plain_decoding(model: Model, method: str) -> None:
     draft = load_model("builtin-draft", LoadOptions(device="cpu", threads=1, backend="transformers"))
     for text in ("Tell me a story about a fox and a lamp.", "Copy this: the sea and the sea and the sea. The sea!"):
         prompt = model.encode_chat([{"role": "user", "content": text}])
-        plain = Generation(Conversation(model), prompt, max_tokens=100)
-        wanted = [token for step in plain for token in step.tokens]
-        generation = Generation(Conversation(model, draft_model=draft), prompt, method, max_tokens=100)
-        assert [token for step in generation for token in step.tokens] == wanted
+        generation, _ = answered(model, prompt, method, draft=draft, max_tokens=100)
+        assert generation.answer == plain(model, prompt, max_tokens=100)
         assert generation.totals.accepted
 
 
@@ -161,18 +159,15 @@ def test_near_ties_are_decided_alone() -> None:
     assert not found.exact
     assert found.near_tie > 0
     prompt = model.encode_chat([{"role": "user", "content": "Copy this: the sea and the sea and the sea. The sea!"}])
-    plain = Generation(Conversation(model), prompt, max_tokens=60)
-    wanted = [token for step in plain for token in step.tokens]
+    wanted = plain(model, prompt, max_tokens=60)
     model.info = replace(model.info, capabilities=replace(found, near_tie=1e9))
     for rule in (Acceptance(), Acceptance("rejection")):  # the same at temperature 0
-        generation = Generation(Conversation(model), prompt, "lookup", acceptance=rule, max_tokens=60)
-        assert [token for step in generation for token in step.tokens] == wanted
+        generation, _ = answered(model, prompt, "lookup", acceptance=rule, max_tokens=60)
+        assert generation.answer == wanted
         assert generation.totals.accepted
         assert generation.totals.checked >= generation.totals.accepted
     model.info = replace(model.info, capabilities=replace(found, near_tie=1e9, guard=False))
-    generation = Generation(Conversation(model), prompt, "lookup", max_tokens=60)
-    assert list(generation)
-    assert generation.totals.checked == 0
+    assert answered(model, prompt, "lookup", max_tokens=60)[0].totals.checked == 0
 
 
 @pytest.mark.parametrize(
@@ -235,7 +230,7 @@ def test_the_guard_learns_how_far_logits_move() -> None:
     for near_tie, moved in ((1e9, 0.0), (1e-9, 0.0), (1e-9, 1e9)):
         model.info = replace(model.info, capabilities=replace(found, near_tie=near_tie))
         model.moved = moved
-        checked.append(sum(step.checked for step in Generation(Conversation(model), prompt, "lookup", max_tokens=40)))
+        checked.append(answered(model, prompt, "lookup", max_tokens=40)[0].totals.checked)
         assert near_tie < 1 or 0.05 < model.moved < 2
     assert min(checked[0], checked[2]) > checked[1] == 0
 

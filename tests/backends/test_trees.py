@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,7 +16,8 @@ from specchat.backends.hf.graphs.graphs import CHOICE
 from specchat.backends.hf.session import TransformersSession
 
 from ..cases import cases
-from ..fakes.models.mirror import TinyMirror, linear, tokens
+from ..fakes.models.mirror import TinyMirror, linear
+from ..fakes.models.references import generated
 from ..fakes.models.tiny import TREES, VOCAB, WINDOW, reference, tiny_model
 
 GREEDY = Sampling()
@@ -32,53 +34,23 @@ def small_cache(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @pytest.mark.parametrize("kind", TREES)
 @cases(20, 8, suppress_health_check=list(HealthCheck), derandomize=True)
-@given(data=st.data())
-def test_random_trees_have_their_linear_paths_logits(kind: str, data: st.DataObject) -> None:
-    mirror = TinyMirror(kind)
-    # Often longer than the window, sometimes nothing at all.
-    mirror.prefill(data.draw(tokens(0, WINDOW + 16)))
-    for _ in range(data.draw(st.integers(3, 8))):
-        living = sorted(mirror.nodes)
-        action = data.draw(st.sampled_from(("grow", "grow", "grow", "line", "commit", "commit", "drop", "rewind", "prefill")))
-        size = 0
-        parents: list[int] = []
-        match action:
-            case "grow":
-                size = data.draw(st.integers(1, 8))
-                choices = ([ROOT, *living, *range(mirror.next, mirror.next + i)] for i in range(size))
-                parents = [data.draw(st.sampled_from(choice)) for choice in choices]
-            case "line":
-                # Deeper than the window: its lower nodes see neither the prefix nor their own first ancestors there.
-                size = data.draw(st.integers(WINDOW // 2, WINDOW + 8))
-                parents = [data.draw(st.sampled_from([ROOT, *living])), *range(mirror.next, mirror.next + size - 1)]
-            case "commit" if living:
-                path = mirror.line(data.draw(st.sampled_from(living)))
-                path = path[: data.draw(st.integers(0, len(path)))]
-                mirror.commit(path, data.draw(st.lists(st.sampled_from(living), unique=True)))
-            case "drop" if living:
-                mirror.drop(data.draw(st.lists(st.sampled_from(living), unique=True)))
-            case "rewind":
-                mirror.rewind(data.draw(st.integers(0, len(mirror.committed))))
-            case "prefill":
-                mirror.prefill(data.draw(tokens(0, 20)))
-        if size:
-            new = range(mirror.next, mirror.next + size)
-            rows = data.draw(st.none() | st.lists(st.sampled_from(new), unique=True, max_size=8))
-            mirror.evaluate(data.draw(tokens(size, size)), parents, rows)
+@given(seed=st.integers(0, 1 << 32))
+def test_random_trees_have_their_linear_paths_logits(kind: str, seed: int) -> None:
+    mirror, rng = TinyMirror(kind), random.Random(seed)
+
+    def check() -> None:
         assert list(mirror.session.tokens) == mirror.committed
         assert mirror.session.length == len(mirror.committed)
-    # Whatever happened, the next plain step is right.
-    mirror.commit([], [])
-    mirror.evaluate([9], [ROOT], None)
+
+    mirror.play(rng, [rng.randrange(4, VOCAB) for _ in range(200)], rng.randint(3, 8), check)
 
 
 @pytest.mark.parametrize("kind", TREES)
 def test_greedy_is_transformers_own_beyond_the_window(kind: str) -> None:
     prompt = [(17 * i + 5) % (VOCAB - 4) + 4 for i in range(20)]
     count = 3 * WINDOW
-    length = {"max_new_tokens": count, "min_new_tokens": count, "eos_token_id": None, "pad_token_id": 0}
-    wanted = reference(kind).generate(torch.tensor([prompt]), do_sample=False, **length)[0, len(prompt) :]
-    assert len(set(wanted.tolist())) > 8, "the model loops, so this proves little"
+    wanted = generated(reference(kind), prompt, count, min_new_tokens=count, eos_token_id=None)
+    assert len(set(wanted)) > 8, "the model loops, so this proves little"
     session = tiny_model(kind).open_session()
     session.prefill(prompt[:-1])
     found = [prompt[-1]]
@@ -86,7 +58,7 @@ def test_greedy_is_transformers_own_beyond_the_window(kind: str) -> None:
         scores = session.evaluate(found[-1:], (ROOT,))
         session.commit((0,))
         found += scores.choose(GREEDY)
-    assert found[1:] == wanted.tolist()
+    assert found[1:] == wanted
 
 
 @pytest.mark.parametrize("kind", TREES)

@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 
 from specchat.backends import LoadOptions, Model, load_model
-from specchat.decoders import Conversation, Generation, encode_prompt
+from specchat.decoders import Generation
+from specchat.decoders.loop import Step
 
+from ..fakes.answers import answered
 from ..fakes.models.llama_tiny import needs_llama
 
 PROMPT = "Write a short story about a lamp and an old sailor."
@@ -26,17 +28,13 @@ def models(request: pytest.FixtureRequest) -> Iterator[tuple[Model, Model]]:
         model.close()
 
 
-def answer(models: tuple[Model, Model], method: str, **settings: Any) -> Generation:
+def answer(models: tuple[Model, Model], method: str, **settings: Any) -> tuple[Generation, list[Step]]:
     target, draft = models
-    conversation = Conversation(target, draft_model=draft)
-    generation = Generation(conversation, encode_prompt(target, PROMPT), method, settings=settings, max_tokens=TOKENS)
-    generation.steps = list(generation)  # type: ignore[attr-defined]
-    conversation.close()
-    return generation
+    return answered(target, PROMPT, method, settings, draft=draft, max_tokens=TOKENS)
 
 
 def test_plain_decoding_costs_a_pass_of_one_node_a_token(models: tuple[Model, Model]) -> None:
-    totals = answer(models, "greedy").totals
+    totals = answer(models, "greedy")[0].totals
     assert totals.draft_flops == 0
     print(f"{totals.flops_per_token / 1e6:.2f} MFLOPs a token")
     # Two per weight outside the table of embeddings (which is the LM head too), and attention over the text.
@@ -45,10 +43,10 @@ def test_plain_decoding_costs_a_pass_of_one_node_a_token(models: tuple[Model, Mo
 
 
 def test_drafting_adds_its_own(models: tuple[Model, Model]) -> None:
-    plain = answer(models, "greedy").totals.flops_per_token
+    plain = answer(models, "greedy")[0].totals.flops_per_token
     shares = {}
     for method in ("lookup", "draft", "tree", "early-exit"):
-        totals = answer(models, method, **({"layers": 2} if method == "early-exit" else {})).totals
+        totals = answer(models, method, **({"layers": 2} if method == "early-exit" else {}))[0].totals
         shares[method] = totals.draft_flops / totals.flops
         verified = (totals.flops - totals.draft_flops) / totals.counted_steps
         nodes = totals.nodes / totals.steps
@@ -61,7 +59,6 @@ def test_drafting_adds_its_own(models: tuple[Model, Model]) -> None:
 
 
 def test_every_step_says_what_it_computed(models: tuple[Model, Model]) -> None:
-    generation = answer(models, "draft", tokens=3, schedule="constant")
-    steps = generation.steps  # type: ignore[attr-defined]
+    generation, steps = answer(models, "draft", tokens=3, schedule="constant")
     assert all(step.flops > step.draft_flops for step in steps)
     assert sum(step.flops for step in steps[1:] if not step.prefilled) == pytest.approx(generation.totals.flops)

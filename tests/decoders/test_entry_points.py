@@ -13,7 +13,8 @@ from specchat.backends import UserError
 from specchat.decoders import Conversation, Generation, registry
 from specchat.decoders.registry import methods
 
-from ..fakes.models.toy import ToyModel, plain
+from ..fakes.answers import plain
+from ..fakes.models.toy import ToyModel
 
 MODULE = '''
 """A package that brings drafters; without postponed annotations, as many are written."""

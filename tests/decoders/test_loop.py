@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -12,15 +11,15 @@ from specchat.app.render.tree_rows import StepTree
 from specchat.backends import ContextFull, Model, UserError, load_model
 from specchat.decoders import Conversation, Generation, Stops, encode_prompt, generate
 
+from ..fakes.records import recorded_model
+
 PROMPT = "Say it again: the cat sat on the mat and the cat sat on the mat."
 RESPONSE = "the cat sat on the mat and the cat sat on the mat. Then the dog came."
 
 
 @pytest.fixture
 def model(tmp_path: Path) -> Model:
-    path = tmp_path / "record.jsonl"
-    path.write_text(json.dumps({"prompt": PROMPT, "response": RESPONSE}) + "\n")
-    return load_model(f"recorded:{path}")
+    return load_model(recorded_model(tmp_path, {PROMPT: RESPONSE}))
 
 
 def text_of(generation: Generation) -> str:

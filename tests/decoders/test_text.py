@@ -179,8 +179,6 @@ def test_texts_split_into_single_bytes_come_out_whole(name: str, data: st.DataOb
     check(codec, [codec.byte(b) for b in data.draw(texts).encode()][: RUN - 1], name == "sentencepiece")
 
 
-# ---------------------------------------------------------------------------------------------------------------- stops
-
 PATTERNS = [
     r"ab|b", r"a+b", r"(?:ab)+\n", r"\n\n", r"[ab]{3}", r"b(?=a)", r"a(?!b)", r"ba\b", r"b$", r"(?<=a)b", r"(?i)AB\s", r"\Ab",
     r"a.{0,3}?🇫", r"\X\n", r"e\u0301", r"(?=aa)", r"b\n|a", r"^b", r"(?m)^b", r"(?m)a$",
@@ -321,9 +319,6 @@ def test_searches_that_are_slow_at_every_token_do_not_add_up(monkeypatch: pytest
     pieces, stream = chars(text, stops)
     assert "".join(pieces) == text
     assert stream.trouble is not None
-
-
-# --------------------------------------------------------------------------------------------------------------- limits
 
 
 def test_endless_combining_marks_are_let_go() -> None:

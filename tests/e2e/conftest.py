@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from ..fakes.records import recorded_model
+
 SPECCHAT = str(Path(sys.executable).parent / "specchat")
 
 
@@ -15,3 +17,9 @@ def env(tmp_path: Path) -> dict[str, str]:
     """A home of the test's own."""
     names = {"XDG_CONFIG_HOME": "c", "XDG_STATE_HOME": "s", "SPECCHAT_DATA": "d"}
     return {"HOME": str(tmp_path), **{name: str(tmp_path / folder) for name, folder in names.items()}}
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> str:
+    """A recorded model that greets."""
+    return recorded_model(tmp_path, {"hello": "one two three"})

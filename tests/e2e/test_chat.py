@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 from pathlib import Path
@@ -11,6 +10,7 @@ import psutil
 import pytest
 
 from ..fakes.engines import COUNTING
+from ..fakes.records import recorded_model
 from ..fakes.terminal import Terminal
 from .conftest import SPECCHAT
 
@@ -20,10 +20,7 @@ SENTENCE = "The lighthouse keeper counted seven lanterns before the harbour woke
 @pytest.fixture
 def slow_record(tmp_path: Path) -> str:
     """A recorded model that takes 40 ms a pass: an answer of several seconds, and one of a minute and more."""
-    path = tmp_path / "record.jsonl"
-    rows = [{"prompt": "keeper", "response": SENTENCE * 12}, {"prompt": "count", "response": COUNTING}]
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return f"recorded:{path}?pace=0.04"
+    return recorded_model(tmp_path, {"keeper": SENTENCE * 12, "count": COUNTING}, 0.04)
 
 
 def engine_of(terminal: Terminal) -> psutil.Process:
@@ -51,8 +48,7 @@ def test_switch_in_mid_answer_type_cancel_and_go_on(env: dict[str, str], slow_re
         terminal.wait("0 1 2")
         terminal.send("\x1b")
         terminal.wait("Cancelled.")
-        terminal.send("\x11")
-        assert terminal.exit_code() == 0
+        terminal.quit()
         assert not psutil.pid_exists(engine.pid) or engine.status() == psutil.STATUS_ZOMBIE
 
 
@@ -68,23 +64,19 @@ def test_a_killed_engine_costs_one_answer_and_not_the_chat(env: dict[str, str], 
         terminal.wait(lambda text: "counted seven" in text and "my draft" in text)  # the partial answer stays, and the draft
         terminal.send("\x7f" * 8 + "keeper\r")
         terminal.wait(lambda text: text.count("counted seven") >= 2)
-        terminal.send("\x11")
-        assert terminal.exit_code() == 0
+        terminal.quit()
 
 
 def test_hostile_model_text_is_shown_and_does_nothing(env: dict[str, str], tmp_path: Path) -> None:
-    path = tmp_path / "hostile.jsonl"
     text = "A [bold]b[/bold] \x1b[31mred\x1b[0m \x1b]0;owned\x07 \x1b]52;c;ZXZpbA==\x07 \x9b2J \x1b[2J end"
-    path.write_text(json.dumps({"prompt": "go", "response": text}) + "\n")
-    with Terminal([SPECCHAT, "--model", f"recorded:{path}"], env=env) as terminal:
+    with Terminal([SPECCHAT, "--model", recorded_model(tmp_path, {"go": text})], env=env) as terminal:
         terminal.wait("identical")
         terminal.send("go\r")
         terminal.wait(lambda text: "[bold]b[/bold]" in text and "first token after" in text)
         assert "end" in terminal.text
         for sequence in (b"\x1b[31mred", b"\x1b]0;owned", b"\x1b]52;c;ZXZpbA", b"\x9b2J"):
             assert sequence not in terminal.raw
-        terminal.send("\x11")
-        assert terminal.exit_code() == 0
+        terminal.quit()
 
 
 @pytest.mark.slow
@@ -109,5 +101,4 @@ def test_type_race_switch_and_quit(env: dict[str, str]) -> None:
         terminal.wait(lambda text: text.count("first token after") >= 2 and "lookup" in text)
         terminal.send("\x1bOS\x1bOS")  # F4 twice: the token tree
         terminal.wait(lambda text: "numbers" in text and " node" in text)
-        terminal.send("\x11")
-        assert terminal.exit_code() == 0
+        terminal.quit()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import sqlite3
 import stat
 import time
@@ -12,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from ..fakes.records import recorded_model
 from ..fakes.terminal import Terminal
 from .conftest import SPECCHAT
 
@@ -38,10 +38,9 @@ def editor(tmp_path: Path) -> Editor:
 @pytest.fixture
 def slow_model(tmp_path: Path) -> list[str]:
     """A recorded model that takes 40 ms a pass, and the options that use it."""
-    path = tmp_path / "record.jsonl"
     nights = "".join(f"{SENTENCE}{n} " for n in range(40))  # numbered: exact repeats are stopped as a loop
-    path.write_text(json.dumps({"prompt": "keeper", "response": f"{nights}At last all was dark."}) + "\n")
-    return ["--model", f"recorded:{path}?pace=0.04", "--method", "greedy"]
+    model = recorded_model(tmp_path, {"keeper": f"{nights}At last all was dark."}, 0.04)
+    return ["--model", model, "--method", "greedy"]
 
 
 def kept(tmp_path: Path) -> int:
@@ -82,6 +81,5 @@ def test_the_answer_goes_on_while_the_editor_is_open_and_nothing_is_lost(
         assert terminal.text.count("harbour woke") >= 3
         terminal.send("\x1a")  # ctrl+z brings the draft back as it was
         terminal.wait(lambda text: "and more" not in text and "my draft" in text)
-        terminal.send("\x11")
-        assert terminal.exit_code() == 0
+        terminal.quit()
     assert not list(tmp_path.glob("specchat-*")), "no file is left behind"

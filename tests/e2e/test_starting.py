@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import signal
@@ -29,13 +28,6 @@ TREE = f"{Path(specchat.__file__).parent}{os.sep}"
 def env(tmp_path: Path) -> dict[str, str]:
     plain = {name: value for name, value in os.environ.items() if name not in ("LANG", "PYTHONUTF8") and name[:3] != "LC_"}
     return {**plain, "HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path / "c"), "SPECCHAT_DATA": str(tmp_path / "d")}
-
-
-@pytest.fixture
-def model(tmp_path: Path) -> str:
-    file = tmp_path / "answers.jsonl"
-    file.write_text(json.dumps({"prompt": "hello", "response": "one two three"}) + "\n")
-    return f"recorded:{file}"
 
 
 def test_ctrl_c_at_any_instant_ends_with_130_and_says_nothing(env: dict[str, str]) -> None:
@@ -119,5 +111,4 @@ def test_the_chat_draws_and_takes_utf_8_whatever_the_locale(
         terminal.send("grün ✓")
         terminal.wait("› grün ✓")
         assert "╭" in terminal.text
-        terminal.send("\x11")
-        assert terminal.exit_code() == 0
+        terminal.quit()

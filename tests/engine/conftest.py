@@ -9,11 +9,22 @@ import pytest
 
 from specchat.engine.client import EngineClient
 
+from ..fakes.engines import BareEngine
+
 
 @pytest.fixture
 def log(tmp_path: Path) -> Path:
     """A log file of this test's own."""
     return tmp_path / "logs" / "engine.log"
+
+
+@pytest.fixture
+def engine(log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[BareEngine]:
+    """An engine whose pipes the test holds itself."""
+    monkeypatch.setenv("SPECCHAT_CACHE", str(tmp_path / "cache"))
+    engine = BareEngine(log)
+    yield engine
+    engine.close()
 
 
 @pytest.fixture

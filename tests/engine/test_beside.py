@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import struct
-from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
 
@@ -35,13 +34,6 @@ from specchat.engine.messages import (
 from ..fakes.engines import ANSWER, BareEngine, recorded, text_of, until
 
 needs_builtin = pytest.mark.skipif(not (builtin_path() / "config.json").is_file(), reason="the built-in weights are absent")
-
-
-@pytest.fixture
-def engine(log: Path) -> Iterator[BareEngine]:
-    engine = BareEngine(log)
-    yield engine
-    engine.close()
 
 
 @pytest.fixture

@@ -6,8 +6,6 @@ import signal
 import subprocess
 import sys
 import textwrap
-import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -29,14 +27,7 @@ from specchat.engine.messages import (
 )
 from specchat.engine.wire import dump
 
-from ..fakes.engines import ANSWER, LONG, BareEngine, recorded, steps_of, text_of, wait_gone
-
-
-@pytest.fixture
-def engine(log: Path) -> Iterator[BareEngine]:
-    engine = BareEngine(log)
-    yield engine
-    engine.close()
+from ..fakes.engines import ANSWER, LONG, BareEngine, recorded, steps_of, text_of, wait_gone, wait_until
 
 
 def test_loads_and_answers(engine: BareEngine, tmp_path: Path) -> None:
@@ -139,20 +130,12 @@ def test_a_reader_that_stops_holds_nothing_up(log: Path, tmp_path: Path) -> None
     engine = BareEngine(log, TELLS_THE_END)
     engine.send(Load(1, recorded(tmp_path)), Generate(2, prompt="long"))
     engine.until(2, Started)
-    wait_for(Path(f"{log}.end"))
+    wait_until(Path(f"{log}.end").exists)
     events = engine.until(2, Finished)
     assert text_of(events, 2) == LONG
     # What the pipe did not hold was merged.
     assert max(len(event.steps) for event in events if isinstance(event, Steps)) > 2000
     engine.close()
-
-
-def wait_for(path: Path) -> None:
-    """Wait until there is a file; fails after a while."""
-    deadline = time.monotonic() + 120
-    while not path.exists():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def test_quit_and_the_end_of_input_end_it(log: Path, tmp_path: Path) -> None:
@@ -208,7 +191,7 @@ __main__.main()
 def test_a_crash_leaves_its_traceback(tmp_path: Path, log: Path) -> None:
     engine = BareEngine(log, TELLS_A_PASS)
     engine.send(Load(1, recorded(tmp_path, pace=600)), Generate(2, prompt="long"))
-    wait_for(Path(f"{log}.pass"))
+    wait_until(Path(f"{log}.pass").exists)
     engine.process.send_signal(signal.SIGSEGV)
     engine.process.wait(120)
     assert "Segmentation fault" in log.read_text()

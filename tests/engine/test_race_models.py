@@ -10,8 +10,9 @@ from specchat.app.chat.dialogue import Dialogue
 from specchat.app.race.entry import RaceEntry
 from specchat.backends.loading import builtin_gguf, builtin_path
 
-from ..fakes.engine_races import begin, finished, opened
+from ..fakes.engine_races import finished, opened
 from ..fakes.models.llama_tiny import needs_llama
+from ..fakes.races import started
 
 pytestmark = pytest.mark.skipif(not (builtin_path() / "config.json").is_file(), reason="the built-in weights are absent")
 
@@ -27,16 +28,13 @@ def dialogue(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dialogue]:
 @pytest.mark.skipif(not builtin_gguf().is_file(), reason="the built-in GGUF file is absent")
 def test_the_built_in_model_races_against_itself_on_another_runtime(dialogue: Dialogue) -> None:
     quantized = builtin_gguf().with_name("target-Q4_0.gguf")
-    race = begin(
-        dialogue,
-        "What is a token tree?",
-        [
-            RaceEntry("greedy"),
-            RaceEntry("greedy", model="builtin", backend="llama.cpp"),
-            RaceEntry("lookup", model="builtin", backend="llama.cpp"),
-            RaceEntry("greedy", model=str(quantized)),
-        ],
-    )
+    entries = [
+        RaceEntry("greedy"),
+        RaceEntry("greedy", model="builtin", backend="llama.cpp"),
+        RaceEntry("lookup", model="builtin", backend="llama.cpp"),
+        RaceEntry("greedy", model=str(quantized)),
+    ]
+    race = started(dialogue, entries, "What is a token tree?")
     record = finished(race)
     assert [racer.error for racer in race.racers] == [""] * 4
     assert race.models.info("builtin on llama.cpp")["backend"] == "llama.cpp"

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from specchat.app.chat.dialogue import Dialogue
 from specchat.app.chat.methods import known_methods
-from specchat.app.race.entry import RaceEntry
 from specchat.app.race.race import Race
 from specchat.app.race.record import RaceRecord
 from specchat.engine.client import EngineClient
@@ -28,14 +27,6 @@ def until(dialogue: Dialogue, enough: Callable[[], bool], seconds: float = 120) 
         assert time.monotonic() < deadline, "it did not come about"
         dialogue.drain()
         time.sleep(0.002)
-
-
-def begin(dialogue: Dialogue, prompt: str, entries: Sequence[RaceEntry]) -> Race:
-    """A race under way."""
-    race = Race(dialogue, prompt, [{"role": "user", "content": prompt}], entries)
-    dialogue.listener = race.handle
-    race.start()
-    return race
 
 
 def finished(race: Race) -> RaceRecord:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -16,6 +15,8 @@ from specchat.engine.client import EngineClient
 from specchat.engine.messages import Command, Event, Failed, Finished, Started, StepRecord, Steps
 from specchat.engine.wire import dump, parse
 
+from .records import recorded_model
+
 ANSWER = " ".join(f"wort{i % 50} 🤷🏽‍♀️{i}" for i in range(60))
 """Text whose characters span several tokens."""
 SHORT = "A short answer 🙂"
@@ -27,10 +28,7 @@ COUNTING = " ".join(map(str, range(1000)))
 
 def recorded(folder: Path, pace: float = 0.0, more: dict[str, str] | None = None) -> str:
     """A model's name: the prompts `hello`, `short` and `long` have their answers, and so do those in `more`."""
-    path = folder / "answers.jsonl"
-    rows = {"hello": ANSWER, "short": SHORT, "long": LONG, **(more or {})}
-    path.write_text("".join(json.dumps({"prompt": key, "response": text}) + "\n" for key, text in rows.items()))
-    return f"recorded:{path}?pace={pace}"
+    return recorded_model(folder, {"hello": ANSWER, "short": SHORT, "long": LONG, **(more or {})}, pace)
 
 
 def steps_of(events: Iterable[Event], id: int) -> list[StepRecord]:
@@ -56,6 +54,14 @@ def until(client: EngineClient, seen: list[Event], enough: Callable[[list[Event]
         event = client.wait(max(0.0, deadline - time.monotonic()))
         assert event is not None, f"not within {seconds} s; the last were {seen[-3:]}"
         seen.append(event)
+
+
+def wait_until(holds: Callable[[], object], seconds: float = 120) -> None:
+    """Wait for what a thread or another process brings about."""
+    deadline = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < deadline, "it did not come about"
+        time.sleep(0.01)
 
 
 def started(id: int) -> Callable[[list[Event]], bool]:

@@ -5,10 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from specchat.app.chat.dialogue import Dialogue
+from specchat.app.race.entry import RaceEntry
 from specchat.app.race.race import Race
 from specchat.engine.messages import Finished, Generate, Started, StepRecord, Steps
 
 LABELS = {"soft": "lossy"}
+
+
+def started(dialogue: Dialogue, entries: Sequence[RaceEntry], prompt: str = "Hello") -> Race:
+    """A race under way."""
+    race = Race(dialogue, prompt, [{"role": "user", "content": prompt}], entries)
+    dialogue.listener = race.handle
+    race.start()
+    return race
 
 
 def asked(engine: Any, index: int) -> Generate:

@@ -132,6 +132,11 @@ class Terminal:
             if len(self.raw) != size:
                 last, size = time.monotonic(), len(self.raw)
 
+    def quit(self) -> None:
+        """End the chat by its key."""
+        self.send("\x11")
+        assert self.exit_code() == 0
+
     def exit_code(self, timeout: float = PATIENCE) -> int:
         """Wait for the command's end, and read what it wrote until then."""
         deadline = time.monotonic() + timeout

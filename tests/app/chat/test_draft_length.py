@@ -11,7 +11,7 @@ from specchat.app.chat.methods import DraftLength, known_methods, length_of, why
 from specchat.engine.catalog import get, parse_params
 from specchat.engine.messages import Switch, Switched
 
-from ...fakes.pilots import chatting, command, status
+from ...fakes.pilots import chatting, command, settle, status
 
 Make = Callable[..., Any]
 METHODS = known_methods()
@@ -68,9 +68,6 @@ def test_a_schedule_decides_which_setting_counts() -> None:
     assert reference == DraftLength("tokens", 7, 1, 256)
 
 
-# The keys
-
-
 async def answering(app: Any, pilot: Any, engine: Any, records: Any) -> int:
     """A chat in the middle of an answer; its id."""
     app.dialogue.methods = METHODS
@@ -78,8 +75,7 @@ async def answering(app: Any, pilot: Any, engine: Any, records: Any) -> int:
     app.take_events()
     await command(pilot, "Hello")
     id: int = engine.begin(records)
-    app.take_events()
-    await pilot.pause()
+    await settle(app, pilot)
     return id
 
 

@@ -77,9 +77,6 @@ def test_probabilities_are_asked_for_once_when_the_answer_has_ended(dialogue: Di
     assert not dialogue.score_step(answer, 0), "of another sitting"
 
 
-# The keys
-
-
 def bar(app: Any) -> str:
     return str(app.chat_screen.query_one("#keys").render().plain)
 

@@ -121,9 +121,6 @@ def test_a_damaged_chat_is_shown_as_far_as_it_is(call: Call, kept: None) -> None
     assert "Only the text of 1 answer in this chat is left" in err
 
 
-# Going on with a chat
-
-
 class Terminal:
     """What the chat may draw on."""
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,8 @@ from specchat.app.terminal.output import Notes
 from specchat.backends.loading import builtin_gguf, builtin_path
 from specchat.errors import UserError
 
-from ...fakes.models.heads import write_head
+from ...fakes.engines import wait_until
+from ...fakes.models.head_files import write_head
 from ...fakes.models.hub_server import Hub, serving
 from ...fakes.models.llama_tiny import needs_llama
 from ...fakes.models.model_folders import make_home
@@ -48,13 +48,6 @@ def run(*words: str, code: int = 0) -> str:
         raise told.exception
     assert told.exit_code == code
     return told.stdout
-
-
-def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 120
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def table(*words: str, code: int = 0) -> Any:
@@ -131,7 +124,7 @@ def test_a_repository_on_the_hub(hub: Hub) -> None:
 
 def test_fetching_goes_on_where_it_was_interrupted(hub: Hub, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupt(_: Notes, text: str) -> None:
-        until(lambda: [file.stat().st_size for file in home.rglob("*.incomplete")] == [131_072])
+        wait_until(lambda: [file.stat().st_size for file in home.rglob("*.incomplete")] == [131_072])
         raise KeyboardInterrupt
 
     hub.stall_after = 131_072

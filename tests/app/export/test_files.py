@@ -20,14 +20,7 @@ from specchat.app.theming.themes import load_themes
 from specchat.engine.messages import StepRecord
 from specchat.errors import UserError
 
-
-@pytest.fixture(autouse=True)
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty folder to work in."""
-    folder = tmp_path / "here"
-    folder.mkdir()
-    monkeypatch.chdir(folder)
-    return folder
+pytestmark = pytest.mark.usefixtures("here")
 
 
 def chat() -> SavedChat:
@@ -39,9 +32,6 @@ def chat() -> SavedChat:
 
 def look() -> Look:
     return Look(load_themes()[0]["dark"])
-
-
-# Names
 
 
 @pytest.mark.parametrize("name", ["chat", "chat.txt", "chat.", ".html", "x.html.gz"])
@@ -61,9 +51,6 @@ def test_a_format_gives_a_name_its_suffix(here: Path) -> None:
     assert target("", "json").name.startswith("specchat-")
     with pytest.raises(UserError, match="is a folder"):
         target("folder")
-
-
-# Files
 
 
 def test_a_file_is_never_overwritten_unasked(here: Path) -> None:
@@ -108,9 +95,6 @@ def test_a_folder_that_is_not_there_and_a_name_that_is_too_long(here: Path) -> N
     (here / "file").write_text("")
     with pytest.raises(UserError, match="there is no such folder"):
         export_chat(chat(), Path("file/chat.html"), look())
-
-
-# Opening
 
 
 def spoilt(change: Callable[[Any], None]) -> str:

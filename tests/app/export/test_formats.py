@@ -200,7 +200,9 @@ def test_a_picture_is_xml_with_the_same_text(chat: SavedChat, way: str) -> None:
         block = EntryBlock(entry, 88)
         block.update()
         for index in range(block.height):
-            assert "".join(visible(block.row(index).text).split()) in "".join(drawn.split())
+            # Each piece by itself: what was made visible in it is so whatever stands beside it.
+            row = "".join(visible(piece.text) for piece in block.row(index).pieces)
+            assert "".join(row.split()) in "".join(drawn.split())
 
 
 def unescaped(text: str) -> str:

@@ -20,7 +20,8 @@ from specchat.backends.base import Sampling
 from specchat.engine.messages import Failed, Load
 from specchat.engine.options import AnswerOptions
 
-from ...fakes.pilots import chatting
+from ...fakes.pilots import chatting, settle
+from ..conftest import keep
 
 Make = Callable[..., Any]
 Say = Callable[..., None]
@@ -34,8 +35,7 @@ def opened(recorder: Recorder, chats: Chats, dialogue: Dialogue, say: Say, monke
     dialogue.options = AnswerOptions(sampling=Sampling(temperature=0.8, seed=7), max_tokens=50, stop=("END",))
     dialogue.model, dialogue.load = "/models/own", {"draft_model": ["/models/small", "/models/tiny"], "device": "cuda:3"}
     say("Hello")
-    recorder.note(dialogue)
-    recorder.settle()
+    keep(recorder, dialogue)
     return chats.open(chats.latest().id)
 
 
@@ -77,8 +77,7 @@ async def test_a_chat_from_the_list_brings_its_model(opened: Any, make_chat: Mak
         assert app.dialogue.options.sampling.seed == 7
         assert app.dialogue.settings == {"lookup": {"max_ngram": 4}}
         engine.events.append(Failed(load.id, "user", "There is no model /models/own: name another."))
-        app.take_events()
-        await pilot.pause()
+        await settle(app, pilot)
         assert (app.dialogue.model, app.dialogue.phase) == ("builtin", "ready")
         told = [entry.text for entry in app.dialogue.transcript.entries if isinstance(entry, Notice)]
         assert told == ["There is no model /models/own: name another."]

@@ -16,12 +16,9 @@ from specchat.app.history.recorder import Recorder
 from specchat.app.history.store import forget
 from specchat.engine.messages import Steps
 
+from ..conftest import keep
+
 Say = Callable[..., None]
-
-
-def keep(recorder: Recorder, dialogue: Dialogue) -> None:
-    recorder.note(dialogue)
-    assert recorder.settle()
 
 
 def begin(dialogue: Dialogue, index: int) -> None:

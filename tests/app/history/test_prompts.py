@@ -160,9 +160,6 @@ def test_a_search_finds_all_words_newest_first_each_once() -> None:
     assert found(history, "") == ["a LAMP of night", "a lamp", "the night", "A Lamp in May"]
 
 
-# In the chat
-
-
 def keeping(make_chat: Make) -> Any:
     """A chat that keeps what is typed, and nothing else: no database is needed here."""
     app = make_chat()

@@ -18,6 +18,8 @@ from specchat.app.history.chats import Chats
 from specchat.app.history.recorder import Recorder
 from specchat.engine.messages import PieceTable, Steps
 
+from ..conftest import keep
+
 Say = Callable[..., None]
 
 
@@ -59,8 +61,7 @@ def test_a_chat_comes_back_with_its_colours_figures_and_trees(
     engine.begin(tree_steps())
     engine.finish("length", tail=" …")
     dialogue.drain()
-    recorder.note(dialogue)
-    assert recorder.settle()
+    keep(recorder, dialogue)
     (row,) = chats.newest()
     assert (row.title, row.model, row.answers) == ("How does it work? In a few words.", "builtin", 2)
     opened = chats.open(row.id)
@@ -80,8 +81,7 @@ def test_an_answer_is_there_as_far_as_it_is_while_it_is_written(
     for _ in range(3):
         engine.events.append(Steps(engine.asked.id, make_steps("One more, and more. ")))
         dialogue.drain()
-        recorder.note(dialogue)
-        assert recorder.settle()
+        keep(recorder, dialogue)
         (answer,) = chats.open(chats.latest().id).transcript.answers()
         assert answer.reason == "unfinished"
         texts.append(answer.text)
@@ -89,8 +89,7 @@ def test_an_answer_is_there_as_far_as_it_is_while_it_is_written(
     assert len(texts[0]) < len(texts[1]) < len(texts[2])
     engine.finish(tail="!")
     dialogue.drain()
-    recorder.note(dialogue)
-    recorder.settle()
+    keep(recorder, dialogue)
     same(chats.open(chats.latest().id).transcript, dialogue.transcript)
     assert [found.chat.id for found in chats.search('"one and"')] == []
     assert [found.chat.id for found in chats.search('"MORE. one"')] == [chats.latest().id]
@@ -142,8 +141,7 @@ def test_a_chat_that_is_left_is_saved_to_its_last_word(recorder: Recorder, chats
     answer.log.append(answer.log.record(0))
     answer.finish("cancelled")
     dialogue.clear()
-    recorder.note(dialogue)
-    recorder.settle()
+    keep(recorder, dialogue)
     assert chats.open(chats.latest().id).transcript.answers()[0].text == answer.text
     assert chats.open(chats.latest().id).transcript.answers()[0].reason == "cancelled"
 
@@ -152,16 +150,13 @@ def test_going_on_with_an_opened_chat_is_saved_in_its_place(
     recorder: Recorder, chats: Chats, dialogue: Dialogue, say: Say
 ) -> None:
     say("First question")
-    recorder.note(dialogue)
-    recorder.settle()
+    keep(recorder, dialogue)
     first = chats.latest().id
     dialogue.transcript = chats.open(first).transcript
-    recorder.note(dialogue)
-    recorder.settle()
+    keep(recorder, dialogue)
     before = chats.latest().changed
     say("Second question")
-    recorder.note(dialogue)
-    recorder.settle()
+    keep(recorder, dialogue)
     assert chats.count() == 1
     assert chats.latest().changed > before
     assert chats.latest().answers == 2
@@ -173,12 +168,10 @@ def test_going_on_with_an_opened_chat_is_saved_in_its_place(
 def test_entries_taken_back_stay_in_the_chat_as_it_was(recorder: Recorder, chats: Chats, dialogue: Dialogue, say: Say) -> None:
     say("Shared")
     say("Old end", "An old answer.")
-    recorder.note(dialogue)
-    recorder.settle()
+    keep(recorder, dialogue)
     del dialogue.transcript.entries[2:]
     say("New end", "A new answer.")
-    recorder.note(dialogue)
-    recorder.settle()
+    keep(recorder, dialogue)
     new, old = chats.newest()
     assert new.parent == old.id
     assert [e.text for e in chats.open(old.id).transcript.entries[2:]] == ["Old end", "An old answer."]
@@ -190,15 +183,13 @@ def test_a_branch_shares_its_beginning(recorder: Recorder, chats: Chats, dialogu
     say("Shared")
     before = dialogue.transcript
     dialogue.transcript = recorder.branch(dialogue, "The other way")
-    recorder.note(dialogue)
-    recorder.settle()
+    keep(recorder, dialogue)
     assert [row.title for row in chats.newest()] == ["The other way", "Shared"]
     say("On")
     recorder.note(dialogue)
     dialogue.transcript = before
     say("Elsewhere")
-    recorder.note(dialogue)
-    recorder.settle()
+    keep(recorder, dialogue)
     titles = {row.title: row.id for row in chats.newest()}
     assert [e.text for e in chats.open(titles["The other way"]).transcript.entries if isinstance(e, Prompt)] == ["Shared", "On"]
     assert [e.text for e in chats.open(titles["Shared"]).transcript.entries if isinstance(e, Prompt)] == ["Shared", "Elsewhere"]
@@ -208,8 +199,7 @@ def test_a_branch_shares_its_beginning(recorder: Recorder, chats: Chats, dialogu
 
 def test_others_on_the_machine_cannot_read_it(recorder: Recorder, file: Path, dialogue: Dialogue, say: Say) -> None:
     say("A secret")
-    recorder.note(dialogue)
-    recorder.settle()
+    keep(recorder, dialogue)
     for name in ("history.db", "history.db-wal"):
         assert stat.S_IMODE((file.parent / name).stat().st_mode) == 0o600
     assert sqlite3.connect(file).execute("PRAGMA journal_mode").fetchone() == ("wal",)

@@ -23,16 +23,13 @@ from specchat.app.history.schema import VERSION
 from specchat.app.history.store import Store, purge
 from specchat.app.history.writing import snapshot
 
+from ..conftest import keep
+
 Say = Callable[..., None]
 
 
 def told(recorder: Recorder) -> str:
     return " ".join(sentence for sentence, _ in recorder.sentences())
-
-
-def keep(recorder: Recorder, dialogue: Dialogue) -> None:
-    recorder.note(dialogue)
-    assert recorder.settle()
 
 
 def names(file: Path, part: str) -> list[str]:

@@ -13,32 +13,9 @@ from specchat.app.history import told
 from specchat.app.history.chats import Chats
 from specchat.app.history.recorder import Recorder
 from specchat.app.history.store import Store
-from specchat.engine.messages import Finished, Generate, Loaded, Started, StepRecord, Steps
+from specchat.engine.messages import StepRecord
 
-
-class Engine:
-    """Starts what is asked for; the window brings the answer."""
-
-    def __init__(self) -> None:
-        self.events: list[Any] = [Loaded(1, {"name": "synthetic"})]
-        self.ids = 0
-        self.asked = 0
-
-    def drain(self) -> list[Any]:
-        events, self.events = self.events, []
-        return events
-
-    def send(self, command: Any) -> None:
-        if isinstance(command, Generate):
-            self.asked = command.id
-            self.events.append(Started(command.id, "main", command.method, "identical", 5, 0))
-
-    def next_id(self) -> int:
-        self.ids += 1
-        return self.ids
-
-    def load(self, model: str, **options: Any) -> int:
-        return 1
+from ..conftest import FakeEngine
 
 
 class Window:
@@ -46,18 +23,17 @@ class Window:
 
     def __init__(self, file: Path) -> None:
         self.file = file
-        self.engine = Engine()
+        self.engine = FakeEngine()
         self.dialogue = Dialogue(self.engine, "synthetic", {"lookup": Method("lookup")}, "lookup")
+        self.engine.loaded()
         self.dialogue.drain()
         self.recorder = Recorder(file)
 
     def ask(self, text: str) -> tuple[int, list[str]]:
         """Go on with the chat on the screen; its number, and all that was asked in it."""
         assert self.dialogue.submit(text)
-        self.engine.events += [
-            Steps(self.engine.asked, [StepRecord("lookup", [1], f"An answer to {text}", 4, 0, 5)]),
-            Finished(self.engine.asked, "eos", "", 0.1, 1.0),
-        ]
+        self.engine.begin([StepRecord("lookup", [1], f"An answer to {text}", 4, 0, 5)])
+        self.engine.finish()
         self.dialogue.drain()
         self._settle()
         transcript = self.dialogue.transcript
@@ -73,12 +49,6 @@ class Window:
         with Store(self.file, reading=True) as store:
             self.dialogue.transcript = Chats(store).open(id).transcript
         return self.ask(text)
-
-    def call(self, title: str) -> int:
-        """Give the chat on the screen a title; its number."""
-        self.recorder.rename(self.dialogue, title)
-        self._settle()
-        return int(self.dialogue.transcript.track.chat)
 
     def chats(self) -> dict[int, tuple[str, bool]]:
         """All chats by number: title, and whether it was deleted."""

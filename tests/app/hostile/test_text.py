@@ -185,6 +185,7 @@ def test_no_more_pictures_are_joined_than_any_terminal_joins() -> None:
     assert tower.count("\u200d") == 3
     assert width(tower) == 2 + 27 * 8
     assert sanitise("a\u200db") == "a\\u200db"
+    assert sanitise("a\u200d") == "a\\u200d", "what follows may be sanitised apart"
 
 
 def test_towers_of_joiners_and_marks_do_not_take_for_ever() -> None:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
@@ -14,6 +13,7 @@ from specchat.app.models.downloads import Download, Downloads
 from specchat.app.models.hub import Offer, look_up
 from specchat.backends.files.hub_files import INCOMPLETE as PART
 
+from ...fakes.engines import wait_until
 from ...fakes.models.hub_server import Hub, serving
 
 WEIGHTS = bytes(range(256)) * 2000
@@ -35,13 +35,6 @@ def downloads(tmp_path: Path) -> Iterator[Downloads]:
     made.close()
 
 
-def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 120
-    while not condition():
-        assert time.monotonic() < deadline, "it did not come about"
-        time.sleep(0.01)
-
-
 def start(downloads: Downloads, spec: str = "me/tiny") -> Download:
     kind: Literal["gguf", "safetensors"] = "gguf" if ":" in spec else "safetensors"
     return downloads.start(Offer(spec, kind, "", (), len(WEIGHTS) + 2, len(WEIGHTS), 0))
@@ -51,7 +44,7 @@ def stalled(hub: Hub, downloads: Downloads, tmp_path: Path, spec: str = "me/tiny
     """A download of which THERE bytes came, and no more will on that connection."""
     hub.stall_after = THERE
     download = start(downloads, spec)
-    until(lambda: hub.stalled.is_set() and parts(tmp_path) == [THERE])
+    wait_until(lambda: hub.stalled.is_set() and parts(tmp_path) == [THERE])
     hub.stall_after = None
     return download
 
@@ -63,7 +56,7 @@ def parts(tmp_path: Path) -> list[int]:
 def test_a_download_runs_to_its_end_and_says_so_once(hub: Hub, downloads: Downloads) -> None:
     download = start(downloads)
     assert downloads.active
-    until(lambda: download.state == "done")
+    wait_until(lambda: download.state == "done")
     assert download.done == download.total == len(WEIGHTS) + 2
     assert sorted(download._told) == list(download._told) != []
     assert list(downloads.news) == [download]
@@ -88,25 +81,25 @@ def test_one_that_is_paused_goes_on_where_it_was(hub: Hub, downloads: Downloads,
     download = stalled(hub, downloads, tmp_path)
     downloads.pause(download)
     assert download.state == "paused"
-    until(lambda: download._thread is not None and not download._thread.is_alive())
+    wait_until(lambda: download._thread is not None and not download._thread.is_alive())
     assert parts(tmp_path) == [THERE]
     hub.asked.clear()
     downloads.go_on(download)
-    until(lambda: download.state == "done")
+    wait_until(lambda: download.state == "done")
     assert hub.bodies() == [f"bytes={THERE}-"]
 
 
 def test_a_later_chat_finds_it_and_goes_on(hub: Hub, downloads: Downloads, tmp_path: Path) -> None:
     download = stalled(hub, downloads, tmp_path, "me/gguf:Q8_0")
     downloads.close()
-    until(lambda: download._thread is not None and not download._thread.is_alive())
+    wait_until(lambda: download._thread is not None and not download._thread.is_alive())
     assert parts(tmp_path) == [THERE]
     later = Downloads(tmp_path / "downloads.json")
     (found,) = later.all.values()
     assert (found.spec, found.state, found.done, found.total) == ("me/gguf:Q8_0", "paused", THERE, len(WEIGHTS))
     hub.asked.clear()
     later.go_on(found)
-    until(lambda: found.state == "done")
+    wait_until(lambda: found.state == "done")
     assert hub.bodies(".gguf") == [f"bytes={THERE}-"]
     assert not Downloads(tmp_path / "downloads.json").all
 
@@ -116,25 +109,25 @@ def test_one_that_is_given_up_leaves_nothing(hub: Hub, downloads: Downloads, tmp
     download = stalled(hub, downloads, tmp_path)
     if when == "in a later chat":
         downloads.close()
-        until(lambda: download._thread is not None and not download._thread.is_alive())
+        wait_until(lambda: download._thread is not None and not download._thread.is_alive())
         downloads = Downloads(tmp_path / "downloads.json")
         (download,) = downloads.all.values()
     downloads.cancel(download)
     assert not downloads.all
-    until(lambda: not parts(tmp_path))
+    wait_until(lambda: not parts(tmp_path))
     assert not downloads.news
 
 
 def test_a_fault_is_one_sentence_and_it_can_be_tried_again(hub: Hub, downloads: Downloads) -> None:
     hub.refuse_files = (403, "GatedRepo")
     download = start(downloads)
-    until(lambda: download.state == "failed")
+    wait_until(lambda: download.state == "failed")
     assert "licence" in download.sentence
     assert "\n" not in download.sentence
     assert list(downloads.news) == [download]
     hub.refuse_files = None
     downloads.go_on(download)
-    until(lambda: download.state == "done")
+    wait_until(lambda: download.state == "done")
 
 
 def test_a_record_cannot_name_other_files_to_delete(tmp_path: Path) -> None:

@@ -26,7 +26,8 @@ from ...fakes.models import gguf_heads
 from ...fakes.models.dflash_files import write_dflash
 from ...fakes.models.gemma import gemma_file, gemma_folder, write_assistant
 from ...fakes.models.gguf_changes import changed
-from ...fakes.models.heads import target_folder, write_head
+from ...fakes.models.head_files import write_head
+from ...fakes.models.heads import target_folder
 from ...fakes.models.llama_tiny import gguf_of, needs_llama
 from ...fakes.models.mtp_files import mtp_folder, write_mtp
 from ...fakes.models.tiny import tiny_folder

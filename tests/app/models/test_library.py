@@ -44,9 +44,6 @@ def named(found: Sequence[FoundModel], title: str) -> FoundModel:
     return one
 
 
-# Places
-
-
 def test_every_place_is_looked_into(home: Path) -> None:
     found = {(each.spot.place, each.spot.title, each.spot.spec) for each in look() if each.spot.place != "Built-in"}
     gull = home / ".lmstudio" / "models" / "harbour" / "Gull-GGUF" / "Gull-Q4_K_M.gguf"
@@ -132,9 +129,6 @@ def test_models_are_looked_into_again_only_when_they_have_changed(home: Path, mo
     assert len(read) == first + 1
 
 
-# Ollama
-
-
 def test_a_name_of_ollamas_is_its_file(home: Path) -> None:
     file = locate_ollama("ollama:pilot:3b")
     assert file.read_bytes()[:4] == b"GGUF"
@@ -147,9 +141,6 @@ def test_a_name_of_ollamas_is_its_file(home: Path) -> None:
 def test_what_ollama_has_not_is_a_sentence(home: Path, spec: str) -> None:
     with pytest.raises(UserError, match=r"Ollama does not have|is not an Ollama model name"):
         locate_ollama(spec)
-
-
-# What the files say
 
 
 def test_a_gguf_file_tells_all_from_its_header(home: Path) -> None:
@@ -216,9 +207,6 @@ def test_quantizations_in_names(name: str, kind: str) -> None:
     assert quantization_in(name) == kind
 
 
-# Memory
-
-
 NEEDS = Needs("llama.cpp", 4_000_000_000, 4_000_000_000, 32_768, 65_536)
 
 
@@ -245,9 +233,6 @@ def test_transformers_holds_32_bits_on_the_cpu_unless_told_otherwise() -> None:
     assert judge(needs, FreeMemory(3_000_000_000, "in memory"), {}).verdict == "too large"
     assert judge(needs, FreeMemory(3_000_000_000, "in memory"), {"dtype": "bfloat16"}).verdict == "fits"
     assert judge(needs, FreeMemory(3_000_000_000, "on the GPU", gpu=True), {}).verdict == "fits"
-
-
-# Draft models
 
 
 def found_at(path: Path, spec: str = "") -> FoundModel:
@@ -298,9 +283,6 @@ def test_tokens_are_compared_by_what_they_stand_for(tmp_path: Path, tokenizer: d
     assert words[0] == " the"
     assert "\n" in words[:3]
     assert words[4:] == ["<4>", "<|end|>"]
-
-
-# Rows
 
 
 def test_rows_fit_whatever_the_width(home: Path) -> None:

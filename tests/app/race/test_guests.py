@@ -30,7 +30,7 @@ from specchat.engine.messages import (
 )
 from specchat.errors import UserError
 
-from ...fakes.races import asked, begin, finish, records, run, write
+from ...fakes.races import asked, begin, finish, records, run, started, write
 from ..conftest import INFO, FakeEngine
 
 MESSAGES = [{"role": "user", "content": "Hello"}]
@@ -39,10 +39,7 @@ SMALL = {**INFO, "name": "small.gguf", "backend": "llama.cpp", "dtype": "Q4_0", 
 
 def race(dialogue: Dialogue, *entries: RaceEntry) -> Race:
     """One that has been started."""
-    made = Race(dialogue, "Hello", MESSAGES, entries or [RaceEntry("greedy"), RaceEntry("greedy", model="models/small.gguf")])
-    dialogue.listener = made.handle
-    made.start()
-    return made
+    return started(dialogue, entries or [RaceEntry("greedy"), RaceEntry("greedy", model="models/small.gguf")])
 
 
 def loads(engine: FakeEngine) -> list[LoadBeside]:
@@ -119,9 +116,6 @@ def test_the_engines_end_takes_the_models_with_it(dialogue: Dialogue, engine: Fa
     assert doing_of(made, made.racers[1]) == "starting the runtime"
 
 
-# Identity and names
-
-
 def test_tokens_are_compared_among_lanes_of_one_model_only(dialogue: Dialogue, engine: FakeEngine) -> None:
     made = race(
         dialogue, RaceEntry("greedy"), RaceEntry("greedy", model="m"), RaceEntry("lookup", model="m"), RaceEntry("lookup")
@@ -158,9 +152,6 @@ def test_other_tokens_are_asked_for_and_make_characters_the_unit(dialogue: Dialo
     assert made.unit == "tokens"
 
 
-# Lengths, clocks, places
-
-
 def test_being_done_sooner_with_less_is_not_being_faster(dialogue: Dialogue, engine: FakeEngine) -> None:
     made = race(dialogue, RaceEntry("greedy"), RaceEntry("soft"))
     # Ten tokens in 0.1 + 1.0 s; four in 0.1 + 0.8 s. At four tokens the first lane's clock was at 0.5 s.
@@ -189,9 +180,6 @@ def test_who_was_there_sooner_is_ahead_though_it_still_writes(dialogue: Dialogue
     assert [made.place(racer) for racer in made.racers] == [2, 1]
 
 
-# What is typed
-
-
 @pytest.mark.parametrize(
     ("rest", "parts"),
     [
@@ -209,9 +197,6 @@ def test_who_was_there_sooner_is_ahead_though_it_still_writes(dialogue: Dialogue
 )
 def test_the_colon_that_parts_entries_and_prompt(rest: str, parts: tuple[str, str, str]) -> None:
     assert split_prompt(rest) == parts
-
-
-# Files
 
 
 def test_a_race_of_models_is_a_file_of_version_2_and_comes_back(dialogue: Dialogue, engine: FakeEngine, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from specchat.app.race.race import Race
 from specchat.app.race.subject import suggested, talk
 from specchat.engine.messages import CloseLane, Failed, Generate, Judge, Judged, Loaded, Loading
 
-from ...fakes.races import asked, begin, finish, records, run, write
+from ...fakes.races import asked, begin, finish, records, run, started, write
 from ..conftest import INFO, METHODS, FakeEngine
 
 PROMPT = [{"role": "user", "content": "Hello"}]
@@ -23,10 +23,7 @@ PROMPT = [{"role": "user", "content": "Hello"}]
 
 def race(dialogue: Dialogue, *names: str) -> Race:
     """One that has been started."""
-    made = Race(dialogue, "Hello", PROMPT, [RaceEntry(name) for name in names or ("greedy", "lookup")])
-    dialogue.listener = made.handle
-    made.start()
-    return made
+    return started(dialogue, [RaceEntry(name) for name in names or ("greedy", "lookup")])
 
 
 def test_each_method_gets_a_lane_of_its_own_and_the_same_prompt(dialogue: Dialogue, engine: FakeEngine) -> None:

@@ -15,7 +15,7 @@ from specchat.app.settings.file import changed
 from specchat.app.theming.colouring import INKS, WAYS, bared, effective, ink_name, inks_of, legend
 from specchat.errors import UserError
 
-from ...fakes.pilots import chatting
+from ...fakes.pilots import chatting, command, settle
 
 Make = Callable[..., Any]
 
@@ -25,12 +25,10 @@ async def answered(pilot: Any, engine: Any, make_steps: Make) -> None:
     await pilot.pause()
     engine.loaded()
     pilot.app.take_events()
-    pilot.app.chat_screen.input.put("How does prompt lookup work?")
-    await pilot.press("enter")
+    await command(pilot, "How does prompt lookup work?")
     engine.begin(make_steps())
     engine.finish()
-    pilot.app.take_events()
-    await pilot.pause()
+    await settle(pilot.app, pilot)
 
 
 def styles(app: Any) -> list[Style]:

@@ -175,12 +175,6 @@ def test_colour_blind_sight_confuses_what_it_should() -> None:
     assert distance(seen("#0072b2", "tritanopia"), seen("#009e73", "tritanopia")) < distance("#0072b2", "#009e73") / 2
 
 
-# In the chat
-
-
-# Users' own
-
-
 def test_a_broken_theme_spoils_no_other(tmp_path: Path, write: Any) -> None:
     good = (SHIPPED / "dark.toml").read_text()
     write("mine", good.replace("#8fb8f6", "#ABCDEF"))

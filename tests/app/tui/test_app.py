@@ -9,7 +9,7 @@ import pytest
 from textual._compositor import LayoutUpdate
 from textual.app import App
 
-from specchat.app.settings.keymap import ALL, CHAT, INPUT
+from specchat.app.settings.keymap import ALL
 from specchat.app.tui.chat.welcome import Welcome
 from specchat.app.tui.keys.context import KEYS
 from specchat.app.tui.keys.help import HelpScreen
@@ -275,17 +275,6 @@ async def test_remapped_keys(make_chat: Make, engine: Any) -> None:
         await pilot.press("a", "f12", "b")
         assert app.chat_screen.input.text == "a\nb"
         assert "F11 next method" in app.chat_screen.query_one("#keys").render().plain
-
-
-def test_keys_are_fit_for_legacy_terminals() -> None:
-    for group in (CHAT, INPUT):
-        keys = [key.strip() for entry in group for key in entry.keys.split(",")]
-        assert len(keys) == len(set(keys))
-        for key in keys:
-            assert len(key) > 1, "bare characters always type"
-            assert key not in ("ctrl+i", "ctrl+m", "ctrl+h", "space", "ctrl+s", "ctrl+z"), "these mean something else there"
-    for entry in ALL:
-        assert any(not key.strip().startswith(("shift+", "ctrl+shift+", "super+")) for key in entry.keys.split(","))
 
 
 async def test_commands(make_chat: Make, engine: Any) -> None:

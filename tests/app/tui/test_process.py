@@ -9,7 +9,7 @@ from typing import Any
 
 from specchat.engine.messages import Steps, Switched
 
-from ...fakes.pilots import chatting
+from ...fakes.pilots import chatting, command, settle
 
 Make = Callable[..., Any]
 
@@ -43,21 +43,18 @@ def test_the_drawing_process_imports_no_runtime() -> None:
 async def test_a_frame_costs_the_same_however_long_the_chat_is(make_chat: Make, engine: Any, make_steps: Make) -> None:
     """Counted, not timed: lines wrapped and rows drawn for one more step."""
     async with chatting(make_chat(), engine, size=(100, 30)) as (app, pilot):
-        app.chat_screen.input.put("Go")
-        await pilot.press("enter")
+        await command(pilot, "Go")
         id = engine.begin()
         view = app.chat_screen.view
         costs = []
         for _ in range(3):
             engine.events.append(Steps(id, make_steps(drafts=False) * 20))
-            app.take_events()
-            await pilot.pause()
+            await settle(app, pilot)
             flow = view.blocks[-1].flow
             before, drawn = flow.settled, view.draws
             for _ in range(10):
                 engine.events.append(Steps(id, make_steps("word", drafts=False)))
-                app.take_events()
-                await pilot.pause()
+                await settle(app, pilot)
             costs.append((len(flow.lines) - before, view.draws - drawn))
         assert max(rows for rows, _ in costs) <= 12
         assert max(draws for _, draws in costs) <= 10 * 10
@@ -67,12 +64,10 @@ async def test_a_frame_costs_the_same_however_long_the_chat_is(make_chat: Make, 
 async def test_selected_text_is_the_models_own(make_chat: Make, engine: Any, make_steps: Make) -> None:
     """Dragging over wrapped lines gives the text without margins, marks and the breaks of wrapping."""
     async with chatting(make_chat(), engine, size=(60, 24)) as (app, pilot):
-        app.chat_screen.input.put("Go")
-        await pilot.press("enter")
+        await command(pilot, "Go")
         id = engine.begin(make_steps("one two three four five six seven eight nine ten eleven twelve thirteen"))
         engine.events += [Switched(id, "greedy", "identical"), Steps(id, make_steps(" fourteen\n\nend", method="greedy"))]
-        app.take_events()
-        await pilot.pause()
+        await settle(app, pilot)
         view = app.chat_screen.view
         await pilot.mouse_down(view, offset=(7, 3))
         await pilot.hover(view, offset=(6, 6))

@@ -35,7 +35,7 @@ from specchat.engine.messages import (
     Switched,
 )
 
-from ...fakes.pilots import chatting, held, settle, toasts, until
+from ...fakes.pilots import chatting, command, held, settle, toasts, until
 from ..conftest import INFO, TEXT, FakeEngine
 
 Make = Callable[..., Any]
@@ -275,8 +275,7 @@ async def test_enter_takes_it_where_it_is_offered(make_chat: Make, engine: Live,
         engine.loaded()
         await settle(app, pilot)
         assert "New here?" in str(app.chat_screen.query_one("#welcome-offer").content)
-        app.box.put(typed)
-        await pilot.press("enter")
+        await command(pilot, typed)
         await until(pilot, lambda: step(app) >= 1)
 
 

@@ -152,9 +152,6 @@ def test_a_hostile_folder_is_one_sentence(case: str, tmp_path: Path) -> None:
     assert isinstance(read_card(folder).problem, str)
 
 
-# Through transformers
-
-
 class Trap:
     """Leaves a trace where it is unpickled."""
 

@@ -6,7 +6,6 @@ import re
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,6 +19,7 @@ from specchat.backends.files import hub_process
 from specchat.backends.files.hub import fetch, locate, look_up
 from specchat.backends.files.hub_files import INCOMPLETE, chosen
 
+from ...fakes.engines import wait_until
 from ...fakes.models.hub_server import COMMIT, Handler, Hub, etag, serving
 
 WEIGHTS = bytes(range(256)) * 2000
@@ -76,13 +76,6 @@ def parts(tmp_path: Path) -> list[int]:
     return [file.stat().st_size for file in tmp_path.rglob(f"*{INCOMPLETE}")]
 
 
-def until(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + SECONDS
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-
-
 def whole(folder: Path) -> bool:
     return (folder / "model.safetensors").read_bytes() == WEIGHTS
 
@@ -109,9 +102,6 @@ def test_what_is_no_model_is_a_sentence(spec: str, sentence: str) -> None:
 @pytest.mark.parametrize("revision", ["../../x", "/x", "a\0b", "", "a\\b"])
 def test_revisions_that_lead_out(revision: str) -> None:
     assert "not a revision" in failing(lambda: locate("me/tiny", LoadOptions(revision=revision)))
-
-
-# Fetching
 
 
 def test_only_what_is_needed_is_fetched_and_only_once(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -170,10 +160,10 @@ def test_the_process_ends_with_the_one_that_asked(hub: Hub, tmp_path: Path) -> N
     hub.stall_after = 131_072
     code = "from specchat.backends.files.hub import fetch; fetch('me/tiny')"
     with subprocess.Popen([sys.executable, "-c", code]) as asking:
-        until(lambda: parts(tmp_path) == [131_072])
+        wait_until(lambda: parts(tmp_path) == [131_072])
         (child,) = psutil.Process(asking.pid).children()
         asking.kill()
-    until(lambda: not child.is_running() or child.status() == psutil.STATUS_ZOMBIE)
+    wait_until(lambda: not child.is_running() or child.status() == psutil.STATUS_ZOMBIE)
 
 
 def test_damage_is_noticed_and_thrown_away(hub: Hub, tmp_path: Path) -> None:
@@ -195,9 +185,6 @@ def test_what_came_in_place_of_a_file_is_not_gone_on_with(hub: Hub, tmp_path: Pa
     assert told()[-1]["error"].startswith("Could not download me/tiny (Consistency check failed")
     hub.hostile = None
     assert whole(Path(told()[-1]["path"]))
-
-
-# Failures
 
 
 def test_without_room_nothing_is_fetched(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -279,9 +266,6 @@ def test_variables_that_cannot_be_used(monkeypatch: pytest.MonkeyPatch, variable
     assert sentence in failing(lambda: look_up("me/tiny"))
 
 
-# Names and tokens
-
-
 @pytest.mark.parametrize(
     "name", ["../x-Q8_0.gguf", "/tmp/x-Q8_0.gguf", "a/../../x-Q8_0.gguf", "a\\x-Q8_0.gguf", "\x1b]0;x\x07-Q8_0.gguf"]
 )
@@ -322,9 +306,6 @@ def test_a_token_goes_with_every_request(hub: Hub, monkeypatch: pytest.MonkeyPat
     assert set(hub.tokens) == {"Bearer hf_secret"}
 
 
-# What a repository offers
-
-
 def test_a_repository_tells_its_quantizations_with_their_sizes(hub: Hub) -> None:
     hub.repositories["me/tiny"] = {
         "README.md": b"",
@@ -359,8 +340,6 @@ def test_a_repository_tells_its_safetensors(hub: Hub) -> None:
     assert (offer.weights, offer.there, offer.here) == (512_000, 0, False)
     assert (found.cache_numbers, found.parameters, found.architecture) == (2 * 2 * 4 * 8, 256_000, "llama")
 
-
-# GGUF files by their quantization
 
 GGUFS = [
     "tiny-Q8_0.gguf", "tiny-UD-Q8_0.gguf", "mmproj-tiny-Q8_0.gguf", "tiny.Q4_K_M.gguf", "tiny.Q4_K_S.gguf",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,8 +18,11 @@ from specchat.backends import UserError
 
 from ...cases import FULL
 from ...fakes.models.dflash_files import write_dflash
-from ...fakes.models.heads import LAYERS, WIDTH, load_dflash, load_weights, reference
+from ...fakes.models.head_files import WIDTH, load_weights
+from ...fakes.models.heads import LAYERS, load_dflash, states_of, target_folder
+from ...fakes.models.references import generated, network
 from ...fakes.models.tiny import VOCAB
+from .plain_torch import PlainTorch
 
 SLIDING = ["sliding_attention", "full_attention"]
 
@@ -59,20 +62,20 @@ LAYOUTS: dict[str, dict[str, Any]] = {
 }
 
 
-class Reference:
+class Reference(PlainTorch):
     """The forward pass as the formats describe it, in plain torch, over the whole text and a block at once."""
 
     def __init__(self, folder: Path) -> None:
         self.config = json.loads((folder / "config.json").read_text())
         named = {"encoder.fc.weight": "fc.weight", "encoder.output_norm_enc.weight": "hidden_norm.weight"}
         self.library = "encoder.fc.weight" in load_weights(folder)
-        self.w = {named.get(name, name): t.float() if t.is_floating_point() else t for name, t in load_weights(folder).items()}
+        super().__init__({named.get(name, name): t for name, t in load_weights(folder).items()}, 1e-6, 500.0, VOCAB)
         self.layer = self.config.get("transformer_layer_config", self.config)
         self.given = {**self.config, **self.config.get("dflash_config", {})}
         self.speculators = "speculators_model_type" in self.config
         self.block, self.count = self.config["block_size"], self.layer["num_hidden_layers"]
         self.first = int(not (self.given.get("sample_from_anchor") or "markov_rank" in self.config))
-        module = reference()
+        module = network(target_folder())
         self.embeddings = self.w.get("embed_tokens.weight", module.get_input_embeddings().weight)
         self.head = self.w.get("lm_head.weight", module.get_output_embeddings().weight)
 
@@ -85,18 +88,6 @@ class Reference:
         if ids is None:
             ids = [LAYERS // 2] if self.count == 1 else [1, LAYERS - 3]
         return [id + 1 for id in ids]
-
-    def norm(self, x: Tensor, name: str) -> Tensor:
-        return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6) * self.w[name]
-
-    def linear(self, x: Tensor, name: str) -> Tensor:
-        return F.linear(x, self.w[f"{name}.weight"], self.w.get(f"{name}.bias"))
-
-    def turn(self, x: Tensor, first: int) -> Tensor:
-        """Rotary positions from `first` on of x [n, heads, width]."""
-        angles = torch.arange(first, first + len(x))[:, None] * 500.0 ** (-torch.arange(4) / 4)
-        cos, sin = (torch.cat((f(angles), f(angles)), -1)[:, None] for f in (torch.cos, torch.sin))
-        return x * cos + torch.cat((-x[..., 4:], x[..., :4]), -1) * sin
 
     def seen(self, i: int, rows: Tensor, keys: Tensor) -> Tensor:
         """Which keys a position of the block sees."""
@@ -117,36 +108,27 @@ class Reference:
     def outputs(self, states: Tensor, token: int) -> Tensor:
         """The states that guess, after the last norm [positions, width]."""
         n = len(states)
-        text = self.norm(self.linear(states, "fc"), "hidden_norm.weight")
+        text = self.norm(self.linear(states, "fc"), "hidden_norm")
         block = torch.tensor([token] + [self.given["mask_token_id"]] * (self.block - 1))
         x = F.embedding(block, self.embeddings) * self.given.get("input_embedding_scale", 1.0)
         keys, rows = torch.arange(n + self.block), torch.arange(n, n + self.block)
 
         def attend(i: int, y: Tensor) -> Tensor:
             at = f"layers.{i}.self_attn."
-            q = self.norm(self.linear(y, f"{at}q_proj").view(self.block, -1, 8), f"{at}q_norm.weight")
+            q = self.norm(self.linear(y, f"{at}q_proj").view(self.block, -1, 8), f"{at}q_norm")
             both = torch.cat((text, y))
-            k = self.norm(self.linear(both, f"{at}k_proj").view(len(both), -1, 8), f"{at}k_norm.weight")
+            k = self.norm(self.linear(both, f"{at}k_proj").view(len(both), -1, 8), f"{at}k_norm")
             v = self.linear(both, f"{at}v_proj").view(len(both), -1, 8) * self.given.get("attention_value_scale", 1.0)
-            q, k = self.turn(q, n), self.turn(k, 0)
-            k, v = (t.repeat_interleave(q.shape[1] // 2, 1) for t in (k, v))
-            scores = torch.einsum("ihd,jhd->hij", q, k) / 8**0.5
-            scores = scores.masked_fill(~self.seen(i, rows, keys), -torch.inf)
-            out = torch.einsum("hij,jhd->ihd", scores.softmax(-1), v)
-            return self.linear(out.reshape(self.block, -1), f"{at}o_proj")
-
-        def mlp(i: int, y: Tensor) -> Tensor:
-            gate, up = (self.linear(y, f"layers.{i}.mlp.{name}_proj") for name in ("gate", "up"))
-            return self.linear(F.silu(gate) * up, f"layers.{i}.mlp.down_proj")
+            return self.linear(self.attend(self.turn(q, n), self.turn(k), v, self.seen(i, rows, keys)), f"{at}o_proj")
 
         for i in range(self.count):
-            y = self.norm(x, f"layers.{i}.input_layernorm.weight")
+            y = self.norm(x, f"layers.{i}.input_layernorm")
             x = x + self.around(i, "attention", y, partial(attend, i))
-            y = self.norm(x, f"layers.{i}.post_attention_layernorm.weight")
-            x = x + self.around(i, "mlp", y, partial(mlp, i))
-        return self.norm(x, "norm.weight")[self.first :]
+            y = self.norm(x, f"layers.{i}.post_attention_layernorm")
+            x = x + self.around(i, "mlp", y, partial(self.mlp, at=f"layers.{i}."))
+        return self.norm(x, "norm")[self.first :]
 
-    def base(self, hidden: Tensor) -> Tensor:
+    def scores(self, hidden: Tensor) -> Tensor:
         """What the LM head makes of states [positions, drafted]."""
         logits: Tensor = F.linear(hidden, self.head) * self.given.get("output_multiplier", 1.0)
         if cap := self.given.get("final_logit_softcapping"):
@@ -155,19 +137,7 @@ class Reference:
 
     def logits(self, states: Tensor, token: int) -> Tensor:
         """Logits of all guesses, over the target's vocabulary [positions, vocab]."""
-        logits = self.base(self.outputs(states, token))
-        if "d2t" in self.w:
-            full = torch.full((len(logits), VOCAB), -torch.inf)
-            full[:, torch.arange(len(self.w["d2t"])) + self.w["d2t"]] = logits
-            return full
-        return logits
-
-
-def states_of(text: Sequence[int], taps: Sequence[int]) -> Tensor:
-    """The target's states of a text, by transformers itself."""
-    with torch.no_grad():
-        found = reference()(torch.tensor([text]), output_hidden_states=True).hidden_states
-    return torch.cat([found[tap][0] for tap in taps], -1)
+        return self.widened(self.scores(self.outputs(states, token)))
 
 
 @pytest.fixture(scope="module", params=list(LAYOUTS))
@@ -218,19 +188,10 @@ def test_drafts_are_those_of_transformers_own_class(tmp_path: Path) -> None:
                     drafts.append((input_ids[0].tolist(), ids[0, input_ids.shape[1] :].tolist()))  # noqa: B023
                 return ids, logits
 
-        prompt = torch.tensor([[0, 2, *(5 + 7 * i % 200 for i in range(12))]])
+        asked = {"assistant_model": theirs.eval(), "speculation_type": "dflash", "eos_token_id": None}
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("transformers.generation.utils.DFlashTokenCandidateGenerator", Watched)
-            reference().generate(
-                prompt,
-                attention_mask=torch.ones_like(prompt),
-                assistant_model=theirs.eval(),
-                speculation_type="dflash",
-                do_sample=False,
-                max_new_tokens=24,
-                eos_token_id=None,
-                pad_token_id=0,
-            )
+            generated(network(target_folder()), [0, 2, *(5 + 7 * i % 200 for i in range(12))], 24, **asked)
         assert len(drafts) > 5
         session: Any = load_dflash(folder).open(64)
         for text, drafted in drafts:

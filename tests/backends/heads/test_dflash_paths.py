@@ -19,9 +19,9 @@ from specchat.decoders import Conversation, Generation
 
 from ...cases import FULL
 from ...fakes.models.dflash_files import GROUP, KERNEL, Paths, write_dflash
-from ...fakes.models.heads import LAYERS, load_dflash, target
+from ...fakes.models.heads import LAYERS, load_dflash, states_of, target
 from ...fakes.models.tiny import VOCAB
-from .test_dflash import SLIDING, Reference, states_of
+from .test_dflash import SLIDING, Reference
 
 EOS = 1
 
@@ -80,7 +80,7 @@ class PathReference(Reference):
             hidden: the states that guess [positions, width].
             path: the pending token and the drafted ones.
         """
-        d, logits = len(path) - 1, self.base(hidden)[len(path) - 1]
+        d, logits = len(path) - 1, self.scores(hidden)[len(path) - 1]
         if self.second:
             at, full = "candidate_selector.", torch.full((VOCAB,), -torch.inf)
             own, ids = logits.topk(self.given["selector_top_k"])
@@ -97,12 +97,7 @@ class PathReference(Reference):
                 gate, candidate, e = self.linear(torch.cat((state, e, hidden[k])), f"{at}joint_proj").chunk(3)
                 state = torch.sigmoid(gate) * state + (1 - torch.sigmoid(gate)) * torch.tanh(candidate)
                 e = torch.tanh(e)
-        logits = logits + self.w[f"{at}markov_w2.weight"] @ e
-        if "d2t" not in self.w:
-            return logits
-        full = torch.full((VOCAB,), -torch.inf)
-        full[torch.arange(len(logits)) + self.w["d2t"]] = logits
-        return full
+        return self.widened(logits + self.w[f"{at}markov_w2.weight"] @ e)
 
     def tree(self, states: Tensor, pending: int, nodes: int, depth: int, width: int) -> set[tuple[int, ...]]:
         """The most probable paths below a token, so many of them, the chain of first guesses among them."""

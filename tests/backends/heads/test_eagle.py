@@ -17,7 +17,10 @@ from specchat.backends.base import ROOT
 from specchat.backends.heads.base import HeadSession
 
 from ...cases import FULL
-from ...fakes.models.heads import LAYERS, load_eagle, load_weights, reference, target, write_head
+from ...fakes.models.head_files import load_weights, write_head
+from ...fakes.models.heads import LAYERS, load_eagle, states_of, target, target_folder
+from ...fakes.models.references import network
+from .plain_torch import PlainTorch
 
 THIRD = (2, LAYERS // 2, LAYERS - 3)
 
@@ -40,88 +43,60 @@ LAYOUTS: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
-class Reference:
+class Reference(PlainTorch):
     """The forward pass as the formats describe it, in plain torch, over all pairs of a path at once."""
 
     def __init__(self, folder: Path) -> None:
         config = json.loads((folder / "config.json").read_text())
         weights = {name.replace("midlayer.", "layers.0."): tensor for name, tensor in load_weights(folder).items()}
-        self.w = {name: t.float() if t.is_floating_point() else t for name, t in weights.items()}
         self.layer = config.get("transformer_layer_config", config)
+        super().__init__(weights, 1e-5, self.layer.get("rope_theta", 10000.0), target().info.vocabulary)
         self.config = config
         self.third = "norm.weight" in self.w
-        module = reference()
+        module = network(target_folder())
         self.embeddings = self.w.get("embed_tokens.weight", module.get_input_embeddings().weight)
         self.head = self.w.get("lm_head.weight", module.get_output_embeddings().weight)
-        self.hidden = self.layer["hidden_size"]
-        self.width = self.hidden // self.layer["num_attention_heads"]
+        self.width = self.layer["hidden_size"] // self.layer["num_attention_heads"]
         ids = (config.get("eagle_config") or config).get("eagle_aux_hidden_state_layer_ids") or list(THIRD)
         if "target_layer_ids" in config:
             ids = [id + 1 for id in config["target_layer_ids"]]
         self.taps = ids if self.third else [LAYERS]
 
-    def norm(self, x: Tensor, name: str) -> Tensor:
-        return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-5) * self.w[name]
-
-    def linear(self, x: Tensor, name: str) -> Tensor:
-        return F.linear(x, self.w[f"{name}.weight"], self.w.get(f"{name}.bias"))
-
-    def turn(self, x: Tensor) -> Tensor:
-        """Rotary positions 0, 1, 2 … of x [n, heads, width]."""
-        half = self.width // 2
-        speeds = self.layer.get("rope_theta", 10000.0) ** (-torch.arange(half) / half)
-        angles = torch.arange(len(x))[:, None] * speeds
-        cos, sin = (torch.cat((f(angles), f(angles)), -1)[:, None] for f in (torch.cos, torch.sin))
-        return x * cos + torch.cat((-x[..., half:], x[..., :half]), -1) * sin
-
     def attention(self, x: Tensor, at: str) -> Tensor:
         q, k, v = (self.linear(x, f"{at}self_attn.{name}_proj").view(len(x), -1, self.width) for name in "qkv")
         if f"{at}self_attn.q_norm.weight" in self.w:
-            q, k = self.norm(q, f"{at}self_attn.q_norm.weight"), self.norm(k, f"{at}self_attn.k_norm.weight")
-        q, k = self.turn(q), self.turn(k)
-        k, v = (t.repeat_interleave(q.shape[1] // t.shape[1], 1) for t in (k, v))
-        scores = torch.einsum("ihd,jhd->hij", q, k) / self.width**0.5
-        scores = scores.masked_fill(torch.ones(len(x), len(x)).triu(1).bool(), -torch.inf)
-        out = torch.einsum("hij,jhd->ihd", scores.softmax(-1), v)
-        return self.linear(out.reshape(len(x), -1), f"{at}self_attn.o_proj")
-
-    def mlp(self, x: Tensor, at: str) -> Tensor:
-        x = self.norm(x, f"{at}post_attention_layernorm.weight")
-        gate, up = self.linear(x, f"{at}mlp.gate_proj"), self.linear(x, f"{at}mlp.up_proj")
-        return self.linear(F.silu(gate) * up, f"{at}mlp.down_proj")
+            q, k = self.norm(q, f"{at}self_attn.q_norm"), self.norm(k, f"{at}self_attn.k_norm")
+        causal = torch.ones(len(x), len(x)).tril().bool()
+        return self.linear(self.attend(self.turn(q), self.turn(k), v, causal), f"{at}self_attn.o_proj")
 
     def fused(self, states: Tensor) -> Tensor:
         if not self.third:
             return states
         if self.config.get("norm_before_fc"):
-            states = self.norm(states, "input_norm.weight")
+            states = self.norm(states, "input_norm")
         if self.config.get("fc_norm"):
             parts = states.chunk(len(self.taps), -1)
-            states = torch.cat([self.norm(part, f"fc_norm.{i}.weight") for i, part in enumerate(parts)], -1)
+            states = torch.cat([self.norm(part, f"fc_norm.{i}") for i, part in enumerate(parts)], -1)
         return self.linear(states, "fc")
 
     def run(self, tokens: Tensor, features: Tensor) -> tuple[Tensor, Tensor]:
         """Logits over the target's vocabulary, and what is fed back."""
         e, g = F.embedding(tokens, self.embeddings), features
         if self.third:
-            n = self.norm(g, "layers.0.hidden_norm.weight")
+            n = self.norm(g, "layers.0.hidden_norm")
             r = n if self.config.get("norm_before_residual") else g
-            x = r + self.attention(torch.cat((self.norm(e, "layers.0.input_layernorm.weight"), n), -1), "layers.0.")
+            x = r + self.attention(torch.cat((self.norm(e, "layers.0.input_layernorm"), n), -1), "layers.0.")
         else:
             x = self.linear(torch.cat((e, g), -1), "fc")
             x = x + self.attention(x, "layers.0.")
-        x = x + self.mlp(x, "layers.0.")
+        x = x + self.mlp(self.norm(x, "layers.0.post_attention_layernorm"), "layers.0.")
         for i in range(1, self.layer["num_hidden_layers"]):
             at = f"layers.{i}."
-            x = x + self.attention(self.norm(x, f"{at}input_layernorm.weight"), at)
-            x = x + self.mlp(x, at)
-        out = self.norm(x, "norm.weight") if self.third else x
+            x = x + self.attention(self.norm(x, f"{at}input_layernorm"), at)
+            x = x + self.mlp(self.norm(x, f"{at}post_attention_layernorm"), at)
+        out = self.norm(x, "norm") if self.third else x
         logits = F.linear(out, self.head) * self.config.get("logit_scale", 1.0)
-        if "d2t" in self.w:
-            full = torch.full((len(x), target().info.vocabulary), -torch.inf)
-            full[:, torch.arange(len(self.w["d2t"])) + self.w["d2t"]] = logits
-            logits = full
-        return logits, out if self.config.get("norm_output") else x
+        return self.widened(logits), out if self.config.get("norm_output") else x
 
     def after(self, text: Sequence[int], states: Tensor, path: Sequence[int]) -> Tensor:
         """Logits after a text with these states and each token of a path below it [1 + path, vocab]."""
@@ -132,13 +107,6 @@ class Reference:
             if token is not None:
                 tokens, features = torch.cat((tokens, torch.tensor([token]))), torch.cat((features, outputs[-1:]))
         return torch.stack(out)
-
-
-def states_of(text: Sequence[int], taps: Sequence[int]) -> Tensor:
-    """The target's states of all tokens but the last, by transformers itself."""
-    with torch.no_grad():
-        found = reference()(torch.tensor([text[:-1]]), output_hidden_states=True).hidden_states
-    return torch.cat([found[tap][0] for tap in taps], -1)
 
 
 def chain(session: HeadSession, text: Sequence[int], states: Tensor, length: int) -> list[int]:
@@ -162,7 +130,7 @@ def test_chains_over_a_text_are_those_of_plain_torch(folder: Path) -> None:
     assert list(head.info.taps) == list(plain.taps)
     rng = random.Random(4)
     text = [rng.randrange(256) for _ in range(60 if FULL else 30)]
-    states = states_of(text, plain.taps)
+    states = states_of(text[:-1], plain.taps)
     session = head.open(256)
     lengths = [2, 3, 5, 6, 7, 11, *range(12, len(text) + 1, 1 if FULL else 6)]
     for length in lengths:  # pieces of 1, 2, 4 … pairs, each behind the nodes of the chain before
@@ -177,7 +145,7 @@ def test_nodes_of_a_tree_equal_their_paths(folder: Path) -> None:
     head, plain = load_eagle(folder), Reference(folder)
     rng = random.Random(7)
     text = [rng.randrange(256) for _ in range(24)]
-    states = states_of(text, plain.taps)
+    states = states_of(text[:-1], plain.taps)
     session = head.open(64)
     session.extend(text[1:10], states[:9])
     session.grow([5, 6], [ROOT, ROOT])  # which leave nothing behind
@@ -201,7 +169,7 @@ def test_nodes_of_a_tree_equal_their_paths(folder: Path) -> None:
 def test_a_long_text_comes_in_by_chunks(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     head = load_eagle(folder)
     text = [3 + i % 200 for i in range(120)]
-    states = states_of(text, head.info.taps)
+    states = states_of(text[:-1], head.info.taps)
     whole: Any = head.open(256).extend(text[1:], states)
     monkeypatch.setattr("specchat.backends.heads.slots.PREFILL_CHUNK", 32)
     parts: Any = head.open(256).extend(text[1:], states)

@@ -11,7 +11,8 @@ import torch.nn.functional as F
 
 from specchat.backends import UserError
 
-from ...fakes.models.heads import LAYERS, WIDTH, load_medusa, load_weights, write_medusa
+from ...fakes.models.head_files import WIDTH, load_weights, write_medusa
+from ...fakes.models.heads import LAYERS, load_medusa
 from ...fakes.models.tiny import VOCAB
 
 LAYOUTS: dict[str, dict[str, Any]] = {

@@ -37,6 +37,7 @@ from ...fakes.models.mtp_files import (
     published,
     write_mtp,
 )
+from ...fakes.models.references import generated
 from ...fakes.models.tiny import VOCAB
 
 SEVERAL: tuple[Family, ...] = ("deepseek-v3", "glm4-moe", "mimo")
@@ -148,22 +149,13 @@ def drafts_of_transformers(plain: Reference, layers: int) -> list[tuple[list[int
                 drafts.append((input_ids[0].tolist(), ids[0, input_ids.shape[1] :].tolist()))
             return ids, logits
 
-    prompt = torch.tensor([[0, 2, *(5 + 7 * i % 200 for i in range(10))]])
     with pytest.MonkeyPatch.context() as patch:
         # The published checkpoints have their MTP layers at other numbers.
         numbers = "|".join(str(LAYERS + number) for number in range(layers))
         here = staticmethod(lambda _: re.compile(rf"^model\.layers\.({numbers})\."))
         patch.setattr(MtpModel, "get_mtp_weights_regex", here)
         patch.setattr("transformers.generation.utils.MTPCandidateGenerator", Watched)
-        plain.module.generate(
-            prompt,
-            attention_mask=torch.ones_like(prompt),
-            use_mtp=True,
-            do_sample=False,
-            max_new_tokens=24,
-            eos_token_id=None,
-            pad_token_id=0,
-        )
+        generated(plain.module, [0, 2, *(5 + 7 * i % 200 for i in range(10))], 24, use_mtp=True, eos_token_id=None)
     return drafts
 
 

@@ -17,6 +17,7 @@ from specchat.backends.hf.blocks import Run, covers, prefix
 
 from ...cases import cases
 from ...fakes.models.mirror import TinyMirror, linear, tokens
+from ...fakes.models.references import logits_of
 from ...fakes.models.tiny import TREES, WINDOW, cut, tiny_model
 
 LAYERS = 3
@@ -31,12 +32,6 @@ HALVES: tuple[Run, ...] = (
     (0, 1, Block(2, "attention")),
 )
 """Lists with blocks."""
-
-
-def cut_logits(kind: str, run: tuple[int, ...], ids: Sequence[int]) -> torch.Tensor:
-    """Logits [len(ids), vocab] of a fresh plain pass by the cut model."""
-    with torch.inference_mode():
-        return cut(kind, run)(input_ids=torch.tensor([list(ids)]), use_cache=False).logits[0]  # type: ignore[no-any-return]
 
 
 def close(found: torch.Tensor, wanted: torch.Tensor) -> None:
@@ -68,7 +63,7 @@ class EarlyMirror(TinyMirror):
         assert scores.nodes == (tuple(rows) if rows else tuple(sorted((*taken, *new))))
         if prefix(run) == len(run):
             for row, node in enumerate(scores.nodes):
-                close(scores.logits[row], cut_logits(self.kind, tuple(range(len(run))), self.text(node))[-1])
+                close(scores.logits[row], logits_of(cut(self.kind, tuple(range(len(run)))), self.text(node))[-1])
 
     def above(self, nodes: Sequence[int]) -> set[int]:
         """Living nodes and all above them."""
@@ -171,7 +166,7 @@ def test_a_list_of_layers_drafts_as_a_model_of_these_layers(kind: str, run: tupl
     # With nothing committed, every K and V that the nodes see comes from the listed layers alone.
     session: Any = tiny_model(kind).open_session()
     ids = list(range(20, 20 + WINDOW + 8))
-    wanted = cut_logits(kind, run, ids)
+    wanted = logits_of(cut(kind, run), ids)
     close(session.evaluate(ids[:5], range(-1, 4), layers=run).logits, wanted[:5])
     close(session.evaluate(ids[5:], range(4, len(ids) - 1), layers=list(run)).logits, wanted[5:])
     close(session.evaluate((), ()).logits, linear(kind, ids))

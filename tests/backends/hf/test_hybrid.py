@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import functools
 import random
 from typing import Any
 
 import pytest
-import torch
 from torch import Tensor
 
 from specchat.backends.base import ROOT
@@ -17,22 +15,8 @@ from specchat.errors import UserError
 
 from ...cases import FULL
 from ...fakes.models.mtp_files import HYBRIDS, LAYERS, Family, mtp_folder, mtp_target
+from ...fakes.models.references import hidden, logits_of, network
 from ...fakes.models.tiny import VOCAB
-
-
-@functools.cache
-def reference(family: Family) -> Any:
-    from transformers import AutoModelForCausalLM
-
-    model: Any = AutoModelForCausalLM.from_pretrained(mtp_folder(family), dtype=torch.float32)
-    return model.eval()
-
-
-def wanted(family: Family, text: list[int]) -> tuple[Tensor, Tensor]:
-    """Logits [n, vocab], and hidden states of the layers 1 and the last [n, 2 × width], of a pass over the whole text."""
-    with torch.no_grad():
-        out = reference(family)(torch.tensor([text]), use_cache=False, output_hidden_states=True)
-    return out.logits[0], torch.cat([out.hidden_states[tap][0] for tap in (1, LAYERS)], -1)
 
 
 def check(found: Tensor, truth: Tensor) -> None:
@@ -56,7 +40,7 @@ def test_whatever_is_refused_passes_give_the_texts_own_logits_and_states(family:
                 break
             parents = [next(reversed(session._nodes), ROOT), *range(first, first + len(new) - 1)]
             found: Any = session.evaluate(new, parents)
-            logits, _ = wanted(family, [*session.tokens, *(node.token for node in session._nodes.values())])
+            logits = logits_of(network(mtp_folder(family)), [*session.tokens, *(n.token for n in session._nodes.values())])
             check(found.logits, logits[-len(new) :])
         chain = list(session._nodes)
         match rng.randrange(8):
@@ -68,8 +52,7 @@ def test_whatever_is_refused_passes_give_the_texts_own_logits_and_states(family:
                 end = rng.randrange(len(chain) + 1)
                 session.commit(chain[:end], chain[end : rng.randrange(end, len(chain) + 1)])
                 # The states of what is committed were computed; those of what was never evaluated again are kept.
-                _, states = wanted(family, list(session.tokens))
-                check(session.states(0, session.length), states)
+                check(session.states(0, session.length), hidden(network(mtp_folder(family)), session.tokens, (1, LAYERS)))
     session.close()
 
 
@@ -121,7 +104,7 @@ def test_a_pass_that_fails_loses_nothing(family: Family, monkeypatch: pytest.Mon
         with pytest.raises((UserError, RuntimeError)):
             session.evaluate((80, 81), (ROOT, 0))
     found: Any = session.evaluate((80, 81), (ROOT, 0))
-    check(found.logits, wanted(family, [*range(5, 25), 70, 80, 81])[0][-2:])
+    check(found.logits, logits_of(network(mtp_folder(family)), [*range(5, 25), 70, 80, 81])[-2:])
 
 
 def test_what_it_cannot_do_it_says() -> None:

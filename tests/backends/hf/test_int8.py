@@ -22,6 +22,8 @@ from specchat.backends.hf.model import load_transformers
 from specchat.backends.options import LoadOptions
 from specchat.errors import UserError
 
+from ...fakes.models.mirror import in_passes
+from ...fakes.models.references import logits_of
 from ...fakes.models.tiny import reference, tiny_folder
 
 needs_bytes = pytest.mark.skipif(not works(), reason="this CPU multiplies no bytes")
@@ -95,19 +97,10 @@ def test_passes_of_any_size_give_the_same_bits(kind: str) -> None:
     assert model.info.capabilities.tree
     assert model.info.capabilities.exact
     tokens = list(range(40, 60))
-    rows = []
-    for sizes in ((1,) * 20, (2, 3, 15), (20,)):
-        session = model.open_session()
-        found, at = [], 0
-        for size in sizes:
-            found.append(session.evaluate(tokens[at : at + size], range(ROOT, size - 1)).logits)
-            session.commit(range(size))
-            at += size
-        rows.append(torch.cat(found).float())
+    rows = [in_passes(model.open_session(), tokens, sizes).float() for sizes in ((1,) * 20, (2, 3, 15), (20,))]
     assert torch.equal(rows[0], rows[1])
     assert torch.equal(rows[0], rows[2])
-    with torch.inference_mode():
-        wanted = whole(torch.tensor([tokens]), use_cache=False).logits[0]
+    wanted = logits_of(whole, tokens)
     assert (rows[0] - wanted).std() < 0.2 * wanted.std()  # of layers in disorder 1.4
 
 

@@ -27,24 +27,14 @@ from specchat.engine.tasks.proving import prove_lengths
 from specchat.engine.tasks.work import Job
 
 from ...cases import FULL
-from ...fakes.models.tiny import VOCAB, write_tokenizer
+from ...fakes.answers import answered
+from ...fakes.models import tiny
+from ...fakes.models.references import generated, network
+from ...fakes.models.tiny import CONTEXT, VOCAB, write_configured
 
 LIMIT = 40
 """Tokens of text up to which LongRoPE has its short factors."""
-CONTEXT = 256
-SIZES: dict[str, Any] = {
-    "vocab_size": VOCAB,
-    "hidden_size": 32,
-    "intermediate_size": 48,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "max_position_embeddings": CONTEXT,
-    "bos_token_id": 0,
-    "eos_token_id": 1,
-    "pad_token_id": 1,
-    "tie_word_embeddings": False,
-}
+SIZES: dict[str, Any] = {**tiny.SIZES, "num_hidden_layers": 2, "pad_token_id": 1}
 
 
 def longrope(limit: int = LIMIT, **more: Any) -> dict[str, Any]:
@@ -105,16 +95,7 @@ def folder_of(kind: str, room: Path) -> Path:
     import transformers
 
     name, sizes = CONFIGS[kind]
-    torch.manual_seed(0)
-    module = getattr(transformers, f"{name}ForCausalLM")(getattr(transformers, f"{name}Config")(**sizes))
-    with torch.no_grad():
-        for label, weight in module.named_parameters():
-            if weight.ndim > 1 and not any(part in label for part in ("conv", "router")):
-                weight.normal_(0, 0.4)
-    folder = room / kind
-    module.save_pretrained(folder)
-    write_tokenizer(folder)
-    return folder
+    return write_configured(getattr(transformers, f"{name}Config")(**sizes), room / kind)
 
 
 @pytest.fixture(scope="module")
@@ -127,14 +108,6 @@ def loaded(folder: Path) -> Any:
     return load_transformers(folder, folder.name, LoadOptions(device="cpu", dtype="float32"))
 
 
-@functools.cache
-def reference(folder: Path) -> Any:
-    from transformers import AutoModelForCausalLM
-
-    auto: Any = AutoModelForCausalLM
-    return auto.from_pretrained(folder, dtype=torch.float32).eval()
-
-
 def prompt_of(length: int) -> list[int]:
     rng = random.Random(length)
     part = [rng.randrange(4, VOCAB) for _ in range(max(1, length // 3))]
@@ -145,11 +118,7 @@ def prompt_of(length: int) -> list[int]:
 
 def own(folder: Path, prompt: Sequence[int], count: int) -> list[int]:
     """What transformers' `generate` gives, until EOS."""
-    ids = torch.tensor([prompt])
-    out = reference(folder).generate(
-        ids, attention_mask=torch.ones_like(ids), max_new_tokens=count, do_sample=False, eos_token_id=1, pad_token_id=1
-    )
-    return out[0, len(prompt) :].tolist()  # type: ignore[no-any-return]
+    return generated(network(folder), prompt, count, eos_token_id=1, pad_token_id=1)
 
 
 def drafting(model: Model) -> list[str]:
@@ -164,8 +133,7 @@ def drafting(model: Model) -> list[str]:
 
 def answers(conversation: Conversation, prompt: Sequence[int], method: str, count: int, **options: Any) -> Generation:
     generation = Generation(conversation, prompt, method, max_tokens=count, **options)
-    for _ in generation:
-        pass
+    list(generation)
     return generation
 
 
@@ -181,9 +149,7 @@ def test_longrope_reads_a_text_as_the_models_own_generate_does(kind: str, room: 
         prompt = prompt_of(length)
         wanted = own(folder, prompt, 24)
         for name in names if FULL or length == LIMIT - 8 else ("greedy", "lookup", "tree"):
-            conversation = Conversation(model, draft_model=model)
-            assert answers(conversation, prompt, name, 24).answer == wanted, (name, length)
-            conversation.close()
+            assert answered(model, prompt, name, draft=model, max_tokens=24)[0].answer == wanted, (name, length)
 
 
 @pytest.mark.parametrize(("kind", "length"), [("phi3", LIMIT - 8), ("llama", LIMIT - 8), ("llama", LIMIT + 8)])
@@ -193,7 +159,7 @@ def test_what_is_asked_about_an_answer_is_read_as_the_answer_was(kind: str, leng
     conversation = Conversation(model)
     answer = answers(conversation, prompt_of(length), "greedy", 24)
     ids = torch.tensor([prompt_of(length)])
-    logits = reference(folder).generate(
+    logits = network(folder).generate(
         ids,
         attention_mask=torch.ones_like(ids),
         max_new_tokens=position + 1,
@@ -223,9 +189,8 @@ def test_a_window_under_another_name_is_found_out(room: Path) -> None:
     assert "24 tokens (window_size in its configuration)" in able.reasons["tree"]
     assert able.reasons["tree"] in model.info.notes
     for name in drafting(model):
-        conversation = Conversation(model, draft_model=model)
-        assert answers(conversation, prompt_of(18), name, 24).answer == own(folder, prompt_of(18), 24), name
-        conversation.close()
+        found, _ = answered(model, prompt_of(18), name, draft=model, max_tokens=24)
+        assert found.answer == own(folder, prompt_of(18), 24), name
 
 
 @pytest.fixture
@@ -284,10 +249,8 @@ def test_what_is_proven_at_the_real_length_is_drafted_from_then_on(kind: str, tr
     assert ("Near 24 tokens (window_size in its configuration)" in able.reasons.get("tree", "")) is not tree
     assert model.info.notes == (() if tree else (able.reasons["tree"],))
     for name in ("lookup", "tree") if tree else ("lookup", "draft"):
-        conversation = Conversation(model, draft_model=model)
-        generation = answers(conversation, prompt_of(18), name, 24)
+        generation, _ = answered(model, prompt_of(18), name, draft=model, max_tokens=24)
         assert generation.answer == own(folder_of(kind, room), prompt_of(18), 24), name
-        conversation.close()
     # What cannot be tried any more is known from before.
     assert proven(model)["lengths"][0]["tree"] == (True if tree else None)
     assert load(kind, room).info.capabilities.tree == tree

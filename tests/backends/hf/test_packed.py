@@ -13,6 +13,7 @@ from specchat.backends.hf.lean.packed import FEWEST_ROWS, Packed, Part, onednn
 from specchat.backends.hf.model import load_transformers
 from specchat.backends.options import LoadOptions
 
+from ...fakes.models.mirror import in_passes
 from ...fakes.models.tiny import reference, tiny_folder
 
 FAMILY = ("llama", "mistral", "qwen2", "qwen3")
@@ -46,13 +47,7 @@ def test_a_model_of_packed_weights_has_its_own_logits_and_numbers(kind: str) -> 
         # The module's own pass, which trained drafters and models that fail the proof need.
         torch.testing.assert_close(model.module(torch.tensor([tokens]), use_cache=False).logits[0], wanted, rtol=0, atol=2e-5)
     for sizes in ((1,) * 20, (2, 3, 15), (20,)):
-        session = model.open_session()
-        found, at = [], 0
-        for size in sizes:
-            found.append(session.evaluate(tokens[at : at + size], range(ROOT, size - 1)).logits)
-            session.commit(range(size))
-            at += size
-        torch.testing.assert_close(torch.cat(found), wanted, rtol=0, atol=2e-5)
+        torch.testing.assert_close(in_passes(model.open_session(), tokens, sizes), wanted, rtol=0, atol=2e-5)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])

@@ -17,6 +17,7 @@ from specchat.backends.options import LoadOptions
 from specchat.backends.sessions.states import States
 
 from ...fakes.models.mirror import Mirror
+from ...fakes.models.references import hidden
 from ...fakes.models.tiny import TREES, VOCAB, reference, tiny_folder, tiny_model
 
 KINDS = ("llama", "gemma3", "gpt-neox")
@@ -31,18 +32,11 @@ def network(kind: str) -> Any:
     return copy.deepcopy(reference(kind))
 
 
-def hidden(network: Any, ids: list[int], taps: tuple[int, ...] = TAPS) -> torch.Tensor:
-    """What transformers itself calls the hidden states of a text [len(ids), taps × width]."""
-    with torch.inference_mode():
-        found = network(input_ids=torch.tensor([ids]), use_cache=False, output_hidden_states=True).hidden_states
-    return torch.cat([found[tap][0] for tap in taps], 1)
-
-
 def check(session: Any, kind: str) -> None:
     """All states of a session against transformers'."""
     ids = list(session.tokens)
     if ids:
-        torch.testing.assert_close(session.states(0, len(ids)), hidden(network(kind), ids), atol=1e-3, rtol=1e-3)
+        torch.testing.assert_close(session.states(0, len(ids)), hidden(network(kind), ids, TAPS), atol=1e-3, rtol=1e-3)
 
 
 def some(count: int, seed: int = 0) -> list[int]:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from specchat.backends import Cancelled, LoadOptions, UserError, load_model
+from specchat.backends import LoadOptions, UserError, load_model
 from specchat.backends.files.gguf_file import Long, read_header
 
 from ...fakes.models.llama_tiny import CONTEXT, FLOAT32, VOCAB, gguf_of, needs_llama, tiny_folder, tiny_llama
@@ -172,12 +172,3 @@ def test_context_too_large_for_memory(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_options_that_cannot_be(options: LoadOptions, told: str) -> None:
     with pytest.raises(UserError, match=told):
         load_model(str(gguf_of(tiny_folder())), options)
-
-
-@pytest.mark.parametrize("stop_at", ["weights", "check"])
-def test_loading_can_be_cancelled(stop_at: str) -> None:
-    seen: list[str] = []
-    file = str(gguf_of(tiny_folder()))
-    with pytest.raises(Cancelled):
-        load_model(file, FLOAT32, progress=lambda stage, *_: seen.append(stage), cancelled=lambda: stop_at in seen)
-    assert seen[-1] == stop_at

@@ -27,6 +27,7 @@ from specchat.decoders.registry import methods, unavailable
 from specchat.decoders.tree import Tree
 
 from ...cases import FULL
+from ...fakes.answers import answered, plain
 from ...fakes.models.llama_tiny import FLOAT32, needs_llama
 from ...zoo import gguf_files as zoo
 from ...zoo.llama_zoo import Plain
@@ -195,11 +196,10 @@ def test_what_a_hybrid_can_do_it_says(tmp_path: Path) -> None:
     with pytest.raises(Exception, match="branching trees"):
         session.evaluate((5, 6), (ROOT, ROOT))
     session.close()
-    plain = written(Conversation(model, context=128), list(range(9, 30)) * 2)
+    prompt = list(range(9, 30)) * 2
+    wanted = plain(model, prompt, TOKENS, context=128)
     for name in ("lookup", "jacobi", "ngram"):
-        generation = Generation(Conversation(model, context=128), list(range(9, 30)) * 2, name, max_tokens=TOKENS)
-        list(generation)
-        assert generation.answer == plain, name
+        assert answered(model, prompt, name, context=128, max_tokens=TOKENS)[0].answer == wanted, name
     model.close()
 
 

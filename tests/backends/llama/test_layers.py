@@ -17,9 +17,10 @@ from specchat.backends.llama import layers as gguf_layers
 from specchat.backends.llama.layers import first_layers
 from specchat.backends.llama.model import LlamaModel, load_llama
 from specchat.backends.loading import builtin_path
-from specchat.decoders import Conversation, Generation, encode_prompt
+from specchat.decoders import Conversation, Generation
 
 from ...cases import FULL
+from ...fakes.answers import answered, plain
 from ...fakes.models.llama_tiny import FLOAT32, gguf_of, needs_llama, tiny_folder
 from ...zoo.gguf_files import write
 
@@ -91,12 +92,9 @@ def test_its_greedy_answers_are_those_of_a_transformers_model_cut_there(tiny: Ll
 
 def test_the_quantized_built_in_model_drafts_with_its_first_layers() -> None:
     model = load_llama(gguf_of(builtin_path(), "Q8_0"), "builtin", FLOAT32)
-    prompt = encode_prompt(model, "Repeat this text exactly: The cat sat on the mat and looked at the dog.")
-    plain = Generation(Conversation(model), prompt, max_tokens=48)
-    list(plain)
-    early = Generation(Conversation(model), prompt, "early-exit", max_tokens=48)
-    list(early)
-    assert early.answer == plain.answer
+    prompt = "Repeat this text exactly: The cat sat on the mat and looked at the dog."
+    early, _ = answered(model, prompt, "early-exit", max_tokens=48)
+    assert early.answer == plain(model, prompt, max_tokens=48)
     assert early.totals.drafted >= early.totals.accepted > 5
     model.close()
 

@@ -22,8 +22,8 @@ import pytest
 from specchat.backends import LoadOptions, UserError
 from specchat.backends.llama.library import library
 from specchat.backends.llama.model import load_llama
-from specchat.decoders import Conversation, Generation
 
+from ...fakes.answers import answered
 from ...fakes.models.llama_tiny import FLOAT32, gguf_of, needs_llama, tiny_folder
 
 pytestmark = needs_llama
@@ -130,11 +130,7 @@ def test_layers_on_a_server_give_the_same_tokens(server: str) -> None:
     answers = []
     # The draft model is here, the target there.
     for model, method in ((here, "greedy"), (there, "greedy"), (there, "lookup"), (there, "draft"), (there, "tree")):
-        conversation = Conversation(model, draft_model=here)
-        generation = Generation(conversation, ids, method, max_tokens=48)
-        list(generation)
-        answers.append(generation.answer)
-        conversation.close()
+        answers.append(answered(model, ids, method, draft=here, max_tokens=48)[0].answer)
     assert all(answer == answers[0] for answer in answers)
     with pytest.raises(UserError, match=r"auto .* or cpu"):
         load(server, device="cuda")

@@ -80,23 +80,14 @@ class LlamaMirror(Mirror):
             assert holders
 
 
-def play(mirror: LlamaMirror, rng: random.Random) -> None:
-    """A random conversation of a session."""
-    some = [rng.randrange(8, VOCAB) for _ in range(400)]
-    mirror.prefill(some[: rng.choice((0, 1, 20))])
-    mirror.wander(rng, some, rng.randint(3, 7), mirror.check)
-    # Whatever happened, the next plain step is right.
-    mirror.commit([], [])
-    mirror.evaluate([9], [ROOT])
-    mirror.compare()
-
-
 @cases(1000, 150, suppress_health_check=list(HealthCheck), derandomize=True)
 @given(seed=st.integers(0, 1 << 32))
 def test_a_thousand_random_sequences_leave_the_cache_as_a_fresh_evaluation(seed: int) -> None:
-    session = shared()
+    session, rng = shared(), random.Random(seed)
     session.rewind(0)
-    play(LlamaMirror(session), random.Random(seed))
+    mirror = LlamaMirror(session)
+    mirror.play(rng, [rng.randrange(8, VOCAB) for _ in range(400)], rng.randint(3, 7), mirror.check)
+    mirror.compare()
 
 
 _shared: list[LlamaSession] = []

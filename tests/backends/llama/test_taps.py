@@ -17,6 +17,7 @@ from specchat.backends.sessions.states import States
 
 from ...cases import FULL
 from ...fakes.models.llama_tiny import FLOAT32, VOCAB, gguf_of, needs_llama, reference, tiny_folder, tiny_llama
+from ...fakes.models.references import hidden
 from ...zoo import gguf_files as zoo
 from .test_session import LlamaMirror
 
@@ -26,13 +27,6 @@ TAPS = (1, 0, 2, 1)
 """Before layers only, in no order and one twice; the tiny model has three."""
 LAST = (3, 1)
 """With the state after the final norm."""
-
-
-def hidden(network: Any, ids: list[int], taps: tuple[int, ...]) -> torch.Tensor:
-    """What transformers calls the hidden states of a text [len(ids), taps × width]."""
-    with torch.inference_mode():
-        found = network(input_ids=torch.tensor([ids]), use_cache=False, output_hidden_states=True).hidden_states
-    return torch.cat([found[tap][0] for tap in taps], 1)
 
 
 def check(session: Any, taps: tuple[int, ...]) -> None:

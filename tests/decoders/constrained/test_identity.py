@@ -20,6 +20,7 @@ from specchat.decoders.registry import methods
 from specchat.decoders.text import Stops
 
 from ...cases import FULL
+from ...fakes import answers
 from .cases import CONSTRAINTS, plain, prompts, valid
 
 MOST = 120 if FULL else 48
@@ -56,12 +57,9 @@ def reference(model: Model, text: str, name: str, sampling: Sampling) -> list[in
 
 
 def answered(model: Model, draft: Model, text: str, name: str, method: str, **options: Any) -> tuple[Generation, str]:
-    conversation = Conversation(model, draft_model=draft)
     asked = {"max_tokens": MOST, "constraint": CONSTRAINTS[name], **options}
-    generation = Generation(conversation, encode_prompt(model, text), method, **asked)
-    shown = "".join(step.text for step in generation)
-    conversation.close()
-    return generation, shown
+    generation, steps = answers.answered(model, text, method, draft=draft, **asked)
+    return generation, "".join(step.text for step in steps)
 
 
 def usable(model: Model, method: str) -> bool:
@@ -104,14 +102,8 @@ def test_switching_in_mid_answer_changes_nothing(model: Model, draft_model: Mode
         for name in CONSTRAINTS:
             sampling = rng.choice([*SAMPLINGS.values()])
             conversation = Conversation(model, draft_model=draft_model)
-            generation = Generation(
-                conversation,
-                encode_prompt(model, text),
-                "greedy",
-                sampling=sampling,
-                max_tokens=MOST,
-                constraint=CONSTRAINTS[name],
-            )
+            options: dict[str, Any] = {"sampling": sampling, "max_tokens": MOST, "constraint": CONSTRAINTS[name]}
+            generation = Generation(conversation, encode_prompt(model, text), **options)
             while generation.finish_reason is None:
                 generation.advance()
                 if generation.finish_reason is None and rng.random() < 0.5:

@@ -12,9 +12,11 @@ from llguidance import LLMatcher
 from specchat.backends.base import Model
 from specchat.backends.grammars.constraint import Constraint, grammar
 from specchat.backends.loading import builtin_gguf
-from specchat.decoders import Conversation, Generation, encode_prompt
+from specchat.decoders import Generation, encode_prompt
 
 from ...cases import FULL
+from ...fakes.answers import answered
+from ...fakes.models.references import generated
 from .cases import CONSTRAINTS, prompts
 
 MOST = 80
@@ -37,27 +39,16 @@ class Masked:
 
 
 def answer(model: Model, text: str, constraint: Constraint, method: str) -> Generation:
-    generation = Generation(Conversation(model), encode_prompt(model, text), method, constraint=constraint, max_tokens=MOST)
-    for _ in generation:
-        pass
-    return generation
+    return answered(model, text, method, constraint=constraint, max_tokens=MOST)[0]
 
 
 @pytest.mark.parametrize("name", SHAPES)
 def test_transformers_generate_with_a_logits_processor(builtin_model: Model, reference_network: Any, name: str) -> None:
     for text in prompts(50 if FULL else 2):
         prompt = encode_prompt(builtin_model, text)
-        ids = torch.tensor([prompt])
-        whole = reference_network.generate(
-            ids,
-            attention_mask=torch.ones_like(ids),
-            do_sample=False,
-            max_new_tokens=MOST,
-            pad_token_id=0,
-            eos_token_id=list(builtin_model.info.eos_ids),
-            logits_processor=[Masked(builtin_model, CONSTRAINTS[name], len(prompt))],
-        )
-        expected = whole[0, len(prompt) :].tolist()
+        masked = Masked(builtin_model, CONSTRAINTS[name], len(prompt))
+        eos = list(builtin_model.info.eos_ids)
+        expected = generated(reference_network, prompt, MOST, eos_token_id=eos, logits_processor=[masked])
         for method in ("greedy", "lookup"):
             assert answer(builtin_model, text, CONSTRAINTS[name], method).answer == expected, (text, method)
 

@@ -17,6 +17,7 @@ from specchat.decoders.needs import DraftModel, Pard, TrainedDrafter, Trees
 from specchat.decoders.registry import methods, unavailable
 
 from ...cases import FULL
+from ...fakes.answers import answered
 from ...fakes.models.heads import tiny_head
 from ...fakes.models.llama_tiny import needs_llama, tiny_llama
 from ...fakes.models.tiny import CONTEXT, VOCAB, smaller_model, tiny_model
@@ -46,8 +47,7 @@ def every_field() -> list[Any]:
 
 @functools.cache
 def plain(prompt: tuple[int, ...] = tuple(PROMPT), sampling: Sampling | None = None) -> list[int]:
-    generation = Generation(Conversation(tiny_model("llama")), prompt, sampling=sampling, max_tokens=TOKENS)
-    return [token for step in generation for token in step.tokens]
+    return answered(tiny_model("llama"), prompt, sampling=sampling, max_tokens=TOKENS)[0].answer
 
 
 def answer(
@@ -57,12 +57,9 @@ def answer(
     model = model or tiny_model("llama")
     kind: Any = methods()[name].head_kind()
     head = tiny_head(kind) if kind and model is tiny_model("llama") else None
-    conversation = Conversation(model, draft_model=smaller_model("llama"), head=head, context=options.pop("context", None))
-    generation = Generation(conversation, prompt, name, settings=settings, **{"max_tokens": TOKENS, **options})
-    for step in generation:
-        assert step.nodes >= 0
+    asked = {"max_tokens": TOKENS, **options}
+    generation, _ = answered(model, prompt, name, settings, draft=smaller_model("llama"), head=head, **asked)
     assert generation.finish_reason in ("length", "eos", "context")
-    conversation.close()
     return generation.answer
 
 
@@ -137,7 +134,7 @@ def test_all_settings_at_the_ends_of_their_ranges(runtime: str, name: str) -> No
     high |= {key: value for key, value in {"layers": 2, "inner": 1}.items() if key in high}  # below the model's own
     widest = high | ({"floor": 0} if "floor" in high else {})
     longest = {each["name"]: each["high"] for each in described if each["length"]}
-    wanted = [token for step in Generation(Conversation(target), prompt, max_tokens=8) for token in step.tokens]
+    wanted = answered(target, prompt, max_tokens=8)[0].answer
     conversation = Conversation(target, draft_model=draft, head=head)
     for settings in (low, widest, high, longest):
         generation = Generation(conversation, prompt, name, settings=settings, max_tokens=8)
@@ -262,8 +259,7 @@ def test_without_a_draft_model_it_says_how_to_get_one(name: str) -> None:
 def test_a_draft_model_with_another_vocabulary_is_explained(name: str, draft_model: Model) -> None:
     conversation = Conversation(tiny_model("llama"), draft_model=draft_model)
     with pytest.raises(UserError, match="tokenizer") as caught:
-        for _ in Generation(conversation, PROMPT, name, max_tokens=TOKENS):
-            pass
+        list(Generation(conversation, PROMPT, name, max_tokens=TOKENS))
     is_a_sentence(caught.value)
 
 

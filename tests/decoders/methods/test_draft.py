@@ -25,6 +25,7 @@ from specchat.decoders.parts.vocabularies import Reencoded
 from specchat.decoders.registry import methods
 
 from ...cases import FULL, only_full
+from ...fakes.answers import answered
 from ...fakes.models import heads
 from ...fakes.models.tiny import tiny_model
 from ...fakes.prompts import TEXTS
@@ -34,25 +35,13 @@ COPY = f"Repeat this text exactly: {TEXTS[0]}"
 TOKENS = 96 if FULL else 48
 
 
-def run(
-    target: Model,
-    draft: Model | None,
-    prompt: str | Sequence[int],
-    method: str,
-    settings: dict[str, Any] | None = None,
-    **options: Any,
-) -> tuple[Generation, list[Step]]:
+def run(target: Model, draft: Model | None, *asked: Any, **options: Any) -> tuple[Generation, list[Step]]:
     """An answer and its steps."""
-    conversation = Conversation(target, draft_model=draft)
-    ids = encode_prompt(target, prompt) if isinstance(prompt, str) else list(prompt)
-    generation = Generation(conversation, ids, method, settings=settings, **{"max_tokens": TOKENS, **options})
-    steps = list(generation)
-    conversation.close()
-    return generation, steps
+    return answered(target, *asked, draft=draft, **{"max_tokens": TOKENS, **options})
 
 
 def plain(target: Model, prompt: str | Sequence[int], **options: Any) -> list[int]:
-    return run(target, None, prompt, "greedy", **options)[0].answer
+    return run(target, None, prompt, **options)[0].answer
 
 
 def test_a_draft_model_that_is_the_target_is_always_right(builtin_model: Model) -> None:
@@ -217,8 +206,7 @@ def test_at_the_end_of_the_draft_models_context_it_decodes_plainly_and_says_so(
     prompt = encode_prompt(builtin_model, COPY)
     shorter = copy(draft_model)
     shorter.info = replace(draft_model.info, context=len(prompt) + 10)
-    generation = Generation(Conversation(builtin_model, draft_model=shorter), prompt, method, max_tokens=TOKENS)
-    steps = list(generation)
+    generation, steps = run(builtin_model, shorter, prompt, method)
     assert generation.answer == plain(builtin_model, COPY)
     assert steps[0].drafted > 0
     assert not steps[0].note

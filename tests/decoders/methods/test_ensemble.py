@@ -16,6 +16,7 @@ from specchat.decoders.acceptance import Acceptance
 from specchat.decoders.loop import Step
 
 from ...cases import FULL, only_full
+from ...fakes.answers import answered, plain
 from ...fakes.models.llama_tiny import FLOAT32, gguf_of, needs_llama
 from ...fakes.models.tiny import tiny_model
 from ...fakes.prompts import TEXTS
@@ -36,7 +37,7 @@ class Models:
     def answer(self, prompt: str, sampling: Sampling) -> list[int]:
         """What plain decoding gives."""
         if (prompt, sampling) not in self.plain:
-            self.plain[prompt, sampling] = run(self.target, (), prompt, method="greedy", sampling=sampling)[0].answer
+            self.plain[prompt, sampling] = plain(self.target, prompt, sampling=sampling, max_tokens=TOKENS)
         return self.plain[prompt, sampling]
 
 
@@ -59,21 +60,10 @@ def models(request: pytest.FixtureRequest, draft_model: Model) -> Models:
 
 
 def run(
-    target: Model,
-    drafts: Sequence[Model],
-    prompt: str | Sequence[int],
-    settings: Any = None,
-    *,
-    method: str = "tree",
-    **more: Any,
+    target: Model, drafts: Sequence[Model], prompt: str, settings: Any = None, *, method: str = "tree", **more: Any
 ) -> tuple[Generation, list[Step]]:
     """An answer and its steps."""
-    conversation = Conversation(target, draft_model=drafts)
-    ids = encode_prompt(target, prompt) if isinstance(prompt, str) else prompt
-    generation = Generation(conversation, ids, method, settings=settings, **{"max_tokens": TOKENS, **more})
-    steps = list(generation)
-    conversation.close()
-    return generation, steps
+    return answered(target, prompt, method, settings, draft=drafts, **{"max_tokens": TOKENS, **more})
 
 
 def tokens_per_step(models: Models, drafts: Sequence[Model], settings: Any = None, **more: Any) -> float:

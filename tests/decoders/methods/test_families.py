@@ -18,6 +18,7 @@ from specchat.decoders import Conversation, Generation
 from specchat.decoders.registry import methods, unavailable
 
 from ...cases import FULL
+from ...fakes import answers
 from ...fakes.models.tiny import VOCAB, WINDOW, smaller_model, tiny_model
 
 PROMPTS, TOKENS = (30, 200) if FULL else (2, 28)
@@ -54,11 +55,7 @@ def prompts(kind: str) -> list[list[int]]:
 @functools.cache
 def plain(kind: str, sampling: Sampling) -> list[list[int]]:
     """The plain method's answers."""
-    out = []
-    for prompt in prompts(kind):
-        generation = Generation(Conversation(endless(kind)), prompt, sampling=sampling, max_tokens=TOKENS)
-        out.append([token for step in generation for token in step.tokens])
-    return out
+    return [answers.plain(endless(kind), prompt, sampling=sampling, max_tokens=TOKENS) for prompt in prompts(kind)]
 
 
 def explained(kind: str, prompt: Sequence[int], found: Sequence[int], wanted: Sequence[int]) -> str:
@@ -73,8 +70,7 @@ def explained(kind: str, prompt: Sequence[int], found: Sequence[int], wanted: Se
 
 
 def through(generation: Generation) -> Generation:
-    for _ in generation:
-        pass
+    list(generation)
     return generation
 
 

@@ -18,6 +18,8 @@ from specchat.decoders.parts.schedules import SCHEDULES
 from specchat.decoders.registry import methods
 
 from ...cases import FULL
+from ...fakes.answers import answered, plain
+from ...fakes.models.references import generated
 from ...fakes.prompts import TEXTS, mixed_prompts
 
 TOKENS = 128 if FULL else 40
@@ -39,30 +41,17 @@ def endless(builtin_model: Model, request: pytest.FixtureRequest) -> Model:
 
 def answer(model: Model, draft: Model, prompt: Sequence[int], method: str, sampling: Sampling | None = None) -> list[int]:
     """TOKENS tokens of one method in a conversation of its own."""
-    conversation = Conversation(model, draft_model=draft)
-    generation = Generation(conversation, prompt, method, sampling=sampling, max_tokens=TOKENS)
-    for _ in generation:
-        pass
+    generation, _ = answered(model, prompt, method, draft=draft, sampling=sampling, max_tokens=TOKENS)
     assert generation.finish_reason == "length"
-    conversation.close()
     return generation.answer
 
 
 @pytest.fixture(scope="module")
 def reference(endless: Model, reference_network: Any) -> list[tuple[list[int], list[int]]]:
     """(prompt, greedy answer by transformers' generate) for every prompt."""
-    import torch
-
     reference_network.generation_config.eos_token_id = None
-    out = []
-    for text in mixed_prompts(PROMPTS):
-        prompt = encode_prompt(endless, text)
-        ids = torch.tensor([prompt])
-        full = reference_network.generate(
-            ids, attention_mask=torch.ones_like(ids), do_sample=False, max_new_tokens=TOKENS, pad_token_id=0
-        )
-        out.append((prompt, full[0, len(prompt) :].tolist()))
-    return out
+    prompts = [encode_prompt(endless, text) for text in mixed_prompts(PROMPTS)]
+    return [(prompt, generated(reference_network, prompt, TOKENS)) for prompt in prompts]
 
 
 @pytest.mark.parametrize("endless", [None, Rerun] if FULL else [None], ids=["launched", "recorded"][: 1 + FULL], indirect=True)
@@ -88,8 +77,8 @@ def test_switching_at_random_steps_changes_no_token(
 
 def test_a_switch_changes_tokens_per_step_within_two_steps(builtin_model: Model) -> None:
     prompt = encode_prompt(builtin_model, f"Repeat this text exactly: {TEXTS[1]}")
-    plain = [token for step in Generation(Conversation(builtin_model), prompt) for token in step.tokens]
-    assert builtin_model.decode(plain) == TEXTS[1]
+    wanted = plain(builtin_model, prompt)
+    assert builtin_model.decode(wanted) == TEXTS[1]
     generation = Generation(Conversation(builtin_model), prompt, "greedy")
     lengths: list[tuple[str, int]] = []
     for step in generation:
@@ -101,7 +90,7 @@ def test_a_switch_changes_tokens_per_step_within_two_steps(builtin_model: Model)
                 generation.switch("greedy")
             case 20:
                 generation.switch("lookup")
-    assert generation.answer == plain
+    assert generation.answer == wanted
     assert all(n == 1 for _, n in lengths[:10])
     assert max(n for _, n in lengths[10:12]) > 1, "lookup drafts within two steps"
     assert all(n == 1 for _, n in lengths[12:20]), "greedy at once"
@@ -139,22 +128,15 @@ COPIES = [f"Repeat this text exactly: {text}" for text in TEXTS]
 def test_a_copy_takes_few_steps_and_changes_no_token(
     builtin_model: Model, draft_model: Model, method: str, settings: dict[str, Any], floor: float
 ) -> None:
-    plain = Conversation(builtin_model)
     for text in COPIES if FULL else COPIES[:1]:
-        prompt = encode_prompt(builtin_model, text)
         for sampling in [Sampling()] + [Sampling(temperature=0.8, seed=4)] * (
             FULL or (settings == {} and method not in FROM_TEXT)
         ):
-            expected = Generation(plain, prompt, sampling=sampling, max_tokens=TOKENS)
-            list(expected)
-            conversation = Conversation(builtin_model, draft_model=draft_model)
-            found = Generation(conversation, prompt, method, settings=settings, sampling=sampling, max_tokens=TOKENS)
-            list(found)
-            assert found.answer == expected.answer
+            options: dict[str, Any] = {"sampling": sampling, "max_tokens": TOKENS}
+            found, _ = answered(builtin_model, text, method, settings, draft=draft_model, **options)
+            assert found.answer == plain(builtin_model, text, **options)
             assert found.totals.tokens_per_step >= floor
             assert found.totals.draft_seconds > 0
-            conversation.close()
-    plain.close()
 
 
 @pytest.mark.skipif(not works(), reason="this CPU multiplies no bytes")
@@ -164,7 +146,7 @@ def test_on_eight_bit_weights_methods_have_the_tokens_of_plain_decoding(draft_mo
     model.info = replace(model.info, eos_ids=())
     for text in mixed_prompts(PROMPTS if FULL else 1):
         prompt = encode_prompt(model, text)
-        plain = answer(model, draft_model, prompt, "greedy")
+        wanted = plain(model, prompt, max_tokens=TOKENS)
         for method in IDENTICAL[2 :: 1 if FULL else 3]:
             if method != "recompute":
-                assert answer(model, draft_model, prompt, method) == plain, method
+                assert answer(model, draft_model, prompt, method) == wanted, method

@@ -12,7 +12,8 @@ from specchat.decoders.base import Verified
 from specchat.decoders.methods.jacobi import Jacobi, JacobiParams
 
 from ...cases import cases
-from ...fakes.models.toy import ToyModel, drafting, plain
+from ...fakes.answers import plain
+from ...fakes.models.toy import ToyModel, drafting
 
 
 def jacobi(**params: Any) -> Jacobi:

@@ -14,7 +14,8 @@ from specchat.decoders.loop import Generation
 from specchat.decoders.methods.lookahead import Lookahead, LookaheadParams
 
 from ...cases import cases
-from ...fakes.models.toy import ToyModel, drafting, plain
+from ...fakes.answers import plain
+from ...fakes.models.toy import ToyModel, drafting
 
 
 def lookahead_of(conversation: Conversation, **params: Any) -> Lookahead:

@@ -17,6 +17,7 @@ from specchat.decoders.parts.ngrams import LONGEST, ORDERS, STRIDE, NgramIndex
 from specchat.decoders.tree import Tree
 
 from ...cases import cases
+from ...fakes.models.toy import lines
 
 EOS = 99
 FEW = st.lists(st.integers(0, 2), min_size=1, max_size=60)  # few tokens, so that n-grams repeat
@@ -41,12 +42,6 @@ def published(ids: list[int], max_ngram_size: int, num_pred_tokens: int) -> list
                 if end <= len(ids) and start < len(ids) - size:
                     return ids[start:end]
     return []
-
-
-def paths(tree: Tree) -> list[list[int]]:
-    """The draft tokens of each leaf's line."""
-    leaves = set(range(len(tree))) - set(tree.parents)
-    return [[tree.tokens[node] for node in tree.path(leaf)][1:] for leaf in leaves]
 
 
 def naive_matches(text: list[int], longest: int = ORDERS, shortest: int = 1) -> list[tuple[int, int]]:
@@ -109,10 +104,10 @@ def test_ours_drafts_what_followed_a_match(text: list[int], nodes: int, room: in
     assert max(tree.depths()) <= room
     siblings = list(zip(tree.parents, tree.tokens, strict=True))
     assert len(set(siblings)) == len(siblings)
-    lines = paths(tree)
+    drafted = lines(tree)
     if not branching:
-        assert len(lines) == 1
-    for line in lines:
+        assert len(drafted) == 1
+    for line in drafted:
         assert 2 not in line[:-1]  # nothing after EOS
         if line:
             assert any(follow(text, at, len(line)) == line for at, _ in naive_matches(text, shortest=shortest))
@@ -197,7 +192,7 @@ def test_settings_change_between_steps() -> None:
     text = [1, 2, 3, 4, 1, 2, 5, 6, 7, 8, 9, 10, 11, 12, 13, 1, 2]
     drafter = lookup()
     both = drafter.draft(context(text))
-    assert {line[0] for line in paths(both)} == {3, 5}
+    assert {line[0] for line in lines(both)} == {3, 5}
     for params in ({"variant": "reference", "tokens": 4}, {"variant": "reference", "max_ngram": 5}, {"nodes": 3}, {}):
         drafter.params = LookupParams(**params)
         assert drafter.draft(context(text)) == Lookup(drafter.params).draft(context(text))

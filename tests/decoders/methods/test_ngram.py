@@ -11,22 +11,16 @@ from hypothesis import strategies as st
 from specchat.decoders import Conversation, Generation
 from specchat.decoders.methods.ngram import Ngram, NgramParams
 from specchat.decoders.parts.ngrams import NgramPool, TextNgrams
-from specchat.decoders.tree import Tree
 
 from ...cases import cases
-from ...fakes.models.toy import ToyModel, drafting, plain, run
+from ...fakes.answers import plain
+from ...fakes.models.toy import ToyModel, drafting, lines, run
 
 FEW = st.lists(st.integers(0, 3), min_size=1, max_size=60)
 
 
 def ngram(**params: Any) -> Ngram:
     return Ngram(NgramParams(**params))
-
-
-def lines(tree: Tree) -> list[list[int]]:
-    """The draft tokens of each leaf's line."""
-    leaves = set(range(len(tree))) - set(tree.parents)
-    return [[tree.tokens[node] for node in tree.path(leaf)][1:] for leaf in sorted(leaves)]
 
 
 @cases(200)

@@ -19,7 +19,8 @@ from specchat.decoders.past.index import Past
 from specchat.decoders.tree import Tree
 
 from ...cases import cases
-from ...fakes.models.toy import ToyModel, drafting, plain, run
+from ...fakes.answers import plain
+from ...fakes.models.toy import ToyModel, drafting, run
 
 EOS = 2
 TEXT = st.lists(st.integers(0, 2), min_size=1, max_size=40)

@@ -18,6 +18,7 @@ from specchat.builtin.recipe import gguf_export
 from specchat.builtin.recipe.gguf_export import add_tokenizer
 from specchat.decoders import Conversation, Generation
 from specchat.decoders.acceptance import Acceptance, Rule
+from tests.fakes.answers import plain
 from tests.fakes.models.llama_tiny import FLOAT32, VOCAB, gguf_of, needs_llama, room
 
 ADDED = ("<|tool|>", "<|result|>")
@@ -92,7 +93,7 @@ def test_ids_that_one_side_lacks_are_neither_drafted_nor_read(runtime: str, name
         generation = Generation(conversation, prompt, method, settings=settings, **options)
         steps = list(generation)
         if rule == "exact":
-            assert generation.answer == plain(target, prompt, sampling)
+            assert generation.answer == plain(target, prompt, sampling=sampling, max_tokens=16)
         assert generation.totals.drafted
         if draft.info.vocabulary > target.info.vocabulary and method == "draft" and rule != "soft":
             assert generation.totals.alpha == 1  # of the ids that both have, the two choose the same
@@ -123,10 +124,3 @@ def test_a_tokenizer_that_knows_more_than_its_model(tmp_path: Path) -> None:
         gguf_export.export(path, tmp_path / "less.gguf", "F32")
     with pytest.raises(UserError, match=r"names 2,051 tokens, and its table of embeddings has another number of rows"):
         load_model(str(tmp_path / "less.gguf"), FLOAT32)
-
-
-def plain(target: Model, prompt: list[int], sampling: Sampling) -> list[int]:
-    """The plain method's answer."""
-    return [
-        token for step in Generation(Conversation(target), prompt, sampling=sampling, max_tokens=16) for token in step.tokens
-    ]

@@ -19,6 +19,7 @@ from specchat.decoders.parts import ahead as module
 from specchat.decoders.parts.ahead import Ahead, OwnThread
 
 from ...cases import FULL
+from ...fakes.answers import answered
 from ...fakes.models.tiny import tiny_model
 from ...fakes.prompts import TEXTS
 
@@ -44,11 +45,7 @@ def models(request: pytest.FixtureRequest) -> tuple[Model, Model, OwnThread]:
 def answer(
     target: Model, draft: Model | None, method: str = "draft", prompt: str | Sequence[int] = PROMPT, **options: Any
 ) -> tuple[list[int], list[Step]]:
-    conversation = Conversation(target, draft_model=draft)
-    ids = encode_prompt(target, prompt) if isinstance(prompt, str) else prompt
-    generation = Generation(conversation, ids, method, **{"max_tokens": TOKENS, **options})
-    steps = list(generation)
-    conversation.close()
+    generation, steps = answered(target, prompt, method, draft=draft, **{"max_tokens": TOKENS, **options})
     return generation.answer, steps
 
 
@@ -177,12 +174,7 @@ def test_an_error_in_the_thread_is_one_sentence(
 
 def test_the_end_of_the_context(models: tuple[Model, Model, OwnThread]) -> None:
     target, _, own = models
-    ids = encode_prompt(target, PROMPT)
-    found = []
-    for draft, method in ((None, "greedy"), (own, "draft")):
-        conversation = Conversation(target, draft_model=draft, context=len(ids) + 20)
-        generation = Generation(conversation, ids, method, settings={"schedule": "constant", "tokens": 5} if draft else None)
-        list(generation)
-        found.append((generation.answer, generation.finish_reason))
-        conversation.close()
-    assert found[0] == found[1]
+    context = len(encode_prompt(target, PROMPT)) + 20
+    wanted, _ = answered(target, PROMPT, context=context)
+    found, _ = answered(target, PROMPT, "draft", {"schedule": "constant", "tokens": 5}, draft=own, context=context)
+    assert (found.answer, found.finish_reason) == (wanted.answer, wanted.finish_reason)

@@ -16,7 +16,8 @@ from specchat.decoders.loop import Generation
 from specchat.decoders.parts.drafting import CPU_FLOOR, LLAMA_CPU_FLOOR, Trie, drawn, worthwhile
 
 from ...cases import cases
-from ...fakes.models.toy import ToyModel, drafting, plain, run
+from ...fakes.answers import plain
+from ...fakes.models.toy import ToyModel, drafting, run
 
 METHODS = ["ngram", "suffix", "recycle", "jacobi", "lookahead"]
 CHAINS = METHODS[:4]

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-
-import pytest
 
 from specchat.engine.messages import Failed, Finished, Generate, Load, Loaded, Loading, Unloaded
 
@@ -15,14 +13,6 @@ from ...fakes.models.llama_tiny import gguf_of, needs_llama, tiny_folder
 pytestmark = needs_llama
 
 EXACT = {"device": "cpu", "threads": 1, "kv_type": "f32", "flash_attention": "off", "context": 300}
-
-
-@pytest.fixture
-def engine(log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[BareEngine]:
-    monkeypatch.setenv("SPECCHAT_CACHE", str(tmp_path / "cache"))
-    engine = BareEngine(log)
-    yield engine
-    engine.close()
 
 
 def tokens(engine: BareEngine, id: int, method: str) -> list[int]:

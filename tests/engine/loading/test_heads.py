@@ -16,7 +16,8 @@ from specchat.engine.messages import Failed, Finished, Generate, Load, Loaded
 from ...fakes.engines import BareEngine, steps_of
 from ...fakes.models.gguf_heads import eagle_file
 from ...fakes.models.gguf_heads import target_folder as gguf_target_folder
-from ...fakes.models.heads import target, write_head
+from ...fakes.models.head_files import write_head
+from ...fakes.models.heads import target
 from ...fakes.models.llama_tiny import gguf_of, needs_llama
 
 

@@ -21,8 +21,9 @@ from specchat.app.theming.themes import load_themes
 from specchat.app.tui.race.state import mark_words
 from specchat.engine.client import EngineClient
 
-from ...fakes.engine_races import begin, finished, until
+from ...fakes.engine_races import finished, until
 from ...fakes.model_servers import Written, llama_server, of_words, serving, tokens_of, vllm
+from ...fakes.races import started
 
 PASSES = ("The", " lighthouse stood on", " the northern rock .", " Every", " evening Ana climbed it .")
 PLAIN = of_words(*(f" {word}" if i else word for i, word in enumerate("".join(PASSES).split())))
@@ -50,7 +51,7 @@ def test_the_halves_of_a_pair_race(client: EngineClient, tmp_path: Path, streams
         servers = {"pair": {"plain": plain.url, "with": other.url}}
         with chatting(client, "pair", servers) as dialogue:
             names = dialogue.shortlist()
-            race = begin(dialogue, "Tell me.", [RaceEntry(name) for name in names])
+            race = started(dialogue, [RaceEntry(name) for name in names], "Tell me.")
             record = finished(race)
             assert [lane.method for lane in record.lanes] == names
             assert [lane.mark for lane in record.lanes] == ["reference", "identical"]

@@ -23,7 +23,8 @@ from specchat.backends.loading import builtin_path
 from specchat.builtin.recipe.training.layouts import STANDARD_TAPS, speculators
 
 from .dflash_files import Paths, write_dflash
-from .heads import load_dflash, load_weights, write_medusa
+from .head_files import load_weights, write_medusa
+from .heads import load_dflash
 
 Answers = Sequence[tuple[Sequence[int], Sequence[int]]]
 """Prompts, and what follows."""

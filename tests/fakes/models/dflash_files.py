@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
-from safetensors.torch import save_file
 from torch import Tensor
 
+from .head_files import TensorChanges, reduced, save_drafter
 from .tiny import VOCAB
 
 Layout = Literal["z-lab", "speculators", "deepspec", "transformers"]
@@ -44,7 +43,7 @@ def write_dflash(
     seed: int = 0,
     scale: float = 0.3,
     dtype: torch.dtype = torch.float32,
-    changes: Mapping[str, Tensor | None] | None = None,
+    changes: TensorChanges | None = None,
     inner: Mapping[str, Any] | None = None,
     **config: Any,
 ) -> Path:
@@ -111,16 +110,10 @@ def write_dflash(
             out[f"markov_head.{name}_proj.bias"] = weight(rows * rank)
     out = {name: tensor.to(dtype) for name, tensor in out.items()}
     if drafted != vocabulary:
-        kept = torch.randperm(vocabulary, generator=generator)[:drafted].sort().values
-        out["d2t"] = kept - torch.arange(drafted)
-        out["t2d"] = torch.zeros(vocabulary, dtype=torch.bool).index_fill_(0, kept, True)
+        out |= reduced(drafted, vocabulary, generator)
     if layout == "transformers":
         out["encoder.fc.weight"] = out.pop("fc.weight")
         out["encoder.output_norm_enc.weight"] = out.pop("hidden_norm.weight")
-    for name, tensor in (changes or {}).items():
-        out.pop(name, None)
-        if tensor is not None:
-            out[name] = tensor
     figures: dict[str, Any] = {
         "model_type": "qwen3",
         "hidden_size": hidden,
@@ -172,10 +165,4 @@ def write_dflash(
         (figures if layout == "speculators" else made)["layer_types"] = layer_types
     if layout == "speculators" and "sliding_window" in config:
         figures["sliding_window"] = config.pop("sliding_window")
-    folder.mkdir(parents=True, exist_ok=True)
-    save_file(
-        {name: tensor.clone(memory_format=torch.contiguous_format) for name, tensor in out.items()},
-        folder / "model.safetensors",
-    )
-    (folder / "config.json").write_text(json.dumps({k: v for k, v in (made | config).items() if v != "absent"}))
-    return folder
+    return save_drafter(folder, out, made | config, changes)

@@ -15,18 +15,16 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from specchat.backends.files.checkpoint import check_folder
 from specchat.backends.heads.base import PathHead
-from specchat.backends.heads.folders import read_format
-from specchat.backends.heads.load import load_head
 from specchat.backends.hf.model import TransformersModel, load_transformers
 from specchat.backends.llama.model import LlamaModel, load_llama
 from specchat.backends.loading import builtin_path, find_model
 from specchat.backends.options import LoadOptions
 from specchat.builtin.recipe.gguf_export import add_tokenizer, new_file
 
+from .heads import load_eagle
 from .llama_tiny import FLOAT32
-from .tiny import _room
+from .references import room
 
 VOCAB, WIDTH, WINDOW = 2048, 24, 8
 LAYERS = ["sliding_attention", "sliding_attention", "full_attention"]
@@ -58,7 +56,7 @@ def gemma_folder() -> Path:
     sizes |= {"num_kv_shared_layers": 3, "vocab_size_per_layer_input": VOCAB, "hidden_size_per_layer_input": 8}
     config = Gemma4TextConfig(**{**SHAPE, **sizes})
     torch.manual_seed(0)
-    folder = Path(_room().name) / "gemma"
+    folder = room() / "gemma"
     _random(Gemma4ForCausalLM(config), 3).save_pretrained(folder)
     for file in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja"):
         shutil.copy(builtin_path() / file, folder / file)
@@ -118,17 +116,13 @@ def write_assistant(
 
 def load_assistant(folder: Path) -> PathHead:
     """The assistant in a folder, beside `gemma`."""
-    found = read_format(folder, check_folder(folder))
-    assert found is not None
-    head = load_head(found, folder.name, gemma())
-    assert isinstance(head, PathHead)
-    return head
+    return load_eagle(folder, gemma())
 
 
 @functools.cache
 def random_assistant() -> PathHead:
     """An assistant that knows nothing."""
-    return load_assistant(write_assistant(Path(_room().name) / "random-assistant"))
+    return load_assistant(write_assistant(room() / "random-assistant"))
 
 
 GGUF = {
@@ -194,7 +188,7 @@ def gemma_file(folder: Path, file: Path) -> Path:
 @functools.cache
 def gemma_llama() -> LlamaModel:
     """The target on llama.cpp."""
-    return load_llama(gemma_file(gemma_folder(), Path(_room().name) / "gemma.gguf"), "gemma", FLOAT32)
+    return load_llama(gemma_file(gemma_folder(), room() / "gemma.gguf"), "gemma", FLOAT32)
 
 
 def load_assistant_file(file: Path) -> Any:
@@ -205,5 +199,5 @@ def load_assistant_file(file: Path) -> Any:
 @functools.cache
 def random_assistant_file() -> Any:
     """`random_assistant` on llama.cpp."""
-    folder = write_assistant(Path(_room().name) / "random-assistant-to-be")
-    return load_assistant_file(gemma_file(folder, Path(_room().name) / "random-assistant.gguf"))
+    folder = write_assistant(room() / "random-assistant-to-be")
+    return load_assistant_file(gemma_file(folder, room() / "random-assistant.gguf"))

@@ -13,13 +13,13 @@ import torch
 from specchat.backends.heads.base import Head
 from specchat.backends.hf.model import TransformersModel, load_transformers
 from specchat.backends.llama.model import LlamaModel, load_llama
-from specchat.backends.loading import builtin_path, find_model
+from specchat.backends.loading import find_model
 from specchat.backends.options import LoadOptions
 from specchat.builtin.recipe.gguf_export import new_file
 from specchat.builtin.recipe.training.gguf_head import export_head
 
 from .dflash_files import write_dflash
-from .heads import write_head
+from .head_files import write_head
 from .llama_tiny import FLOAT32, VOCAB, gguf_of, room, save_llama
 from .mtp_files import mtp_folder
 
@@ -30,10 +30,7 @@ WIDTH, LAYERS = 64, 6
 @functools.cache
 def target_folder() -> Path:
     """A model deep enough to have three taps, with the built-in one's tokenizer."""
-    folder = room() / "heads-target"
-    shutil.copytree(builtin_path(), folder, ignore=shutil.ignore_patterns("*.safetensors", "config.json", "*.gguf"))
-    save_llama(folder, VOCAB, layers=LAYERS)
-    return folder
+    return save_llama("heads-target", LAYERS)
 
 
 @functools.cache
@@ -53,11 +50,16 @@ def write_eagle(folder: Path, **options: Any) -> Path:
     return write_head(folder, **{"width": WIDTH, "vocabulary": VOCAB, **options})
 
 
-def eagle_file(folder: Path, kind: str = "F32", **options: Any) -> Path:
-    """The same as a GGUF file beside its folder."""
+def exported(folder: Path, kind: str) -> Path:
+    """A drafter's folder as a GGUF file beside it."""
     file = folder.with_name(f"{folder.name}-{kind}.gguf")
-    export_head(write_eagle(folder, **options), target_folder(), file, kind)
+    export_head(folder, target_folder(), file, kind)
     return file
+
+
+def eagle_file(folder: Path, kind: str = "F32", **options: Any) -> Path:
+    """The same as a GGUF file."""
+    return exported(write_eagle(folder, **options), kind)
 
 
 def write_blocks(folder: Path, **options: Any) -> Path:
@@ -66,10 +68,8 @@ def write_blocks(folder: Path, **options: Any) -> Path:
 
 
 def dflash_file(folder: Path, kind: str = "F32", **options: Any) -> Path:
-    """The same as a GGUF file beside its folder."""
-    file = folder.with_name(f"{folder.name}-{kind}.gguf")
-    export_head(write_blocks(folder, **options), target_folder(), file, kind)
-    return file
+    """The same as a GGUF file."""
+    return exported(write_blocks(folder, **options), kind)
 
 
 def load_head(path: Path, target: Any = None) -> Head:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import importlib.util
 import shutil
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,8 @@ from specchat.backends.llama.model import LlamaModel, load_llama
 from specchat.backends.loading import builtin_path
 from specchat.backends.options import LoadOptions
 from specchat.builtin.recipe.gguf_export import export
+
+from . import references
 
 VOCAB = 2048
 CONTEXT = 512
@@ -28,23 +29,20 @@ _missing = [name for name in ("llama_cpp", "gguf") if importlib.util.find_spec(n
 needs_llama = pytest.mark.skipif(bool(_missing), reason=f"not installed. Run: {', '.join(_missing)}")
 
 
-@functools.cache
-def _room() -> tempfile.TemporaryDirectory[str]:
-    return tempfile.TemporaryDirectory(prefix="specchat-gguf-")
-
-
 def room() -> Path:
-    """A folder that lasts as long as the process."""
-    return Path(_room().name)
+    """A folder for tiny GGUF models that lasts as long as the process."""
+    return references.room("gguf")
 
 
-def save_llama(folder: Path, vocabulary: int, layers: int) -> None:
-    """Write a Llama with random weights and grouped heads, in transformers' format."""
+def save_llama(name: str, layers: int) -> Path:
+    """A folder with a Llama of random weights and grouped heads, and the built-in model's tokenizer."""
     from transformers import LlamaConfig, LlamaForCausalLM
 
+    folder = room() / name
+    shutil.copytree(builtin_path(), folder, ignore=shutil.ignore_patterns("*.safetensors", "config.json", "*.gguf"))
     torch.manual_seed(0)
     config = LlamaConfig(
-        vocab_size=vocabulary,
+        vocab_size=VOCAB,
         hidden_size=64,
         intermediate_size=96,
         num_hidden_layers=layers,
@@ -62,15 +60,13 @@ def save_llama(folder: Path, vocabulary: int, layers: int) -> None:
                 # A large spread keeps greedy answers from looping.
                 weight.normal_(0, 0.3)
     model.save_pretrained(folder)
+    return folder
 
 
 @functools.cache
 def tiny_folder() -> Path:
-    """A folder with such a model and the built-in one's tokenizer."""
-    folder = room() / "tiny"
-    shutil.copytree(builtin_path(), folder, ignore=shutil.ignore_patterns("*.safetensors", "config.json", "*.gguf"))
-    save_llama(folder, VOCAB, layers=3)
-    return folder
+    """The folder of such a model, written once per process."""
+    return save_llama("tiny", layers=3)
 
 
 @functools.cache
@@ -87,13 +83,9 @@ def tiny_llama() -> LlamaModel:
     return load_llama(gguf_of(tiny_folder()), "tiny", FLOAT32)
 
 
-@functools.cache
 def reference() -> Any:
     """The tiny model's weights as transformers loads them."""
-    from transformers import AutoModelForCausalLM
-
-    network: Any = AutoModelForCausalLM.from_pretrained(tiny_folder(), dtype=torch.float32)
-    return network.eval()
+    return references.network(tiny_folder())
 
 
 def linear(texts: list[list[int]]) -> torch.Tensor:

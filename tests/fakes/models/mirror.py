@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from specchat.backends import ROOT
 
-from .tiny import VOCAB, reference, tiny_model
+from .references import logits_of
+from .tiny import CONTEXT, VOCAB, WINDOW, reference, tiny_model
 
 
 @st.composite
@@ -23,8 +24,17 @@ def tokens(draw: st.DrawFn, low: int, high: int) -> list[int]:
 
 def linear(kind: str, ids: Sequence[int]) -> torch.Tensor:
     """Logits [len(ids), vocab] of a fresh plain pass by transformers itself."""
-    with torch.inference_mode():
-        return reference(kind)(input_ids=torch.tensor([list(ids)]), use_cache=False).logits[0]  # type: ignore[no-any-return]
+    return logits_of(reference(kind), ids)
+
+
+def in_passes(session: Any, ids: Sequence[int], sizes: Sequence[int]) -> torch.Tensor:
+    """Logits [len(ids), vocab] of a text that goes in by committed chains of these sizes."""
+    found, at = [], 0
+    for size in sizes:
+        found.append(session.evaluate(ids[at : at + size], range(ROOT, size - 1)).logits)
+        session.commit(range(size))
+        at += size
+    return torch.cat(found)
 
 
 class Mirror:
@@ -57,6 +67,11 @@ class Mirror:
         self, ids: list[int], parents: list[int], rows: list[int] | None = None
     ) -> list[tuple[list[int], torch.Tensor]]:
         """Evaluate nodes; the text up to each that was asked for, and the logits [vocab] after it."""
+        scores = self.scores(ids, parents, rows)
+        return list(zip(map(self.text, scores.nodes), scores.logits, strict=True))
+
+    def scores(self, ids: list[int], parents: list[int], rows: list[int] | None = None) -> Any:
+        """Evaluate nodes, which are those that were asked for, in their places."""
         first = self.next
         scores = self.session.evaluate(ids, parents, rows)
         for token, parent in zip(ids, parents, strict=True):
@@ -65,7 +80,7 @@ class Mirror:
         wanted = list(range(first, self.next)) if rows is None else rows
         assert scores.nodes == tuple(wanted)
         assert scores.positions == tuple(len(self.text(node)) for node in wanted)
-        return list(zip(map(self.text, wanted), scores.logits, strict=True))
+        return scores
 
     def commit(self, path: list[int], keep: list[int]) -> None:
         self.session.commit(path, keep)
@@ -94,12 +109,17 @@ class Mirror:
         """Do so many things to the session at random, with tokens of `some`, and check after each."""
         for _ in range(actions):
             living = sorted(self.nodes)
-            match rng.choice(("grow", "grow", "grow", "level", "commit", "commit", "drop", "rewind", "align")):
+            match rng.choice(("grow", "grow", "grow", "level", "line", "commit", "commit", "drop", "rewind", "align")):
                 case "grow":
                     size = rng.randint(1, 8)
                     parents = [rng.choice([ROOT, *living, *range(self.next, self.next + i)]) for i in range(size)]
                     new = range(self.next, self.next + size)
                     self.evaluate(rng.sample(some, size), parents, rng.choice([None, rng.sample(new, rng.randint(0, size))]))
+                case "line" if len(self.committed) + len(living) < CONTEXT // 2:
+                    # Deeper than a window: its lower nodes see neither the prefix nor their own first ancestors there.
+                    size = rng.randint(WINDOW // 2, WINDOW + 8)
+                    parents = [rng.choice([ROOT, *living]), *range(self.next, self.next + size - 1)]
+                    self.evaluate(rng.sample(some, size), parents)
                 case "level" if living:
                     # Each leaf grows, as a drafter does it level by level.
                     leaves = [i for i in living if not any(p == i for _, p in self.nodes.values())]
@@ -118,6 +138,13 @@ class Mirror:
                     self.rewind(shared)
                     self.prefill(turn[shared:])
             check()
+
+    def play(self, rng: random.Random, some: list[int], actions: int, check: Callable[[], None]) -> None:
+        """Wander about from a text of any length; whatever happened, the next plain step is right."""
+        self.prefill(some[: rng.choice((0, 1, rng.randint(0, WINDOW + 16)))])
+        self.wander(rng, some, actions, check)
+        self.commit([], [])
+        self.evaluate([9], [ROOT])
 
 
 class TinyMirror(Mirror):

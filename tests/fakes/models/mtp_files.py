@@ -15,7 +15,8 @@ from torch import Tensor
 from specchat.backends.hf.model import TransformersModel, load_transformers
 from specchat.backends.options import LoadOptions
 
-from .tiny import VOCAB, _room, write_tokenizer
+from .references import room
+from .tiny import VOCAB, write_tokenizer
 
 Family = Literal["deepseek-v3", "glm4-moe", "mimo", "qwen3-next", "qwen3.5"]
 FAMILIES: tuple[Family, ...] = ("deepseek-v3", "glm4-moe", "mimo", "qwen3-next", "qwen3.5")
@@ -206,7 +207,7 @@ def _make_right(tensors: dict[str, Tensor], family: Family, layers: int) -> None
 def mtp_folder(family: Family, right: bool = False, layers: int = 1) -> Path:
     """The folder of such a model, written once per process."""
     name = f"mtp-{family}-{layers}{'-right' if right else ''}"
-    return write_mtp(Path(_room().name) / name, family, right=right, layers=layers)
+    return write_mtp(room() / name, family, right=right, layers=layers)
 
 
 @functools.cache

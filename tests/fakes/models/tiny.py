@@ -6,7 +6,6 @@ import copy
 import functools
 import os
 import re
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,8 @@ import torch
 from specchat.backends.hf.graphs.graphs import CHOICE
 from specchat.backends.hf.model import TransformersModel, load_transformers
 from specchat.backends.options import LoadOptions
+
+from .references import network, room
 
 VOCAB = 256
 WINDOW = 32
@@ -25,7 +26,7 @@ TEMPLATE = (
     "{% else %}<|user|>{{ m.content | trim }}{% endif %}{% endfor %}{% if add_generation_prompt %}<|assistant|>{% endif %}"
 )
 
-_SIZES: dict[str, Any] = {
+SIZES: dict[str, Any] = {
     "vocab_size": VOCAB,
     "hidden_size": 32,
     "intermediate_size": 48,
@@ -49,30 +50,30 @@ def _config(kind: str) -> Any:
 
     match kind:
         case "llama":
-            return t.LlamaConfig(**_SIZES)
+            return t.LlamaConfig(**SIZES)
         case "qwen2":
-            return t.Qwen2Config(**_SIZES, use_sliding_window=True, sliding_window=WINDOW, max_window_layers=1)
+            return t.Qwen2Config(**SIZES, use_sliding_window=True, sliding_window=WINDOW, max_window_layers=1)
         case "qwen3":
-            return t.Qwen3Config(**_SIZES, head_dim=8)
+            return t.Qwen3Config(**SIZES, head_dim=8)
         case "qwen3-moe":
-            return t.Qwen3MoeConfig(**_SIZES, head_dim=8, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=24)
+            return t.Qwen3MoeConfig(**SIZES, head_dim=8, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=24)
         case "gpt2":
             return t.GPT2Config(
                 vocab_size=VOCAB, n_embd=32, n_layer=3, n_head=4, n_positions=CONTEXT, bos_token_id=0, eos_token_id=1
             )
         case "gemma2":
             return t.Gemma2Config(
-                **_SIZES, head_dim=8, sliding_window=WINDOW, query_pre_attn_scalar=8, attn_logit_softcapping=20.0
+                **SIZES, head_dim=8, sliding_window=WINDOW, query_pre_attn_scalar=8, attn_logit_softcapping=20.0
             )
         case "gemma3":
             layers = ["sliding_attention", "full_attention", "sliding_attention"]
-            return t.Gemma3TextConfig(**_SIZES, head_dim=8, sliding_window=WINDOW, query_pre_attn_scalar=8, layer_types=layers)
+            return t.Gemma3TextConfig(**SIZES, head_dim=8, sliding_window=WINDOW, query_pre_attn_scalar=8, layer_types=layers)
         case "mistral":
-            return t.MistralConfig(**_SIZES, sliding_window=WINDOW)
+            return t.MistralConfig(**SIZES, sliding_window=WINDOW)
         case "mixtral":
-            return t.MixtralConfig(**_SIZES, num_local_experts=4, num_experts_per_tok=2)
+            return t.MixtralConfig(**SIZES, num_local_experts=4, num_experts_per_tok=2)
         case "gpt-neox":
-            sizes = {k: v for k, v in _SIZES.items() if k != "num_key_value_heads"}
+            sizes = {k: v for k, v in SIZES.items() if k != "num_key_value_heads"}
             return t.GPTNeoXConfig(**sizes)
         case "bloom":
             return t.BloomConfig(vocab_size=VOCAB, hidden_size=32, n_layer=3, n_head=4, bos_token_id=0, eos_token_id=1)
@@ -85,7 +86,6 @@ def _config(kind: str) -> Any:
 
 TREES = ("llama", "qwen2", "qwen3", "qwen3-moe", "gpt2", "gemma2", "gemma3", "mistral", "mixtral", "gpt-neox")
 """Kinds that evaluate branching trees."""
-"""Those of them with sliding windows of WINDOW."""
 
 
 def write_tokenizer(folder: Path) -> None:
@@ -106,18 +106,22 @@ def write_tokenizer(folder: Path) -> None:
 
 
 def write_model(kind: str, folder: Path, *, std: float = 0.4, seed: int = 0, **sizes: int) -> Path:
-    """Write a tiny model of this kind with its tokenizer, or one of other sizes. A large spread of weights keeps greedy answers
-    from looping."""
+    """Write a tiny model of this kind with its tokenizer, or one of other sizes."""
+    config = _config(kind)
+    config.update(sizes)
+    return write_configured(config, folder, std=std, seed=seed)
+
+
+def write_configured(config: Any, folder: Path, *, std: float = 0.4, seed: int = 0) -> Path:
+    """Write a model of a configuration with its tokenizer. A large spread of weights keeps greedy answers from looping."""
     from transformers import AutoModelForCausalLM
 
     torch.manual_seed(seed)
     auto: Any = AutoModelForCausalLM
-    config = _config(kind)
-    config.update(sizes)
     model = auto.from_config(config)
     with torch.no_grad():
         for name, weight in model.named_parameters():
-            if weight.ndim > 1 and not name.endswith(("A_log", "conv1d.weight")):
+            if weight.ndim > 1 and not any(part in name for part in ("A_log", "conv", "router")):
                 weight.normal_(0, std)
     model.save_pretrained(folder)
     write_tokenizer(folder)
@@ -125,14 +129,9 @@ def write_model(kind: str, folder: Path, *, std: float = 0.4, seed: int = 0, **s
 
 
 @functools.cache
-def _room() -> tempfile.TemporaryDirectory[str]:
-    return tempfile.TemporaryDirectory(prefix="specchat-tiny-")
-
-
-@functools.cache
 def tiny_folder(kind: str) -> Path:
     """The folder of a tiny model, written once per process."""
-    return write_model(kind, Path(_room().name) / kind)
+    return write_model(kind, room(kind))
 
 
 @functools.cache
@@ -146,13 +145,9 @@ def tiny_model(kind: str) -> TransformersModel:
     return _loaded(kind, os.environ.get(CHOICE, ""))
 
 
-@functools.cache
 def reference(kind: str) -> Any:
-    """The same weights as transformers loads them, with its own attention: what a session is compared with."""
-    from transformers import AutoModelForCausalLM
-
-    model: Any = AutoModelForCausalLM.from_pretrained(tiny_folder(kind), dtype=torch.float32)
-    return model.eval()
+    """The same weights as transformers loads them: what a session is compared with."""
+    return network(tiny_folder(kind))
 
 
 @functools.cache
@@ -182,7 +177,7 @@ def cut(kind: str, run: tuple[int, ...]) -> Any:
 def smaller_model(kind: str) -> TransformersModel:
     """A draft model for the tiny model of this kind: its own first two layers, so that it is right now and then. It passes
     for a PARD model."""
-    folder = Path(_room().name) / f"{kind}-smaller"
+    folder = room(f"{kind}-smaller")
     model = cut(kind, (0, 1))
     model.config.pard_token = VOCAB - 1
     model.save_pretrained(folder)

@@ -10,8 +10,8 @@ from specchat.backends.base import Layers, Sampling
 from specchat.backends.info import Capabilities
 from specchat.backends.recorded import RecordedModel, RecordedScores, RecordedSession
 from specchat.decoders.base import Context
-from specchat.decoders.conversation import Conversation
 from specchat.decoders.loop import Generation
+from specchat.decoders.tree import Tree
 
 CONTEXT = 4096
 
@@ -86,12 +86,6 @@ class ToyScores(RecordedScores):
         return [[(token, -float(rank)) for rank, token in enumerate(self.toy.ranked(last)[:k])] for last in self.last]
 
 
-def plain(model: ToyModel, prompt: Sequence[int], count: int, sampling: Sampling | None = None) -> list[int]:
-    """The plain method's answer."""
-    generation = Generation(Conversation(model), prompt, max_tokens=count, sampling=sampling)
-    return [token for step in generation for token in step.tokens]
-
-
 def run(generation: Generation) -> Generation:
     """Go through all steps, and check what holds of each."""
     session = generation.conversation.session
@@ -116,3 +110,9 @@ def run(generation: Generation) -> Generation:
 def drafting(tokens: list[int], *, room: int = 1000, branching: bool = True, eos: Sequence[int] = ()) -> Context:
     """What a drafter is told, with a session that is empty."""
     return Context(tokens, ToyModel(0).open_session(), Sampling(), room, frozenset(eos), branching)
+
+
+def lines(tree: Tree) -> list[list[int]]:
+    """The draft tokens of each leaf's line."""
+    leaves = set(range(len(tree))) - set(tree.parents)
+    return [[tree.tokens[node] for node in tree.path(leaf)][1:] for leaf in sorted(leaves)]

@@ -7,14 +7,14 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ....fakes.engines import paced
+from ....fakes.engines import paced, wait_until
+from ....fakes.records import recorded_model
 from ..conftest import Call
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
@@ -25,18 +25,16 @@ TEXT = "the quick brown fox jumps over the lazy dog and the small cat sleeps nea
 @pytest.fixture
 def world(tmp_path: Path) -> dict[str, Any]:
     """A recorded model, prompts in two categories, and an environment of this test's own."""
-    answers = tmp_path / "answers.jsonl"
     prompts = tmp_path / "prompts.jsonl"
     rows = [(f"{i} {TEXT}", TEXT + (TEXT if i % 2 else f"and {i} more")) for i in range(6)]
-    answers.write_text("".join(json.dumps({"prompt": p, "response": r}) + "\n" for p, r in rows))
     lines = [{"prompt": p, "category": "even" if i % 2 == 0 else "odd"} for i, (p, _) in enumerate(rows)]
     prompts.write_text("".join(json.dumps(line) + "\n" for line in lines))
     environment = {**os.environ, "SPECCHAT_CACHE": str(tmp_path / "cache"), "SPECCHAT_CONFIG": str(tmp_path)}
-    return {"answers": answers, "prompts": prompts, "env": environment, "folder": tmp_path}
+    return {"model": recorded_model(tmp_path, dict(rows)), "prompts": prompts, "env": environment, "folder": tmp_path}
 
 
 def command(world: dict[str, Any], *args: object, pace: float = 0.0) -> list[str]:
-    model = f"recorded:{world['answers']}?pace={pace}"
+    model = f"{world['model']}?pace={pace}"
     return [sys.executable, "-m", "specchat", "bench", str(world["prompts"]), "--model", model, *map(str, args)]
 
 
@@ -96,10 +94,7 @@ def test_a_killed_run_goes_on_to_the_same_counts(world: dict[str, Any], run: Run
     whole = json.loads(run(*args, "--record", world["folder"] / "whole.jsonl", pace=0.002).stdout)
     record = world["folder"] / "killed.jsonl"
     process = beside(world, *args, "--record", record, pace=0.002)
-    deadline = time.monotonic() + 120
-    while not record.exists() or record.read_bytes().count(b"\n") < 5:
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    wait_until(lambda: record.exists() and record.read_bytes().count(b"\n") >= 5)
     process.kill()
     process.communicate()
     # As if it had been killed in the middle of a line, and halfway at the latest.
@@ -117,10 +112,7 @@ def test_ctrl_c_shows_what_is_done(world: dict[str, Any]) -> None:
     record = world["folder"] / "r.jsonl"
     world["prompts"].write_text(world["prompts"].read_text() * 30)  # minutes of answers
     process = beside(world, "--methods", "lookup", "--json", "--record", record, pace=0.02)
-    deadline = time.monotonic() + 120
-    while not record.exists() or record.read_bytes().count(b"\n") < 4:
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    wait_until(lambda: record.exists() and record.read_bytes().count(b"\n") >= 4)
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=120)
     assert process.returncode == 130

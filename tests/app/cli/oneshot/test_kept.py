@@ -15,19 +15,14 @@ from specchat.app.chat.entries import Answer, Prompt
 from specchat.app.history.chats import Chats, reading
 
 from ....fakes.engines import COUNTING
+from ....fakes.records import recorded_model
 from ..conftest import Call
 
 
 @pytest.fixture
 def model(tmp_path: Path) -> str:
-    file = tmp_path / "answers.jsonl"
-    answers = {
-        "hello": "one two three one two three one two three",
-        "and more": "four five four five four five",
-        "count": COUNTING,
-    }
-    file.write_text("".join(json.dumps({"prompt": p, "response": a}) + "\n" for p, a in answers.items()), encoding="utf-8")
-    return f"recorded:{file}"
+    answers = {"hello": "one two three one two three one two three", "and more": "four five four five four five"}
+    return recorded_model(tmp_path, {**answers, "count": COUNTING})
 
 
 @pytest.fixture

@@ -12,16 +12,14 @@ import psutil
 import pytest
 
 from ....fakes.engines import COUNTING
+from ....fakes.records import recorded_model
 from ..conftest import Call
 
 
 @pytest.fixture
 def model(tmp_path: Path) -> str:
-    file = tmp_path / "answers.jsonl"
     words = "Attached file text standard input Sum up notes txt hidden alpha beta B kB `"
-    rows = [{"prompt": "hello", "response": words}, {"prompt": "count", "response": COUNTING}]
-    file.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    return f"recorded:{file}"
+    return recorded_model(tmp_path, {"hello": words, "count": COUNTING})
 
 
 def run(model: str, folder: Path, *args: str, piped: bytes | None = None) -> subprocess.CompletedProcess[bytes]:

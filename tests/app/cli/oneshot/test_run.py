@@ -23,6 +23,7 @@ from specchat.app.theming.colouring import ink_name
 from specchat.engine.messages import StepRecord
 
 from ....fakes.engines import COUNTING
+from ....fakes.records import recorded_model
 from ....fakes.thoughts import thinking_steps
 from ..conftest import Call
 
@@ -39,10 +40,7 @@ def no_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def model(tmp_path: Path) -> str:
-    file = tmp_path / "answers.jsonl"
-    rows = [{"prompt": "hello", "response": ANSWER}, {"prompt": "count", "response": COUNTING}]
-    file.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    return f"recorded:{file}"
+    return recorded_model(tmp_path, {"hello": ANSWER, "count": COUNTING})
 
 
 @pytest.fixture
@@ -52,9 +50,7 @@ def call(call: Call) -> Call:
 
 
 def test_loops_are_stopped_for_people_and_for_programs_that_ask(call: Call, tmp_path: Path) -> None:
-    file = tmp_path / "loops.jsonl"
-    file.write_text(json.dumps({"prompt": "hello", "response": "It goes: " + "round and round " * 200}) + "\n")
-    asked = ("hello", "--model", f"recorded:{file}")
+    asked = ("hello", "--model", recorded_model(tmp_path, {"hello": "It goes: " + "round and round " * 200}))
     _, whole, _ = call(*asked, "--no-stop-loops")
     code, out, err = call(*asked)
     assert code == 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import sys
 from collections.abc import Mapping
@@ -11,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from ....fakes.engines import COUNTING
+from ....fakes.records import recorded_model
 from ....fakes.terminal import Terminal
 
 ANSWER = "one two three one two three one two three \x1b[31mred \x1b]0;title\x07[bold] end"
@@ -20,10 +20,7 @@ SEQUENCE = re.compile(r"\x1b\[[0-9;]*[mK]")
 
 @pytest.fixture
 def model(tmp_path: Path) -> str:
-    file = tmp_path / "answers.jsonl"
-    rows = [{"prompt": "hello", "response": ANSWER}, {"prompt": "count", "response": COUNTING}]
-    file.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    return f"recorded:{file}"
+    return recorded_model(tmp_path, {"hello": ANSWER, "count": COUNTING})
 
 
 def plain(text: str) -> str:

@@ -131,9 +131,6 @@ def test_a_name_is_quoted_so_that_the_command_gets_it(name: str) -> None:
             assert typed.word == f"{name}/x"
 
 
-# In the chat
-
-
 async def type_text(pilot: Any, text: str) -> None:
     await pilot.press(*({" ": "space", "/": "slash", ".": "full_stop", "=": "equals_sign"}.get(c, c) for c in text))
 

@@ -71,9 +71,6 @@ async def test_a_tool_copies_beside_the_interface(
         assert "Copied the answer with xclip." in toasts(app)
 
 
-# From message to message
-
-
 def marked_rows(app: Any) -> list[str]:
     view = app.chat_screen.view
     return [row for y in range(view.size.height) if "┃" in (row := view.render_line(y).text)]

@@ -8,31 +8,15 @@ from typing import Any
 
 import pytest
 
-from specchat.app.chat.entries import Answer, Prompt
-from specchat.app.chat.transcript import Transcript
-from specchat.app.export.formats import FORMATS, SavedChat
-from specchat.engine.messages import PieceTable, StepRecord
+from specchat.app.export.formats import FORMATS
+from specchat.engine.messages import PieceTable
 
 from ....fakes.pilots import chatting, settle, until
 
 Make = Callable[..., Any]
 SIZE = (90, 26)
 
-
-@pytest.fixture(autouse=True)
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty folder to work in."""
-    folder = tmp_path / "here"
-    folder.mkdir()
-    monkeypatch.chdir(folder)
-    return folder
-
-
-def chat() -> SavedChat:
-    answer = Answer("lookup", "identical")
-    answer.add(StepRecord("lookup", [1, 2], "Hi there", 4, 1, 5, tree_tokens=[9, 1, 8], tree_parents=[-1, 0, 0], path=[0, 1]))
-    answer.finish("eos")
-    return SavedChat(Transcript([Prompt("Hello"), answer]), {"name": "builtin"})
+pytestmark = pytest.mark.usefixtures("here")
 
 
 def toasts(app: Any) -> str:

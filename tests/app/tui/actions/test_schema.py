@@ -26,8 +26,7 @@ async def test_a_schema_is_asked_with_shown_and_taken_back(make_chat: Callable[.
         with pytest.raises(UserError, match=r"/schema: The schema is not JSON \(line 1, column 2"):
             app.actions.command("/schema {'no': 1}")
         app.actions.command(f"/schema {file}")
-        app.take_events()
-        await pilot.pause()
+        await settle(app, pilot)
         header = app.chat_screen.query_one(ChatHeader)
         header.update()
         assert "{} Person" in header.render().plain

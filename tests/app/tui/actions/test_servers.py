@@ -13,6 +13,8 @@ from specchat.app.race.entry import RaceEntry
 from specchat.app.tui.race.screen import RaceScreen
 from specchat.engine.messages import Loaded
 
+from ....fakes.pilots import settle
+
 Make = Callable[..., Any]
 HERE, THERE = "http://a:1", "http://b:2"
 
@@ -25,8 +27,7 @@ async def served(pilot: Any, engine: Any, *methods: str) -> None:
     told = {"engine": "vLLM", "method": methods[-1], "certainty": "unknown", "methods": dict.fromkeys(methods, "vLLM at a:1")}
     reasons = dict.fromkeys(known_methods(), "a:1 decodes, and it decides how.")
     engine.events.append(Loaded(1, {"name": "m", "backend": "server", "server": told}, reasons))
-    pilot.app.take_events()
-    await pilot.pause()
+    await settle(pilot.app, pilot)
 
 
 @pytest.mark.parametrize("key", ["f2", "f5"])

@@ -11,7 +11,7 @@ import pytest
 from specchat.app.chat.entries import Answer, Notice, Prompt
 from specchat.errors import UserError
 
-from ....fakes.pilots import ask, chatting, settle, shown, status, toasts
+from ....fakes.pilots import ask, chatting, command, settle, shown, status, toasts
 
 Make = Callable[..., Any]
 SIZE = (100, 30)
@@ -43,8 +43,7 @@ async def test_a_message_written_anew_begins_another_way_and_the_first_stays(
         await say(app, pilot, engine, make_steps, "First", "One.")
         await say(app, pilot, engine, make_steps, "Second", "Two.")
         await say(app, pilot, engine, make_steps, "Third", "Three.")
-        app.chat_screen.input.put("/edit 2")
-        await pilot.press("enter")
+        await command(pilot, "/edit 2")
         assert app.chat_screen.input.text == "Second"
         assert composer(app) == "editing message 2 of 3"
         await pilot.press(*" more", "enter")
@@ -87,8 +86,7 @@ async def test_the_draft_outlives_an_edit_that_is_sent_or_left(make_chat: Make, 
 async def test_an_edit_that_must_wait_changes_nothing_yet(make_chat: Make, engine: Any, make_steps: Make) -> None:
     async with chatting(make_chat(), size=SIZE, notifications=True) as (app, pilot):
         await say(app, pilot, engine, make_steps, "First", "One.")
-        app.chat_screen.input.put("Second")
-        await pilot.press("enter")
+        await command(pilot, "Second")
         engine.begin(make_steps())
         await settle(app, pilot)
         await pilot.press("alt+w", *"x", "enter")
@@ -108,8 +106,7 @@ async def test_an_edit_that_must_wait_changes_nothing_yet(make_chat: Make, engin
 async def test_a_retry_stands_beside_the_first_answer(make_chat: Make, engine: Any, make_steps: Make) -> None:
     async with chatting(make_chat(), size=SIZE) as (app, pilot):
         await say(app, pilot, engine, make_steps, "First", "One two three four.")
-        app.chat_screen.input.put("/retry greedy")
-        await pilot.press("enter")
+        await command(pilot, "/retry greedy")
         assert engine.asked.method == "greedy"
         assert engine.asked.fresh
         assert [message["content"] for message in engine.asked.messages] == ["First"]

@@ -10,7 +10,7 @@ import pytest
 
 from specchat.engine.messages import Loading, Steps, Switched
 
-from ....fakes.pilots import chatting, command, loaded
+from ....fakes.pilots import chatting, command, loaded, settle
 
 Make = Callable[..., Any]
 
@@ -35,8 +35,7 @@ async def converse(pilot: Any, engine: Any, make_steps: Make, finish: bool = Tru
     ]
     if finish:
         engine.finish()
-    app.take_events()
-    await pilot.pause()
+    await settle(app, pilot)
 
 
 def test_empty_chat(picture: Make, engine: Any) -> None:

@@ -15,7 +15,7 @@ from specchat.app.tui.transcript.line_view import LineView
 from specchat.engine.messages import Finished, Paused, StepRecord, Steps, Switched, Watch
 
 from ....fakes import pilots
-from ....fakes.pilots import chatting, settle, status, toasts, until
+from ....fakes.pilots import chatting, command, settle, status, toasts, until
 
 Make = Callable[..., Any]
 SIZE = (120, 40)
@@ -36,9 +36,6 @@ async def loaded(app: Any, pilot: Any, engine: Any) -> None:
 async def ask(app: Any, pilot: Any, engine: Any, records: list[StepRecord]) -> int:
     await loaded(app, pilot, engine)
     return await pilots.ask(pilot, engine, "Repeat this text exactly", records, finish=False)
-
-
-# The key, the tabs, the command
 
 
 async def test_the_key_goes_round_and_the_input_box_keeps_the_focus(make_chat: Make, engine: Any) -> None:
@@ -68,9 +65,6 @@ async def test_probabilities_are_asked_for_while_the_tree_is_open(make_chat: Mak
         assert engine.sent[-1] == Watch(id, False)
 
 
-# Where it stands
-
-
 async def test_it_stands_beside_the_transcript_or_below_it(make_chat: Make, engine: Any, make_steps: Make) -> None:
     async with chatting(make_chat(), size=SIZE) as (app, pilot):
         await ask(app, pilot, engine, make_steps())
@@ -95,9 +89,6 @@ async def test_it_stands_beside_the_transcript_or_below_it(make_chat: Make, engi
             assert "tokens a pass" in shown(app)
 
 
-# How often it draws
-
-
 async def test_it_draws_a_few_times_a_second_and_misses_nothing(
     make_chat: Make, engine: Any, monkeypatch: pytest.MonkeyPatch, tree_steps: Make
 ) -> None:
@@ -117,9 +108,6 @@ async def test_it_draws_a_few_times_a_second_and_misses_nothing(
         engine.events = [Steps(id, tree_steps()[3:4])]
         await settle(app, pilot)
         await until(pilot, lambda: "pass 4 of 4" in shown(app))  # no event comes any more
-
-
-# The pages
 
 
 async def test_the_tree_of_the_last_step(make_chat: Make, engine: Any, tree_steps: Make) -> None:
@@ -176,12 +164,10 @@ async def test_the_method_page_follows_the_method_and_its_settings(make_chat: Ma
         assert "tokens a pass" in page
         assert "max_ngram = 3" in page
         assert "Saxena 2023" in page
-        app.chat_screen.input.put("/method lookup max_ngram=5")
-        await pilot.press("enter")
+        await command(pilot, "/method lookup max_ngram=5")
         await until(pilot, lambda: "max_ngram = 5" in shown(app))
         assert "max_ngram = 5 (default 3)" in " ".join(shown(app).split())
-        app.chat_screen.input.put("/method soft")
-        await pilot.press("enter")
+        await command(pilot, "/method soft")
         await until(pilot, lambda: "soft" in shown(app).splitlines()[1])
         assert "lossy" in shown(app)
 
@@ -202,9 +188,6 @@ async def test_the_change_that_is_proposed_is_a_key_away(make_chat: Make, engine
         assert "expected 1.0× plain in force from now on" in " ".join(shown(app).split())
         await pilot.press("alt+a")
         assert toasts(app) == "The change is in force already."
-
-
-# What it looks like
 
 
 @pytest.mark.parametrize("page", PAGES)

@@ -15,6 +15,7 @@ from specchat.engine.client import EngineClient
 from specchat.engine.messages import Count, Counted, Generate, Loaded
 
 from ....fakes.pilots import ask, chatting, command, settle
+from ....fakes.records import recorded_model
 from ...conftest import steps
 
 Make = Callable[..., Any]
@@ -93,11 +94,9 @@ def test_where_a_chat_can_be_cut() -> None:
 
 
 def test_the_engine_counts(tmp_path: Path) -> None:
-    file = tmp_path / "answers.jsonl"
-    file.write_text('{"prompt": "one two three", "response": "four"}\n')
     with EngineClient() as client:
         client.send(Count(77, [[{"role": "user", "content": "one"}]]))
-        client.load(f"recorded:{file}")
+        client.load(recorded_model(tmp_path, {"one two three": "four"}))
         events: list[Any] = []
         while not any(isinstance(event, Loaded) for event in events):
             if (event := client.wait(120)) is not None:

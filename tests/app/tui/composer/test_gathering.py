@@ -15,29 +15,20 @@ from specchat.errors import UserError
 
 from ....fakes import pilots
 from ....fakes.pdf import pdf
-from ....fakes.pilots import chatting, settle, toasts, until
+from ....fakes.pilots import chatting, command, settle, toasts, until
 
 Make = Callable[..., Any]
 SIZE = (90, 26)
-
-
-@pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    here = tmp_path / "here"
-    here.mkdir()
-    monkeypatch.chdir(here)
-    return here
 
 
 def asked(engine: Any) -> bool:
     return any(isinstance(command, Generate) for command in engine.sent)
 
 
-async def test_a_document_is_sent_as_text(make_chat: Make, engine: Any, folder: Path) -> None:
-    pdf(folder / "report.pdf", ["The lamp was lit.", ""])
+async def test_a_document_is_sent_as_text(make_chat: Make, engine: Any, here: Path) -> None:
+    pdf(here / "report.pdf", ["The lamp was lit.", ""])
     async with chatting(make_chat(), engine, size=SIZE) as (app, pilot):
-        app.chat_screen.input.put("Sum up @report.pdf")
-        await pilot.press("enter")
+        await command(pilot, "Sum up @report.pdf")
         await settle(app, pilot)
         content = engine.asked.messages[-1]["content"]
         assert content.startswith("Attached file: report.pdf (")
@@ -47,11 +38,11 @@ async def test_a_document_is_sent_as_text(make_chat: Make, engine: Any, folder: 
 
 
 @pytest.fixture
-def held(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Event:
+def held(here: Path, monkeypatch: pytest.MonkeyPatch) -> Event:
     """A document whose reading waits for this event."""
     monkeypatch.setattr(pilots, "held", {"beside"})
     monkeypatch.setattr("specchat.app.tui.terminal_app.SLOW_SECONDS", 0.01)
-    (folder / "slow.pdf").write_bytes(b"%PDF-1.7")
+    (here / "slow.pdf").write_bytes(b"%PDF-1.7")
     go = Event()
 
     def extract(path: Path, shown: str, most: int, given_up: Callable[[], bool]) -> pdf_reader.Extracted:

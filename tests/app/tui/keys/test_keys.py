@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from specchat.app.settings.actions import ACTIONS
-from specchat.app.settings.keymap import ALL, CHAT, LEADER, conflicts, keys_of
+from specchat.app.settings.keymap import ALL, CHAT, INPUT, LEADER, conflicts, keys_of
 from specchat.app.terminal.keys import KINDS, TERMINALS, kind_of, lost, terminals_here
 from specchat.app.tui.keys.bar import KeyBar
 from specchat.app.tui.keys.check import KeyCheck, not_arriving
@@ -36,9 +36,6 @@ async def answering(app: Any, pilot: Any, engine: Any, make_steps: Make) -> None
     await settle(app, pilot)
 
 
-# The table
-
-
 def plain(key: str) -> bool:
     """Whether a key arrives from every terminal, as far as their documents tell."""
     return not any(lost(key, terminal) for terminal in TERMINALS)
@@ -61,6 +58,10 @@ def test_every_letter_of_the_leader_arrives_everywhere() -> None:
 def test_no_key_is_a_multiplexers_prefix_and_none_clashes() -> None:
     taken = {name for key in ALL for name in keys_of(key, {})}
     assert not taken & {"ctrl+a", "ctrl+b", "ctrl+h", "ctrl+i", "ctrl+m"}
+    in_the_chat = {name for key in (*CHAT, *INPUT) for name in keys_of(key, {})}
+    assert not in_the_chat & {"space", "ctrl+s", "ctrl+z"}, "these mean something else there"
+    assert all(len(name) > 1 for name in in_the_chat), "bare characters always type"
+    assert all(any(not name.startswith(("shift+", "ctrl+shift+", "super+")) for name in keys_of(key, {})) for key in ALL)
     assert conflicts({key.id: key.keys for key in ALL}) == []
 
 
@@ -96,9 +97,6 @@ def test_which_keys_do_not_arrive() -> None:
     found = {reason: keys for keys, reason in not_arriving("macOS Terminal", {"models": "f12"})}
     assert found["Mission Control has them"] == "ctrl+down ctrl+up"
     assert not any("alt+m" in keys for keys in found.values())
-
-
-# The bar
 
 
 async def test_the_bar_shows_what_fits_the_moment(make_chat: Make, engine: Any, make_steps: Make) -> None:
@@ -147,9 +145,6 @@ async def test_starters_are_chosen_by_arrows_and_by_digits(make_chat: Make, engi
         assert app.box.has_focus
 
 
-# The leader key
-
-
 async def test_the_leader_waits_for_a_letter(make_chat: Make, engine: Any) -> None:
     async with chatting(make_chat(**{"keymap.leader_chats": "x"}), engine, size=SIZE) as (app, pilot):
         await pilot.press("ctrl+o")
@@ -179,9 +174,6 @@ async def test_keys_that_repeat_wait_for_the_next(make_chat: Make, engine: Any, 
         await pilot.pause()
         assert app.screen is app.chat_screen
         assert app.clipboard == app.dialogue.transcript.entries[1].text
-
-
-# The help
 
 
 async def test_the_help_begins_with_what_is_here(make_chat: Make, engine: Any, make_steps: Make) -> None:
@@ -219,9 +211,6 @@ async def test_the_help_begins_with_what_is_here(make_chat: Make, engine: Any, m
         name, ids = await here("escape", "alt+o")
         assert name == "Settings"
         assert ids[:3] == ["list_choose", "settings_scope", "settings_default"]
-
-
-# The check
 
 
 async def test_the_check_shows_what_arrives(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:

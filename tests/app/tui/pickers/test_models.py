@@ -110,9 +110,6 @@ def loads(engine: Any) -> list[Load]:
     return [command for command in engine.sent if isinstance(command, Load)]
 
 
-# Pictures
-
-
 def test_all_models(picture: Make, engine: Any, home: Path) -> None:
     async def before(pilot: Any) -> None:
         await browse(pilot, engine)
@@ -134,9 +131,6 @@ def test_downloads(picture: Make, engine: Any, home: Path) -> None:
         await pilot.press("down", "ctrl+x")
 
     assert picture(before)
-
-
-# Looking around
 
 
 async def test_the_key_the_command_and_the_help_open_it(make_chat: Make, engine: Any, home: Path) -> None:
@@ -176,9 +170,6 @@ async def test_what_is_wrong_with_a_model_is_told_and_it_is_not_loaded(make_chat
         await pilot.press("enter")
         assert "Press esc to stop it" in note(pilot), "an answer is being written"
         assert loads(engine) == []
-
-
-# Loading
 
 
 LOADED = [
@@ -239,9 +230,6 @@ async def test_escape_cancels_a_load_and_the_model_before_stays(make_chat: Make,
         engine.events = [Failed(load.id, "cancelled", "Loading was cancelled.")]
         pilot.app.take_events()
         assert (pilot.app.dialogue.phase, pilot.app.dialogue.model) == ("ready", "builtin")
-
-
-# The Hub
 
 
 async def test_a_name_is_looked_up_and_fetched_and_loaded(make_chat: Make, engine: Any, hub: Hub) -> None:

@@ -26,6 +26,8 @@ from specchat.app.tui.pickers.presets import PresetsScreen
 from specchat.app.tui.pickers.text import TextScreen
 from specchat.errors import UserError
 
+from ....fakes.pilots import loaded
+
 HAIKU = """# for the evening
 about = "Short poems"
 system = "Answer with a haiku."
@@ -125,9 +127,6 @@ def test_the_command_line_goes_before_a_preset_and_that_before_the_file(place: P
     assert settings.layers.origin("max_tokens").kind == "command line"
 
 
-# In the chat
-
-
 @pytest.fixture
 def app(make_chat: Callable[..., Any], place: Path) -> SpecchatApp:
     (place / "haiku.toml").write_text(HAIKU)
@@ -136,10 +135,7 @@ def app(make_chat: Callable[..., Any], place: Path) -> SpecchatApp:
 
 
 async def ready(pilot: Any) -> None:
-    await pilot.pause()
-    pilot.app.dialogue.engine.loaded()
-    pilot.app.take_events()
-    await pilot.pause()
+    await loaded(pilot, pilot.app.dialogue.engine)
 
 
 async def test_a_preset_is_used_and_left(app: SpecchatApp, engine: Any) -> None:

@@ -88,9 +88,6 @@ async def choose(pilot: Any) -> RaceModel:
     return screen
 
 
-# Choosing
-
-
 async def test_m_lets_a_method_race_on_another_model_too(make_chat: Make, engine: Any) -> None:
     async with make_chat().run_test(size=(100, 30)) as pilot:
         await load(pilot, engine)
@@ -144,9 +141,6 @@ async def test_the_command_takes_models(make_chat: Make, engine: Any) -> None:
             await pilot.pause()
 
 
-# Racing
-
-
 async def test_loading_is_shown_and_can_be_stopped(make_chat: Make, engine: Any) -> None:
     async with make_chat().run_test(size=(120, 30)) as pilot:
         screen = await race(pilot, engine, "/race greedy greedy@models/small-Q4_0.gguf : Hi")
@@ -166,9 +160,6 @@ async def test_loading_is_shown_and_can_be_stopped(make_chat: Make, engine: Any)
         await pilot.pause()
         assert pilot.app.screen is pilot.app.chat_screen
         assert UnloadBeside("models/small-Q4_0.gguf") in engine.sent
-
-
-# Pictures
 
 
 def test_models(picture: Make, engine: Any) -> None:

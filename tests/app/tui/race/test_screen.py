@@ -21,7 +21,7 @@ from specchat.app.tui.race.setup import RaceSetup
 from specchat.app.tui.race.state import LaneFigures
 from specchat.engine.messages import Cancel, CloseLane, Finished, Judge, Judged, Pause, Prefilling, StepRecord, Steps
 
-from ....fakes.pilots import command, toasts
+from ....fakes.pilots import command, loaded, settle, toasts
 from ....fakes.races import asked, begin, finish, records, write
 from ...conftest import steps
 
@@ -38,10 +38,7 @@ def still(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def load(pilot: Any, engine: Any) -> None:
-    await pilot.pause()
-    engine.loaded(recompute="This model keeps no cache.")
-    pilot.app.take_events()
-    await pilot.pause()
+    await loaded(pilot, engine, recompute="This model keeps no cache.")
 
 
 async def race(pilot: Any, engine: Any, command: str = "/race greedy lookup soft : Say it.") -> RaceScreen:
@@ -56,8 +53,7 @@ async def race(pilot: Any, engine: Any, command: str = "/race greedy lookup soft
 
 async def take(pilot: Any) -> None:
     """The screen shows what the engine said."""
-    pilot.app.take_events()
-    await pilot.pause()
+    await settle(pilot.app, pilot)
 
 
 def numbered(method: str, drafts: bool, seed: int = 1) -> list[StepRecord]:
@@ -129,9 +125,6 @@ async def test_the_edge_of_a_small_setup_says_how_to_start(make_chat: Make, engi
         assert "enter start" in str(pilot.app.screen.frame.border_subtitle)
 
 
-# The set-up
-
-
 async def test_f5_asks_who_races_and_enter_starts(make_chat: Make, engine: Any) -> None:
     async with make_chat(method="lookup").run_test(size=(100, 30)) as pilot:
         await load(pilot, engine)
@@ -171,8 +164,7 @@ async def test_a_draft_is_raced_on_with_the_chat_before_it_and_stays(make_chat: 
     async with make_chat().run_test(size=(100, 30)) as pilot:
         await load(pilot, engine)
         app = pilot.app
-        app.chat_screen.input.put("One")
-        await pilot.press("enter")
+        await command(pilot, "One")
         engine.begin(make_steps()[:1])
         engine.finish()
         await take(pilot)
@@ -189,9 +181,6 @@ async def test_a_draft_is_raced_on_with_the_chat_before_it_and_stays(make_chat: 
         assert app.screen is app.chat_screen
         assert app.chat_screen.input.text == "Two"
         assert app.dialogue.transcript.entries == entries
-
-
-# The command
 
 
 REFUSED = [
@@ -219,9 +208,6 @@ async def test_the_command_takes_settings_and_a_prompt_with_quotes(make_chat: Ma
         screen = await race(pilot, engine, '/race greedy lookup max_ngram=5 : What\'s "that": x')
         assert screen.race.racers[1].entry == RaceEntry("lookup", {"max_ngram": "5"})
         assert asked(engine, 1).messages == [{"role": "user", "content": 'What\'s "that": x'}]
-
-
-# Keys of the race
 
 
 async def test_escape_stops_then_leaves_and_frees_the_lanes(make_chat: Make, engine: Any) -> None:
@@ -366,9 +352,6 @@ async def test_theme_colours_room_help_and_scrolling(make_chat: Make, engine: An
         assert top(pilot) is screen
 
 
-# What is shown
-
-
 async def test_a_near_tie_is_shown_with_its_gap(make_chat: Make, engine: Any) -> None:
     async with make_chat().run_test(size=(120, 30)) as pilot:
         screen = await race(pilot, engine, "/race greedy lookup : Hello")
@@ -410,9 +393,6 @@ def test_the_headline_says_who_wins_and_by_how_much() -> None:
     assert headline(rows) == ("lookup", " wins in 500 ms", ["2.0× faster than greedy", "150 ms ahead of fusion"])
     rows = [standing(1, "greedy", 1, 1.0), standing(2, "lookup", 2, 1.0001, 0.9)]
     assert headline(rows)[2] == ["a hair ahead of lookup"]
-
-
-# Pictures
 
 
 def test_set_up(picture: Make, engine: Any) -> None:

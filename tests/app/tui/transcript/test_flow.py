@@ -33,23 +33,13 @@ def wrapped(text: str, cells: int) -> list[str]:
 
 @relaxed
 @given(TEXTS, WIDTHS)
-def test_wrapping_loses_and_reorders_nothing(text: str, cells: int) -> None:
-    assert "".join(wrapped(text, cells)) == text
-
-
-@relaxed
-@given(TEXTS, WIDTHS)
-def test_no_line_is_too_wide(text: str, cells: int) -> None:
-    for line in wrapped(text, cells):
+def test_wrapping_loses_nothing_keeps_clusters_whole_and_no_line_is_too_wide(text: str, cells: int) -> None:
+    lines = wrapped(text, cells)
+    assert "".join(lines) == text
+    assert set(line_ends(text, cells)) <= {end for _, end in graphemes(text)}
+    for line in lines:
         # Spaces may hang over the edge: they are not drawn there.
         assert width(expand_tabs(line.rstrip("\n").rstrip(" \t\u3000"), 0)) <= cells
-
-
-@relaxed
-@given(TEXTS, WIDTHS)
-def test_clusters_stay_whole(text: str, cells: int) -> None:
-    ends = {end for _, end in graphemes(text)}
-    assert set(line_ends(text, cells)) <= ends
 
 
 @thorough

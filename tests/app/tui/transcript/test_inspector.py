@@ -20,9 +20,6 @@ from ....fakes.pilots import chatting, loaded, settle
 Make = Callable[..., Any]
 
 
-# Where runs are
-
-
 def blocks(*entries: Any, cells: int = 30) -> list[EntryBlock]:
     out = []
     for entry in entries:
@@ -97,8 +94,6 @@ def test_up_and_down_keep_to_a_column_across_answers() -> None:
         spot = above(chat, spot, -1, 5)
     assert not seen
 
-
-# On the screen
 
 SIZE = (80, 24)
 
@@ -265,17 +260,12 @@ async def test_what_a_beam_search_may_still_change_is_shown_and_is_no_text(make_
         assert ("a lamp", TENTATIVE) in shown()
         assert answer.text == "Once"
         engine.begin([StepRecord("beam", [2], " there", nodes=4, tentative=" was")])
-        app.take_events()
-        await pilot.pause()
+        await settle(app, pilot)
         assert [text for text, _ in shown()][:3] == ["Once", " there", " was"]
         engine.finish()
-        app.take_events()
-        await pilot.pause()
+        await settle(app, pilot)
         assert answer.text == "Once there"
         assert all(run != TENTATIVE for _, run in shown())
-
-
-# Pictures
 
 
 @pytest.mark.parametrize("run", [1, 3], ids=["partly", "none"])

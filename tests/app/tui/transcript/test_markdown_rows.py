@@ -17,7 +17,7 @@ from specchat.app.tui.transcript.markdown_rows import markdown_rows
 from specchat.engine.messages import StepRecord
 
 from ....cases import cases
-from ....fakes.pilots import ask, chatting, command, shown
+from ....fakes.pilots import ask, chatting, command, settle, shown
 
 Make = Callable[..., Any]
 
@@ -134,12 +134,10 @@ async def test_an_answer_is_runs_while_it_is_written_and_markdown_when_it_has_en
         app.actions.command("/markdown")
         await command(pilot, "How?")
         engine.begin([StepRecord("lookup", [1], "Some **bold** text.")])
-        app.take_events()
-        await pilot.pause()
+        await settle(app, pilot)
         assert "**bold**" in shown(app)
         engine.finish()
-        app.take_events()
-        await pilot.pause()
+        await settle(app, pilot)
         assert "Some bold text." in shown(app)
         app.theme = "light"
         await pilot.pause()

@@ -44,8 +44,7 @@ async def ask(pilot: Any, engine: Any, *, to: str = "end") -> None:
     """A prompt, and an answer with a thought, up to the middle of the thought (`thought`), of the answer (`answer`), or its
     end."""
     await load(pilot, engine)
-    pilot.app.chat_screen.input.put("How does prompt lookup work?\nIn a few words.")
-    await pilot.press("enter")
+    await command(pilot, "How does prompt lookup work?\nIn a few words.")
     steps = thinking_steps(THOUGHT, ANSWER)
     thought = sum(step.spans[-1][0] for step in steps)
     count = {"thought": thought - 3, "answer": thought + 4, "end": len(steps)}[to]
@@ -69,26 +68,24 @@ def thought_rows(pilot: Any) -> list[str]:
     return [row for row in seen(pilot) if row.lstrip().startswith("│")]
 
 
-def test_while_it_is_written(small: Make, engine: Any) -> None:
+STATES: dict[str, tuple[str, str, int | None]] = {
+    "written": ("thought", "", TAIL),
+    "folded": ("end", "", 0),
+    "opened": ("end", "alt+v", None),
+    "numbers": ("end", "/panel numbers", None),
+}
+"""How far an answer is, the key or command then, and how many rows of thought there are."""
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_pictures(small: Make, engine: Any, state: str) -> None:
+    to, then, rows = STATES[state]
+
     async def before(pilot: Any) -> None:
-        await ask(pilot, engine, to="thought")
-        assert len(thought_rows(pilot)) == TAIL
-
-    assert small(before)
-
-
-def test_folded(small: Make, engine: Any) -> None:
-    async def before(pilot: Any) -> None:
-        await ask(pilot, engine)
-        assert not thought_rows(pilot)
-
-    assert small(before)
-
-
-def test_opened(small: Make, engine: Any) -> None:
-    async def before(pilot: Any) -> None:
-        await ask(pilot, engine)
-        await pilot.press("alt+v")
+        await ask(pilot, engine, to=to)
+        assert rows is None or len(thought_rows(pilot)) == rows
+        if then:
+            await (command(pilot, then) if then.startswith("/") else pilot.press(then))
         await settle(pilot.app, pilot)
 
     assert small(before)
@@ -106,15 +103,6 @@ def test_in_a_race(small: Make, engine: Any) -> None:
         finish(engine, 1, 2.0)
         await settle(pilot.app, pilot)
         assert asked(engine, 0).messages
-
-    assert small(before)
-
-
-def test_the_numbers_of_both(small: Make, engine: Any) -> None:
-    async def before(pilot: Any) -> None:
-        await ask(pilot, engine)
-        await command(pilot, "/panel numbers")
-        await settle(pilot.app, pilot)
 
     assert small(before)
 
@@ -150,8 +138,7 @@ async def test_it_folds_as_the_answer_begins_unless_the_reader_opened_it(make_ch
         assert not thought_rows(pilot)
         engine.finish()
         await settle(pilot.app, pilot)
-        pilot.app.chat_screen.input.put("Again")
-        await pilot.press("enter")
+        await command(pilot, "Again")
         steps = thinking_steps(f"{THOUGHT}\n\n{THOUGHT}", ANSWER)
         half = len(steps) // 2
         id = engine.begin(steps[:half])

@@ -20,8 +20,9 @@ from specchat.decoders.methods.auto.auto import TRIAL, Auto, AutoParams
 from specchat.decoders.methods.draft import Draft
 from specchat.decoders.past.index import Past
 
+from ....fakes.answers import plain
 from ....fakes.models.heads import cyclic_target, right_head, right_medusa
-from ....fakes.models.toy import ToyModel, plain
+from ....fakes.models.toy import ToyModel
 
 TOKENS = 160
 
@@ -142,7 +143,7 @@ def test_a_quick_draft_model_takes_over_and_a_slow_one_does_not(
     auto: Auto, builtin_model: Model, draft_model: Model, seconds: float, low: float, high: float
 ) -> None:
     prompt = encode_prompt(builtin_model, "Tell me a story about a dog.")
-    expected = [token for step in Generation(Conversation(builtin_model), prompt, max_tokens=60) for token in step.tokens]
+    expected = plain(builtin_model, prompt, max_tokens=60)
     for _ in range(2):  # the first time each is tried
         answer, taken, _ = drive(
             auto, builtin_model, prompt, lambda nodes: 1 + 0.05 * nodes, draft_model=draft_model, draft_cost=seconds, tokens=240

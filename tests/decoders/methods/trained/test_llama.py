@@ -15,7 +15,7 @@ from specchat.decoders.loop import Step
 
 from ....cases import FULL
 from ....fakes.models.gguf_heads import WIDTH, llama_target, load_head, torch_target, write_blocks, write_eagle
-from ....fakes.models.heads import write_medusa
+from ....fakes.models.head_files import write_medusa
 from ....fakes.models.llama_tiny import VOCAB, needs_llama, room
 from .test_every_drafter import DEEP
 

@@ -1,0 +1,220 @@
+"""EAGLE and Medusa heads with random weights, in exactly the layouts that others publish."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from .tiny import VOCAB
+
+WIDTH = 32
+"""Width of the target's hidden states."""
+
+Style = Literal["eagle1", "eagle3", "speculators", "deepspec"]
+
+TensorChanges = Mapping[str, Tensor | None]
+"""Tensors to replace or (None) to leave out."""
+
+
+def reduced(drafted: int, vocabulary: int, generator: torch.Generator) -> dict[str, Tensor]:
+    """The tables of a drafter that knows a part of the vocabulary."""
+    kept = torch.randperm(vocabulary, generator=generator)[:drafted].sort().values
+    known = torch.zeros(vocabulary, dtype=torch.bool).index_fill_(0, kept, True)
+    return {"d2t": kept - torch.arange(drafted), "t2d": known}
+
+
+def save_drafter(
+    folder: Path, tensors: Mapping[str, Tensor], config: dict[str, Any], changes: TensorChanges | None, file: str = "model"
+) -> Path:
+    """Write a drafter's folder; a key of the configuration that is "absent" is left out."""
+    folder.mkdir(parents=True, exist_ok=True)
+    kept = {name: tensor for name, tensor in {**tensors, **(changes or {})}.items() if tensor is not None}
+    save_file(
+        {name: tensor.clone(memory_format=torch.contiguous_format) for name, tensor in kept.items()},
+        folder / f"{file}.safetensors",
+    )
+    (folder / "config.json").write_text(json.dumps({key: value for key, value in config.items() if value != "absent"}))
+    return folder
+
+
+def load_weights(folder: Path, file: str = "model") -> dict[str, Tensor]:
+    """The tensors of a folder with one file."""
+    return load_file(folder / f"{file}.safetensors")
+
+
+def write_head(
+    folder: Path,
+    style: Style = "eagle3",
+    *,
+    seed: int = 0,
+    hidden: int = 0,
+    width: int = WIDTH,
+    vocabulary: int = VOCAB,
+    layers: int = 1,
+    taps: tuple[int, ...] | None = None,
+    drafted: int = 0,
+    own_head: bool = True,
+    own_embeddings: bool = False,
+    bias: bool = False,
+    dtype: torch.dtype = torch.float32,
+    changes: TensorChanges | None = None,
+    **config: Any,
+) -> Path:
+    """Write a head.
+
+    Args:
+        folder: to be made.
+        style: whose layout.
+        seed: of the weights.
+        hidden: the head's own width, if not the target's.
+        width, vocabulary: the target's.
+        layers: its own.
+        taps: named in the configuration as that layout names them; None for none.
+        drafted: how many tokens it can draft, if not all.
+        own_head: whether it has an LM head.
+        own_embeddings: whether it has a table of them.
+        bias: of EAGLE-1's fc, or of attention.
+        dtype: of the file.
+        changes: tensors to replace or (None) to leave out.
+        config: more keys of config.json.
+    """
+    hidden, drafted = hidden or width, drafted or vocabulary
+    generator = torch.Generator().manual_seed(seed)
+
+    def weight(*shape: int, around: float = 0.0) -> Tensor:
+        return around + torch.randn(*shape, generator=generator) * (0.1 if around else 0.3)
+
+    heads, keys, inner = 4, 2, 48
+    size = hidden // heads
+    count = len(taps) if taps else 3
+    out: dict[str, Tensor] = {}
+    for i in range(layers):
+        at = "midlayer." if style == "eagle3" and layers == 1 else f"layers.{i}."
+        reads = 2 * hidden if i == 0 and style != "eagle1" else hidden
+        for name, rows in (("q", heads), ("k", keys), ("v", keys)):
+            out[f"{at}self_attn.{name}_proj.weight"] = weight(rows * size, reads)
+            if bias and style != "eagle1":
+                out[f"{at}self_attn.{name}_proj.bias"] = weight(rows * size)
+        out[f"{at}self_attn.o_proj.weight"] = weight(hidden, heads * size)
+        out[f"{at}mlp.gate_proj.weight"], out[f"{at}mlp.up_proj.weight"] = weight(inner, hidden), weight(inner, hidden)
+        out[f"{at}mlp.down_proj.weight"] = weight(hidden, inner)
+        out[f"{at}post_attention_layernorm.weight"] = weight(hidden, around=1.0)
+        if i or style != "eagle1":
+            out[f"{at}input_layernorm.weight"] = weight(hidden, around=1.0)
+        if i == 0 and style != "eagle1":
+            out[f"{at}hidden_norm.weight"] = weight(hidden, around=1.0)
+        if style == "deepspec":
+            out |= {f"{at}self_attn.{name}_norm.weight": weight(size, around=1.0) for name in "qk"}
+    out["fc.weight"] = weight(hidden, 2 * hidden if style == "eagle1" else count * width)
+    if style == "eagle1" and bias:
+        out["fc.bias"] = weight(hidden)
+    if style != "eagle1":
+        out["norm.weight"] = weight(hidden, around=1.0)
+        if own_head:
+            out["lm_head.weight"] = weight(drafted, hidden)
+    if config.get("norm_before_fc"):
+        out["input_norm.weight"] = weight(count * width, around=1.0)
+    if config.get("fc_norm"):
+        out |= {f"fc_norm.{i}.weight": weight(width, around=1.0) for i in range(count)}
+    if own_embeddings:
+        out["embed_tokens.weight"] = weight(vocabulary, hidden)
+    out = {name: tensor.to(dtype) for name, tensor in out.items()}
+    if drafted != vocabulary:
+        out |= reduced(drafted, vocabulary, generator)
+    figures: dict[str, Any] = {
+        "model_type": "llama",
+        "hidden_size": hidden,
+        "intermediate_size": inner,
+        "num_attention_heads": heads,
+        "num_key_value_heads": keys,
+        "num_hidden_layers": layers,
+        "rms_norm_eps": 1e-5,
+        "hidden_act": "silu",
+        "max_position_embeddings": 256,
+        "vocab_size": vocabulary,
+    }
+    key = "eagle_aux_hidden_state_layer_ids"
+    match style:
+        case "eagle1":
+            made = {**figures, "architectures": ["LlamaForCausalLM"], "bias": bias}
+        case "eagle3":
+            made = {**figures, "architectures": ["LlamaForCausalLMEagle3"], "draft_vocab_size": drafted}
+            if taps:
+                made["eagle_config"] = {key: list(taps), "use_aux_hidden_state": True}
+        case "deepspec":
+            made = {**figures, "architectures": ["Qwen3Eagle3Model"], "ttt_length": 7, "target_layer_ids": list(taps or ())}
+        case "speculators":
+            made = {
+                "architectures": ["Eagle3Speculator"],
+                "speculators_model_type": "eagle3",
+                "draft_vocab_size": drafted,
+                "norm_before_residual": True,
+                key: list(taps) if taps else None,
+                "transformer_layer_config": figures,
+                "speculators_config": {"algorithm": "eagle3", "verifier": {"name_or_path": "owner/verifier"}},
+            }
+    return save_drafter(folder, out, made | config, changes)
+
+
+def write_medusa(
+    folder: Path,
+    *,
+    named: Literal["old", "prefixed", "new"] = "old",
+    heads: int = 3,
+    blocks: int = 1,
+    bias: bool = True,
+    width: int = WIDTH,
+    vocabulary: int = VOCAB,
+    drafted: int = 0,
+    whole: bool = False,
+    shared: bool = False,
+    seed: int = 0,
+    scale: float = 0.3,
+    dtype: torch.dtype = torch.float32,
+    changes: TensorChanges | None = None,
+    **config: Any,
+) -> Path:
+    """Write Medusa heads.
+
+    Args:
+        named: how their tensors are: as FasterDecoding's training names them, with its prefix, or as vLLM does.
+        heads, blocks: how many, and residual blocks of each.
+        bias: whether the blocks have one.
+        width, vocabulary: the target's.
+        drafted: how many tokens they can draft, if not all.
+        whole: whether their LM heads have rows of all tokens even so.
+        shared: whether all have one LM head.
+        seed, scale: of the weights.
+    """
+    drafted = drafted or vocabulary
+    rows = vocabulary if whole else drafted
+    generator = torch.Generator().manual_seed(seed)
+
+    def weight(*shape: int) -> Tensor:
+        return (torch.randn(*shape, generator=generator) * scale).to(dtype)
+
+    out: dict[str, Tensor] = {}
+    for head in range(heads):
+        for block in range(blocks):
+            at = f"blocks.{head}.layers.{block}" if named == "new" else f"{head}.{block}.linear"
+            out[f"{at}.weight"] = weight(width, width)
+            if bias:
+                out[f"{at}.bias"] = weight(width)
+        if not shared:
+            out[f"lm_heads.{head}.weight" if named == "new" else f"{head}.{blocks}.weight"] = weight(rows, width)
+    if shared:
+        out["lm_head.weight"] = weight(rows, width)
+    if named == "prefixed":
+        out = {f"medusa_heads.{name}": tensor for name, tensor in out.items()}
+    if drafted != vocabulary:
+        out["token_map"] = torch.randperm(vocabulary, generator=generator)[:drafted].sort().values
+    told: dict[str, Any] = {"medusa_num_heads": 2, "medusa_num_layers": blocks, "base_model_name_or_path": "owner/base"}
+    if named == "new":
+        told = {"model_type": "medusa", "num_heads": heads, "num_hidden_layers": blocks, "hidden_size": width}
+    return save_drafter(folder, out, told | config, changes, "medusa_lm_head")
