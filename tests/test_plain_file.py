@@ -102,7 +102,7 @@ def test_what_a_person_wrote_is_read_with_or_without_a_byte_order_mark(tmp_path:
     assert read_items(file("prompts.jsonl", '{"prompt": "é?"}\n'), None).items[0].turns == ("é?",)
     messages = '[{"role": "user", "content": "é"}, {"role": "assistant", "content": "a"}]'
     assert len(read_transcripts(file("records.jsonl", f'{{"messages": {messages}}}\n'))) == 1
-    assert saved.read(file("chat.json", '{"format": "chat", "version": 1}'), "chat", 1)
+    assert saved.read(file("chat.json", '{"format": "chat", "version": 1}'), "chat", 1, bool)
 
 
 def test_a_changed_file_keeps_its_line_ends_and_its_mark(tmp_path: Path) -> None:

@@ -75,7 +75,9 @@ def test_a_wrong_name_costs_nothing(engine: BareEngine, tmp_path: Path) -> None:
 
 
 FOURTH_PASS = """
+import os
 import time
+from pathlib import Path
 from types import SimpleNamespace
 from specchat.backends import recorded
 from specchat.engine import __main__, server
@@ -90,22 +92,23 @@ class Server(server.Server):
     def sleep(self, seconds):
         global passes
         passes += 1
+        if passes == 4:
+            Path(os.environ["SPECCHAT_LOG"] + ".pass").touch()
         while passes == 4 and self._commands.empty():
             time.sleep(0.001)
 
 server.Server = Server
 __main__.main()
 """
-"""An engine whose fourth pass lasts until a command comes in."""
+"""An engine that tells of its fourth pass, which lasts until a command comes in."""
 
 
 def test_a_cancel_waits_for_the_pass_and_no_longer(log: Path, tmp_path: Path) -> None:
     engine = BareEngine(log, FOURTH_PASS)
     engine.send(Load(1, recorded(tmp_path, pace=1)), Generate(2, prompt="long"))
-    seen = engine.until(2, Steps)
+    wait_until(Path(f"{log}.pass").exists)
     engine.send(Cancel(2))
-    seen += engine.until(2, Finished)
-    assert len(steps_of(seen, 2)) == 4
+    assert len(steps_of(engine.until(2, Finished), 2)) == 4
     engine.close()
 
 
@@ -171,26 +174,9 @@ def test_it_goes_with_its_parent_even_while_a_library_holds_the_gil() -> None:
     parent.stdout.close()
 
 
-TELLS_A_PASS = """
-import os
-import time
-from pathlib import Path
-from types import SimpleNamespace
-from specchat.backends import recorded
-from specchat.engine import __main__
-
-def sleep(seconds):
-    Path(os.environ["SPECCHAT_LOG"] + ".pass").touch()
-    time.sleep(seconds)
-
-recorded.time = SimpleNamespace(sleep=sleep, perf_counter=time.perf_counter)
-__main__.main()
-"""
-
-
 def test_a_crash_leaves_its_traceback(tmp_path: Path, log: Path) -> None:
-    engine = BareEngine(log, TELLS_A_PASS)
-    engine.send(Load(1, recorded(tmp_path, pace=600)), Generate(2, prompt="long"))
+    engine = BareEngine(log, FOURTH_PASS)
+    engine.send(Load(1, recorded(tmp_path, pace=1)), Generate(2, prompt="long"))
     wait_until(Path(f"{log}.pass").exists)
     engine.process.send_signal(signal.SIGSEGV)
     engine.process.wait(120)

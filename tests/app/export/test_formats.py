@@ -302,6 +302,13 @@ def test_code_survives_in_markdown() -> None:
     assert "not \\<i>." in text
 
 
+@pytest.mark.parametrize("format", ["html", "svg"])
+def test_what_a_file_has_no_character_for_is_spelled_out(format: str) -> None:
+    told = whole(SavedChat(Transcript([Prompt("one\ufffetwo\x1b")])), format)
+    assert "\\ufffe" in told
+    assert not set("\ufffe\x1b") & set(told)
+
+
 @pytest.mark.parametrize("mark", [">", "> ", "- ", "> - ", "1. ", "- > "])
 def test_raw_html_is_found_however_deep_it_is_nested(mark: str) -> None:
     for depth, end in product((1, 8, 9, 10, 19, 20, 21, 50), ("<b>", "see <i>", f"\n\n{mark}<b>")):
