@@ -47,13 +47,12 @@ def read_transcripts(path: Path) -> list[Transcript]:
     records, problems = scan_transcripts(path)
     if problems:
         raise UserError(problems[0])
-    if not records:
-        raise UserError(f'{path} contains no records. It needs lines like {{"prompt": "…", "response": "…"}}.')
     return records
 
 
 def scan_transcripts(path: Path) -> tuple[list[Transcript], list[str]]:
-    """The records of a JSONL file, and a sentence for each line that is none; blank lines are passed over.
+    """The records of a JSONL file, and a sentence for each line that is none, or for a file without any; blank lines are passed
+    over.
 
     A line is an object with a "prompt" and a "response", both texts, or with chat "messages" ({"role", "content"}): every
     assistant message is a record of its own, with the messages before it as the prompt; a "response" beside them is one more.
@@ -96,6 +95,8 @@ def scan_transcripts(path: Path) -> tuple[list[Transcript], list[str]]:
             records += found
         else:
             problems.append(f'{path}, line {number}, needs a "prompt" and a "response", both texts, or chat "messages".')
+    if not records and not problems:
+        problems.append(f'{path} contains no records. It needs lines like {{"prompt": "…", "response": "…"}}.')
     return records, problems
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ...backends.base import ROOT, Model
 from ...backends.files.verdicts import Tried
 from ...backends.info import Capabilities
+from ...backends.rounding import PARENTS, PATHS
 from ...errors import Cancelled, UserError
 from .work import Job
 
@@ -18,9 +19,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("specchat.proof")
 
-PARENTS = (ROOT, 0, 0, 1, 2)
-"""The tree: one root, two children, one grandchild below each."""
-PATHS = ((0, 1, 3), (0, 2, 4))
 NODES = len(PARENTS)
 
 BEYOND = 16

@@ -79,8 +79,6 @@ def replay_records(
         records, problems = [each for row in answers for each in records_of(row)], list[str]()
     else:
         records, problems = scan_transcripts(Path(file))
-    if not records and not problems:
-        problems = [_nothing_in(file)]
     with _draft_model(job, draft, needed=any(decoder.drafts for decoder in decoders)) as small:
         reader = model or small
         encoder = FileTokenizer(Path(tokenizer) if tokenizer else builtin_path(BUILTIN)) if not reader or tokenizer else None
@@ -133,13 +131,9 @@ def earlier_answers(files: Sequence[str], encoder: FileTokenizer | None, reader:
     for name in files:
         records, problems = scan_transcripts(Path(name))
         if not records:
-            raise UserError(problems[0] if problems else _nothing_in(name))
+            raise UserError(problems[0])
         found += [_encode(encoder, reader, record)[1] for record in records]
     return list(enumerate(found, FIRST))
-
-
-def _nothing_in(file: str) -> str:
-    return f'{file} contains no records. It needs lines like {{"prompt": "…", "response": "…"}}.'
 
 
 def _misfit(model: Model | None, record: Transcript, prompt: Sequence[int], response: Sequence[int]) -> str:
