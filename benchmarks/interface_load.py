@@ -184,9 +184,9 @@ def main() -> None:
             command += [f"--{name}", str(getattr(arguments, name))]
         environment = {"HOME": folder, "XDG_CONFIG_HOME": folder, "PYTHONPATH": os.getcwd()}
         with Terminal(command, columns=120, lines=40, env=environment) as terminal:
-            terminal.wait("synthetic", 30)
+            terminal.wait("ready", 30)
             terminal.send("go\r")
-            terminal.wait_raw(b"the", 30)
+            terminal.wait_raw(b"northern", 30)  # keys that come with the line's end would be a paste
             echoes, start, n = [], time.monotonic(), 0
             while time.monotonic() - start < arguments.seconds - 1:
                 letter = ECHO[n % len(ECHO)]
