@@ -297,7 +297,6 @@ def _expected(length: int, rate: float) -> float:
 
 
 def _depth(parents: Sequence[int]) -> int:
-    """Depth of a tree's deepest node."""
     depths = [0]
     for parent in parents[1:]:
         depths.append(depths[parent] + 1)

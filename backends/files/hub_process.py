@@ -333,7 +333,6 @@ class Hub:
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:
-    """An error, and what it came from."""
     while error is not None:
         yield error
         error = error.__cause__ or error.__context__
@@ -356,7 +355,6 @@ def _require_room(spec: str, needed: int) -> None:
 
 
 def _bytes(count: float) -> str:
-    """An amount as people write it."""
     for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
         if count >= size:
             return f"{count / size:.1f} {unit}"

@@ -209,7 +209,6 @@ def _ordered(value: Any, keys: Sequence[str]) -> Any:
 
 
 def _schema(text: str) -> dict[str, Any]:
-    """A schema as an object."""
     try:
         schema = json.loads(text)
         if schema is True:

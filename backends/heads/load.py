@@ -118,7 +118,6 @@ class Lender:
 
 
 def _lender(target: Model, name: str) -> Lender:
-    """What a drafter may use of a target."""
     if isinstance(target, TransformersModel):
         module = target.module
         table = module.get_input_embeddings().weight.detach()

@@ -184,7 +184,6 @@ class Sequences:
         return k
 
     def _line(self, node: int) -> list[int]:
-        """A node and its ancestors."""
         out = []
         while node != ROOT:
             out.append(node)

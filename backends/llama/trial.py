@@ -134,7 +134,6 @@ def _context(lib: Any, model: Any, **more: Any) -> Any:
 
 
 def _reads(lib: Any, context: Any) -> bool:
-    """Whether it takes two tokens."""
     tokens = (lib.llama_token * 2)(0, 1)
     return not lib.llama_decode(context, lib.llama_batch_get_one(tokens, 2))
 

@@ -128,7 +128,6 @@ def root_of(url: str) -> tuple[str, str]:
 
 
 def _named(model: str) -> str:
-    """The model that is named behind `#`."""
     name = unquote(model).strip()
     if re.search(r"[\x00-\x1f\x7f]", name):
         raise UserError(f"{name!r:.80} is not a model's name. Leave out what cannot be printed.")

@@ -190,7 +190,6 @@ GRAMMARS = {VLLM: ("structured_outputs", "grammar"), SGLANG: ("ebnf",), LLAMA_SE
 
 
 def _constraint(served: Served, constraint: Constraint, *, chat: bool) -> dict[str, Any]:
-    """A constraint in the engine's own fields."""
     engine, kind, text = served.engine, constraint.kind, constraint.text
     if constraint.is_json and engine in (FORMATTED if chat else (LLAMA_SERVER, VLLM, SGLANG)):
         if kind == "json_object" and engine != LM_STUDIO:  # which knows schemas alone

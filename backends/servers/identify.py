@@ -166,7 +166,6 @@ def _word(value: object) -> str:
 
 
 def _chosen(server: Connection, engine: str, rows: Sequence[Mapping[str, Any]]) -> str:
-    """The model to ask for."""
     host, wanted, names = server.address.host, server.address.model, [_name(row) for row in rows]
     if not wanted:
         writes = next((_name(row) for row in rows if _writes(row)), "")

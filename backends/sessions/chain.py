@@ -69,7 +69,6 @@ class ChainSession(TreeSession[Node]):
         self._forget()
 
     def _forget(self) -> None:
-        """Empty the state."""
         self._held = []
 
     # The state keeps what it has seen; the next pass finds out how much of that still holds.

@@ -216,7 +216,6 @@ class Suffix(Drafter):
         self._open()
 
     def _open(self) -> None:
-        """Begin with empty automata."""
         depth = self.params.depth
         self._text, self._past = SuffixAutomaton(depth), SuffixAutomaton(depth)
         self._answers: deque[array[int]] = deque()

@@ -209,7 +209,6 @@ class Past:
         self._use([new, *(segment for segment in self._segments if segment is not old)])
 
     def _drop(self, segment: Segment) -> None:
-        """Delete a damaged one."""
         if segment.path is not None:
             with suppress(OSError):
                 segment.path.unlink()

@@ -109,7 +109,6 @@ class ConstrainedPass(Pass):
         return pick
 
     def _row(self, node: int) -> Scores:
-        """The masked scores of a node."""
         if node not in self._rows:
             self._rows[node] = self.scores.masked((node,), (self._matcher.mask(self._line(node)),))
         return self._rows[node]

@@ -64,7 +64,6 @@ def prepare(job: Job, method: str) -> dict[str, Any]:
 
 
 def _named(method: str) -> tuple[str, str]:
-    """The package and its method."""
     package, _, name = method.partition("/")
     if name not in {"transformers": TRANSFORMERS, "llama-cpp": LLAMA_CPP}.get(package, ()):
         raise UserError(f"There is no {method!r} to compare with: choose transformers/NAME or llama-cpp/NAME.")
@@ -72,7 +71,6 @@ def _named(method: str) -> tuple[str, str]:
 
 
 def _values(method: str, settings: Mapping[str, Any]) -> dict[str, int]:
-    """All settings of a method."""
     defaults = SETTINGS.get(method, {})
     if unknown := sorted(set(settings) - set(defaults)):
         hint = did_you_mean(unknown[0], defaults, None if defaults else "it has none.")
@@ -178,7 +176,6 @@ def _plain(found: DFlashFormat) -> bool:
 
 
 def _placed(kind: Any, network: Any, folder: Path, **options: Any) -> Any:
-    """A drafter beside its network."""
     made, told = kind.from_pretrained(folder, dtype=network.dtype, local_files_only=True, output_loading_info=True, **options)
     if told["missing_keys"] or told["mismatched_keys"]:
         raise UserError(f"transformers cannot load {folder.name}: it does not find all of its tensors under their names.")

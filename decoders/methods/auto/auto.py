@@ -149,7 +149,6 @@ class Auto(Drafter):
     # What is expected
 
     def _available(self, context: Context, known: TargetFigures) -> list[str]:
-        """The methods that can run a model here."""
         if not self.params.rivals or context.model is None:
             return []
         names: list[str] = []
