@@ -33,7 +33,9 @@ def thought_line(spent: Share, lead: str = THOUGHT_FOR, cells: int = 100, *, pas
 
 
 def clock(seconds: float) -> str:
-    """How long a thought took: `0.4 s`, `12 s`, `2 min 5 s`."""
+    """How long a thought took: `under 0.1 s`, `0.4 s`, `12 s`, `2 min 5 s`."""
+    if seconds < 0.05:
+        return "under 0.1 s"
     if seconds < 9.95:
         return f"{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), 60)

@@ -225,6 +225,9 @@ class _Run:
                 self.notes.painted(scale)
         elif self.request.plain and self.answer.figures.doubt:
             self.notes.sentence(self.answer.figures.doubt)
+        if self.answer.thinking and self.request.plain and not self.output.is_terminal:
+            help = "Give it --think-budget, or raise --max-tokens" if reason == "length" else "Ask again, or with --think off"
+            self.notes.sentence(f"There is no answer: it ended in the middle of its thought. {help}.")
         if self.answer.valid is False and reason not in ("cancelled", "error"):
             self.notes.sentence(cut_sentence(self.answer, "--max-tokens"))
             return USER

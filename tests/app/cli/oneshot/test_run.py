@@ -73,6 +73,14 @@ def test_piped_is_the_text_and_nothing_else(call: Call, model: str) -> None:
     assert call("hello", "--model", model) == (0, f"{ANSWER}\n", "")
 
 
+def test_an_answer_that_never_left_its_thought_is_missed(call: Call, tmp_path: Path) -> None:
+    model = recorded_model(tmp_path, {"hello": "<think>\nA lantern, perhaps, or a lamp.\n</think>\n\nBy lamp."})
+    assert call("hello", "--model", model) == (0, "By lamp.\n", "")
+    code, out, err = call("hello", "--model", model, "--max-tokens", "4")
+    assert (code, out.strip()) == (0, "")
+    assert "There is no answer: it ended in the middle of its thought. Give it --think-budget, or" in err
+
+
 @pytest.mark.parametrize("method", ["greedy", "lookup"])
 def test_json_has_every_figure(call: Call, model: str, method: str) -> None:
     code, out, err = call("hello", "--model", model, "--method", method, "--json")
