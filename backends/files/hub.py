@@ -109,7 +109,7 @@ def fetch(
     raise UserError(f"The download of {spec} ended unexpectedly. Load it again to continue from where it is.")
 
 
-def look_up(name: str, revision: str | None = None, cancelled: Cancelling | None = None) -> Repository:
+def look_up(name: str, cancelled: Cancelling | None = None) -> Repository:
     """Ask the Hub what a repository holds; `owner/name:QUANTIZATION` leaves out the quantization.
 
     Args:
@@ -119,7 +119,7 @@ def look_up(name: str, revision: str | None = None, cancelled: Cancelling | None
         UserError: there is no such repository, it may not be read, the Hub cannot be reached, or it answers nonsense.
         Cancelled: `cancelled` answered True.
     """
-    with contextlib.closing(_answers({"list": name.partition(":")[0], "revision": revision}, cancelled)) as answers:
+    with contextlib.closing(_answers({"list": name.partition(":")[0]}, cancelled)) as answers:
         for told in answers:
             offers = tuple(Offer(**{**offer, "files": tuple(offer["files"])}) for offer in told["offers"])
             return Repository(**{**told, "offers": offers})

@@ -364,7 +364,7 @@ def _bytes(count: float) -> str:
 def answer(request: dict[str, Any], tell: Tell) -> None:
     """Do what is asked, and tell what comes of it."""
     try:
-        hub = Hub(request.get("fetch") or request["list"], request["revision"])
+        hub = Hub(request.get("fetch") or request["list"], request.get("revision"))
         try:
             tell({"path": str(hub.fetch(tell))} if "fetch" in request else asdict(hub.listing()))
         except Exception as error:

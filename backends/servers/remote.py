@@ -9,7 +9,6 @@ from dataclasses import replace
 from .address import Address
 from .identify import PLAIN, SPECULATION, TRANSFORMERS, UNTOLD
 from .model import ServerModel, connect
-from .stream import Patience
 
 GUESSES = 10
 """Tokens that transformers guesses from the text at once, where it is asked to."""
@@ -70,16 +69,16 @@ class RemoteModel:
         return tuple(out)
 
 
-async def connect_all(address: Address, patience: Patience | None = None) -> RemoteModel:
+async def connect_all(address: Address) -> RemoteModel:
     """Find out what a server is, or both of a pair.
 
     Raises:
         UserError: one of them cannot be reached, wants a key, or has no such model.
     """
     if address.other is None:
-        model = await connect(address, patience)
+        model = await connect(address)
         return RemoteModel(_switched(model), model.served.method)
-    done = await asyncio.gather(connect(address, patience), connect(address.other, patience), return_exceptions=True)
+    done = await asyncio.gather(connect(address), connect(address.other), return_exceptions=True)
     models = [model for model in done if isinstance(model, ServerModel)]
     for failed in done:
         if isinstance(failed, BaseException):
