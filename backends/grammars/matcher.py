@@ -53,8 +53,6 @@ class Matcher:
         """Tokens of the answer that are behind it."""
         self._line: list[int] = []
         """Tokens that it has consumed beyond these."""
-        self.masks = 0
-        """How many masks were made."""
         if self._matcher.is_error():
             raise constraint.refused(self._matcher.get_error())
         if not self.matches and not self.mask(()).any():
@@ -130,7 +128,6 @@ class Matcher:
         self.allows(line)
         begun = time.perf_counter()
         self._matcher.unsafe_compute_mask_ptr(out.ctypes.data, out.nbytes)
-        self.masks += 1
         # A matcher with an error allows the end alone: the answer would stop in silence.
         if self._matcher.is_error():
             raise self._trouble()
