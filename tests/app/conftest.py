@@ -230,6 +230,14 @@ def dialogue(engine: FakeEngine) -> Dialogue:
     return made
 
 
+def under_way(dialogue: Dialogue, engine: FakeEngine, records: Sequence[StepRecord] = ()) -> int:
+    """An answer that has begun; its id."""
+    assert dialogue.submit("Hello")
+    id = engine.begin(records)
+    dialogue.drain()
+    return id
+
+
 @pytest.fixture
 def make_steps() -> Callable[..., list[StepRecord]]:
     return steps

@@ -69,6 +69,12 @@ async def until(pilot: Any, condition: Callable[[], bool]) -> None:
     await pilot.pause()
 
 
+async def worked(pilot: Any) -> None:
+    """Wait for what works beside the interface, and for what comes of it."""
+    await pilot.app.workers.wait_for_complete()
+    await pilot.pause()
+
+
 async def loaded(pilot: Any, engine: Any, **unavailable: str) -> None:
     """Let the model be loaded; methods that cannot run on it have their reason."""
     await pilot.pause()

@@ -26,6 +26,8 @@ from specchat.engine.messages import (
 )
 from specchat.engine.options import AnswerOptions
 
+from ..conftest import under_way
+
 Make = Callable[..., Any]
 
 
@@ -79,9 +81,7 @@ def test_what_is_typed_while_loading_goes_out_when_loaded(engine: Any) -> None:
 
 def test_cancelling(dialogue: Dialogue, engine: Any, make_steps: Make) -> None:
     assert not dialogue.cancel()
-    dialogue.submit("Hello")
-    id = engine.begin(make_steps()[:3])
-    dialogue.drain()
+    id = under_way(dialogue, engine, make_steps()[:3])
     assert dialogue.cancel()
     assert engine.sent[-1] == Cancel(id)
     assert dialogue.submit("next")  # goes out as soon as the engine has stopped
@@ -93,9 +93,7 @@ def test_cancelling(dialogue: Dialogue, engine: Any, make_steps: Make) -> None:
 
 
 def test_switching_in_the_middle(dialogue: Dialogue, engine: Any, make_steps: Make) -> None:
-    dialogue.submit("Hello")
-    id = engine.begin(make_steps()[:3])
-    dialogue.drain()
+    id = under_way(dialogue, engine, make_steps()[:3])
     dialogue.settings["greedy"] = {}
     dialogue.switch("soft")
     assert engine.sent[-1] == Switch(id, "soft", {})
@@ -110,9 +108,7 @@ def test_switching_in_the_middle(dialogue: Dialogue, engine: Any, make_steps: Ma
 
 
 def test_a_refused_switch_leaves_the_answer_alone(dialogue: Dialogue, engine: Any, make_steps: Make) -> None:
-    dialogue.submit("Hello")
-    id = engine.begin(make_steps()[:3])
-    dialogue.drain()
+    id = under_way(dialogue, engine, make_steps()[:3])
     dialogue.switch("soft")
     engine.events = [Failed(id, "user", "soft cannot run here.", ended=False)]
     dialogue.drain()
@@ -121,9 +117,7 @@ def test_a_refused_switch_leaves_the_answer_alone(dialogue: Dialogue, engine: An
 
 
 def test_a_switch_that_comes_too_late_counts_for_the_next_answer(dialogue: Dialogue, engine: Any) -> None:
-    dialogue.submit("Hello")
-    id = engine.begin()
-    dialogue.drain()
+    id = under_way(dialogue, engine)
     dialogue.switch("greedy")
     engine.finish()
     engine.events.append(Failed(id, "user", "That answer has already ended.", ended=False))
@@ -205,9 +199,7 @@ def test_an_answer_that_was_stopped_for_repeating_itself_says_so(dialogue: Dialo
 
 
 def test_a_new_chat_ignores_the_old_answer(dialogue: Dialogue, engine: Any, make_steps: Make) -> None:
-    dialogue.submit("Hello")
-    id = engine.begin(make_steps()[:2])
-    dialogue.drain()
+    id = under_way(dialogue, engine, make_steps()[:2])
     dialogue.clear()
     assert engine.sent[-1] == Cancel(id)
     assert dialogue.submit("Fresh")  # the engine would refuse it until the old answer has ended

@@ -10,36 +10,29 @@ from specchat.engine.messages import Advance, Generate, Pause, Paused, ScoreStep
 
 from ...fakes.pilots import ask as asked
 from ...fakes.pilots import chatting, settle, status
+from ..conftest import under_way
 
 Make = Callable[..., Any]
 SIZE = (110, 30)
 
 
-def ask(dialogue: Dialogue, engine: Any, records: Any = ()) -> int:
-    """An answer under way; its id."""
-    dialogue.submit("Hello")
-    id: int = engine.begin(records)
-    dialogue.drain()
-    return id
-
-
 def test_without_an_answer_the_next_one_begins_paused(dialogue: Dialogue, engine: Any, make_steps: Make) -> None:
     assert dialogue.pause()
     assert not any(isinstance(command, Pause) for command in engine.sent)
-    id = ask(dialogue, engine)
+    id = under_way(dialogue, engine)
     assert engine.asked.paused
     assert dialogue.step()
     assert engine.sent[-1] == Advance(id, 1)
     engine.finish()
     dialogue.drain()
-    ask(dialogue, engine)
+    under_way(dialogue, engine)
     assert not engine.asked.paused
 
 
 def test_watching(dialogue: Dialogue, engine: Any, make_steps: Make) -> None:
     dialogue.watch(True)
     assert not any(isinstance(command, Watch) for command in engine.sent)
-    id = ask(dialogue, engine, make_steps()[:3])
+    id = under_way(dialogue, engine, make_steps()[:3])
     assert engine.asked.watch
     dialogue.watch(True)  # said already
     dialogue.watch(False)
@@ -47,13 +40,13 @@ def test_watching(dialogue: Dialogue, engine: Any, make_steps: Make) -> None:
     assert sum(isinstance(command, Watch) for command in engine.sent) == 1
     engine.finish()
     dialogue.drain()
-    ask(dialogue, engine)
+    under_way(dialogue, engine)
     assert isinstance(engine.asked, Generate)
     assert not engine.asked.watch
 
 
 def test_probabilities_are_asked_for_once_when_the_answer_has_ended(dialogue: Dialogue, engine: Any, make_steps: Make) -> None:
-    id = ask(dialogue, engine, make_steps()[:3])
+    id = under_way(dialogue, engine, make_steps()[:3])
     answer = dialogue.answer
     assert answer is not None
     assert not dialogue.score_step(answer, 1), "it is being written"

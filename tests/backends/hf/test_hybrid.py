@@ -14,6 +14,7 @@ from specchat.backends.sessions.chain import CATCH_UP
 from specchat.errors import UserError
 
 from ...cases import FULL
+from ...fakes.models.mirror import wander_chain
 from ...fakes.models.mtp_files import HYBRIDS, LAYERS, Family, mtp_folder, mtp_target
 from ...fakes.models.references import hidden, logits_of, network
 from ...fakes.models.tiny import VOCAB
@@ -31,28 +32,14 @@ def test_whatever_is_refused_passes_give_the_texts_own_logits_and_states(family:
     rng = random.Random(5)
     session = mtp_target(family).open_session(128, (1, LAYERS))
     assert isinstance(session, HybridSession)
-    session.prefill([rng.randrange(VOCAB) for _ in range(9)])
-    for _ in range(120 if FULL else 30):
-        for _ in range(rng.randrange(1, 3)):  # a chain may grow in several passes
-            first, new = session._next, [rng.randrange(VOCAB) for _ in range(rng.choice((1, 1, 2, 5)))]
-            if session.length + len(session._nodes) + len(new) > session.context:
-                session.rewind(20)
-                break
-            parents = [next(reversed(session._nodes), ROOT), *range(first, first + len(new) - 1)]
-            found: Any = session.evaluate(new, parents)
-            logits = logits_of(network(mtp_folder(family)), [*session.tokens, *(n.token for n in session._nodes.values())])
-            check(found.logits, logits[-len(new) :])
-        chain = list(session._nodes)
-        match rng.randrange(8):
-            case 0:
-                session.drop(chain[rng.randrange(len(chain) + 1) :])
-            case 1:
-                session.rewind(rng.randrange(1, session.length + 1))
-            case _:
-                end = rng.randrange(len(chain) + 1)
-                session.commit(chain[:end], chain[end : rng.randrange(end, len(chain) + 1)])
-                # The states of what is committed were computed; those of what was never evaluated again are kept.
-                check(session.states(0, session.length), hidden(network(mtp_folder(family)), session.tokens, (1, LAYERS)))
+    network_of = network(mtp_folder(family))
+
+    def right(text: list[int], count: int, logits: Tensor) -> None:
+        check(logits, logits_of(network_of, text)[-count:])
+
+    for _ in wander_chain(session, rng, 120 if FULL else 30, lambda: rng.randrange(VOCAB), right):
+        # The states of what is committed were computed; those of what was never evaluated again are kept.
+        check(session.states(0, session.length), hidden(network_of, session.tokens, (1, LAYERS)))
     session.close()
 
 

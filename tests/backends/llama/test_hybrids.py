@@ -29,6 +29,7 @@ from specchat.decoders.tree import Tree
 from ...cases import FULL
 from ...fakes.answers import answered, plain
 from ...fakes.models.llama_tiny import FLOAT32, needs_llama
+from ...fakes.models.mirror import wander_chain
 from ...zoo import gguf_files as zoo
 from ...zoo.llama_zoo import Plain
 
@@ -208,28 +209,12 @@ def test_whatever_is_refused_passes_give_the_texts_own_logits(architecture: str,
     model, rng = load(architecture, tmp_path), random.Random(5)
     session: Any = model.open_session(256)
     fresh: Any = model.open_session(256)
-    session.prefill([rng.randrange(8, 2000) for _ in range(9)])
-    for _ in range(120 if FULL else 25):
-        for _ in range(rng.randrange(1, 3)):  # a chain may grow in several passes
-            first, new = session._next, [rng.randrange(8, 2000) for _ in range(rng.choice((1, 1, 2, 5)))]
-            if session.length + len(session._nodes) + len(new) > session.context:
-                session.rewind(20)
-                break
-            above = next(reversed(session._nodes), ROOT)
-            found = session.evaluate(new, [above, *range(first, first + len(new) - 1)]).logits.clone()
-            text = [*session.tokens, *(node.token for node in session._nodes.values())]
-            fresh.rewind(0)
-            wanted = fresh.evaluate(text, range(ROOT, len(text) - 1), range(len(text) - len(new), len(text))).logits
-            torch.testing.assert_close(found, wanted, atol=1e-3, rtol=1e-3)
-        living = list(session._nodes)
-        match rng.randrange(8):
-            case 0:
-                session.drop(living[rng.randrange(len(living) + 1) :])
-            case 1:
-                session.rewind(rng.randrange(1, session.length + 1))
-            case 2:
-                session.align([*session.tokens[: rng.randrange(1, session.length + 1)], 5])
-            case _:
-                end = rng.randrange(len(living) + 1)
-                session.commit(living[:end], living[end : rng.randrange(end, len(living) + 1)])
+
+    def right(text: list[int], count: int, logits: torch.Tensor) -> None:
+        fresh.rewind(0)
+        wanted = fresh.evaluate(text, range(ROOT, len(text) - 1), range(len(text) - count, len(text))).logits
+        torch.testing.assert_close(logits, wanted, atol=1e-3, rtol=1e-3)
+
+    for _ in wander_chain(session, rng, 120 if FULL else 25, lambda: rng.randrange(8, 2000), right):
+        pass
     model.close()

@@ -39,13 +39,6 @@ CHILDREN = [
 ]
 
 
-@pytest.fixture(scope="module")
-def loop() -> Iterator[asyncio.AbstractEventLoop]:
-    made = asyncio.new_event_loop()
-    yield made
-    made.close()
-
-
 @contextmanager
 def connected(loop: asyncio.AbstractEventLoop, fake: FakeServer, model: str) -> Iterator[RemoteModel]:
     address = find_server(f"{fake.url}#{model}", {})

@@ -35,13 +35,6 @@ CERTAIN = {"llama-server": {"exact"}, "vLLM": {"exact"}, "SGLang": {"exact"}, "O
 ASK = ServerRequest([{"role": "user", "content": "hi"}])
 
 
-@pytest.fixture(scope="module")
-def loop() -> Iterator[asyncio.AbstractEventLoop]:
-    made = asyncio.new_event_loop()
-    yield made
-    made.close()
-
-
 taken = threading.Event()
 """Set once a run has come."""
 

@@ -22,15 +22,10 @@ from specchat.decoders.replay import replay
 from specchat.decoders.tree import Tree
 
 from ...cases import cases
+from ...fakes.models.toy import drafting
 
-EOS = 99
 FEW = st.lists(st.integers(0, 2), min_size=1, max_size=60)  # few tokens, so that n-grams repeat
 MORE = st.lists(st.integers(0, 30), min_size=1, max_size=80)
-SESSION = RecordedModel([([1], [2])]).open_session()
-
-
-def context(tokens: list[int], room: int = 1000, branching: bool = True, eos: int = EOS) -> Context:
-    return Context(tokens, SESSION, Sampling(), room, frozenset({eos}), branching)
 
 
 def fusion(**params: Any) -> Fusion:
@@ -59,7 +54,7 @@ def check_tree(drafter: Fusion, tree: Tree, nodes: int, room: int) -> None:
 @given(st.one_of(FEW, MORE), st.integers(1, 24), st.integers(0, 20), st.booleans(), st.integers(0, FREQUENT))
 def test_the_tree_keeps_its_bounds(text: list[int], nodes: int, room: int, branching: bool, frequent: int) -> None:
     drafter = fusion(nodes=nodes, frequent=frequent)
-    tree = drafter.draft(context(text, room, branching, eos=2))
+    tree = drafter.draft(drafting(text, room, branching, eos=[2]))
     assert tree.tokens[0] == text[-1]
     check_tree(drafter, tree, nodes, room)
     assert all(parent <= 0 or tree.tokens[parent] != 2 for parent in tree.parents)  # nothing after EOS
@@ -71,7 +66,7 @@ def test_the_tree_keeps_its_bounds(text: list[int], nodes: int, room: int, branc
 @given(st.one_of(FEW, MORE), st.integers(2, 24))
 def test_what_is_drafted_has_followed(text: list[int], nodes: int) -> None:
     drafter = fusion(nodes=nodes, frequent=0)
-    tree = drafter.draft(context(text))
+    tree = drafter.draft(drafting(text))
     # A copy that reaches the end of the text goes on with itself: the guesses of its own path follow it.
     for node in range(1, len(tree)):
         line = [tree.tokens[i] for i in tree.path(node)]
@@ -100,7 +95,7 @@ def test_what_is_drafted_has_followed(text: list[int], nodes: int) -> None:
 def test_agreement_and_length_raise_a_probability() -> None:
     def first(text: list[int]) -> dict[int, float]:
         drafter = fusion(frequent=0)
-        tree = drafter.draft(context(text))
+        tree = drafter.draft(drafting(text))
         return {tree.tokens[n]: drafter.probabilities[n] for n in range(1, len(tree)) if tree.parents[n] == 0}
 
     once = first([1, 5, 8, 9, 1])
@@ -114,13 +109,13 @@ def test_agreement_and_length_raise_a_probability() -> None:
 def test_a_copy_is_drafted_far_and_free_text_wide() -> None:
     rng = random.Random(0)
     text = [rng.randrange(3, 90) for _ in range(200)]
-    copy = fusion().draft(context([*text, *text[100:130]]))
+    copy = fusion().draft(drafting([*text, *text[100:130]]))
     assert copy.tokens[:12] == text[129:141]
     often = [token for other in range(10, 30) for token in (1, other)]
-    assert max(fusion().draft(context([*often, 1])).depths()) <= 4
+    assert max(fusion().draft(drafting([*often, 1])).depths()) <= 4
     # The end of the text is no obstacle: a loop is drafted as a loop.
     loop = [5, 6, 7, 8] * 6
-    assert fusion(nodes=9, frequent=0).draft(context(loop)).tokens == [8, 5, 6, 7, 8, 5, 6, 7, 8]
+    assert fusion(nodes=9, frequent=0).draft(drafting(loop)).tokens == [8, 5, 6, 7, 8, 5, 6, 7, 8]
 
 
 def pieces(rng: random.Random, edits: float, words: int = 4000) -> tuple[list[int], list[int]]:
@@ -202,16 +197,16 @@ def verified(tree: Tree, rows: Sequence[list[tuple[int, float]]], path: Sequence
 def test_recycled_successors_are_drafted() -> None:
     text = [1, 2, 3]
     drafter = fusion(nodes=5, frequent=0)
-    tree = drafter.draft(context(text))
+    tree = drafter.draft(drafting(text))
     assert tree.tokens == [3]
     drafter.learn(verified(tree, [[(7, math.log(0.6)), (8, math.log(0.3))]], [0]))
     text.append(3)
-    tree = drafter.draft(context(text))
+    tree = drafter.draft(drafting(text))
     assert tree.tokens[:3] == [3, 3, 7] or tree.tokens[1] == 7
     assert {7, 8} <= set(tree.tokens)
     check_tree(drafter, tree, 5, 1000)
     drafter.params = FusionParams(nodes=5, frequent=0, recycle=0)
-    assert not {7, 8} & set(drafter.draft(context(text)).tokens)
+    assert not {7, 8} & set(drafter.draft(drafting(text)).tokens)
 
 
 def test_recycled_successors_vote_and_their_worth_is_learned() -> None:

@@ -9,23 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specchat.backends.base import ROOT, Sampling
-from specchat.backends.recorded import RecordedModel
-from specchat.decoders.base import Context, Verified
+from specchat.backends.base import ROOT
+from specchat.decoders.base import Verified
 from specchat.decoders.methods.lookup import Lookup, LookupParams
 from specchat.decoders.parts.ngrams import LONGEST, ORDERS, STRIDE, NgramIndex
 from specchat.decoders.tree import Tree
 
 from ...cases import cases
-from ...fakes.models.toy import lines
+from ...fakes.models.toy import drafting, lines
 
-EOS = 99
 FEW = st.lists(st.integers(0, 2), min_size=1, max_size=60)  # few tokens, so that n-grams repeat
-SESSION = RecordedModel([([1], [2])]).open_session()
-
-
-def context(tokens: list[int], room: int = 1000, branching: bool = True, eos: int = EOS) -> Context:
-    return Context(tokens, SESSION, Sampling(), room, frozenset({eos}), branching)
 
 
 def lookup(**params: Any) -> Lookup:
@@ -63,11 +56,11 @@ def test_reference_is_the_published_code(text: list[int], ngram: int, k: int, ro
     growing: list[int] = []
     for token in text:
         growing.append(token)
-        tree = drafter.draft(context(growing, room))
+        tree = drafter.draft(drafting(growing, room))
         expected = published(growing, ngram, k)[:room]
         assert tree.tokens == [token, *expected]
         assert tree.parents == list(range(-1, len(expected)))
-    assert lookup(variant="reference", max_ngram=ngram, tokens=k).draft(context(text, room)) == tree
+    assert lookup(variant="reference", max_ngram=ngram, tokens=k).draft(drafting(text, room)) == tree
 
 
 @cases(300)
@@ -98,7 +91,7 @@ def test_long_matches_are_measured_in_strides(copied: int, measured: int) -> Non
 @given(FEW, st.integers(1, 20), st.integers(0, 20), st.integers(1, 3), st.booleans())
 def test_ours_drafts_what_followed_a_match(text: list[int], nodes: int, room: int, shortest: int, branching: bool) -> None:
     drafter = lookup(nodes=nodes, min_ngram=shortest)
-    tree = drafter.draft(context(text, room, branching, eos=2))
+    tree = drafter.draft(drafting(text, room, branching, eos=[2]))
     assert tree.tokens[0] == text[-1]
     assert len(tree) <= nodes
     assert max(tree.depths()) <= room
@@ -124,12 +117,12 @@ def follow(text: list[int], at: int, n: int) -> list[int]:
 def test_a_long_match_drafts_far_and_a_short_one_does_not() -> None:
     rng = random.Random(0)
     text = [rng.randrange(3, 90) for _ in range(200)]
-    known = lookup().draft(context([*text, *text[100:130]]))
+    known = lookup().draft(drafting([*text, *text[100:130]]))
     assert known.tokens[:9] == text[129:138]
     assert max(known.depths()) >= 8
     # One common token with many successors: the budget goes into breadth.
     often = [token for other in range(10, 30) for token in (1, other)]
-    assert max(lookup().draft(context([*often, 1])).depths()) <= max(known.depths()) // 2
+    assert max(lookup().draft(drafting([*often, 1])).depths()) <= max(known.depths()) // 2
 
 
 @cases(150)
@@ -151,7 +144,7 @@ def test_matches_are_learned_about_whoever_drafts(right: bool) -> None:
     drafter = lookup()
     before = drafter.reliability[2]
     text = [5, 6, 7, 8, 9, 5, 6]
-    scores = context(text).session.evaluate([6], [ROOT])
+    scores = drafting(text).session.evaluate([6], [ROOT])
     for _ in range(4):
         assert drafter.match(text) == 2
         chosen = [7 if right else 3]
@@ -164,11 +157,11 @@ def test_matches_are_learned_about_whoever_drafts(right: bool) -> None:
 
 def test_the_accepted_path_tells_of_the_match_up_to_its_first_mistake() -> None:
     text = [5, 6, 7, 8, 9, 5, 6]
-    scores = context(text).session.evaluate([6], [ROOT])
+    scores = drafting(text).session.evaluate([6], [ROOT])
 
     def after(chosen: list[int], path: list[int], tokens: list[int]) -> float:
         drafter = lookup()
-        drafter.draft(context(text))
+        drafter.draft(drafting(text))
         tree = Tree.chain(6, tokens)
         drafter.learn(Verified(tree, chosen, path, scores))
         return drafter.reliability[4]
@@ -184,18 +177,18 @@ def test_the_accepted_path_tells_of_the_match_up_to_its_first_mistake() -> None:
 def test_late_matches_and_loops() -> None:
     # The only match is two tokens from the end: the published method has no K tokens to draft, ours drafts the loop.
     text = [5, 6, 7, 8, 6, 7]
-    assert lookup(variant="reference").draft(context(text)).tokens == [7]
-    assert lookup(nodes=6).draft(context(text)).tokens == [7, 8, 6, 7, 8, 6]
+    assert lookup(variant="reference").draft(drafting(text)).tokens == [7]
+    assert lookup(nodes=6).draft(drafting(text)).tokens == [7, 8, 6, 7, 8, 6]
 
 
 def test_settings_change_between_steps() -> None:
     text = [1, 2, 3, 4, 1, 2, 5, 6, 7, 8, 9, 10, 11, 12, 13, 1, 2]
     drafter = lookup()
-    both = drafter.draft(context(text))
+    both = drafter.draft(drafting(text))
     assert {line[0] for line in lines(both)} == {3, 5}
     for params in ({"variant": "reference", "tokens": 4}, {"variant": "reference", "max_ngram": 5}, {"nodes": 3}, {}):
         drafter.params = LookupParams(**params)
-        assert drafter.draft(context(text)) == Lookup(drafter.params).draft(context(text))
-    assert drafter.draft(context(text)) == both
+        assert drafter.draft(drafting(text)) == Lookup(drafter.params).draft(drafting(text))
+    assert drafter.draft(drafting(text)) == both
     drafter.params = LookupParams(floor=1.0)
-    assert len(drafter.draft(context(text))) == 1
+    assert len(drafter.draft(drafting(text))) == 1

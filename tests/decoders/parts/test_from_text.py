@@ -10,26 +10,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specchat.backends.base import Sampling
-from specchat.backends.recorded import RecordedModel
-from specchat.decoders.base import Context, Drafter
+from specchat.decoders.base import Drafter
 from specchat.decoders.methods.fusion import Fusion
 from specchat.decoders.methods.lookup import Lookup, LookupParams
 
 from ...cases import cases
+from ...fakes.models.toy import drafting
 
 FEW = st.lists(st.integers(0, 2), min_size=1, max_size=60)  # few tokens, so that n-grams repeat
-SESSION = RecordedModel([([1], [2])]).open_session()
 MAKE: dict[str, Callable[[], Drafter]] = {
     "lookup": Lookup,
     "lookup, as published": lambda: Lookup(LookupParams(variant="reference")),
     "fusion": Fusion,
 }
 each = pytest.mark.parametrize("make", MAKE.values(), ids=MAKE)
-
-
-def context(tokens: list[int]) -> Context:
-    return Context(tokens, SESSION, Sampling(), 1000, frozenset({99}), True)
 
 
 @each
@@ -43,11 +37,11 @@ def test_growing_and_changing_texts_give_what_a_fresh_one_gives(
         del text[shared:]  # a new turn keeps only a prefix
         for token in turn:
             text.append(token)
-            tree = drafter.draft(context(text))
-        assert tree == make().draft(context(list(text)))
+            tree = drafter.draft(drafting(text))
+        assert tree == make().draft(drafting(list(text)))
     del text[len(text) // 2 :]  # the same list, shorter
     if text:
-        assert drafter.draft(context(text)) == make().draft(context(list(text)))
+        assert drafter.draft(drafting(text)) == make().draft(drafting(list(text)))
 
 
 @pytest.mark.parametrize("text", ["twice", "random", "one token"])
@@ -58,7 +52,7 @@ def test_memory_stays_under_a_kilobyte_per_token(make: Callable[[], Drafter], te
     tokens = {"twice": tokens[:4000] * 2, "random": tokens, "one token": [7] * 8000}[text]
     tracemalloc.start()
     drafter = make()
-    drafter.draft(context(tokens))
+    drafter.draft(drafting(tokens))
     used = tracemalloc.get_traced_memory()[0]
     tracemalloc.stop()
     assert used / len(tokens) <= 1024

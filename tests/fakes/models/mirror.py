@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -35,6 +35,43 @@ def in_passes(session: Any, ids: Sequence[int], sizes: Sequence[int]) -> torch.T
         session.commit(range(size))
         at += size
     return torch.cat(found)
+
+
+def wander_chain(
+    session: Any,
+    rng: random.Random,
+    rounds: int,
+    token: Callable[[], int],
+    check: Callable[[list[int], int, torch.Tensor], None],
+) -> Iterator[None]:
+    """A chain grows, is refused, kept and rewound at random; stops after each commit.
+
+    Args:
+        token: draws one.
+        check: is given a text, how many of its last tokens a pass went over, and their logits.
+    """
+    session.prefill([token() for _ in range(9)])
+    for _ in range(rounds):
+        for _ in range(rng.randrange(1, 3)):  # a chain may grow in several passes
+            first, new = session._next, [token() for _ in range(rng.choice((1, 1, 2, 5)))]
+            if session.length + len(session._nodes) + len(new) > session.context:
+                session.rewind(20)
+                break
+            above = next(reversed(session._nodes), ROOT)
+            found = session.evaluate(new, [above, *range(first, first + len(new) - 1)]).logits.clone()
+            check([*session.tokens, *(node.token for node in session._nodes.values())], len(new), found)
+        living = list(session._nodes)
+        match rng.randrange(8):
+            case 0:
+                session.drop(living[rng.randrange(len(living) + 1) :])
+            case 1:
+                session.rewind(rng.randrange(1, session.length + 1))
+            case 2:
+                session.align([*session.tokens[: rng.randrange(1, session.length + 1)], 5])
+            case _:
+                end = rng.randrange(len(living) + 1)
+                session.commit(living[:end], living[end : rng.randrange(end, len(living) + 1)])
+                yield
 
 
 class Mirror:

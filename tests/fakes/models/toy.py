@@ -107,7 +107,7 @@ def run(generation: Generation) -> Generation:
     return generation
 
 
-def drafting(tokens: list[int], *, room: int = 1000, branching: bool = True, eos: Sequence[int] = ()) -> Context:
+def drafting(tokens: list[int], room: int = 1000, branching: bool = True, eos: Sequence[int] = ()) -> Context:
     """What a drafter is told, with a session that is empty."""
     return Context(tokens, ToyModel(0).open_session(), Sampling(), room, frozenset(eos), branching)
 

@@ -26,7 +26,7 @@ from specchat.app.tui.pickers.presets import PresetsScreen
 from specchat.app.tui.pickers.text import TextScreen
 from specchat.errors import UserError
 
-from ....fakes.pilots import loaded
+from ....fakes.pilots import loaded, worked
 
 HAIKU = """# for the evening
 about = "Short poems"
@@ -212,33 +212,28 @@ async def test_the_list_saves_renames_edits_deletes_and_brings_back(app: Speccha
     async with app.run_test(size=(100, 30)) as pilot:
         await ready(pilot)
         await pilot.press("alt+p")
-        await app.workers.wait_for_complete()
-        await pilot.pause()
+        await worked(pilot)
         screen = app.screen
         assert isinstance(screen, PresetsScreen)
         await pilot.press("ctrl+s", *"haiku", "enter")
         note = screen.query_one("#note", Static)
         assert "There is already a preset haiku. Press enter again" in str(note.render())
         await pilot.press("backspace", "backspace", "enter")
-        await app.workers.wait_for_complete()
-        await pilot.pause()
+        await worked(pilot)
         assert names() == ["hai", "haiku"]
         await pilot.press(*"hai", "ctrl+r", "2", "enter")
-        await app.workers.wait_for_complete()
-        await pilot.pause()
+        await worked(pilot)
         assert names() == ["hai2", "haiku"]
         assert app.settings.layers.preset_name == "hai2"
         await pilot.press("ctrl+d")
         assert "Press ^d again" in str(note.render())
         await pilot.press("ctrl+d")
-        await app.workers.wait_for_complete()
-        await pilot.pause()
+        await worked(pilot)
         assert names() == ["haiku"]
         assert "ctrl" not in str(note.render())
         assert "^z undoes this" in str(note.render())
         await pilot.press("ctrl+z")
-        await app.workers.wait_for_complete()
-        await pilot.pause()
+        await worked(pilot)
         assert names() == ["hai2", "haiku"]
         screen.query_one(Input).value = "haiku"
         await pilot.pause()
@@ -250,8 +245,7 @@ async def test_the_list_saves_renames_edits_deletes_and_brings_back(app: Speccha
         app.screen.query_one(TextArea).text = "max_tokens = 11"
         await pilot.press("ctrl+s")
         assert (place / "haiku.toml").read_text() == "max_tokens = 11\n"
-        await app.workers.wait_for_complete()
-        await pilot.pause()
+        await worked(pilot)
         await pilot.press("enter")
         assert app.dialogue.options.max_tokens == 11
 
@@ -270,7 +264,6 @@ def test_pictures(picture: Callable[..., bool], place: Path, key: str, monkeypat
         await ready(pilot)
         pilot.app.live.preset("translator")
         await pilot.press(key)
-        await pilot.app.workers.wait_for_complete()
-        await pilot.pause()
+        await worked(pilot)
 
     assert picture(before)

@@ -26,6 +26,7 @@ from specchat.engine.messages import (
     UnloadBeside,
 )
 
+from ....fakes.pilots import worked
 from ....fakes.races import asked, begin
 from ...conftest import INFO
 from .test_screen import load, numbered, pane_text, race, take
@@ -81,8 +82,7 @@ async def race_of_models(pilot: Any, engine: Any, end: bool = False, tokenizer: 
 
 async def choose(pilot: Any) -> RaceModel:
     """The list of models is there."""
-    await pilot.app.workers.wait_for_complete()
-    await pilot.pause()
+    await worked(pilot)
     screen = pilot.app.screen
     assert isinstance(screen, RaceModel)
     return screen
