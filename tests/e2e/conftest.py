@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -10,6 +13,14 @@ import pytest
 from ..fakes.records import recorded_model
 
 SPECCHAT = str(Path(sys.executable).parent / "specchat")
+
+
+def listed(env: dict[str, str]) -> list[dict[str, object]]:
+    """The chats in the history."""
+    command = [SPECCHAT, "chats", "list", "--json"]
+    done = subprocess.run(command, env={**os.environ, **env}, capture_output=True, text=True, check=True)
+    chats: list[dict[str, object]] = json.loads(done.stdout)["chats"]
+    return chats
 
 
 @pytest.fixture

@@ -21,16 +21,14 @@ Editor = Callable[..., dict[str, str]]
 
 
 @pytest.fixture
-def editor(tmp_path: Path) -> Editor:
+def editor(tmp_path: Path, env: dict[str, str]) -> Editor:
     """Makes an editor out of a shell script, in which $1 is the file; an environment that names it."""
 
     def make(script: str) -> dict[str, str]:
         file = tmp_path / "my editor"
         file.write_text(f"#!/bin/sh\n{script}\n")
         file.chmod(file.stat().st_mode | stat.S_IXUSR)
-        home = {name: str(tmp_path / name.lower()) for name in ("HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME")}
-        home["SPECCHAT_DATA"] = str(tmp_path / "data")
-        return {**home, "VISUAL": f"'{file}'", "EDITOR": "false", "TMPDIR": str(tmp_path), "GO": str(tmp_path / "go")}
+        return {**env, "VISUAL": f"'{file}'", "EDITOR": "false", "TMPDIR": str(tmp_path), "GO": str(tmp_path / "go")}
 
     return make
 
@@ -45,7 +43,7 @@ def slow_model(tmp_path: Path) -> list[str]:
 
 def kept(tmp_path: Path) -> int:
     """Bytes of an answer's steps in the history; none before there is one."""
-    file = tmp_path / "data" / "history.db"
+    file = tmp_path / "d" / "history.db"
     with (
         contextlib.suppress(sqlite3.OperationalError),
         contextlib.closing(sqlite3.connect(f"file:{file}?mode=ro", uri=True)) as db,

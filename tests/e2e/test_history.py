@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -12,7 +11,7 @@ import pytest
 
 from ..fakes.records import recorded_model
 from ..fakes.terminal import Terminal
-from .conftest import SPECCHAT
+from .conftest import SPECCHAT, listed
 
 WORDS = " ".join(f"lantern-{n}" for n in range(400))
 
@@ -21,14 +20,6 @@ WORDS = " ".join(f"lantern-{n}" for n in range(400))
 def slow_record(tmp_path: Path) -> str:
     """A recorded model that takes 40 ms a pass."""
     return recorded_model(tmp_path, {"keeper": WORDS}, 0.04)
-
-
-def listed(env: dict[str, str]) -> list[dict[str, object]]:
-    done = subprocess.run(
-        [SPECCHAT, "chats", "list", "--json"], env={**os.environ, **env}, capture_output=True, text=True, check=True
-    )
-    chats: list[dict[str, object]] = json.loads(done.stdout)["chats"]
-    return chats
 
 
 def shown(env: dict[str, str]) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 from pathlib import Path
@@ -11,7 +10,7 @@ import pytest
 
 from ..cases import FULL
 from ..fakes.terminal import Terminal
-from .conftest import SPECCHAT
+from .conftest import SPECCHAT, listed
 
 
 @pytest.fixture(autouse=True)
@@ -35,10 +34,7 @@ def test_what_is_piped_in_goes_with_the_first_message(env: dict[str, str], model
         terminal.send("\x1b")
         terminal.settle()
         terminal.quit()
-    listed = subprocess.run(
-        [SPECCHAT, "chats", "list", "--json"], env={**os.environ, **env}, capture_output=True, text=True, check=True
-    )
-    assert len(json.loads(listed.stdout)["chats"]) == 1
+    assert len(listed(env)) == 1
 
 
 @pytest.mark.parametrize(

@@ -99,10 +99,15 @@ def test_json_lines_are_the_steps_and_then_the_whole(here: Call, model: str) -> 
     assert {step["method"] for step in steps} == {"lookup"}
 
 
-def test_lines_come_as_they_are_made(model: str, tmp_path: Path) -> None:
+def counting(model: str, folder: Path) -> subprocess.Popen[bytes]:
+    """A program whose answer takes minutes."""
     command = [sys.executable, "-m", "specchat", "run", "count", "--jsonl", "--model", f"{model}?pace=0.2"]
-    environment = {"PATH": "", "SPECCHAT_CONFIG": str(tmp_path), "SPECCHAT_LOG": str(tmp_path / "log")}
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=tmp_path, env=environment) as process:
+    environment = {"PATH": "", "SPECCHAT_CONFIG": str(folder), "SPECCHAT_LOG": str(folder / "log")}
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=folder, env=environment)
+
+
+def test_lines_come_as_they_are_made(model: str, tmp_path: Path) -> None:
+    with counting(model, tmp_path) as process:
         assert process.stdout is not None
         assert process.stderr is not None
         first = json.loads(process.stdout.readline())
@@ -116,9 +121,7 @@ def test_lines_come_as_they_are_made(model: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
 def test_a_signal_ends_it_and_what_there_is_is_printed(model: str, tmp_path: Path, number: int, code: int) -> None:
-    command = [sys.executable, "-m", "specchat", "run", "count", "--jsonl", "--model", f"{model}?pace=0.2"]
-    environment = {"PATH": "", "SPECCHAT_CONFIG": str(tmp_path), "SPECCHAT_LOG": str(tmp_path / "log")}
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=tmp_path, env=environment) as process:
+    with counting(model, tmp_path) as process:
         assert process.stdout is not None
         assert process.stderr is not None
         process.stdout.readline()
