@@ -12,6 +12,7 @@ import pytest
 from specchat.engine.client import EngineClient
 from specchat.engine.messages import Event, Failed, Finished, Load, Loaded, Started, Steps, Switch, Switched
 
+from ...fakes.engines import wait_until
 from ...fakes.model_servers import (
     FakeServer,
     Pass,
@@ -160,7 +161,7 @@ def test_the_other_server_goes_on_from_the_same_tokens(client: EngineClient, eng
         (body,) = found.asked(1, "/v1/completions")
         assert body["prompt"] == PROMPT + tokens_of(TEXT)[:4]
         assert body["max_tokens"] == 36
-        assert not found.servers[0].running
+        wait_until(lambda: not found.servers[0].running)
 
 
 def test_the_other_server_reads_the_prompt_that_the_first_one_did(client: EngineClient) -> None:
@@ -230,7 +231,7 @@ def test_where_the_other_server_cannot_the_first_goes_on(client: EngineClient) -
             assert isinstance(found.events[-1], Finished)
             (said,) = (event.sentence for event in found.of(Failed))
             assert said.endswith("plain goes on.")
-            assert not found.servers[0].running
+            wait_until(lambda: not found.servers[0].running)
 
 
 def test_a_server_that_cannot_begin_in_mid_answer_says_so(client: EngineClient) -> None:
