@@ -89,10 +89,16 @@ def norm(module: Any, wide: bool = False) -> Any:
         centred = torch.cat((hidden, torch.neg(hidden)), -1)
         return torch.mul(torch.layer_norm(centred, both, None, None, least).narrow(-1, 0, width), weight)
 
+    def by_length(hidden: Tensor) -> Tensor:
+        return torch.div(hidden, torch.hypot(torch.linalg.vector_norm(hidden, 2, -1, True), floor)).mul_(root)
+
     def normed(hidden: Tensor) -> Tensor:
         squares = torch.mul(hidden, hidden).sum(-1, True)
         return torch.mul(hidden, torch.add(epsilon, squares, alpha=share).rsqrt_()).mul_(weight)
 
+    if wide:
+        floor, root = torch.tensor((least * width) ** 0.5), weight * width**0.5
+        return by_length
     return normed if weight.dtype == torch.float32 else half
 
 
