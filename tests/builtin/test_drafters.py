@@ -25,7 +25,7 @@ from specchat.builtin.recipe.evaluate import examples
 from specchat.decoders import Conversation, Generation
 
 from ..cases import FULL
-from ..fakes.models.builtin_heads import write
+from ..fakes.drafters.builtin_heads import write
 
 RECORDED = Path(__file__).parent
 """Prompts, answers and what was drafted in each step: of vLLM 0.32.0 (`python -m specchat.benchmarks.methods.vllm_heads`), and

@@ -18,8 +18,8 @@ from specchat.app.terminal.output import Notes
 from specchat.backends.loading import builtin_gguf, builtin_path
 from specchat.errors import UserError
 
+from ...fakes.drafters.head_files import write_head
 from ...fakes.engines import wait_until
-from ...fakes.models.head_files import write_head
 from ...fakes.models.hub_server import Hub, serving
 from ...fakes.models.llama_tiny import needs_llama
 from ...fakes.models.model_folders import make_home

@@ -22,14 +22,14 @@ from specchat.backends.heads.mtp.own import OwnLayers
 from specchat.backends.llama.trial import FILE
 from specchat.backends.loading import builtin_gguf, builtin_path
 
-from ...fakes.models import gguf_heads
-from ...fakes.models.dflash_files import write_dflash
+from ...fakes.drafters import gguf_heads
+from ...fakes.drafters.dflash_files import write_dflash
+from ...fakes.drafters.head_files import write_head
+from ...fakes.drafters.heads import target_folder
+from ...fakes.drafters.mtp_files import mtp_folder, write_mtp
 from ...fakes.models.gemma import gemma_file, gemma_folder, write_assistant
 from ...fakes.models.gguf_changes import changed
-from ...fakes.models.head_files import write_head
-from ...fakes.models.heads import target_folder
 from ...fakes.models.llama_tiny import gguf_of, needs_llama
-from ...fakes.models.mtp_files import mtp_folder, write_mtp
 from ...fakes.models.tiny import tiny_folder
 
 MADE_FOR = "It fits, but was made for owner/verifier."

@@ -14,10 +14,10 @@ from specchat.backends import LoadOptions, load_model
 from specchat.backends.base import ROOT, Model, Session
 from specchat.backends.costs.flops import LayerFlops, Weight, computed, flops_of
 
-from ...fakes.models.gguf_heads import WIDTH, dflash_file, eagle_file, load_head, write_blocks, write_eagle
-from ...fakes.models.heads import random_medusa
+from ...fakes.drafters.gguf_heads import WIDTH, dflash_file, eagle_file, load_head, write_blocks, write_eagle
+from ...fakes.drafters.heads import random_medusa
+from ...fakes.drafters.mtp_files import mtp_target
 from ...fakes.models.llama_tiny import VOCAB, needs_llama
-from ...fakes.models.mtp_files import mtp_target
 from ...fakes.models.tiny import tiny_model
 
 PREFIX = 100

@@ -18,8 +18,8 @@ from specchat.backends.heads.formats import Reading
 from specchat.backends.heads.load import LONGEST, TEXT
 from specchat.backends.hf.session import TransformersSession
 
+from ...fakes.drafters.heads import load, target
 from ...fakes.models.gemma import VOCAB, WIDTH, WINDOW, gemma, gemma_folder, load_assistant, whole_assistants, write_assistant
-from ...fakes.models.heads import load, target
 
 
 class Theirs:

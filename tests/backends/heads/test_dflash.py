@@ -17,9 +17,9 @@ from torch import Tensor
 from specchat.backends import UserError
 
 from ...cases import FULL
-from ...fakes.models.dflash_files import write_dflash
-from ...fakes.models.head_files import WIDTH, load_weights
-from ...fakes.models.heads import LAYERS, load_dflash, states_of, target_folder
+from ...fakes.drafters.dflash_files import write_dflash
+from ...fakes.drafters.head_files import WIDTH, load_weights
+from ...fakes.drafters.heads import LAYERS, load_dflash, states_of, target_folder
 from ...fakes.models.references import generated, network
 from ...fakes.models.tiny import VOCAB
 from .plain_torch import PlainTorch

@@ -18,8 +18,8 @@ from specchat.backends.heads.dflash.network import DFlashPathSession
 from specchat.decoders import Conversation, Generation
 
 from ...cases import FULL
-from ...fakes.models.dflash_files import GROUP, KERNEL, Paths, write_dflash
-from ...fakes.models.heads import LAYERS, load_dflash, states_of, target
+from ...fakes.drafters.dflash_files import GROUP, KERNEL, Paths, write_dflash
+from ...fakes.drafters.heads import LAYERS, load_dflash, states_of, target
 from ...fakes.models.tiny import VOCAB
 from .test_dflash import SLIDING, Reference
 

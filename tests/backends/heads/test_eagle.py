@@ -17,8 +17,8 @@ from specchat.backends.base import ROOT
 from specchat.backends.heads.base import HeadSession
 
 from ...cases import FULL
-from ...fakes.models.head_files import load_weights, write_head
-from ...fakes.models.heads import LAYERS, load_eagle, states_of, target, target_folder
+from ...fakes.drafters.head_files import load_weights, write_head
+from ...fakes.drafters.heads import LAYERS, load_eagle, states_of, target, target_folder
 from ...fakes.models.references import network
 from .plain_torch import PlainTorch
 

@@ -16,8 +16,8 @@ from specchat.backends.heads.eagle_format import EagleFormat
 from specchat.backends.heads.folders import read_format
 from specchat.backends.loading import find_model
 
-from ...fakes.models.head_files import Style, load_weights, write_head
-from ...fakes.models.heads import LAYERS, load, load_eagle
+from ...fakes.drafters.head_files import Style, load_weights, write_head
+from ...fakes.drafters.heads import LAYERS, load, load_eagle
 from ...fakes.models.tiny import tiny_folder
 from ...fakes.models.toy import ToyModel
 

@@ -11,8 +11,8 @@ import torch.nn.functional as F
 
 from specchat.backends import UserError
 
-from ...fakes.models.head_files import WIDTH, load_weights, write_medusa
-from ...fakes.models.heads import LAYERS, load_medusa
+from ...fakes.drafters.head_files import WIDTH, load_weights, write_medusa
+from ...fakes.drafters.heads import LAYERS, load_medusa
 from ...fakes.models.tiny import VOCAB
 
 LAYOUTS: dict[str, dict[str, Any]] = {

@@ -24,7 +24,7 @@ from specchat.engine.drafts import Drafts, refusals
 from specchat.engine.messages import Load
 
 from ...cases import FULL
-from ...fakes.models.mtp_files import (
+from ...fakes.drafters.mtp_files import (
     FAMILIES,
     HYBRIDS,
     LAYERS,

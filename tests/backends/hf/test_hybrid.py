@@ -14,8 +14,8 @@ from specchat.backends.sessions.chain import CATCH_UP
 from specchat.errors import UserError
 
 from ...cases import FULL
+from ...fakes.drafters.mtp_files import HYBRIDS, LAYERS, Family, mtp_folder, mtp_target
 from ...fakes.models.mirror import wander_chain
-from ...fakes.models.mtp_files import HYBRIDS, LAYERS, Family, mtp_folder, mtp_target
 from ...fakes.models.references import hidden, logits_of, network
 from ...fakes.models.tiny import VOCAB
 

@@ -19,6 +19,7 @@ from specchat.backends.heads.formats import Reading
 from specchat.decoders import Conversation, Generation
 
 from ...fakes.answers import plain
+from ...fakes.drafters.gguf_heads import llama_target
 from ...fakes.models.gemma import (
     VOCAB,
     WIDTH,
@@ -32,7 +33,6 @@ from ...fakes.models.gemma import (
     write_assistant,
 )
 from ...fakes.models.gguf_changes import changed
-from ...fakes.models.gguf_heads import llama_target
 from ...fakes.models.llama_tiny import needs_llama
 
 pytestmark = needs_llama

@@ -19,10 +19,10 @@ from specchat.backends.llama.model import load_llama
 from specchat.decoders import Conversation, Generation
 
 from ...cases import FULL
+from ...fakes.drafters.gguf_heads import eagle_file, glm_file, glm_llama, load_head
+from ...fakes.drafters.mtp_files import LAYERS, WIDTH, mtp_folder, mtp_target
 from ...fakes.models.gguf_changes import changed
-from ...fakes.models.gguf_heads import eagle_file, glm_file, glm_llama, load_head
 from ...fakes.models.llama_tiny import FLOAT32, needs_llama, room, tiny_llama
-from ...fakes.models.mtp_files import LAYERS, WIDTH, mtp_folder, mtp_target
 from ...fakes.models.tiny import VOCAB
 from ...zoo import gguf_files as zoo
 

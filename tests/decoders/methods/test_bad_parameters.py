@@ -18,7 +18,7 @@ from specchat.decoders.registry import methods, unavailable
 
 from ...cases import FULL
 from ...fakes.answers import answered
-from ...fakes.models.heads import tiny_head
+from ...fakes.drafters.heads import tiny_head
 from ...fakes.models.llama_tiny import needs_llama, tiny_llama
 from ...fakes.models.tiny import CONTEXT, VOCAB, smaller_model, tiny_model
 from ...fakes.models.toy import ToyModel

@@ -13,11 +13,11 @@ from specchat.decoders import Generation
 from specchat.engine.drafts import Drafts, conversation_of, refusals
 from specchat.engine.messages import Failed, Finished, Generate, Load, Loaded
 
+from ...fakes.drafters.gguf_heads import eagle_file
+from ...fakes.drafters.gguf_heads import target_folder as gguf_target_folder
+from ...fakes.drafters.head_files import write_head
+from ...fakes.drafters.heads import target
 from ...fakes.engines import BareEngine, steps_of
-from ...fakes.models.gguf_heads import eagle_file
-from ...fakes.models.gguf_heads import target_folder as gguf_target_folder
-from ...fakes.models.head_files import write_head
-from ...fakes.models.heads import target
 from ...fakes.models.llama_tiny import gguf_of, needs_llama
 
 

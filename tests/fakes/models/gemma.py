@@ -22,7 +22,7 @@ from specchat.backends.loading import builtin_path, find_model
 from specchat.backends.options import LoadOptions
 from specchat.builtin.recipe.gguf_export import add_tokenizer, new_file
 
-from .heads import load_eagle
+from ..drafters.heads import load_eagle
 from .llama_tiny import FLOAT32
 from .references import room
 

@@ -21,7 +21,7 @@ from specchat.decoders.methods.draft import Draft
 from specchat.decoders.past.index import Past
 
 from ....fakes.answers import plain
-from ....fakes.models.heads import cyclic_target, right_head, right_medusa
+from ....fakes.drafters.heads import cyclic_target, right_head, right_medusa
 from ....fakes.models.toy import ToyModel
 
 TOKENS = 160

@@ -10,7 +10,7 @@ from specchat.backends import Sampling
 from specchat.backends.heads.base import Head
 from specchat.decoders import Conversation, Generation
 
-from ....fakes.models.heads import cyclic_target, right_head
+from ....fakes.drafters.heads import cyclic_target, right_head
 from .test_every_drafter import DEEP, SAMPLED, Pair, pair, prompts
 
 CHAIN: dict[str, Any] = {"width": 1, "depth": 5, "floor": 0, "cascade": False}

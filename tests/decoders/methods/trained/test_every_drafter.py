@@ -22,9 +22,8 @@ from specchat.engine.drafts import Drafts
 from specchat.engine.messages import Load
 
 from ....cases import FULL, only_full
-from ....fakes.models import heads
-from ....fakes.models.gemma import gemma, gemma_llama, random_assistant, random_assistant_file
-from ....fakes.models.gguf_heads import (
+from ....fakes.drafters import heads
+from ....fakes.drafters.gguf_heads import (
     counting,
     glm_llama,
     llama_target,
@@ -32,8 +31,9 @@ from ....fakes.models.gguf_heads import (
     random_gguf_head,
     random_gguf_paths,
 )
+from ....fakes.drafters.mtp_files import FAMILIES, mtp_target
+from ....fakes.models.gemma import gemma, gemma_llama, random_assistant, random_assistant_file
 from ....fakes.models.llama_tiny import needs_llama
-from ....fakes.models.mtp_files import FAMILIES, mtp_target
 
 DEEP: dict[str, Any] = {"nodes": 12, "depth": 3, "width": 3, "grow": 2, "floor": 0, "cascade": False}
 WIDE: dict[str, Any] = {"nodes": 16, "width": 3, "floor": 0}

@@ -14,8 +14,8 @@ from specchat.decoders import Conversation, Generation
 from specchat.decoders.loop import Step
 
 from ....cases import FULL
-from ....fakes.models.gguf_heads import WIDTH, llama_target, load_head, torch_target, write_blocks, write_eagle
-from ....fakes.models.head_files import write_medusa
+from ....fakes.drafters.gguf_heads import WIDTH, llama_target, load_head, torch_target, write_blocks, write_eagle
+from ....fakes.drafters.head_files import write_medusa
 from ....fakes.models.llama_tiny import VOCAB, needs_llama, room
 from .test_every_drafter import DEEP
 

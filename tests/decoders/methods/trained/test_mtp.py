@@ -13,8 +13,8 @@ from specchat.decoders import Conversation, Generation
 from specchat.engine.drafts import Drafts, conversation_of, refusals
 from specchat.engine.messages import Load
 
-from ....fakes.models.heads import target
-from ....fakes.models.mtp_files import mtp_folder, mtp_target
+from ....fakes.drafters.heads import target
+from ....fakes.drafters.mtp_files import mtp_folder, mtp_target
 from .test_every_drafter import pair, prompts
 
 

@@ -18,8 +18,8 @@ from specchat.decoders.acceptance import Acceptance
 from specchat.decoders.loop import Step
 
 from ....cases import FULL
+from ....fakes.drafters.pard_tiny import POSITIONS, chat, pard_folder, pard_model
 from ....fakes.models.llama_tiny import gguf_of, needs_llama
-from ....fakes.models.pard_tiny import POSITIONS, chat, pard_folder, pard_model
 
 RUNTIMES = ["transformers", pytest.param("llama.cpp", marks=needs_llama)]
 SETTINGS: list[dict[str, Any]] = [{"width": 1}, {}, {"nodes": 40, "width": 8, "floor": 0.0}]

@@ -1,6 +1,6 @@
 """Whether the chat flickers: what it paints during an answer, read back from a real pseudo-terminal.
 
-    python -m specchat.benchmarks.flicker [--model recorded:FILE?pace=0.04] [--method lookup]
+    python -m specchat.benchmarks.interface.flicker [--model recorded:FILE?pace=0.04] [--method lookup]
 
 The terminal says that it knows synchronised output (mode 2026). Prints JSON: frames; bytes outside of synchronised output after
 the first frame; how often the screen was cleared; painted lines, how many of them had not changed at all, and their share.

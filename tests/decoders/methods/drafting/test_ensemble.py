@@ -15,11 +15,11 @@ from specchat.decoders import Conversation, Generation, encode_prompt
 from specchat.decoders.acceptance import Acceptance
 from specchat.decoders.loop import Step
 
-from ...cases import FULL, only_full
-from ...fakes.answers import answered, plain
-from ...fakes.models.llama_tiny import FLOAT32, gguf_of, needs_llama
-from ...fakes.models.tiny import tiny_model
-from ...fakes.prompts import TEXTS
+from ....cases import FULL, only_full
+from ....fakes.answers import answered, plain
+from ....fakes.models.llama_tiny import FLOAT32, gguf_of, needs_llama
+from ....fakes.models.tiny import tiny_model
+from ....fakes.prompts import TEXTS
 
 PROMPTS = ("Tell me a story about a dog.", f"Repeat this text exactly: {TEXTS[0]}", *(TEXTS if FULL else ()))
 TOKENS = 64 if FULL else 48

@@ -1,6 +1,6 @@
 """The history with 10,000 chats and 5 million tokens: opening, listing, searching, saving.
 
-    python -m specchat.benchmarks.history_speed [--chats 10000] [--tokens 500] [--file FILE] [--compare]
+    python -m specchat.benchmarks.interface.history_speed [--chats 10000] [--tokens 500] [--file FILE] [--compare]
 
 Makes such a database (in a temporary folder, or FILE, which is kept and used again) and prints JSON: milliseconds, medians and
 the slowest, of opening the database, a chat out of it, a page of the list, and searches of several kinds; bytes on the disk.

@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from .tiny import VOCAB
+from ..models.tiny import VOCAB
 
 WIDTH = 32
 """Width of the target's hidden states."""

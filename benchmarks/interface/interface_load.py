@@ -1,6 +1,6 @@
 """The chat under a synthetic engine that streams 10,000 tokens/s, in a real pseudo-terminal.
 
-    python -m specchat.benchmarks.interface_load [--seconds 60] [--rate 10000] [--nodes 16]
+    python -m specchat.benchmarks.interface.interface_load [--seconds 60] [--rate 10000] [--nodes 16]
 
 Prints JSON: tokens sent and shown (no event may be lost), milliseconds from a key press to its echo (median, 99th percentile),
 the drawing process's CPU milliseconds per frame when the transcript had 2,000 and 200,000 tokens and their ratio, bytes of
@@ -179,7 +179,7 @@ def main() -> None:
 
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.json"
-        command = [sys.executable, "-m", "specchat.benchmarks.interface_load", "--report", str(report)]
+        command = [sys.executable, "-m", "specchat.benchmarks.interface.interface_load", "--report", str(report)]
         for name in ("seconds", "rate", "nodes"):
             command += [f"--{name}", str(getattr(arguments, name))]
         environment = {"HOME": folder, "XDG_CONFIG_HOME": folder, "PYTHONPATH": os.getcwd()}

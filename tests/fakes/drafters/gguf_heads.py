@@ -18,9 +18,9 @@ from specchat.backends.options import LoadOptions
 from specchat.builtin.recipe.gguf_export import new_file
 from specchat.builtin.recipe.training.gguf_head import export_head
 
+from ..models.llama_tiny import FLOAT32, VOCAB, gguf_of, room, save_llama
 from .dflash_files import write_dflash
 from .head_files import write_head
-from .llama_tiny import FLOAT32, VOCAB, gguf_of, room, save_llama
 from .mtp_files import mtp_folder
 
 WIDTH, LAYERS = 64, 6

@@ -24,11 +24,11 @@ from specchat.decoders.loop import Step
 from specchat.decoders.parts.vocabularies import Reencoded
 from specchat.decoders.registry import methods
 
-from ...cases import FULL, only_full
-from ...fakes.answers import answered
-from ...fakes.models import heads
-from ...fakes.models.tiny import tiny_model
-from ...fakes.prompts import TEXTS
+from ....cases import FULL, only_full
+from ....fakes.answers import answered
+from ....fakes.drafters import heads
+from ....fakes.models.tiny import tiny_model
+from ....fakes.prompts import TEXTS
 
 STORY = "Tell me a story about a dog."
 COPY = f"Repeat this text exactly: {TEXTS[0]}"

@@ -20,10 +20,10 @@ from specchat.backends.heads.medusa import MedusaHead
 from specchat.backends.hf.model import TransformersModel, load_transformers
 from specchat.backends.options import LoadOptions
 
+from ..models.references import hidden, network, room
+from ..models.tiny import VOCAB, tiny_model, write_model
 from .dflash_files import Paths, write_dflash
 from .head_files import Style, load_weights, write_head, write_medusa
-from .references import hidden, network, room
-from .tiny import VOCAB, tiny_model, write_model
 
 LAYERS = 6
 """Layers of the target."""

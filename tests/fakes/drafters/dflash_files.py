@@ -9,8 +9,8 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from ..models.tiny import VOCAB
 from .head_files import TensorChanges, reduced, save_drafter
-from .tiny import VOCAB
 
 Layout = Literal["z-lab", "speculators", "deepspec", "transformers"]
 

@@ -1,9 +1,11 @@
 """What somebody meets in the first minute: each starter's first answer, and who wins the race that is suggested.
 
-Run: `python -m specchat.benchmarks.first_minute [--backend transformers] [--runs 20]`. The built-in model, and a new engine for
-each starter, so that every answer is a first one, with the method that the chat starts with (or `--methods`; `none` skips
-this). Then so many races of the methods that F5 suggests in an empty chat, on its prompt; `--all` goes through all starters.
-Exit code 1 where a starter gives fewer than ENOUGH tokens a step or plain decoding wins a race.
+    python -m specchat.benchmarks.interface.first_minute [--backend transformers] [--runs 20]
+
+The built-in model, and a new engine for each starter, so that every answer is a first one, with the method that the chat
+starts with (or `--methods`; `none` skips this). Then so many races of the methods that F5 suggests in an empty chat, on its
+prompt; `--all` goes through all starters. Exit code 1 where a starter gives fewer than ENOUGH tokens a step or plain
+decoding wins a race.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """How long a start takes: first painted frame, first token, `--help`.
 
-    python -m specchat.benchmarks.startup [--runs N]
-    python -m specchat.benchmarks.startup --head [--backend llama.cpp] [--runs 10]
+    python -m specchat.benchmarks.interface.startup [--runs N]
+    python -m specchat.benchmarks.interface.startup --head [--backend llama.cpp] [--runs 10]
 
 `--head` starts engines instead, in turn with and without the built-in EAGLE head, and tells what the head adds.
 """

@@ -15,8 +15,8 @@ from torch import Tensor
 from specchat.backends.hf.model import TransformersModel, load_transformers
 from specchat.backends.options import LoadOptions
 
-from .references import room
-from .tiny import VOCAB, write_tokenizer
+from ..models.references import room
+from ..models.tiny import VOCAB, write_tokenizer
 
 Family = Literal["deepseek-v3", "glm4-moe", "mimo", "qwen3-next", "qwen3.5"]
 FAMILIES: tuple[Family, ...] = ("deepseek-v3", "glm4-moe", "mimo", "qwen3-next", "qwen3.5")

@@ -17,7 +17,7 @@ from specchat.builtin.recipe.data import IGNORED
 from specchat.builtin.recipe.model import SIZES, build
 from specchat.builtin.recipe.train_pard import MASK, PardLoss
 
-from .llama_tiny import FLOAT32, gguf_of, room
+from ..models.llama_tiny import FLOAT32, gguf_of, room
 
 POSITIONS = 8
 STEPS = 250

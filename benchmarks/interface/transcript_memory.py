@@ -1,6 +1,6 @@
 """Memory of a long answer: its runs, its step log and its wrapped lines, in bytes per token.
 
-    python -m specchat.benchmarks.transcript_memory [--tokens 600000] [--nodes 16] [--width 100] [--probs]
+    python -m specchat.benchmarks.interface.transcript_memory [--tokens 600000] [--nodes 16] [--width 100] [--probs]
 
 Steps of one to six tokens with token trees, made as they would come in and let go at once, so that only what the transcript
 keeps is counted (`tracemalloc`). Prints JSON: bytes per token of everything and of each part.

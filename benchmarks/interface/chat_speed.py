@@ -1,6 +1,8 @@
 """What the interface costs the generator: tokens/s in the chat beside `specchat run`, one thread, in interleaved pairs.
 
-Run: `python -m specchat.benchmarks.chat_speed [--pairs 20]`. Also prints the drawing process's CPU seconds per 1,000 tokens.
+    python -m specchat.benchmarks.interface.chat_speed [--pairs 20]
+
+Also prints the drawing process's CPU seconds per 1,000 tokens.
 """
 
 from __future__ import annotations
