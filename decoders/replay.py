@@ -162,14 +162,14 @@ class ReplayClock(StepClock):
         self._real = real
 
     def verified(self, running: Pass) -> tuple[float, float]:
-        drafting, self._passed = super().verified(running)
-        return drafting, self._passed if self._real else 0.0
+        drafting, passed = super().verified(running)
+        return drafting, passed if self._real else 0.0
 
     def stop(self) -> dict[str, Any]:
         spent = super().stop()
         every = spent["draft_seconds"] + spent["forward_seconds"] + spent["other_seconds"]
-        real = self._passed if self._real else 0.0
-        return spent | {"draft_seconds": every - self._passed, "forward_seconds": real, "other_seconds": 0.0}
+        real = self.verify_seconds if self._real else 0.0
+        return spent | {"draft_seconds": every - self.verify_seconds, "forward_seconds": real, "other_seconds": 0.0}
 
 
 class Recorded(Guard):

@@ -43,7 +43,7 @@ class StepClock:
         self._begun = self._verifying = time.perf_counter()
         self._apart, self._forward, self._nodes = watch.seconds, session.forward_seconds, session.nodes_evaluated
         self._all_flops, self._target_flops, self._own_flops = computed(), session.flops, 0.0
-        self.draft_seconds = 0.0
+        self.draft_seconds = self.verify_seconds = 0.0
         self.prefilled = 0
         """Prompt tokens that its passes took along."""
 
@@ -60,8 +60,8 @@ class StepClock:
     def verified(self, running: Pass) -> tuple[float, float]:
         """Seconds of the draft, and since then: the target's passes, what they chose, and what became of the tree in its cache;
         0 where the pass took some of the text along, which says nothing of the others."""
-        seconds = time.perf_counter() - self._verifying - (self._watch.seconds - self._apart)
-        return self.draft_seconds, 0.0 if running.lacking else seconds
+        self.verify_seconds = time.perf_counter() - self._verifying - (self._watch.seconds - self._apart)
+        return self.draft_seconds, 0.0 if running.lacking else self.verify_seconds
 
     def stop(self) -> dict[str, Any]:
         """The step ends here; what it took, in the fields of a `StepRecord`."""

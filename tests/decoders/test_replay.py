@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from specchat.backends import Model
+from specchat.backends.sessions.tree import TreeSession
 from specchat.decoders.base import Context, Drafter, Verified
 from specchat.decoders.methods.plain import Greedy
 from specchat.decoders.replay import replay
 from specchat.decoders.tree import Tree
+from specchat.decoders.verifying import clock
+from specchat.decoders.verifying.passes import Pass
 
 EOS = 2
 
@@ -73,3 +78,26 @@ def test_off_the_record_the_choices_of_a_forced_model_are_none(builtin_model: Mo
     assert spy.seen == [[5, 6, 7], [5, 6, 7, 8, 9], [5, 6, 7, 8, 9, 8, 4]]
     assert [chosen[:2] for chosen in seen] == [[8, 9], [8, 4], [EOS, 256]]
     assert {token for chosen in seen for token in chosen[2:]} == {256}, "the record's own end"
+
+
+def test_a_pass_that_takes_text_along_is_no_drafting(builtin_model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was accepted with other bits than plain decoding's is evaluated again, by the pass that comes next."""
+
+    class Drafting(Greedy):
+        def draft(self, context: Context) -> Tree:
+            return Tree.chain(context.pending, [8, 9])
+
+    seconds, along, evaluate = [0.0], set[int](), Pass.evaluate
+
+    def slow(running: Pass) -> Any:
+        seconds[0] += 1
+        along.add(len(running.lacking))
+        return evaluate(running)
+
+    monkeypatch.setattr(Pass, "evaluate", slow)
+    monkeypatch.setattr(TreeSession, "exact", lambda session, path: 1)
+    monkeypatch.setattr(clock, "time", SimpleNamespace(perf_counter=lambda: seconds[0]))
+    totals = replay([5, 6], [7, 8, 9, 8, 9, 8, 9, EOS], Drafting(), eos_ids=(EOS,), over=builtin_model, forced=True)
+    assert max(along) > 0
+    assert totals.draft_seconds == 0
+    assert totals.forward_seconds >= totals.steps - 1
