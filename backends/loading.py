@@ -167,9 +167,12 @@ def find_model(
         return Loader(folder, first, lambda _: _alone(spec, head), head)
 
     def load(chosen: LoadOptions) -> Model:
+        from .hf.devices import give_back
         from .hf.model import load_transformers
 
-        return load_transformers(folder, spec, chosen, progress=progress, cancelled=cancelled)
+        model = load_transformers(folder, spec, chosen, progress=progress, cancelled=cancelled)
+        give_back()
+        return model
 
     return Loader(folder, first, load)
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 import psutil
@@ -41,6 +43,12 @@ def choose_device(wanted: str) -> torch.device:
     if kind == "mps" and not torch.backends.mps.is_available():
         raise UserError("There is no Apple GPU (MPS) here. Use --device cpu.")
     return torch.device(kind)
+
+
+def give_back() -> None:
+    """Give the system the memory that a load has freed, some hundred megabytes, which C libraries keep for later."""
+    with suppress(AttributeError, OSError, TypeError):  # glibc alone has the call
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def choose_dtype(wanted: str, device: torch.device) -> torch.dtype | None:
