@@ -11,7 +11,7 @@ SETUP = pyproject.toml constraints.txt
 # Bytecode is kept, whatever the environment says: without it every worker and every engine compiles all there is, anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: chat test test-all lint format types unit screenshots benchmarks clean
+.PHONY: chat test test-all lint format unit screenshots clean
 
 chat: $(VENV)/.chat
 	@$(BIN)/specchat
