@@ -6,7 +6,6 @@ from ..backends.grammars.constraint import Constraint, constraint_of
 from ..decoders.acceptance import Acceptance
 from ..decoders.base import ON_OFF, label_of, parse_params
 from ..decoders.registry import broken, describe, elsewhere, get, methods
-from ..decoders.servers.table import get_served, served
 from ..decoders.stats import Share, Totals, thought_of
 from ..decoders.text import Stops
 
@@ -22,10 +21,8 @@ __all__ = [
     "describe",
     "elsewhere",
     "get",
-    "get_served",
     "label_of",
     "methods",
     "parse_params",
-    "served",
     "thought_of",
 ]

@@ -58,8 +58,7 @@ def replay(request: ReplayRequest) -> int:
 def tune(request: TuneRequest) -> int:
     """Find the fastest method and settings for a model, and save them as its default.
 
-    Measures on this machine with your prompts. Also prints the equivalent settings for other engines, and the
-    best settings of the own methods of vLLM, llama-server and SGLang. Of a server (--model URL) only these.
+    Measures on this machine with your prompts. Also prints the equivalent settings for other engines.
     """
     from .bench.tune import tune as search
 

@@ -80,18 +80,16 @@ def draft_chain(model: str, tokens: int, *, schedule: str = "constant", most: in
 FIXED = "There, the number of draft tokens stays the same."
 
 
-def draft_simple(model: str, most: int, threshold: float = 0.0, least: int = 0) -> str:
+def draft_simple(model: str, most: int, threshold: float = 0.0) -> str:
     """llama-server's options for a draft model; without the type it loads it and drafts nothing.
 
     Args:
         model: the draft model.
         most: draft tokens.
         threshold: least probability of a draft token.
-        least: draft tokens without which it drafts none.
     """
     found = f"--spec-type draft-simple --spec-draft-model {model} --spec-draft-n-max {most}"
-    found += f" --spec-draft-p-min {threshold:g}" if threshold else ""
-    return found + (f" --spec-draft-n-min {least}" if least else "")
+    return found + (f" --spec-draft-p-min {threshold:g}" if threshold else "")
 
 
 def standalone(model: str, tokens: int) -> str:

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, fields
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 from ...backends.base import Model
-from ...backends.loading import builtin_path, load_model
-from ...backends.options import BUILTIN, LoadOptions
-from ...backends.transcripts import FileTokenizer, Transcript, encode_transcript, records_of, scan_transcripts
+from ...backends.loading import builtin_path
+from ...backends.options import BUILTIN
+from ...backends.transcripts import FileTokenizer, Transcript, encode_transcript, scan_transcripts
 from ...decoders import registry
 from ...decoders.base import Drafter, parse_params
 from ...decoders.past.index import Past
 from ...decoders.replay import replaying, why_not
-from ...decoders.servers.base import predict
-from ...decoders.servers.table import get_served
 from ...decoders.stats import Totals
 from ...errors import UserError
 from .work import Job
@@ -47,16 +44,13 @@ def replay_records(
     skip: Sequence[int] = (),
     past: Sequence[str] = (),
     remember: bool = False,
-    draft: Mapping[str, Any] | None = None,
-    answers: Sequence[Mapping[str, Any]] = (),
 ) -> dict[str, Any]:
     """Replay recorded answers with some methods, record by record.
 
     Args:
-        job: its model matters only with `over_model`; the draft model beside it drafts for servers' methods.
-        file: JSONL of recorded answers; with `answers` a name for them.
-        methods: (label, method, settings) each; with `over_model` put `greedy` first to compare with. Servers' own methods
-            (`vllm/ngram`) need no model, or a draft model only.
+        job: its model matters only with `over_model`.
+        file: JSONL of recorded answers.
+        methods: (label, method, settings) each; with `over_model` put `greedy` first to compare with.
         tokenizer: folder with a tokenizer.json; empty for the model's own, or without one the built-in model's.
         over_model: the loaded model evaluates every pass.
         forced: its choices do not count, only its seconds.
@@ -64,8 +58,6 @@ def replay_records(
         skip: records, by number, that are done already.
         past: files of earlier answers to draft from.
         remember: from each record on, its answer is one to draft from as well, and drafters keep what they have learned.
-        draft: where none is loaded, `model` of one for servers' methods, and how to load it (fields of LoadOptions).
-        answers: the records in place of those of a file, as its lines have them.
 
     Returns:
         `problems`: a sentence for each line that is no record; `records`: how many were read. What each method did with each
@@ -74,32 +66,30 @@ def replay_records(
     """
     model = job.model if over_model else None
     earlier = Past() if past or remember else None
-    decoders = [_decoder(label, name, dict(settings), model, forced, earlier, remember) for label, name, settings in methods]
-    if answers:
-        records, problems = [each for row in answers for each in records_of(row)], list[str]()
-    else:
-        records, problems = scan_transcripts(Path(file))
-    with _draft_model(job, draft, needed=any(decoder.drafts for decoder in decoders)) as small:
-        reader = model or small
-        encoder = FileTokenizer(Path(tokenizer) if tokenizer else builtin_path(BUILTIN)) if not reader or tokenizer else None
-        if earlier is not None:
-            earlier.add(earlier_answers(past, encoder, reader))
-        for number, record in enumerate(records[:limit]):
-            if number not in skip:
-                prompt, response, eos = _encode(encoder, reader, record)
-                if problem := _misfit(model, record, prompt, response):
-                    problems.append(f"{file}, line {record.line}, {problem}")
-                    continue
-                about = {"file": file, "line": record.line, "record": number, "records": len(records[:limit])}
-                about |= {"prompt": len(prompt)}
-                size = ABREAST if model is not None and len(decoders) <= ABREAST else 1
-                for first in range(0, len(decoders), size):
-                    some = decoders[first : first + size]
-                    found = abreast([decoder.run(prompt, response, eos, small) for decoder in some], job.check)
-                    for decoder, totals in zip(some, found, strict=True):
-                        job.report({**about, "method": decoder.label, **_counts(totals)})
-                if earlier is not None and remember:
-                    earlier.add([(number, response)])
+    drafters = [_drafter(label, name, dict(settings), model, forced, remember) for label, name, settings in methods]
+    records, problems = scan_transcripts(Path(file))
+    encoder = FileTokenizer(Path(tokenizer) if tokenizer else builtin_path(BUILTIN)) if not model or tokenizer else None
+    if earlier is not None:
+        earlier.add(earlier_answers(past, encoder, model))
+    for number, record in enumerate(records[:limit]):
+        if number not in skip:
+            prompt, response, eos = _encode(encoder, model, record)
+            if problem := _misfit(model, record, prompt, response):
+                problems.append(f"{file}, line {record.line}, {problem}")
+                continue
+            about = {"file": file, "line": record.line, "record": number, "records": len(records[:limit])}
+            about |= {"prompt": len(prompt)}
+            size = ABREAST if model is not None and len(drafters) <= ABREAST else 1
+            for first in range(0, len(drafters), size):
+                some = drafters[first : first + size]
+                runs = [
+                    replaying(prompt, response, drafter(), eos_ids=(eos,), over=model, forced=forced, past=earlier)
+                    for _, drafter in some
+                ]
+                for (label, _), totals in zip(some, abreast(runs, job.check), strict=True):
+                    job.report({**about, "method": label, **_counts(totals)})
+            if earlier is not None and remember:
+                earlier.add([(number, response)])
     return {"problems": problems, "records": len(records[:limit])}
 
 
@@ -147,70 +137,19 @@ def _misfit(model: Model | None, record: Transcript, prompt: Sequence[int], resp
     return ""
 
 
-@dataclass(frozen=True, slots=True)
-class Decoder:
-    """A method with settings, ready to replay."""
-
-    label: str
-    drafts: bool
-    """It runs a draft model."""
-    run: Callable[[list[int], list[int], int, Model | None], Iterator[Totals]]
-    """Replays prompt, answer, end token and draft model: the totals after each pass, or once."""
-
-
-def _decoder(
-    label: str,
-    name: str,
-    settings: dict[str, Any],
-    model: Model | None,
-    forced: bool,
-    earlier: Past | None,
-    remember: bool,
-) -> Decoder:
-    """A method of ours, over a model where there is one, or a server's own.
+def _drafter(
+    label: str, name: str, settings: dict[str, Any], model: Model | None, forced: bool, remember: bool
+) -> tuple[str, Callable[[], Drafter]]:
+    """A method's label, and its drafter for a record: always the same one with `remember`.
 
     Raises:
         UserError: no such method or setting, or it cannot be replayed.
     """
-    if "/" in name:
-        theirs = get_served(name)
-        server = theirs(parse_params(theirs, settings))
-
-        def run_theirs(prompt: list[int], response: list[int], _: int, draft: Model | None) -> Iterator[Totals]:
-            yield predict(server, prompt, response, draft)
-
-        return Decoder(label, theirs.needs_draft_model, run_theirs)
     method = _replayable(name, model is not None, forced)
     without = {} if model is not None and not forced else WITHOUT_CHOICES.get(method.name, {})
     params = parse_params(method, {**without, **settings})
-
     kept = method(params) if remember else None
-
-    def run(prompt: list[int], response: list[int], eos: int, _: Model | None) -> Iterator[Totals]:
-        drafter = kept or method(params)
-        return replaying(prompt, response, drafter, eos_ids=(eos,), over=model, forced=forced, past=earlier)
-
-    return Decoder(label, False, run)
-
-
-@contextmanager
-def _draft_model(job: Job, draft: Mapping[str, Any] | None, needed: bool) -> Iterator[Model | None]:
-    """The draft model that is named, or the one beside the loaded model; None where there is no need.
-
-    Raises:
-        UserError: it cannot be loaded.
-    """
-    beside = job.drafts.get() if needed and job.drafts is not None else []
-    if beside or draft is None or not needed:
-        yield beside[0] if beside else None
-        return
-    known = {f.name for f in fields(LoadOptions)}
-    options = LoadOptions(**{name: value for name, value in draft.items() if name in known})
-    model = load_model(str(draft["model"]), options, cancelled=job.cancelled)
-    try:
-        yield model
-    finally:
-        model.close()
+    return label, lambda: kept or method(params)
 
 
 def _replayable(name: str, over_model: bool, forced: bool) -> type[Drafter]:

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 TASKS = {
     "answer": "measuring:measure_answer",
     "blocks": "block_search:find_blocks",
-    "costs": "pass_costs:measure_costs",
     "past": "measuring:open_past",
     "peer": "peers:prepare",
     "prove": "proving:prove_lengths",

@@ -15,13 +15,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
-from .... import plain_file
-from ....decoders.latency import LatencyCurve, curve_of
-from ....engine.catalog import get, get_served, parse_params, served
+from ....engine.catalog import get, parse_params
 from ....engine.client import EngineClient
 from ....engine.messages import Event, Failed, Finished, Loaded, Loading, Worked, Working
 from ....errors import UserError
-from ...settings import locations
 from ...settings.fields import Settings
 from ...terminal.output import Notes, stdout
 from ...text.amounts import time_of
@@ -67,9 +64,7 @@ def read_spec(text: str) -> Spec:
         if not equals:
             raise UserError(f"{text!r} is not a method with settings. Write {name}:NAME=VALUE:NAME=VALUE.")
         settings[key.strip()] = value.strip()
-    if name in served():
-        parse_params(get_served(name), dict(settings))
-    elif "/" not in name:  # another implementation, which the engine knows
+    if "/" not in name:  # another implementation, which the engine knows
         parse_params(get(name), dict(settings))
     return Spec(text.strip(), name, settings)
 
@@ -180,31 +175,6 @@ class Lab:
                     raise UserError(sentence) if event.cause == "user" else EngineFailed(sentence)
                 case _:
                     take(event)
-
-    def curve(self) -> LatencyCurve:
-        """The loaded model's latency curve: from the cache, or measured now and cached for this model, device and type."""
-        path = curve_file(self.info)
-        try:
-            return curve_of(plain_file.read_json(path))
-        except (OSError, KeyError, TypeError, ValueError):
-            pass
-
-        def told(data: dict[str, Any]) -> None:
-            self.notes.progress(f"measuring passes: round {data['done']} of {data['total']}")
-
-        curve = curve_of(self.work("costs", told))
-        self.notes.clear()
-        locations.ensure(path.parent)
-        path.write_text(json.dumps(curve.as_dict(), indent=1) + "\n", encoding="utf-8")
-        return curve
-
-
-def curve_file(info: Mapping[str, Any]) -> Path:
-    """Where the latency curve of a model on a device is cached."""
-    return plain_file.cache_folder() / "curves" / f"{fingerprint([info.get(k) for k in _IDENTITY])}.json"
-
-
-_IDENTITY = ("name", "path", "backend", "device", "dtype", "parameters")
 
 
 def fingerprint(data: Any) -> str:
@@ -345,8 +315,6 @@ class BenchRun:
     record: Path | None = None
     servers: dict[str, str] = field(default_factory=dict)
     """Method → the server that decodes with it, as it was named; empty for methods of this machine."""
-    answers: bool = False
-    """Keep the text and token ids of every answer."""
     past: bool = False
     """Draft from the past answers that the engine's task `past` has opened."""
     base: str = BASE

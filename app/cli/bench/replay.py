@@ -10,9 +10,8 @@ from statistics import mean
 from typing import Any
 
 from ....decoders.replay import model_free, why_not
-from ....engine.catalog import get, get_served
+from ....engine.catalog import get
 from ....errors import UserError
-from ...settings.fields import Settings
 from ...terminal.output import Notes
 from ..exit_codes import ANSWERED
 from .lab import Lab, Spec, read_spec, read_specs, say, show_table, write_tables
@@ -62,15 +61,11 @@ def choose_specs(request: ReplayRequest) -> list[Spec]:
     else:
         specs = [REFERENCE, *(read_spec(name) for name, method in model_free().items() if method.drafts)]
     for spec in specs:
-        if "/" in spec.name:
-            if get_served(spec.name).needs_draft_model and not (request.settings.draft_model or request.over_model):
-                raise UserError(f"{spec.name} drafts with a model. Name it with --draft-model.")
-            continue
         if reason := why_not(get(spec.name), over_model=request.over_model, forced=request.forced):
             raise UserError(f"The method {spec.name} cannot be replayed: it {reason}.")
     out: dict[str, Spec] = {}
     for spec in specs:
-        budgeted = "/" not in spec.name and any(f.name == "nodes" for f in fields(get(spec.name).Params))
+        budgeted = any(f.name == "nodes" for f in fields(get(spec.name).Params))
         if request.budgets and budgeted and not {"nodes", "variant"} & set(spec.settings):
             for nodes in request.budgets:
                 label = f"{spec.label}:nodes={nodes}"
@@ -101,17 +96,11 @@ def _measure(request: ReplayRequest, specs: Sequence[Spec], lab: Lab, found: Rep
             tokenizer=str(request.tokenizer or ""),
             over_model=request.over_model,
             forced=request.forced,
-            draft=draft_of(request.settings) if any("/" in spec.name for spec in specs) else None,
             limit=request.limit,
             past=[str(each) for each in request.past or ()],
             remember=request.remember,
         )
         found.problems += result["problems"]
-
-
-def draft_of(settings: Settings) -> dict[str, Any] | None:
-    """The first draft model, as the task `replay` takes it."""
-    return {**settings.load_options(), "model": settings.draft_model[0]} if settings.draft_model else None
 
 
 def summarise(found: Replayed, labels: Sequence[str]) -> list[dict[str, Any]]:

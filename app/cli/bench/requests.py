@@ -141,9 +141,6 @@ class TuneRequest:
 
     prompts: Annotated[Path | None, argument("Prompts as for bench; by default the built-in tasks.")] = None
     settings: OnModels
-    tokenizer: Annotated[
-        Path | None, option("--tokenizer", "Folder with the tokenizer.json of a server's model.", "FOLDER")
-    ] = None
     minutes: Annotated[float, option("--minutes", "Minutes to search (default 10).", "N")] = 10.0
     methods: Methods = ""
     limit: Annotated[int | None, option("--limit", "At most N prompts per category (built-in tasks: 4).", "N")] = None

@@ -184,7 +184,7 @@ def answer_one(
     request = bench.request
     how: dict[str, Any]
     if bench.servers:
-        how = {"at": place(bench.servers[spec.label], request.settings), "method": spec.name, "ids": bench.answers}
+        how = {"at": place(bench.servers[spec.label], request.settings), "method": spec.name}
     else:
         own = request.settings.methods.get(spec.name, {}) if "/" not in spec.name else {}
         how = {"method": spec.name, "settings": {**own, **spec.settings}, "past": bench.past}
@@ -206,8 +206,6 @@ def answer_one(
         return {**found, **asked, "digest": _digest(found["text"]), "token_ids": tokens}
     found["count"] = len(tokens)
     found["digest"] = _digest(tokens)
-    if bench.answers:
-        return {**found, **asked, "token_ids": tokens, "finish_reason": "length" if len(tokens) >= limit else "eos"}
     found.pop("prompt_ids", None)  # which peers do not tell
     if spec.label != bench.base:
         del found["text"]

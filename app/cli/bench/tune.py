@@ -9,7 +9,6 @@ from dataclasses import replace
 from typing import Any
 
 from ....engine.catalog import elsewhere, get, methods, parse_params
-from ....engine.messages import Loaded
 from ....errors import UserError, counted
 from ...chat.choosing import first_method
 from ...chat.methods import known_methods
@@ -25,10 +24,10 @@ from .items import Item, PromptSet, read_items
 from .lab import BASE, BenchRun, Lab, Spec, read_spec, read_specs, say, show_table, spec_of
 from .requests import BenchRequest, TuneRequest
 from .run import WARM_UP_TOKENS, answer_one
-from .servers import is_server, predict, show_predicted
+from .servers import is_server
 from .statistics import interval
 from .tune_blocks import TIME_SHARE, Blocks, budget, search_blocks, show_blocks, stops_early, wanted
-from .tune_search import LEAST, TuneSearch
+from .tune_search import TuneSearch
 
 EACH = 4
 """Prompts of each category of the built-in set."""
@@ -68,20 +67,23 @@ def in_turn(items: Sequence[Item]) -> list[Item]:
 
 
 def tune(request: TuneRequest) -> int:
-    """Search, print, save; return the exit code."""
+    """Search, print, save; return the exit code.
+
+    Raises:
+        UserError: the model is a server.
+    """
+    if is_server(request.settings.model, request.settings):
+        raise UserError(
+            "A server decides how it decodes. Tune a model of this machine, or compare two servers with `bench --against`."
+        )
     prompts = read_items(request.prompts, request.limit or (None if request.prompts else EACH), request.category)
     prompts.items = in_turn([item for item in prompts.items if item.messages or len(item.turns) == 1])
     notes = Notes("auto")
     for problem in prompts.problems:
         notes.sentence(problem)
-    search, servers = None, list[dict[str, Any]]()
-    remote = is_server(request.settings.model, request.settings)
-    if remote and request.past:
-        raise UserError("A server drafts from no past answers of yours. Leave out --past, or give a model of this machine.")
+    search = None
     with Lab(notes) as lab:
         loaded = lab.load(request.settings)
-        if remote:
-            return _tune_server(request, prompts, lab)
         specs = candidates(request, loaded.info, loaded.unavailable)
         if request.past:
             past = lab.work("past", files=[str(path.absolute()) for path in request.past])
@@ -103,57 +105,17 @@ def tune(request: TuneRequest) -> int:
                 break
         search.told = notes.progress
         search.run()
-        servers = _servers(request, search, lab, loaded)
     if search is None or not search.rungs:
         return lab.code
     ranked = [spec for line in search.rungs[-1]["candidates"] for spec in search.specs if spec.label == line["method"]]
     found = result_of(search, ranked)
     lacks = search.lacks(found["prompts"])
     found["unclear"] = unclear(search, found["spec"])
-    _report(request, search, lab.info, None if lacks else found, servers, keep=not request.no_save and lab.code == ANSWERED)
+    _report(request, search, lab.info, None if lacks else found, keep=not request.no_save and lab.code == ANSWERED)
     if lacks and lab.code == ANSWERED:
         notes.sentence(lacks)
         return USER
     return lab.code
-
-
-ENGINES = ("vLLM", "llama-server", "SGLang")
-
-
-def _servers(request: TuneRequest, search: TuneSearch, lab: Lab, loaded: Loaded) -> list[dict[str, Any]]:
-    """What servers' own methods would bring, by the plain answers of the search and this machine's passes."""
-    answers = [row for (_, label), row in search.rows.items() if label == BASE and row.get("token_ids")]
-    if len(answers) < LEAST or lab.info["backend"] == "recorded":
-        return []
-    draft = "draft" not in loaded.unavailable
-    small, large = next(iter(loaded.drafts), {}).get("parameters", 0), lab.info.get("parameters", 0)
-    share = {"share": small / large} if small and large else {}
-    return predict(lab, answers, ENGINES, request.settings, draft=draft, curve=lab.curve(), **share)
-
-
-def _tune_server(request: TuneRequest, prompts: PromptSet, lab: Lab) -> int:
-    """The best settings of a server's own methods, by answers that it writes now; prints them and returns the exit code."""
-    engine = lab.info["server"]["engine"]
-    plain = next(iter(lab.info["server"]["methods"]))
-    bench = BenchRun(BenchRequest(settings=request.settings), prompts, [], lab.info, answers=True)
-    bench.servers = {plain: request.settings.model}
-    answers = []
-    for number, item in enumerate(prompts.items, 1):
-        lab.notes.progress(f"answer {number} of {len(prompts.items)}")
-        row = answer_one(bench, lab, item, Spec(plain, plain, {}), {}, request.max_tokens)
-        if not row.get("error"):
-            answers.append(row)
-    engines = [engine] if engine in ENGINES else list(ENGINES)
-    draft = bool(request.settings.draft_model)
-    found = predict(lab, answers, engines, request.settings, draft=draft, tokenizer=str(request.tokenizer or ""))
-    lab.notes.clear()
-    if not found:
-        raise UserError("Nothing could be replayed: the server gave no answers. The messages above say why.")
-    if request.as_json:
-        print(json.dumps({"model": lab.info["name"], "device": lab.info["device"], "servers": found}, ensure_ascii=False))
-    else:
-        show_predicted(found, measured=False)
-    return ANSWERED
 
 
 def _blocks(request: TuneRequest, prompts: PromptSet, lab: Lab, specs: Sequence[Spec]) -> Blocks:
@@ -188,7 +150,7 @@ def anew(settings: Settings) -> Settings:
 
 
 def _search(request: TuneRequest, prompts: PromptSet, lab: Lab, specs: list[Spec]) -> TuneSearch:
-    bench = BenchRun(BenchRequest(settings=anew(request.settings)), prompts, specs, lab.info, answers=True)
+    bench = BenchRun(BenchRequest(settings=anew(request.settings)), prompts, specs, lab.info)
     bench.past = bool(request.past)
 
     def measure(item: Item, spec: Spec) -> dict[str, Any]:
@@ -255,7 +217,6 @@ def _report(
     search: TuneSearch,
     info: Mapping[str, Any],
     found: dict[str, Any] | None,
-    servers: Sequence[Mapping[str, Any]],
     *,
     keep: bool,
 ) -> None:
@@ -279,7 +240,6 @@ def _report(
             "blocks": search.blocks.as_dict(),
             "out_of_time": search.out_of_time,
             "equivalents": [{"engine": engine, "setting": here, "note": note} for engine, (here, note) in others.items()],
-            "servers": list(servers),
             "saved": saved,
         }
         print(json.dumps(data, ensure_ascii=False))
@@ -318,6 +278,3 @@ def _report(
         say(f"  {engine}: {setting or note}")
         if setting and note:
             say(f"    {note}")
-    if servers:
-        say("")
-        show_predicted(servers, measured=True)

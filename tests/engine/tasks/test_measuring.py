@@ -1,4 +1,4 @@
-"""The engine's measurements: an answer's figures, other implementations beside ours, and the costs of passes."""
+"""The engine's measurements: an answer's figures, and other implementations beside ours."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from specchat.backends.loading import builtin_path
 from specchat.engine.client import EngineClient
 from specchat.engine.messages import Event, Failed, Worked, Working
 from specchat.engine.tasks.measuring import measure_answer
-from specchat.engine.tasks.pass_costs import measure_costs
 from specchat.engine.tasks.work import Job
 
 from ...fakes.engines import recorded
@@ -94,15 +93,6 @@ def test_llama_cpp_pythons_own_methods_give_plain_decodings_tokens(gguf_model: M
         theirs = measure_answer(job(gguf_model), f"llama-cpp/{kind}", prompt=PROMPT, max_tokens=40)
         assert theirs["tokens"] == plain["tokens"]
         assert (theirs["steps"] == plain["steps"]) == (kind == "greedy")
-
-
-def test_costs_are_measured_for_every_size(builtin_model: Model) -> None:
-    told: list[dict[str, Any]] = []
-    found = measure_costs(job(builtin_model, told), nodes=(1, 4, 16), rounds=2)
-    assert [nodes for nodes, _ in found["passes"]] == [1, 4, 16]
-    assert all(seconds > 0 for _, seconds in found["passes"])
-    assert [part["done"] for part in told] == [0, 1, 2]
-    assert "context_node" not in found, "the built-in model's context is too short to tell"
 
 
 def test_a_task_reports_and_ends_over_the_pipe(client: EngineClient, tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ def bench(call: Call) -> Run:
     """Runs a command: `bench`, if its first word is none."""
 
     def run(*words: object) -> subprocess.CompletedProcess[str]:
-        words = words if words[0] in ("bench", "tune", "replay") else ("bench", *words)
+        words = words if words[0] in ("bench", "tune") else ("bench", *words)
         return subprocess.CompletedProcess([str(word) for word in words], *call(*words))
 
     return run
@@ -112,18 +112,6 @@ def test_what_a_server_cannot_do_is_refused_before_it_is_asked(bench: Run, words
     assert (done.returncode, sentence in done.stderr) == (2, True), done.stderr
 
 
-def test_tune_asks_a_server_and_prints_the_options_of_its_own_methods(bench: Run, tmp_path: Path) -> None:
-    (tmp_path / "p.txt").write_text("one\n\ntwo\n")
-    with serving("vLLM", vllm(SLOW), speculates=False) as fake:
-        done = bench("tune", tmp_path / "p.txt", "--model", fake.url, "--json")
-        told = bench("tune", tmp_path / "p.txt", "--model", fake.url).stdout
-        asked = len([body for _, _, body in fake.asked if body])
-    assert (done.returncode, done.stderr) == (0, "")
-    assert asked == 4, "each prompt once"
-    (line,) = json.loads(done.stdout)["servers"]
-    assert (line["engine"], line["method"], line["answers"]) == ("vLLM", "vllm/ngram", 2)
-    # Nothing in the answer repeats.
-    assert (line["tokens_per_step"], line["acceptance_rate"], line["expected_speedup"]) == (1.0, 0.0, 1.0)
-    assert line["flags"].startswith('--speculative-config \'{"method": "ngram"')
-    assert line["flags"] in told
-    assert not (tmp_path / "settings.toml").exists()
+def test_a_server_is_not_tuned(bench: Run) -> None:
+    done = bench("tune", "--model", "http://localhost:9")
+    assert (done.returncode, "compare two servers with `bench --against`" in done.stderr) == (2, True), done.stderr

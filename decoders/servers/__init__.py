@@ -1,1 +1,0 @@
-"""What servers draft by themselves: their own algorithms, so that a recorded answer predicts what a flag would bring there."""
