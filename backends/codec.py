@@ -36,6 +36,11 @@ class Codec(ABC):
         """The template's variables for a word of `think`, and those that are given."""
         return self._template.variables(think, given) if self._template is not None else no_variables(think, given)
 
+    @property
+    def reads_text(self) -> bool:
+        """Whether there is a vocabulary to encode text with."""
+        return True
+
     @abstractmethod
     def encode(self, text: str) -> list[int]:
         """Token ids of plain text, with BOS if the model wants one, never with EOS: a prompt goes on."""

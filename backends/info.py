@@ -138,8 +138,10 @@ class ModelInfo:
     embeddings: int | None = None
     """Rows of the table of embeddings: how many token ids can be read. None for as many as can be chosen."""
     pass_seconds: tuple[tuple[int, float], ...] = ()
-    """What passes over 1, 2, … nodes took when the model was loaded: (nodes, seconds), behind a short text; a `PassCosts` can
-    begin with it. Empty for models whose passes are quick: see `rounding.pass_seconds`."""
+    """What passes over 1, 2, … nodes take: (nodes, seconds), behind a short text; a `PassCosts` can begin with it. See
+    `pass_times.pass_seconds`."""
+    timed: float = 0.0
+    """When that was measured (Unix time)."""
     thinking: Thinking | None = None
     """How it thinks; None if it does not."""
 

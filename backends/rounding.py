@@ -1,5 +1,5 @@
-"""How far logits move between passes of one node and of many, and what such passes take: found at load, for every runtime; and
-the example that its proofs have in common.
+"""How far logits move between passes of one node and of many: found at load, for every runtime; and the example that its proofs
+have in common.
 
 A pass of many rows may round otherwise than a pass of one, and where two choices are nearly equal the other one then wins. If
 no bit moves, *identical* is proven. Otherwise the loop's guard decides near ties in a pass of their own (see `loop.py`).
@@ -7,10 +7,8 @@ no bit moves, *identical* is proven. Otherwise the loop's guard decides near tie
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from statistics import median
 
 import torch
 from torch import Tensor
@@ -181,46 +179,3 @@ def movement(
     most = max(float(some.abs().max()) for some in moved)
     typical = max(float(some.square().mean().sqrt()) for some in moved)
     return Movement(most, typical, highest, spread, most == 0 and long)
-
-
-TIMED = 50_000_000
-"""Parameters of a model whose passes are timed: they take milliseconds, of which Python's share is small."""
-
-TIMED_NODES = (1, 2, 4, 8, 16)
-TIMED_BEHIND = 64
-"""Tokens in the cache meanwhile."""
-TIMED_ROUNDS = 5
-TIMED_SECONDS = 1.0
-"""After which no further round begins."""
-
-
-def pass_seconds(session: Session, parameters: int, tick: Callable[[], None]) -> tuple[tuple[int, float], ...]:
-    """What passes of a few nodes take here and now, the medians of some rounds: (nodes, seconds), none dearer than one of more
-    nodes. Empty for a small model.
-
-    Args:
-        session: what was in it goes.
-        parameters: of the model.
-        tick: told after each pass; may raise Cancelled.
-    """
-    sizes = [n for n in TIMED_NODES if TIMED_BEHIND + n <= session.context]
-    if parameters < TIMED or sizes[:1] != [1]:
-        return ()
-    session.rewind(0)
-    session.prefill(range(1, TIMED_BEHIND + 1))
-    tick()
-    taken: dict[int, list[float]] = {n: [] for n in sizes}
-    begun = time.perf_counter()
-    while len(taken[1]) < TIMED_ROUNDS and (time.perf_counter() - begun < TIMED_SECONDS or not taken[1]):
-        for n in sizes:
-            start = time.perf_counter()
-            session.evaluate(range(1, n + 1), range(ROOT, n - 1))
-            taken[n].append(time.perf_counter() - start)
-            session.commit(())
-            tick()
-    session.rewind(0)
-    rising, most = [], 0.0
-    for n in sizes:
-        most = max(most, median(taken[n]))
-        rising.append((n, most))
-    return tuple(rising)

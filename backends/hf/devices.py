@@ -97,7 +97,7 @@ class Threads:
     try all the numbers in turn, and again every so often until the first is best once more.
 
     Args:
-        seconds: by number of threads what passes took at load, as `rounding.pass_seconds` gives it.
+        seconds: by number of threads what passes took at load, as `pass_times.pass_seconds` gives it.
         use: told the number to compute on.
     """
 

@@ -30,7 +30,10 @@ from ..files.sampling import of_folder
 from ..files.verdicts import Verdict, kept
 from ..info import Capabilities, ModelInfo, token_id
 from ..options import INT8, UNKNOWN_CONTEXT, LoadOptions, StageProgress, cpu_threads
-from ..rounding import TOKENS, pass_seconds, ticking
+from ..pass_times import TIMED, Curve, identity, kept_curve, pass_seconds
+from ..pass_times import TOKENS as TIMED_TOKENS
+from ..proof_text import proof_text
+from ..rounding import ticking
 from .devices import Threads, choose_device, choose_dtype, device_name, over_several, quick_in_bfloat16, thread_counts, too_big
 from .early_layers import find_layers
 from .graphs.graphs import chosen_graphs
@@ -240,7 +243,10 @@ def _proven(
             able = proven.capabilities.settled(verdict, unknown_lengths(config))
             runner, capabilities = rounded(proven.runner, able, embedding.shape[0], limit, tick, parameters)
             capabilities = replace(capabilities, guard=options.guard == "on")
-            runner, taken = _timed(runner, capabilities, parameters, limit, options, tick)
+            taken: tuple[Curve, float] = (), 0.0
+            if capabilities.chain and parameters >= TIMED:
+                text = proof_text(codec, embedding.shape[0], TIMED_TOKENS)
+                runner, taken = _timed(runner, text, folder, limit, options, tick)
             runner = replace(runner, flops=_flops(module, config, runner))
     except (Cancelled, UserError):
         raise
@@ -273,7 +279,8 @@ def _proven(
         path=str(folder),
         load_seconds=time.perf_counter() - begun,
         notes=tuple(notes),
-        pass_seconds=taken,
+        pass_seconds=taken[0],
+        timed=taken[1],
         active=active(config),
         thinking=codec.thoughts.info if codec.thoughts is not None else None,
         sampling=of_folder(folder),
@@ -292,23 +299,22 @@ def _flops(module: Any, config: Any, runner: Runner) -> Flops:
 
 
 def _timed(
-    runner: Runner, found: Capabilities, parameters: int, limit: int, options: LoadOptions, tick: Callable[[], None]
-) -> tuple[Runner, tuple[tuple[int, float], ...]]:
-    """What passes take, and on a CPU a runner that keeps to the number of threads on which they take the least."""
-    if not found.chain:
-        return runner, ()
-    session = session_of(runner, min(limit, TOKENS))
-    if runner.device.type != "cpu":
-        return runner, pass_seconds(session, parameters, tick)
-    by_count = {}
-    for count in thread_counts(options.threads):
-        torch.set_num_threads(count)
-        by_count[count] = pass_seconds(session, parameters, tick)
-        if not by_count[count]:
-            return runner, ()
+    runner: Runner, text: Sequence[int], folder: Path, limit: int, options: LoadOptions, tick: Callable[[], None]
+) -> tuple[Runner, tuple[Curve, float]]:
+    """What passes take and when that was measured; on a CPU with a runner that keeps to the number of threads on which they take
+    the least."""
+    cpu = runner.device.type == "cpu"
+    about = identity(folder.iterdir()), transformers_version, str(torch.__version__), device_name(runner.module, runner.device)
+    by_count: dict[int, tuple[Curve, float]] = {}
+    for count in thread_counts(options.threads) if cpu else [0]:
+        if cpu:
+            torch.set_num_threads(count)
+        session = session_of(runner, min(limit, TIMED_TOKENS))
+        measure = partial(pass_seconds, session, text, tick, cpu=cpu)
+        by_count[count] = kept_curve((*about, options.dtype, str(runner.dtype), options.exact, count), measure)
     if len(by_count) == 1:
         return runner, by_count[count]
-    threads = Threads(by_count)
+    threads = Threads({count: curve for count, (curve, _) in by_count.items()})
     return replace(runner, threads=threads), by_count[threads.now]
 
 

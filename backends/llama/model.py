@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from math import prod
 from pathlib import Path
 
@@ -24,7 +25,10 @@ from ..files.verdicts import Verdict, kept
 from ..heads.mtp.own import in_gguf
 from ..info import Capabilities, ModelInfo, token_id
 from ..options import UNKNOWN_CONTEXT, LoadOptions, StageProgress, pip_command
-from ..rounding import pass_seconds, ticking
+from ..pass_times import TIMED, Curve, identity, kept_curve, pass_seconds
+from ..pass_times import TOKENS as TIMED_TOKENS
+from ..proof_text import proof_text
+from ..rounding import ticking
 from .context import Context, Runtime, Weights
 from .hidden_states import embeddings, refusal, untold
 from .layers import first_layers
@@ -255,7 +259,9 @@ def load_llama(
         )
     check_memory(name, header, runtime, size)
     codec = LlamaCodec(weights)
-    capabilities, runtime, taken = _capabilities(weights, header, runtime, options, size, name, mtp, progress, cancelled)
+    capabilities, runtime, taken = _capabilities(
+        weights, codec, file, header, runtime, options, size, name, mtp, progress, cancelled
+    )
     kind = file_type(weights)
     about = {name: value for name, value in header.metadata.items() if not name.startswith("tokenizer.")}
     verdict = kept("llama.cpp", version(), str(torch.__version__), kind, _device_name(runtime) == "cpu", about)
@@ -278,7 +284,8 @@ def load_llama(
         path=str(file),
         load_seconds=time.perf_counter() - begun,
         notes=tuple(dict.fromkeys(why for what, why in capabilities.reasons.items() if what not in ("layers", "states"))),
-        pass_seconds=taken,
+        pass_seconds=taken[0],
+        timed=taken[1],
         active=header.active,
         thinking=codec.thoughts.info if codec.thoughts is not None else None,
         sampling=recommended(ollama.parameters(name), OLLAMA) if name.startswith(ollama.PREFIX) else recommended(about, GGUF),
@@ -288,6 +295,8 @@ def load_llama(
 
 def _capabilities(
     weights: Weights,
+    codec: LlamaCodec,
+    file: Path,
     header: Header,
     runtime: Runtime,
     options: LoadOptions,
@@ -296,12 +305,13 @@ def _capabilities(
     mtp: bool,
     progress: StageProgress | None,
     cancelled: Callable[[], bool] | None,
-) -> tuple[Capabilities, Runtime, tuple[tuple[int, float], ...]]:
+) -> tuple[Capabilities, Runtime, tuple[Curve, float]]:
     """What the proof finds, how contexts are to be set up, and what passes take."""
     tick = ticking(PASSES, progress, cancelled)
     parameters, cpu = int(weights.lib.llama_model_n_params(weights.handle)), _device_name(runtime) == "cpu"
 
-    taken: tuple[tuple[int, float], ...] = ()
+    taken: tuple[Curve, float] = (), 0.0
+    about = identity([file]), version(), _device_name(runtime)
 
     def found(runtime: Runtime, alike: bool) -> Capabilities:
         nonlocal taken
@@ -311,8 +321,10 @@ def _capabilities(
         proven = prove(session, weights.vocabulary, tick)
         if not (runtime.type_k == runtime.type_v == CACHE_TYPES["f32"] and file_type(weights) == "all F32"):
             proven = rounded(session, proven, weights.vocabulary, tick, parameters=parameters, cpu=cpu, alike=alike)
-        if proven.chain:
-            taken = pass_seconds(session, parameters, tick)
+        if proven.chain and parameters >= TIMED:
+            text = proof_text(codec, weights.vocabulary, TIMED_TOKENS)
+            measure = partial(pass_seconds, session, text, tick, cpu=cpu)
+            taken = kept_curve((*about, runtime), measure)
         session.close()
         if not proven.chain:
             why = proven.reasons["chain"]

@@ -98,6 +98,11 @@ class LlamaCodec(Codec):
                 return list(out[:count])
             room = -count
 
+    @property
+    def reads_text(self) -> bool:
+        # llama.cpp ends the process where there is no vocabulary.
+        return bool(self._lib.llama_vocab_type(self._vocab) != self._lib.LLAMA_VOCAB_TYPE_NONE)
+
     def encode(self, text: str) -> list[int]:
         ids = self._tokenize(text, parse=False)
         return self._opening + (ids if self._control.isdisjoint(ids) else self._halved(text, first=True))
