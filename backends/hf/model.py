@@ -28,7 +28,7 @@ from ..costs.modules import active, flops_of_model
 from ..files.checkpoint import check_folder, int8_rows, read_json, shown, weight_bytes
 from ..files.sampling import of_folder
 from ..files.verdicts import Verdict, kept
-from ..info import Capabilities, ModelInfo, token_id
+from ..info import ModelInfo, token_id
 from ..options import INT8, UNKNOWN_CONTEXT, LoadOptions, StageProgress, cpu_threads
 from ..pass_times import TIMED, Curve, identity, kept_curve, pass_seconds
 from ..pass_times import TOKENS as TIMED_TOKENS
@@ -301,8 +301,8 @@ def _flops(module: Any, config: Any, runner: Runner) -> Flops:
 def _timed(
     runner: Runner, text: Sequence[int], folder: Path, limit: int, options: LoadOptions, tick: Callable[[], None]
 ) -> tuple[Runner, tuple[Curve, float]]:
-    """What passes take and when that was measured; on a CPU with a runner that keeps to the number of threads on which they take
-    the least."""
+    """What passes take and when that was measured; on a CPU with a runner that keeps to the number of threads on which they are
+    quickest."""
     cpu = runner.device.type == "cpu"
     about = identity(folder.iterdir()), transformers_version, str(torch.__version__), device_name(runner.module, runner.device)
     by_count: dict[int, tuple[Curve, float]] = {}
