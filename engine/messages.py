@@ -332,8 +332,6 @@ class Switched(Event):
     id: int
     method: str
     label: str
-    doubt: str = ""
-    """A sentence, where another server went on and may not have read the same tokens."""
 
 
 @dataclass(slots=True)
@@ -404,7 +402,7 @@ class Finished(Event):
     plain_seconds: float = 0.0
     """Time of a plain step at the answer's end, taken for Generate's `compare`; 0 where it was not."""
     served: dict[str, Any] = field(default_factory=dict)
-    """What is known of a server's answer: `certainty`, `doubt`, `seams`, and what the server counted, each where it told:
+    """What is known of a server's answer: `certainty`, `doubt`, and what the server counted, each where it told:
     `prompt_tokens`, `reused`, `tokens`, `steps`, `drafted`, `accepted`."""
 
 

@@ -22,7 +22,7 @@ from ..backends.options import (
     draft_names,
     rebuild_command,
 )
-from ..backends.servers.address import PAIR, find_server, is_url, root_of
+from ..backends.servers.address import find_server, is_url, root_of
 from ..backends.servers.images import kind_of_image, without_images
 from ..option import NEXT_ANSWER, option, options_of
 
@@ -33,7 +33,6 @@ __all__ = [
     "BUILTIN_EAGLE",
     "DRAFTING",
     "LOADING",
-    "PAIR",
     "SHAPES",
     "SHIPPED",
     "AnswerOptions",

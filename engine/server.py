@@ -51,7 +51,7 @@ from .wire import parse as parse_message
 if TYPE_CHECKING:
     from ..backends.base import Model
     from ..backends.servers.address import Address
-    from ..backends.servers.remote import RemoteModel
+    from ..backends.servers.model import ServerModel
     from .beside import Beside
     from .drafts import Drafts
     from .lanes import Lanes
@@ -74,10 +74,10 @@ class Server:
         self._drafts: Drafts | None = None
         self._lanes: Lanes | None = None
         self._beside: Beside
-        self._remote: RemoteModel | None = None
+        self._remote: ServerModel | None = None
         """A server, in place of a model here."""
         self._past = PastAnswers(self._outbox.post)
-        self._guests: dict[str, RemoteModel] = {}
+        self._guests: dict[str, ServerModel] = {}
         """Servers beside the chat's model, by key."""
         self._answers: ServerAnswers | None = None
         """Runs the servers' answers; made, and httpx imported, when the first one is named."""
@@ -231,7 +231,7 @@ class Server:
         info["load_seconds"] = time.perf_counter() - start
         self._outbox.post(Loaded(command.id, info, refusals(remote)))
 
-    def _connect(self, id: int, address: Address) -> RemoteModel:
+    def _connect(self, id: int, address: Address) -> ServerModel:
         """Find out what a server is, for a load of this id."""
         from .servers.answers import ServerAnswers
 

@@ -96,7 +96,6 @@ def _served(answer: Answer) -> dict[str, Any]:
         "runs": answer.totals.runs if known else [],
         "certainty": figures.certainty,
         "doubt": figures.doubt,
-        **({"seams": figures.seams} if figures.seams else {}),
     }
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -12,7 +12,7 @@ from ..text.cells import one_line
 from .about import About
 from .choosing import Speeds, first_method, shortlist
 from .entries import Answer
-from .methods import Method, served_methods
+from .methods import Method, served_method
 from .pieces import Pieces
 
 NO_VISION = "the model at {} takes text only. Choose one that can see."
@@ -67,7 +67,7 @@ class ChatModel:
     """Somebody has chosen the method; if not, each model gets the one that suits it."""
     speeds: Speeds = field(default_factory=Speeds)
     _ours: Mapping[str, Method] = field(default_factory=dict)
-    """The methods without those of a server."""
+    """The methods without that of a server."""
 
     @property
     def label(self) -> str:
@@ -87,16 +87,9 @@ class ChatModel:
         capabilities = Capabilities(exact=bits, guard=bool(found.get("guard", True)))
         return label_of(get(name), Acceptance.parse(rule), sampling, capabilities)
 
-    def named(self, words: Sequence[str]) -> tuple[str, list[str]]:
-        """A method as it is typed, and the settings behind it. The names of a server's methods may have spaces in them."""
-        for count in range(len(words), 1, -1):
-            if " ".join(words[:count]) in self.methods:
-                return " ".join(words[:count]), list(words[count:])
-        return words[0], list(words[1:])
-
     def shortlist(self) -> list[str]:
         """The methods worth a try on this model."""
-        if served := served_methods(self.info):
+        if served := served_method(self.info):
             return list(served)
         # Before the model is loaded nobody knows whether there is a drafter trained for it.
         unknown = () if self.info else (name for name, method in self.methods.items() if method.group == "trained")
@@ -122,10 +115,10 @@ class ChatModel:
         return first_method(self.methods, self.unavailable, self.model, self.load.get("draft_model"), self.info)
 
     def methods_of(self, info: Mapping[str, Any]) -> dict[str, Method]:
-        """Every method there is for a model, by name: a server's own go before ours."""
+        """Every method there is for a model, by name: a server's own goes before ours."""
         if not any(method.group == "server" for method in self.methods.values()):
             self._ours = self.methods
-        served = served_methods(info)
+        served = served_method(info)
         return served | {name: method for name, method in self._ours.items() if name not in served}
 
     def measure(self, answer: Answer, ratio: float) -> None:

@@ -14,9 +14,6 @@ from .methods import Method
 PLAIN = "greedy"
 """What every other method is compared with."""
 
-SERVED_PLAIN = "plain"
-"""The same on a server."""
-
 PROMISING = ("draft", "lookup", "early-exit", "fusion", "auto")
 """What is offered beside plain decoding and trained drafters. The first two differ most: one gives several tokens a pass on any
 text, the other wins where text is copied, on the fastest models too. `auto` chooses among the others, so it comes last."""

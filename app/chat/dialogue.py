@@ -37,7 +37,7 @@ from ..text.cells import one_line
 from .about import generate_fields
 from .chat_model import ChatModel
 from .entries import Answer, Notice, Prompt, Severity, loop_sentence
-from .methods import served_methods
+from .methods import served_method
 from .pieces import Pieces
 from .transcript import Transcript
 from .why import blame
@@ -328,8 +328,6 @@ class Dialogue(ChatModel):
             case Switched():
                 self.method = event.method
                 self.switching = self._back = None
-                if event.doubt:
-                    self.notice(event.doubt, "warning")
             case Paused():
                 self.paused = event.paused
             case Finished(reason="loop"):
@@ -355,7 +353,7 @@ class Dialogue(ChatModel):
 
     def settle_method(self) -> None:
         """Use the method that suits the model where nobody has chosen one, or where the model cannot run it: that is said."""
-        served = served_methods(self.info)
+        served = served_method(self.info)
         self.methods = self.methods_of(self.info)
         if served:  # they decide, and all that can be known is what they say
             self.method = self.method if self.method in served else self.first_method()

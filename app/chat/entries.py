@@ -102,8 +102,6 @@ class Figures:
     """Where the server contradicts itself, a sentence that says so."""
     valid: bool | None = None
     """Whether the answer matches its constraint; None without one, and until it has ended."""
-    seams: str = ""
-    """Where several servers wrote it, how one went on where another had stopped."""
 
     def take_served(self, served: Mapping[str, Any]) -> None:
         """Take over what a server counted: it knows better than its stream shows.
@@ -112,7 +110,6 @@ class Figures:
             served: as in the engine's `Finished`.
         """
         self.certainty, self.doubt = served.get("certainty", self.certainty), served.get("doubt", self.doubt)
-        self.seams = served.get("seams", self.seams)
         self.drafts_apart = self.drafted > 0 or not served.get("drafted")
         for name in ("prompt_tokens", "reused", "tokens", "steps", "drafted", "accepted"):
             if (count := served.get(name)) is not None:

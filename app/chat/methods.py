@@ -34,8 +34,8 @@ GROUPS: Mapping[str, str] = {
 }
 """Group → its heading, in the order in which they are shown."""
 
-SERVERS = "The server's"
-"""Heading of the methods of a model on servers."""
+SERVER = "The server's"
+"""Heading of the method of a model on a server."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,10 +65,10 @@ def known_methods() -> Mapping[str, Method]:
     return {entry["name"]: Method(**entry | {"params": tuple(entry["params"])}) for entry in found}
 
 
-def served_methods(info: Mapping[str, Any]) -> dict[str, Method]:
-    """What decodes a model on servers, by name; nothing for one of this machine."""
-    told = (info.get("server") or {}).get("methods", {})
-    return {name: Method(name, "server", "", f"{where} decodes.") for name, where in told.items()}
+def served_method(info: Mapping[str, Any]) -> dict[str, Method]:
+    """What decodes a model on a server, by name; nothing for one of this machine."""
+    server = info.get("server")
+    return {name: Method(name, "server", "", f"{info['device']} decodes.")} if server and (name := server["method"]) else {}
 
 
 def reach_of(method: Method, info: Mapping[str, Any]) -> tuple[int | None, str]:

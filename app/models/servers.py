@@ -53,22 +53,19 @@ def ask(names: Iterable[str], servers: Mapping[str, Mapping[str, str]]) -> list[
 
 async def _asked(name: str, servers: Mapping[str, Mapping[str, str]]) -> FoundServer:
     # Deferred: httpx takes 100 ms, and few have servers.
-    from ...backends.servers.remote import connect_all
+    from ...backends.servers.model import connect
 
     try:
         address = find_server(name, servers)
         if address is None:
             raise UserError(f"{name} is not a server. Give its address (http://HOST:PORT) or a name of [servers.NAME].")
-        remote = await connect_all(address)
+        model = await connect(address)
     except UserError as error:
         return FoundServer(name, problem=one_line(str(error)))
-    served = remote.methods[remote.method].served
-    listed = [each.served.models or (each.served.model,) for each in remote.methods.values()]
-    await remote.close()
-    models = tuple(model for model in listed[-1] if model and all(model in other for other in listed))
-    models = models or tuple(filter(None, (served.model,)))  # a pair's may have other names there
-    how = " or ".join(remote.methods)
-    return FoundServer(name, served.engine, served.version, how, served.certainty, served.context, models)
+    served = model.served
+    await model.close()
+    models = served.models or tuple(filter(None, (served.model,)))
+    return FoundServer(name, served.engine, served.version, served.method, served.certainty, served.context, models)
 
 
 def server_rows(found: Sequence[FoundServer], text: str, loaded: str) -> list[ModelRow]:

@@ -27,7 +27,7 @@ from ...engine.messages import (
     Steps,
 )
 from ..chat.about import generate_fields, public, word_for
-from ..chat.choosing import PLAIN, SERVED_PLAIN
+from ..chat.choosing import PLAIN
 from ..chat.compare import Mark
 from ..chat.dialogue import Dialogue
 from ..chat.entries import Answer
@@ -221,7 +221,7 @@ class Race:
 
     def _measure(self) -> None:
         """Remember how the lanes on the chat's model fared against its plain decoding."""
-        if self.racers[0].entry.key or self.racers[0].entry.method not in (PLAIN, SERVED_PLAIN):
+        if self.racers[0].entry.key or self.racers[0].entry.method != PLAIN:
             return
         for racer in self.racers[1:]:
             if not racer.entry.key and racer.through:

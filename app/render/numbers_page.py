@@ -92,8 +92,7 @@ def _served(answer: Answer, part: Totals, curve: Curve, method: str, cells: int)
         (f"{figures.tokens:,}", "tokens"),
     ]
     out = [*(_verdict(answer, cells) if answer.done else []), *figures_rows(rows, cells)]
-    seams = one_line(figures.seams)
-    out += [(), *paragraph(f"Passes: {certainty}. {SURE.get(certainty, '')} {seams}".rstrip(), cells, "$quiet")]
+    out += [(), *paragraph(f"Passes: {certainty}. {SURE.get(certainty, '')}".rstrip(), cells, "$quiet")]
     for section in (
         _thought(answer),
         _trend(curve.of(answer.totals), cells) if known else [],

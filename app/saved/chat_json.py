@@ -80,7 +80,7 @@ def answer_json(answer: Answer, pieces: Pieces, more: dict[str, Any]) -> Iterato
 
 def figures_body(figures: Figures) -> dict[str, Any]:
     body = {name: getattr(figures, name) for name in _FIGURES}
-    more = {name: value for name in ("plain_seconds", "certainty", "doubt", "seams") if (value := getattr(figures, name))}
+    more = {name: value for name in ("plain_seconds", "certainty", "doubt") if (value := getattr(figures, name))}
     return body | more | ({} if figures.valid is None else {"valid": figures.valid})
 
 
@@ -177,7 +177,6 @@ def read_answer(entry: Table) -> Answer:
     answer.figures.plain_seconds = figures.number("plain_seconds", 0.0)
     answer.figures.certainty = one_line(figures.text("certainty", ""))
     answer.figures.doubt = one_line(figures.text("doubt", ""))
-    answer.figures.seams = one_line(figures.text("seams", ""))
     answer.figures.valid = valid if isinstance(valid := figures.data.get("valid"), bool) else None
     pieces = entry.table("pieces", {})
     known = {}

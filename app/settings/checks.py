@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
-from ...engine.options import PAIR, Sampling, is_url, root_of
+from ...engine.options import Sampling, is_url, root_of
 from ...errors import UserError, did_you_mean
 from . import locations
 from .fields import CHAT_KEYS, OPTIONS, SAMPLING, SERVER, TABLES, is_chat_key
@@ -203,10 +203,8 @@ def check_server(called: str, server: str, name: str, value: Any) -> str:
         raise UserError(f"a server has no setting {called}: {did_you_mean(name, SERVER)}")
     if not isinstance(value, str) or not value.strip():
         raise UserError(f"{called} takes a text in quotes.")
-    if name == "url" or (name in PAIR and is_url(value)):
+    if name == "url":
         root_of(value)
-    if name in PAIR and not is_url(value) and not SERVER_NAME.fullmatch(value.partition("#")[0]):
-        raise UserError(f"{called} takes a server's address, like http://localhost:8080, or its name in the settings.")
     if name == "key_env" and not VARIABLE.fullmatch(value):
         raise UserError(f"{called} takes the name of an environment variable, not the key itself.")
     return str(value)

@@ -105,8 +105,6 @@ TABLES = ("methods", "sampling", "keymap", "models", "servers")
 SERVER = {
     "url": "Address of the server, like http://localhost:8080.",
     "model": "Which of its models to ask for; by default its first one.",
-    "plain": "Of a pair in place of url: the server that serves the model without speculation, by its address or name here.",
-    "with": "Of a pair: the server that serves the same model with speculation.",
     "key_env": "Environment variable that holds the server's key. The key itself is never in the settings.",
     "key_file": "File that holds the server's key.",
     "keyring": "Name under which the desktop's keyring holds the server's key, for `specchat`.",

@@ -6,7 +6,7 @@ import ipaddress
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote, unquote, urlsplit
 
@@ -15,9 +15,6 @@ from ...plain_file import user_path
 
 KEY_SOURCES = ("key_env", "key_file", "keyring")
 """Settings of a server that say where its key is."""
-
-PAIR = {"plain", "with"}
-"""Settings of two servers that serve one model."""
 
 _SCHEMES = ("http://", "https://", "http:/", "https:/")
 """What an address begins with; that with one slash is told to be wrong."""
@@ -47,8 +44,6 @@ class Address:
     """What it is to serve; empty for its own choice."""
     key: tuple[str, str] | None = None
     """One of KEY_SOURCES, and its value."""
-    other: Address | None = None
-    """The other one of a pair: the server of the same model that speculates; this one does not."""
 
     @property
     def host(self) -> str:
@@ -139,11 +134,10 @@ def find_server(spec: str, servers: Mapping[str, Mapping[str, Any]]) -> Address 
 
     Args:
         spec: as the user wrote it; `#` and a model may follow either.
-        servers: those of the settings: name → url, model, key_env and so on; of a pair `plain` and `with` in place of the url.
-            An address that one of them has gets its key.
+        servers: those of the settings: name → url, model, key_env and so on. An address that one of them has gets its key.
 
     Raises:
-        UserError: the address is not one, or half of a pair is missing.
+        UserError: the address is not one.
     """
     if is_url(spec):
         root, model = root_of(spec)
@@ -156,34 +150,10 @@ def find_server(spec: str, servers: Mapping[str, Mapping[str, Any]]) -> Address 
         return None
     model = _named(model)
     table = servers[name]
-    if PAIR & table.keys():
-        return _pair(spec, name, model, servers)
     if not table.get("url"):
         raise UserError(f"[servers.{name}] has no url. Add the server's address, like http://localhost:8080.")
     root, own = root_of(str(table["url"]))
     return Address(spec, root, model or own or str(table.get("model", "")), _key(table))
-
-
-def _pair(spec: str, name: str, model: str, servers: Mapping[str, Mapping[str, Any]]) -> Address:
-    """Two servers of one model: each is named by its address, or by its name in the settings."""
-    table = servers[name]
-    single = {other: found for other, found in servers.items() if not PAIR & found.keys()}
-    halves = []
-    for half in ("plain", "with"):
-        value = str(table.get(half, ""))
-        if not value or table.get("url"):
-            raise UserError(
-                f"[servers.{name}] must have plain = and with =, the addresses of the server without speculation and of the "
-                "one with it, or url = alone."
-            )
-        found = find_server(value, single)
-        if found is None:
-            raise UserError(
-                f"[servers.{name}] {half}: {value!r:.80} is neither an address nor the name of a server. Add its url."
-            )
-        wanted = model or found.model or str(table.get("model", ""))
-        halves.append(replace(found, name=spec, model=wanted, key=found.key or _key(table)))
-    return replace(halves[0], other=halves[1])
 
 
 def _root(table: Mapping[str, Any]) -> str:

@@ -12,17 +12,13 @@ from typing import Any
 from ...errors import UserError
 from ..base import Message, Sampling
 from ..grammars.constraint import Constraint
-from .identify import LLAMA_CPP, LLAMA_SERVER, LM_STUDIO, OLLAMA, SGLANG, TRANSFORMERS, VLLM, Served
+from .identify import LLAMA_CPP, LLAMA_SERVER, LM_STUDIO, OLLAMA, SGLANG, VLLM, Served
 from .images import content_of
 from .refusals import words_of
 from .thoughts import asked, with_thought
 
 LONG_ENOUGH = 4096
 """Tokens of a completion without a limit, where the server would stop after 16 and does not tell its context."""
-
-
-USUAL_LIMIT = 1024
-"""Tokens of an answer of transformers serve without a limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,14 +33,8 @@ class ServerRequest:
     stop: Sequence[str] = ()
     afresh: bool = False
     """Read the whole prompt, whatever the server has kept of earlier ones: to be measured."""
-    ids: Sequence[int] | None = None
-    """In place of both: the tokens to be continued, of the answer those that another server has written."""
     constraint: Constraint | None = None
     """What the answer must match."""
-    said: str = ""
-    """The same as text, in addition to either: what has been written of the answer."""
-    thought: str = ""
-    """The thought before it, as far as it has been written; in chats only."""
     think: str = ""
     """How to think, in a word; this and the next two are those of the engine's `Generate`."""
     think_budget: int | None = None
@@ -65,19 +55,11 @@ def body_of(served: Served, request: ServerRequest, under: str = "") -> tuple[st
     body: dict[str, Any] = {"stream": True}
     if served.model:
         body["model"] = served.model
-    if request.ids is not None:
-        path, body["prompt"] = "/completions", list(request.ids)
-    elif request.messages is not None:
+    if request.messages is not None:
         path, body["messages"] = "/chat/completions", [_message(served.engine, each, under) for each in request.messages]
-        if request.said or request.thought:
-            so_far = {"role": "assistant", "content": request.said, "thought": request.thought}
-            body["messages"].append(with_thought(served.engine, so_far, under))
-            body["continue_final_message"] = True
-            if served.engine == VLLM or request.thought:
-                body["add_generation_prompt"] = False
         body |= asked(served.engine, _thinking(served, request), request.think_budget, request.template_vars)
     else:
-        path, body["prompt"] = "/completions", request.prompt + request.said
+        path, body["prompt"] = "/completions", request.prompt
     if request.max_tokens is not None:
         body["max_tokens"] = request.max_tokens
     elif path == "/completions" and served.engine != LLAMA_SERVER:
@@ -88,7 +70,7 @@ def body_of(served: Served, request: ServerRequest, under: str = "") -> tuple[st
         body |= _constraint(served, request.constraint, chat=path == "/chat/completions")
         if served.engine == LLAMA_SERVER and path == "/chat/completions" and request.constraint.is_json:
             body["reasoning_format"] = "deepseek"  # with `none` it refuses a schema behind a thought that the prompt opens
-    fields = body | _sampling(served, request.sampling) | _told(served) | _method(served, request)
+    fields = body | _sampling(served, request.sampling) | _told(served)
     if served.engine == SGLANG and path == "/completions":  # in chats it has none
         fields["return_token_ids"] = True
     return served.api + path, fields | (_afresh(served) if request.afresh else {})
@@ -153,15 +135,6 @@ def without(body: dict[str, Any], status: int, refusal: Any, limited: bool) -> d
 
 def _names(said: str, field: str) -> bool:
     return re.search(rf"(?<![a-z_]){field.replace('_', '[_ ]?')}(ing)?(?![a-z_])", said, re.IGNORECASE) is not None
-
-
-def _method(served: Served, request: ServerRequest) -> dict[str, Any]:
-    """What makes the server decode with one of its methods. transformers takes a whole configuration in place of its own."""
-    if served.engine != TRANSFORMERS or not served.asking:
-        return dict(served.asking)
-    limit = request.max_tokens or USUAL_LIMIT
-    config = {**served.asking, "do_sample": not request.sampling.greedy, "max_new_tokens": limit}
-    return {"generation_config": json.dumps(config)}
 
 
 def _sampling(served: Served, sampling: Sampling) -> dict[str, Any]:

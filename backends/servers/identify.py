@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 from urllib.parse import quote, unquote
@@ -60,12 +60,8 @@ class Served:
     """What it decodes with, as far as it says."""
     drafts: bool | None = None
     """Whether it speculates; None if it does not say."""
-    asking: Mapping[str, Any] = field(default_factory=dict)
-    """Fields of each request that make the server decode so."""
     images: bool | None = None
     """Whether it takes images; None if it does not say."""
-    siblings: Mapping[str, str] = field(default_factory=dict)
-    """Methods of llama-server as a router: how each of its models decodes that has the same file → the model's name."""
 
     @property
     def certainty(self) -> str:
@@ -90,7 +86,7 @@ async def identify(server: Connection) -> Served:
     served = Served(engine, api, model, names, context=count(row.get("max_model_len")) or 0)
     match engine:
         case "llama-server":
-            return await _llama_server(server, replace(served, siblings=_siblings(rows, row)), row)
+            return await _llama_server(server, served, row)
         case "vLLM":
             return await _vllm(server, served)
         case "SGLang":
@@ -208,8 +204,8 @@ async def _openapi(server: Connection) -> str:
 
 
 async def _llama_server(server: Connection, served: Served, row: Mapping[str, Any]) -> Served:
-    router = isinstance(row.get("status"), dict)
-    which = f"?model={quote(served.model, safe='')}" if router else ""
+    status = row.get("status")
+    which = f"?model={quote(served.model, safe='')}" if isinstance(status, dict) else ""
     props = await server.probe(f"/props{which}")
     props = props if isinstance(props, dict) else {}
     settings = props.get("default_generation_settings")
@@ -217,10 +213,11 @@ async def _llama_server(server: Connection, served: Served, row: Mapping[str, An
     modalities = props.get("modalities")
     served = replace(served, images=modalities.get("vision") is True if isinstance(modalities, dict) else None)
     version = _word(props.get("build_info"))
-    if router:  # it tells the command line of each model, loaded or not
-        method = next((name for name, model in served.siblings.items() if model == served.model), UNTOLD)
-        drafts = None if method == UNTOLD else not method.startswith(PLAIN)
-        return replace(served, version=version, context=context or 0, drafts=drafts, method=method)
+    if isinstance(status, dict):  # a router tells the command line of each model, loaded or not
+        args = args if isinstance(args := status.get("args"), list) else []
+        types = next((value for option, value in pairwise(args) if option == "--spec-type"), "")
+        method = types_of({"speculative.types": types}) or PLAIN
+        return replace(served, version=version, context=context or 0, drafts=method != PLAIN, method=method)
     slots = await server.probe(f"/slots{which}")
     slots = [slot for slot in slots if isinstance(slot, dict)] if isinstance(slots, list) else []
     if not slots:
@@ -235,26 +232,6 @@ async def _llama_server(server: Connection, served: Served, row: Mapping[str, An
         method = types_of(answer.get("generation_settings")) if isinstance(answer, dict) else ""
     method = method or SPECULATION
     return replace(served, version=version, context=context or 0, drafts=drafts, method=method)
-
-
-def _siblings(rows: Sequence[Mapping[str, Any]], own: Mapping[str, Any]) -> dict[str, str]:
-    """The models of a router that have one's own file, by how they decode."""
-    out = dict[str, str]()
-    file = _option(own, "--model") or _option(own, "--hf-repo")
-    for row in rows:
-        name = _text(row, "id")
-        if file and name and file in (_option(row, "--model"), _option(row, "--hf-repo")):
-            method = types_of({"speculative.types": _option(row, "--spec-type")}) or PLAIN
-            out[method if method not in out else f"{method} ({name})"] = name
-    return out
-
-
-def _option(row: Mapping[str, Any], name: str) -> str:
-    """An option of the command line that a router tells of a model; empty if it has none."""
-    status = row.get("status")
-    args = status.get("args") if isinstance(status, dict) else None
-    args = [each for each in args if isinstance(each, str)] if isinstance(args, list) else []
-    return next((value for option, value in pairwise(args) if option == name), "")
 
 
 def types_of(settings: object) -> str:

@@ -18,7 +18,7 @@ from .events import DONE, Event, Reader, events
 from .identify import SGLANG, TRANSFORMERS, Served
 from .refusals import status_of, words_of
 from .runs import ByArrival, ByCounts, ByIds, ByTimings, Certainty, Cutter, Run
-from .seam import Trail
+from .thoughts import Parts
 
 TELLING_SECONDS = 0.05
 """An answer whose text arrived within less was held back on its way."""
@@ -70,8 +70,6 @@ class Outcome:
     """As in the engine's `Finished`; empty until the server has told one."""
     certainty: Certainty = "unknown"
     doubt: str = ""
-    seams: str = ""
-    """Where several servers wrote it, how one went on where another had stopped: a sentence for each."""
     prompt_tokens: int | None = None
     prompt_ids: tuple[int, ...] = ()
     reused: int | None = None
@@ -91,8 +89,12 @@ class Taker:
     run: Callable[[Run], None]
     prefilling: Callable[[int, int, float], None]
     """Prompt tokens read, of how many, in seconds so far."""
-    trail: Trail = field(default_factory=Trail)
-    """What has come, for another server to go on from."""
+    text: str = ""
+    """The answer as shown, so far."""
+    raw: str = ""
+    """Thought and answer as the server sent them."""
+    parts: Parts = field(default_factory=Parts)
+    """What of it is which."""
 
 
 class Stream:
@@ -103,7 +105,6 @@ class Stream:
         self._taker, self._outcome = taker, outcome
         self.thoughts_under = ""
         """The field that thoughts came in."""
-        taker.trail.begin()
         self._loop = asyncio.get_running_loop()
         self._cutter: Cutter | None = None
         self._last: Chunk | None = None
@@ -203,7 +204,7 @@ class Stream:
             raise UserError(f"A filter of {host} stopped the answer ({word}). {self._kept('ask in other words.')}")
         if not ours and _CUT_OFF.search(reason):
             raise UserError(f"{host} broke the answer off ({word}). {self._kept('send the message again.')}")
-        if not self._taker.trail.raw.strip():
+        if not self._taker.raw.strip():
             if ours in ("length", "context"):
                 raise UserError(f"{host} came to its limit of tokens before it sent any text. Raise max_tokens.")
             raise UserError(f"{host} ended the answer without any text. Send the message again, or ask another model.")
@@ -212,7 +213,7 @@ class Stream:
         outcome.reason = ("stop" if self._stopped and ours == "eos" else ours) or word
 
     def _kept(self, advice: str) -> str:
-        return f"What came is kept; {advice}" if self._taker.trail.raw else f"{advice[0].upper()}{advice[1:]}"
+        return f"What came is kept; {advice}" if self._taker.raw else f"{advice[0].upper()}{advice[1:]}"
 
     def _doubt(self, sentence: str) -> None:
         if sentence not in self._outcome.doubt:
@@ -223,8 +224,8 @@ class Stream:
         if self._timer is not None:
             self._timer.cancel()
         if self._half:
-            self._push(Chunk(text=self._taker.trail.parts.push("", whole(self._half))))
-        if rest := self._taker.trail.parts.push("", "", over=True):
+            self._push(Chunk(text=self._taker.parts.push("", whole(self._half))))
+        if rest := self._taker.parts.push("", "", over=True):
             self._push(Chunk(text=rest))
         outcome = self._outcome
         if self._first:
@@ -248,7 +249,7 @@ class Stream:
             outcome.reason = outcome.reason or "eos"
 
     def _take(self, chunk: Chunk) -> None:
-        outcome, trail = self._outcome, self._taker.trail
+        outcome, taker = self._outcome, self._taker
         if self._index is None and (chunk.text or chunk.thought):
             self._index = chunk.index
         if None not in (self._index, chunk.index) and self._index != chunk.index:  # of another answer to the same prompt
@@ -257,11 +258,11 @@ class Stream:
             text = self._half + chunk.text
             self._half = text[-1:] if "\ud800" <= text[-1:] < "\udc00" else ""
             chunk = replace(chunk, text=whole(text[: len(text) - len(self._half)]))
-        if chunk.called and trail.raw:
+        if chunk.called and taker.raw:
             chunk = replace(chunk, text=f"\n{chunk.text}")
-        if chunk.whole and trail.raw and (chunk.thought + chunk.text).startswith(trail.raw):
+        if chunk.whole and taker.raw and (chunk.thought + chunk.text).startswith(taker.raw):
             # The whole answer once more, after its pieces.
-            chunk = replace(chunk, text=(chunk.thought + chunk.text)[len(trail.raw) :], thought="")
+            chunk = replace(chunk, text=(chunk.thought + chunk.text)[len(taker.raw) :], thought="")
         if chunk.progress is not None:
             self._taker.prefilling(*chunk.progress[:2], self._loop.time() - self._asked)
         if chunk.prompt is not None:
@@ -275,10 +276,10 @@ class Stream:
             outcome.reused = chunk.timings.cached
             outcome.prefill_seconds = chunk.timings.prompt_milliseconds / 1000
             outcome.decode_seconds = chunk.timings.milliseconds / 1000
-        trail.take(chunk)
+        taker.raw += chunk.thought + chunk.text
         if chunk.text or chunk.thought or chunk.ids:
             self.thoughts_under = chunk.under or self.thoughts_under
-            self._push(replace(chunk, text=trail.parts.push(chunk.thought, chunk.text), thought=""))
+            self._push(replace(chunk, text=taker.parts.push(chunk.thought, chunk.text), thought=""))
         elif chunk.timings is not None and self._cutter is not None and not chunk.finish and chunk.tokens is None:
             self._push(chunk)
         if chunk.called:
@@ -294,7 +295,7 @@ class Stream:
     def _fail(self, error: Any) -> None:
         """Tell an error: it ends the answer, unless the answer was complete before."""
         connection, reason = self._connection, self._ended.lower()
-        if self._taker.trail.raw and (reason in _ENDS["eos"].split() or reason in _ENDS["length"].split()):
+        if self._taker.raw and (reason in _ENDS["eos"].split() or reason in _ENDS["length"].split()):
             words = connection.said(words_of(error) or "nothing more")
             self._doubt(f"After the answer, {connection.address.host} told an error: {words}.")
             return
@@ -318,22 +319,15 @@ class Stream:
         self._hand_out(self._cutter.flush() if self._cutter is not None else ())
 
     def _hand_out(self, runs: Iterable[Run]) -> None:
-        trail = self._taker.trail
+        taker = self._taker
         for run in runs:
-            if trail.owed and run.tokens:  # they were counted before
-                again = min(trail.owed, len(run.tokens))
-                trail.owed, run.tokens = trail.owed - again, run.tokens[again:]
-                run.accepted = min(run.accepted, len(run.tokens))
-            run.spans = trail.parts.spans(len(run.text), len(run.tokens))
+            run.spans = taker.parts.spans(len(run.text), len(run.tokens))
             at = 0
             for part, characters, _ in run.spans or [[ANSWER, len(run.text), 0]]:
-                new, at = run.text[at : at + characters], at + characters
                 if part == ANSWER:
-                    trail.text += new
-                else:
-                    trail.thought += new
-            trail.tokens += len(run.tokens)
-            self._taker.run(run)
+                    taker.text += run.text[at : at + characters]
+                at += characters
+            taker.run(run)
 
 
 def _joined(before: Chunk | None, chunk: Chunk) -> Chunk:

@@ -66,10 +66,6 @@ class Parts:
             self._waiting.append([part, len(new)])
         return "".join(new for _, new in pieces)
 
-    def go_on(self, splitter: Splitter) -> None:
-        """Part what follows by the marks in it: the next server sends them as they are."""
-        self._splitter, self._start = splitter, None
-
     def _thought(self, thought: str) -> str:
         """A thought that came in a field of its own, without the line breaks that templates write next to marks."""
         if not self.seen:
@@ -127,23 +123,6 @@ class Parts:
 
 def _rules(opening: str, close: str) -> Rules:
     return rules_of(Marks(opening, close, before="\n", after="\n", gap="\n\n"), {})
-
-
-def unmarked(prompt: str, text: str) -> tuple[str, Splitter] | None:
-    """The text of an answer's tokens as a server's parser shows it, without marks, and what parts what follows; None where it
-    has no usual marks.
-
-    Args:
-        prompt: the end of the prompt, with its marks.
-        text: of the tokens so far, with theirs.
-    """
-    for opening, close in PAIRS:
-        opened = prompt.rstrip().endswith(opening)
-        if opened or text.lstrip().startswith(opening):
-            splitter = Splitter(_rules(opening, close), "thought" if opened else "start")
-            splitter.push(text)
-            return (text if opened else text.replace(opening, "", 1)).replace(close, "", 1), splitter
-    return None
 
 
 def asked(engine: str, think: str, budget: int | None, variables: Mapping[str, Any]) -> dict[str, Any]:

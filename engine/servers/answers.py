@@ -13,13 +13,28 @@ from typing import Any, TypeVar
 from ...backends.grammars.constraint import constraint_of
 from ...backends.servers.address import Address, find_server
 from ...backends.servers.bodies import ServerRequest
-from ...backends.servers.remote import RemoteModel, connect_all
+from ...backends.servers.model import ServerModel, connect
+from ...backends.servers.runs import Run
+from ...backends.servers.stream import Outcome, Taker
+from ...backends.thinking.split import THOUGHT
 from ...decoders import registry
 from ...errors import Cancelled, UserError
 from ..failures import failure
-from ..messages import Event, Failed, Finished, Generate, Paused, Started, Work, Worked
+from ..messages import (
+    Event,
+    Failed,
+    Finished,
+    Generate,
+    Paused,
+    Prefilling,
+    Started,
+    StepRecord,
+    Steps,
+    Switched,
+    Work,
+    Worked,
+)
 from ..requests import sampling_of
-from .writing import Writing, told
 
 POLL_SECONDS = 0.05
 """Between looks whether a load was cancelled."""
@@ -41,23 +56,22 @@ class ServerAnswers:
         self._post = post
         self._loop: asyncio.AbstractEventLoop | None = None
         self._tasks: dict[int, asyncio.Task[None]] = {}
-        """The answer's id → its task. This, and the two below, are touched on the loop's thread alone."""
-        self._writings: dict[int, Writing] = {}
+        """The answer's id → its task. This, and the next one, are touched on the loop's thread alone."""
         self._lanes: dict[str, int] = {}
         """The answers that run, by lane."""
-        self._measured: dict[str, RemoteModel] = {}
+        self._measured: dict[str, ServerModel] = {}
         """Models that are measured beside another, by the name that they were given."""
-        self._ids: set[int] = set()
-        """Answers that were begun and have not ended, as the main thread knows them."""
+        self._writers: dict[int, ServerModel] = {}
+        """Who writes each answer that was begun and has not ended, as the main thread knows it."""
 
-    def load(self, address: Address, cancelled: Callable[[], bool]) -> RemoteModel:
+    def load(self, address: Address, cancelled: Callable[[], bool]) -> ServerModel:
         """Find out what a server is.
 
         Raises:
             UserError: it cannot be used; says why.
             Cancelled: `cancelled` answered True.
         """
-        return self._waited(connect_all(address), cancelled)
+        return self._waited(connect(address), cancelled)
 
     def _waited(self, work: Coroutine[Any, Any, T], cancelled: Callable[[], bool]) -> T:
         """What becomes of some work on the loop."""
@@ -71,7 +85,7 @@ class ServerAnswers:
                 future.cancel()
                 raise Cancelled
 
-    def measure(self, model: RemoteModel, command: Work, cancelled: Callable[[], bool]) -> None:
+    def measure(self, model: ServerModel, command: Work, cancelled: Callable[[], bool]) -> None:
         """Run the task `answer` on a server to its end; post its result, or what went wrong.
 
         Args:
@@ -86,17 +100,16 @@ class ServerAnswers:
                 raise UserError(
                     "Methods are measured on a model of this machine: a server decides how it decodes. Name another model."
                 )
-            options = {name: value for name, value in command.options.items() if name not in ("method", "settings", "at")}
+            options = {name: value for name, value in command.options.items() if name != "at"}
             if at := command.options.get("at"):
                 model = self._beside(str(at["model"]), at["servers"], cancelled)
-            one = model.methods[model.named(str(command.options.get("method", "")))]
-            result = self._waited(measure_answer(one, **options), cancelled)
+            result = self._waited(measure_answer(model, **options), cancelled)
         except BaseException as error:  # see `failure`
             self._post(failure(command.id, error))
             return
         self._post(Worked(command.id, result))
 
-    def _beside(self, name: str, servers: Mapping[str, Mapping[str, str]], cancelled: Callable[[], bool]) -> RemoteModel:
+    def _beside(self, name: str, servers: Mapping[str, Mapping[str, str]], cancelled: Callable[[], bool]) -> ServerModel:
         """Another server, asked once what it is."""
         if name not in self._measured:
             address = find_server(name, servers)
@@ -107,19 +120,19 @@ class ServerAnswers:
             self._measured[name] = self.load(address, cancelled)
         return self._measured[name]
 
-    def start(self, model: RemoteModel, request: Generate) -> None:
+    def start(self, model: ServerModel, request: Generate) -> None:
         """Begin an answer."""
         try:
             asked = asked_of(request)
         except UserError as error:
             self._post(failure(request.id, error))
             return
-        self._ids.add(request.id)
+        self._writers[request.id] = model
         self._on_loop(self._begin, model, request, asked)
 
     def cancel(self, id: int) -> bool:
         """Close the stream of an answer; whether there is such an answer."""
-        if id not in self._ids:
+        if id not in self._writers:
             return False
         self._on_loop(self._cancel, id)
         return True
@@ -136,22 +149,26 @@ class ServerAnswers:
 
     def pause(self, id: int) -> bool:
         """Say that an answer cannot be held; whether there is such an answer."""
-        if id not in self._ids:
+        if id not in self._writers:
             return False
         self._refuse(id, "A server's answer cannot be paused. esc stops it.")
         self._post(Paused(id, False))
         return True
 
     def switch(self, id: int, method: str) -> bool:
-        """Let an answer go on with another method; whether there is such an answer."""
-        if id not in self._ids:
+        """Say that an answer's method stays; whether there is such an answer."""
+        if (model := self._writers.get(id)) is None:
             return False
-        self._on_loop(self._switch, id, method)
+        if method == model.method:
+            self._post(Switched(id, method, ""))
+        else:
+            self._refuse(id, f"{method} is not used there: {model.reason()}")
         return True
 
-    def free(self, model: RemoteModel) -> None:
+    def free(self, model: ServerModel) -> None:
         """Let a server go, its answers stopped."""
-        self._wait(self._stop(lambda id: self._writings[id].remote is model))
+        own = {id for id, writer in list(self._writers.items()) if writer is model}
+        self._wait(self._stop(own.__contains__))
         for each in (model, *self._measured.values()):
             self._wait(each.close())
         self._measured.clear()
@@ -174,19 +191,13 @@ class ServerAnswers:
         with contextlib.suppress(TimeoutError, CancelledError):
             asyncio.run_coroutine_threadsafe(work, self._running_loop()).result(CLOSE_SECONDS)
 
-    def _begin(self, model: RemoteModel, request: Generate, asked: ServerRequest) -> None:
+    def _begin(self, model: ServerModel, request: Generate, asked: ServerRequest) -> None:
         if request.lane in self._lanes:
-            self._ids.discard(request.id)
+            self._writers.pop(request.id, None)
             self._post(Failed(request.id, "user", "An answer is being written here. Wait for it, or cancel it first."))
             return
         self._lanes[request.lane] = request.id
-        writing = Writing(self._post, request.id, model, model.named(request.method), asked)
-        self._writings[request.id] = writing
-        self._tasks[request.id] = asyncio.get_running_loop().create_task(self._answer(writing, request))
-
-    def _switch(self, id: int, method: str) -> None:
-        if (writing := self._writings.get(id)) is not None:
-            writing.switch(method)
+        self._tasks[request.id] = asyncio.get_running_loop().create_task(self._answer(model, request, asked))
 
     def _cancel(self, id: int) -> None:
         if (task := self._tasks.get(id)) is not None:
@@ -198,33 +209,35 @@ class ServerAnswers:
             task.cancel()
         await asyncio.gather(*going, return_exceptions=True)
 
-    async def _answer(self, writing: Writing, request: Generate) -> None:
-        id, outcome, failed = request.id, writing.outcome, None
-        model = writing.model
-        self._post(Started(id, request.lane, writing.method, "", 0, 0, certainty=model.served.certainty))
+    async def _answer(self, model: ServerModel, request: Generate, asked: ServerRequest) -> None:
+        id, outcome, failed = request.id, Outcome(), None
+        taker = Taker(
+            lambda run: self._post(Steps(id, [record(run, model.method)])),
+            lambda done, total, seconds: self._post(Prefilling(id, done, total, seconds)),
+        )
+        self._post(Started(id, request.lane, model.method, "", 0, 0, certainty=model.served.certainty))
         if request.paused:
             self.pause(id)
         loop = asyncio.get_running_loop()
         begun = loop.time()
         try:
-            await writing.run()
+            await model.answer(asked, taker, outcome)
         except asyncio.CancelledError:
             outcome.reason = "cancelled"
         except BaseException as error:  # see `failure`
             failed = failure(id, error)
         finally:
             self._tasks.pop(id, None)
-            self._writings.pop(id, None)
             self._lanes = {lane: other for lane, other in self._lanes.items() if other != id}
-            self._ids.discard(id)
+            self._writers.pop(id, None)
         if failed is not None:
             failed.served = told(outcome)
             self._post(failed)
             return
         spent = outcome.prefill_seconds + outcome.decode_seconds or loop.time() - begun
-        reason, thinking, valid = outcome.reason or "eos", writing.thinking, None
-        if outcome.reason not in ("cancelled", "stop"):
-            valid = writing.valid()
+        reason, thinking, valid = outcome.reason or "eos", taker.parts.part == THOUGHT, None
+        if asked.constraint is not None and outcome.reason not in ("cancelled", "stop"):
+            valid = asked.constraint.matches(taker.text.strip())
         if valid is False and reason == "eos":
             outcome.doubt = f"{model.served.engine or 'The server'} did not keep to what was asked of its answer."
         ended = Finished(id, reason, "", outcome.prefill_seconds, spent, thinking=thinking, valid=valid, served=told(outcome))
@@ -258,16 +271,29 @@ def asked_of(request: Generate) -> ServerRequest:
     )
 
 
-def refusals(model: RemoteModel) -> dict[str, str]:
+def told(outcome: Outcome) -> dict[str, Any]:
+    """What a server told of an answer, as it crosses."""
+    skipped = ("reason", "prompt_ids", "prefill_seconds", "decode_seconds")
+    return {name: value for name, value in asdict(outcome).items() if name not in skipped and value not in (None, "")}
+
+
+def record(run: Run, method: str) -> StepRecord:
+    """A run as it crosses."""
+    nodes = 1 + run.drafted if run.tokens else 0
+    return StepRecord(
+        method, run.tokens, run.text, run.drafted, run.accepted, nodes, forward_seconds=run.seconds, spans=run.spans
+    )
+
+
+def refusals(model: ServerModel) -> dict[str, str]:
     """Every method of ours, and why it does not decode here."""
-    return {name: model.reason() for name in registry.methods() if name not in model.methods}
+    return {name: model.reason() for name in registry.methods() if name != model.method}
 
 
-def info_of(model: RemoteModel) -> dict[str, Any]:
-    """What the interface shows of a model on servers."""
+def info_of(model: ServerModel) -> dict[str, Any]:
+    """What the interface shows of a model on a server."""
     info = {f.name: getattr(model.info, f.name) for f in fields(model.info)}
     info["capabilities"] = asdict(model.info.capabilities)
-    served = model.methods[model.method].served
-    methods = {name: each.info.device for name, each in model.methods.items()}
-    told = {"engine": served.engine, "method": model.method, "certainty": served.certainty, "methods": methods}
-    return info | {"server": told | {"images": served.images}}
+    served = model.served
+    told = {"engine": served.engine, "method": model.method, "certainty": served.certainty, "images": served.images}
+    return info | {"server": told}

@@ -65,7 +65,7 @@ async def measure_answer(
         **UNTOLD,
         "tokens": tokens,
         "prompt_ids": list(outcome.prompt_ids),
-        "text": taker.trail.raw,
+        "text": taker.raw,
         "count": number,
         "prompt_tokens": outcome.prompt_tokens or 0,
         "seconds": seconds,

@@ -184,7 +184,7 @@ def answer_one(
     request = bench.request
     how: dict[str, Any]
     if bench.servers:
-        how = {"at": place(bench.servers[spec.label], request.settings), "method": spec.name}
+        how = {"at": place(bench.servers[spec.label], request.settings)}
     else:
         own = request.settings.methods.get(spec.name, {}) if "/" not in spec.name else {}
         how = {"method": spec.name, "settings": {**own, **spec.settings}, "past": bench.past}

@@ -38,26 +38,23 @@ def refuse(request: BenchRequest) -> None:
 
 
 def choose_servers(bench: BenchRun, lab: Lab) -> list[Spec]:
-    """The servers of a run, the plain one first, each by what it decodes with; where two decode alike, by its address too. Of a
-    pair both are."""
+    """The servers of a run, the plain one first, each by what it decodes with; where two decode alike, by its address too."""
     request = bench.request
     own = request.settings.model
-    halves = list(lab.info["server"]["methods"])
-    names = [(name, "") for name in request.others if name != own]
-    names += [(own, half) for half in (halves if not names else halves[-1:])]
+    names = [*(name for name in request.others if name != own), own]
     item = bench.prompts.items[0]
     asked: dict[str, Any] = {"messages": replace(item, turns=item.turns[:1]).chat(None)}
     methods = []
-    for name, half in names:
+    for name in names:
         lab.notes.progress(f"asking {name} how it decodes")
         at = place(name, request.settings)
-        methods.append(lab.work("answer", at=at, method=half, max_tokens=FIRST_TOKENS, **asked)["decodes"])
+        methods.append(lab.work("answer", at=at, max_tokens=FIRST_TOKENS, **asked)["decodes"])
     specs = [
-        Spec(method if methods.count(method) == 1 else f"{method} {name} {half}".strip(), half, {"at": name})
-        for method, (name, half) in zip(methods, names, strict=True)
+        Spec(method if methods.count(method) == 1 else f"{method} {name}", "", {"at": name})
+        for method, name in zip(methods, names, strict=True)
     ]
     bench.base = specs[0].label if len(specs) > 1 else ""
-    bench.servers = {spec.label: name for spec, (name, _) in zip(specs, names, strict=True)}
+    bench.servers = {spec.label: name for spec, name in zip(specs, names, strict=True)}
     return specs
 
 

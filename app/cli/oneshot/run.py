@@ -26,7 +26,7 @@ from ....engine.messages import (
 from ....errors import counted
 from ...chat.about import About, generate_fields, known_word
 from ...chat.answer_json import answer_json
-from ...chat.choosing import PLAIN, SERVED_PLAIN
+from ...chat.choosing import PLAIN
 from ...chat.entries import Answer, cut_sentence, loop_sentence
 from ...chat.pieces import Pieces
 from ...chat.runs import Run, spelled
@@ -172,9 +172,9 @@ class _Run:
         for note in event.info.get("notes", ()):
             self.notes.sentence(note)
         server = event.info.get("server")
-        answer.method = method = self._served(server) if server else self.request.method(event.unavailable, event.info)
+        answer.method = method = str(server["method"]) if server else self.request.method(event.unavailable, event.info)
         reason = event.unavailable.get(method)
-        if server and "method" in self.request.explicit and (method, settings.method) != (SERVED_PLAIN, PLAIN):
+        if server and "method" in self.request.explicit and settings.method not in (method, PLAIN):
             chosen = self.request.method()
             self.notes.sentence(f"The method {chosen} is not used: {event.unavailable.get(chosen, '')}")
         if reason and "method" not in self.request.explicit:
@@ -204,11 +204,6 @@ class _Run:
             stop_regex=list(self.request.stop_regex),
             compare=not self.request.plain or self.output.is_terminal,
         )
-
-    def _served(self, server: Mapping[str, Any]) -> str:
-        """The method on a server: of a pair `greedy` is the plain half, all others are the other one."""
-        plain = self.request.settings.method == PLAIN and SERVED_PLAIN in server["methods"]
-        return SERVED_PLAIN if plain else str(server["method"])
 
     def _end(self, reason: str) -> int:
         """The answer is over; what there is of it is shown."""

@@ -10,7 +10,7 @@ from textual.widget import Widget
 
 from ....engine.options import find_server
 from ....errors import NotPossible, UserError
-from ...chat.choosing import PLAIN, SERVED_PLAIN
+from ...chat.choosing import PLAIN
 from ...chat.entries import Notice
 from ...chat.transcript import Transcript
 from ...race.entry import RaceEntry, split_model
@@ -118,9 +118,6 @@ class Races:
                 raise UserError(f"{word} must follow a method. {USAGE}")
         entries = []
         for word, settings in given:
-            whole, rest = dialogue.named([word, *settings])
-            if whole != word:  # a server's, with a space in its name
-                word, settings = whole, rest
             name, model, backend = split_model(word, dialogue.model, dialogue.info)
             if word.endswith("@"):
                 raise UserError(f"{word} does not name a model. {USAGE}")
@@ -128,9 +125,8 @@ class Races:
                 entries.append(RaceEntry(name, {}, model))  # it decides how it decodes
                 continue
             served = {} if model or backend else dialogue.info.get("server") or {}
-            if served and name not in served["methods"] and ("@" in word or name == PLAIN):
-                plain = name == PLAIN and SERVED_PLAIN in served["methods"]
-                entries.append(RaceEntry(SERVED_PLAIN if plain else served["method"]))
+            if served and ("@" in word or name in (PLAIN, served["method"])):
+                entries.append(RaceEntry(served["method"]))
                 continue
             own = method_settings(dialogue, name, pairs(settings, USAGE), elsewhere=bool(model or backend))
             entries.append(RaceEntry(name, own, model, backend))

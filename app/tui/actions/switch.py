@@ -14,7 +14,7 @@ from ...chat.about import default_of, known_word, word_after, words_of
 from ...chat.choosing import PLAIN, copied, exits_early, why_plain
 from ...chat.dialogue import Dialogue
 from ...chat.entries import Answer, Prompt
-from ...chat.methods import GROUPS, SERVERS, Method, length_of, reach_of, served_methods, why_none
+from ...chat.methods import GROUPS, SERVER, Method, length_of, reach_of, served_method, why_none
 from ...race.guests import RaceGuest, short_name
 from ...render.verdict import against
 from ...settings import actions
@@ -61,7 +61,7 @@ def method_items(dialogue: Dialogue, guest: RaceGuest | None = None) -> list[Men
     reasons = dialogue.unavailable if guest is None else guest.unavailable
     info = dialogue.info if guest is None else guest.info
     methods = dialogue.methods if guest is None else dialogue.methods_of(info)
-    served = served_methods(info)
+    served = served_method(info)
     why = {PLAIN: why_plain(info)}
     others = [MenuItem(PLAIN, "others", reason=_sentence(reasons.get(PLAIN, "")), group="specchat's own")] if served else []
     return [
@@ -72,7 +72,7 @@ def method_items(dialogue: Dialogue, guest: RaceGuest | None = None) -> list[Men
             LABEL_STYLES.get(label, "$quiet"),
             method.summary,
             reason=_sentence(reasons.get(method.name, "")),
-            group=GROUPS.get(method.group, SERVERS),
+            group=GROUPS.get(method.group, SERVER),
             lead=why.get(method.name) or _measured(dialogue, method.name),
             more=" ".join(filter(None, (reach_of(method, info)[1], method.pays))),
         )
@@ -145,7 +145,7 @@ class Switches:
         if not words:
             self._choose_method()
             return
-        name, rest = self.host.dialogue.named(words)
+        name, *rest = words
         given = pairs(rest, "/method NAME key=value …")
         settings = method_settings(self.host.dialogue, name, given)
         self.host.dialogue.switch(name, settings if given else None)
@@ -164,7 +164,7 @@ class Switches:
     def next_method(self) -> None:
         """Switch to the next of the methods worth a try on this model."""
         if self.host.dialogue.next_method() is None:
-            server = "its server decides how it decodes. A pair of servers has two: docs/servers.md."
+            server = "its server decides how it decodes."
             only = f"This model has only one method: {server}" if self.host.dialogue.info.get("server") else ""
             self.host.tell(only or "This model has only one method.")
         self.host.changed()

@@ -32,14 +32,6 @@ def test_what_servers_serve() -> None:
     assert server_rows([], "", "") == []
 
 
-def test_a_pair_is_one_model_that_decodes_in_two_ways() -> None:
-    with serving("vLLM", speculates=False) as plain, serving("vLLM") as other, serving("llama-server") as third:
-        servers = {"pair": {"plain": plain.url, "with": other.url}, "odd": {"plain": plain.url, "with": third.url}}
-        pair, odd = ask(servers, servers)
-    assert (pair.method, pair.models, pair.problem) == ("plain or speculation K=10", ("builtin",), "")
-    assert (odd.method, odd.models) == ("plain or ngram-simple", ("target.gguf",))
-
-
 def test_the_shell_tells_what_a_server_serves() -> None:
     with serving() as fake:
         shown = CliRunner().invoke(app, ["models", "--server", fake.url])

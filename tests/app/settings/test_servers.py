@@ -51,8 +51,6 @@ def test_they_are_written(tmp_path: Path) -> None:
         ('url = "http://me:sk-secret@host"', "must not hold a name or password"),
         ('key = "sk-secret"', "keys are never in the settings"),
         ('key_env = "sk-secret"', "takes the name of an environment variable, not the key itself"),
-        ('plain = "http://me:sk-secret@host"', "must not hold a name or password"),
-        ('with = "no name"', "takes a server's address, like http://localhost:8080, or its name"),
         ("model = 3", "servers.x.model takes a text in quotes"),
         ('modle = "x"', "a server has no setting servers.x.modle: did you mean model?"),
     ],

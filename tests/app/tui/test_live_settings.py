@@ -64,7 +64,7 @@ async def test_an_image_is_not_sent_to_a_model_that_cannot_see(
         await command(pilot, text)
         assert "is an image, and models on this machine get text only. /model http://HOST:PORT" in toasts(app)
         assert app.box.text == text
-        app.dialogue.info |= {"server": {"engine": "llama-server", "images": None}}
+        app.dialogue.info |= {"device": "", "server": {"engine": "llama-server", "method": "plain", "images": None}}
         await pilot.press("enter")
         assert "data:image/png;base64," in engine.asked.messages[-1]["content"]
         assert "[" + str(tmp_path / "cat.png") in app.view.blocks[0].row(0).text

@@ -53,32 +53,6 @@ def test_what_names_a_server(spec: str, root: str, model: str, key: tuple[str, s
     assert find_server(spec, SERVERS) == Address(spec, root, model, key)
 
 
-def test_a_pair_is_two_servers_of_one_model() -> None:
-    pair = {"plain": "here", "with": "https://llm.example#x"}
-    mixed = {"plain": "http://a:1", "with": "http://b:2", "model": "big", "key_env": "OWN"}
-    servers = {**SERVERS, "pair": pair, "mixed": mixed}
-    key = ("key_env", "WORK_KEY")
-    other = Address("pair", "https://llm.example", "x", key)
-    assert find_server("pair", servers) == Address("pair", "http://localhost:8080", other=other)
-    # A key and a model of the pair's own table are for both; a model behind the name too.
-    own = ("key_env", "OWN")
-    assert find_server("mixed", servers) == Address(
-        "mixed", "http://a:1", "big", own, Address("mixed", "http://b:2", "big", own)
-    )
-    found = find_server("mixed#y", servers)
-    assert found is not None
-    assert found.other is not None
-    assert (found.model, found.other.model) == ("y", "y")
-    for wrong, said in (
-        ({"plain": "here"}, "must have plain = and with ="),
-        ({**pair, "url": "http://a"}, "or url = alone"),
-        ({**pair, "with": "nowhere"}, "neither an address nor the name of a server"),
-        ({**pair, "with": "pair"}, "neither an address nor the name of a server"),
-    ):
-        with pytest.raises(UserError, match=said):
-            find_server("pair", {**servers, "pair": wrong})
-
-
 @pytest.mark.parametrize("name", ["my model 7B", "a#b", "q%20x", "hf.co/unsloth/Q:Q4_K_M", "日本", "a'b\"c", "x\u3000y"])
 def test_a_models_name_is_printed_as_one_word_that_means_it(name: str) -> None:
     assert len(quoted(name).split()) == 1

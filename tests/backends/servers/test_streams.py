@@ -284,3 +284,16 @@ def test_the_method_is_what_the_server_says(
         model = model_of(loop, fake)
         loop.run_until_complete(model.close())
     assert model.method == method
+
+
+def test_a_model_of_a_router_is_known_by_its_command_line(loop: asyncio.AbstractEventLoop) -> None:
+    """None is asked more than its settings: another question would load it."""
+    status = {"value": "unloaded", "args": ["llama-server", "--spec-type", "ngram-simple,draft-simple", "--alias", "both"]}
+    row = {"id": "both", "object": "model", "owned_by": "llamacpp", "status": status}
+    props = {"default_generation_settings": {"n_ctx": 2048}, "build_info": "b1"}
+    routes = {"/v1/models": (200, {"data": [row]}), "/props?model=both": (200, props)}
+    with serving("llama-server", llama_server(WRITTEN), routes=routes) as fake:
+        model = model_of(loop, fake)
+        loop.run_until_complete(model.close())
+        assert {path for path, *_ in fake.asked} == {"/v1/models", "/props?model=both"}
+    assert (model.method, model.served.drafts, model.info.context) == ("ngram-simple+draft-simple", True, 2048)

@@ -190,12 +190,3 @@ def test_budgets_and_variables() -> None:
     for wrong in ({"think_budget": 9}, {"template_vars": {"x": 1}}):
         with pytest.raises(UserError, match="Leave out"):
             request_of(UNKNOWN, asked_of(Generate(1, prompt="hi", **wrong)))
-
-
-def test_another_server_goes_on_in_the_middle_of_a_thought() -> None:
-    """It gets what was thought as such, without tags that nobody wrote."""
-    request = ServerRequest(ASK.messages, thought="Hm")
-    body = request_of(LLAMA_SERVER, request)
-    assert body["messages"][-1] == {"role": "assistant", "content": "", "reasoning_content": "Hm"}
-    assert (body["continue_final_message"], body["add_generation_prompt"]) == (True, False)
-    assert "<think>" not in json.dumps(body)

@@ -1,4 +1,4 @@
-"""Servers in races: two of them, a server and a model of this machine, both halves of a pair."""
+"""Two servers in a race."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from specchat.app.chat.methods import known_methods
 from specchat.app.export.formats import export_race
 from specchat.app.export.race import remarks
 from specchat.app.race.entry import RaceEntry
-from specchat.app.race.kept import entries_of, sentence
+from specchat.app.race.kept import sentence
 from specchat.app.race.replay import Replay
 from specchat.app.saved.race_json import pack, read_race, unpack
 from specchat.app.theming.themes import load_themes
@@ -36,45 +36,55 @@ def with_ids(written: Written) -> list[bytes]:
 
 
 @contextmanager
-def chatting(client: EngineClient, model: str, servers: dict[str, Any]) -> Iterator[Dialogue]:
-    load = {"servers": servers}
-    made = Dialogue(client, "", known_methods(), "greedy", load=load)
+def chatting(client: EngineClient, model: str) -> Iterator[Dialogue]:
+    made = Dialogue(client, "", known_methods(), "greedy")
     made.load_model(model)
     until(made, lambda: made.phase == "ready")
     yield made
 
 
-@pytest.mark.parametrize("streams", [(with_ids, "vLLM"), (llama_server, "llama-server")])
-def test_the_halves_of_a_pair_race(client: EngineClient, tmp_path: Path, streams: tuple[Callable[..., Any], str]) -> None:
-    stream, engine = streams
-    with serving(engine, stream(PLAIN), speculates=False) as plain, serving(engine, stream(WRITTEN)) as other:
-        servers = {"pair": {"plain": plain.url, "with": other.url}}
-        with chatting(client, "pair", servers) as dialogue:
-            names = dialogue.shortlist()
-            race = started(dialogue, [RaceEntry(name) for name in names], "Tell me.")
-            record = finished(race)
-            assert [lane.method for lane in record.lanes] == names
-            assert [lane.mark for lane in record.lanes] == ["reference", "identical"]
-            assert record.unit == "tokens"
-            assert [lane.answer.figures.steps for lane in record.lanes] == [len(PLAIN.lengths), len(WRITTEN.lengths)]
-            assert [lane.answer.figures.certainty for lane in record.lanes] == ["exact", "exact"]
-            if engine == "llama-server":  # by the server's own clock
-                assert record.lanes[1].seconds == pytest.approx(0.0315 + 0.001 * (len(PASSES) - 1) * 1.25 + 0.000001)
-            # Kept, exported and played back as any other.
-            saved = read_race(export_race(record, tmp_path / "race.json", load_themes()[0]["dark"]))
-            assert [lane.answer.text for lane in saved.lanes] == [PLAIN.text, WRITTEN.text]
-            assert [lane.answer.figures.certainty for lane in saved.lanes] == ["exact", "exact"]
-            _, _, entries = unpack(pack(record, race.messages, [racer.entry for racer in race.racers]))
-            assert entries == [RaceEntry(name) for name in names] == entries_of(record)
-            assert Replay(race.racers).end > 0
-            assert remarks(record)[0].startswith("A server's clock is its own")
-            # Another text is found, wherever it is.
-            other.stream = stream(OTHER)
-            race.start()
-            record = finished(race)
-            assert record.lanes[1].mark == "lossy"
-            # Where ids are told it is the token, else the run.
-            assert record.lanes[1].position == (5 if engine == "vLLM" else 4)
-            assert mark_words(race, race.racers[1])[1].startswith("differs from token")
-            assert names[1] in sentence(record)
-            race.close()
+@pytest.mark.parametrize(("engine", "stream"), [("vLLM", with_ids), ("llama-server", llama_server)])
+def test_two_servers_race(client: EngineClient, tmp_path: Path, engine: str, stream: Callable[..., Any]) -> None:
+    with (
+        serving(engine, stream(PLAIN), speculates=False) as plain,
+        serving(engine, stream(WRITTEN)) as other,
+        chatting(client, plain.url) as dialogue,
+    ):
+        race = started(dialogue, [RaceEntry("plain"), RaceEntry("greedy", model=other.url)], "Tell me.")
+        record = finished(race)
+        names = ["plain", "speculation K=10" if engine == "vLLM" else "ngram-simple"]
+        assert [lane.method for lane in record.lanes] == names
+        assert [lane.mark for lane in record.lanes] == ["reference", "another model"]
+        assert record.unit == "characters"
+        assert [lane.answer.figures.steps for lane in record.lanes] == [len(PLAIN.lengths), len(WRITTEN.lengths)]
+        assert [lane.answer.figures.certainty for lane in record.lanes] == ["exact", "exact"]
+        if engine == "llama-server":  # by the server's own clock
+            assert record.lanes[1].seconds == pytest.approx(0.0315 + 0.001 * (len(PASSES) - 1) * 1.25 + 0.000001)
+        # Kept, exported and played back as any other.
+        saved = read_race(export_race(record, tmp_path / "race.json", load_themes()[0]["dark"]))
+        assert [lane.answer.text for lane in saved.lanes] == [PLAIN.text, WRITTEN.text]
+        assert [lane.answer.figures.certainty for lane in saved.lanes] == ["exact", "exact"]
+        _, _, entries = unpack(pack(record, race.messages, [racer.entry for racer in race.racers]))
+        assert entries == [RaceEntry("plain"), RaceEntry(names[1], model=other.url)]
+        assert Replay(race.racers).end > 0
+        assert remarks(record)[1].startswith("A server's clock is its own")
+        race.close()
+
+
+@pytest.mark.parametrize(("engine", "stream", "position"), [("vLLM", with_ids, 5), ("llama-server", llama_server, 4)])
+def test_two_answers_of_one_server_are_compared(
+    client: EngineClient, engine: str, stream: Callable[..., Any], position: int
+) -> None:
+    """By token where the ids are told, else by the run."""
+    answers = iter([stream(PLAIN), stream(WRITTEN), stream(WRITTEN), stream(OTHER)])
+    with serving(engine, lambda _: next(answers)) as server, chatting(client, server.url) as dialogue:
+        race = started(dialogue, [RaceEntry(dialogue.method)] * 2, "Tell me.")
+        assert [lane.mark for lane in finished(race).lanes] == ["reference", "identical"]
+        race.start()
+        record = finished(race)
+        parted = next(lane for lane in record.lanes if lane.position is not None)
+        assert parted.mark == "lossy"
+        assert parted.position == position
+        assert mark_words(race, race.racers[1])[1].startswith("differs from token")
+        assert dialogue.method in sentence(record)
+        race.close()

@@ -30,7 +30,6 @@ def test_every_field_of_the_object_is_told() -> None:
         "answer",
         "certainty",
         "doubt",
-        "seams",
     ]
 
 

@@ -19,41 +19,41 @@ Make = Callable[..., Any]
 HERE, THERE = "http://a:1", "http://b:2"
 
 
-async def served(pilot: Any, engine: Any, *methods: str) -> None:
-    """The chat's model is on a server that decodes with these."""
+async def served(pilot: Any, engine: Any, method: str) -> None:
+    """The chat's model is on a server that decodes with this."""
     await pilot.pause()
     dialogue = pilot.app.dialogue
     dialogue.model, dialogue.methods = HERE, known_methods()
-    told = {"engine": "vLLM", "method": methods[-1], "certainty": "unknown", "methods": dict.fromkeys(methods, "vLLM at a:1")}
+    told = {"engine": "vLLM", "method": method, "certainty": "unknown"}
     reasons = dict.fromkeys(known_methods(), "a:1 decodes, and it decides how.")
-    engine.events.append(Loaded(1, {"name": "m", "backend": "server", "server": told}, reasons))
+    engine.events.append(Loaded(1, {"name": "m", "backend": "server", "device": "vLLM at a:1", "server": told}, reasons))
     await settle(pilot.app, pilot)
 
 
 @pytest.mark.parametrize("key", ["f2", "f5"])
 async def test_our_methods_are_one_line(make_chat: Make, engine: Any, key: str) -> None:
     async with make_chat().run_test(size=(100, 30)) as pilot:
-        await served(pilot, engine, "plain", "ngram K=10")
+        await served(pilot, engine, "ngram K=10")
         pilot.app.chat_screen.input.put("Say it.")
         await pilot.press(key)
         listed = pilot.app.screen.query_one(OptionList)
         rows = [str(listed.get_option_at_index(i).prompt) for i in range(listed.option_count)]
     assert len([row for row in rows if "decides how" in row]) == 1
-    assert len(rows) == (4 if key == "f2" else 3)
+    assert len(rows) == (3 if key == "f2" else 2), rows
 
 
 @pytest.mark.parametrize(
-    ("line", "methods", "entries"),
+    ("line", "method", "entries"),
     [
-        (f"/race greedy@{HERE} greedy@{THERE} : Hi", ["server"], [RaceEntry("server"), RaceEntry("greedy", model=THERE)]),
-        (f"/race greedy greedy@{THERE} : Hi", ["server"], [RaceEntry("server"), RaceEntry("greedy", model=THERE)]),
-        (f"/race lookup@{HERE} greedy@{HERE} : Hi", ["plain", "x K=1"], [RaceEntry("x K=1"), RaceEntry("plain")]),
-        (f"/race greedy@{THERE} : Hi", ["server"], [RaceEntry("server"), RaceEntry("greedy", model=THERE)]),
+        (f"/race greedy@{HERE} greedy@{THERE} : Hi", "server", [RaceEntry("server"), RaceEntry("greedy", model=THERE)]),
+        (f"/race greedy greedy@{THERE} : Hi", "server", [RaceEntry("server"), RaceEntry("greedy", model=THERE)]),
+        (f"/race lookup@{HERE} greedy@{HERE} : Hi", "x K=1", [RaceEntry("x K=1"), RaceEntry("x K=1")]),
+        (f"/race greedy@{THERE} : Hi", "server", [RaceEntry("server"), RaceEntry("greedy", model=THERE)]),
     ],
 )
-async def test_a_race_from_a_server(make_chat: Make, engine: Any, line: str, methods: list[str], entries: Any) -> None:
+async def test_a_race_from_a_server(make_chat: Make, engine: Any, line: str, method: str, entries: Any) -> None:
     async with make_chat().run_test(size=(100, 30)) as pilot:
-        await served(pilot, engine, *methods)
+        await served(pilot, engine, method)
         pilot.app.actions.command(line)
         await pilot.pause()
         screen = pilot.app.screen
