@@ -11,7 +11,7 @@ SETUP = pyproject.toml constraints.txt
 # Bytecode is kept, whatever the environment says: without it every worker and every engine compiles all there is, anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: chat test test-all lint format unit screenshots clean
+.PHONY: chat test test-all test-real lint format unit screenshots clean
 
 chat: $(VENV)/.chat
 	@$(BIN)/specchat
@@ -23,6 +23,11 @@ test: $(VENV)/.dev
 # Before each release: all prompts, 5,000 cases of each property, hundreds of killed processes. Hours.
 test-all: export SPECCHAT_FULL = 1
 test-all: test
+
+# On models of your own, one after the other, so that what they cost can be compared: SPECCHAT_REAL=FOLDER make test-real
+test-real: $(VENV)/.dev
+	@test -d "$(SPECCHAT_REAL)" || { echo "Name a folder with models: SPECCHAT_REAL=FOLDER make test-real"; exit 1; }
+	TOKENIZERS_PARALLELISM=false $(BIN)/python -m pytest tests/real
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

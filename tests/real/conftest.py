@@ -1,0 +1,46 @@
+"""Fixtures of the suite for real models: each model of the folder, loaded once, and the page."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from specchat.backends import Model, load_model
+
+from .models import FOLDER, found, options
+from .page import Page
+
+
+@pytest.fixture(scope="session")
+def page() -> Page:
+    """The page of this run."""
+    return Page(Path(os.environ.get("SPECCHAT_REAL_PAGE") or Path(FOLDER) / "real-models.md"))
+
+
+@pytest.fixture(scope="session", params=found() or [Path("none")], ids=lambda path: path.name)
+def path(request: pytest.FixtureRequest) -> Path:
+    """A model of the folder."""
+    chosen: Path = request.param
+    return chosen
+
+
+@pytest.fixture(scope="session")
+def model(path: Path, page: Page) -> Iterator[Model]:
+    """That model, loaded; its section of the page begins."""
+    model = load_model(str(path), options())
+    able = model.info.capabilities
+    page.add(
+        path.name,
+        f"{model.info.architecture} in {model.info.dtype} on {model.info.backend}, {model.info.parameters / 1e6:,.0f} M "
+        f"parameters, vocabulary {model.info.vocabulary:,}, context {model.info.context:,}. "
+        f"Label: *{able.identical}*. Trees: {'yes' if able.tree else 'no'}. Chains: {'yes' if able.chain else 'no'}.",
+        "",
+        *(f"- {reason}" for reason in able.reasons.values()),
+        *(f"- {note}" for note in model.info.notes),
+        "",
+    )
+    yield model
+    model.close()

@@ -1,0 +1,142 @@
+"""The models to test, how much of each, and answers of theirs."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from specchat.backends import LoadOptions, Model, Sampling
+from specchat.decoders import Conversation, Generation, registry
+from specchat.decoders.acceptance import EXACT
+from specchat.decoders.base import label_of
+from specchat.decoders.conversation import encode_prompt
+
+from ..cases import FULL
+from .prompts import prompts
+
+FOLDER = os.environ.get("SPECCHAT_REAL", "")
+PROMPTS = int(os.environ.get("SPECCHAT_REAL_PROMPTS", "20" if FULL else "6"))
+TOKENS = int(os.environ.get("SPECCHAT_REAL_TOKENS", "64" if FULL else "32"))
+THREADS = int(os.environ.get("SPECCHAT_REAL_THREADS", "0")) or None
+
+GREEDY = Sampling()
+WARM = Sampling(temperature=0.8, seed=7)
+
+suite = [
+    pytest.mark.skipif(not FOLDER, reason="SPECCHAT_REAL names a folder of models: make test-real runs it"),
+    pytest.mark.timeout(7200),
+]
+"""Marks of its tests."""
+
+
+def found() -> list[Path]:
+    """GGUF files and transformers folders in SPECCHAT_REAL."""
+    folder = Path(FOLDER)
+    return sorted([*folder.glob("*.gguf"), *(file.parent for file in folder.glob("*/config.json"))]) if FOLDER else []
+
+
+def options(**more: Any) -> LoadOptions:
+    """The options of a load: those that a user gets, but for the number of threads."""
+    return LoadOptions(threads=THREADS, **more)
+
+
+def texts(model: Model) -> list[tuple[str, list[int]]]:
+    """Kinds and tokens of the prompts."""
+    return [(kind, encode_prompt(model, text)) for kind, text in prompts(PROMPTS)]
+
+
+def methods(model: Model, label: str | None = None) -> list[str]:
+    """Methods that the model offers without a drafter of its own; those of a label, or all that draft."""
+    able = model.info.capabilities
+    offered = {
+        name: label_of(method, EXACT, GREEDY, able)
+        for name, method in registry.methods().items()
+        if method.drafts and not registry.unavailable(method, able, draft_model=False, pard=False)
+    }
+    return [name for name in offered if label is None or offered[name] == label]
+
+
+@dataclass
+class Tally:
+    """Answers of one method."""
+
+    answers: int = 0
+    tokens: int = 0
+    passes: int = 0
+    checked: int = 0
+    """Tokens that a pass of their own decided."""
+    seconds: float = 0.0
+    """CPU seconds."""
+    different: list[str] = field(default_factory=list)
+    """Where answers part from plain decoding's."""
+
+
+def answer(
+    conversation: Conversation,
+    prompt: Sequence[int],
+    method: str = "greedy",
+    sampling: Sampling = GREEDY,
+    *,
+    tokens: int = TOKENS,
+    tally: Tally | None = None,
+    **more: Any,
+) -> list[int]:
+    """Write an answer; count it."""
+    begun = time.process_time()
+    generation = Generation(conversation, prompt, method, sampling=sampling, max_tokens=tokens, **more)
+    for step in generation:
+        if tally is not None:
+            tally.passes += step.nodes > 0
+            tally.checked += step.checked
+    if tally is not None:
+        tally.answers += 1
+        tally.tokens += len(generation.answer)
+        tally.seconds += time.process_time() - begun
+    return generation.answer
+
+
+def fresh(
+    model: Model, prompt: Sequence[int], sampling: Sampling = GREEDY, *, tally: Tally | None = None, **more: Any
+) -> list[int]:
+    """Write the plain answer in a conversation of its own."""
+    conversation = Conversation(model)
+    try:
+        return answer(conversation, prompt, sampling=sampling, tally=tally, **more)
+    finally:
+        conversation.close()
+
+
+def switching(
+    conversation: Conversation, prompt: Sequence[int], names: Sequence[str], sampling: Sampling, seed: int
+) -> list[int]:
+    """Write an answer whose method changes at random, between any two passes."""
+    rng = Random(seed)
+    generation = Generation(conversation, prompt, rng.choice(names), sampling=sampling, max_tokens=TOKENS)
+    while generation.finish_reason is None:
+        generation.advance()
+        if rng.random() < 0.4:
+            generation.switch(rng.choice(names))
+    return generation.answer
+
+
+def parting(model: Model, prompt: Sequence[int], plain: Sequence[int], other: Sequence[int], sampling: Sampling) -> str:
+    """Where an answer parts from plain decoding's, and by how little its token lost there; empty if it does not."""
+    if list(plain) == list(other):
+        return ""
+    at = next((i for i, pair in enumerate(zip(plain, other, strict=False)) if pair[0] != pair[1]), min(len(plain), len(other)))
+    if at >= min(len(plain), len(other)) or not sampling.greedy:
+        return f"at token {at}"
+    session = model.open_session(len(prompt) + at + 1)
+    try:
+        before = [*prompt, *plain[:at]]
+        session.prefill(before[:-1])
+        return f"at token {at}, {session.evaluate(before[-1:], (-1,)).gap(0, other[at]):.2f} logits below"
+    finally:
+        session.close()
