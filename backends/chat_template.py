@@ -11,6 +11,7 @@ from typing import Any
 from jinja2.meta import find_undeclared_variables
 
 from ..errors import UserError, did_you_mean
+from ..plain_file import as_text, read_bytes, user_path
 from .base import Message
 from .template_sandbox import Broken, Program, Refused, limited
 from .thinking.find import find_form
@@ -23,7 +24,8 @@ MOST_CHARACTERS, MOST_TIMES = 1_000_000, 4
 """A template makes at most so many characters, and so many more for each in the chat: a tokenizer cannot be stopped."""
 
 TAG_LIKE = re.compile(r"[<\[◁].*[>\]▷]", re.DOTALL)
-"""What a token looks like that is protected in messages although it is not special: `<think>`, `[/INST]`."""
+"""What a token looks like that stands for a whole tag. Where the template writes it (`<think>`, `[/INST]`), it is protected in
+messages although it is not special; where it does not (`<table>`), it is text."""
 
 FIND_SECONDS = 2.0
 """CPU seconds for finding out what a template does with thoughts; the slowest we know needs 0.3."""
@@ -60,7 +62,8 @@ class Template:
     """
 
     def __init__(self, source: str, specials: Mapping[str, str | list[str]]) -> None:
-        self._program, self._source = Program(source), source
+        self._program = Program(source)
+        self.source = source
         self._values = {"tools": None, "documents": None, "add_generation_prompt": True, **specials}
         self._typed: tuple[str, ...] = ()
         """Roles whose contents were last wanted as parts."""
@@ -70,7 +73,7 @@ class Template:
     @cached_property
     def form(self) -> Form | None:
         """What it does with thoughts; None if it says nothing of them, or cannot be read."""
-        key = hash((self._source, repr(self._values)))
+        key = hash((self.source, repr(self._values)))
         if key not in _FORMS:
             _FORMS[key] = self._find_form()
         return _FORMS[key]
@@ -178,6 +181,15 @@ class Template:
             later = "user" if message["role"] == "user" else later
         return text
 
+    def shows(self, message: Message) -> bool:
+        """Whether a message's content is in the text. Call it within `limited`.
+
+        Raises:
+            Refused, Broken: it cannot be rendered.
+        """
+        self._try([message], MOST_CHARACTERS)
+        return message["content"] in self._text([message], MOST_CHARACTERS, self._typed)
+
     def _try(self, messages: Sequence[Message], most: int) -> set[int]:
         """Find the roles whose contents are wanted as parts; the places of messages that are left out all the same."""
         words = {index: str(WORDS + index) for index in range(len(messages))}
@@ -204,6 +216,35 @@ class Template:
             if message["role"] in typed and isinstance(message["content"], str):
                 message["content"] = [{"type": "text", "text": message["content"], **more}]
         return self._program.render({**self._values, **self._given, "messages": chat}, most)
+
+
+def given_template(file: str) -> str:
+    """Read the chat template that a user gives for a model, and try it; empty where no file is named.
+
+    Raises:
+        UserError: the file cannot be read, or what it holds does not work as a template; says which.
+    """
+    if not file:
+        return ""
+    try:
+        source = as_text(read_bytes(user_path(file)), "strict")
+    except OSError as error:
+        raise UserError(f"The chat template {file} cannot be read ({error.strerror or error}). Check the path.") from None
+    except UnicodeDecodeError:
+        raise UserError(f"The chat template {file} is not text. Give a file in Jinja, such as chat_template.jinja.") from None
+    if not source.strip():
+        raise UserError(f"The chat template {file} is empty. Give a file in Jinja, such as chat_template.jinja.")
+    message = {"role": "user", "content": str(WORDS)}
+    try:
+        with limited():
+            shown = Template(source, {}).shows(message)
+    except Refused:  # what it does not take may be another chat
+        return source
+    except Broken as error:
+        raise UserError(f"The chat template {file} does not work ({error}). Correct it, or leave it out.") from None
+    if not shown:
+        raise UserError(f"The chat template {file} leaves out the message. It must write {{{{ message.content }}}}.")
+    return source
 
 
 _FORMS: dict[int, Form | None] = {}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..errors import UserError
@@ -16,12 +17,34 @@ if TYPE_CHECKING:
     from llguidance import LLTokenizer
 
 
+AHEAD = ("\n", "a")
+"""What a part of a text is tokenized behind, so that it does not start one: the second where the part merges with the first."""
+
+
+@dataclass(frozen=True, slots=True)
+class GrammarVocabulary:
+    """A vocabulary as llguidance takes one: what a grammar forces is cut as the model's own tokenizer cuts text."""
+
+    tokens: Sequence[bytes]
+    special_token_ids: Sequence[int]
+    """Tokens that no grammar can ask for."""
+    eos_token_id: int
+    cut: Callable[[str], list[int]]
+    bos_token_id: None = None
+
+    def __call__(self, text: bytes) -> list[int]:
+        return self.cut(text.decode())
+
+
 class Codec(ABC):
     """Text to token ids and back. What people and models write is text, never a control token."""
 
     _template: Template | None
-    _tags: re.Pattern[str]
-    """Special tokens, and other tags that are tokens."""
+    _protected: re.Pattern[str]
+    """Control tokens, and other tags that the template writes: those that are spelled out where a message has them."""
+    _protected_ids: frozenset[int]
+    ends: Sequence[int]
+    """The tokens that end an answer."""
 
     def __init__(self) -> None:
         self._pieces: list[str] | None = None
@@ -51,7 +74,7 @@ class Codec(ABC):
         cancelled: Callable[[], bool] | None = None,
         variables: Mapping[str, Any] | None = None,
     ) -> list[int]:
-        """Token ids of a chat up to where the next answer starts. Special tokens, and other tags that are tokens, become text
+        """Token ids of a chat up to where the next answer starts. Control tokens, and tags that the template writes, become text
         where a message spells them.
 
         Raises:
@@ -59,7 +82,7 @@ class Codec(ABC):
         """
         if self._template is None:
             raise UserError("This model has no chat template. Use plain completion (--raw).")
-        chat = [{name: marked(value, self._tags) for name, value in message.items()} for message in messages]
+        chat = [{name: marked(value, self._protected) for name, value in message.items()} for message in messages]
         return self._encode_rendered(self._template.render(chat, cancelled, variables))
 
     @abstractmethod
@@ -86,11 +109,22 @@ class Codec(ABC):
             UserError: it is not made of the parts that llguidance knows.
         """
         if self._for_grammars is None:
-            self._for_grammars = self._grammar_tokenizer()
+            from llguidance import LLTokenizer, TokenizerWrapper
+
+            ends = list(self.ends)
+            vocabulary = GrammarVocabulary(
+                self._bytes_of_tokens(), sorted(self._protected_ids), ends[0] if ends else 0, self._cut
+            )
+            self._for_grammars = LLTokenizer(TokenizerWrapper(vocabulary), eos_token=ends)
         return self._for_grammars
 
     @abstractmethod
-    def _grammar_tokenizer(self) -> LLTokenizer: ...
+    def _bytes_of_tokens(self) -> list[bytes]:
+        """The bytes of each token, control tokens by name."""
+
+    @abstractmethod
+    def _cut(self, text: str) -> list[int]:
+        """Ids of a text in the middle of another, none of which is protected."""
 
 
 class CodecModel(Model):

@@ -65,6 +65,10 @@ class LoadOptions:
     revision: str | None = at_load(None, "Branch, tag or commit of the model's Hub repository.")
     backend: str = at_load("auto", "Runtime of the built-in model: {}; other models run on one only.", choices=BACKENDS)
     """auto is transformers for the built-in model, which gains nothing by passes over several nodes on llama.cpp."""
+    chat_template: str = at_load(
+        "", "A file with a chat template (Jinja), in place of the model's own or for one without.", "FILE"
+    )
+    """Empty for the model's own; a model without any goes on from texts."""
     exact: str = at_load(
         "auto",
         "Make passes of many nodes give the same bits as passes of one: auto (where that is cheap), bits (always) or off.",

@@ -138,4 +138,13 @@ def encode_prompt(
     messages = [message for message in prompt if isinstance(message, Mapping)]
     if model.info.has_template and not raw:
         return model.encode_chat(messages, cancelled, variables)
-    return model.encode("\n\n".join(message["content"] for message in messages))
+    return model.encode(_one_text(messages))
+
+
+def _one_text(messages: Sequence[Message]) -> str:
+    """A chat as one text to go on from: each message a paragraph, and each answer behind what it went on from."""
+    text = ""
+    for message in messages:
+        gap = "\n\n" if text and message["role"] != "assistant" else ""
+        text += gap + message["content"]
+    return text

@@ -36,15 +36,16 @@ class Detokenizer:
     Args:
         decode: token ids to text. Called a few times per token, with some tokens only; at the start also on single ids
             up to BYTE_IDS, to learn what byte tokens do.
+        behind: tokens whose text this one goes on from; none for a text of its own, whose first space SentencePiece drops.
     """
 
-    def __init__(self, decode: Decode) -> None:
+    def __init__(self, decode: Decode, behind: Sequence[int] = ()) -> None:
         self._decode = decode
-        self._anchor: list[int] = []
+        self._anchor = list(behind)
         """Tokens given out already, whose text is not empty (or the answer's first tokens, while they show nothing)."""
         self._fresh: list[int] = []
         """Tokens after the anchor that are not, or not all, given out."""
-        self._shown = 0
+        self._shown = len(decode(behind)) if behind else 0
         """Characters of decode(anchor + fresh) that were given out."""
         self._alone: dict[int, str] = {}
         self._kinds: dict[int, Kind] = {}

@@ -131,7 +131,8 @@ class Generation(Iterator[Step]):
         able = self._caps = model.info.capabilities
         self._ties = TieGuard(model) if able.near_tie and (able.guard or able.exact) else None
         splitter = model.thoughts.splitter(prompt) if model.thoughts is not None else None
-        self._text = TextStream(model.decode, stops, splitter)
+        behind = () if model.info.has_template else prompt[-1:]
+        self._text = TextStream(model.decode, stops, splitter, behind)
         self._budget = think_budget
         self._ending = False
         """The next step puts in the end of a thought."""

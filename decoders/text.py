@@ -177,14 +177,17 @@ class TextStream:
         decode: token ids to text (`Model.decode`).
         stops: stop strings and regexes, besides EOS. They end an answer, not a thought.
         splitter: parts thought and answer, of a model that thinks: each is cut as a text of its own, without the marks.
+        behind: tokens whose text the answer goes on from; none where it is a text of its own.
     """
 
-    def __init__(self, decode: Decode, stops: Stops | None = None, splitter: Splitter | None = None) -> None:
+    def __init__(
+        self, decode: Decode, stops: Stops | None = None, splitter: Splitter | None = None, behind: Sequence[int] = ()
+    ) -> None:
         self.stopped = False
         """Whether a stop has matched: the text ends before it, and further tokens add nothing."""
         self.trouble: UserError | None = None
         """A stop took too long to look for. None is looked for any more, and what was held back is let go."""
-        self._decode, self._detokenizer = decode, Detokenizer(decode)
+        self._decode, self._detokenizer = decode, Detokenizer(decode, behind)
         self._stops = stops or None
         self._text = ""
         """The end of the shown text, and what is held back."""

@@ -285,6 +285,7 @@ def _draft_options(command: Load) -> LoadOptions:
         threads=target.threads if command.draft_threads is None else command.draft_threads,
         context=None,
         revision=None,
+        chat_template="",
         rpc="",
         backend="auto",
         gpu_layers=0 if target.gpu_layers == 0 and device is None else None,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shutil
 import sys
 import tempfile
 import time
@@ -24,6 +25,7 @@ from specchat.app.race.replay import Replay
 from specchat.app.settings.fields import Settings
 from specchat.app.settings.file import changed
 from specchat.app.tui.app import SpecchatApp
+from specchat.app.tui.chat.welcome import OPENINGS
 from specchat.app.tui.composer.box import PromptInput
 from specchat.backends.loading import builtin_path
 from specchat.backends.options import BUILTIN_DRAFT, BUILTIN_EAGLE
@@ -235,6 +237,14 @@ async def thinking(app: SpecchatApp, pilot: Pilot[Any], passes: int = 0) -> None
     await pilot.pause(0.3)
 
 
+async def base(app: SpecchatApp, pilot: Pilot[Any]) -> None:
+    """A base model goes on from a beginning, and then once more."""
+    await say(app, pilot, OPENINGS[0].prompt)
+    await pilot.press("alt+g")
+    await until(pilot, lambda: app.dialogue.phase == "ready")
+    await pilot.pause(0.3)
+
+
 SCENES: dict[str, tuple[str, Scene]] = {
     "chat-dark": ("dark", chat),
     "chat-light": ("light", chat),
@@ -251,6 +261,7 @@ SCENES: dict[str, tuple[str, Scene]] = {
     "json-dark": ("dark", structured),
     "json-tree-light": ("light", partial(structured, panel="tree")),
     "why-dark": ("dark", why),
+    "base-dark": ("dark", base),
     "thought-dark": ("dark", partial(thinking, passes=34)),
     "thought-light": ("light", thinking),
 }
@@ -268,6 +279,7 @@ SIZES = {
     "json-dark": (104, 24),
     "json-tree-light": (120, 32),
     "why-dark": (120, 34),
+    "base-dark": (104, 28),
     "thought-dark": (100, 24),
     "thought-light": (100, 24),
 }
@@ -289,6 +301,10 @@ async def take(name: str, theme: str, scene: Scene) -> None:
         file = Path(tempfile.mkdtemp()) / "small-thinker.jsonl"
         file.write_text(json.dumps({"prompt": QUESTION, "response": RECORDED}))
         settings = changed(settings, {"model": f"recorded:{file}?pace=0.02"})
+    if scene is base:  # the built-in model without its template
+        folder = Path(tempfile.mkdtemp()) / "small-base"
+        shutil.copytree(builtin_path(), folder, ignore=shutil.ignore_patterns("chat_template.jinja"))
+        settings = changed(settings, {"model": str(folder), "max_tokens": 40})
     client = EngineClient()
     client.load(settings.model, device="cpu", dtype="float32", draft_model=drafts)
     app = SpecchatApp(settings, client)

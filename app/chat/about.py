@@ -12,7 +12,7 @@ from ...errors import NotPossible, UserError, did_you_mean
 from .pieces import Pieces
 from .transcript import Transcript
 
-LOADED_WITH = ("draft_model", "revision", "backend")
+LOADED_WITH = ("draft_model", "revision", "backend", "chat_template")
 """Options of a load that belong to a chat; the others (device, threads, …) to the machine that it goes on at."""
 
 

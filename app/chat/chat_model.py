@@ -103,6 +103,11 @@ class ChatModel:
         return {draft_label(i): name for i, name in enumerate(name for name in asked if name != self.head)}
 
     @property
+    def completes(self) -> bool:
+        """Whether the model is a base model, which goes on from a text and answers nothing."""
+        return bool(self.info) and not self.info.get("has_template", True)
+
+    @property
     def blind(self) -> str:
         """Why this model cannot be sent images, and what helps; empty where it may see."""
         if server := self.info.get("server"):

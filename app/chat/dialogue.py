@@ -42,6 +42,9 @@ from .pieces import Pieces
 from .transcript import Transcript
 from .why import blame
 
+OF_ONE_MODEL = ("draft_model", "revision", "chat_template")
+"""Options of a load that say nothing about another model."""
+
 Phase = Literal["loading", "unloaded", "ready", "prefill", "writing", "stopping"]
 
 
@@ -219,7 +222,7 @@ class Dialogue(ChatModel):
         if self.info:
             self._before = (self.model, self.load, self.info, self.unavailable)
         if spec != self.model:
-            self.load = {name: value for name, value in self.load.items() if name not in ("draft_model", "revision")}
+            self.load = {name: value for name, value in self.load.items() if name not in OF_ONE_MODEL}
         self.load = {**self.load, **options}
         self.model, self.info, self.unavailable = spec, {}, {}
         self.phase, self.loading = "loading", None

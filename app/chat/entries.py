@@ -189,6 +189,12 @@ class Prompt:
     """A message of the user."""
 
     text: str
+    """Empty where it asks a base model to go on."""
+
+    @property
+    def told(self) -> str:
+        """The message as it is shown."""
+        return self.text or "…"
 
 
 REOPENS = " /races opens it again."

@@ -32,12 +32,18 @@ class Transcript:
 
     def messages(self) -> list[dict[str, str]]:
         """The chat as the engine is told it, which decides what of a thought the model is told again. A prompt that got no text
-        in answer is left out, unless it is the last."""
+        in answer is left out, unless it is the last; an empty one asked for more of the answer before it."""
         out = [{"role": "system", "content": self.system}] if self.system else []
         talk = [entry for entry in self.entries[self.start :] if not isinstance(entry, Notice)]
+        goes_on = False
         for i, entry in enumerate(talk):
             match entry:
+                case Prompt(""):
+                    goes_on = bool(out) and out[-1]["role"] == "assistant"
+                case Answer() if entry.text and goes_on:
+                    out[-1] = {**out[-1], "content": out[-1]["content"] + entry.text}
                 case Prompt(text):
+                    goes_on = False
                     follower = talk[i + 1] if i + 1 < len(talk) else None
                     if follower is None or (isinstance(follower, Answer) and follower.text):
                         out.append({"role": "user", "content": text})

@@ -116,8 +116,8 @@ def chat_html(chat: SavedChat, look: Look) -> Iterator[str]:
         yield f'<div class="system">{text(chat.transcript.system)}</div>\n'
     for entry in chat.transcript.entries:
         match entry:
-            case Prompt(said):
-                yield f'<div class="prompt">{text(without_images(said).strip(chr(10)))}</div>\n'
+            case Prompt() as prompt:
+                yield f'<div class="prompt">{text(without_images(prompt.told).strip(chr(10)))}</div>\n'
             case Notice(severity=severity):
                 yield f'<p class="notice {severity}">{text(entry.told)}</p>\n'
             case Answer():

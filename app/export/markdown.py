@@ -45,8 +45,8 @@ def chat_markdown(chat: SavedChat, *, thoughts: bool = False) -> Iterator[str]:
         yield f"\n**System prompt**\n\n{quoted(chat.transcript.system)}\n"
     for entry in chat.transcript.entries:
         match entry:
-            case Prompt(text):
-                yield f"\n---\n\n{quoted(without_images(text))}\n"
+            case Prompt() as prompt:
+                yield f"\n---\n\n{quoted(without_images(prompt.told))}\n"
             case Notice():
                 yield f"\n*{plain(entry.told)}*\n"
             case Answer():

@@ -15,7 +15,7 @@ from ..chat.pieces import Pieces
 from ..text.cells import one_line
 from .entry import RaceEntry
 
-NOT_SHARED = ("draft_model", "revision", "backend")
+NOT_SHARED = ("draft_model", "revision", "backend", "chat_template")
 """Options of the chat's model that say nothing about another one."""
 
 

@@ -146,7 +146,7 @@ class EntryBlock:
         self.worn = ""
         """The theme that they are in."""
         if not isinstance(entry, Answer):
-            self.flow.append(sanitise(folded(entry.text).strip("\n") if isinstance(entry, Prompt) else entry.text), 0)
+            self.flow.append(sanitise(folded(entry.told).strip("\n") if isinstance(entry, Prompt) else entry.text), 0)
             self.closed = True
         self.flow.wrap()
         last = self.flow.lines[-1].text.rstrip() if self.flow.lines else ""

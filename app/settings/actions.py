@@ -203,6 +203,7 @@ RETRY = Action(
     words={"same": "the same method and seed", "new": "the same method, a new seed", "seed=": "the same method, this seed"},
     aliases=("regenerate", "redo"),
 )
+GO_ON = Action("go_on", "Go on from where the text ends, with a base model", "alt+g", "go on", slash="more")
 VARIANT_BEFORE = Action(
     "variant_before",
     "Previous variant of an answer or a message: ‹ 1/2 ›",

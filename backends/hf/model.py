@@ -22,6 +22,7 @@ from transformers.utils import logging
 
 from ...errors import Cancelled, UserError, counted
 from ..base import Session
+from ..chat_template import given_template
 from ..codec import CodecModel
 from ..costs.flops import NOTHING, Flops
 from ..costs.modules import active, flops_of_model
@@ -157,6 +158,7 @@ def load_transformers(
         Cancelled: `cancelled` answered True.
     """
     begun = time.perf_counter()
+    template = given_template(options.chat_template)
     device = choose_device(options.device)
     files = check_folder(folder)
     whole = int8_rows(read_json(folder / "config.json"))
@@ -170,7 +172,7 @@ def load_transformers(
         config = _config(view)
         limit = context_limit(config)
         options.size(name, limit)  # refused before the weights are read
-        codec = TextCodec(view, 0)
+        codec = TextCodec(view, 0, template)
         # Nothing is lost in the file's own type, while float32 would take twice as long to read.
         half = options.dtype == "auto" and device.type == "cpu" and config.dtype == torch.bfloat16
         half = half and weight_bytes(files, None) >= LEAST_BYTES and quick_in_bfloat16()

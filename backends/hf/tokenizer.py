@@ -5,16 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...errors import UserError, first_line
 from ..chat_template import TAG_LIKE, Template, any_of, marked, parted_at_marks
-from ..codec import Codec
+from ..codec import AHEAD, Codec
 from ..files.checkpoint import tokenizer_problem
 from ..thinking.thoughts import Thoughts, from_response_template, from_vocabulary
-
-if TYPE_CHECKING:
-    from llguidance import LLTokenizer
 
 
 class TextCodec(Codec):
@@ -23,27 +20,33 @@ class TextCodec(Codec):
     Args:
         folder: where the tokenizer's files are.
         vocabulary: rows of the model's LM head; `pieces` has as many.
+        template: a chat template in place of the tokenizer's own; empty for that.
 
     Raises:
         UserError: there is no tokenizer, or it cannot be read.
     """
 
-    def __init__(self, folder: Path, vocabulary: int) -> None:
+    def __init__(self, folder: Path, vocabulary: int, template: str = "") -> None:
         super().__init__()
         self._tokenizer = open_tokenizer(folder)
         self.vocabulary = vocabulary
-        self.ends: Sequence[int] = ()
-        """The tokens that end an answer; what llguidance finds by itself was `<|pad|>` for the built-in model."""
+        self.ends = ()
         special = {str(token) for token in self._tokenizer.all_special_tokens}
-        special |= {t.content for t in self._tokenizer.added_tokens_decoder.values() if t.special}
+        added = {i: token.content for i, token in self._tokenizer.added_tokens_decoder.items()}
+        special |= {token.content for token in self._tokenizer.added_tokens_decoder.values() if token.special}
         self._special = any_of(special)
-        tags = {t.content for t in self._tokenizer.added_tokens_decoder.values() if TAG_LIKE.fullmatch(t.content)}
-        self._tags = any_of(special | tags)
-        self._template = self._open_template()
+        self._template = self._open_template(template)
+        tags = {name for name in added.values() if TAG_LIKE.fullmatch(name)}
+        self._names = {name: i for i, name in added.items() if name in special | tags}
+        """Tokens that stand for a whole tag, by name: special ones, and others that are parsed in any text."""
+        source = self._template.source if self._template is not None else ""
+        protected = special | {name for name in tags if name in source}
+        self._protected = any_of(protected)
+        self._protected_ids = frozenset(i for name, i in self._names.items() if name in protected)
         self._opening = self._find_opening()
 
-    def _open_template(self) -> Template | None:
-        found = self._tokenizer.chat_template
+    def _open_template(self, given: str) -> Template | None:
+        found = given or self._tokenizer.chat_template
         if isinstance(found, dict):  # by name
             found = found.get("default")
         specials = {
@@ -79,12 +82,11 @@ class TextCodec(Codec):
     @cached_property
     def thoughts(self) -> Thoughts | None:
         """How thoughts are told from answers; None for a model that does not think."""
-        names = {token.content: i for i, token in self._tokenizer.added_tokens_decoder.items()}
-        tags = {name: i for name, i in names.items() if self._tags.fullmatch(name)}
+        names = self._names
         spec = getattr(self._tokenizer, "response_template", None) or self._tokenizer.init_kwargs.get("response_template")
         form = self._template.form if self._template is not None else None
-        form = form or from_response_template(spec) or (from_vocabulary(tags) if self._template is not None else None)
-        return Thoughts(form, tags, self._spelled, partial(self._encode_part, as_text=False, first=False)) if form else None
+        form = form or from_response_template(spec) or (from_vocabulary(names) if self._template is not None else None)
+        return Thoughts(form, names, self._spelled, partial(self._encode_part, as_text=False, first=False)) if form else None
 
     def _spelled(self, tokens: Sequence[int]) -> str:
         """Text of token ids, special tokens by name."""
@@ -92,7 +94,7 @@ class TextCodec(Codec):
 
     def _encode_rendered(self, text: str) -> list[int]:
         ids: list[int] = []  # as in transformers, no BOS is added to what a template writes
-        for part, as_text in parted_at_marks(text, self._tags):
+        for part, as_text in parted_at_marks(text, self._protected):
             new = self._encode_part(part, as_text=as_text, first=not ids)
             if as_text and self._tokenizer.convert_tokens_to_ids(part) in new:
                 # Unigram models find the token among their pieces all the same; not so its halves.
@@ -102,12 +104,12 @@ class TextCodec(Codec):
         return ids
 
     def _encode_part(self, part: str, *, as_text: bool, first: bool) -> list[int]:
-        """Ids of a part of a text. SentencePiece puts a space before what starts a string; behind a newline it does not."""
-        if not first:
-            newline = self._tokenize("\n", add_special_tokens=False)
-            ids = self._tokenize("\n" + part, add_special_tokens=False, split_special_tokens=as_text)
-            if ids[: len(newline)] == newline:
-                return ids[len(newline) :]
+        """Ids of a part of a text. SentencePiece puts a space before what starts a string; behind something else it does not."""
+        for before in () if first else AHEAD:
+            skipped = self._tokenize(before, add_special_tokens=False)
+            ids = self._tokenize(before + part, add_special_tokens=False, split_special_tokens=as_text)
+            if ids[: len(skipped)] == skipped:
+                return ids[len(skipped) :]
         return self._tokenize(part, add_special_tokens=False, split_special_tokens=as_text)
 
     def _tokenize(self, text: str, **options: bool) -> list[int]:
@@ -124,7 +126,7 @@ class TextCodec(Codec):
         found = [self._piece(i, name, text) for i, (name, text) in enumerate(zip(names, texts, strict=True))]
         return found + [f"<{i}>" for i in range(known, self.vocabulary)]
 
-    def _grammar_tokenizer(self) -> LLTokenizer:
+    def _bytes_of_tokens(self) -> list[bytes]:
         from llguidance import LLTokenizer
         from tokenizers import Tokenizer
 
@@ -132,12 +134,18 @@ class TextCodec(Codec):
             fast = Tokenizer.from_str(self._tokenizer.backend_tokenizer.to_str())  # a copy: padding is state
             fast.no_padding()
             fast.no_truncation()
-            return LLTokenizer(fast.to_str(), n_vocab=self.vocabulary, eos_token=list(self.ends))
+            read = LLTokenizer(fast.to_str(), n_vocab=self.vocabulary, eos_token=list(self.ends))
         except Exception as error:  # a tokenizer in Python alone, or of a kind of its own
             raise UserError(
                 f"This model's tokenizer cannot follow a schema ({first_line(error)}). Leave the schema out, or load the model "
                 "as GGUF."
             ) from None
+        return [read.decode_bytes([i]) for i in range(self.vocabulary)]
+
+    def _cut(self, text: str) -> list[int]:
+        if not self._protected.search(text):
+            return self._encode_part(text, as_text=True, first=False)
+        return self._encode_rendered(marked(text, self._protected))
 
     @staticmethod
     def _piece(index: int, name: str | None, text: str) -> str:

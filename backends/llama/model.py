@@ -14,6 +14,7 @@ from torch import Tensor
 
 from ...errors import Cancelled, UserError, counted
 from ..base import Model, Session
+from ..chat_template import given_template
 from ..codec import CodecModel
 from ..costs.flops import Flops
 from ..costs.gguf import flops_of_file
@@ -232,6 +233,7 @@ def load_llama(
     """
     begun = time.perf_counter()
     header = header or read_header(file)
+    template = given_template(options.chat_template)
     library()
     runtime = choose_runtime(options, header)
     limit = header.number("context_length") or UNKNOWN_CONTEXT
@@ -258,7 +260,7 @@ def load_llama(
             f"{file} ({header.architecture}) is not a causal language model, so it cannot generate text. Use another model."
         )
     check_memory(name, header, runtime, size)
-    codec = LlamaCodec(weights)
+    codec = LlamaCodec(weights, template)
     capabilities, runtime, taken = _capabilities(
         weights, codec, file, header, runtime, options, size, name, mtp, progress, cancelled
     )
@@ -276,7 +278,7 @@ def load_llama(
         layers=int(lib.llama_model_n_layer(handle)),
         vocabulary=weights.vocabulary,
         context=size,
-        eos_ids=codec.eos_ids,
+        eos_ids=codec.ends,
         has_template=codec.has_template,
         capabilities=capabilities,
         # GGUF has no key for PARD; other causal models have no mask token.

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import ctypes
+import re
 from collections.abc import Sequence
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...errors import UserError
 from ..chat_template import TAG_LIKE, Template, any_of, parted_at_marks
-from ..codec import Codec
+from ..codec import AHEAD, Codec
 from ..thinking.thoughts import Thoughts, from_vocabulary
 from .context import Weights
-
-if TYPE_CHECKING:
-    from llguidance import LLTokenizer
 
 UNKNOWN, NORMAL, CONTROL, USER = 1, 4, 8, 16
 """Bits of llama_token_attr."""
@@ -28,9 +26,10 @@ class LlamaCodec(Codec):
 
     Args:
         weights: the loaded model.
+        template: a chat template in place of the file's own; empty for that.
     """
 
-    def __init__(self, weights: Weights) -> None:
+    def __init__(self, weights: Weights, template: str = "") -> None:
         super().__init__()
         self._lib: Any = weights.lib
         self._weights: Weights | None = weights
@@ -38,27 +37,34 @@ class LlamaCodec(Codec):
         lib, vocab = self._lib, self._vocab
         get_attr, is_eog = lib.llama_vocab_get_attr, lib.llama_vocab_is_eog
         attributes = [get_attr(vocab, i) for i in range(self.vocabulary)]
-        self._control = frozenset(i for i, attr in enumerate(attributes) if attr & (CONTROL | UNKNOWN))
         self._bos, self._eos = lib.llama_vocab_bos(vocab), lib.llama_vocab_eos(vocab)
+        source = template or (lib.llama_model_chat_template(weights.handle, None) or b"").decode("utf-8", "replace")
+        self._template = Template(source, self._specials()) if source else None
+        names = {i: self._name(i) for i, attr in enumerate(attributes) if attr & (CONTROL | UNKNOWN | USER)}
+        marks = {i for i, name in names.items() if attributes[i] & USER and TAG_LIKE.fullmatch(name)}
+        written = {i for i in names if self._template is not None and names[i] in self._template.source}
+        # llama.cpp takes some names for control tokens, whatever the file says of them: `</s>`, which may be HTML.
+        renamed = {i for i in names if attributes[i] & CONTROL and attributes[i] & (USER | NORMAL)}
+        text = renamed - written - self._ends_of_file(weights)
+        self._control = frozenset(i for i in names if attributes[i] & (CONTROL | UNKNOWN)) - text
+        self._overruled = re.compile(f"({any_of(names[i] for i in text if attributes[i] & USER).pattern})")
+        """Names of tokens that are text, but parsed by llama.cpp only where control tokens are."""
         # As the file says, or else the kind of vocabulary. llama.cpp ends the process where there is none to add.
         self._opening = [self._bos] if lib.llama_vocab_get_add_bos(vocab) and self._bos != NONE else []
         ends = {i for i, attr in enumerate(attributes) if attr != NORMAL} | {self._eos, lib.llama_vocab_eot(vocab)}
-        ends.discard(NONE)
+        ends -= {NONE, *text}
         # The file's own EOS first, then whatever else llama.cpp takes for an end.
-        self.eos_ids = tuple(sorted((i for i in ends if is_eog(vocab, i)), key=lambda i: (i != self._eos, i)))
-        self._special = any_of({self._name(i) for i in self._control})
-        added = {i: self._name(i) for i, attr in enumerate(attributes) if attr & USER}
-        tags = {i for i, name in added.items() if TAG_LIKE.fullmatch(name)} | self._control
-        self._names = {self._name(i): i for i in tags}
+        self.ends = tuple(sorted((i for i in ends if is_eog(vocab, i)), key=lambda i: (i != self._eos, i)))
+        self._special = any_of(names[i] for i in self._control)
+        self._names = {names[i]: i for i in marks | self._control}
         """Tokens that stand for a whole tag, by name: control tokens, and others that are parsed in any text."""
-        self._tags, self._tag_ids = any_of(self._names), frozenset(tags)
+        self._protected_ids = self._control | (marks & written)
+        self._protected = any_of(names[i] for i in self._protected_ids)
         self._bytes: dict[int, bytes] = {}
         # SentencePiece puts a space before a text; it is no part of it.
         spm = lib.llama_vocab_type(vocab) == lib.LLAMA_VOCAB_TYPE_SPM
         told = weights.metadata("tokenizer.ggml.add_space_prefix")
         self._space_prefix = spm if told is None else told == "true"
-        source = lib.llama_model_chat_template(weights.handle, None)
-        self._template = Template(source.decode("utf-8", "replace"), self._specials()) if source else None
 
     @property
     def _vocab(self) -> int:
@@ -70,6 +76,11 @@ class LlamaCodec(Codec):
     def close(self) -> None:
         """Let go of the weights. What has been decoded before can still be; nothing can be encoded."""
         self._weights = self._for_grammars = None
+
+    def _ends_of_file(self, weights: Weights) -> set[int]:
+        """Ids that the file itself calls ends, of a text, a turn or a message."""
+        found = (weights.metadata(f"tokenizer.ggml.{end}_token_id") for end in ("eot", "eom"))
+        return {self._eos, *(int(i) for i in found if i is not None)}
 
     def _specials(self) -> dict[str, str]:
         """What a template may name: bos_token and its like."""
@@ -104,12 +115,11 @@ class LlamaCodec(Codec):
         return bool(self._lib.llama_vocab_type(self._vocab) != self._lib.LLAMA_VOCAB_TYPE_NONE)
 
     def encode(self, text: str) -> list[int]:
-        ids = self._tokenize(text, parse=False)
-        return self._opening + (ids if self._control.isdisjoint(ids) else self._halved(text, first=True))
+        return self._opening + self._text(text, self._special, self._control, first=True)
 
     def _encode_rendered(self, text: str) -> list[int]:
         ids: list[int] = []
-        for part, as_text in parted_at_marks(text, self._tags):
+        for part, as_text in parted_at_marks(text, self._protected):
             ids += self._part(part, as_text=as_text, first=not ids)
         # As in llama.cpp's server, a model that wants BOS gets one, from the template or else from here.
         return ids if ids[:1] == self._opening else self._opening + ids
@@ -125,29 +135,41 @@ class LlamaCodec(Codec):
         return "".join(self._name(i) if i in self._control else self.decode([i]) for i in tokens)
 
     def _part(self, part: str, *, as_text: bool, first: bool) -> list[int]:
-        """Ids of a part of a chat; no special ones if it is text."""
-        ids = self._piece(part, parse=not as_text, first=first)
-        if as_text and not self._tag_ids.isdisjoint(ids):
-            return self._halved(part, first=first)
-        return ids
+        """Ids of a part of a chat; no protected ones if it is text."""
+        if as_text:
+            return self._text(part, self._protected, self._protected_ids, first=first)
+        return self._piece(part, parse=True, first=first)
 
-    def _halved(self, text: str, *, first: bool) -> list[int]:
-        """Ids of a text that spells special tokens which the model's pieces merge into: each cut after its first character."""
-        ids: list[int] = []
+    def _text(self, text: str, marks: re.Pattern[str], forbidden: frozenset[int], *, first: bool) -> list[int]:
+        """Ids of a text, none of which is forbidden. Where it spells `marks` that the model's pieces merge into, each is cut
+        after its first character."""
+        ids = self._pieces_of(text, first=first)
+        if forbidden.isdisjoint(ids):
+            return ids
+        ids = []
         begin = 0
-        for cut in [*(match.start() + 1 for match in self._tags.finditer(text)), len(text)]:
-            part = text[begin:cut]
-            ids += [i for i in self._piece(part, parse=False, first=first and not ids) if i not in self._control]
+        for cut in [*(match.start() + 1 for match in marks.finditer(text)), len(text)]:
+            ids += [i for i in self._pieces_of(text[begin:cut], first=first and not ids) if i not in forbidden]
             begin = cut
         return ids
 
+    def _pieces_of(self, text: str, *, first: bool) -> list[int]:
+        """Ids of a text without control tokens."""
+        ids: list[int] = []
+        for index, part in enumerate(self._overruled.split(text)):
+            if index % 2:
+                ids.append(self._names[part])
+            elif part:
+                ids += self._piece(part, parse=False, first=first and not ids)
+        return ids
+
     def _piece(self, part: str, *, parse: bool, first: bool) -> list[int]:
-        """Ids of a part of a text. SentencePiece puts a space before what starts a string; behind a newline it does not."""
-        if not first and self._space_prefix:
-            newline = self._tokenize("\n", parse=False)
-            ids = self._tokenize("\n" + part, parse=parse)
-            if ids[: len(newline)] == newline:
-                return ids[len(newline) :]
+        """Ids of a part of a text. SentencePiece puts a space before what starts a string; behind something else it does not."""
+        for before in AHEAD if self._space_prefix and not first else ():
+            skipped = self._tokenize(before, parse=False)
+            ids = self._tokenize(before + part, parse=parse)
+            if ids[: len(skipped)] == skipped:
+                return ids[len(skipped) :]
         return self._tokenize(part, parse=parse)
 
     def decode(self, tokens: Sequence[int]) -> str:
@@ -167,22 +189,11 @@ class LlamaCodec(Codec):
         self._bytes[token] = found
         return found
 
-    def _grammar_tokenizer(self) -> LLTokenizer:
-        """It tokenizes with llama_tokenize itself. What is not text begins with 0xFF there, which no UTF-8 has."""
-        from llguidance import LLTokenizer
+    def _bytes_of_tokens(self) -> list[bytes]:
+        return [self._to_piece(i) for i in range(self.vocabulary)]
 
-        lib, vocab = self._lib, self._vocab
-        address = ctypes.cast(lib._lib.llama_tokenize, ctypes.c_void_p).value
-        tokens = [self._to_piece(i) for i in range(self.vocabulary)]
-        tokens = [b"\xff" + piece if i in self._control or self._is_mark(i, piece) else piece for i, piece in enumerate(tokens)]
-        return LLTokenizer.from_llamacpp(  # type: ignore[attr-defined,no-any-return]
-            tokens=tokens, vocab_ptr=vocab, tokenize_fptr=address, eos_token=list(self.eos_ids), slices=None
-        )
-
-    def _is_mark(self, token: int, piece: bytes) -> bool:
-        """Whether a token that the file's author added is a mark such as `<tool>` rather than text."""
-        added = self._lib.llama_vocab_get_attr(self._vocab, token) & USER
-        return bool(added) and piece[:1] == b"<" and piece[-1:] == b">"
+    def _cut(self, text: str) -> list[int]:
+        return self._text(text, self._protected, self._protected_ids, first=False)
 
     def _to_piece(self, token: int) -> bytes:
         size = 64

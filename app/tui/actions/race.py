@@ -156,7 +156,7 @@ class Races:
 
     def _subject(self, prompt: str) -> tuple[str, list[dict[str, str]], str]:
         """Prompt, messages, and where the prompt is from."""
-        from ..chat.welcome import STARTERS
+        from ..chat.welcome import starters_for
 
         dialogue = self.host.dialogue
         draft = self.host.box.text
@@ -168,7 +168,7 @@ class Races:
             found, source = talk(dialogue, None), last_message(dialogue)
         if found is None:
             source = "An example. Type your own prompt, then press F5."
-            found = talk(dialogue, STARTERS[0].prompt)
+            found = talk(dialogue, starters_for(dialogue.completes)[0].prompt)
         assert found is not None, "a prompt was given"
         return found[0], found[1], source
 

@@ -125,6 +125,22 @@ class Retries:
         self.host.view.follow()
         self.host.stir()
 
+    @runs(actions.GO_ON)
+    def go_on(self) -> None:
+        """Let a base model write more, from where the text ends."""
+        dialogue = self.host.dialogue
+        dialogue.must_be_idle("go on")
+        if dialogue.phase != "ready":
+            raise UserError("No model is ready. Wait for it, or load one with /model, then go on.")
+        if not dialogue.completes:
+            raise NotPossible("This model answers messages. Send one that asks it to go on.")
+        if not prompts_of(self.host):
+            raise NotPossible("There is no text to go on from yet. Type its beginning first.")
+        dialogue.submit("")
+        self.host.changed()
+        self.host.view.follow()
+        self.host.stir()
+
     # From variant to variant
 
     @runs(actions.UNDO)

@@ -16,6 +16,9 @@ from ...text.amounts import count_of
 from ...text.cells import fit, one_line
 from ...theming.colouring import LABEL_STYLES
 
+BASE = "base model: goes on from a text"
+"""Badge of a model without a chat template."""
+
 
 class ChatHeader(Widget):
     """The line at the top, which never wraps: what does not fit is left out, the method last."""
@@ -34,7 +37,7 @@ class ChatHeader(Widget):
         dialogue = self.dialogue
         label = dialogue.answer.label if dialogue.answer is not None else dialogue.label
         sampled = dialogue.options.sampling.temperature, dialogue.recommended
-        asked = sampled, dialogue.options.constraint, dialogue.options.think
+        asked = sampled, dialogue.options.constraint, dialogue.options.think, dialogue.completes
         shown = (dialogue.model, bool(dialogue.info), dialogue.method, dialogue.switching, label, asked)
         if shown != self._shown:
             self._shown = shown
@@ -50,6 +53,8 @@ class ChatHeader(Widget):
             parts = [short_name(str(info.get("name", dialogue.model)))]
             if (word := word_for(info, dialogue.options.think)) and word != default_of(info):
                 parts.append(f"thinking {one_line(word)}")
+            if dialogue.completes:
+                parts.append(BASE)
         if name := constraint_name(dialogue.options.constraint):
             parts.append(f"{{}} {fit(one_line(name), 20)}")
         if info:
@@ -62,7 +67,7 @@ class ChatHeader(Widget):
             spare = room - left.cell_length - right.cell_length - 5
             if spare < 8 and i:
                 break
-            style = "$foreground" if i == 0 else "$quiet"
+            style = "$foreground" if i == 0 else "bold $accent" if part == BASE else "$quiet"
             text = fit(part, spare)
             if i and text != part:
                 break

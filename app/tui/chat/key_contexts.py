@@ -64,9 +64,10 @@ def _answering(dialogue: Dialogue, box: PromptInput) -> KeyContext:
 def _idle(dialogue: Dialogue, box: PromptInput, offer: bool) -> KeyContext:
     help = ("ask_help", "")
     if dialogue.transcript.entries:
+        more = [("go_on", "")] if dialogue.completes else []
         done = (("next_method", ""), ("inspect", ""), ("race", ""), ("new_chat", ""), ("leader", ""), ("method_menu", ""))
-        more = (("panels", ""), ("copy_answer", ""), ("retry", ""), ("edit", ""), ("quit", ""))
-        return KeyContext("In a chat", hints(help, *done, *more), box)
+        seldom = (("panels", ""), ("copy_answer", ""), ("retry", ""), ("edit", ""), ("quit", ""))
+        return KeyContext("In a chat", hints(help, *more, *done, *seldom), box)
     tour = [("send", "tour")] if offer else []
     rest = (("race", ""), ("leader", ""), ("models", ""), ("chats", ""), ("theme_menu", ""), ("quit", ""))
     return KeyContext("A new chat", hints(help, *tour, ("complete", "starters"), *METHODS, *rest), box)

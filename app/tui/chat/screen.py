@@ -29,7 +29,7 @@ from ..actions.registry import runs
 from ..actions.rewrite import MessageEdit
 from ..actions.switch import known, lengthen
 from ..actions.table import is_command, matching
-from ..composer.box import PromptInput
+from ..composer.box import ASK, BEGIN, PromptInput
 from ..composer.completion import Completion
 from ..composer.context_check import ContextCheck
 from ..composer.message_files import MessageFiles
@@ -149,7 +149,8 @@ class ChatScreen(Screen[None]):
             self.query_one(Welcome).end_offer()
         welcome = self.query_one(Welcome)
         welcome.display = empty
-        welcome.model_is(self.dialogue.model == BUILTIN)
+        welcome.model_is(self.dialogue.model == BUILTIN, self.dialogue.completes)
+        self.input.placeholder = BEGIN if self.dialogue.completes else ASK
         self.view.can_focus = not empty
         cursor = self.view.cursor
         stepping = self.dialogue.paused and cursor.by_keys and cursor.at_end

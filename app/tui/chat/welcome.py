@@ -1,4 +1,4 @@
-"""What an empty chat shows: what this is, and a few prompts to start with."""
+"""The welcome of an empty chat: what this is, and a few prompts to start with."""
 
 from __future__ import annotations
 
@@ -68,22 +68,51 @@ STARTERS = (
     ),
     Starter(
         "Explain speculative decoding",
-        "new text, guessed by a small model",
+        "new text: little to copy",
         "What is speculative decoding?",
     ),
     Starter("Tell a story about a fox", "open text: harder to guess", "Tell me a story about a fox."),
 )
 
+OPENINGS = (
+    Starter("A story", "open text: harder to guess", "Once upon a time, in a small town by the sea, there lived"),
+    Starter(
+        "The same lines once more",
+        "the text is there already",
+        "The lighthouse stood on the northern rock. Every evening Ana climbed the stairs and lit the lamp.\n\n"
+        "The lighthouse stood on the northern rock. Every evening",
+    ),
+    Starter("A list", "only the names are new", "Rivers of Europe:\n- Danube\n- Rhine\n- Loire\n-"),
+    Starter(
+        "A table in HTML",
+        "the rows look alike",
+        "<table>\n<tr><td>Anna</td><td>31</td></tr>\n<tr><td>Bruno</td><td>45</td></tr>\n<tr><td>Clara</td>",
+    ),
+    Starter("Translate, by examples", "a pattern to follow", "English: bread\nFrench: pain\n\nEnglish: water\nFrench:"),
+    Starter(
+        "A question, by examples",
+        "a short answer, then the next question",
+        "Q: What is the capital of Italy?\nA: Rome\n\nQ: What is the capital of Austria?\nA:",
+    ),
+    Starter("A Python function", "code: easy to guess", 'def is_prime(n):\n    """Return whether n is a prime number."""\n'),
+    Starter("A recipe", "headings and a list", "# Tomato soup\n\n## Ingredients\n\n-"),
+    Starter("A letter", "open text: harder to guess", "Dear Ana,\n\nthank you for your letter from Lisbon."),
+)
+"""Beginnings for a base model, which goes on from a text: an instruction it would only continue."""
+
 TOUR = Starter("Take the tour", "30 seconds, live", "/tour")
 """Stands before the starters; no prompt, but the command."""
-
-ROWS = (TOUR, *STARTERS)
 
 DIGITS = "1234567890"
 """Digits of the rows, in order."""
 
-TITLE_WIDTH = max(len(starter.title) for starter in STARTERS)
+TITLE_WIDTH = max(len(starter.title) for starter in (*STARTERS, *OPENINGS))
 """Columns of the titles, so that the reasons stand below each other."""
+
+
+def starters_for(base: bool) -> tuple[Starter, ...]:
+    """Prompts for a base model, or for one that answers messages."""
+    return OPENINGS if base else STARTERS
 
 
 class Welcome(VerticalScroll, can_focus=False):
@@ -120,19 +149,12 @@ class Welcome(VerticalScroll, can_focus=False):
 
     def __init__(self, offer: bool = False, *, tiny: bool = True, id: str | None = None) -> None:
         super().__init__(id=id)
-        self._offer, self._tiny = offer, tiny
+        self._offer, self._tiny, self._base = offer, tiny, False
 
     def compose(self) -> ComposeResult:
         letters = ("spec", f"bold {INKS['heat-3'].style}"), ("chat", f"bold {INKS['heat-5'].style}")
         yield Static(Content.assemble(*letters, ("  see how every token is decoded\n", "$quiet")), id="welcome-title")
-        yield Static(
-            Content.assemble(
-                "A chat that shows how the model decodes. The stronger the colour, the more tokens came out of one pass; ",
-                ("ctrl+n", "bold $foreground"),
-                " changes the method, even in the middle of an answer, and the text stays the same.",
-            ),
-            id="welcome-text",
-        )
+        yield Static(self._what(), id="welcome-text")
         if self._offer:
             offer = (
                 ("New here? Press ", "$foreground"),
@@ -141,7 +163,15 @@ class Welcome(VerticalScroll, can_focus=False):
             )
             yield Static(Content.assemble(*offer), id="welcome-offer")
         yield Static(self._how(), id="welcome-how")
-        options = [
+        yield OptionList(*self._options(), id="starters")
+
+    @property
+    def rows(self) -> tuple[Starter, ...]:
+        """What is offered: the tour, and what suits the model."""
+        return (TOUR, *starters_for(self._base))
+
+    def _options(self) -> list[Option]:
+        return [
             Option(
                 Content.assemble(
                     (f"{DIGITS[i : i + 1]:2}", "$quiet"),
@@ -150,19 +180,35 @@ class Welcome(VerticalScroll, can_focus=False):
                 ),
                 id=str(i),
             )
-            for i, starter in enumerate(ROWS)
+            for i, starter in enumerate(self.rows)
         ]
-        yield OptionList(*options, id="starters")
+
+    def _what(self) -> Content:
+        if self._base:
+            return Content.assemble(
+                "This is a base model: it goes on from a text, and answers no messages. Type a beginning; ",
+                ("alt+g", "bold $foreground"),
+                " lets it write more. The stronger the colour, the more tokens came out of one pass.",
+            )
+        return Content.assemble(
+            "A chat that shows how the model decodes. The stronger the colour, the more tokens came out of one pass; ",
+            ("ctrl+n", "bold $foreground"),
+            " changes the method, even in the middle of an answer, and the text stays the same.",
+        )
 
     def _how(self) -> Content:
         model = " · builtin is a tiny demo model" if self._tiny else ""
-        return Content.assemble(("tab", "bold $foreground"), (f", then a digit, asks{model}", "$quiet"))
+        does = "begins a text" if self._base else "asks"
+        return Content.assemble(("tab", "bold $foreground"), (f", then a digit, {does}{model}", "$quiet"))
 
-    def model_is(self, tiny: bool) -> None:
-        """Another model is loaded; `tiny`: the built-in one."""
-        if tiny != self._tiny:
-            self._tiny = tiny
-            self.query_one("#welcome-how", Static).update(self._how())
+    def model_is(self, tiny: bool, base: bool) -> None:
+        """Another model is loaded; `tiny`: the built-in one; `base`: one that goes on from a text."""
+        if (tiny, base) == (self._tiny, self._base):
+            return
+        self._tiny, self._base = tiny, base
+        self.query_one("#welcome-text", Static).update(self._what())
+        self.query_one("#welcome-how", Static).update(self._how())
+        self.choices.set_options(self._options())
 
     def end_offer(self) -> None:
         self.query("#welcome-offer").remove()
@@ -189,10 +235,10 @@ class Welcome(VerticalScroll, can_focus=False):
         return True
 
     def action_pick(self, at: int) -> None:
-        if at < len(ROWS):
-            self.post_message(self.Chosen(ROWS[at].prompt))
+        if at < len(self.rows):
+            self.post_message(self.Chosen(self.rows[at].prompt))
 
     @on(OptionList.OptionSelected)
     def _picked(self, event: OptionList.OptionSelected) -> None:
         event.stop()
-        self.post_message(self.Chosen(ROWS[event.option_index].prompt))
+        self.post_message(self.Chosen(self.rows[event.option_index].prompt))

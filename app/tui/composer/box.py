@@ -18,6 +18,10 @@ from ...text.cells import enterable
 from ..keys.context import bindings_of
 from .text_box import TextBox
 
+ASK = "Ask something, or / for commands"
+BEGIN = "Begin a text, or / for commands"
+"""The empty box says what a model takes: messages, or a text to go on from."""
+
 
 class PromptInput(TextBox):
     """The input box: a message of several lines."""
@@ -34,7 +38,7 @@ class PromptInput(TextBox):
         key: str
 
     def __init__(self, *, id: str | None = None) -> None:
-        super().__init__(tab_behavior="focus", placeholder="Ask something, or / for commands", id=id)
+        super().__init__(tab_behavior="focus", placeholder=ASK, id=id)
         self.offer: Callable[[str], None] | None = None
         """Told the text when enter is pressed, at once: were it a message, what is typed behind the enter would be in the box
         before it is handled. Whoever takes the text clears the box: nothing typed is ever lost."""
