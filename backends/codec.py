@@ -43,7 +43,7 @@ class Codec(ABC):
     _protected: re.Pattern[str]
     """Control tokens, and other tags that the template writes: those that are spelled out where a message has them."""
     _protected_ids: frozenset[int]
-    ends: Sequence[int]
+    ends: tuple[int, ...]
     """The tokens that end an answer."""
 
     def __init__(self) -> None:
@@ -74,8 +74,7 @@ class Codec(ABC):
         cancelled: Callable[[], bool] | None = None,
         variables: Mapping[str, Any] | None = None,
     ) -> list[int]:
-        """Token ids of a chat up to where the next answer starts. Control tokens, and tags that the template writes, become text
-        where a message spells them.
+        """Token ids of a chat up to where the next answer starts. What is protected becomes text where a message spells it.
 
         Raises:
             UserError, Cancelled: as `Template.render`; or there is no template.
@@ -112,9 +111,8 @@ class Codec(ABC):
             from llguidance import LLTokenizer, TokenizerWrapper
 
             ends = list(self.ends)
-            vocabulary = GrammarVocabulary(
-                self._bytes_of_tokens(), sorted(self._protected_ids), ends[0] if ends else 0, self._cut
-            )
+            first = ends[0] if ends else 0
+            vocabulary = GrammarVocabulary(self._bytes_of_tokens(), sorted(self._protected_ids), first, self._cut)
             self._for_grammars = LLTokenizer(TokenizerWrapper(vocabulary), eos_token=ends)
         return self._for_grammars
 

@@ -66,7 +66,7 @@ class LoadOptions:
     backend: str = at_load("auto", "Runtime of the built-in model: {}; other models run on one only.", choices=BACKENDS)
     """auto is transformers for the built-in model, which gains nothing by passes over several nodes on llama.cpp."""
     chat_template: str = at_load(
-        "", "A file with a chat template (Jinja), in place of the model's own or for one without.", "FILE"
+        "", "File with a chat template (Jinja), in place of the model's own or for one without.", "FILE"
     )
     """Empty for the model's own; a model without any goes on from texts."""
     exact: str = at_load(

@@ -104,7 +104,7 @@ class TextCodec(Codec):
         return ids
 
     def _encode_part(self, part: str, *, as_text: bool, first: bool) -> list[int]:
-        """Ids of a part of a text. SentencePiece puts a space before what starts a string; behind something else it does not."""
+        """Ids of a part of a text. SentencePiece puts a space before what starts a text."""
         for before in () if first else AHEAD:
             skipped = self._tokenize(before, add_special_tokens=False)
             ids = self._tokenize(before + part, add_special_tokens=False, split_special_tokens=as_text)

@@ -47,8 +47,9 @@ class LlamaCodec(Codec):
         renamed = {i for i in names if attributes[i] & CONTROL and attributes[i] & (USER | NORMAL)}
         text = renamed - written - self._ends_of_file(weights)
         self._control = frozenset(i for i in names if attributes[i] & (CONTROL | UNKNOWN)) - text
-        self._overruled = re.compile(f"({any_of(names[i] for i in text if attributes[i] & USER).pattern})")
-        """Names of tokens that are text, but parsed by llama.cpp only where control tokens are."""
+        self._overruled = {names[i]: i for i in text if attributes[i] & USER}
+        """Tokens that are text, by name, but parsed by llama.cpp only where control tokens are."""
+        self._overruled_names = re.compile(f"({any_of(self._overruled).pattern})")
         # As the file says, or else the kind of vocabulary. llama.cpp ends the process where there is none to add.
         self._opening = [self._bos] if lib.llama_vocab_get_add_bos(vocab) and self._bos != NONE else []
         ends = {i for i, attr in enumerate(attributes) if attr != NORMAL} | {self._eos, lib.llama_vocab_eot(vocab)}
@@ -156,15 +157,15 @@ class LlamaCodec(Codec):
     def _pieces_of(self, text: str, *, first: bool) -> list[int]:
         """Ids of a text without control tokens."""
         ids: list[int] = []
-        for index, part in enumerate(self._overruled.split(text)):
+        for index, part in enumerate(self._overruled_names.split(text)):
             if index % 2:
-                ids.append(self._names[part])
+                ids.append(self._overruled[part])
             elif part:
                 ids += self._piece(part, parse=False, first=first and not ids)
         return ids
 
     def _piece(self, part: str, *, parse: bool, first: bool) -> list[int]:
-        """Ids of a part of a text. SentencePiece puts a space before what starts a string; behind something else it does not."""
+        """Ids of a part of a text. SentencePiece puts a space before what starts a text."""
         for before in AHEAD if self._space_prefix and not first else ():
             skipped = self._tokenize(before, parse=False)
             ids = self._tokenize(before + part, parse=parse)
