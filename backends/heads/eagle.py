@@ -17,11 +17,11 @@ from torch import Tensor, nn
 
 from ..costs.flops import Flops, spend
 from ..costs.modules import flops_of_tensors
+from ..hf.lean.halves import slim, slimmed
 from ..hf.lean.lean import LeanLayer, norm
 from ..hf.masks import FULL
 from ..hf.slot_cache import KVSpec, SlotCache
 from .eagle_format import EagleFormat
-from .halves import slim, slimmed
 from .layers import Modules, Parts, guarded
 from .slots import SlotHeadSession
 

@@ -12,7 +12,8 @@ from torch import Tensor, nn
 
 from ...errors import UserError, first_line
 from ..base import ROOT, Model, Sampling, Session
-from ..hf.lean.lean import product
+from ..hf.lean.halves import slim
+from ..hf.lean.products import product
 from ..hf.model import TransformersModel
 from ..llama.model import LlamaModel
 from .assistant.format import ORDERING, AssistantFormat
@@ -23,7 +24,6 @@ from .dflash.network import DFlashNetwork, DFlashPathSession, DFlashSession
 from .eagle import EagleNetwork, EagleSession
 from .eagle_format import EagleFormat
 from .formats import IGNORED, LLAMA, Format, Reading, Target, figure
-from .halves import slim
 from .layers import Parts, stored
 from .medusa import MedusaHead
 from .medusa_format import MedusaFormat

@@ -41,7 +41,6 @@ from .graphs.graphs import chosen_graphs
 from .lean.int8 import quantize, read_scales
 from .lean.int8 import works as int8_works
 from .lean.lean import of_family
-from .lean.packed import LEAST_BYTES
 from .masks import native_plan
 from .plain import PlainSession, session_of
 from .proving.lengths import named_lengths, unknown_lengths
@@ -175,7 +174,7 @@ def load_transformers(
         codec = TextCodec(view, 0, template)
         # Nothing is lost in the file's own type, while float32 would take twice as long to read.
         half = options.dtype == "auto" and device.type == "cpu" and config.dtype == torch.bfloat16
-        half = half and weight_bytes(files, None) >= LEAST_BYTES and quick_in_bfloat16()
+        half = half and quick_in_bfloat16()
         if half:
             dtype = torch.bfloat16
         needed = weight_bytes(files, 1 if int8 else None if dtype is None else dtype.itemsize)

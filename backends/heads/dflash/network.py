@@ -18,7 +18,8 @@ from torch import Tensor
 from ...base import PREFILL_CHUNK
 from ...costs.flops import spend
 from ...costs.modules import flops_of_tensors
-from ...hf.lean.lean import LeanLayer, norm, product
+from ...hf.lean.lean import LeanLayer, norm
+from ...hf.lean.products import product
 from ...hf.slot_cache import KVSpec, SlotCache
 from ...scores import TorchScores
 from ..base import BlockSession

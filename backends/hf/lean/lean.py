@@ -21,8 +21,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..attention import Parts, even, padded, tree_attention
+from .halves import halves, in_halves
 from .int8 import Int8, together
 from .packed import FEWEST_ROWS, Part, filled, packed, pays
+from .products import Linear, fused
 
 FAMILIES = ("LlamaForCausalLM", "MistralForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM")
 """Models whose layers are: norm, attention with rotary positions, sum, norm, gated MLP, sum. Others of the same class names'
@@ -40,34 +42,6 @@ class Output(NamedTuple):
     """What a pass returns, by transformers' name for it."""
 
     logits: Tensor
-
-
-def fused(owner: Any, *names: str) -> Callable[[Tensor], Tensor]:
-    """Linear layers on the same input as one: what gives all their outputs [n, sum of outputs] for inputs [n, inputs]. The
-    layers' own parameters become views of one matrix, so that nothing is in memory twice."""
-    parts = [getattr(owner, name) for name in names]
-    if len(parts) == 1:
-        return product(parts[0].weight.detach(), parts[0].bias)
-    with torch.no_grad():
-        weight = torch.cat([part.weight for part in parts])
-        bias = torch.cat([part.bias for part in parts]) if parts[0].bias is not None else None
-        start = 0
-        for part in parts:
-            end = start + part.weight.shape[0]
-            part.weight.data = weight[start:end]
-            if bias is not None:
-                part.bias.data = bias[start:end]
-            start = end
-    return product(weight.detach(), bias)
-
-
-def product(weight: Tensor, bias: Tensor | None) -> Callable[[Tensor], Tensor]:
-    """What a linear layer does to inputs [n, inputs]: what `F.linear` does without looking at how many axes there are."""
-    across = weight.t()
-    if bias is None:
-        return lambda inputs: torch.mm(inputs, across)
-    offset = bias.detach()
-    return lambda inputs: torch.addmm(offset, inputs, across)
 
 
 def norm(module: Any, wide: bool = False) -> Any:
@@ -105,10 +79,6 @@ def norm(module: Any, wide: bool = False) -> Any:
 def _unchanged(hidden: Tensor) -> Tensor:
     """Stand in for a norm that a layer does not have."""
     return hidden
-
-
-Linear = Callable[..., Callable[[Tensor], Tensor]]
-"""`fused`, `packed` or `together`."""
 
 
 class Rotations:
@@ -179,13 +149,14 @@ class LeanLayer:
     """
 
     __slots__ = (
-        *("_after", "_attention", "_before", "_down", "_heads", "_index", "_inner", "_key_norm", "_kind"),
-        *("_kv_heads", "_out", "_qkv", "_query_norm", "_scaling", "_width"),
+        *("_after", "_attention", "_before", "_down", "_fewest", "_heads", "_index", "_inner", "_key_norm"),
+        *("_kind", "_kv_heads", "_out", "_qkv", "_query_norm", "_scaling", "_width"),
     )
 
     def __init__(self, layer: Any, index: int, kind: str, linear: Linear = fused) -> None:
         attention, mlp, wide = layer.self_attn, layer.mlp, linear is together
         self._index, self._kind = index, kind
+        self._fewest = FEWEST_ROWS if linear is packed else 0
         self._attention = attention
         self._width = int(attention.head_dim)
         self._heads = attention.q_proj.out_features // self._width
@@ -203,8 +174,12 @@ class LeanLayer:
     def __call__(self, hidden: Tensor, cos: Tensor, sin: Tensor, mask: Any, cache: Any) -> Tensor:
         """The layer's output; the arguments are `attend`'s."""
         rows = hidden[0]
+        n = len(rows)
+        if n < self._fewest:  # once, and not for each product
+            rows = filled(rows)
         rows = self.mixed(self._qkv(self._before(rows)), cos, sin, mask, cache).add_(rows)
-        return self._down(self._inner(self._after(rows))).add_(rows)[None]
+        rows = self._down(self._inner(self._after(rows))).add_(rows)
+        return (rows if len(rows) == n else rows[:n])[None]
 
     def half(self, kind: Literal["attention", "mlp"]) -> Callable[[Tensor, Tensor, Tensor, Any, Any], Tensor]:
         """The layer with one block of its two."""
@@ -335,10 +310,8 @@ class LeanModel(nn.Module):
         kinds = getattr(module.config, "layer_types", None) or ["full_attention"] * len(inner.layers)
         self.layers = [LeanLayer(*each, linear) for each in zip(inner.layers, range(len(inner.layers)), kinds, strict=True)]
         self._rotations = Rotations(inner.rotary_emb)
-        # A head that shares the embeddings' weights cannot be packed, for rows are read from these.
-        tied = linear is packed and module.lm_head.weight.data_ptr() == inner.embed_tokens.weight.data_ptr()
         self._wide = linear is together
-        self._parts = (inner.embed_tokens, norm(inner.norm, self._wide), (fused if tied else linear)(module, "lm_head"))
+        self._parts = (inner.embed_tokens, norm(inner.norm, self._wide), linear(module, "lm_head"))
         self._filled = self.layers if linear is packed else None  # not what stands in for them: that wants a row per node
 
     def forward(
@@ -365,7 +338,7 @@ class LeanModel(nn.Module):
         if self._wide:
             hidden = hidden.float()
         cos, sin = self._rotations(hidden, position_ids, past_key_values.capacity)
-        if n < FEWEST_ROWS and self.layers is self._filled:  # once, and not for each product
+        if n < FEWEST_ROWS and self.layers is self._filled:  # once, and not for each layer
             hidden = filled(hidden[0])[None]
         *layers, last = self.layers
         for layer in layers:
@@ -392,10 +365,14 @@ def lean(module: Any) -> LeanModel | None:
         return None
     if not of_family(module):
         return None
-    linear: Linear = packed if pays(weights) else fused
+    linear: Linear = fused
     if isinstance(module.lm_head, Int8):
         linear = together
-    elif linear is fused and weights[0].device.type == "cpu" and sum(weight.nbytes for weight in weights) > MOST_CPU_BYTES:
+    elif all(in_halves(weight) for weight in weights if weight.ndim > 1):
+        linear = halves
+    elif pays(weights):
+        linear = packed
+    elif weights[0].device.type == "cpu" and sum(weight.nbytes for weight in weights) > MOST_CPU_BYTES:
         return None
     if linear is packed:
         table = module.get_input_embeddings().weight

@@ -56,14 +56,13 @@ def test_only_numbers_that_were_measured_are_used(passes: list[tuple[int, float]
 
 @pytest.fixture
 def halved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A tiny model in bfloat16 that counts as large."""
+    """A tiny model in bfloat16."""
     from transformers import AutoModelForCausalLM
 
     whole: Any = AutoModelForCausalLM.from_pretrained(tiny_folder("llama"), dtype=torch.bfloat16)
     whole.save_pretrained(tmp_path)
     for file in tiny_folder("llama").glob("*token*"):
         (tmp_path / file.name).write_bytes(file.read_bytes())
-    monkeypatch.setattr(room, "LEAST_BYTES", 0)
     monkeypatch.setattr(room, "quick_in_bfloat16", lambda: True)
     return tmp_path
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from dataclasses import replace
 from typing import Any
 
@@ -17,7 +18,7 @@ from specchat.backends.hf.model import load_transformers
 from specchat.backends.hf.session import TransformersSession
 from specchat.backends.options import LoadOptions
 
-from ...fakes.models.tiny import tiny_folder, tiny_model
+from ...fakes.models.tiny import reference, tiny_folder, tiny_model
 
 FAMILY = ("llama", "mistral", "qwen2", "qwen3")
 
@@ -116,9 +117,9 @@ def mixed(module: Any) -> None:
 
 @pytest.mark.parametrize("change", [hooked, adapted, patched, mixed])
 def test_a_changed_model_keeps_its_own_pass(change: Any) -> None:
-    model: Any = load_transformers(tiny_folder("llama"), "llama", LoadOptions(device="cpu"))
-    change(model._runner.module)
-    assert lean(model._runner.module) is None
+    module = deepcopy(reference("llama"))
+    change(module)
+    assert lean(module) is None
 
 
 def test_a_lean_pass_that_differs_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:

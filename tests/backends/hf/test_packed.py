@@ -8,7 +8,6 @@ import pytest
 import torch
 
 from specchat.backends.base import ROOT
-from specchat.backends.hf.lean import packed as room
 from specchat.backends.hf.lean.packed import FEWEST_ROWS, Packed, Part, onednn
 from specchat.backends.hf.model import load_transformers
 from specchat.backends.options import LoadOptions
@@ -19,12 +18,6 @@ from ...fakes.models.tiny import reference, tiny_folder
 FAMILY = ("llama", "mistral", "qwen2", "qwen3")
 
 pytestmark = pytest.mark.skipif(not onednn(), reason="this torch has no oneDNN")
-
-
-@pytest.fixture(autouse=True)
-def small_ones_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Models of any size are packed."""
-    monkeypatch.setattr(room, "LEAST_BYTES", 0)
 
 
 def loaded(kind: str, dtype: str = "float32") -> Any:

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from specchat.backends.heads import halves
-from specchat.backends.heads.halves import slim
+from specchat.backends.hf.lean import halves
+from specchat.backends.hf.lean.halves import slim
 
 
 def weight(*shape: int) -> Tensor:
