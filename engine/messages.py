@@ -302,7 +302,7 @@ class Started(Event):
     prompt_tokens: int
     reused: int
     certainty: str = ""
-    """For a server's answer, how well its runs are going to be known (`backends.servers.runs`); empty for one of ours."""
+    """For a server's answer, whether its runs are going to be known (`backends.servers.runs`); empty for one of ours."""
 
 
 @dataclass(slots=True)

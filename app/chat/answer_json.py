@@ -81,19 +81,18 @@ def _served(answer: Answer) -> dict[str, Any]:
     figures = answer.figures
     if not figures.certainty:
         return {}
-    known = figures.certainty != "unknown"
     ids = answer.log.tokens.tolist()
     return {
         "tokens": figures.tokens,
-        "steps": figures.steps if known else 0,
-        "tokens_per_step": figures.tokens_per_step if known else 0.0,
+        "steps": figures.steps,
+        "tokens_per_step": figures.tokens_per_step,
         "draft_tokens": figures.drafted,
         "accepted_tokens": figures.accepted,
         "acceptance_rate": figures.acceptance or 0.0,
         "decode_seconds": figures.decode_seconds,
         "tokens_per_second": figures.tokens_per_second,
         "token_ids": ids if min(ids, default=0) >= 0 else [],
-        "runs": answer.totals.runs if known else [],
+        "runs": answer.totals.runs if figures.certainty == "exact" else [],
         "certainty": figures.certainty,
         "doubt": figures.doubt,
     }

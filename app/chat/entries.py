@@ -97,7 +97,7 @@ class Figures:
     drafts_apart: bool = True
     """Whether it is known what was drafted in each pass: vLLM tells it of all together."""
     certainty: str = ""
-    """How well, for a server's answer, its runs are known: exact, reported, estimated or unknown. Empty for one of ours."""
+    """Whether, for a server's answer, its runs are known: exact or unknown. Empty for one of ours."""
     doubt: str = ""
     """Where the server contradicts itself, a sentence that says so."""
     valid: bool | None = None
@@ -111,6 +111,8 @@ class Figures:
         """
         self.certainty, self.doubt = served.get("certainty", self.certainty), served.get("doubt", self.doubt)
         self.drafts_apart = self.drafted > 0 or not served.get("drafted")
+        if self.certainty == "unknown":  # then its own counters are all there is
+            self.steps = self.drafted = self.accepted = 0
         for name in ("prompt_tokens", "reused", "tokens", "steps", "drafted", "accepted"):
             if (count := served.get(name)) is not None:
                 setattr(self, name, count)
@@ -120,7 +122,7 @@ class Figures:
         if not self.tokens:
             self.first_decode_seconds += seconds
         self.tokens += tokens
-        self.steps += step.nodes > 0
+        self.steps += step.nodes > 0 and self.certainty != "unknown"
         self.drafted += step.drafted
         self.accepted += step.accepted
         self.grammar += step.grammar
@@ -155,7 +157,7 @@ class Figures:
     @property
     def tokens_per_step(self) -> float:
         """Tokens that a pass gave on average; 0 where it is not known."""
-        return self.tokens / self.steps if self.steps and self.certainty != "unknown" else 0.0
+        return self.tokens / self.steps if self.steps else 0.0
 
     @property
     def own_tokens_per_step(self) -> float:
@@ -361,10 +363,16 @@ class Answer:
                 if event.busy_seconds > event.prefill_seconds:
                     figures.decode_seconds = event.busy_seconds - event.prefill_seconds
                 figures.plain_seconds, figures.valid = event.plain_seconds, event.valid
-                figures.take_served(event.served)
+                self._take_served(event.served)
             case Failed(ended=True):
-                figures.take_served(event.served)
+                self._take_served(event.served)
                 self.finish(event.cause if event.cause in ("cancelled", "died") else "error", event.tail)
+
+    def _take_served(self, served: Mapping[str, Any]) -> None:
+        self.figures.take_served(served)
+        if self.figures.certainty == "unknown":  # colours say which tokens came together
+            for run in self.runs:
+                run.shade = -1
 
     def add(self, step: StepRecord) -> Run:
         seconds = step.draft_seconds + step.forward_seconds + step.other_seconds
@@ -373,7 +381,7 @@ class Answer:
             step.text,
             count,
             step.method,
-            self._shades.next(step),
+            self._shades.next(step) if self.figures.certainty != "unknown" else -1,
             step.drafted,
             step.accepted,
             seconds,

@@ -389,7 +389,7 @@ SPECULATE: Mapping[str, str] = {
 def _of_server(answer: Answer, info: Mapping[str, Any]) -> Diagnosis:
     figures = answer.figures
     engine = (info.get("server") or {}).get("engine", "")
-    if figures.certainty == "unknown":
+    if not figures.steps:
         said = "The server does not show its passes, so nothing is known of its guesses."
         return Diagnosis(0.0, (Cause("server", 0.0, said),))
     if figures.drafted and figures.accepted < POOR * figures.drafted:

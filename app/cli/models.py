@@ -39,7 +39,7 @@ def models(
     ] = False,
     server: Annotated[
         str | None,
-        option("--server", "Show what a server serves, and how well its passes are known: its address or name.", "URL"),
+        option("--server", "Show what a server serves and how it decodes: its address or name.", "URL"),
     ] = None,
     json: AsJson = False,
 ) -> None:
@@ -83,7 +83,7 @@ def _print_server(name: str, settings: Settings, as_json: bool) -> None:
     if as_json:
         print_json({**asdict(found), "specs": [found.spec(model) for model in found.models]})
         return
-    about = [" ".join(filter(None, (found.engine, found.version))), f"decodes with {found.method}", f"passes {found.certainty}"]
+    about = [" ".join(filter(None, (found.engine, found.version))), f"decodes with {found.method}"]
     about += [f"{found.context:,} tokens of context"] if found.context else []
     typer.echo(one_line(" · ".join(about)))
     for model in found.models:

@@ -24,8 +24,6 @@ class FoundServer:
     engine: str = ""
     version: str = ""
     method: str = ""
-    certainty: str = ""
-    """How well runs are known there."""
     context: int = 0
     """Tokens; 0 if it does not say."""
     models: tuple[str, ...] = ()
@@ -65,7 +63,7 @@ async def _asked(name: str, servers: Mapping[str, Mapping[str, str]]) -> FoundSe
     served = model.served
     await model.close()
     models = served.models or tuple(filter(None, (served.model,)))
-    return FoundServer(name, served.engine, served.version, served.method, served.certainty, served.context, models)
+    return FoundServer(name, served.engine, served.version, served.method, served.context, models)
 
 
 def server_rows(found: Sequence[FoundServer], text: str, loaded: str) -> list[ModelRow]:
@@ -76,7 +74,7 @@ def server_rows(found: Sequence[FoundServer], text: str, loaded: str) -> list[Mo
     """
     rows = []
     for server in found:
-        told = " · ".join(filter(None, (server.engine, server.method, f"passes {server.certainty}")))
+        told = " · ".join(filter(None, (server.engine, server.method)))
         for model in server.models[:MOST_MODELS]:
             spec = server.spec(model)
             mark = ("●", "$primary") if spec == loaded else ("", "")

@@ -257,7 +257,7 @@ class Race:
     @property
     def unit(self) -> Unit:
         """What the lanes are compared in: tokens where they are the same for all, else characters."""
-        guessed = any(racer.answer.figures.certainty in ("estimated", "unknown") for racer in self.racers)
+        guessed = any(racer.answer.figures.certainty == "unknown" for racer in self.racers)
         alike = self.models.alike({racer.entry.key for racer in self.racers})
         return "tokens" if alike and not guessed else "characters"
 

@@ -93,7 +93,7 @@ class Inspection:
     note: str = ""
     """What the drafter says."""
     certainty: str = ""
-    """How well the runs of a server's answer are known; empty for an answer of ours."""
+    """Whether the runs of a server's answer are known; empty for an answer of ours."""
 
 
 def inspect(answer: Answer, index: int, pieces: Pieces) -> Inspection:
@@ -302,9 +302,8 @@ def _plain(run: Inspection, *, brief: bool) -> StyledLine:
     gave, sure = ("one token", run.prob) if run.count == 1 else (f"{run.count:,} tokens", None)
     if run.certainty == "unknown":
         return (("The server does not show its passes, nor what it drafted.", LABEL),)
-    if run.certainty and (run.count > 1 or run.certainty != "exact"):
-        why = "Guessed from when the text arrived: one" if run.certainty == "estimated" else "One"
-        return ((f"{why} pass gave {gave}. The server does not tell what it drafted.", LABEL),)
+    if run.certainty and run.count > 1:
+        return ((f"One pass gave {gave}. The server does not tell what it drafted.", LABEL),)
     if brief:
         return ((f"No draft: one pass, {gave}{_chance(sure)}.", LABEL),)
     others = one_line(method_named(run.method).other_nodes) if run.nodes > 1 else ""

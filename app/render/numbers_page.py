@@ -34,11 +34,9 @@ EVEN = 0.02
 
 SURE = {
     "exact": "The server says which tokens came from one pass.",
-    "reported": "The server's chunks are taken for passes; it may have merged some.",
-    "estimated": "Guessed from when the text arrived.",
     "unknown": "The server does not show its passes.",
 }
-"""How well a server's runs are known, in a sentence."""
+"""Whether a server's runs are known, in a sentence."""
 
 NEUTRAL = "$quiet"
 """Style of bars that are not about tokens a pass: those have the colours of the text."""
@@ -87,7 +85,7 @@ def _served(answer: Answer, part: Totals, curve: Curve, method: str, cells: int)
     figures, certainty = answer.figures, one_line(answer.figures.certainty)
     known = certainty != "unknown"
     rows = [
-        *([(f"{figures.tokens_per_step:.2f}", "tokens a pass")] if known else []),
+        *([(f"{figures.tokens_per_step:.2f}", "tokens a pass")] if figures.steps else []),
         (f"{figures.tokens_per_second:,.0f}", "tokens/s"),
         (f"{figures.tokens:,}", "tokens"),
     ]

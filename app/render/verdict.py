@@ -97,7 +97,7 @@ def _short(seconds: float) -> str:
 def _unmeasured(answer: Answer) -> str:
     """What leads the sentence where the speed was not compared."""
     if answer.figures.certainty:
-        several = answer.figures.certainty != "unknown" and answer.figures.tokens > answer.figures.steps
+        several = answer.figures.tokens_per_step > 1
         return f"{answer.figures.tokens_per_step:.1f} tokens a pass" if several else ""
     if answer.figures.drafted:
         return f"{answer.figures.tokens_per_step:.1f} tokens a pass"

@@ -89,7 +89,7 @@ def ink_name(way: Colouring, shade: int, tokens: int) -> str:
     if shade == WRITTEN:
         return "plain-written" if way in ("length", "cycle") else "plain"
     match way:
-        case "length" if step:
+        case "length" if step and shade >= 0:
             return f"heat-{step}-half" if shade % 2 else f"heat-{step}"
         case "cycle" if shade >= 0:
             return f"run-{shade}"

@@ -71,8 +71,6 @@ def body_of(served: Served, request: ServerRequest, under: str = "") -> tuple[st
         if served.engine == LLAMA_SERVER and path == "/chat/completions" and request.constraint.is_json:
             body["reasoning_format"] = "deepseek"  # with `none` it refuses a schema behind a thought that the prompt opens
     fields = body | _sampling(served, request.sampling) | _told(served)
-    if served.engine == SGLANG and path == "/completions":  # in chats it has none
-        fields["return_token_ids"] = True
     return served.api + path, fields | (_afresh(served) if request.afresh else {})
 
 
@@ -202,10 +200,7 @@ def _told(served: Served) -> dict[str, Any]:
         case "vLLM":
             return usage | {"return_token_ids": True}
         case "SGLang":
-            return {
-                "stream_options": {"include_usage": True, "continuous_usage_stats": True},
-                "return_spec_tokens_details": True,
-            }
+            return usage | {"return_spec_tokens_details": True}
         case "transformers serve" | "llama_cpp.server":  # they send none
             return {}
     return usage

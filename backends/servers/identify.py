@@ -63,12 +63,6 @@ class Served:
     images: bool | None = None
     """Whether it takes images; None if it does not say."""
 
-    @property
-    def certainty(self) -> str:
-        """How well runs will be known, as long as no answer says otherwise."""
-        told = {LLAMA_SERVER: "exact", VLLM: "reported", SGLANG: "reported"}
-        return told.get(self.engine, "estimated" if self.drafts else "unknown")
-
 
 async def identify(server: Connection) -> Served:
     """Ask a server what it is.

@@ -7,10 +7,13 @@ from ..info import Capabilities, ModelInfo
 from .address import Address
 from .bodies import SAMPLED, ServerRequest, body_of, without
 from .connection import Connection, Refused
-from .identify import Served, identify
-from .runs import LONGEST_DRAFT
+from .identify import LLAMA_SERVER, VLLM, Served, identify
+from .runs import Certainty
 from .stream import Outcome, Patience, Stream, Taker
 from .thoughts import INFO
+
+LONGEST_DRAFT = 64
+"""Tokens that engines draft at the most."""
 
 NOT_SHOWN = "A server sends text, not what it drafted."
 """Why there is no tree, and why no rejected tokens are shown."""
@@ -32,6 +35,8 @@ class ServerModel:
         """Fields that the server does not take."""
         self._renamed: dict[str, str] = {}
         """Fields that the server takes by another name, with that name."""
+        self.certainty: Certainty = "exact" if served.engine in (LLAMA_SERVER, VLLM) else "unknown"
+        """Whether its next answer will tell its passes, as far as is known."""
         self.thoughts_under = ""
         """The field that its thoughts have come in."""
         address = connection.address
@@ -86,7 +91,7 @@ class ServerModel:
         body = {self._renamed.get(name, name): value for name, value in body.items() if name not in self._refused}
         gone, new = list[str](), list[str]()
         while True:
-            stream = Stream(self.connection, self.served, self.patience, taker, outcome)
+            stream = Stream(self.connection, self.served, self.patience, taker, outcome, self.certainty)
             try:
                 await stream.follow(path, body)
                 break
@@ -101,6 +106,7 @@ class ServerModel:
             finally:
                 stream.end()
                 self.thoughts_under = stream.thoughts_under or self.thoughts_under
+        self.certainty = "unknown" if stream.untold else outcome.certainty if outcome.certainty == "exact" else self.certainty
         if gone:
             self._renamed |= dict.fromkeys((name for name in gone if new and name == "max_tokens"), "max_completion_tokens")
             self._refused |= {*gone} - {*self._renamed}

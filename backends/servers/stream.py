@@ -15,9 +15,9 @@ from ..thinking.split import ANSWER
 from .chunks import Chunk, parse, whole
 from .connection import Connection
 from .events import DONE, Event, Reader, events
-from .identify import SGLANG, TRANSFORMERS, Served
+from .identify import TRANSFORMERS, VLLM, Served
 from .refusals import status_of, words_of
-from .runs import ByArrival, ByCounts, ByIds, ByTimings, Certainty, Cutter, Run
+from .runs import ByIds, ByTimings, Certainty, Cutter, Run, Uncut
 from .thoughts import Parts
 
 TELLING_SECONDS = 0.05
@@ -100,16 +100,25 @@ class Taker:
 class Stream:
     """One answer as it comes: what is told of it goes to its taker, and into its outcome."""
 
-    def __init__(self, connection: Connection, served: Served, patience: Patience, taker: Taker, outcome: Outcome) -> None:
+    def __init__(
+        self,
+        connection: Connection,
+        served: Served,
+        patience: Patience,
+        taker: Taker,
+        outcome: Outcome,
+        certainty: Certainty = "exact",
+    ) -> None:
         self._connection, self._served, self._patience = connection, served, patience
-        self._taker, self._outcome = taker, outcome
+        self._taker, self._outcome, self._certainty = taker, outcome, certainty
+        self.untold = False
+        """It turned out that the server tells nothing of its passes."""
         self.thoughts_under = ""
         """The field that thoughts came in."""
         self._loop = asyncio.get_running_loop()
         self._cutter: Cutter | None = None
         self._last: Chunk | None = None
         """Its final counters, once the answer is complete."""
-        self._timer: asyncio.TimerHandle | None = None
         self._asked = self._loop.time()
         self._first = self._latest = 0.0
         self._over = self._hung_up = False
@@ -221,8 +230,6 @@ class Stream:
 
     def end(self) -> None:
         """Hand out what is left, and say how it went."""
-        if self._timer is not None:
-            self._timer.cancel()
         if self._half:
             self._push(Chunk(text=self._taker.parts.push("", whole(self._half))))
         if rest := self._taker.parts.push("", "", over=True):
@@ -238,13 +245,16 @@ class Stream:
         cutter = self._cutter
         if cutter is None:
             return
-        self._hand_out(cutter.finish(self._last or (Chunk() if self._over else None)))
-        outcome.certainty = cutter.certainty
+        last = self._last or (Chunk() if self._over else None)
+        self._hand_out(cutter.finish(last and replace(last, stopped=self._stopped)))
+        outcome.certainty, self.untold = cutter.certainty, cutter.untold
         self._doubt(cutter.doubt)
         told, engine = cutter.told, self._served.engine
         # transformers serve counts chunks there.
         outcome.tokens = told.tokens if engine != TRANSFORMERS else None
         outcome.steps, outcome.drafted, outcome.accepted = told.steps, told.drafted, told.accepted
+        if cutter.certainty == "unknown" and outcome.tokens and outcome.steps is None and outcome.accepted is not None:
+            outcome.steps = max(1, outcome.tokens - outcome.accepted)  # a pass gives one token more than were accepted
         if self._over and not self._ended:
             outcome.reason = outcome.reason or "eos"
 
@@ -304,19 +314,8 @@ class Stream:
     def _push(self, chunk: Chunk) -> None:
         now = self._loop.time()
         self._first, self._latest = self._first or now, now
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        if self._cutter is None:
-            served = self._served
-            self._cutter = cutter_for(chunk, served.drafts, served.engine == SGLANG)
+        self._cutter = self._cutter or cutter_for(chunk, self._served, self._certainty)
         self._hand_out(self._cutter.push(chunk, now))
-        if self._cutter.due:
-            self._timer = self._loop.call_later(self._cutter.due, self._flush)
-
-    def _flush(self) -> None:
-        self._timer = None
-        self._hand_out(self._cutter.flush() if self._cutter is not None else ())
 
     def _hand_out(self, runs: Iterable[Run]) -> None:
         taker = self._taker
@@ -341,16 +340,14 @@ def _joined(before: Chunk | None, chunk: Chunk) -> Chunk:
     )
 
 
-def cutter_for(chunk: Chunk, drafts: bool | None, per_chunk: bool) -> Cutter:
+def cutter_for(chunk: Chunk, served: Served, certainty: Certainty) -> Cutter:
     """What cuts a stream that begins with a chunk.
 
     Args:
         chunk: the first with text or tokens.
-        drafts: whether the server speculates, as far as that is known.
-        per_chunk: it counts its tokens in each chunk and sends a chunk for each pass (SGLang).
+        served: what its server is.
+        certainty: what is known of the server's answers so far.
     """
     if chunk.timings is not None:
         return ByTimings()
-    if per_chunk and chunk.tokens is not None:
-        return ByCounts()
-    return ByIds(drafts) if chunk.ids is not None else ByArrival(drafts)
+    return ByIds(served.drafts, certainty) if chunk.ids is not None and served.engine == VLLM else Uncut()

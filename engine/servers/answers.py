@@ -215,7 +215,7 @@ class ServerAnswers:
             lambda run: self._post(Steps(id, [record(run, model.method)])),
             lambda done, total, seconds: self._post(Prefilling(id, done, total, seconds)),
         )
-        self._post(Started(id, request.lane, model.method, "", 0, 0, certainty=model.served.certainty))
+        self._post(Started(id, request.lane, model.method, "", 0, 0, certainty=model.certainty))
         if request.paused:
             self.pause(id)
         loop = asyncio.get_running_loop()
@@ -295,5 +295,4 @@ def info_of(model: ServerModel) -> dict[str, Any]:
     info = {f.name: getattr(model.info, f.name) for f in fields(model.info)}
     info["capabilities"] = asdict(model.info.capabilities)
     served = model.served
-    told = {"engine": served.engine, "method": model.method, "certainty": served.certainty, "images": served.images}
-    return info | {"server": told}
+    return info | {"server": {"engine": served.engine, "method": model.method, "images": served.images}}

@@ -13,9 +13,6 @@ from ...backends.servers.stream import Outcome, Taker
 from ...errors import UserError
 from ..tasks.work import UNTOLD
 
-COUNTED = ("exact", "reported")
-"""Runs that are counted as passes; guessed ones are not."""
-
 
 async def measure_answer(
     model: ServerModel,
@@ -36,7 +33,7 @@ async def measure_answer(
     Returns:
         As the task for methods of ours, as far as the server tells: `tokens` only where it sends every id; `nodes` and
         `drafted` 0 where it does not say what it drafted; `steps` 0 where passes are not counted. `count`: tokens; `seconds`:
-        its own clock's, else by arrival. Also `certainty` (how well the runs are known), `engine` and what it
+        its own clock's, else by arrival. Also `certainty` (whether the runs are known), `engine` and what it
         `decodes` with, `finish_reason`, and `prompt_ids` where it sends them.
 
     Raises:
@@ -53,10 +50,8 @@ async def measure_answer(
     if not number:
         raise UserError(f"{model.connection.address.host} answered nothing.")
     passes = [run for run in runs if run.tokens]
-    steps = (outcome.steps or len(passes)) if outcome.certainty in COUNTED else 0
+    steps = outcome.steps or (len(passes) if outcome.certainty == "exact" else 0)
     drafted, accepted = outcome.drafted, outcome.accepted
-    if steps and accepted is not None:  # a pass gives one token more than were accepted: so many at least, if some came merged
-        steps = max(steps, number - accepted)
     if drafted is None:
         drafted, accepted = 0, 0
     seconds = outcome.prefill_seconds + outcome.decode_seconds

@@ -99,7 +99,7 @@ SHARES = ("draft", "forward")
 
 
 def table(results: Sequence[dict[str, Any]], base: str = BASE) -> tuple[list[str], list[list[str]]]:
-    """Head and rows, by category. Of servers they say how well the passes are known; under a constraint, how many tokens a pass
+    """Head and rows, by category. Of servers they say whether the passes are known; under a constraint, how many tokens a pass
     gave besides those that it left no choice about."""
     head = ["category", "method", "tok/s", "speedup", "95%", "tok/pass", "own/pass", "accepted", "nodes/tok"]
     head += ["FLOPs/tok", "thought tok/pass", "answer tok/pass", "same", "draft", "forward", "passes"]
@@ -140,7 +140,7 @@ def _interval(low: float, high: float, pairs: int) -> str:
 
 
 def _known(sure: Mapping[str, int]) -> str:
-    """How well passes are known: `exact`, or `exact 19, reported 1`."""
+    """Whether passes are known: `exact`, or `exact 19, unknown 1`."""
     return "".join(sure) if len(sure) == 1 else ", ".join(f"{name} {count}" for name, count in sure.items())
 
 

@@ -14,8 +14,8 @@ RESAMPLES = 1000
 
 CONFIDENCE = 0.95
 
-SURE = ("exact", "reported", "estimated", "unknown")
-"""How well the passes of a server's answer are known, the surest first."""
+SURE = ("exact", "unknown")
+"""Whether the passes of a server's answer are known."""
 
 T_95 = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23)
 """Student's t at 95%, by degrees of freedom from 1: a bootstrap over few prompts is narrower than what it estimates."""
@@ -152,7 +152,7 @@ def _of(rows: Sequence[Row], part: str, what: str, of: str) -> float:
 
 
 def sureness(rows: Sequence[Row]) -> dict[str, int]:
-    """How many answers have passes that are known how well; empty for methods of this machine, which count their own."""
+    """How many answers have passes that are known or not; empty for methods of this machine, which count their own."""
     found = [row.get("certainty") for row in rows]
     return {name: found.count(name) for name in SURE if name in found}
 

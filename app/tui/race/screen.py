@@ -356,5 +356,4 @@ class RaceScreen(Screen[None]):
 
 def _about_runs(racer: Racer) -> str:
     """A sentence where a server does not tell which tokens came together."""
-    certainty = racer.answer.figures.certainty
-    return f"Passes {certainty}. {SURE[certainty]}" if racer.done and certainty in ("estimated", "unknown") else ""
+    return SURE["unknown"] if racer.done and racer.answer.figures.certainty == "unknown" else ""

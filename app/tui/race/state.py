@@ -116,7 +116,7 @@ def _figures(race: Race, racer: Racer, *, live: bool = False) -> LaneFigures:
         tokens_per_second=racer.speed("tokens"),
         passes=figures.steps,
         slowed=race.slowed,
-        unknown=figures.certainty == "unknown",
+        unknown=bool(figures.certainty) and not figures.steps,
     )
 
 

@@ -135,6 +135,10 @@ class TranscriptView(BlockStack, can_focus=True, inherit_bindings=False):
                     self._waiting.append(self.blocks[index])
             else:
                 first = self.blocks[index].update()
+                entry = entries[index]
+                if isinstance(entry, Answer) and entry.done and entry.figures.certainty == "unknown":
+                    first = 0  # its runs may just have lost their colours
+                    self._strips.clear()
                 if self.markdown and first is not None:
                     self._render_markdown(self.blocks[index])
                     if self.blocks[index].rendered is not None:

@@ -136,3 +136,13 @@ def test_rows_of_an_answer() -> None:
     told = "lookup · 20.0 tokens/s · first token after 100 ms"
     assert rows[3].text == f"Token limit. 2.0 tokens a pass: 1 of 3 guesses was right. · {told}"
     assert rows[3].styles == ("warning", "quiet", "quiet", "quiet")
+
+
+def test_an_answer_whose_passes_turn_out_unknown_loses_its_colours() -> None:
+    answer = Answer("server", "")
+    answer.take(Started(1, "main", "server", "", 9, 0, certainty="exact"))
+    answer.take(Steps(1, [StepRecord("server", [1, 2, 3], " the sea", 4, 2, 5)]))
+    assert (answer.runs[0].shade, answer.figures.tokens_per_step) == (0, 3.0)
+    answer.take(Finished(1, "eos", "", 0.1, 0.2, served={"certainty": "unknown", "tokens": 3, "doubt": "It merged passes."}))
+    assert (answer.runs[0].shade, answer.figures.tokens, answer.figures.tokens_per_step) == (-1, 3, 0.0)
+    assert (answer.figures.drafted, answer.figures.accepted) == (0, 0)

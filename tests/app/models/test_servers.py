@@ -17,8 +17,8 @@ def test_what_servers_serve() -> None:
     with serving() as other, serving("vLLM") as fake:
         servers = {"work": {"url": fake.url}, "other": {"url": other.url}, "gone": {"url": "http://127.0.0.1:9"}}
         work, many, gone = ask(servers, servers)
-    assert work == FoundServer("work", "vLLM", "0.32.0", "speculation K=10", "reported", 2048, ("builtin",))
-    assert (many.models, many.certainty) == (("big", "small"), "unknown")
+    assert work == FoundServer("work", "vLLM", "0.32.0", "speculation K=10", 2048, ("builtin",))
+    assert many.models == ("big", "small")
     assert gone.problem.startswith("Nothing answers at 127.0.0.1:9")
     rows = server_rows([work, many, gone], "", "other#small")
     assert [(row.key, row.title, row.mark[0], row.faint) for row in rows[1:]] == [
@@ -27,7 +27,7 @@ def test_what_servers_serve() -> None:
         (("server", "other#small"), "other · small", "●", False),
         (("server", "gone"), "gone", "", True),
     ]
-    assert rows[1].note == "vLLM · speculation K=10 · passes reported"
+    assert rows[1].note == "vLLM · speculation K=10"
     assert [row.title for row in server_rows([work, many, gone], "vllm", "")] == ["Servers", "work · builtin"]
     assert server_rows([], "", "") == []
 
@@ -37,7 +37,7 @@ def test_the_shell_tells_what_a_server_serves() -> None:
         shown = CliRunner().invoke(app, ["models", "--server", fake.url])
         told = json.loads(CliRunner().invoke(app, ["models", "--server", f"{fake.url}/v1", "--json"]).stdout)
     assert shown.stdout.splitlines() == [
-        "OpenAI-compatible · decodes with server · passes unknown",
+        "OpenAI-compatible · decodes with server",
         f"  big: specchat --model '{fake.url}#big'",
         f"  small: specchat --model '{fake.url}#small'",
     ]

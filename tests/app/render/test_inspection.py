@@ -76,8 +76,6 @@ def test_what_was_not_recorded_is_not_made_up(pieces: Pieces) -> None:
     [
         ("exact", 1, "Nothing was drafted: one pass gave one token."),
         ("exact", 3, "One pass gave 3 tokens. The server does not tell what it drafted."),
-        ("reported", 1, "One pass gave one token. The server does not tell what it drafted."),
-        ("estimated", 3, "Guessed from when the text arrived: one pass gave 3 tokens. The server does not tell"),
         ("unknown", 1, "The server does not show its passes, nor what it drafted."),
     ],
 )

@@ -244,8 +244,3 @@ def test_a_request_for_an_answer_is_sent_once() -> None:
 
 def test_a_server_that_hangs_up_is_told_so() -> None:
     assert "fake:1 hangs up without an answer. Check the address" in str(found(lambda _: broken(httpx2.ReadError(""))))
-
-
-def test_sglang_is_asked_for_ids_where_it_has_them() -> None:
-    assert "return_token_ids" not in asked("SGLang", lambda _: None, CHAT)[0][0]
-    assert asked("SGLang", lambda _: None, ServerRequest(None, "a"))[0][0]["return_token_ids"] is True

@@ -31,7 +31,8 @@ STREAMS: dict[str, Callable[[Written], list[bytes]]] = {
     "SGLang": sglang,
     "OpenAI-compatible": text_only,
 }
-CERTAIN = {"llama-server": {"exact"}, "vLLM": {"exact"}, "SGLang": {"exact"}, "OpenAI-compatible": {"estimated", "unknown"}}
+EXACT = ("llama-server", "vLLM")
+"""Engines that tell their passes."""
 ASK = ServerRequest([{"role": "user", "content": "hi"}])
 
 
@@ -96,9 +97,10 @@ def test_each_engine_is_found_out_and_heard(loop: asyncio.AbstractEventLoop, eng
     assert (model.served.engine, failed) == (engine, "")
     assert heard.text == WRITTEN.text
     assert heard.outcome.reason == "eos"
-    assert heard.outcome.certainty in CERTAIN[engine]
-    if engine != "OpenAI-compatible":
+    assert heard.outcome.certainty == ("exact" if engine in EXACT else "unknown")
+    if engine in EXACT:
         assert heard.lengths == WRITTEN.lengths
+    if engine != "OpenAI-compatible":
         assert (heard.outcome.prompt_tokens, heard.outcome.tokens) == (13, sum(WRITTEN.lengths))
 
 
@@ -297,3 +299,20 @@ def test_a_model_of_a_router_is_known_by_its_command_line(loop: asyncio.Abstract
         loop.run_until_complete(model.close())
         assert {path for path, *_ in fake.asked} == {"/v1/models", "/props?model=both"}
     assert (model.method, model.served.drafts, model.info.context) == ("ngram-simple+draft-simple", True, 2048)
+
+
+def test_vllm_is_told_once_to_tell_its_passes(loop: asyncio.AbstractEventLoop) -> None:
+    with serving("vLLM", vllm(WRITTEN, told=False)) as fake:
+        model = model_of(loop, fake)
+        found = []
+        for told in (False, False, True, True):
+            fake.stream = vllm(WRITTEN, told=told)
+            before, (heard, _) = model.certainty, ask(loop, model)
+            found.append((before, heard.outcome.certainty, "detailed" in heard.outcome.doubt))
+        loop.run_until_complete(model.close())
+    assert found == [
+        ("exact", "unknown", True),
+        ("unknown", "unknown", False),
+        ("unknown", "exact", False),
+        ("exact", "exact", False),
+    ]

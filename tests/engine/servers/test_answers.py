@@ -62,7 +62,7 @@ def test_a_server_answers_without_torch_in_any_process(tmp_path: Path) -> None:
         assert isinstance(ready, Loaded)
         assert (ready.info["name"], ready.info["backend"], ready.info["context"]) == ("target.gguf", "server", 2048)
         server = ready.info["server"]
-        assert (server["engine"], server["method"], server["certainty"]) == ("llama-server", "ngram-simple", "exact")
+        assert (server["engine"], server["method"]) == ("llama-server", "ngram-simple")
         assert ready.info["device"].startswith("llama-server at 127.0.0.1:")
         assert ready.unavailable["lookup"].endswith("decodes, and it decides how.")
         events = answered(client, max_tokens=40)

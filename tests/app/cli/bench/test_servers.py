@@ -82,20 +82,20 @@ def test_alone_it_has_no_speedup_and_ids_are_kept(bench: Run, tmp_path: Path) ->
         assert len(salts) == len([body for _, _, body in fake.asked if body])
     (row,) = report["results"]
     assert (row["method"], row["speedup"], row["identical"]) == ("speculation K=10", None, None)
-    assert row["certainty"] == {"reported": 2}
+    assert row["certainty"] == {"unknown": 2}
     _, *rows = [json.loads(line) for line in record.read_text().splitlines()]
     assert rows[0]["token_ids"] == list(range(100, 114))
     assert rows[0]["prompt_ids"] == list(range(13))
 
 
-def test_passes_that_are_guessed_are_not_counted(bench: Run, tmp_path: Path) -> None:
+def test_passes_that_are_not_told_are_not_counted(bench: Run, tmp_path: Path) -> None:
     (tmp_path / "p.txt").write_text("one\n\ntwo\n")
     with serving(stream=text_only(FAST)) as fake:
         done = bench(tmp_path / "p.txt", "--model", f"{fake.url}#small")
     assert done.returncode == 0, done.stderr
     line = next(line for line in done.stdout.splitlines() if line.startswith("prompts"))
     assert line.split()[3:8] == ["–"] * 5
-    assert line.split()[-1] in ("estimated", "unknown")
+    assert line.split()[-1] == "unknown"
 
 
 @pytest.mark.parametrize(

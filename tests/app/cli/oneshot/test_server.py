@@ -66,7 +66,7 @@ def test_an_answer_and_its_figures(call: Call) -> None:
     assert (told["draft_tokens"], told["accepted_tokens"], told["prompt_tokens"]) == (24, WRITTEN.accepted, 13)
     with serving("vLLM", vllm(WRITTEN, merged=[2])) as fake:
         told = json.loads(call("run", "--json", "--model", fake.url, "hi")[1])
-    assert (told["certainty"], told["token_ids"]) == ("reported", list(range(100, 114)))
+    assert (told["certainty"], told["token_ids"]) == ("unknown", list(range(100, 114)))
     assert "It merged passes into one chunk." in told["doubt"]
 
 

@@ -24,7 +24,7 @@ async def served(pilot: Any, engine: Any, method: str) -> None:
     await pilot.pause()
     dialogue = pilot.app.dialogue
     dialogue.model, dialogue.methods = HERE, known_methods()
-    told = {"engine": "vLLM", "method": method, "certainty": "unknown"}
+    told = {"engine": "vLLM", "method": method}
     reasons = dict.fromkeys(known_methods(), "a:1 decodes, and it decides how.")
     engine.events.append(Loaded(1, {"name": "m", "backend": "server", "device": "vLLM at a:1", "server": told}, reasons))
     await settle(pilot.app, pilot)
