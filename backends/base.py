@@ -33,6 +33,11 @@ PREFILL_CHUNK = 512
 """The most prompt tokens in one forward pass. Bounds the attention mask, and how long a cancellation waits."""
 
 
+BLOCK = 128
+"""Prompt tokens in one forward pass where its size moves bits: a reading that begins again makes the passes of one from the
+start."""
+
+
 def chunk_of(left: int) -> int:
     """How many of a prompt's `left` tokens go into the next pass: all passes are about as large, none above PREFILL_CHUNK. Full
     ones would leave a small one to the end, which reads all weights for a few tokens."""
@@ -225,15 +230,18 @@ class Session(ABC):
         rope = self.rope
         return rope.limit if rope is not None and rope.rereads and self._prompt <= rope.limit else self.context
 
-    def align(self, tokens: Sequence[int], prompt: int | None = None) -> int:
+    def align(self, tokens: Sequence[int], prompt: int | None = None, *, blocks: bool = False) -> int:
         """Begin a text of `tokens` and a pending one: rewind to the longest common prefix and return its length, what need not
         be prefilled.
 
         Args:
             tokens: the text.
             prompt: its first tokens that are the prompt, where an answer has begun; None for all of it.
+            blocks: keep of an earlier prompt only whole blocks of BLOCK tokens.
         """
         shared = self.shared(tokens, prompt)
+        if blocks and shared < self._prompt - 1:
+            shared -= shared % BLOCK
         self.rewind(shared)
         self._prompt = self._whole(tokens, prompt)
         return shared

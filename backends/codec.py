@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import UserError
 from .base import Message, Model
 from .chat_template import Template, marked
+from .proof_text import proof_text
 from .thinking.form import no_variables
 
 if TYPE_CHECKING:
@@ -136,6 +137,10 @@ class CodecModel(Model):
         if size < 1:
             raise UserError("context must be 1 or more.")
         return size
+
+    def proof_ids(self, count: int) -> list[int]:
+        """Return ids of the text that proofs read (see `proof_text`)."""
+        return proof_text(self._codec, self.info.readable, count)
 
     def encode(self, text: str) -> list[int]:
         return self._codec.encode(text)

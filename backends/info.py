@@ -38,13 +38,21 @@ class Capabilities:
     known at load; the first session with taps tests it, and where it fails, the model's info says so from then on."""
     reach: int | None = None
     """Up to how many tokens of text trees and chains are proven; None for every length. Beyond it nothing is drafted."""
-    near_tie: float = 0.0
-    """If the two best choices after a node are closer than this, in logits, a pass of many nodes may pick a different one than
-    a pass of one node. 0 if it never does: the bits are the same, or the weights are float32."""
     exact: bool = True
-    """Along each tree's first path, passes of many nodes give the same bits as passes of one; or the weights are float32."""
-    guard: bool = True
-    """Near ties are decided in a pass of their own, as in plain decoding."""
+    """The passes that methods make give the bits of plain passes along each tree's first path; or the weights are float32."""
+    most: int | None = None
+    """Nodes of the largest pass that methods may make, so that its bits are plain decoding's: chains only. None for any."""
+    near_tie: float = 0.0
+    """If the two best choices after a node are closer than this, in logits, the next pass, or a pass of one node, decides. With
+    `exact` that concerns the nodes beside a tree's first path alone."""
+    guard: bool = False
+    """Without `exact`: near ties are decided in a pass of one node, as in plain decoding."""
+    equal: tuple[int, ...] = ()
+    """Sizes of passes that had equal bits at load."""
+    measured: int = 0
+    """Tokens that were compared at load in passes of several sizes."""
+    turned: int = 0
+    """How many of them had another token's logit above plain decoding's choice."""
     reasons: Mapping[str, str] = field(default_factory=dict)
     """For each capability above that is False, one sentence that says why."""
 
@@ -72,6 +80,11 @@ class Capabilities:
         if self.exact:
             return "identical"
         return "identical, near ties checked" if self.guard else "identical but for near ties"
+
+    @property
+    def branching(self) -> bool:
+        """Whether methods may draft branching trees under the exact rule."""
+        return self.tree and self.most is None
 
 
 NOT_NUMBERS = (

@@ -59,7 +59,9 @@ class LoadOptions:
     """auto is the file's own type on a GPU; on the CPU it is float32, but bfloat16 for larger models whose files have that,
     where the CPU multiplies in it (AVX-512 BF16, AMX). int8 is made of the file's weights at load, on the CPU alone; what is no
     weight is bfloat16."""
-    context: int | None = at_load(None, "Context in tokens; by default the model's own limit.", "N", low=1)
+    context: int | None = at_load(
+        None, "Context in tokens; by default the model's own limit, for GGUF at most 8,192.", "N", low=1
+    )
     threads: int | None = at_load(None, "CPU threads; by default all physical cores.", "N", low=1)
     """By default fewer where a large model's passes are quicker so."""
     revision: str | None = at_load(None, "Branch, tag or commit of the model's Hub repository.")
@@ -71,18 +73,11 @@ class LoadOptions:
     """Empty for the model's own; a model without any goes on from texts."""
     exact: str = at_load(
         "auto",
-        "Make passes of many nodes give the same bits as passes of one: auto (where that is cheap), bits (always) or off.",
+        "Hold passes to sizes that give the bits of plain decoding: auto (where that costs at most 15% of speed), on or off.",
         "WHEN",
-        choices=("auto", "bits", "off"),
+        choices=("auto", "on", "off"),
     )
-    """When, on the CPU. auto: in half types, and on llama.cpp in contexts of up to 4,096 tokens; bits: also in float32 and in
-    longer contexts."""
-    guard: str = at_load(
-        "on",
-        "Decide near ties in a pass of their own, where passes of many nodes round differently: {}.",
-        "WHEN",
-        choices=("on", "off"),
-    )
+    """Where passes of every size give its bits, nothing is held back and nothing is paid."""
     gpu_layers: int | None = of_gguf(None, "GGUF: layers on the GPU; 0 for none, by default all if there is a GPU.", "N", low=0)
     split_mode: str = of_gguf("layer", "GGUF: how several GPUs share the model: {}.", "MODE", choices=("layer", "row", "none"))
     flash_attention: str = of_gguf("auto", "GGUF: flash attention: {}.", "WHEN", choices=("auto", "on", "off"))

@@ -6,19 +6,13 @@ rows on another kernel computes. How many tokens are worth drafting depends on t
 
 from __future__ import annotations
 
-import hashlib
-import json
-import os
-import platform
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
-from .. import __version__
-from ..plain_file import cache_folder, read_json, write_json
 from .base import ROOT, Session
+from .kept import keep, recall
 
 Curve = tuple[tuple[int, float], ...]
 """(nodes, seconds), by rising nodes."""
@@ -37,6 +31,8 @@ TOKENS = BEHIND + max(SIZES)
 
 ROUNDS = 2
 """Rounds over all sizes in an idle machine, of which the least counts; the first of them warms up."""
+TWICE = 8
+"""Largest size that is measured in every round; a larger one again only where a round was disturbed."""
 MOST_ROUNDS = 4
 SECONDS = 1.5
 """After which no further round begins, and, in the first one, only FIRST_SIZES are measured."""
@@ -44,9 +40,6 @@ SECONDS = 1.5
 BUSY = 0.85
 """A round in which the thread computed for less than this share of the time was disturbed by other programs: it is measured
 again."""
-
-OLDEST = 30 * 86_400
-"""Seconds for which a curve is kept."""
 
 
 def pass_seconds(session: Session, text: Sequence[int], tick: Callable[[], None], *, cpu: bool) -> Curve:
@@ -76,6 +69,8 @@ def pass_seconds(session: Session, text: Sequence[int], tick: Callable[[], None]
         started = time.perf_counter()
         # The sizes that count most come first, so that time can run out on the others.
         for n in sorted(sizes, key=lambda n: n not in FIRST_SIZES):
+            if n > TWICE and n in least and quiet == rounds:
+                continue
             if n not in FIRST_SIZES and n not in least and time.perf_counter() - begun > SECONDS:
                 continue
             start = clock()
@@ -91,34 +86,21 @@ def pass_seconds(session: Session, text: Sequence[int], tick: Callable[[], None]
     return tuple(sorted(least.items()))
 
 
-def identity(files: Iterable[Path]) -> list[tuple[str, int, int]]:
-    """Name each file with its size and when it was changed."""
-    stats = [(str(file), file.stat()) for file in sorted(files) if file.is_file()]
-    return [(name, stat.st_size, stat.st_mtime_ns) for name, stat in stats]
-
-
 def kept_curve(about: Sequence[Any], measure: Callable[[], Curve]) -> tuple[Curve, float]:
     """Read the curve that was kept of a file, or measure it and keep it.
 
     Args:
-        about: plain data that is different where passes may take another time: the file, the runtime's version, threads,
-            settings. Ours and the machine's are added.
+        about: as of `keep`.
         measure: gives the curve.
 
     Returns:
         the curve, and when it was measured (Unix time).
     """
-    machine = platform.node(), platform.machine(), os.cpu_count()
-    key = hashlib.sha256(json.dumps((__version__, *machine, *about), sort_keys=True, default=str).encode()).hexdigest()[:16]
-    path = cache_folder() / "passes" / f"{key}.json"
-    now = time.time()
-    with suppress(OSError, ValueError, TypeError, KeyError, AttributeError):
-        kept = read_json(path)
+    kept = recall("passes", about)
+    with suppress(ValueError, TypeError, KeyError):
         curve = tuple((int(nodes), float(seconds)) for nodes, seconds in kept["seconds"])
-        measured = float(kept["measured"])
-        if 0 <= now - measured < OLDEST and all(nodes > 0 and seconds > 0 for nodes, seconds in curve):
-            return curve, measured
+        if all(nodes > 0 and seconds > 0 for nodes, seconds in curve):
+            return curve, float(kept["measured"])
     curve = measure()
-    with suppress(OSError):
-        write_json(path, {"measured": now, "seconds": curve})
-    return curve, now
+    keep("passes", about, {"seconds": curve})
+    return curve, time.time()

@@ -6,12 +6,9 @@ is measured on them is off (Gemma 3 270M: near ties of 8.4 logits in place of 1.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from .rounding import example
-
-if TYPE_CHECKING:
-    from .codec import Codec
 
 TEXT = """\
 The harbour town of Ellerby lies where a small river meets the sea. Its houses are built of grey stone, and most of them have
@@ -46,7 +43,18 @@ the last visitors have gone, you can hear the clock all the way out to the light
 """
 
 
-def proof_text(codec: Codec | None, vocabulary: int, count: int) -> list[int]:
+class Encoder(Protocol):
+    """A tokenizer."""
+
+    @property
+    def reads_text(self) -> bool:
+        """Whether there is a vocabulary to encode text with."""
+
+    def encode(self, text: str) -> list[int]:
+        """Encode plain text."""
+
+
+def proof_text(codec: Encoder | None, vocabulary: int, count: int) -> list[int]:
     """Encode the text, with BOS where the tokenizer puts one before a text; repeat it where it is too short.
 
     Args:

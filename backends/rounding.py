@@ -1,21 +1,28 @@
-"""How far logits move between passes of one node and of many: found at load, for every runtime; and the example that its proofs
-have in common.
+"""Which passes give the bits of plain decoding: measured at load, on a real text, for every runtime.
 
-A pass of many rows may round otherwise than a pass of one, and where two choices are nearly equal the other one then wins. If
-no bit moves, *identical* is proven. Otherwise the loop's guard decides near ties in a pass of their own (see `loop.py`).
+A pass of many rows may round otherwise than a pass of one. Then a near tie may turn, and the keys and values that the pass
+leaves in the cache have moved as well, so that nothing decided on that cache afterwards repairs it. So *identical* is promised
+by the sizes of passes: where all sizes have equal bits, methods draft as they like, and where small ones have, passes are held
+to them (see `promise`). Without either, near ties get a pass of their own where that was seen to be enough (`TieGuard`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import accumulate
+from operator import mul
 
 import torch
 from torch import Tensor
 
 from ..errors import Cancelled
 from .base import ROOT, Session
+from .info import Capabilities
 from .options import StageProgress
+
+VERSION = 1
+"""Raised with every change of what a load proves or measures: what is kept of earlier loads no longer counts."""
 
 PREFIX = 6
 """Tokens of a proof before its tree: more than `hf/proving/lengths.py` has in its windows, so that these matter."""
@@ -23,12 +30,16 @@ PARENTS = (ROOT, 0, 0, 1, 2)
 """The tree: one root, two children, one grandchild below each."""
 PATHS = ((0, 1, 3), (0, 2, 4))
 
-STEPS = 12
+STEPS = 8
 """Tokens that are evaluated one by one, and then again in passes of several."""
 
-CONTEXTS = (6, 186, 270)
-"""Tokens before them. llama.cpp takes attention's keys in blocks of 256, and shares them out to its threads from the second
-block on; torch divides them in other ways beyond 192, which the second text crosses."""
+SIZES = (2, 3, 4, 8)
+"""Nodes of these passes. llama.cpp multiplies by rows of four and the rest one by one; oneDNN has kernels for one row, for a
+few and for many. The prompt's end with the steps behind it is a pass of 28."""
+
+CONTEXTS = (6, 182, 250)
+"""Tokens of text before them. llama.cpp takes attention's keys in blocks of 256, which the last text crosses, and shares them
+out to its threads from the second block on; torch divides them in other ways beyond 192, which the second crosses."""
 
 BEFORE = 20
 """Tokens of the prompt's end that go through the model together with the steps."""
@@ -36,30 +47,31 @@ BEFORE = 20
 LARGE = 1_000_000_000
 """Parameters of a model on the CPU that leaves out the longest text: it would take many seconds of its load."""
 
-LEAST = 0.004
-"""Least typical movement, in units of the logits' standard deviation. Where activations are rounded to eight bits, or the cache
-to sixteen, most tokens move little or not at all and a few by a hundred times as much, in long texts no more than in short
-ones: a measurement may miss them. Seen in texts with such a token: 0.002 to 0.014 in quantized weights, up to 0.0006 in
-float32 with a cache in float16."""
-
 TOKENS = max(CONTEXTS) + STEPS + 1
 """How many token ids a measurement needs, and slots besides a tree's."""
 
-PASSES = len(CONTEXTS) * (STEPS + 5)
+PASSES = len(CONTEXTS) * (STEPS + sum(-(-STEPS // size) for size in SIZES) + 4)
 
+SAFETY = 3.0
+"""Times the most that a lead was seen to move within which near ties are looked for: a few dozen tokens were measured."""
 
-SAFETY = 12.0
-"""Times the typical movement within which near ties are looked for: the lead of one choice over another moves by the difference
-of two such movements, and what a text's earlier passes left in the cache adds to it."""
+LEAST = 0.05
+"""Least near tie, in units of the logits' standard deviation. Where activations are rounded to eight bits, or the cache to
+sixteen, most tokens move little or not at all and a few by 0.002 to 0.014: a measurement of few tokens misses them."""
+
+MOST_CHECKED = 0.1
+"""Greatest near tie, in units of the logits' standard deviation, that a guard is trusted with: some 6% of an answer's tokens
+are closer than that. A bfloat16 GGUF (0.04 as measured) kept every one of 480 tokens; K-quants (0.4) parted however many were
+checked."""
 
 
 def example(vocabulary: int, count: int) -> list[int]:
-    """Token ids to prove something on: spread over the vocabulary, the same every time."""
+    """Return ids spread over a vocabulary, for models that were made without a tokenizer."""
     return [(7919 * (i + 1)) % max(2, vocabulary - 1) for i in range(count)]
 
 
 def ticking(most: int, progress: StageProgress | None, cancelled: Callable[[], bool] | None) -> Callable[[], None]:
-    """What a proof of `most` passes calls after each: it tells `progress`, and ends the proof where `cancelled` says so."""
+    """Return what a proof of `most` passes calls after each: it reports progress, and raises Cancelled where asked to."""
     done = 0
 
     def tick() -> None:
@@ -74,24 +86,45 @@ def ticking(most: int, progress: StageProgress | None, cancelled: Callable[[], b
 
 
 @dataclass(frozen=True, slots=True)
-class Movement:
-    """What passes of many nodes do to the logits of passes of one."""
+class Rounding:
+    """How passes of many nodes differ from passes of one, over chains of passes as answers have them."""
 
-    most: float
-    """Greatest difference in any logit; 0 if every bit is the same."""
-    typical: float
-    """Root-mean-square difference, in the text that moved them most."""
-    highest: float
-    """Greatest logit, without its sign."""
+    equal: tuple[int, ...]
+    """Sizes of SIZES whose chains had equal bits in every text."""
+    rest: bool
+    """Whether trees along their first path, and the prompt's end in one pass with a draft, had equal bits as well."""
+    measured: int
+    """Tokens that were measured, by any size."""
+    turned: int
+    """How often another token had the highest logit."""
+    lead: float
+    """Most that the lead of the highest logit over the second moved."""
     spread: float
     """Standard deviation of the logits."""
-    proven: bool
-    """Every bit was the same, in all of CONTEXTS."""
+    highest: float
+    """Greatest logit, without its sign."""
+    side: float
+    """How close two choices beside a tree's first path must be for the next pass to decide, in logits."""
+
+    @property
+    def exact(self) -> bool:
+        """Whether passes of every size have equal bits."""
+        return self.rest and self.equal == SIZES
+
+    @property
+    def most(self) -> int:
+        """Nodes of the largest pass up to which every size has equal bits; 1 if there is none."""
+        largest = 1
+        for size in SIZES:
+            if size not in self.equal:
+                break
+            largest = size
+        return largest
 
     @property
     def near_tie(self) -> float:
-        """How close two choices must be for a pass of many nodes to turn them round, in logits."""
-        return SAFETY * max(self.typical, LEAST * self.spread)
+        """How close two choices must be for a larger pass to turn them round, in logits."""
+        return max(SAFETY * self.lead, LEAST * self.spread)
 
 
 def straightest(parents: Sequence[int], first: int) -> list[int] | None:
@@ -119,63 +152,153 @@ def straightest(parents: Sequence[int], first: int) -> list[int] | None:
     return place
 
 
-def movement(
-    session: Session, tokens: Sequence[int], tick: Callable[[], None], *, tree: bool, parameters: int, cpu: bool
-) -> Movement:
-    """Measure it.
+class Measurement:
+    """Compares passes of several nodes with passes of one in a session.
 
     Args:
         session: what was in it goes; if it holds fewer than TOKENS and a tree, the texts are shorter.
-        tokens: TOKENS ids.
-        tick: told after each pass; may raise Cancelled.
+        tick: called after each pass; may raise Cancelled.
         tree: whether branching trees work.
-        parameters: of the model.
-        cpu: whether it runs on the CPU.
     """
-    moved: list[Tensor] = []
-    highest = spread = 0.0
-    long = not cpu or parameters <= LARGE
 
-    def logits(new: Sequence[int], parents: Sequence[int], rows: Sequence[int]) -> Tensor:
-        scores = session.evaluate(new, parents, rows)
-        tick()
-        return scores.logits.float().clone()  # type: ignore[attr-defined, no-any-return]
+    def __init__(self, session: Session, tick: Callable[[], None], *, tree: bool) -> None:
+        self._session, self._tick, self._tree = session, tick, tree
+        self._equal = set(SIZES)
+        self._rest = True
+        self._measured = self._turned = 0
+        self._moved: list[Tensor] = []
+        self._leads: list[Tensor] = []
+        self._highest = self._spread = self._side = 0.0
 
-    room, held = session.context - STEPS - 3, 0
-    session.rewind(0)
-    for length in sorted({min(length, room) for length in (CONTEXTS if long else CONTEXTS[:-1])}):
-        found: list[Tensor] = []
-        steps = list(tokens[length : length + STEPS])
-        session.rewind(held)
-        session.prefill(tokens[held:length])
-        tick()
-        alone = []
-        for token in steps:
-            alone.append(logits((token,), (ROOT,), (0,)))
-            session.commit((0,))
-        wanted = torch.cat(alone)
-        highest, spread = max(highest, float(wanted.abs().max())), max(spread, float(wanted.std()))
-        # The same tokens as a chain, and then one of them after what the chain left in the cache.
-        session.rewind(length)
-        found.append(logits(steps, range(ROOT, STEPS - 1), range(STEPS)) - wanted)
-        session.commit((0, 1))
-        found.append(logits(steps[2:3], (ROOT,), (0,)) - wanted[2:3])
-        # As a tree's first path, with wrong guesses beside it.
-        session.rewind(length)
-        wrong = tokens[0]
-        if tree:
-            nodes, parents, path = [steps[0], steps[1], wrong, steps[2], wrong, wrong], [ROOT, 0, 0, 1, 1, 3], (0, 1, 3)
-            rows = logits(nodes, parents, path)
+    def add(self, text: Sequence[int], length: int) -> None:
+        """Measure the steps of a text behind its first `length` tokens.
+
+        Args:
+            text: ids [length + steps + 1]; the last one is a wrong guess.
+            length: tokens before the steps.
+        """
+        session, steps, wrong = self._session, list(text[length:-1]), text[-1]
+        session.align(text[:length])
+        session.prefill(text[session.length : length])
+        self._tick()
+        alone = self._chains(steps, 1)
+        plain, top = torch.cat(alone), torch.cat(alone).topk(2, dim=-1)
+        self._highest, self._spread = max(self._highest, float(plain.abs().max())), max(self._spread, float(plain.std()))
+        self._leads.append(top.values[:, 0] - top.values[:, 1])
+        for size in SIZES:
+            session.rewind(length)
+            rows = torch.cat(self._chains(steps, size))
+            if not torch.equal(rows, plain):
+                self._equal.discard(size)
+            self._moved.append((_leads(rows, top.indices) - self._leads[-1]).abs())
+            self._measured += len(rows)
+            self._turned += int((rows.argmax(-1) != top.indices[:, 0]).sum())
+        if self._tree and len(steps) > 3:  # as a tree's first path, with wrong guesses beside it
+            session.rewind(length)
+            nodes, parents, path = [*steps[:2], wrong, steps[2], wrong, wrong], [ROOT, 0, 0, 1, 1, 3], (0, 1, 3)
+            rows = self._logits(nodes, parents, path)
             kept = session.exact(path)
-            found.append(rows[:kept] - wanted[:kept])
+            self._rest = self._rest and torch.equal(rows[:kept], plain[:kept])
+            # Beside the first path, which is wrong from its second node on.
+            session.rewind(length)
+            rows = self._logits([steps[0], wrong, wrong, *steps[1:4]], [ROOT, 0, 1, 0, 3, 4], (3, 4, 5))
+            moved = _leads(rows, top.indices[1:4]) - self._leads[-1][1:4]
+            self._side = max(self._side, float(moved.abs().max()))
         # Behind the prompt's end, in its pass.
-        held = max(0, length - BEFORE)
-        session.rewind(held)
-        before = length - held
-        chain = [*tokens[held:length], *steps]
-        found.append(logits(chain, range(ROOT, len(chain) - 1), range(before, len(chain))) - wanted)
-        moved.append(torch.cat(found))
-    session.rewind(0)
-    most = max(float(some.abs().max()) for some in moved)
-    typical = max(float(some.square().mean().sqrt()) for some in moved)
-    return Movement(most, typical, highest, spread, most == 0 and long)
+        before = min(length, BEFORE)
+        session.rewind(length - before)
+        chain = [*text[length - before : length], *steps]
+        rows = self._logits(chain, range(ROOT, len(chain) - 1), range(before, len(chain)))
+        self._rest = self._rest and torch.equal(rows, plain)
+        session.rewind(length - before)
+
+    def found(self) -> Rounding:
+        """Return what all texts gave; the session is emptied."""
+        self._session.rewind(0)
+        return Rounding(
+            equal=tuple(size for size in SIZES if size in self._equal),
+            rest=self._rest,
+            measured=self._measured,
+            turned=self._turned,
+            lead=float(torch.cat(self._moved).max()),
+            spread=self._spread,
+            highest=self._highest,
+            side=max(SAFETY * self._side, LEAST * self._spread),
+        )
+
+    def _chains(self, steps: Sequence[int], size: int) -> list[Tensor]:
+        """Logits of all steps, evaluated and committed in passes of `size`."""
+        rows = []
+        for begin in range(0, len(steps), size):
+            part = steps[begin : begin + size]
+            rows.append(self._logits(part, range(ROOT, len(part) - 1), range(len(part))))
+            self._session.commit(range(len(part)))
+        return rows
+
+    def _logits(self, tokens: Sequence[int], parents: Sequence[int], rows: Sequence[int]) -> Tensor:
+        logits: Tensor = self._session.evaluate(tokens, parents, rows).logits  # type: ignore[attr-defined]
+        self._tick()
+        return logits.float().clone()
+
+
+def _leads(rows: Tensor, best: Tensor) -> Tensor:
+    """Return how far the logits [n, vocab] of the better of two tokens [n, 2] lie above those of the other [n]."""
+    return rows.gather(1, best[:, :1])[:, 0] - rows.gather(1, best[:, 1:])[:, 0]
+
+
+def measure(
+    session: Session, text: Sequence[int], tick: Callable[[], None], *, tree: bool, contexts: Sequence[int] = CONTEXTS
+) -> Rounding:
+    """Measure the rounding of passes behind texts of several lengths.
+
+    Args:
+        session, tick, tree: as of `Measurement`.
+        text: TOKENS ids of a text.
+        contexts: lengths of the texts.
+    """
+    measurement = Measurement(session, tick, tree=tree)
+    room = session.context - STEPS - 3
+    for length in sorted({min(length, room) for length in contexts}):
+        measurement.add(text[: length + STEPS + 1], length)
+    return measurement.found()
+
+
+MIXED = (0.3, 0.6, 0.9)
+"""Chances of a draft token in open text, in text that repeats some of its words, and in copies."""
+
+
+def drafting_gain(curve: Sequence[tuple[int, float]], most: int | None = None) -> float:
+    """Tokens for the time of one plain pass that the best chains bring, as a mean over texts of all kinds.
+
+    Args:
+        curve: (nodes, seconds) of passes, the first of one node.
+        most: nodes of the largest pass; None for any.
+    """
+    costs = [(nodes, seconds / curve[0][1]) for nodes, seconds in curve if most is None or nodes <= most]
+    gains = []
+    for chance in MIXED:
+        expected = list(accumulate(accumulate([chance] * costs[-1][0], mul, initial=1.0)))
+        gains.append(max(expected[nodes - 1] / cost for nodes, cost in costs))
+    return sum(gains) / len(gains)
+
+
+MOST_COST = 1.15
+"""What `identical` may cost under `--exact auto`, as a ratio of speeds."""
+
+
+def promise(found: Capabilities, rounding: Rounding, *, hold: bool, guard: bool) -> Capabilities:
+    """Return what a model can do with what is promised of its texts.
+
+    Args:
+        found: what it can do.
+        rounding: as measured.
+        hold: hold passes to sizes with equal bits, where not all have them.
+        guard: else decide near ties in a pass of their own, where that was seen to be enough.
+    """
+    found = replace(found, equal=rounding.equal, measured=rounding.measured, turned=rounding.turned)
+    if rounding.exact:
+        return replace(found, near_tie=rounding.side if found.tree else 0.0)
+    if hold:
+        return replace(found, most=rounding.most)
+    guard = guard and not rounding.turned and rounding.near_tie <= MOST_CHECKED * rounding.spread
+    return replace(found, exact=False, near_tie=rounding.near_tie, guard=guard)

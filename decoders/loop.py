@@ -13,7 +13,7 @@ from functools import partial
 from statistics import mean
 from typing import TYPE_CHECKING, Any, Literal
 
-from ..backends.base import PREFILL_CHUNK, Message, Model, Sampling, chunk_of
+from ..backends.base import BLOCK, PREFILL_CHUNK, Message, Model, Sampling, chunk_of
 from ..errors import ContextFull, UserError, counted
 from .acceptance import EXACT, Acceptance
 from .base import Context, Drafter, Outcome
@@ -124,11 +124,14 @@ class Generation(Iterator[Step]):
         self.totals = Totals()
         """What its steps did, and the same by method. Under `auto`, and under merged methods, steps count for the drafter that
         made them."""
-        self.reused = conversation.session.align(prompt[:-1])  # the drafter may have opened it anew
+        able = self._caps = model.info.capabilities
+        self._most = able.most if self.acceptance.rule == "exact" else None
+        """Nodes of the largest pass, where passes are held to sizes with plain decoding's bits."""
+        # The drafter may have opened the session anew.
+        self.reused = conversation.session.align(prompt[:-1], blocks=self._most is not None)
         """How many prompt tokens were already in the cache."""
         self.prefill_seconds = 0.0
         self.watch = Watch()
-        able = self._caps = model.info.capabilities
         self._ties = TieGuard(model) if able.near_tie and (able.guard or able.exact) else None
         splitter = model.thoughts.splitter(prompt) if model.thoughts is not None else None
         behind = () if model.info.has_template else prompt[-1:]
@@ -149,7 +152,7 @@ class Generation(Iterator[Step]):
 
             self._matcher = Matcher(model.grammar_tokenizer(), constraint)
         self._eos = frozenset(model.info.eos_ids)
-        self._branching = able.tree
+        self._branching = able.tree and self._most is None
         self._cancelled = False
         self._index = 0
         """Number of the next step."""
@@ -233,7 +236,8 @@ class Generation(Iterator[Step]):
             self._note = READ_AGAIN.format(session.horizon)
             session.align(self.tokens[:-1])
         left = len(self.tokens) - 1 - session.length
-        reads = left > 0 and self.drafter.reads_cache
+        # Where sizes of passes matter, every method reads the prompt in the same ones.
+        reads = left > 0 and (self.drafter.reads_cache or self._most is not None)
         if left > PREFILL_CHUNK or (reads and session.length < self.prompt_tokens - 1):
             self._prefill_chunk()
             return None
@@ -313,8 +317,9 @@ class Generation(Iterator[Step]):
 
     def _prefill_chunk(self) -> None:
         session = self.conversation.session
-        start = time.perf_counter()
-        session.prefill(self.tokens[session.length : session.length + chunk_of(len(self.tokens) - 1 - session.length)])
+        start, left = time.perf_counter(), len(self.tokens) - 1 - session.length
+        size = chunk_of(left) if self._most is None else min(left, BLOCK - session.length % BLOCK)
+        session.prefill(self.tokens[session.length : session.length + size])
         self.prefill_seconds += time.perf_counter() - start
 
     def _room(self) -> int:
@@ -334,7 +339,7 @@ class Generation(Iterator[Step]):
             self.tokens,
             conversation.session,
             self.sampling,
-            self._room(),
+            self._room() if self._most is None else min(self._room(), self._most - 1),
             self._eos,
             self._branching,
             conversation.draft_models,

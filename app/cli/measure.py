@@ -16,7 +16,7 @@ from ..settings.precedence import read_settings
 from .bench.requests import BenchRequest, ReplayRequest, TuneRequest
 from .options import Given, Several, takes_settings, with_options
 
-LOADED = ("device", "dtype", "context", "threads", "exact", "guard")
+LOADED = ("device", "dtype", "context", "threads", "exact")
 """Settings on how the model is loaded."""
 
 

@@ -30,11 +30,12 @@ from ..files.checkpoint import check_folder, int8_rows, read_json, shown, weight
 from ..files.sampling import of_folder
 from ..files.verdicts import Verdict, kept
 from ..info import ModelInfo, token_id
+from ..kept import identity
 from ..options import INT8, UNKNOWN_CONTEXT, LoadOptions, StageProgress, cpu_threads
-from ..pass_times import TIMED, Curve, identity, kept_curve, pass_seconds
+from ..pass_times import TIMED, Curve, kept_curve, pass_seconds
 from ..pass_times import TOKENS as TIMED_TOKENS
 from ..proof_text import proof_text
-from ..rounding import ticking
+from ..rounding import TOKENS, ticking
 from .devices import Threads, choose_device, choose_dtype, device_name, over_several, quick_in_bfloat16, thread_counts, too_big
 from .early_layers import find_layers
 from .graphs.graphs import chosen_graphs
@@ -45,7 +46,7 @@ from .masks import native_plan
 from .plain import PlainSession, session_of
 from .proving.lengths import named_lengths, unknown_lengths
 from .proving.proof import attempt, switched, tolerance
-from .proving.prove import PASSES, Proven, prove, rounded
+from .proving.prove import PASSES, Proven, promised, prove, rounded
 from .runner import Runner, out_of_memory
 from .tokenizer import TextCodec, eos_ids
 
@@ -240,10 +241,11 @@ def _proven(
     tick = ticking(PASSES, progress, cancelled)
     try:
         with _quiet():
-            proven = prove(runner, config, embedding.shape[0], tick, limit, options.exact, verdict.refusal)
+            text = proof_text(codec, embedding.shape[0], TOKENS)
+            proven = prove(runner, config, text, tick, limit, options.exact, verdict.refusal)
             able = proven.capabilities.settled(verdict, unknown_lengths(config))
-            runner, capabilities = rounded(proven.runner, able, embedding.shape[0], limit, tick, parameters)
-            capabilities = replace(capabilities, guard=options.guard == "on")
+            rounding = rounded(proven.runner, able, text, limit, tick, parameters)
+            runner, capabilities = promised(proven.runner, able, rounding, options.exact)
             taken: tuple[Curve, float] = (), 0.0
             if capabilities.chain and parameters >= TIMED:
                 text = proof_text(codec, embedding.shape[0], TIMED_TOKENS)

@@ -383,6 +383,20 @@ class Context:
         # In this order: while the state is the later one, the removal would be refused.
         return bool(done == len(room)) and self.remove(0, seen, -1)
 
+    def cells(self) -> NDArray[np.uint8]:
+        """Return a copy of what the cache holds of the first sequence."""
+        room = np.empty(self.lib.llama_state_seq_get_size(self.handle, 0), np.uint8)
+        self.lib.llama_state_seq_get_data(self.handle, room.ctypes.data_as(BYTES), len(room), 0)
+        return room
+
+    def add_cells(self, cells: NDArray[np.uint8]) -> bool:
+        """Put copies of cells beside those of the first sequence, as if they were more of its text; whether it worked. Takes a
+        context of two sequences."""
+        size = self.lib.llama_state_seq_set_data(self.handle, cells.ctypes.data_as(BYTES), len(cells), 1)
+        self.copy(1, 0, -1, -1)
+        self.remove(1, -1, -1)
+        return bool(size == len(cells))
+
     def clear(self) -> None:
         """Forget everything."""
         self.lib.llama_memory_clear(self._memory, False)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from functools import partial
+from contextlib import suppress
+from dataclasses import asdict, replace
 from math import prod
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -25,18 +26,32 @@ from ..files.sampling import GGUF, OLLAMA, recommended
 from ..files.verdicts import Verdict, kept
 from ..heads.mtp.own import in_gguf
 from ..info import Capabilities, ModelInfo, token_id
+from ..kept import identity, keep, recall
 from ..options import UNKNOWN_CONTEXT, LoadOptions, StageProgress, pip_command
-from ..pass_times import TIMED, Curve, identity, kept_curve, pass_seconds
 from ..pass_times import TOKENS as TIMED_TOKENS
+from ..pass_times import Curve, pass_seconds
 from ..proof_text import proof_text
-from ..rounding import ticking
+from ..rounding import MOST_COST, VERSION, Rounding, drafting_gain, measure, promise, ticking
+from .attention_cost import NODES as ATTENTION_NODES
+from .attention_cost import SEQUENCES, attention_cost, attention_seconds
+from .attention_cost import SIZE as ATTENTION_SIZE
 from .context import Context, Runtime, Weights
 from .hidden_states import embeddings, refusal, untold
 from .layers import first_layers
 from .library import devices, library, version
-from .options import CACHE_TYPES, FLASH, cache_bytes, check_memory, choose_runtime, exact_runtime, least_context, sequences
+from .options import (
+    CACHE_TYPES,
+    FLASH,
+    cache_bytes,
+    check_memory,
+    choose_runtime,
+    even_runtime,
+    least_context,
+    sequences,
+    usual_context,
+)
 from .plain import LlamaHybridSession, LlamaPlainSession
-from .proof import PASSES, SIZE, TOLERANCE, named_lengths, prove, rounded, states_work
+from .proof import LENGTHS, PASSES, SIZE, TOLERANCE, named_lengths, prove, states_work
 from .session import LlamaSession
 from .tokenizer import LlamaCodec
 from .trial import Trial, works
@@ -150,7 +165,8 @@ class LlamaModel(CodecModel):
         weights = self.weights
         taps = range(0 if "inputs" in self._tried else weights.layers, weights.layers + 1)
         tapped = open_chat(weights, self.header, self.runtime, SIZE, self.info.name, self._alike, taps)
-        return states_work(tapped, weights.vocabulary, weights.width, self.info.capabilities.tree)
+        text = proof_text(self._codec, weights.vocabulary, SIZE)
+        return states_work(tapped, text, weights.width, self.info.capabilities.tree)
 
     def truncated(self, layers: int, *, write: bool = False) -> Model:
         """A model of the first layers (see `Model.truncated`): a file of its own in the cache folder, written at the first
@@ -237,6 +253,8 @@ def load_llama(
     library()
     runtime = choose_runtime(options, header)
     limit = header.number("context_length") or UNKNOWN_CONTEXT
+    if options.context is None and options.context_at_most is None:
+        options = replace(options, context_at_most=usual_context(header, runtime, limit))
     size = options.size(name, limit)
     mtp = bool(_mtp_layer(file, header))
 
@@ -261,13 +279,19 @@ def load_llama(
         )
     check_memory(name, header, runtime, size)
     codec = LlamaCodec(weights, template)
-    capabilities, runtime, taken = _capabilities(
-        weights, codec, file, header, runtime, options, size, name, mtp, progress, cancelled
-    )
+    prover = _Prover(weights, header, codec, options, name, ticking(PASSES, progress, cancelled), mtp=mtp, file=file)
+    runtime, capabilities, taken = prover.find(runtime)
+    # An MTP layer reads nothing but the last state, which llama.cpp always hands out.
+    if why := capabilities.reasons.get("chain") or ("" if mtp else refusal()):
+        capabilities = replace(capabilities, reasons={**capabilities.reasons, "states": why})
+    else:
+        capabilities = replace(capabilities, states=True)
+    if progress is not None:
+        progress("check", PASSES, PASSES)
     kind = file_type(weights)
     about = {name: value for name, value in header.metadata.items() if not name.startswith("tokenizer.")}
     verdict = kept("llama.cpp", version(), str(torch.__version__), kind, _device_name(runtime) == "cpu", about)
-    capabilities = replace(capabilities, guard=options.guard == "on").settled(verdict, {})
+    capabilities = capabilities.settled(verdict, {})
     info = ModelInfo(
         name=name,
         backend="llama.cpp",
@@ -295,53 +319,113 @@ def load_llama(
     return LlamaModel(weights, codec, header, runtime, info, options, verdict)
 
 
-def _capabilities(
-    weights: Weights,
-    codec: LlamaCodec,
-    file: Path,
-    header: Header,
-    runtime: Runtime,
-    options: LoadOptions,
-    size: int,
-    name: str,
-    mtp: bool,
-    progress: StageProgress | None,
-    cancelled: Callable[[], bool] | None,
-) -> tuple[Capabilities, Runtime, tuple[Curve, float]]:
-    """What the proof finds, how contexts are to be set up, and what passes take."""
-    tick = ticking(PASSES, progress, cancelled)
-    parameters, cpu = int(weights.lib.llama_model_n_params(weights.handle)), _device_name(runtime) == "cpu"
+class Way(NamedTuple):
+    """A way to set up contexts, with what it was found to give."""
 
-    taken: tuple[Curve, float] = (), 0.0
-    about = identity([file]), version(), _device_name(runtime)
+    runtime: Runtime
+    able: Capabilities
+    rounding: Rounding | None
+    """None where nothing can be drafted, and for float32."""
+    taken: tuple[Curve, float]
+    """Seconds of passes by their nodes, and when that was measured."""
 
-    def found(runtime: Runtime, alike: bool) -> Capabilities:
-        nonlocal taken
+
+class _Prover:
+    """Finds how a model's contexts are to be set up, what it can do, and what is promised of its texts.
+
+    Args:
+        weights, header, codec: the model's.
+        options: as it is loaded.
+        name: for messages.
+        tick: called after each pass; may raise Cancelled.
+        mtp: whether its MTP layer is loaded.
+        file: what it was loaded from.
+    """
+
+    def __init__(
+        self,
+        weights: Weights,
+        header: Header,
+        codec: LlamaCodec,
+        options: LoadOptions,
+        name: str,
+        tick: Callable[[], None],
+        *,
+        mtp: bool,
+        file: Path,
+    ) -> None:
+        self._weights, self._header, self._options = weights, header, options
+        self._name, self._tick, self._mtp, self._file = name, tick, mtp, file
         # Beyond its table of positions llama.cpp ends the process.
-        room = min(SIZE, header.number("context_length") or SIZE)
-        session = open_chat(weights, header, runtime, room, name, alike)
-        proven = prove(session, weights.vocabulary, tick)
-        if not (runtime.type_k == runtime.type_v == CACHE_TYPES["f32"] and file_type(weights) == "all F32"):
-            proven = rounded(session, proven, weights.vocabulary, tick, parameters=parameters, cpu=cpu, alike=alike)
-        if proven.chain and parameters >= TIMED:
-            text = proof_text(codec, weights.vocabulary, TIMED_TOKENS)
-            measure = partial(pass_seconds, session, text, tick, cpu=cpu)
-            taken = kept_curve((*about, runtime), measure)
-        session.close()
-        if not proven.chain:
-            why = proven.reasons["chain"]
-        else:  # an MTP layer reads nothing but the last state, which llama.cpp always hands out
-            why = "" if mtp else refusal()
-        return replace(proven, reasons={**proven.reasons, "states": why}) if why else replace(proven, states=True)
+        self._limit = header.number("context_length") or ATTENTION_SIZE
+        self._text = proof_text(codec, weights.vocabulary, max(SIZE, TIMED_TOKENS))
 
-    if alike := exact_runtime(runtime, options, size):
-        capabilities = found(alike, True)
-        if capabilities.exact:
-            return capabilities, alike, taken
-    capabilities = found(runtime, runtime.flash_attention == FLASH["on"])
-    if progress is not None:
-        progress("check", PASSES, PASSES)
-    return capabilities, runtime, taken
+    def find(self, runtime: Runtime) -> tuple[Runtime, Capabilities, tuple[Curve, float]]:
+        """Return what is kept of this file in these settings, or find it and keep it.
+
+        Returns:
+            how contexts are set up, what the model can do, and the seconds of its passes with the time of their measurement.
+        """
+        options = self._options
+        asked = options.exact, options.flash_attention, options.kv_type, options.dtype
+        about = VERSION, identity([self._file]), version(), runtime, asked, _device_name(runtime), self._mtp
+        kept = recall("loads", about)
+        with suppress(KeyError, TypeError, ValueError):
+            able = Capabilities(**kept["capabilities"])
+            curve = tuple((int(nodes), float(seconds)) for nodes, seconds in kept["seconds"])
+            return replace(runtime, **kept["runtime"]), replace(able, equal=tuple(able.equal)), (curve, kept["measured"])
+        way = self._choose(runtime)
+        if way.able.chain:  # a mishap is not kept
+            changed = {name: getattr(way.runtime, name) for name in ("flash_attention", "type_k", "type_v")}
+            keep("loads", about, {"capabilities": asdict(way.able), "seconds": way.taken[0], "runtime": changed})
+        return way.runtime, way.able, way.taken
+
+    def _choose(self, runtime: Runtime) -> Way:
+        """Choose between a runtime and the same with flash attention, in which sizes of passes can have equal bits."""
+        exact, even = self._options.exact, even_runtime(runtime, self._options)
+        guard = exact != "off"
+        way = self._try(even or runtime)
+        if even is not None and not way.able.chain:
+            way, even = self._try(runtime), None
+        if way.rounding is None or exact == "on":
+            return self._promised(way, hold=exact == "on", guard=guard)
+        cost = 1.0 if even is None else attention_cost(self._attention(even), self._attention(runtime))
+        if exact == "auto" and way.rounding.most > 1:
+            curve = way.taken[0]
+            most = None if way.rounding.exact else way.rounding.most
+            if cost * drafting_gain(curve) / drafting_gain(curve, most) <= MOST_COST:
+                return self._promised(way, hold=True, guard=guard)
+        return self._promised(self._try(runtime) if cost > 1 else way, hold=False, guard=guard)
+
+    def _promised(self, way: Way, *, hold: bool, guard: bool) -> Way:
+        return way if way.rounding is None else way._replace(able=promise(way.able, way.rounding, hold=hold, guard=guard))
+
+    def _try(self, runtime: Runtime) -> Way:
+        """Prove and measure one way."""
+        even = runtime.flash_attention == FLASH["on"]
+        session = open_chat(self._weights, self._header, runtime, min(SIZE, self._limit), self._name, even)
+        able = prove(session, self._text, self._tick)
+        rounding: Rounding | None = None
+        taken: tuple[Curve, float] = (), 0.0
+        float32 = runtime.type_k == runtime.type_v == CACHE_TYPES["f32"] and file_type(self._weights) == "all F32"
+        if able.chain:
+            if not float32:
+                rounding = measure(session, self._text, self._tick, tree=able.tree, contexts=LENGTHS)
+                if not even:  # whose rows go through several kernels, by their number and by the length of the text
+                    rounding = replace(rounding, equal=(), rest=False)
+            cpu = not runtime.gpu_layers
+            taken = pass_seconds(session, self._text, self._tick, cpu=cpu), time.time()
+        session.close()
+        return Way(runtime, able, rounding, taken)
+
+    def _attention(self, runtime: Runtime) -> list[float]:
+        """Time a runtime's attention; nothing where the model does not take so long a text, or cannot branch."""
+        if self._limit < ATTENTION_SIZE or self._weights.recurrent:
+            return []
+        run = open_context(
+            self._weights, self._header, runtime, ATTENTION_SIZE, self._name, sequences=SEQUENCES, rows=max(ATTENTION_NODES)
+        )
+        return attention_seconds(run, self._text, self._header.number("attention.sliding_window"), self._tick)
 
 
 def _mtp_layer(file: Path, header: Header) -> list[FileTensor]:

@@ -69,22 +69,15 @@ def choose_runtime(options: LoadOptions, header: Header) -> Runtime:
     return Runtime(gpu_layers, split, main_gpu, flash, cache, cache, cpu_threads(options.threads), tuple(remote))
 
 
-EXACT_CONTEXT = 4096
-"""Most tokens of a context that has flash attention for the sake of its bits without being asked: on a CPU its passes of many
-nodes get slower with the text (built-in model, two threads, 8 nodes: 0.75x at 60 tokens, 0.92x at 200, 1.08x at 600, 1.46x at
-1,500)."""
+def even_runtime(runtime: Runtime, options: LoadOptions) -> Runtime | None:
+    """Return the same with flash attention, in which a node's bits do not depend on the size of its pass; None where something
+    else was asked for, or the model is not on the CPU.
 
-
-def exact_runtime(runtime: Runtime, options: LoadOptions, context: int) -> Runtime | None:
-    """The same with passes that give a node the same bits whatever their size; None where that is not wanted or known.
-
-    llama.cpp's matrix products do not round by the number of rows, its attention does: one row goes through another kernel than
-    several. Flash attention takes each row by itself, unless several threads share one row's keys out, which they do only where
-    keys and values have the same type.
+    llama.cpp's other attention takes one row through another kernel than several. Flash attention takes each row by itself,
+    unless several threads share one row's keys out, which they do only where keys and values have the same type.
     """
-    wanted = options.exact == "bits" or (options.exact == "auto" and context <= EXACT_CONTEXT)
     free = options.flash_attention in ("auto", "on") and options.kv_type == "auto" and options.dtype in ("auto", "float16")
-    if not wanted or not free or runtime.gpu_layers or runtime.devices:
+    if not free or runtime.gpu_layers or runtime.devices:
         return None
     return replace(runtime, flash_attention=FLASH["on"], type_k=CACHE_TYPES["bf16"], type_v=CACHE_TYPES["f16"])
 
@@ -163,17 +156,37 @@ def cache_bytes(header: Header, runtime: Runtime, context: int) -> int:
     return int(numbers * padded(context))
 
 
+USUAL_CONTEXT = 8192
+"""Tokens of context unless others are asked for: a long chat, in memory that is taken at once. The model's own limit is often
+sixteen times as much."""
+LEAST_CONTEXT = 2048
+CACHE_SHARE = 0.5
+"""The share of the free memory that a cache may take of itself."""
+
+
+def usual_context(header: Header, runtime: Runtime, limit: int) -> int:
+    """Return the tokens of context for a model of which none were asked for: what is useful, and fits."""
+    size = min(limit, USUAL_CONTEXT)
+    while size > LEAST_CONTEXT and cache_bytes(header, runtime, size) > CACHE_SHARE * free_memory(runtime)[0]:
+        size //= 2
+    return size
+
+
+def free_memory(runtime: Runtime) -> tuple[int, str]:
+    """Return the free bytes of memory for a cache, and where that is."""
+    if not runtime.gpu_layers:
+        return int(psutil.virtual_memory().available), "in memory"
+    free = sum(device.free for device in runtime.devices or devices() if device.gpu)
+    return free, "on the RPC servers" if runtime.devices else "on the GPU"
+
+
 def check_memory(name: str, header: Header, runtime: Runtime, context: int) -> None:
     """Refuse a context whose cache does not fit beside what is in memory already.
 
     Raises:
         UserError: says how much is missing, and which context would fit.
     """
-    if runtime.gpu_layers:
-        free = sum(device.free for device in runtime.devices or devices() if device.gpu)
-        where = "on the RPC servers" if runtime.devices else "on the GPU"
-    else:
-        free, where = int(psutil.virtual_memory().available), "in memory"
+    free, where = free_memory(runtime)
     free = int(free * SHARE)
     needed = cache_bytes(header, runtime, context)
     if needed <= free:

@@ -126,8 +126,8 @@ class ReturningSession(ChainSession, Generic[S]):
             self._advance(text[:-1], [])
         return self._advance(text, wanted)
 
-    def align(self, tokens: Sequence[int], prompt: int | None = None) -> int:
-        shared = super().align(tokens, prompt)
+    def align(self, tokens: Sequence[int], prompt: int | None = None, *, blocks: bool = False) -> int:
+        shared = super().align(tokens, prompt, blocks=blocks)
         if self._held != self.tokens[: len(self._held)]:
             self._return(self.tokens)
         self._keep()

@@ -7,7 +7,7 @@
 The last one tells how far other weights are from those of `--dtype`: at each token of its plain answers the divergence
 KL(its ‖ theirs) in nats, and how often both choose the same next token.
 
-The built-in model's held-out prompts, greedy. "With" is specchat as it is, "without" is `--exact off --guard off`, passes as
+The built-in model's held-out prompts, greedy. "With" is specchat as it is, "without" is `--exact off`, passes as
 they come. Each is held against its own plain decoding. Both answer every prompt, one right after the other in turns, and the
 cost is the median over all pairs of their tokens per second of processor time, with a 95% interval.
 """
@@ -111,7 +111,6 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=128)
     parser.add_argument("--methods", default=",".join(METHODS))
     parser.add_argument("--exact", default="auto")
-    parser.add_argument("--guard", default="on")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--quality", default="", help="dtypes and GGUF files to hold against --dtype, nothing else is done")
     options = parser.parse_args()
@@ -126,8 +125,8 @@ def main() -> None:
     else:
         kind = {"backend": "transformers", "dtype": options.dtype}
         target, small = "builtin", "builtin-draft"
-    load = LoadOptions(threads=options.threads, device="cpu", exact=options.exact, guard=options.guard, **kind)
-    off = replace(load, exact="off", guard="off")
+    load = LoadOptions(threads=options.threads, device="cpu", exact=options.exact, **kind)
+    off = replace(load, exact="off")
     models, draft = (load_model(target, load), load_model(target, off)), load_model(small, load)
     model = models[0]
     prompts = prompts_of(model, options.prompts)

@@ -53,7 +53,6 @@ class TieGuard(Guard):
                 break
             if able.exact:
                 # The next pass begins with this node, as a part of the first path.
-                running.checked += 1
                 return path[:at]
             node = path[at]
             scores = running.alone(node, last=not able.tree)

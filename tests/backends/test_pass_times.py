@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from specchat.backends import Model
-from specchat.backends.pass_times import BEHIND, MOST_ROUNDS, SIZES, TOKENS, Curve, identity, kept_curve, pass_seconds
+from specchat.backends.kept import identity
+from specchat.backends.pass_times import BEHIND, MOST_ROUNDS, SIZES, TOKENS, Curve, kept_curve, pass_seconds
 from specchat.backends.proof_text import proof_text
 
 COSTS = {1: 1.0, 2: 2.6, 3: 3.2, 4: 3.7, 6: 4.1, 8: 3.8, 12: 5.0, 16: 5.5, 24: 7.0, 32: 9.0}

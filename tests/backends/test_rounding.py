@@ -15,6 +15,8 @@ from specchat.backends.choose import choose, near_ties
 from specchat.backends.hf.attention import in_view, padded, parts_of, tree_attention
 from specchat.backends.info import Capabilities
 from specchat.backends.loading import builtin_gguf
+from specchat.backends.rounding import MOST_COST, SIZES, Rounding, drafting_gain, promise
+from specchat.decoders import Conversation, Generation
 from specchat.decoders.acceptance import Acceptance
 from specchat.decoders.base import label_of
 from specchat.decoders.methods.draft import Draft
@@ -139,7 +141,7 @@ def test_more_keys_and_other_rows_move_no_bit_of_attention() -> None:
 
 def test_float32_has_bits_too_where_they_are_asked_for() -> None:
     torch.set_num_threads(1)
-    model = loaded("float32", exact="bits")
+    model = loaded("float32", exact="on")
     needs_bits(model)
     assert not model.info.capabilities.layers
     session = model.open_session()
@@ -154,8 +156,8 @@ def test_float32_has_bits_too_where_they_are_asked_for() -> None:
 
 def test_near_ties_are_decided_alone() -> None:
     """With a guard that takes everything for a near tie, every accepted node has a pass of its own and no token changes."""
-    model = loaded("Q8_0", exact="off")
-    found = model.info.capabilities
+    model = loaded("Q8_0", flash_attention="off")
+    found = replace(model.info.capabilities, guard=True)
     assert not found.exact
     assert found.near_tie > 0
     prompt = model.encode_chat([{"role": "user", "content": "Copy this: the sea and the sea and the sea. The sea!"}])
@@ -224,7 +226,7 @@ def test_the_edge_of_a_filter_is_a_near_tie(filters: dict[str, Any], vocab: int)
 
 def test_the_guard_learns_how_far_logits_move() -> None:
     model = loaded("bfloat16", exact="off")
-    found = model.info.capabilities
+    found = replace(model.info.capabilities, guard=True)
     prompt = model.encode_chat([{"role": "user", "content": "Copy this: the sea and the sea and the sea. The sea!"}])
     checked = []
     for near_tie, moved in ((1e9, 0.0), (1e-9, 0.0), (1e-9, 1e9)):
@@ -235,8 +237,67 @@ def test_the_guard_learns_how_far_logits_move() -> None:
     assert min(checked[0], checked[2]) > checked[1] == 0
 
 
+def found_rounding(**changes: Any) -> Rounding:
+    """A measurement in which no bit moved, but for some changes."""
+    same = {"equal": SIZES, "rest": True, "measured": 32, "turned": 0, "lead": 0.0, "spread": 4.0, "highest": 30.0, "side": 0.2}
+    return Rounding(**{**same, **changes})
+
+
+@pytest.mark.parametrize(
+    ("changes", "hold", "label", "most"),
+    [
+        ({}, True, "identical", None),
+        ({"equal": (2, 3)}, True, "identical", 3),
+        ({"equal": (2, 4, 8)}, True, "identical", 2),
+        ({"rest": False}, True, "identical", 8),
+        ({"equal": (2, 3), "lead": 0.9}, False, "identical but for near ties", None),
+        ({"equal": (), "lead": 0.05}, False, "identical, near ties checked", None),
+        ({"equal": (), "lead": 0.05, "turned": 1}, False, "identical but for near ties", None),
+    ],
+    ids=str,
+)
+def test_the_promise_follows_from_what_was_measured(changes: dict[str, Any], hold: bool, label: str, most: int | None) -> None:
+    able = promise(Capabilities(), found_rounding(**changes), hold=hold, guard=True)
+    assert (able.identical, able.most) == (label, most)
+
+
+def test_passes_that_are_held_to_a_size_pay_what_the_curve_says() -> None:
+    flat, steep = ((1, 1.0), (2, 1.1), (16, 1.5)), ((1, 1.0), (2, 3.0), (16, 30.0))
+    assert drafting_gain(flat) / drafting_gain(flat, 2) > MOST_COST
+    assert drafting_gain(steep) == drafting_gain(steep, 2) == 1
+
+
+@pytest.mark.parametrize("method", ["lookup", "fusion", "suffix", "recycle", "lookahead", "jacobi", "ngram", "auto"])
+def test_no_pass_is_larger_than_the_sizes_with_equal_bits(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And every method reads a prompt in the same passes, whatever was read before."""
+    model = loaded("Q8_0")
+    model.info = replace(model.info, capabilities=replace(model.info.capabilities, most=2))
+    text = "Copy this: the sea and the sea and the sea. The sea! " * 8
+    prompt = model.encode_chat([{"role": "user", "content": text}])
+    other = model.encode_chat([{"role": "user", "content": text[: len(text) // 2] + "What is a KV cache?"}])
+    conversation, passes = Conversation(model), list[int]()
+    evaluate = type(conversation.session).evaluate
+
+    def counted(session: Any, tokens: Any, *args: Any, **named: Any) -> Any:
+        passes.append(len(tokens))
+        return evaluate(session, tokens, *args, **named)
+
+    monkeypatch.setattr(type(conversation.session), "evaluate", counted)
+    wanted = [step.tokens for step in Generation(conversation, prompt, "greedy", max_tokens=30)]
+    plain, passes[:] = list(passes), []
+    for between in (other, prompt):
+        list(Generation(conversation, between, "greedy", max_tokens=2))
+        passes.clear()
+        answer = Generation(conversation, prompt, method, max_tokens=30)
+        assert [token for step in answer for token in step.tokens] == [token for tokens in wanted for token in tokens]
+        read = [size for size in passes if size > 2]
+        assert between is other or not read
+        assert read == [size for size in plain if size > 2][-len(read) :] * bool(read)
+        assert max(size for size in passes if size not in read) <= 2
+
+
 def test_the_label_says_what_holds() -> None:
-    exact, checked, loose = Capabilities(), Capabilities(exact=False), Capabilities(exact=False, guard=False)
+    exact, checked, loose = Capabilities(most=2), Capabilities(exact=False, guard=True), Capabilities(exact=False)
     plain = Sampling()
     labels = [label_of(Draft, Acceptance(), plain, found) for found in (exact, checked, loose)]
     assert labels == ["identical", "identical, near ties checked", "identical but for near ties"]

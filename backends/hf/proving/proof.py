@@ -18,7 +18,7 @@ from transformers.cache_utils import DynamicCache
 
 from ....errors import Cancelled, UserError
 from ...base import ROOT
-from ...rounding import PARENTS, PATHS, PREFIX, example
+from ...rounding import PARENTS, PATHS, PREFIX
 from ..early_layers import find_layers
 from ..masks import Reach
 from ..plain import Feeding, HybridSession, PlainSession, overheard, session_of
@@ -68,16 +68,16 @@ class Proof:
     Args:
         runner: the model, with any plan.
         config: its text configuration.
-        vocabulary: how many token ids its embedding has.
+        text: ids of a text, PREFIX and the tree's at least.
         tick: told after each pass; may raise Cancelled.
         context: most tokens of a text.
     """
 
-    def __init__(self, runner: Runner, config: Any, vocabulary: int, tick: Tick, context: int) -> None:
+    def __init__(self, runner: Runner, config: Any, text: Sequence[int], tick: Tick, context: int) -> None:
         self.graphs = runner.graphs
         """What its passes are to be recorded with in the end."""
         self.runner = runner = replace(runner, graphs=None)
-        self.config, self.vocabulary, self.tick, self.context = config, vocabulary, tick, context
+        self.config, self.text, self.tick, self.context = config, text, tick, context
         self.layers = find_layers(runner.module, int(getattr(config, "num_hidden_layers", -1)))
         self.specs: tuple[KVSpec | None, ...] = ()
         """What each layer caches."""
@@ -89,8 +89,7 @@ class Proof:
         """The last whose chains were checked; the prefix is in it."""
         self.opened: TransformersSession | HybridSession
         """The last of all."""
-        tokens = example(vocabulary, PREFIX + len(PARENTS))
-        self.prefix, self.tree = tokens[:PREFIX], tokens[PREFIX:]
+        self.prefix, self.tree = list(text[:PREFIX]), list(text[PREFIX : PREFIX + len(PARENTS)])
         paths = [self.prefix + [self.tree[node] for node in path] for path in PATHS]
         self.far = max(0, context - len(paths[0])) if runner.takes_positions else 0
         """Where in a long text the tree stands, as far as positions tell; the other passes are at its start."""
@@ -244,7 +243,7 @@ class Proof:
             nonlocal proof
             twin = twin_of(self.runner.module, lengths)
             config = twin.config.get_text_config(decoder=True)
-            proof = Proof(replace(self.runner, module=twin), config, self.vocabulary, self.tick, self.context)
+            proof = Proof(replace(self.runner, module=twin), config, self.text, self.tick, self.context)
             return bool(proof.wanted.isfinite().all())
 
         return proof if attempt(build) else None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -13,8 +13,8 @@ from torch import Tensor
 from ....errors import UserError
 from ...files.verdicts import shortest
 from ...info import NOT_NUMBERS, UPTO, Capabilities
+from ...rounding import CONTEXTS, LARGE, TOKENS, Rounding, measure, promise
 from ...rounding import PASSES as ROUNDING_PASSES
-from ...rounding import TOKENS, example, movement
 from .. import attention
 from ..attention import PAD_ROWS
 from ..early_layers import LayerList
@@ -72,42 +72,49 @@ class Proven(NamedTuple):
 
 
 def rounded(
-    runner: Runner, found: Capabilities, vocabulary: int, limit: int, tick: Tick, parameters: int
-) -> tuple[Runner, Capabilities]:
-    """Find whether passes of many nodes give the bits of passes of one, and if not, how far the logits move.
+    runner: Runner, found: Capabilities, text: Sequence[int], limit: int, tick: Tick, parameters: int
+) -> Rounding | None:
+    """Measure which passes give the bits of passes of one node; None where nothing can be drafted, and for float32 whose rows
+    are not kept apart, which is held to its own rounding.
 
     Args:
         runner: as proven.
         found: what it can do.
-        vocabulary: how many token ids its embedding has.
+        text: TOKENS ids of a text.
         limit: most tokens that the model takes.
-        tick: told after each pass.
+        tick: called after each pass.
         parameters: of the model.
     """
     if not found.chain or (runner.dtype == torch.float32 and not runner.padded and not runner.hybrid):
-        return runner, found
+        return None
     session = session_of(replace(runner, exact=runner.padded), min(limit, TOKENS + PAD_ROWS))
-    moved = movement(
-        session, example(vocabulary, TOKENS), tick, tree=found.tree, parameters=parameters, cpu=runner.device.type == "cpu"
-    )
-    if moved.most == 0 and runner.padded:
+    long = runner.device.type != "cpu" or parameters <= LARGE
+    return measure(session, text, tick, tree=found.tree, contexts=CONTEXTS if long else CONTEXTS[:-1])
+
+
+def promised(runner: Runner, found: Capabilities, rounding: Rounding | None, exact: str) -> tuple[Runner, Capabilities]:
+    """Return the runner and what it can do with what is promised of its texts (see `rounding.promise`)."""
+    if rounding is None:
+        return runner, found
+    if rounding.exact and runner.padded:
         # Nodes beside a tree's first path may move in their last bits: by a few units of the largest logits' last place.
-        return replace(runner, exact=True), replace(found, near_tie=SIDE_BITS * torch.finfo(runner.dtype).eps * moved.highest)
+        side = SIDE_BITS * torch.finfo(runner.dtype).eps * rounding.highest
+        return replace(runner, exact=True), replace(promise(found, rounding, hold=False, guard=False), near_tie=side)
     if runner.dtype == torch.float32 and not runner.hybrid:
         why = "Here passes of many nodes do not give the same bits as passes of one, so identical holds up to float32 rounding."
         return replace(runner, padded=False), replace(found, reasons={**found.reasons, "bits": why})
-    return runner, replace(found, exact=False, near_tie=moved.near_tie)
+    return runner, promise(found, rounding, hold=exact == "on", guard=exact == "auto")
 
 
 def prove(
-    runner: Runner, config: Any, vocabulary: int, tick: Tick, context: int, exact: str = "auto", refused: str = ""
+    runner: Runner, config: Any, text: Sequence[int], tick: Tick, context: int, exact: str = "auto", refused: str = ""
 ) -> Proven:
     """Find how this model takes trees.
 
     Args:
         runner: the model; its plan, specs and rope are filled in here.
         config: its text configuration.
-        vocabulary: how many token ids its embedding has.
+        text: TOKENS ids of a text.
         tick: told after each pass.
         context: most tokens of a text.
         exact: as `LoadOptions.exact`.
@@ -119,17 +126,17 @@ def prove(
     if guesses_a_mask(runner.module):
         raise UserError(MASKED)
     runner = replace(runner, rope=find_rope(runner.module, context))
-    found = _proven(runner, config, vocabulary, tick, context, exact, refused)
+    found = _proven(runner, config, text, tick, context, exact, refused)
     if found.capabilities.chain or recurrent(runner.module, config) or refused:
         return found
     # The same passes over the same weights: a model that cannot will not now either, but a mishap does not come twice.
     logger.warning("proof: neither trees nor chains; trying once more")
-    return _proven(runner, config, vocabulary, tick, context, exact, refused)
+    return _proven(runner, config, text, tick, context, exact, refused)
 
 
-def _proven(runner: Runner, config: Any, vocabulary: int, tick: Tick, context: int, exact: str, refused: str) -> Proven:
+def _proven(runner: Runner, config: Any, text: Sequence[int], tick: Tick, context: int, exact: str, refused: str) -> Proven:
     """One attempt; arguments and result are `prove`'s."""
-    proof = Proof(runner, config, vocabulary, tick, context)
+    proof = Proof(runner, config, text, tick, context)
     runner = proof.runner
     lengths = unknown_lengths(config)
     twin = proof.of_twin(lengths)
@@ -196,7 +203,7 @@ def ways(runner: Runner, proof: Proof, config: Any, exact: str) -> Iterator[tupl
         if not attempt(partial(switched, model, name)):
             continue
         padded = name == attention.NAME and runner.device.type == "cpu"
-        padded = padded and exact in ("bits", "auto" if runner.dtype in (torch.bfloat16, torch.float16) else "bits")
+        padded = padded and (exact == "on" or (exact == "auto" and runner.dtype in (torch.bfloat16, torch.float16)))
         kinds = [*leaner(runner, name), runner]
         for plan in plans_for(config):
             for kind in [*(replace(kind, padded=True) for kind in kinds if padded), *kinds]:
@@ -270,7 +277,7 @@ def with_layers(runner: Runner, proof: Proof, *, tree: bool) -> tuple[Runner, bo
     elif layers.count < 2:
         why = "This model has only one layer, so it cannot stop early."
     elif runner.fewest > 1:
-        why = "With exact = bits in float32, passes cannot stop after some of the layers."
+        why = "With --exact on in float32, passes cannot stop after some of the layers."
     elif attempt(partial(proof.layers_work, tree)):
         return runner, True, {}
     else:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from functools import cache, partial
 from math import prod
@@ -24,12 +24,12 @@ from ...heads.dflash.paths import MarkovHead, SelectorHead, path_head
 from ...heads.formats import Target
 from ...heads.gguf_format import UNREAD, GgufAssistantFormat, GgufDFlashFormat, GgufFormat
 from ...options import pip_command
-from ...rounding import PREFIX, example
+from ...rounding import PREFIX
 from ..context import PAD, Context, Weights
 from ..hidden_states import next_states
 from ..library import library
 from ..model import LlamaModel, file_type
-from ..proof import differs
+from ..proof import TOLERANCE, difference
 from ..trial import works
 from .assistant import LlamaAssistantSession
 from .context import Loaded
@@ -98,20 +98,21 @@ def load_gguf_head(found: GgufFormat, name: str, target: Model) -> Head:
     )
     loaded, reads = Loaded(weights, target.runtime, other), len(reading.taps) * own.width
     head: PathHead | BlockHead
+    text = target.proof_ids(PREFIX + len(PARENTS))
     if isinstance(found, GgufDFlashFormat):
         paths, ids = _paths(found)
         session: Callable[[int], BlockSession] = partial(LlamaDFlashSession, loaded, found)
         if paths is not None:
             session = partial(LlamaDFlashPathSession, loaded, found, paths=paths, ids=ids)
         head = BlockHead(info, session, found.positions)
-        sound = drafts_blocks(head, of.vocabulary, reads)
+        sound = drafts_blocks(head, text, reads)
     elif isinstance(found, GgufAssistantFormat):
         head = PathHead(info, partial(LlamaAssistantSession, loaded, own.width))
         with closing(target.open_session(PAD, reading.taps)) as beside:
-            sound = drafts_trees(head, of.vocabulary, reads, beside)
+            sound = drafts_trees(head, text, reads, beside)
     else:
         head = PathHead(info, partial(LlamaEagleSession, loaded))
-        sound = drafts_trees(head, of.vocabulary, reads)
+        sound = drafts_trees(head, text, reads)
     if not sound:
         raise UserError(
             f"This build of llama.cpp does not draft with {name} as it should: the same tokens get other scores in another "
@@ -168,7 +169,7 @@ def load_gguf_mtp(target: LlamaModel) -> Head | None:
     info = HeadInfo(of.name, "mtp", "MTP", parameters, of.dtype, (of.layers,), of.path)
     loaded = Loaded(target.weights, target.runtime, None, mtp=True, flops=target.mtp_flops())
     head = PathHead(info, partial(LlamaEagleSession, loaded))
-    if not drafts_trees(head, of.vocabulary, target.weights.width):
+    if not drafts_trees(head, target.proof_ids(PREFIX + len(PARENTS)), target.weights.width):
         raise UserError(f"This build of llama.cpp does not draft with the MTP layer of {of.name} as it should.")
     return head
 
@@ -184,9 +185,9 @@ def logits(scores: Any) -> Tensor:
     return found[:, found[0].isfinite()]
 
 
-def drafts_blocks(head: BlockHead, vocabulary: int, reads: int) -> bool:
+def drafts_blocks(head: BlockHead, text: Sequence[int], reads: int) -> bool:
     """Whether a block gets the same behind states taken in at once or one by one, and leaves nothing behind."""
-    states, (token,), session = states_of(reads), example(vocabulary, 1), head.open(PAD)
+    states, token, session = states_of(reads), text[-1], head.open(PAD)
     try:
         session.extend(states)
         whole = logits(session.guess(token, head.positions))
@@ -196,20 +197,19 @@ def drafts_blocks(head: BlockHead, vocabulary: int, reads: int) -> bool:
             last = logits(session.guess(token, head.positions))
     finally:
         session.close()
-    return last.shape == whole.shape and not differs(last, whole)
+    return last.shape == whole.shape and difference(last, whole) <= TOLERANCE
 
 
-def drafts_trees(head: PathHead, vocabulary: int, reads: int, beside: Session | None = None) -> bool:
+def drafts_trees(head: PathHead, line: Sequence[int], reads: int, beside: Session | None = None) -> bool:
     """Whether nodes of a tree get what the same tokens get as a chain, behind pairs taken in at once or one by one.
 
     Args:
         head: what to prove.
-        vocabulary: the target's token ids.
+        line: ids of a text, PREFIX and the tree's.
         reads: numbers in the states of a token.
         beside: a session of the target, empty, if the drafter reads its keys and values.
     """
-    ids = example(vocabulary, PREFIX + len(PARENTS))
-    states, text, tree = states_of(reads), ids[:PREFIX], ids[PREFIX:]
+    states, text, tree = states_of(reads), line[:PREFIX], line[PREFIX:]
     session = head.open(PAD)
 
     def extend(begin: int, end: int) -> Tensor:
@@ -225,12 +225,13 @@ def drafts_trees(head: PathHead, vocabulary: int, reads: int, beside: Session | 
         session.rewind(2)
         for i in range(2, PREFIX):
             last = extend(i, i + 1)
-        if last.shape != whole.shape or differs(last, whole):
+        if last.shape != whole.shape or not difference(last, whole) <= TOLERANCE:
             return False
         for path in PATHS:
             session.drop(0)
             for depth, node in enumerate(path):
-                if differs(logits(session.grow([tree[node]], [depth - 1])), grown[node : node + 1]):
+                found = logits(session.grow([tree[node]], [depth - 1]))
+                if not difference(found, grown[node : node + 1]) <= TOLERANCE:
                     return False
     finally:
         session.close()

@@ -84,12 +84,12 @@ def test_what_measures_takes_the_options_on_the_model(
     asked: list[Any] = []
     monkeypatch.setattr(f"specchat.app.cli.bench.{does}", lambda request, *more: asked.append(request))
     before, after = "--draft-model d --threads 2", "--model m --device cpu --dtype float32 --context 99 --threads 3"
-    given = [*before.split(), command, str(tmp_path), *after.split(), "--exact", "bits", "--guard", "off"]
+    given = [*before.split(), command, str(tmp_path), *after.split(), "--exact", "on"]
     given += ["--draft-device", "cuda:1", "--draft-dtype", "bfloat16", "--draft-threads", "1"]
     assert call(*given)[0] == 0
     settings = asked[0].settings
     assert (settings.model, settings.draft_model, settings.device, settings.dtype) == ("m", ("d",), "cpu", "float32")
-    assert (settings.context, settings.threads, settings.exact, settings.guard) == (99, 3, "bits", "off")
+    assert (settings.context, settings.threads, settings.exact) == (99, 3, "on")
     assert (settings.draft_device, settings.draft_dtype, settings.draft_threads) == ("cuda:1", "bfloat16", 1)
 
 

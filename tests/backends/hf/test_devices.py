@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from specchat.backends.hf import model as room
 from specchat.backends.hf.devices import BUSY, HELD, TRIES, Threads
 from specchat.backends.hf.model import BFLOAT16, load_transformers
-from specchat.backends.hf.proving.prove import rounded
+from specchat.backends.hf.proving.prove import promised
 from specchat.backends.options import LoadOptions
 
 from ...fakes.models.tiny import tiny_folder
@@ -79,11 +80,9 @@ def test_a_file_in_bfloat16_runs_in_it_and_says_so(halved: Path) -> None:
 
 def test_without_the_same_bits_it_runs_in_float32(halved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def moved(*args: Any) -> Any:
-        runner, found = rounded(*args)
-        if runner.dtype == torch.bfloat16:
-            object.__setattr__(found, "exact", False)
-        return runner, found
+        runner, found = promised(*args)
+        return runner, replace(found, exact=False) if runner.dtype == torch.bfloat16 else found
 
-    monkeypatch.setattr(room, "rounded", moved)
+    monkeypatch.setattr(room, "promised", moved)
     assert load_transformers(halved, "half", LoadOptions(device="cpu")).info.dtype == "float32"
     assert load_transformers(halved, "half", LoadOptions(device="cpu", exact="off")).info.dtype == "bfloat16"
