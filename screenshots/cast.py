@@ -1,7 +1,7 @@
 """Renders the moving picture of the README from real runs of the built-in model: `make screenshots`, or this file.
 
-The race is played back by its own clock, slowed down until an eye can follow what takes milliseconds. Then an answer is taken
-step by step (as F8 and F9 do), one frame a step, and the method is switched on the way.
+The race is run in slow motion, a pass of every pane to a frame, then at full speed for its photo finish. Then an answer is
+taken step by step (as F8 and F9 do), one frame a step, and the method is switched on the way.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from typing import Any
 from PIL import Image
 from textual.pilot import Pilot
 
-from specchat.app.race.replay import Replay
+from specchat.app.race.slow import SlowRace
+from specchat.app.race.subject import talk
 from specchat.app.settings.fields import Settings
 from specchat.app.settings.file import changed
 from specchat.app.tui.app import SpecchatApp
 from specchat.engine.client import EngineClient
 from specchat.screenshots.make import COPY, png, say, until
-from specchat.screenshots.make import race as race_scene
 
 HERE = Path(__file__).resolve().parent
 SIZE = (114, 24)
 ZOOM = 0.56
-RACE_FRAMES, RACE_MS, STEP_MS, RUN_MS, HELD_MS = 50, 100, 110, 450, 950
-"""Frames of the race; milliseconds of one, of a step of plain decoding, of one with several tokens, and of what is held."""
+RACE_MS, STEP_MS, RUN_MS, HELD_MS = 100, 110, 450, 950
+"""Milliseconds of a frame of the race, of a step of plain decoding, of one with several tokens, and of what is held."""
 PLAIN_STEPS = 14
 """Steps of plain decoding before the switch."""
 
@@ -55,20 +55,25 @@ class Film:
 
 async def race(app: SpecchatApp, pilot: Pilot[Any], film: Film) -> None:
     """Three methods on a copy: from the start to the photo finish."""
-    await race_scene(app, pilot)
-    screen = app.races.screen
-    assert screen is not None
-    clock = 0.0
-    await pilot.press("w")
-    screen.replay = replay = Replay(screen.race.racers, lambda: clock)
-    for frame in range(1, RACE_FRAMES + 1):
-        clock = replay.end * frame / RACE_FRAMES
-        screen.refresh_race(now=True)
+    entries = [app.races.entry(name) for name in ("greedy", "lookup", "draft")]
+    subject = talk(app.dialogue, COPY)
+    assert subject is not None
+    race = SlowRace(app.dialogue, *subject, entries, app.races.heard)
+    race.rate = 1.0
+    screen = app.races.begin(race)
+    while race.running:
+        race.tick(1.0)
         await pilot.pause(0.05)
+        app.take_events()
+        screen.refresh_race(now=True)
         film.shoot(RACE_MS)
+    race.rate = None
+    for _ in range(2):  # the first passes at full speed are slower
+        await pilot.press("r")
+        await until(pilot, lambda: not (race.running or race.settling) and screen._finish.has_class("-shown"))
     await pilot.pause(0.2)
     film.shoot(HELD_MS)
-    await pilot.press("escape", "escape")  # out of the replay, out of the race
+    await pilot.press("escape")
     await until(pilot, lambda: app.screen is app.chat_screen)
 
 

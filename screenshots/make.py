@@ -21,7 +21,6 @@ from typing import Any
 import resvg_py
 from textual.pilot import Pilot
 
-from specchat.app.race.replay import Replay
 from specchat.app.settings.fields import Settings
 from specchat.app.settings.file import changed
 from specchat.app.tui.app import SpecchatApp
@@ -170,27 +169,9 @@ async def raced(app: SpecchatApp, pilot: Pilot[Any], command: str) -> None:
     await pilot.pause(0.3)
 
 
-async def race(app: SpecchatApp, pilot: Pilot[Any]) -> None:
-    """Three methods on a copy, at the photo finish."""
-    await raced(app, pilot, f"/race greedy lookup draft : {COPY}")
-
-
 async def trained(app: SpecchatApp, pilot: Pilot[Any]) -> None:
     """Plain decoding, an EAGLE head, a draft model and fusion on a story, at the photo finish."""
     await raced(app, pilot, "/race greedy eagle draft fusion : Tell me a story about a fox.")
-
-
-async def replay(app: SpecchatApp, pilot: Pilot[Any]) -> None:
-    """The same race once more, when the first is about to come in."""
-    await race(app, pilot)
-    screen = app.races.screen
-    assert screen is not None
-    clock = 0.0
-    await pilot.press("w")
-    screen.replay = Replay(screen.race.racers, lambda: clock)
-    clock = screen.race.ranking()[0].seconds
-    screen.refresh_race(now=True)
-    await pilot.pause(0.3)
 
 
 async def inspect(app: SpecchatApp, pilot: Pilot[Any]) -> None:
@@ -254,8 +235,6 @@ SCENES: dict[str, tuple[str, Scene]] = {
     "tree-dark": ("dark", tree),
     "tree-two-dark": ("dark", partial(tree, steps=6)),  # each of the two guesses what the other does not
     "numbers-light": ("light", numbers),
-    "race-dark": ("dark", race),
-    "race-light": ("light", replay),
     "race-four-dark": ("dark", trained),
     "inspect-dark": ("dark", inspect),
     "json-dark": ("dark", structured),
@@ -272,8 +251,6 @@ SIZES = {
     "tree-dark": (112, 30),
     "tree-two-dark": (120, 30),
     "numbers-light": (120, 54),
-    "race-dark": (130, 36),
-    "race-light": (120, 28),
     "race-four-dark": (148, 36),
     "inspect-dark": (120, 36),
     "json-dark": (104, 24),

@@ -1,7 +1,8 @@
-"""The rooms: no circles, no crowded folder. `make lint` checks who may import whom."""
+"""The rooms: no circles, no crowded folder, no more lines than they may have. `make lint` checks who may import whom."""
 
 from __future__ import annotations
 
+import subprocess
 from collections import Counter
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -14,6 +15,9 @@ PARTS = ("app", "backends", "builtin", "decoders", "engine", "themes", "errors.p
 
 MOST_FILES = 24
 """Python files in a folder that can still be seen at a glance."""
+
+MOST_LINES = {"app": 34_537, "backends": 24_080, "decoders": 12_608, "engine": 6_371, "benchmarks": 6_119, "tests": 44_527}
+"""Lines of Python and tcss that a room may have. Make room in it before you add to it."""
 
 
 def files() -> list[Path]:
@@ -43,3 +47,12 @@ def test_no_crowded_folder() -> None:
     crowded = {str(folder): count for folder, count in counts.items() if count > MOST_FILES}
     print(f"{len(counts)} folders, {max(counts.values())} files in the largest")
     assert not crowded
+
+
+@pytest.mark.parametrize("room", MOST_LINES)
+def test_no_room_grows(room: str) -> None:
+    tracked = subprocess.check_output(["git", "ls-files", room], cwd=ROOT, text=True).split()
+    code = [ROOT / file for file in tracked if file.endswith((".py", ".tcss")) and (ROOT / file).exists()]
+    lines = sum(file.read_text(encoding="utf-8").count("\n") for file in code)
+    print(f"{lines:,} of {MOST_LINES[room]:,} lines")
+    assert lines <= MOST_LINES[room]

@@ -202,23 +202,12 @@ class Prompt:
         return self.text or "…"
 
 
-REOPENS = " /races opens it again."
-"""Ends the notice about a race."""
-
-
 @dataclass(slots=True, eq=False)
 class Notice:
     """A sentence from specchat itself."""
 
     text: str
     severity: Severity = "information"
-    race: bytes | None = field(default=None, repr=False)
-    """The race that it tells of, as `saved.race_json.pack` makes it."""
-
-    @property
-    def told(self) -> str:
-        """Its text where /races means nothing: in a file, in a list."""
-        return self.text.removesuffix(REOPENS)
 
 
 @dataclass(slots=True, eq=False)

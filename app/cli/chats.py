@@ -144,7 +144,7 @@ def delete(
 @chats.command()
 def export(
     chat: Which,
-    file: Annotated[Path, argument("The file to write; it ends in .html, .svg, .md or .json.")],
+    file: Annotated[Path, argument("The file to write; it ends in .html, .md or .json.")],
     force: Annotated[bool, flag("--force", "Overwrite an existing file.")] = False,
     thoughts: Thoughts = False,
     json: AsJson = False,

@@ -1,5 +1,5 @@
-"""Chats and races as files: a picture, a web page, Markdown, or JSON that can be opened again (docs/files.md tells more). The
-format goes by the file's name, no file is overwritten unasked, and all of it is written or nothing."""
+"""Chats and races as files: a web page, JSON that can be opened again, and chats as Markdown too (docs/files.md tells more).
+The format goes by the file's name, no file is overwritten unasked, and all of it is written or nothing."""
 
 from __future__ import annotations
 
@@ -23,17 +23,14 @@ from ..theming.themes import Palette
 from .html import chat_html
 from .look import Look
 from .markdown import chat_markdown
-from .race import race_markdown
 from .race_html import race_html
-from .race_svg import race_svg
-from .svg import chat_svg
 
 __all__ = ["FORMATS", "Look", "SavedChat", "capture", "export_chat", "export_race", "target"]
 
-FORMATS = {"html": "web page", "svg": "picture", "md": "Markdown", "json": "all there is"}
+FORMATS = {"html": "web page", "md": "Markdown", "json": "all there is"}
 """Format, which is the file's suffix too → what it is."""
 
-SUFFIXES = {".html": "html", ".htm": "html", ".svg": "svg", ".md": "md", ".markdown": "md", ".json": "json"}
+SUFFIXES = {".html": "html", ".htm": "html", ".md": "md", ".markdown": "md", ".json": "json"}
 """Suffix of a file → format."""
 
 _CHUNK = 1 << 16
@@ -63,7 +60,7 @@ def format_of(path: Path) -> str:
     if known := SUFFIXES.get(path.suffix.lower()):
         return known
     has = f"ends in {one_line(path.suffix)}" if path.suffix else "has no extension"
-    raise UserError(f"{one_line(path.name) or 'The file'} {has}. Choose .html, .svg, .md or .json.")
+    raise UserError(f"{one_line(path.name) or 'The file'} {has}. Choose .html, .md or .json.")
 
 
 def target(text: str, format: str | None = None, stem: str = "specchat") -> Path:
@@ -84,7 +81,7 @@ def target(text: str, format: str | None = None, stem: str = "specchat") -> Path
         return path / f"{stem}-{datetime.now():%Y-%m-%d-%H%M%S}.{format}"
     if format is None:
         if os.path.isdir(path):
-            raise UserError(f"{one_line(text)} is a folder. Give a file in it that ends in .html, .svg, .md or .json.")
+            raise UserError(f"{one_line(text)} is a folder. Give a file in it that ends in .html, .md or .json.")
         format_of(path)
         return path
     named = SUFFIXES.get(path.suffix.lower())
@@ -141,7 +138,7 @@ def export_chat(chat: SavedChat, path: Path, look: Look, overwrite: bool = False
 
 
 def export_race(record: RaceRecord, path: Path, palette: Palette, way: Colouring = "length", overwrite: bool = False) -> Path:
-    """Write a race in the format that the file's suffix names; returns where it is (`name-2.html` if there was a `name.html`).
+    """Write a race as a web page or as JSON, by the file's suffix; returns where it is, as `export_chat` does.
 
     Raises:
         UserError: the suffix names no format, or the file cannot be written; nothing is left of it.
@@ -150,16 +147,8 @@ def export_race(record: RaceRecord, path: Path, palette: Palette, way: Colouring
 
 
 def race_chunks(record: RaceRecord, format: str, look: Look) -> Iterator[str]:
-    """A race in one of FORMATS, piece by piece."""
-    match format:
-        case "html":
-            return race_html(record, look)
-        case "svg":
-            return race_svg(record, look)
-        case "md":
-            return race_markdown(record)
-        case _:
-            return race_json(record)
+    """A race as `html` or `json`, piece by piece."""
+    return race_html(record, look) if format == "html" else race_json(record)
 
 
 def chat_chunks(chat: SavedChat, format: str, look: Look) -> Iterator[str]:
@@ -167,8 +156,6 @@ def chat_chunks(chat: SavedChat, format: str, look: Look) -> Iterator[str]:
     match format:
         case "html":
             return chat_html(chat, look)
-        case "svg":
-            return chat_svg(chat, look)
         case "md":
             return chat_markdown(chat, thoughts=look.thoughts)
         case _:

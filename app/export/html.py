@@ -119,7 +119,7 @@ def chat_html(chat: SavedChat, look: Look) -> Iterator[str]:
             case Prompt() as prompt:
                 yield f'<div class="prompt">{text(without_images(prompt.told).strip(chr(10)))}</div>\n'
             case Notice(severity=severity):
-                yield f'<p class="notice {severity}">{text(entry.told)}</p>\n'
+                yield f'<p class="notice {severity}">{text(entry.text)}</p>\n'
             case Answer():
                 yield from _answer(entry, look, chat.model_of(entry))
     if not chat.transcript.entries:

@@ -48,7 +48,7 @@ def chat_markdown(chat: SavedChat, *, thoughts: bool = False) -> Iterator[str]:
             case Prompt() as prompt:
                 yield f"\n---\n\n{quoted(without_images(prompt.told))}\n"
             case Notice():
-                yield f"\n*{plain(entry.told)}*\n"
+                yield f"\n*{plain(entry.text)}*\n"
             case Answer():
                 if thoughts and (thought := closed(inert(sanitise(entry.thought)).strip("\n"))):
                     summary = plain(thought_line(entry.figures.thought))

@@ -2,13 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
 
-from ..race.record import RaceRecord
+from ...errors import counted
+from ..chat.compare import SIGNS, Mark
+from ..race.clock import SHORT, Unit, bars, in_words
+from ..race.record import RaceLane, RaceRecord
+from ..text.amounts import times
 from ..theming.colouring import bar_name
 from .html import STYLE, figures, head, legend, spans, text, top
 from .look import Look, headline
-from .race import MARK_STYLES, Finish, model_of, photo_finish, remarks
+
+SERVED = "A server's clock is its own where it tells the time, else that of the arrival."
+CLOCK = "By each pane's own clock, the prompt's prefill included."
+
+SLOWED = "Run in slow motion: passes taken one at a time are slower than passes in a row, so no speeds are compared."
+
+MARK_STYLES: Mapping[Mark, str] = {"identical": "success", "near tie": "warning", "lossy": "error"}
+"""How alike a lane is → the theme's colour that tells it; any other is quiet."""
+
+ENDLESS = 1e9
+"""A gap from here on stands for a token that could not have been chosen at all."""
 
 HINT = "A bar is as long as its pane is fast."
 
@@ -103,6 +118,90 @@ SCRIPT = """
 })();
 """
 """Adds the buttons itself: without scripts the page shows the finished race and nothing that does not work."""
+
+
+class Finish(NamedTuple):
+    """The result of a lane: its row of the photo finish."""
+
+    lane: RaceLane
+    name: str
+    """What the lane is called: with its model, where the lanes' models differ."""
+    share: float
+    """Length of its bar: 0 to 1."""
+    seconds: float
+    speed: float
+    """Tokens or characters per second of its own clock."""
+    unit: Unit
+    tokens_per_step: float
+    speedup: float
+    """How many times sooner than the first lane it had written what both have."""
+    passes: int
+    """How many it took, where the race ran in slow motion and they stand for its clock; else 0."""
+
+    @property
+    def figures(self) -> list[str]:
+        """Clock or passes, speed, tokens a pass, speedup: as on the screen."""
+        speedup = times(self.speedup) if self.speedup else "–"
+        return [
+            counted(self.passes, "pass", "passes") if self.passes else in_words(self.seconds),
+            f"{self.speed:,.0f} {SHORT[self.unit]}/s" if self.speed else "–",
+            f"{self.tokens_per_step:.2f} tokens a pass" if self.tokens_per_step else "–",
+            speedup,
+        ]
+
+    @property
+    def mark(self) -> str:
+        """How its tokens compare with the first lane's."""
+        return f"{SIGNS[self.lane.mark]} {self.lane.mark}"
+
+    @property
+    def where(self) -> str:
+        """The token from which on it differs, and how near a tie it was; empty where it does not."""
+        lane = self.lane
+        if lane.position is None:
+            return ""
+        gap = "" if lane.gap is None else ", gap ∞" if lane.gap >= ENDLESS else f", gap {lane.gap:.2g}"
+        return f"from token {lane.position + 1:,} on{gap}"
+
+
+def photo_finish(record: RaceRecord) -> list[Finish]:
+    """Each lane's result, in the lanes' order: the figures of the photo finish on the screen, and its bars."""
+    speedups, speeds = ([find(lane) for lane in record.lanes] for find in (record.speedup, record.speed))
+    each = [lane.answer.figures.tokens_per_step for lane in record.lanes]
+    shares = bars(speedups, speeds, each)
+    return [
+        Finish(
+            *(lane, name, share, lane.seconds, speed, record.unit, per_step, speedup),
+            passes=lane.answer.figures.steps if record.slowed else 0,
+        )
+        for lane, name, share, speed, per_step, speedup in zip(
+            record.lanes, called(record), shares, speeds, each, speedups, strict=True
+        )
+    ]
+
+
+def called(record: RaceRecord) -> list[str]:
+    """What each lane is called; lanes on the race's own model have its name too where others have their own."""
+    named = zip(record.lanes, record.model_names, strict=True)
+    return [f"{lane.name} on {model}" if model and not lane.model else lane.name for lane, model in named]
+
+
+def remarks(record: RaceRecord) -> list[str]:
+    """What must be known to read the figures, a sentence each."""
+    amounts = {lane.track.amount(record.unit) for lane in record.lanes if lane.answer.through} - {0}
+    said = []
+    if record.unit == "characters":
+        said.append("The methods' tokens differ, so their texts are compared in characters.")
+    if len(amounts) > 1:
+        line = counted(record.finish_line, record.unit.removesuffix("s"))
+        said.append(f"The texts have different lengths, so they are compared at {line}, where the shortest ends.")
+    if any(lane.answer.figures.certainty for lane in record.lanes):
+        said.append(SERVED)
+    return [*said, SLOWED if record.slowed else CLOCK]
+
+
+def model_of(record: RaceRecord) -> dict[str, Any]:
+    return {"asked": record.model, **record.info}
 
 
 def race_html(record: RaceRecord, look: Look) -> Iterator[str]:

@@ -14,7 +14,7 @@ from time import time
 from typing import Any
 
 from ...errors import UserError
-from ..chat.entries import ChatEntry, Notice
+from ..chat.entries import ChatEntry
 from ..chat.transcript import Transcript
 from ..chat.variants import Fork
 from ..saved.capture import SavedChat
@@ -183,9 +183,6 @@ class Chats:
                         continue
                     entry, whole = read_entry(row, parts_of(db, entry_id) if row[0] == "answer" else ())
                     damaged += not whole
-                    if isinstance(entry, Notice):
-                        race = db.execute("SELECT data FROM races WHERE entry = ?", (entry_id,)).fetchone()
-                        entry.race = race[0] if race else None
                     saved[entry_id] = SavedEntry(entry, entry_id)
             finally:
                 db.execute("COMMIT")

@@ -117,12 +117,12 @@ class Recorder:
         self._thread.join(seconds)
 
     def _worth(self, transcript: Transcript) -> bool:
-        """Whether there is anything to keep: notices alone are not, unless they tell of a race."""
+        """Whether there is anything to keep: notices alone are not."""
         track = transcript.track
         first = track.quiet if track is not None else 0
         entries = transcript.entries
         # Once there was another variant, the first entries are no longer those that the database has.
-        if transcript.variants.revision or any(not isinstance(entry, Notice) or entry.race for entry in entries[first:]):
+        if transcript.variants.revision or any(not isinstance(entry, Notice) for entry in entries[first:]):
             self.track(transcript)
             return True
         if track is None:

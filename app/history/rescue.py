@@ -61,9 +61,8 @@ def carry(old: sqlite3.Connection, new: sqlite3.Connection) -> tuple[int, int]:
                 entries.add(entry)
                 _insert(new, "entries", row | {"indexed": 0})
                 index(new, entry, words_of(loaded(row["text"]), loaded(row.get("thought"))))
-                for part in ("steps", "races"):
-                    for data in rows(part, "entry", entry):
-                        _insert(new, part, data)
+                for data in rows("steps", "entry", entry):
+                    _insert(new, "steps", data)
         for table, found in ways.items():
             for row in found:
                 if table == "forks" or row["entry"] in entries:

@@ -6,7 +6,6 @@
     ends     the entries of the other ways, in order
     entries  prompts, answers and notices; an answer's text and thought are there when it is finished
     steps    the runs of an answer in parts, each as it was flushed: zlib of JSON as docs/files.md describes it
-    races    races that were run in a chat, by the notice that tells of them: zlib of JSON
     words    the full-text index of entries, by id
 
 The index is of trigrams, so that any part of a word is found, in code and in scripts without spaces too; unicode61 finds whole
@@ -22,7 +21,7 @@ from ...engine.options import without_images
 VERSION = 5
 """The schema's version, as `PRAGMA user_version` has it."""
 
-TABLES = frozenset({"chats", "places", "forks", "ends", "entries", "steps", "races", "words"})
+TABLES = frozenset({"chats", "places", "forks", "ends", "entries", "steps", "words"})
 
 
 def stored(text: str) -> str:
@@ -100,7 +99,6 @@ SCHEMA = (
         data BLOB NOT NULL,
         PRIMARY KEY (entry, part)
     )""",
-    "CREATE TABLE races (entry INTEGER PRIMARY KEY REFERENCES entries (id) ON DELETE CASCADE, data BLOB NOT NULL)",
     "CREATE VIRTUAL TABLE words USING fts5 (text, content = '', tokenize = 'trigram', detail = 'none')",
 )
 

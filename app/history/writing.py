@@ -267,8 +267,6 @@ def _insert(db: sqlite3.Connection, entry: ChatEntry, at: float) -> int:
     assert id is not None
     if isinstance(entry, Prompt):
         index(db, id, entry.text)
-    elif isinstance(entry, Notice) and entry.race:
-        db.execute("INSERT INTO races VALUES (?, ?)", (id, entry.race))
     return id
 
 

@@ -1,4 +1,4 @@
-"""How far a lane was when, by its own clock: what speeds, places and replays are reckoned from."""
+"""How far a lane was when, by its own clock: what speeds and places are reckoned from."""
 
 from __future__ import annotations
 
@@ -41,12 +41,10 @@ class LaneTrack:
     def _of(self, unit: Unit) -> array[int]:
         return self._tokens if unit == "tokens" else self._characters
 
-    def amount(self, unit: Unit, runs: int | None = None) -> int:
-        """How much was written: by all runs, or by the first so many."""
+    def amount(self, unit: Unit) -> int:
+        """How much was written."""
         ends = self._of(unit)
-        if runs is None:
-            runs = len(ends)
-        return ends[min(runs, len(ends)) - 1] if runs and ends else 0
+        return ends[-1] if ends else 0
 
     def time(self, amount: int, unit: Unit, figures: Figures) -> float:
         """The lane's own clock when it had written so much, the prompt's prefill included; 0 if it never had."""

@@ -1,22 +1,16 @@
-"""Races that were run in a chat: a line of the chat tells of each, which is kept with it and can be opened again."""
+"""A race out of a file, which can be looked at as it ended and run again."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
 
-from ..chat.compare import SIGNS, Mark
+from ..chat.compare import Mark
 from ..chat.dialogue import Dialogue
-from ..chat.entries import REOPENS
-from ..text.amounts import times
-from ..text.cells import fit, one_line
 from .clock import LaneTrack, Unit
 from .entry import RaceEntry
 from .lane import Racer
 from .race import Race
 from .record import RaceRecord
-
-NAMED = 40
-"""Cells of a prompt in the line about its race."""
 
 
 class KeptRace(Race):
@@ -25,20 +19,12 @@ class KeptRace(Race):
     Args:
         dialogue: the chat, as for Race.
         record: what is kept of it.
-        messages: what the model was told.
-        entries: who took part.
         heard: as for Race.
     """
 
-    def __init__(
-        self,
-        dialogue: Dialogue,
-        record: RaceRecord,
-        messages: list[dict[str, str]],
-        entries: list[RaceEntry],
-        heard: Collection[int] = (),
-    ) -> None:
-        super().__init__(dialogue, record.prompt, messages, entries, heard)
+    def __init__(self, dialogue: Dialogue, record: RaceRecord, heard: Collection[int] = ()) -> None:
+        messages = [{"role": "user", "content": record.prompt}]
+        super().__init__(dialogue, record.prompt, messages, entries_of(record), heard)
         self.kept: RaceRecord | None = record
         """None once something is another than it was."""
         self.slowed = record.slowed
@@ -72,13 +58,3 @@ def entries_of(record: RaceRecord) -> list[RaceEntry]:
     """Who takes part where a race out of a file is run again, as far as their models are known by name."""
     lanes = ((lane, *lane.model.partition(" · ")) for lane in record.lanes)
     return [RaceEntry(lane.method, lane.settings, model, runtime) for lane, model, _, runtime in lanes]
-
-
-def sentence(record: RaceRecord) -> str:
-    """A line on a race: who took part, and how it came out."""
-    lanes = []
-    for lane in record.lanes:
-        speedup = record.speedup(lane)
-        figure = f" {times(speedup)}" if speedup else ""
-        lanes.append(f"{one_line(lane.name)}{figure} {SIGNS[lane.mark] if lane.mark != 'reference' else ''}".rstrip())
-    return f"Race on “{fit(one_line(record.prompt), NAMED)}”: {', '.join(lanes)}.{REOPENS}"

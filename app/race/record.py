@@ -1,4 +1,4 @@
-"""What is kept of a race: the lanes' answers step by step, their clocks, and how alike they are. For replays and exports."""
+"""What is kept of a race: the lanes' answers step by step, their clocks, and how alike they are. For exports."""
 
 from __future__ import annotations
 

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import zlib
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import get_args
 
-from ...errors import UserError, counted
+from ...errors import counted
 from ..chat.compare import Mark
 from ..race.clock import Unit
-from ..race.entry import RaceEntry
 from ..race.race import FEWEST, MOST
 from ..race.record import RaceLane, RaceRecord
 from ..text.cells import one_line
@@ -25,36 +22,6 @@ VERSION = 2
 """The newest that can be read. 2 has lanes of several models; a race of one is still written as 1, which older readers know."""
 UNITS: tuple[Unit, ...] = get_args(Unit)
 MARKS: tuple[Mark, ...] = get_args(Mark)
-
-
-def pack(record: RaceRecord, messages: list[dict[str, str]], entries: list[RaceEntry]) -> bytes:
-    """A race for the database: zlib of JSON with `race` (as docs/files.md describes it), `messages` and `entries`."""
-
-    body = {
-        "race": json.loads("".join(race_json(record))),
-        "messages": messages,
-        "entries": [[entry.method, dict(entry.settings), entry.model, entry.backend] for entry in entries],
-    }
-    return zlib.compress(json.dumps(body).encode())
-
-
-def unpack(data: bytes) -> tuple[RaceRecord, list[dict[str, str]], list[RaceEntry]]:
-    """What `pack` was given.
-
-    Raises:
-        UserError: it is damaged.
-    """
-    try:
-        body: Any = json.loads(zlib.decompress(data))
-        table = Table(body)
-        record = race_of(table.table("race"))
-        messages = [{key: message.text(key) for key in ("role", "content")} for message in table.tables("messages")]
-        entries = [RaceEntry(str(method), dict(given), str(model), str(on)) for method, given, model, on in body["entries"]]
-    except (zlib.error, ValueError, KeyError, TypeError, RecursionError, BadFile):
-        raise UserError("This race cannot be opened: it is damaged in the history.") from None
-    if len(entries) != len(record.lanes):
-        raise UserError("This race cannot be opened: it is damaged in the history.")
-    return record, messages, entries
 
 
 def frozen_race(record: RaceRecord) -> RaceRecord:

@@ -137,7 +137,6 @@ RACE = Action(
     slash="race METHOD METHOD@MODEL … : PROMPT",
     takes="prompt",
 )
-RACES = Action("races", "Show a race of this chat again", slash="races N")
 PAUSE = Action("pause", "Pause or continue the answer; without one, the next starts paused", "f8", "pause", slash="pause")
 STEP = Action(
     "step", "Take one pass of the answer, or N, then pause", "f9", "one pass", slash="pass N", aliases=("step",), repeat="step"
@@ -226,11 +225,11 @@ FIND = Action(
 )
 EXPORT = Action(
     "export",
-    "Save the chat as a web page, a picture, Markdown or JSON; ! overwrites",
+    "Save the chat as a web page, Markdown or JSON; ! overwrites",
     "alt+s",
     "export",
-    slash="export html|svg|md|json|FILE [thoughts] [!]",
-    words={"html": "a web page", "svg": "a picture", "md": "Markdown", "json": "to open again with /open"},
+    slash="export html|md|json|FILE [thoughts] [!]",
+    words={"html": "a web page", "md": "Markdown", "json": "to open again with /open"},
     each="Export the chat as",
 )
 OPEN = Action("open", "Open a chat or a race saved as JSON; alone, return to the previous chat", slash="open FILE.json")

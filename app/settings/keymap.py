@@ -91,10 +91,8 @@ SETUP = (
 RACE = (
     KeyBinding("race_leave", "escape,ctrl+c", "leave", "Stop the race; when it is done, back to the chat", "chat"),
     KeyBinding("race_rerun", "r", "rerun", "Run the race again", "rerun"),
-    KeyBinding("race_watch", "w", "watch", "Replay the race at its recorded pace; again: from the start", "watch"),
-    KeyBinding("race_pause", "p,space", "pause", "Pause or continue the race or the replay", "pause"),
-    KeyBinding("race_speed", "s", "speed", "Speed of the replay: 1×, ¼×, 4×", "speed"),
-    KeyBinding("race_export", "e", "export", "Save the race as a web page, a picture, Markdown or JSON", "export"),
+    KeyBinding("race_pause", "p,space", "pause", "Pause or continue the race", "pause"),
+    KeyBinding("race_export", "e", "export", "Save the race as a web page or JSON", "export"),
     *(KeyBinding(f"race_swap_{n}", str(n), f"swap({n})", f"Change the method in pane {n}", "swap") for n in range(1, 5)),
     KeyBinding("race_model", "m", "model", "Change the model of a pane", "model"),
     KeyBinding("race_add", "plus,a,equals_sign", "add", "Add a pane", "add"),

@@ -138,7 +138,7 @@ class SpecchatApp(TerminalApp):
     def _parts(self) -> tuple[object, ...]:
         screen = self.chat_screen
         chat = (self.chat_history, self.exports, self.copier, self.message_edit, self.retries, self.editor)
-        others = (self.races, self.races.kept, self.models, self.settings_commands, self.switches, self.tours)
+        others = (self.races, self.models, self.settings_commands, self.switches, self.tours)
         return self, screen, screen.recall, screen.transcript_keys, *chat, *others
 
     @property
@@ -387,7 +387,7 @@ def run_chat(
     if browse is not None:
         app.call_later(app.chat_history.browse, browse)
     if race is not None:
-        app.call_later(app.races.kept.show, race)
+        app.call_later(app.races.show_record, race)
     app.piped, app.tour, app.dialogue.fallback = piped, tour, fallback
     try:
         app.run()

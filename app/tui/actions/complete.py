@@ -237,7 +237,7 @@ def schema(typed: TypedCommand, known: KnownNames) -> list[Suggestion]:
 def export(typed: TypedCommand, known: KnownNames) -> list[Suggestion]:
     if typed.words:
         return _files(typed, known, [f".{typed.words[0]}"]) if len(typed.words) == 1 else []
-    return _files(typed, known, [".html", ".svg", ".md", ".json"]) if typed.word else []
+    return _files(typed, known, [".html", ".md", ".json"]) if typed.word else []
 
 
 def _methods(known: KnownNames, but: Iterable[str] = ()) -> list[Suggestion]:

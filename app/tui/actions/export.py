@@ -19,9 +19,7 @@ if TYPE_CHECKING:
     from ...export.look import Look
     from ...race.record import RaceRecord
 
-USAGE = (
-    "/export takes html, svg, md or json and a file if you like, or a file that ends in one of these; then thoughts, with them."
-)
+USAGE = "/export takes html, md or json and a file if you like, or a file that ends in one of these; then thoughts, with them."
 
 
 class Exports:
@@ -62,7 +60,6 @@ class Exports:
         self._something()
         details = {
             "html": "Hover over a pass to see its details.",
-            "svg": "The whole chat as it looks here.",
             "md": "Texts and figures, without colours.",
             "json": "Colours and trees; /open brings it back.",
         }
@@ -75,17 +72,15 @@ class Exports:
         still = frozen_race(record)
         details = {
             "html": "Replays the race at its recorded pace.",
-            "svg": "The results and every pane's text.",
-            "md": "A table and the texts, without colours.",
             "json": "Passes, trees, clocks; /open shows it again.",
         }
-        self._ask("Export this race as", details, lambda format: self.export_race(still, "", format))
+        self._ask("Export this race as", details, lambda format: self.export_race(still, format))
 
     def _ask(self, title: str, details: Mapping[str, str], chosen: Callable[[str], None]) -> None:
         from ...export.formats import FORMATS
         from ..pickers.menu import Menu, MenuItem
 
-        items = [MenuItem(format, format, what, detail=details[format]) for format, what in FORMATS.items()]
+        items = [MenuItem(format, format, FORMATS[format], detail=detail) for format, detail in details.items()]
         self.host.ask(Menu(title, items, "", self.host.live.keymap), chosen)
 
     def export(self, text: str, format: str | None = None, overwrite: bool = False, *, thoughts: bool = False) -> None:
@@ -107,18 +102,17 @@ class Exports:
         saved, look = capture(self.host.dialogue), self._look(thoughts=thoughts)
         self._write(path, lambda: export_chat(saved, path, look, overwrite))
 
-    def export_race(self, record: RaceRecord, text: str = "", format: str | None = None, overwrite: bool = False) -> None:
-        """Write a race to a file; arguments as for `export`.
+    def export_race(self, record: RaceRecord, format: str) -> None:
+        """Write a race to a file in this folder.
 
         Raises:
             UserError: it cannot be tried; what fails later is told beside the race.
         """
         from ...export.formats import export_race, target
-        from ...saved.race_json import frozen_race
 
-        path = target(text, format, "specchat-race")
-        still, look = frozen_race(record), self._look()
-        self._write(path, lambda: export_race(still, path, look.palette, look.way, overwrite))
+        path = target("", format, "specchat-race")
+        look = self._look()
+        self._write(path, lambda: export_race(record, path, look.palette, look.way))
 
     def _write(self, path: Path, work: Callable[[], Path]) -> None:
         def done(place: Path) -> None:

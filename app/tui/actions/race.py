@@ -11,15 +11,11 @@ from textual.widget import Widget
 from ....engine.options import find_server
 from ....errors import NotPossible, UserError
 from ...chat.choosing import PLAIN
-from ...chat.entries import Notice
-from ...chat.transcript import Transcript
 from ...race.entry import RaceEntry, split_model
-from ...race.kept import NAMED, KeptRace, entries_of, sentence
+from ...race.kept import KeptRace
 from ...race.race import FEWEST, MOST, Race
 from ...race.subject import last_message, suggested, talk, warning
-from ...saved.race_json import pack, unpack
 from ...settings import actions
-from ...text.cells import fit
 from ..host import Host
 from .export import Exports
 from .models import Models
@@ -48,8 +44,7 @@ class Races:
         """The race on the screen."""
         self.heard: set[int] = set()
         """Ids of all races before."""
-        self.kept = KeptRaces(self)
-        exports.show_race = self.kept.show
+        exports.show_race = self.show_record
 
     @property
     def running(self) -> bool:
@@ -193,79 +188,12 @@ class Races:
             # The race still hears what the engine says of its lanes, so that nobody else need know.
             race.close()
             self.heard |= race.ids
-            self.kept.left(race)
             host.changed()
 
         host.dialogue.listener = race.handle
         host.push_screen(screen, left)
         return screen
 
-
-class KeptRaces:
-    """Keeps the races of a chat, and opens them again."""
-
-    def __init__(self, races: Races) -> None:
-        self.host, self._races = races.host, races
-
-    def left(self, race: Race) -> None:
-        """A race is no longer on the screen: it becomes a line of the chat, if it is a new one and a lane came through."""
-        known = isinstance(race, KeptRace) and race.kept is not None
-        if known or not any(racer.through and racer.tokens for racer in race.racers):
-            return
-        record, transcript = race.record(), self.host.dialogue.transcript
-        entries, messages = [racer.entry for racer in race.racers], race.messages
-
-        def keep(data: bytes) -> None:
-            transcript.entries.append(Notice(sentence(record), race=data))
-            self.host.changed()
-
-        self.host.beside(lambda: pack(record, messages, entries), keep)
-
-    def of(self, transcript: Transcript) -> list[Notice]:
-        """The lines about races, oldest first."""
-        return [entry for entry in transcript.entries if isinstance(entry, Notice) and entry.race]
-
-    @runs(actions.RACES)
-    def command(self, *arguments: str) -> None:
-        """What /races does: open race number N, or choose."""
-        races = self.of(self.host.dialogue.transcript)
-        if not races:
-            raise NotPossible("There are no races in this chat yet. Start one with F5 or /race.")
-        match arguments:
-            case ():
-                if len(races) == 1:
-                    self.open(races[0])
-                else:
-                    self._choose(races)
-            case [number] if number.isdecimal() and 0 < int(number[:9]) <= len(races):
-                self.open(races[int(number) - 1])
-            case _:
-                raise UserError(f"/races takes a number from 1 to {len(races)}; alone it shows the list.")
-
-    def _choose(self, races: list[Notice]) -> None:
-        from ..pickers.menu import Menu, MenuItem
-
-        items = []
-        for number, race in enumerate(races):
-            title, _, detail = race.told.partition("”: ")
-            items.append(MenuItem(str(number), fit(title.removeprefix("Race on “"), NAMED), detail=detail))
-
-        def chosen(number: str) -> None:
-            try:
-                self.open(races[int(number)])
-            except UserError as error:
-                self.host.refuse(error)
-
-        self.host.ask(Menu("Races of this chat", items, str(len(races) - 1), self.host.live.keymap), chosen)
-
-    def open(self, race: Notice) -> None:
-        """Show a race as it ended."""
-        self.host.dialogue.must_be_idle("open the race")
-        self._show(*unpack(race.race or b""))
-
-    def show(self, record: RaceRecord) -> None:
+    def show_record(self, record: RaceRecord) -> None:
         """Show a race out of a file as it ended; run again, it is a race on its prompt alone."""
-        self._show(record, [{"role": "user", "content": record.prompt}], entries_of(record))
-
-    def _show(self, record: RaceRecord, messages: list[dict[str, str]], entries: list[RaceEntry]) -> None:
-        self._races.show(KeptRace(self.host.dialogue, record, messages, entries, self._races.heard))
+        self.show(KeptRace(self.host.dialogue, record, self.heard))

@@ -7,7 +7,6 @@ from textual.dom import DOMNode
 from textual.widget import Widget
 
 from ...race.race import FEWEST, MOST, Race
-from ...race.replay import Replay
 from ...text.cells import fit, one_line
 from ...theming.colouring import Colouring, legend_line
 from ..keys.context import KeyContext, hints
@@ -46,20 +45,16 @@ class RaceHeader(Widget):
         return Content.assemble(left, " " * max(1, self.size.width - left.cell_length - right.cell_length), right)
 
 
-def race_keys(race: Race, replay: Replay | None, hidden: bool, place: DOMNode) -> KeyContext:
+def race_keys(race: Race, hidden: bool, place: DOMNode) -> KeyContext:
     """What the user is doing at a race, and the keys that matter for it."""
     panes = len(race.racers)
     swap = (" ".join(f"race_swap_{n}" for n in range(1, panes + 1)), "swap")
     line_up = [swap, ("race_model", ""), *([("race_add", "")] if panes < MOST else [])]
     line_up += [("race_remove", "")] if panes > FEWEST else []
     around = [("race_help", ""), ("race_theme", ""), ("race_colours", ""), ("race_up race_down", "scroll")]
-    if replay is not None:
-        held = [] if replay.over else [("race_pause", "continue" if replay.paused else "pause")]
-        replaying = [("race_leave", "results"), *held, ("race_speed", ""), ("race_watch", "from the start")]
-        return KeyContext("A race is being replayed", hints(*replaying, *around), place)
     if race.running:
         running = [("race_leave", "stop"), ("race_pause", "continue" if race.paused else "pause"), ("race_rerun", "")]
         return KeyContext("A race is running", hints(*running, *line_up, *around), place)
-    done = [("race_leave", ""), ("race_rerun", ""), ("race_watch", ""), ("race_export", "")]
+    done = [("race_leave", ""), ("race_rerun", ""), ("race_export", "")]
     results = ("race_finish", "show results" if hidden else "")
     return KeyContext("A race is finished", hints(*done, *line_up, results, *around), place)

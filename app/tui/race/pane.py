@@ -172,9 +172,9 @@ class RacePane(Vertical):
         rows = 3 if self.size.height >= ROOMY else 2 if self.size.height >= SNUG else 1
         self.foot.styles.height = rows
 
-    def show(self, state: LaneFigures, answer: Answer, count: int | None = None, note: str = "") -> None:
-        """Show a lane as it is now, with the first `count` runs of its answer, all if None."""
-        self.text.show(answer, count, writing=state.running, note=one_line(note))
+    def show(self, state: LaneFigures, answer: Answer, note: str = "") -> None:
+        """Show a lane as it is now."""
+        self.text.show(answer, one_line(note))
         for part in (self.title, self.foot):
             if part.state != state:
                 part.state = state

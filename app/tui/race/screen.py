@@ -1,4 +1,4 @@
-"""The race on the screen: two to four panes, the results below them, and the replay."""
+"""The race on the screen: two to four panes, and the results below them."""
 
 from __future__ import annotations
 
@@ -15,13 +15,11 @@ from textual.timer import Timer
 from textual.widget import Widget
 
 from ...race.choices import ModelChoice
-from ...race.clock import in_words
 from ...race.entry import RaceEntry
 from ...race.guests import short_name
 from ...race.lane import Racer
 from ...race.race import FEWEST, MOST, Race
 from ...race.record import RaceRecord
-from ...race.replay import Replay
 from ...render.numbers_page import SURE
 from ...render.thoughts import Thoughts
 from ...settings.keymap import RACE
@@ -36,18 +34,13 @@ from .around import RaceHeader, race_keys
 from .pane import RacePane
 from .photo_finish import PhotoFinish, too_close
 from .setup import AskModel
-from .state import live_state, replay_state, standings
+from .state import live_state, standings
 
 SIDE_BY_SIDE = 36
 """Cells that a pane needs beside another."""
 
 FIGURES_SECONDS = 0.12
 """Between two updates of the figures: as fast as they can be read."""
-
-FRAME_SECONDS = 1 / 30
-"""Between two frames of a replay."""
-
-SPEED_NAMES = {1.0: "1×", 0.25: "¼×", 4.0: "4×"}
 
 
 class RaceScreen(Screen[None]):
@@ -76,7 +69,6 @@ class RaceScreen(Screen[None]):
         super().__init__()
         self.race = race
         self._host, self._entry, self._ask_model, self._export = host, entry, ask_model, export
-        self.replay: Replay | None = None
         self.panes: list[RacePane] = []
         self._header = RaceHeader(race.prompt)
         self._lanes = Container(id="lanes")
@@ -88,7 +80,6 @@ class RaceScreen(Screen[None]):
         self._drawn = 0.0
         self._state: tuple[object, ...] = ()
         self._later: Timer | None = None
-        self._clock: Timer
 
     def compose(self) -> ComposeResult:
         yield self._header
@@ -99,7 +90,6 @@ class RaceScreen(Screen[None]):
         yield self._keys
 
     def on_mount(self) -> None:
-        self._clock = self.set_interval(FRAME_SECONDS, self._tick, pause=True)
         self.colouring(self._host.view.colouring)
         self.refresh_race(now=True)
 
@@ -115,9 +105,8 @@ class RaceScreen(Screen[None]):
         race = self.race
         self._sync()
         self._stopping = self._stopping and race.running
-        time = self.replay.time if self.replay is not None else 0.0
         lanes = tuple(racer.done for racer in race.racers)
-        state = (race.running, race.settling, race.round, race.paused, lanes, self.replay is None)
+        state = (race.running, race.settling, race.round, race.paused, lanes)
         due = FIGURES_SECONDS - (monotonic() - self._drawn)
         full = now or state != self._state or due <= 0
         if full:
@@ -125,26 +114,18 @@ class RaceScreen(Screen[None]):
         elif self._later is None:
             self._later = self.set_timer(due, self._catch_up)
         for i, (pane, racer) in enumerate(zip(self.panes, race.racers, strict=True)):
-            if self.replay is not None:
-                shown, runs = replay_state(race, self.replay, i, time)
-                pane.show(shown if full or shown.place else pane.foot.state, racer.answer, runs)
-            else:
-                shown = live_state(race, i) if full else pane.foot.state
-                pane.show(shown, racer.answer, note=racer.error or _about_runs(racer))
+            shown = live_state(race, i) if full else pane.foot.state
+            pane.show(shown, racer.answer, note=racer.error or _about_runs(racer))
         if full:
-            self._around(time)
+            self._around()
 
     def _catch_up(self) -> None:
         self._later = None
         self.refresh_race(now=True)
 
-    def _around(self, time: float) -> None:
-        race, replay = self.race, self.replay
-        if replay is not None:
-            held = "‖ " if replay.paused else ""
-            clock = f"{held}replay {SPEED_NAMES[replay.speed]}  {in_words(time)} of {in_words(replay.end)}"
-            self._header.say(clock, "bold $accent")
-        elif race.running:
+    def _around(self) -> None:
+        race = self.race
+        if race.running:
             word = "‖ paused" if race.paused else "● loading" if race.models.loading is not None else "● racing"
             word = "stopping" if self._stopping else word
             self._header.say(word, "$warning" if self._stopping else "bold $accent" if race.paused else "$success")
@@ -153,14 +134,14 @@ class RaceScreen(Screen[None]):
         else:
             self._header.say("photo finish" if too_close(standings(race)) else "finished", "bold $primary")
         self._keys.key_context = self.key_context
-        shown = not (race.running or race.settling) and (replay is None or replay.over) and not self._finish_hidden
+        shown = not (race.running or race.settling) and not self._finish_hidden
         if shown:
             self._finish.show(standings(race))
         self._finish.set_class(shown, "-shown")
 
     @property
     def key_context(self) -> KeyContext:
-        return race_keys(self.race, self.replay, self._finish_hidden, self)
+        return race_keys(self.race, self._finish_hidden, self)
 
     def _sync(self) -> None:
         count = len(self.race.racers)
@@ -189,18 +170,9 @@ class RaceScreen(Screen[None]):
             # The last of three takes the room of two.
             pane.styles.column_span = columns if i == count - 1 and columns > 1 and count % columns else 1
 
-    def _tick(self) -> None:
-        if self.replay is None:
-            return
-        over = self.replay.over
-        self.refresh_race(now=over)
-        if over or self.replay.paused:
-            self._clock.pause()
-
     # Keys
 
     def _go(self) -> None:
-        self._end_replay()
         self._finish_hidden = self._stopping = False
         self._host.stir()
         self.refresh_race(now=True)
@@ -208,18 +180,11 @@ class RaceScreen(Screen[None]):
     def _has_text(self) -> bool:
         return any(racer.answer.runs for racer in self.race.racers)
 
-    def _end_replay(self) -> None:
-        self.replay = None
-        self._clock.pause()
-
     def action_leave(self) -> None:
         if self.race.running and not self._stopping:
             self.race.cancel()
             self._stopping = True
             self._host.stir()
-            self.refresh_race(now=True)
-        elif self.replay is not None and not self.race.running:
-            self._end_replay()
             self.refresh_race(now=True)
         else:
             self.dismiss(None)
@@ -229,12 +194,7 @@ class RaceScreen(Screen[None]):
         self._go()
 
     def action_pause(self) -> None:
-        if self.replay is not None:
-            if self.replay.over:
-                return
-            self.replay.pause()
-            self._clock.resume()
-        elif self.race.running:
+        if self.race.running:
             served = [racer for racer in self.race.served if not racer.done]
             if served and not self.race.paused:
                 rest = " The other panes wait." if len(served) < sum(not racer.done for racer in self.race.racers) else ""
@@ -244,27 +204,7 @@ class RaceScreen(Screen[None]):
             self.race.pause()
             self._host.stir()
         else:
-            self._host.tell("Nothing is running. r runs the race again, w replays it.")
-        self.refresh_race(now=True)
-
-    def action_watch(self) -> None:
-        if self.race.running or self.race.settling:
-            self._host.tell("The race is still running. You can replay it when it is done.")
-            return
-        if not self._has_text():
-            self._host.tell("There is nothing to replay: no pane has any text.")
-            return
-        if self.replay is None:
-            self.replay = Replay(self.race.racers)
-        self.replay.restart()
-        self._clock.resume()
-        self.refresh_race(now=True)
-
-    def action_speed(self) -> None:
-        if self.replay is None:
-            self._host.tell("The speed is that of the replay. Start it with w.")
-            return
-        self.replay.faster()
+            self._host.tell("Nothing is running. r runs the race again.")
         self.refresh_race(now=True)
 
     def action_export(self) -> None:

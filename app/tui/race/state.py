@@ -1,4 +1,4 @@
-"""What there is to say of a race's lanes: as they are, as they were at a moment of the replay, and as they came in."""
+"""What there is to say of a race's lanes: as they are, and as they came in."""
 
 from __future__ import annotations
 
@@ -6,11 +6,10 @@ from dataclasses import dataclass, replace
 
 from ....errors import counted
 from ...chat.compare import SIGNS
-from ...race.clock import Unit, common
+from ...race.clock import Unit
 from ...race.guests import RaceGuest
 from ...race.lane import Racer
 from ...race.race import Race
-from ...race.replay import Replay
 from ..chat.status import STAGES
 
 
@@ -189,42 +188,3 @@ def loading_words(guest: RaceGuest) -> str:
     draft = " of its draft model" if stage != event.stage else ""
     share = f" {event.done / event.total:.0%}" if event.total else ""
     return f"{STAGES.get(stage, stage)}{draft}{share}"
-
-
-def replay_state(race: Race, replay: Replay, index: int, time: float) -> tuple[LaneFigures, int]:
-    """A lane at a moment of the replay, and how many of its runs there are."""
-    racer, first, unit = race.racers[index], race.racers[0], race.unit
-    runs = replay.runs(index, time)
-    tokens, amount = replay.amount(index, runs), replay.amount(index, runs, unit)
-    over = time >= racer.seconds
-    clock = min(time, racer.seconds)
-    length = common((amount, replay.amount(0, replay.runs(0, time), unit)))
-    own = racer.time(length, unit)
-    if racer.position is not None and tokens <= racer.position:
-        sign, words, style = SIGNS["identical"], "identical so far", "$success"
-    else:
-        sign, words, style = mark_words(race, racer, live=not over)
-    if index and not tokens:
-        sign, words = "", ""
-    doing = "" if tokens else "reading the prompt"
-    if over:
-        doing = "" if racer.through else racer.answer.ending
-    state = replace(
-        _figures(race, racer),
-        doing=doing,
-        amount=amount,
-        seconds=clock,
-        speed=amount / clock if clock > 0 else 0.0,
-        # The last run may be text that had been held back: no step of its own.
-        tokens_per_step=tokens / min(runs, len(racer.answer.log)) if tokens else 0.0,
-        speedup=first.time(length, unit) / own if index and own and not race.slowed else 0.0,
-        sign=sign,
-        mark=words,
-        mark_style=style,
-        place=race.place(racer) if over else None,
-        running=not over,
-        paused=replay.paused and not over,
-        tokens_per_second=tokens / clock if clock > 0 else 0.0,
-        passes=min(runs, len(racer.answer.log)),
-    )
-    return state, runs

@@ -186,7 +186,7 @@ class Tour:
             raise TourOver
         self._say(3, outcome(race))
         read = self._clock + READ_SECONDS
-        while self._races.screen is screen and (self._clock < read or race.running or screen.replay is not None):
+        while self._races.screen is screen and (self._clock < read or race.running):
             await self._tick()
 
     async def _hand_over(self, fast: str) -> None:

@@ -1,4 +1,4 @@
-"""An answer in a small window: coloured by run, following the end; as far as it has come at a moment."""
+"""An answer in a small window: coloured by run, following the end."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PAD = 1
 
 
 class RunText(QuickRows, can_focus=False):
-    """A small window on an answer, or on its first runs."""
+    """A small window on an answer."""
 
     DEFAULT_CSS = """
     RunText { background: $background; scrollbar-size-vertical: 1; scrollbar-gutter: stable; overflow-x: hidden; }
@@ -38,10 +38,8 @@ class RunText(QuickRows, can_focus=False):
     def __init__(self) -> None:
         super().__init__()
         self._answer = Answer("", "")
-        self._part = self._answer
-        """What is shown of it: all, or its first runs."""
         self._note = ""
-        self._block = EntryBlock(self._part, 8)
+        self._block = EntryBlock(self._answer, 8)
         self._notes: list[str] = []
         self._height = 0
         self._strips: LRUCache[tuple[int, int, bool], Strip] = LRUCache(256)
@@ -52,22 +50,16 @@ class RunText(QuickRows, can_focus=False):
     def cells(self) -> int:
         return max(8, self.scrollable_content_region.width - 2 * PAD)
 
-    def show(self, answer: Answer, count: int | None = None, *, writing: bool = False, note: str = "") -> None:
-        """Show an answer, which may have grown: while it is written its first `count` runs, all if None; `note` is a sentence
-        below it."""
-        part = answer
-        if count is not None and writing:
-            known = self._part is not self._answer and answer is self._answer and count >= len(self._part.runs)
-            part = self._part if known else Answer(answer.method, answer.label)
-            part.runs += answer.runs[len(part.runs) : count]
-        if part is self._part and note == self._note:
+    def show(self, answer: Answer, note: str = "") -> None:
+        """Show an answer, which may have grown, and a sentence below it."""
+        if answer is self._answer and note == self._note:
             self._take_in()
         else:
-            self._answer, self._part, self._note = answer, part, note
+            self._answer, self._note = answer, note
             self._begin()
 
     def _begin(self) -> None:
-        self._block = EntryBlock(self._part, self.cells, thoughts=self.thoughts)
+        self._block = EntryBlock(self._answer, self.cells, thoughts=self.thoughts)
         self._height = 0
         self._strips.clear()
         self._take_in()

@@ -36,16 +36,16 @@ def look() -> Look:
 
 @pytest.mark.parametrize("name", ["chat", "chat.txt", "chat.", ".html", "x.html.gz"])
 def test_a_name_without_a_known_suffix_is_refused_with_those_there_are(name: str) -> None:
-    with pytest.raises(UserError, match=r"\.html, \.svg, \.md or \.json"):
+    with pytest.raises(UserError, match=r"\.html, \.md or \.json"):
         target(name)
 
 
 def test_a_format_gives_a_name_its_suffix(here: Path) -> None:
     assert target("notes", "html") == Path("notes.html")
     assert target("notes.HTM", "html") == Path("notes.HTM")
-    assert target("v1.2", "svg") == Path("v1.2.svg")
-    with pytest.raises(UserError, match=r"ends in \.svg, but you asked for html"):
-        target("notes.svg", "html")
+    assert target("v1.2", "md") == Path("v1.2.md")
+    with pytest.raises(UserError, match=r"ends in \.md, but you asked for html"):
+        target("notes.md", "html")
     (here / "folder").mkdir()
     assert target("folder", "md").parent == Path("folder")
     assert target("", "json").name.startswith("specchat-")
@@ -72,16 +72,16 @@ def test_a_file_is_never_overwritten_unasked(here: Path) -> None:
 def test_what_cannot_be_written_leaves_everything_as_it_was(
     here: Path, monkeypatch: pytest.MonkeyPatch, number: int, words: str, overwrite: bool
 ) -> None:
-    (here / "chat.svg").write_text("before")
+    (here / "chat.html").write_text("before")
 
     def full(_: int) -> None:
         raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(UserError, match=f"Could not write chat.svg: .*{words}"):
-        export_chat(chat(), Path("chat.svg"), look(), overwrite)
-    assert os.listdir(here) == ["chat.svg"]
-    assert (here / "chat.svg").read_text() == "before"
+    with pytest.raises(UserError, match=f"Could not write chat.html: .*{words}"):
+        export_chat(chat(), Path("chat.html"), look(), overwrite)
+    assert os.listdir(here) == ["chat.html"]
+    assert (here / "chat.html").read_text() == "before"
 
 
 def test_a_folder_that_is_not_there_and_a_name_that_is_too_long(here: Path) -> None:
@@ -173,7 +173,7 @@ def test_files_that_have_no_end_are_sentences(read: Callable[[Path], object]) ->
             read(Path(name))
 
 
-@pytest.mark.parametrize("format", ["html", "svg", "md", "json"])
+@pytest.mark.parametrize("format", ["html", "md", "json"])
 @pytest.mark.parametrize("odd", [[], {"a": 1}, -1, 1e308, "\ud83d\0"], ids=str)
 def test_whatever_a_file_says_of_its_model_it_is_exported_again(odd: Any, format: str) -> None:
     opened = chat()

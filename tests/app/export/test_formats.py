@@ -9,7 +9,6 @@ from collections import Counter
 from html.parser import HTMLParser
 from itertools import product
 from typing import Any
-from xml.etree import ElementTree
 
 import pytest
 from hypothesis import given
@@ -20,7 +19,6 @@ from specchat.app.chat.entries import Answer, Notice, Prompt
 from specchat.app.chat.transcript import Transcript
 from specchat.app.export.formats import Look, SavedChat, chat_chunks
 from specchat.app.export.look import visible
-from specchat.app.render.blocks import EntryBlock
 from specchat.app.render.verdict import verdict_text
 from specchat.app.saved.chat_json import chat_json, read_chat
 from specchat.app.text.cells import one_line, sanitise
@@ -179,32 +177,6 @@ def test_a_page_holds_the_same_text_and_no_tags_but_ours(chat: SavedChat, way: s
     ]
 
 
-@many
-@given(chats, st.sampled_from(WAYS))
-def test_a_picture_is_xml_with_the_same_text(chat: SavedChat, way: str) -> None:
-    text = whole(chat, "svg", "dark", way)
-    assert calm(text, line=False)
-    root = ElementTree.fromstring(text)
-    assert {element.tag.removeprefix("{http://www.w3.org/2000/svg}") for element in root.iter()} <= {
-        "svg",
-        "title",
-        "style",
-        "rect",
-        "text",
-        "g",
-    }
-    attributes = {key for element in root.iter() for key in element.attrib}
-    assert not {key for key in attributes if key.startswith("on") or "href" in key}
-    drawn = "".join(element.text or "" for element in root.iter("{http://www.w3.org/2000/svg}text"))
-    for entry in chat.transcript.entries:
-        block = EntryBlock(entry, 88)
-        block.update()
-        for index in range(block.height):
-            # Each piece by itself: what was made visible in it is so whatever stands beside it.
-            row = "".join(visible(piece.text) for piece in block.row(index).pieces)
-            assert "".join(row.split()) in "".join(drawn.split())
-
-
 def unescaped(text: str) -> str:
     """Markdown with its `<` and brackets as they were, whatever was put before them."""
     return re.sub(r"\\*([<\[\]])", r"\1", text.replace("&lt;", "<"))
@@ -274,14 +246,13 @@ def test_the_colours_are_those_of_the_theme_and_of_the_way_of_colouring() -> Non
     chat = SavedChat(Transcript([Prompt("Hello"), answer]))
     for theme in ("dark", "light"):
         palette = PALETTES[theme]
-        for format in ("html", "svg"):
-            cycle = whole(chat, format, theme, "cycle")
-            assert {palette.run(i) for i in range(6)} | {palette.behind(i) for i in range(6)} <= colours(cycle)
-            assert palette.colours["background"] in cycle
-            tones = {colour for step in STEPS for half in (False, True) for colour in palette.tone(step, half)}
-            assert tones <= colours(whole(chat, format, theme, "length"))
-            for without in ("underline", "off"):
-                assert not colours(whole(chat, format, theme, without)) & ({palette.behind(i) for i in range(6)} | tones)
+        cycle = whole(chat, "html", theme, "cycle")
+        assert {palette.run(i) for i in range(6)} | {palette.behind(i) for i in range(6)} <= colours(cycle)
+        assert palette.colours["background"] in cycle
+        tones = {colour for step in STEPS for half in (False, True) for colour in palette.tone(step, half)}
+        assert tones <= colours(whole(chat, "html", theme, "length"))
+        for without in ("underline", "off"):
+            assert not colours(whole(chat, "html", theme, without)) & ({palette.behind(i) for i in range(6)} | tones)
     assert "text-decoration: underline" in whole(chat, "html", "dark", "underline")
 
     def inks(way: Colouring) -> list[str | None]:
@@ -302,9 +273,8 @@ def test_code_survives_in_markdown() -> None:
     assert "not \\<i>." in text
 
 
-@pytest.mark.parametrize("format", ["html", "svg"])
-def test_what_a_file_has_no_character_for_is_spelled_out(format: str) -> None:
-    told = whole(SavedChat(Transcript([Prompt("one\ufffetwo\x1b")])), format)
+def test_what_a_page_has_no_character_for_is_spelled_out() -> None:
+    told = whole(SavedChat(Transcript([Prompt("one\ufffetwo\x1b")])), "html")
     assert "\\ufffe" in told
     assert not set("\ufffe\x1b") & set(told)
 
@@ -338,14 +308,4 @@ def test_thoughts_are_written_where_they_are_asked_for() -> None:
     assert "<b>" not in folded.replace("\\<b>", "")
     assert "lantern" in whole(chat, "html")
     assert '<details class="thought"><summary>' in whole(chat, "html")
-    assert "lantern" not in whole(chat, "svg")
-    assert "lantern" in "".join(chat_chunks(chat, "svg", Look(PALETTES["dark"], thoughts=True)))
     assert json.loads(whole(chat, "json"))["entries"][1]["thought"] == answer.thought
-
-
-@pytest.mark.parametrize("format", ["html", "svg", "md"])
-def test_a_file_does_not_name_the_command_that_opens_a_race(format: str) -> None:
-    told = Notice("Race on “Hello”: greedy, lookup 2.00× ✓. /races opens it again.", race=b"{}")
-    page = "".join(chat_chunks(SavedChat(Transcript([told]), {"name": "builtin"}), format, Look(PALETTES["dark"])))
-    assert "lookup" in page
-    assert "races" not in page

@@ -10,14 +10,13 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from markdown_it import MarkdownIt
 
 from specchat.app.chat.compare import Mark
 from specchat.app.chat.dialogue import Dialogue
 from specchat.app.chat.entries import Answer
 from specchat.app.chat.pieces import SomePieces
 from specchat.app.export.formats import Look, race_chunks
-from specchat.app.export.race import photo_finish
+from specchat.app.export.race_html import photo_finish
 from specchat.app.race.entry import RaceEntry
 from specchat.app.race.race import Race
 from specchat.app.race.record import RaceLane, RaceRecord
@@ -62,8 +61,8 @@ def race() -> RaceRecord:
     )
 
 
-def whole(record: RaceRecord, format: str) -> str:
-    return "".join(race_chunks(record, format, Look(DARK)))
+def whole(record: RaceRecord) -> str:
+    return "".join(race_chunks(record, "html", Look(DARK)))
 
 
 def test_a_bar_is_as_long_as_its_lane_is_fast() -> None:
@@ -73,7 +72,6 @@ def test_a_bar_is_as_long_as_its_lane_is_fast() -> None:
     assert second.speedup == pytest.approx(2.6)
     assert third.mark == "≈ near tie"
     assert third.where == "from token 5 on, gap 0.00012"
-    assert [lane.method for lane in race().ranking()] == ["fusion", "lookup", "greedy"]
 
 
 def ran(dialogue: Dialogue, engine: Any) -> tuple[Race, list[str]]:
@@ -89,27 +87,25 @@ def ran(dialogue: Dialogue, engine: Any) -> tuple[Race, list[str]]:
     return made, [row.plain for row in chart._table(160)[1:]]
 
 
-@pytest.mark.parametrize("format", ["svg", "html", "md"])
-def test_a_file_tells_the_figures_of_the_screen_and_no_others(dialogue: Dialogue, engine: Any, format: str) -> None:
+def test_a_page_tells_the_figures_of_the_screen_and_no_others(dialogue: Dialogue, engine: Any) -> None:
     made, rows = ran(dialogue, engine)
-    page = whole(made.record(), format)
+    page = whole(made.record())
     for finish, row in zip(photo_finish(made.record()), rows, strict=True):
         figures = [figure.partition(" tokens")[0] for figure in finish.figures]
         assert set(figures) <= set(re.split(r"\s\s+", row)), "as on the screen"
         assert all(re.search(rf"(?<![\d.]){re.escape(figure)}(?![\d.])", page) for figure in figures)
     speeds = re.findall(r"([\d.,]+) tokens/s\b(?!tep)", page)
-    assert len(speeds) == (0 if format == "md" else 3), "one for each lane; a table has it in its title"
+    assert len(speeds) == 3, "one for each lane"
 
 
-@pytest.mark.parametrize("format", ["svg", "html", "md"])
-def test_a_race_in_slow_motion_tells_passes_and_no_seconds(format: str) -> None:
-    page = whole(replace(race(), slowed=True), format)
+def test_a_race_in_slow_motion_tells_passes_and_no_seconds() -> None:
+    page = whole(replace(race(), slowed=True))
     assert all(re.search(rf"(?<![\d.]){count}( passes|(</|<| \|))", page) for count in (12, 4, 2))
     assert not re.search(r"\b(6\.50|2\.50|1\.70|6\.5|2\.5|1\.7) s\b", page)
 
 
 def test_the_page_runs_no_script_but_ours_and_replays_at_the_recorded_pace() -> None:
-    text = whole(race(), "html")
+    text = whole(race())
     page = Page(text)
     assert [tag for tag, _ in page.tags].count("script") == 1
     (script,) = re.findall(r"<script>(.*?)</script>", text, re.DOTALL)
@@ -124,12 +120,3 @@ def test_the_page_runs_no_script_but_ours_and_replays_at_the_recorded_pace() -> 
     assert widths == ["width: 26.2%", "width: 68.0%", "width: 100.0%"]
     times = [int(str(attrs["data-t"])) for _, attrs in page.tags if "data-t" in attrs]
     assert times[12:16] == [1000, 1500, 2000, 2500]
-
-
-def test_markdown_has_a_table_and_no_raw_html() -> None:
-    text = whole(race(), "md")
-    tokens = MarkdownIt("commonmark").enable("table").parse(text)
-    assert not [t for t in tokens for t in (t, *(t.children or ())) if t.type.startswith("html")]
-    assert [t.type for t in tokens].count("tr_open") == 4
-    assert "Token for token the text of the first pane" in text
-    assert "\x1b" not in text

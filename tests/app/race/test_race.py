@@ -1,4 +1,4 @@
-"""The race as data: lanes, clocks, identity, places, replay."""
+"""The race as data: lanes, clocks, identity, places."""
 
 from __future__ import annotations
 

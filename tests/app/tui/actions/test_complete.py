@@ -76,7 +76,7 @@ def offered(before: str) -> list[str]:
         ("/panel mthd", ["method"]),
         ("/colours l", ["length", "cycle", "underline"]),
         ("/copy c", ["code", "chat"]),
-        ("/export ", ["html", "svg", "md", "json"]),
+        ("/export ", ["html", "md", "json"]),
         ("/export md ", ["b.md", "docs/"]),
         ("/open ", ["a.json", "docs/", "docs/old chat.json"]),
         ("/open 'docs/o", ["docs/old chat.json"]),
@@ -104,7 +104,7 @@ def test_a_lone_slash_offers_every_command() -> None:
 
 
 def test_every_command_whose_arguments_are_known_offers_them() -> None:
-    free = {"pass", "edit", "races", "rename", "branch", "system", "settings", "find"}  # a number, a title, a text
+    free = {"pass", "edit", "rename", "branch", "system", "settings", "find"}  # a number, a title, a text
     takes = {row.command for row in COMMANDS if row.arguments}
     assert {row.command for row in COMMANDS if row.words or row.id in {**complete.KINDS, **complete.COMPLETERS}} == takes - free
 

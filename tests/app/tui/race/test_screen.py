@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from specchat.app.race.entry import RaceEntry
-from specchat.app.race.replay import Replay
 from specchat.app.tui.keys.bar import KeyBar
 from specchat.app.tui.keys.help import HelpScreen
 from specchat.app.tui.pickers.menu import Menu
@@ -285,45 +284,6 @@ async def test_e_saves_the_race(make_chat: Make, engine: Any, tmp_path: Any, mon
         await pilot.press("enter")
         await pilot.app.workers.wait_for_complete()
         assert [path.suffix for path in tmp_path.iterdir() if path.name.startswith("specchat-race")] == [".html"]
-
-
-async def test_w_plays_the_race_back(make_chat: Make, engine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    now = 100.0
-    monkeypatch.setattr("specchat.app.tui.race.screen.Replay", lambda racers: Replay(racers, lambda: now))
-    async with make_chat().run_test(size=(120, 30)) as pilot:
-        screen = await race(pilot, engine)
-        await run(pilot, engine)
-        await pilot.press("w")
-        assert screen.replay is not None
-        assert not screen._finish.has_class("-shown")
-        now += 0.12 + 0.031 * 3 + 0.001
-        screen._tick()
-        await pilot.pause()
-        assert screen.panes[0].foot.state.amount == 3
-        assert screen.panes[1].foot.state.amount > 3
-        assert screen.panes[0].foot.state.place is None
-        await pilot.press("s")
-        assert screen.replay.speed == 0.25
-        await pilot.press("p")
-        now += 1000
-        screen._tick()
-        assert screen.panes[0].foot.state.amount == 3
-        await pilot.press("p")
-        first = min(range(3), key=lambda i: screen.race.racers[i].seconds)
-        now += (screen.race.racers[first].seconds - screen.replay.time) * 4 + 0.001
-        screen._tick()
-        assert [pane.foot.state.place for pane in screen.panes].count(1) == 1
-        assert screen.panes[first].foot.state.place == 1
-        now += 1000
-        screen._tick()
-        await pilot.pause()
-        assert screen._finish.has_class("-shown")
-        await pilot.press("w")
-        assert screen.replay.time == 0
-        await pilot.press("escape")
-        assert screen.replay is None
-        assert top(pilot) is screen
-        assert screen.panes[0].foot.state.amount == len(screen.race.racers[0].tokens)
 
 
 async def test_theme_colours_room_help_and_scrolling(make_chat: Make, engine: Any) -> None:
