@@ -102,7 +102,7 @@ class SpecchatApp(TerminalApp):
         self.tours = Tours(self, self.races, self.chat_history)
         self.actions = Actions(self, self._parts)
         self.notifier = Notifier(self.dialogue, lambda: self.races.running, self._say)
-        self.frames = Frames(self, self.take_events)
+        self.frames = Frames(self, self.take_events, lambda: self.write_seconds)
         self.piped = ""
         """What was piped in, for the first message."""
         self.tour: Start = ""
@@ -164,11 +164,9 @@ class SpecchatApp(TerminalApp):
         self.frames.begin()
         self.app_resume_signal.subscribe(self, lambda _: self.refresh(layout=True))  # the terminal shows nothing of it any more
         self.set_interval(IDLE_SECONDS, self._idle)
-        self.call_after_refresh(self.sweeper.begin)
         self.live.begin()
 
     def on_unmount(self) -> None:
-        self.sweeper.end()
         self.live.close()
 
     @on(Terminal.Ended)
@@ -228,7 +226,6 @@ class SpecchatApp(TerminalApp):
         self.chat_screen.recall.idle(self.chat_history.current)
         self.models.idle()
         dialogue = self.dialogue
-        self.sweeper.idle(dialogue.phase not in ("ready", "unloaded") or self.races.running)
         if dialogue.phase in ("ready", "unloaded"):
             self.take_events()
         elif dialogue.phase != "writing":

@@ -24,8 +24,6 @@ from textual.drivers.linux_driver import LinuxDriver
 from textual.events import Key, Paste
 from textual.message import Message
 
-from .thrift import Thrift
-
 ENDING = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGINT)
 """Signals that ask the chat to end. In the chat ctrl+c is a key and sends none."""
 
@@ -65,29 +63,6 @@ REPLY_SECONDS = 0.5
 
 BURST_SECONDS = 0.003
 """Between two parts of what arrives at once. A hand takes ten times as long between two keys."""
-
-WAITED = 0.03
-"""Seconds of a write that had to wait for the terminal."""
-
-HELD_BYTES = 4096
-"""What Linux still holds for a terminal when it lets a program that waited go on (N_TTY_BUF_SIZE)."""
-
-FULL_SECONDS, ENOUGH_BYTES = 1.5, 2000
-"""Longest time between two waits that are compared: in a longer one the kernel may have had nothing to give. And the least
-that was written meanwhile."""
-
-SAFE = 0.7
-"""The share of a measured rate at which is written, so that what is on its way becomes less."""
-
-FASTER, MUCH_FASTER, PROBE_SECONDS = 1.002, 1.03, 30.0
-"""Factors by which a link is taken to be faster with each write that did not have to wait: usually, and once none had to for
-PROBE_SECONDS."""
-
-QUICK_RATE = 1_000_000.0
-"""Bytes a second of what is no slow link."""
-
-LATEST = 0.12
-"""Seconds that what is drawn may be on its way before the next is drawn."""
 
 MOST_BURST = 1 << 20
 """Bytes that are taken in together."""
@@ -215,11 +190,10 @@ class Terminal(LinuxDriver):
             self._writer_thread.write(data)
 
     @property
-    def behind(self) -> bool:
-        """Whether what is drawn now would wait for what was drawn before, on a link that is slow."""
-        pace, thread = self._file.pace, self._writer_thread
-        # What is still to be written counts on a slow link; on a quick one it is written in the next moment.
-        return pace.behind(monotonic()) or (thread is not None and thread._queue.qsize() > (pace.rate == inf))
+    def write_seconds(self) -> float:
+        """How long the last write took; infinite while one is under way."""
+        seconds: float = self._file.seconds
+        return seconds
 
     def _disable_mouse_support(self) -> None:
         super()._disable_mouse_support()
@@ -269,55 +243,6 @@ def _renewed(parser: XTermParser, debug: bool) -> XTermParser:
     return fresh
 
 
-class Pace:
-    """How fast the terminal takes what is written. Nobody tells how much is on its way, so it is reckoned from writes that had
-    to wait: the kernel holds as much at the end of each, so between two of them as much was taken as was written.
-
-    Times are in seconds, of any clock.
-    """
-
-    def __init__(self) -> None:
-        self.rate = inf
-        """Bytes a second; infinite until a write had to wait."""
-        self._under_way = 0.0
-        self._at = 0.0
-        self._begun: float | None = None
-        self._full_at = -inf
-        self._since_full = 0
-
-    def begin(self, now: float) -> None:
-        """A write begins."""
-        self._begun = now
-
-    def end(self, size: int, now: float) -> None:
-        """It has ended, and was of so many bytes."""
-        waited, self._begun = now - (self._begun if self._begun is not None else now), None
-        left, self._at = self._left(now), now
-        self._since_full += size
-        if waited <= WAITED:
-            self.rate *= FASTER if now - self._full_at < PROBE_SECONDS else MUCH_FASTER  # until a write has to wait again
-            if self.rate > QUICK_RATE:
-                self.rate = inf
-            self._under_way = left + size
-            return
-        # One wait may be any hiccup; of two that follow one another what was written between them tells.
-        if now - waited - self._full_at < FULL_SECONDS and self._since_full > ENOUGH_BYTES:
-            self.rate = SAFE * self._since_full / (now - self._full_at)
-        elif self.rate < inf:
-            self.rate *= SAFE
-        self._full_at, self._since_full = now, 0
-        self._under_way = float(HELD_BYTES)
-
-    def behind(self, now: float) -> bool:
-        """Whether what is written now would come late."""
-        if self._begun is not None:
-            return self.rate < inf or now - self._begun > WAITED
-        return self._left(now) > self.rate * LATEST
-
-    def _left(self, now: float) -> float:
-        return max(0.0, self._under_way - self.rate * (now - self._at)) if self.rate < inf else 0.0
-
-
 class _Lasting:
     """A file that takes what is written when the terminal behind it has gone as well: else the writing thread would end, and
     the chat would wait for it for ever."""
@@ -325,16 +250,20 @@ class _Lasting:
     def __init__(self, file: IO[str]) -> None:
         self._file = file
         self.fileno = file.fileno
-        self.pace = Pace()
-        self._thrift = Thrift()
+        self._begun: float | None = None
+        self._seconds = 0.0
+
+    @property
+    def seconds(self) -> float:
+        """How long the last write took; infinite while one is under way."""
+        return self._seconds if self._begun is None else inf
 
     def write(self, text: str) -> None:
-        text = self._thrift.lighter(text)
-        self.pace.begin(monotonic())
+        begun = self._begun = monotonic()
         with contextlib.suppress(OSError):
             self._file.write(text)
             self._file.flush()
-        self.pace.end(len(text.encode("utf-8", "replace")), monotonic())
+        self._seconds, self._begun = monotonic() - begun, None
 
     def flush(self) -> None:
         """All that is written has been flushed."""

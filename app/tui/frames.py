@@ -1,4 +1,4 @@
-"""When the screen takes in what the engine has sent."""
+"""When the screen takes in what the engine has sent: on a slow link no more often than it takes a write."""
 
 from __future__ import annotations
 
@@ -17,17 +17,32 @@ SHARE = 0.15
 fewer, so that keys are answered in between."""
 
 LONGEST_REST = 0.15
-"""Most seconds between two frames of a stream."""
+"""Most seconds that frames rest for their own cost."""
+
+LONGEST_WAIT = 4.0
+"""Most seconds between two frames of a stream, whatever the terminal seems to do."""
 
 
 class Frames:
-    """Looks at the engine's events again and again."""
+    """Looks at the engine's events again and again.
 
-    def __init__(self, app: App[Any], look: Callable[[], None]) -> None:
-        self._app, self.look = app, look
+    Args:
+        app: has the timer.
+        look: takes the events in.
+        write_seconds: how long the terminal took for the last write.
+        clock: seconds that go on steadily.
+    """
+
+    def __init__(
+        self,
+        app: App[Any],
+        look: Callable[[], None],
+        write_seconds: Callable[[], float],
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
+        self._app, self.look, self._write_seconds, self._clock = app, look, write_seconds, clock
         self._timer: Timer | None = None
-        self._rest = 0.0
-        self._spent = 0.0
+        self._last = self._rest = self._spent = 0.0
 
     def begin(self) -> None:
         self._timer = self._app.set_interval(FRAME_SECONDS, self._frame)
@@ -42,11 +57,13 @@ class Frames:
             self._timer.pause()
 
     def _frame(self) -> None:
-        now = monotonic()
-        if now < self._rest or not self._app.is_running:  # it ends, and the widgets go one by one
+        now = self._clock()
+        if not self._app.is_running:  # it ends, and the widgets go one by one
+            return
+        if now - self._last < min(max(self._rest, self._write_seconds()), LONGEST_WAIT):
             return
         # All that the process did since the last frame: it is paint, for the most part, and that comes after this call.
         spent = process_time()
-        self._rest = now + min((spent - self._spent) / SHARE, LONGEST_REST) - FRAME_SECONDS / 2
-        self._spent = spent
+        self._rest = min((spent - self._spent) / SHARE, LONGEST_REST) - FRAME_SECONDS / 2
+        self._last, self._spent = now, spent
         self.look()

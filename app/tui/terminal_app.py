@@ -9,9 +9,7 @@ import unicodedata
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
 from textwrap import wrap
-from time import monotonic
 from typing import Any, TypeVar
 
 from rich.console import RenderableType
@@ -33,7 +31,6 @@ from ..chat.entries import Severity
 from ..terminal.clipboard import osc52
 from ..text.cells import fit, sanitise
 from .driver import Terminal
-from .garbage import Sweeper
 from .harmless import Harmless
 from .themes import NoColours
 
@@ -44,12 +41,6 @@ LEAST = Size(20, 6)
 
 SLOW_SECONDS = 0.7
 """Work beside the interface that takes longer says so."""
-
-HOLD_SECONDS = 0.03
-"""Between looks at whether a slow terminal has taken what was drawn."""
-
-LONGEST_HOLD = 4.0
-"""Seconds after which it is drawn on whatever the terminal seems to do."""
 
 NOTICE_ROWS = 2
 """Rows of all notices together: they lie over the keys at the bottom and the edge above them."""
@@ -84,15 +75,12 @@ class TerminalApp(App[None]):
         self.animation_level = "none"
         self.terminal_size = LEAST
         """The size of the terminal itself; `size` is what the screens are laid out for."""
-        self.sweeper = Sweeper()
         # Textual's own filters paint greys, and the terminal's default colours over them; an empty NO_COLOR asks for nothing.
         self.no_color = bool(os.environ.get("NO_COLOR"))
         self._filters = [each for each in self._filters if not isinstance(each, Monochrome | NoColor)]
         if self.no_color:
             self._filters.append(NoColours(self))
         self._harmless = Harmless()
-        self._held = False  # nothing is drawn for now: the terminal is behind
-        self._missed = False  # something was drawn meanwhile, and went nowhere
         self._early: list[events.Event] | None = []
         """What was typed before the first frame, when nothing had the focus; None from then on."""
         self._told: list[tuple[Notification, Callable[[], bool]]] = []
@@ -100,11 +88,9 @@ class TerminalApp(App[None]):
         """The last notices, with their full text."""
 
     async def on_event(self, event: events.Event) -> None:
-        """Note each key press on its way. No screen is laid out for less than the least size."""
-        if isinstance(event, events.Key):
-            self.sweeper.key()
-            if not isinstance(event, Key) and not event.is_forwarded:
-                event = Key(event.key, event.character)
+        """Make keys of ours of all keys. No screen is laid out for less than the least size."""
+        if isinstance(event, events.Key) and not isinstance(event, Key) and not event.is_forwarded:
+            event = Key(event.key, event.character)
         if self._early is not None and isinstance(event, events.Key | events.Paste):
             self._early.append(event)
             return
@@ -137,34 +123,11 @@ class TerminalApp(App[None]):
         if isinstance(self.focused, Input | TextArea):
             self.cursor_position = self.focused.cursor_screen_offset
         super()._display(screen, renderable)
-        self._missed |= self._batch_count > 0 and renderable is not None
-        if self._behind and not self._held:
-            self._held = True
-            self.call_next(self._hold)  # what is drawn along with this is still written
-
-    def _hold(self) -> None:
-        self._begin_batch()
-        self.set_timer(HOLD_SECONDS, partial(self._go_on, monotonic() + LONGEST_HOLD))
-
-    def _end_batch(self) -> None:
-        """Draw all that changed meanwhile; and everything, where some of it was drawn too early: Textual threw that away."""
-        super()._end_batch()
-        if self._missed and not self._batch_count:
-            self._missed = False
-            self.refresh()
 
     @property
-    def _behind(self) -> bool:
-        return isinstance(self._driver, Terminal) and self._driver.behind
-
-    def _go_on(self, latest: float) -> None:
-        """Draw again, all that changed meanwhile at once, as soon as the terminal has taken what was drawn before."""
-        if self._behind and monotonic() < latest:
-            self.set_timer(HOLD_SECONDS, partial(self._go_on, latest))
-        else:
-            self._held = False
-            self._end_batch()
-            self.screen.check_idle()  # it looks at what is to be drawn when it is idle
+    def write_seconds(self) -> float:
+        """How long the terminal took for the last write; infinite while it is at one."""
+        return self._driver.write_seconds if isinstance(self._driver, Terminal) else 0.0
 
     def tell(self, text: str, severity: Severity = "information", until: Callable[[], bool] | None = None) -> None:
         """Say something over the keys at the bottom, where nobody reads, for some seconds. It takes the place of what is

@@ -6,8 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from textual._compositor import LayoutUpdate
-from textual.app import App
 
 from specchat.app.settings.keymap import ALL
 from specchat.app.tui.chat.welcome import Welcome
@@ -15,7 +13,7 @@ from specchat.app.tui.keys.context import KEYS
 from specchat.app.tui.keys.help import HelpScreen
 from specchat.engine.messages import Cancel, Failed, Load, Loading, Steps
 
-from ...fakes.pilots import ask, chatting, command, loaded, settle, shown, toasts, until
+from ...fakes.pilots import ask, chatting, command, loaded, settle, shown, toasts
 
 Make = Callable[..., Any]
 SIZE = (90, 26)
@@ -235,34 +233,6 @@ async def test_ctrl_c_quits_beside_a_load_that_takes_long_to_stop(
         await pilot.press("ctrl+c", "ctrl+c")
         assert engine.sent.count(Cancel(1)) == 1
         assert not app.is_running
-
-
-async def test_what_is_drawn_while_a_slow_terminal_is_behind_is_drawn_after(
-    make_chat: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    written: list[object] = []
-
-    def display(self: App[Any], screen: object, renderable: object) -> None:
-        if renderable is not None and not self._batch_count:  # in a batch Textual writes nothing
-            written.append(renderable)
-
-    behind = False
-    monkeypatch.setattr("textual.app.App._display", display)
-    monkeypatch.setattr("specchat.app.tui.terminal_app.TerminalApp._behind", property(lambda app: behind))
-    async with chatting(make_chat(), size=SIZE) as (app, pilot):
-        await pilot.pause()
-        behind = True
-        app.box.refresh()
-        await until(pilot, lambda: app._batch_count > 0)
-        written.clear()
-        app.box.refresh()
-        await pilot.pause()
-        app.screen._refresh_layout()  # as a resize does; Textual draws in the middle of a batch then
-        await pilot.pause()
-        assert not written
-        behind = False
-        await until(pilot, lambda: app._batch_count == 0)
-        assert any(isinstance(each, LayoutUpdate) for each in written)  # all of the screen
 
 
 async def test_remapped_keys(make_chat: Make, engine: Any) -> None:

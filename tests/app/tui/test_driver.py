@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import pairwise
+from math import inf
+from types import SimpleNamespace
+from typing import Any
 
-import pyte
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from textual.events import Key, Paste
 
-from specchat.app.tui.driver import HELD_BYTES, PASTE, PASTED, REPLY_SECONDS, Pace, TerminalParser
-from specchat.app.tui.thrift import Thrift
+from specchat.app.tui.driver import PASTE, PASTED, REPLY_SECONDS, TerminalParser
+from specchat.app.tui.frames import FRAME_SECONDS, LONGEST_WAIT, Frames
 
 from ...cases import cases
 
@@ -76,38 +78,6 @@ def test_lines_that_come_at_once_are_pasted() -> None:
     assert came("\r\x1b[A") == ["<enter>", "<up>"]
 
 
-@pytest.mark.parametrize("rate", [5_000, 20_000])
-def test_a_slow_link_is_not_filled(rate: int) -> None:
-    """Frames of 2,600 bytes whenever they may be drawn, over a kernel's 16 kB and a link behind it."""
-    pace, now, held, late = Pace(), 0.0, 0.0, []
-    frame = 2600
-    while now < 60:
-        if pace.behind(now):
-            now, held = now + 0.03, max(0.0, held - 0.03 * rate)
-            continue
-        late.append((now, (held + frame) / rate))
-        pace.begin(now)
-        wait = max(0.0, (held + frame - HELD_BYTES) / rate)
-        now, held = now + wait, max(0.0, held + frame - wait * rate)
-        pace.end(frame, now)
-        now, held = now + 0.03, max(0.0, held - 0.03 * rate)
-    settled = sorted(seconds for at, seconds in late if at > 10)
-    assert settled[len(settled) // 2] < 2 * frame / rate + 1
-    assert len(settled) * frame > 0.5 * 50 * rate  # and it is used
-
-
-def test_a_quick_terminal_never_waits() -> None:
-    pace = Pace()
-    for number in range(1000):
-        pace.begin(number / 30)
-        assert not pace.behind(number / 30 + 0.001)
-        pace.end(9000, number / 30 + 0.002)
-        assert not pace.behind(number / 30 + 0.003)
-
-
-STYLES = ["", "1", "3;38;2;1;2;3", "38;2;1;2;3;48;2;9;9;9", "38;2;7;7;7;48;2;9;9;9", "31", "97;44", "38;5;9", "48;5;17", "4;7"]
-
-
 def test_alt_with_a_sign_is_a_key_and_types_nothing() -> None:
     names = {"/": "slash", ",": "comma", ".": "full_stop", "-": "minus", "=": "equals_sign", "1": "1"}
     for sign, name in names.items():
@@ -115,32 +85,23 @@ def test_alt_with_a_sign_is_a_key_and_types_nothing() -> None:
         assert key.key == f"alt+{name}"
 
 
-DRAWN = st.tuples(st.sampled_from(STYLES), st.sampled_from(["a", "  ", "wörd", "漢", "\x1b[2;3H", "\r\n", "\x1b[1;1H"]))
+def test_frames_are_as_far_apart_as_a_write_takes() -> None:
+    ticks: list[Callable[[], None]] = []
+    app: Any = SimpleNamespace(is_running=True, set_interval=lambda seconds, tick: ticks.append(tick))
+    now, write, looks = 100.0, 0.0, list[float]()
+    frames = Frames(app, lambda: looks.append(now), lambda: write, lambda: now)
+    frames.begin()
 
+    def gaps(seconds: float, steps: int) -> list[float]:
+        nonlocal now
+        looks.clear()
+        for _ in range(steps):
+            now += seconds
+            ticks[0]()
+        return [after - before for before, after in pairwise(looks)]
 
-@given(st.lists(st.lists(DRAWN, max_size=12), min_size=1, max_size=4))
-@cases(2000, 150)
-def test_fewer_bytes_paint_the_same(writes: list[list[tuple[str, str]]]) -> None:
-    heavy = ["".join(f"\x1b[{style}m{text}\x1b[0m" if style else text for style, text in write) for write in writes]
-    thrift = Thrift()
-    light = [thrift.lighter(text) for text in heavy]
-    screens = []
-    for texts in (heavy, light):
-        screen = pyte.Screen(12, 4)
-        stream = pyte.Stream(screen)
-        for text in texts:
-            stream.feed(text)
-        screens.append([[screen.buffer[y][x] for x in range(12)] for y in range(4)])
-    assert screens[0] == screens[1]
-    assert sum(map(len, light)) <= sum(map(len, heavy)) + 4
-
-
-@pytest.mark.parametrize("picture", ["\u26a0\ufe0f", "1\ufe0f\u20e3", "\U0001f44d\U0001f3fd"], ids=["sign", "keycap", "skin"])
-def test_what_stands_behind_a_picture_is_in_its_place_however_wide_the_terminal_takes_it_to_be(picture: str) -> None:
-    screen = pyte.Screen(12, 1)  # takes the first two for one cell, the last for four
-    screen.reset_mode(7, private=True)  # the end of a row is no way into the next
-    stream = pyte.Stream(screen)
-    thrift = Thrift()
-    stream.feed(thrift.lighter("\x1b[1;1H" + "x" * 12))
-    stream.feed(thrift.lighter(f"\x1b[1;1Hab{picture}c{picture}\x1b[1m|\x1b[0m" + "y" * 4))
-    assert "".join(screen.buffer[0][x].data for x in (0, 1, 4, *range(7, 12))) == "abc|yyyy"
+    assert max(gaps(1.0, 5)) < 1.5
+    write = 0.6  # a slow link
+    assert min(gaps(FRAME_SECONDS, 100)) >= 0.6
+    write = inf  # it takes nothing for now
+    assert min(gaps(FRAME_SECONDS, 500)) >= LONGEST_WAIT
