@@ -227,14 +227,6 @@ def doctor(
 
 
 @app.command()
-def keys() -> None:
-    """Check the keyboard: show what this terminal sends for each key, and what that does in the chat."""
-    from .start import check_keys
-
-    raise typer.Exit(check_keys(read_settings()))
-
-
-@app.command()
 def locate(name: Annotated[str | None, argument("Print only this path.", offered=completion_shell.locations)] = None) -> None:
     """Print where settings, data, cache, log and models are."""
     from .listing import print_locations

@@ -1,4 +1,4 @@
-"""From `specchat` to the chat on the screen, in the order that shows it soonest; and to the check of the keyboard."""
+"""From `specchat` to the chat on the screen, in the order that shows it soonest."""
 
 from __future__ import annotations
 
@@ -97,16 +97,3 @@ def open_chat(
         )
     finally:
         client.close()
-
-
-def check_keys(settings: Settings) -> int:
-    """Show what each key arrives as until it is left; return the exit code.
-
-    Raises:
-        UserError: not on a terminal.
-    """
-    if not (sys.stdin and sys.stdin.isatty() and sys.stdout and sys.stdout.isatty()):
-        raise UserError("Keys can be checked on a terminal only: run `specchat keys` in one.")
-    from ..tui.keys.check import run_check
-
-    return run_check(settings.keymap, settings.theme)

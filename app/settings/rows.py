@@ -8,14 +8,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ...option import AT_ONCE, NEXT_ANSWER
+from ...option import NEXT_ANSWER
 from ..text.cells import one_line
 from .checks import catalog, method_params, theme_names
 from .fields import OPTIONS, SERVER, is_chat_key
 from .key_path import join, split
 from .keymap import ALL as KEYS
-from .keymap import GROUPS as KEYS_WHERE
-from .keymap import spell
 from .precedence import Layers, Origin, default_of
 
 WORDS = {
@@ -54,7 +52,7 @@ class ListedSetting:
 
 
 def entries(methods: Mapping[str, Any] | None = None) -> list[ListedSetting]:
-    """Every setting, in groups; those of these decoding methods by name, or of all in the catalog."""
+    """Every setting but the keys, in groups; those of these decoding methods by name, or of all in the catalog."""
     out = [_plain(key) for key in OPTIONS]
     params = (
         {name: method.params for name, method in methods.items()}
@@ -68,9 +66,6 @@ def entries(methods: Mapping[str, Any] | None = None) -> list[ListedSetting]:
                 choices = ("true", "false")
             key = join(("methods", name, param["name"]))
             out.append(ListedSetting(key, f"Method {name}", str(param["doc"]), NEXT_ANSWER, choices))
-    for where, keys in KEYS_WHERE.items():
-        group = f"Keys {where[:1].lower()}{where[1:]}"
-        out += [ListedSetting(join(("keymap", key.id)), group, key.what, AT_ONCE) for key in keys]
     return out
 
 
@@ -140,7 +135,7 @@ def rows_of(layers: Layers, entries: Sequence[ListedSetting], query: str = "", m
 def _row(entry: ListedSetting, layers: Layers, values: dict[str, Any]) -> SettingRow:
     origin = layers.origin(entry.key)
     value = values.get(entry.key, default_of(entry.key))
-    return SettingRow(entry.key, entry, entry.key, value, text_of(entry, value), origin, WORDS.get(origin.kind, ""))
+    return SettingRow(entry.key, entry, entry.key, value, shown(value), origin, WORDS.get(origin.kind, ""))
 
 
 def _model_row(entry: ListedSetting, layers: Layers, values: dict[str, Any], name: str, table: dict[str, Any]) -> SettingRow:
@@ -148,24 +143,17 @@ def _model_row(entry: ListedSetting, layers: Layers, values: dict[str, Any], nam
     if entry.key in table:
         value = table[entry.key]
         origin = Origin("model", layers.place(layers.read.lines.get(key, 0)))
-        return SettingRow(entry.key, entry, key, value, text_of(entry, value), origin, "this model")
+        return SettingRow(entry.key, entry, key, value, shown(value), origin, "this model")
     general = {**layers.read.values, **layers.read.environment}.get(entry.key, default_of(entry.key))
-    origin = Origin("default", f"not set for this model: {text_of(entry, general)} as for all models")
+    origin = Origin("default", f"not set for this model: {shown(general)} as for all models")
     return SettingRow(entry.key, entry, key, None, AS_FOR_ALL, origin)
-
-
-def text_of(entry: ListedSetting, value: Any) -> str:
-    """A value on a line."""
-    if split(entry.key)[0] == "keymap":
-        return one_line(spell(str(value)))
-    return shown(value)
 
 
 def detail(row: SettingRow) -> list[tuple[str, str]]:
     """What is said of a setting below the list: its lines, each with a style."""
     entry = row.entry
     assert entry is not None
-    default = text_of(entry, default_of(entry.key))
+    default = shown(default_of(entry.key))
     said = one_line(row.origin.said)
     own = row.origin.kind != "default" or row.text == AS_FOR_ALL
     parts = [

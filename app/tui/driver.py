@@ -151,9 +151,6 @@ class Terminal(LinuxDriver):
         number: int
         """The signal that asks for it; SIGHUP where the terminal has gone."""
 
-    parser: type[XTermParser] = TerminalParser
-    """Makes keys of what comes."""
-
     def __init__(self, app: App[Any], *, debug: bool = False, mouse: bool = True, size: tuple[int, int] | None = None) -> None:
         super().__init__(app, debug=debug, mouse=mouse, size=size)
         assert sys.__stderr__ is not None
@@ -203,7 +200,7 @@ class Terminal(LinuxDriver):
     def run_input_thread(self) -> None:
         """Read keys until the chat wants none."""
         decode = getincrementaldecoder("utf-8")("replace").decode
-        parser = self.parser(self._debug)
+        parser = TerminalParser(self._debug)
         while not self.exit_event.is_set():
             text = None
             if select.select([self.fileno], [], [], LOOK_SECONDS)[0]:
@@ -235,9 +232,9 @@ class Terminal(LinuxDriver):
         return data
 
 
-def _renewed(parser: XTermParser, debug: bool) -> XTermParser:
+def _renewed(parser: TerminalParser, debug: bool) -> TerminalParser:
     """A parser at the beginning of a sequence, which knows what this one knows of the terminal."""
-    fresh = type(parser)(debug)
+    fresh = TerminalParser(debug)
     fresh.mouse_pixels = parser.mouse_pixels
     fresh.terminal_size, fresh.terminal_pixel_size = parser.terminal_size, parser.terminal_pixel_size
     return fresh

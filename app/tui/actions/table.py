@@ -14,7 +14,6 @@ from ....errors import UserError, did_you_mean
 from ...race.entry import split_prompt
 from ...settings.actions import ACTIONS, Action
 from ...settings.keymap import GROUPS, KeyBinding, every_way
-from ...terminal.keys import KINDS, TERMINALS
 
 COMMANDS = tuple(row for row in ACTIONS if row.slash)
 """Actions that are slash commands too."""
@@ -96,16 +95,15 @@ PAGE = Path(__file__).resolve().parents[3] / "docs" / "keys.md"
 
 HEAD = """# Keys and commands
 
-Made by `python -m specchat.app.tui.actions.table` from `app/settings/actions.py`, `app/settings/keymap.py` and
-`app/terminal/keys.py`.
+Made by `python -m specchat.app.tui.actions.table` from `app/settings/actions.py` and `app/settings/keymap.py`.
 
 You need to remember two keys: **F1** (or **?** in the empty input box) shows the keys that matter where you are and searches
 everything else; **ctrl+o** waits for a letter and shows what each does. Every alt key and F key works that way too: ctrl+o,
 then the letter of the alt key or the number of the F key. So nothing needs F keys, or alt, which macOS and xterm do not send by
-default. `specchat keys` shows what your terminal sends for each key that you press.
+default.
 
-To change a key, press enter on it in the settings (`alt+o`), or name its id in the settings file (`specchat locate settings`
-prints where that is); several keys are a list. The letters after ctrl+o have ids of their own.
+To change a key, name its id in the settings file (`specchat locate settings` prints where that is); several keys are a list. The
+letters after ctrl+o have ids of their own.
 
 ```toml
 [keymap]
@@ -123,7 +121,6 @@ def page() -> str:
     for heading, keys in GROUPS.items():
         parts.append(f"## {heading}\n\n" + "\n".join(_keys(keys)) + "\n")
     parts.append("## Commands\n\n" + "\n".join(_commands()) + "\n")
-    parts.append("## What arrives from which terminal\n\n" + "\n".join(_terminals()) + "\n")
     return "\n".join(parts)
 
 
@@ -140,16 +137,6 @@ def _commands() -> Iterator[str]:
     yield "|---|---|"
     for row in COMMANDS:
         yield f"| `/{_cell(row.slash)}` | {_cell(row.what)} |"
-
-
-def _terminals() -> Iterator[str]:
-    yield "From their documentation, with default settings: xterm(1) and ctlseqs, tmux(1), the kernel's defkeymap.map, Windows"
-    yield "Terminal's defaults.json, macOS Terminal's Settings, Profiles, Keyboard. `^[` is the escape character; after a –"
-    yield "stands why a key does not arrive as itself. tmux passes on what the terminal around it sends, and keeps ctrl+b.\n"
-    yield f"| key | {' | '.join(TERMINALS)} |"
-    yield f"|---|{'---|' * len(TERMINALS)}"
-    for kind in KINDS:
-        yield f"| {kind.keys} | {' | '.join(kind.sent)} |"
 
 
 def _cell(text: str) -> str:

@@ -116,20 +116,12 @@ class SettingsScreen(SearchScreen[None, SettingRow]):
     # Changing
 
     def choose(self, item: SettingRow) -> None:
-        from .key import KeyScreen
         from .menu import Menu, MenuItem
         from .text import TextScreen
 
         entry = item.entry
         assert entry is not None, "a heading cannot be chosen"
-        head = split(entry.key)[0]
-        if head == "keymap":
-
-            def pressed(changes: Mapping[str, str]) -> None:
-                self._keep({join(("keymap", id)): keys for id, keys in changes.items()}, item.title)
-
-            self._host.ask(KeyScreen(split(entry.key)[1], self._live.keymap), pressed)
-        elif entry.key == "system":
+        if entry.key == "system":
             about = "The system prompt for new chats. The model reads it before everything else."
             screen = TextScreen("System prompt", str(item.value or ""), about, self._live.keymap)
             self._host.ask(screen, lambda text: self._keep({item.key: text.rstrip() or None}, item.title))
@@ -182,7 +174,7 @@ def _name(key: str) -> str:
 
 def _title(entry: ListedSetting) -> str:
     """A setting's name where there is no heading above it."""
-    return entry.key.removeprefix("keymap.").removeprefix("methods.")
+    return entry.key.removeprefix("methods.")
 
 
 def drawn(row: SettingRow, cells: int) -> tuple[StyledLine]:
@@ -202,4 +194,4 @@ def drawn(row: SettingRow, cells: int) -> tuple[StyledLine]:
 def _short(row: SettingRow) -> str:
     """A setting's name below its heading: without the table's."""
     head, _, rest = row.title.partition(".")
-    return rest.partition(".")[2] if head == "methods" else rest if head == "keymap" else row.title
+    return rest.partition(".")[2] if head == "methods" else row.title

@@ -43,7 +43,6 @@ SCREENS: dict[str, list[str]] = {
     "presets": ["alt+p"],
     "settings": ["alt+o"],
     "a value": ["alt+o", "down", "down", "enter"],
-    "keys": ["alt+o", *"help", "enter"],
     "completion": ["/", "m"],
     "many lines": [*"abcdefg", *["alt+enter"] * 9, "x"],
 }

@@ -12,7 +12,6 @@ from specchat.app.models.memory import FreeMemory
 from specchat.app.tui.keys.help import HelpScreen
 from specchat.app.tui.pickers.chats import ChatsScreen
 from specchat.app.tui.pickers.framed import FramedScreen
-from specchat.app.tui.pickers.key import KeyScreen
 from specchat.app.tui.pickers.menu import Menu, picks
 from specchat.app.tui.pickers.method_menu import MethodMenu
 from specchat.app.tui.pickers.models import ModelsScreen
@@ -41,7 +40,6 @@ WAYS: dict[type[FramedScreen[Any]], list[str]] = {
     PresetsScreen: ["alt+p"],
     SettingsScreen: ["alt+o"],
     TextScreen: ["alt+i"],
-    KeyScreen: ["alt+o", *"quit", "enter"],
     HelpScreen: ["f1"],
 }
 """How each is opened."""
@@ -90,7 +88,7 @@ async def test_the_edge_and_the_help_have_the_same_keys(make_chat: Make, open_sc
             assert "esc " in narrow
             drawn = [strip.text for strip in screen._compositor.render_strips()]
             assert any(narrow in row for row in drawn)  # not cut
-        if kind in (KeyScreen, HelpScreen):
+        if kind is HelpScreen:
             return
         await pilot.resize_terminal(100, 30)
         await pilot.pause()

@@ -11,7 +11,6 @@ from textual.widgets import Static
 
 from specchat.app.settings.precedence import load_settings, with_given
 from specchat.app.tui.app import SpecchatApp
-from specchat.app.tui.pickers.key import KeyScreen
 from specchat.app.tui.pickers.settings import SettingsScreen
 
 from ....fakes.pilots import chatting
@@ -67,11 +66,7 @@ async def test_a_number_is_found_changed_written_and_undone(start: Start, file: 
     async with chatting(start("# mine\n[sampling]\ntop_p = 0.9 # rather\n"), size=(100, 34)) as (app, pilot):
         screen = await opened(pilot, *"temperature")
         assert screen.listed.item is not None
-        assert [row.title for row in screen.listed.items if row.entry] == [
-            "sampling.temperature",
-            "keymap.temperature",
-            "keymap.leader_temperature",
-        ]
+        assert [row.title for row in screen.listed.items if row.entry] == ["sampling.temperature"]
         assert "default 0.0 · applies from the next answer" in told(screen)
         await pilot.press("enter")
         assert screen.box.region.x >= screen.frame.region.x + len("temperature: ")  # the whole name is seen before it
@@ -109,30 +104,6 @@ async def test_a_model_has_values_of_its_own(start: Start, file: Path) -> None:
         await written(pilot)
         assert app.dialogue.options.sampling.temperature == 0.1
         assert "models" not in file.read_text()
-
-
-async def test_a_key_is_remapped_by_pressing_it_and_a_conflict_is_told(start: Start, file: Path) -> None:
-    async with chatting(start(), size=(100, 34)) as (app, pilot):
-        await opened(pilot, *"keymap.panels")
-        await pilot.press("enter")
-        assert isinstance(app.screen, KeyScreen)
-        await pilot.press("x")
-        assert "always type here" in str(app.screen.query_one("#key-note", Static).render())
-        await pilot.press("f8")
-        assert "only key of pause" in str(app.screen.query_one("#key-note", Static).render())
-        await pilot.press("f3")
-        assert "F3 is a key of theme_menu" in str(app.screen.query_one("#key-note", Static).render())
-        assert app.settings.keymap == {}
-        await pilot.press("f3")
-        await written(pilot)
-        assert app.settings.keymap == {"panels": "f3", "theme_menu": "ctrl+t"}
-        assert file.read_text() == '[keymap]\npanels = "f3"\ntheme_menu = "ctrl+t"\n'
-        await pilot.press("escape", "escape")
-        before = app.chat_screen.panel.display
-        await pilot.press("f3")
-        await pilot.pause()
-        assert app.chat_screen.panel.display != before
-        assert len(app.screen_stack) == 1
 
 
 async def test_a_change_of_the_file_is_seen_while_the_screen_is_open(start: Start, file: Path) -> None:
