@@ -61,7 +61,7 @@ $(VENV)/.chat: $(VENV)/bin/python $(SETUP)
 
 $(VENV)/.dev: $(VENV)/.chat
 	@echo "Setting up the tests: llama-cpp-python is compiled the first time, about four minutes on two cores."
-	$(PIP) install -q -c constraints.txt -e '.[dev,documents,llama-cpp]'
+	$(PIP) install -q -c constraints.txt -e '.[dev,llama-cpp]'
 	@touch $@
 
 clean:

@@ -23,7 +23,6 @@ from ..backends.options import (
     rebuild_command,
 )
 from ..backends.servers.address import find_server, is_url, root_of
-from ..backends.servers.images import kind_of_image, without_images
 from ..option import NEXT_ANSWER, option, options_of
 
 __all__ = [
@@ -46,11 +45,9 @@ __all__ = [
     "draft_names",
     "find_server",
     "is_url",
-    "kind_of_image",
     "node_cost",
     "rebuild_command",
     "root_of",
-    "without_images",
 ]
 
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import fields
 from typing import Any
 
-from ..backends.base import Message, Model, Sampling
-from ..backends.servers.images import without_images
+from ..backends.base import Model, Sampling
 from ..decoders.conversation import encode_prompt
 from ..errors import Cancelled, UserError, did_you_mean
 from .messages import Count, Counted, Generate
@@ -26,13 +25,8 @@ def prompt_of(model: Model, request: Generate, cancelled: Callable[[], bool] | N
         case str() as prompt, None:
             return encode_prompt(model, prompt, raw=request.raw, cancelled=cancelled, variables=variables)
         case None, list() as messages:
-            return encode_prompt(model, _read(messages), raw=request.raw, cancelled=cancelled, variables=variables)
+            return encode_prompt(model, messages, raw=request.raw, cancelled=cancelled, variables=variables)
     raise UserError("A request needs either a prompt or chat messages.")
-
-
-def _read(messages: Sequence[Message]) -> list[Message]:
-    """Messages as a model on this machine reads them: without their images."""
-    return [{**message, "content": without_images(message["content"])} for message in messages]
 
 
 def count(model: Model | None, request: Count, cancelled: Callable[[], bool]) -> Counted:
@@ -40,7 +34,7 @@ def count(model: Model | None, request: Count, cancelled: Callable[[], bool]) ->
     if model is None:
         return Counted(request.id, [], 0)
     try:
-        tokens = [len(encode_prompt(model, _read(chat), cancelled=cancelled)) for chat in request.chats]
+        tokens = [len(encode_prompt(model, chat, cancelled=cancelled)) for chat in request.chats]
     except (UserError, Cancelled):
         tokens = []
     return Counted(request.id, tokens, model.info.context)

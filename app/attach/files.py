@@ -4,26 +4,26 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from itertools import islice
+from math import inf
 from pathlib import Path
+from time import monotonic
 
 MOST_ENTRIES = 20_000
 """Entries of one folder, without what is in its folders: more are not looked at."""
 GIT_SECONDS = 5
 """How long git is waited for."""
-GivenUp = Callable[[], bool]
-"""Asked now and then while a document is read; True ends that."""
 
 
-def walk(folder: Path, given_up: GivenUp = lambda: False) -> Iterator[Path]:
+def walk(folder: Path, seconds: float = inf) -> Iterator[Path]:
     """The files below a folder, in order; hidden ones are left out, and in a repository what git ignores.
 
     Args:
         folder: where to begin; that it is ignored itself does not matter.
-        given_up: as GivenUp; what was found until then is all there is.
+        seconds: the longest look; what was found until then is all there is.
     """
-    ignored, stack = _ignored(folder), [folder]
+    end, ignored, stack = monotonic() + seconds, _ignored(folder), [folder]
     while stack:
         at = stack.pop()
         try:
@@ -33,7 +33,7 @@ def walk(folder: Path, given_up: GivenUp = lambda: False) -> Iterator[Path]:
             continue
         deeper = []
         for entry in entries:
-            if given_up():
+            if monotonic() > end:
                 return
             path = at / entry.name
             if entry.name.startswith(".") or path in ignored:

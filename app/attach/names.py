@@ -10,7 +10,6 @@ from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 from ...plain_file import user_path
-from .attachments import until
 from .files import ranked, walk
 
 MOST_NAMES = 10_000
@@ -56,10 +55,7 @@ def spelled(name: str) -> str:
 
 def names_below(folder: Path) -> list[str]:
     """Files below a folder and the folders that hold them, relative to it; what git ignores and hidden ones are left out."""
-    files = [
-        PurePosixPath(file.relative_to(folder).as_posix())
-        for file in islice(walk(folder, given_up=until(LOOK_SECONDS)), MOST_NAMES)
-    ]
+    files = [PurePosixPath(file.relative_to(folder).as_posix()) for file in islice(walk(folder, LOOK_SECONDS), MOST_NAMES)]
     folders = {f"{parent}/" for file in files for parent in file.parents if parent.name}
     return sorted(folders) + [str(file) for file in files if str(file).isprintable()]
 

@@ -7,17 +7,12 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from ...engine.messages import Command, Event
-from ...engine.options import BUILTIN, BUILTIN_DRAFT, AnswerOptions, Capabilities, Sampling, draft_label, draft_names, is_url
-from ..text.cells import one_line
+from ...engine.options import BUILTIN, BUILTIN_DRAFT, AnswerOptions, Capabilities, Sampling, draft_label, draft_names
 from .about import About
 from .choosing import Speeds, first_method, shortlist
 from .entries import Answer
 from .methods import Method, served_method
 from .pieces import Pieces
-
-NO_VISION = "the model at {} takes text only. Choose one that can see."
-TEXT_ALONE = "models on this machine get text only. /model http://HOST:PORT asks one that can see."
-"""Why an image is refused."""
 
 
 class Engine(Protocol):
@@ -106,13 +101,6 @@ class ChatModel:
     def completes(self) -> bool:
         """Whether the model is a base model, which goes on from a text and answers nothing."""
         return bool(self.info) and not self.info.get("has_template", True)
-
-    @property
-    def blind(self) -> str:
-        """Why this model cannot be sent images, and what helps; empty where it may see."""
-        if server := self.info.get("server"):
-            return "" if server.get("images") is not False else NO_VISION.format(one_line(self.model))
-        return "" if not self.info and is_url(self.model) else TEXT_ALONE
 
     def first_method(self) -> str:
         if server := self.info.get("server"):

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 from hashlib import sha256
 from html import escape
 
-from ...engine.options import without_images
 from ..chat.entries import Answer, Notice, Prompt
 from ..render.thoughts import thought_line
 from ..render.verdict import signed
@@ -117,7 +116,7 @@ def chat_html(chat: SavedChat, look: Look) -> Iterator[str]:
     for entry in chat.transcript.entries:
         match entry:
             case Prompt() as prompt:
-                yield f'<div class="prompt">{text(without_images(prompt.told).strip(chr(10)))}</div>\n'
+                yield f'<div class="prompt">{text(prompt.told.strip(chr(10)))}</div>\n'
             case Notice(severity=severity):
                 yield f'<p class="notice {severity}">{text(entry.text)}</p>\n'
             case Answer():

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from typing import TYPE_CHECKING
 
-from ...engine.options import without_images
 from ..chat.entries import Answer, Notice, Prompt
 from ..render.thoughts import thought_line
 from ..render.verdict import verdict_text
@@ -46,7 +45,7 @@ def chat_markdown(chat: SavedChat, *, thoughts: bool = False) -> Iterator[str]:
     for entry in chat.transcript.entries:
         match entry:
             case Prompt() as prompt:
-                yield f"\n---\n\n{quoted(without_images(prompt.told))}\n"
+                yield f"\n---\n\n{quoted(prompt.told)}\n"
             case Notice():
                 yield f"\n*{plain(entry.text)}*\n"
             case Answer():

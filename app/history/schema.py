@@ -16,8 +16,6 @@ from __future__ import annotations
 
 import sqlite3
 
-from ...engine.options import without_images
-
 VERSION = 5
 """The schema's version, as `PRAGMA user_version` has it."""
 
@@ -38,7 +36,7 @@ def searchable(text: str) -> str:
     """What the index gets of a text. It must stay the same for as long as VERSION does: an entry is taken out of the index by
     telling it the text that went in."""
     # The tokenizer stops at a nul byte. With the spaces every character begins a trigram, so that short words are found too.
-    return stored(without_images(text).replace("\0", " ")) + "  "
+    return stored(text.replace("\0", " ")) + "  "
 
 
 SCHEMA = (

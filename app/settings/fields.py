@@ -107,7 +107,6 @@ SERVER = {
     "model": "Which of its models to ask for; by default its first one.",
     "key_env": "Environment variable that holds the server's key. The key itself is never in the settings.",
     "key_file": "File that holds the server's key.",
-    "keyring": "Name under which the desktop's keyring holds the server's key, for `specchat`.",
 }
 """Settings of a server, with a line about each."""
 

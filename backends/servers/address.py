@@ -13,7 +13,7 @@ from urllib.parse import quote, unquote, urlsplit
 from ...errors import UserError
 from ...plain_file import user_path
 
-KEY_SOURCES = ("key_env", "key_file", "keyring")
+KEY_SOURCES = ("key_env", "key_file")
 """Settings of a server that say where its key is."""
 
 _SCHEMES = ("http://", "https://", "http:/", "https:/")
@@ -79,7 +79,7 @@ class Address:
 def where(key: tuple[str, str]) -> str:
     """Where a key is, in words."""
     source, value = key
-    return {"key_env": f"${value}", "key_file": value, "keyring": f"{value} in the keyring"}[source]
+    return {"key_env": f"${value}", "key_file": value}[source]
 
 
 def is_url(spec: str) -> bool:
@@ -181,20 +181,4 @@ def _of_file(path: str) -> str:
         raise UserError(f"The server's key should be in {path}, which cannot be read ({reason}). Check the file.") from None
 
 
-def _of_keyring(name: str) -> str:
-    try:
-        import keyring
-    except ImportError:
-        raise UserError(
-            "The settings keep a server's key in the keyring, which needs a package: pip install 'specchat[keyring]'."
-        ) from None
-    try:
-        found = keyring.get_password("specchat", name)
-    except Exception as error:  # each desktop's backend has its own
-        raise UserError(f"The keyring cannot be read ({type(error).__name__}). Unlock it, or use key_env.") from None
-    if not found:
-        raise UserError(f"The keyring has no key {name}. Store it with `keyring set specchat {name}`.")
-    return str(found)
-
-
-_READERS = {"key_env": _of_environment, "key_file": _of_file, "keyring": _of_keyring}
+_READERS = {"key_env": _of_environment, "key_file": _of_file}

@@ -13,7 +13,6 @@ from ...errors import UserError
 from ..base import Message, Sampling
 from ..grammars.constraint import Constraint
 from .identify import LLAMA_CPP, LLAMA_SERVER, LM_STUDIO, OLLAMA, SGLANG, VLLM, Served
-from .images import content_of
 from .refusals import words_of
 from .thoughts import asked, with_thought
 
@@ -56,7 +55,8 @@ def body_of(served: Served, request: ServerRequest, under: str = "") -> tuple[st
     if served.model:
         body["model"] = served.model
     if request.messages is not None:
-        path, body["messages"] = "/chat/completions", [_message(served.engine, each, under) for each in request.messages]
+        path = "/chat/completions"
+        body["messages"] = [with_thought(served.engine, dict(message), under) for message in request.messages]
         body |= asked(served.engine, _thinking(served, request), request.think_budget, request.template_vars)
     else:
         path, body["prompt"] = "/completions", request.prompt
@@ -81,11 +81,6 @@ def _thinking(served: Served, request: ServerRequest) -> str:
     if request.think not in ("", "off"):
         raise UserError(f"{served.engine} holds a thought to the grammar, too. Set think to off, or use a schema.")
     return "off"
-
-
-def _message(engine: str, message: Message, under: str) -> dict[str, Any]:
-    """A message of a chat; its images become parts of their own."""
-    return with_thought(engine, {**message, "content": content_of(message["content"])}, under)
 
 
 SAMPLED = (

@@ -60,8 +60,6 @@ class Served:
     """What it decodes with, as far as it says."""
     drafts: bool | None = None
     """Whether it speculates; None if it does not say."""
-    images: bool | None = None
-    """Whether it takes images; None if it does not say."""
 
 
 async def identify(server: Connection) -> Served:
@@ -204,8 +202,6 @@ async def _llama_server(server: Connection, served: Served, row: Mapping[str, An
     props = props if isinstance(props, dict) else {}
     settings = props.get("default_generation_settings")
     context = count(settings.get("n_ctx")) if isinstance(settings, dict) else None
-    modalities = props.get("modalities")
-    served = replace(served, images=modalities.get("vision") is True if isinstance(modalities, dict) else None)
     version = _word(props.get("build_info"))
     if isinstance(status, dict):  # a router tells the command line of each model, loaded or not
         args = args if isinstance(args := status.get("args"), list) else []

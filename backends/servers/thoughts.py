@@ -158,5 +158,4 @@ def with_thought(engine: str, message: dict[str, Any], under: str) -> dict[str, 
     if name != CONTENT:
         return {**message, name: thought}
     part = {"type": "thinking", "thinking": [{"type": "text", "text": thought}], "closed": True}
-    rest = message["content"]
-    return {**message, "content": [part, *(rest if isinstance(rest, list) else [{"type": "text", "text": rest}])]}
+    return {**message, "content": [part, {"type": "text", "text": message["content"]}]}

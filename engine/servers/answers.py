@@ -295,4 +295,4 @@ def info_of(model: ServerModel) -> dict[str, Any]:
     info = {f.name: getattr(model.info, f.name) for f in fields(model.info)}
     info["capabilities"] = asdict(model.info.capabilities)
     served = model.served
-    return info | {"server": {"engine": served.engine, "method": model.method, "images": served.images}}
+    return info | {"server": {"engine": served.engine, "method": model.method}}

@@ -11,19 +11,16 @@ from pathlib import Path
 from typing import Any
 
 from ....engine.catalog import Stops, get, parse_params
-from ....engine.options import SHAPES, find_server
+from ....engine.options import SHAPES
 from ....errors import UserError
 from ....plain_file import as_text, user_path
-from ...attach.attachments import Attachment, attach, compose, decoded, read_all, refuse_images
+from ...attach.attachments import Attachment, attach, compose, decoded, read
 from ...chat.choosing import first_method
 from ...chat.methods import known_methods
 from ...settings.fields import CHAT_KEYS, Settings
 from ...terminal.output import Notes
 from ...terminal.piped import whole
 from ..options import FLAGS
-
-ALONE = "models on this machine get text only. --model http://HOST:PORT asks one that can see."
-"""Why an image is refused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,10 +116,8 @@ def attached(request: Request, notes: Notes) -> tuple[str, list[Attachment]]:
             raise UserError("--raw sends the prompt as it is, without files. Leave out --raw or -f.")
         return request.prompt, []  # an @ in code is code
     text, named = attach(request.prompt)
-    given = [found for path in request.files for found in read_all(user_path(path), str(path))]
+    given = [read(user_path(path), str(path)) for path in request.files]
     attachments = [*given, *named]
-    served = find_server(request.settings.model, request.settings.servers) is not None
-    refuse_images(attachments, "" if served else ALONE)
     for attachment in attachments:
         if attachment.notice:
             notes.sentence(attachment.notice)

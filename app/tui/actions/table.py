@@ -102,8 +102,8 @@ everything else; **ctrl+o** waits for a letter and shows what each does. Every a
 then the letter of the alt key or the number of the F key. So nothing needs F keys, or alt, which macOS and xterm do not send by
 default.
 
-To change a key, name its id in the settings file (`specchat locate settings` prints where that is); several keys are a list. The
-letters after ctrl+o have ids of their own.
+To change a key, name its id in the settings file (`specchat locate settings` prints where that is); several keys are a list.
+The letters after ctrl+o have ids of their own.
 
 ```toml
 [keymap]

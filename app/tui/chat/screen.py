@@ -16,6 +16,7 @@ from textual.widgets import Static
 
 from ....engine.options import BUILTIN
 from ....errors import NotPossible, UserError
+from ...attach.attachments import attach, compose
 from ...chat.dialogue import Busy
 from ...render.inspection_rows import strip_rows
 from ...render.thoughts import thoughts_named
@@ -32,7 +33,6 @@ from ..actions.table import is_command, matching
 from ..composer.box import ASK, BEGIN, PromptInput
 from ..composer.completion import Completion
 from ..composer.context_check import ContextCheck
-from ..composer.message_files import MessageFiles
 from ..composer.names import NameSuggestions, put
 from ..composer.recall import PromptRecall
 from ..host import Host
@@ -84,7 +84,6 @@ class ChatScreen(Screen[None]):
         self._tour, self._keymap = tour, host.live.keymap
         self._quit_armed = False
         self.suggestions = NameSuggestions(host, lambda: self.query_one(Completion), message_edit.files)
-        self.message_files = MessageFiles(host, self.suggestions.unfolded)
         self.context_check = ContextCheck(host, message_edit, self.send)
         self.recall = PromptRecall(host, keep)
         self.transcript_keys = TranscriptKeys(host, self.show_key_context)
@@ -121,9 +120,6 @@ class ChatScreen(Screen[None]):
         self.call_after_refresh(self.recall.begin)
         if self._tour == "begin":
             self.call_after_refresh(self._actions.do, "tour")
-
-    def on_unmount(self) -> None:
-        self.message_files.give_up()
 
     @property
     def input(self) -> PromptInput:
@@ -218,18 +214,33 @@ class ChatScreen(Screen[None]):
         if self.query_one(Welcome).answers(text):
             self.input.take(text)
             return
-        self.message_files.gather(text, self._gathered)
+        try:
+            sent = self._with_files(text)
+        except UserError as error:
+            self.host.tell(f"Not sent; your message stays in the input box. {error}", "warning")
+            return
+        if self.context_check.check(text, sent):
+            self.send(text, sent)
+        else:
+            self.host.stir()
+
+    def _with_files(self, draft: str) -> str:
+        """What is sent for a draft: the files and pastes that it names, then the message.
+
+        Raises:
+            UserError: a file cannot go with it.
+        """
+        message, pastes = self.suggestions.unfolded(draft)
+        text, files = attach(message)
+        for file in files:
+            if file.notice:
+                self.host.tell(file.notice, "warning")
+        return compose(text, [*files, *pastes])
 
     def refused(self, command: str, error: UserError) -> None:
         """Put a command back, where correcting it or waiting may help and nothing else has been typed since."""
         if not isinstance(error, NotPossible) and not self.input.text:
             self.input.bring(command)
-
-    def _gathered(self, text: str, sent: str) -> None:
-        if self.context_check.check(text, sent):
-            self.send(text, sent)
-        else:
-            self.host.stir()
 
     def send(self, text: str, sent: str) -> None:
         """Send a message, and take its draft out of the input box."""
@@ -360,7 +371,7 @@ class ChatScreen(Screen[None]):
 
     @runs(actions.CANCEL)
     def action_cancel(self) -> None:
-        if self.suggestions.close() or self.message_files.give_up():
+        if self.suggestions.close():
             return
         if self.view.cursor.by_keys:
             self.transcript_keys.inspect()

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from specchat.app.settings.file import read
 from specchat.engine.messages import Loaded
 from specchat.engine.options import Sampling
 
-from ...fakes.pilots import chatting, command, settle, toasts
+from ...fakes.pilots import chatting, settle
 from ..conftest import INFO
 
 
@@ -53,21 +52,6 @@ async def test_a_model_is_sampled_as_its_makers_recommend_until_somebody_chooses
         await settle(app, pilot)
         assert app.dialogue.options.sampling == Sampling()
         assert "sampling.temperature" not in app.live.current()
-
-
-async def test_an_image_is_not_sent_to_a_model_that_cannot_see(
-    make_chat: Callable[..., Any], engine: Any, tmp_path: Path
-) -> None:
-    (tmp_path / "cat.png").write_bytes(b"\x89PNG\r\n\x1a\n")
-    async with chatting(make_chat(), engine, size=(140, 30), notifications=True) as (app, pilot):
-        text = f"Who is this? @{tmp_path / 'cat.png'}"
-        await command(pilot, text)
-        assert "is an image, and models on this machine get text only. /model http://HOST:PORT" in toasts(app)
-        assert app.box.text == text
-        app.dialogue.info |= {"device": "", "server": {"engine": "llama-server", "method": "plain", "images": None}}
-        await pilot.press("enter")
-        assert "data:image/png;base64," in engine.asked.messages[-1]["content"]
-        assert "[" + str(tmp_path / "cat.png") in app.view.blocks[0].row(0).text
 
 
 async def test_a_header_without_device_and_data_type_has_no_gap(make_chat: Callable[..., Any], engine: Any) -> None:
