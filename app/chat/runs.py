@@ -1,4 +1,4 @@
-"""Runs: what each pass of an answer wrote, which colour it has, and what of it is thought."""
+"""Runs: what each pass of an answer wrote, which tone it has, and what of it is thought."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from dataclasses import dataclass
 from ...engine.catalog import Share
 from ...engine.messages import StepRecord
 
-SHADES = 6
-"""Colours that runs cycle through; neighbours differ with any number from two."""
+SHADES = 2
+"""Tones that runs take turns in, so that neighbours differ."""
 
 WRITTEN = -3
 """The shade of what a constraint wrote without a pass."""
 
 
 class Shades:
-    """Which colour each run of an answer has, in the chat, in files and in the shell: a run is coloured where one pass gave
+    """Which tone each run of an answer has, in the chat, in files and in the shell: a run is coloured where one pass gave
     several tokens together."""
 
     def __init__(self) -> None:
@@ -27,7 +27,7 @@ class Shades:
         if step.grammar and not step.nodes:
             return WRITTEN
         if len(step.tokens) - step.earlier > 1:
-            # A run that shows nothing yet leaves its colour to the next, so that visible neighbours always differ.
+            # A run that shows nothing yet leaves its tone to the next, so that visible neighbours always differ.
             shade = (self._shade + 1) % SHADES
             if step.text or step.held:
                 self._shade = shade
@@ -48,7 +48,7 @@ class Run:
     tokens: int
     method: str
     shade: int
-    """The number of its colour, from 0; −1 and −2 take turns where no pass produced several tokens, WRITTEN is for those that
+    """The number of its tone, from 0; −1 and −2 take turns where no pass produced several tokens, WRITTEN is for those that
     took none."""
     drafted: int = 0
     accepted: int = 0

@@ -75,16 +75,11 @@ THEME_MENU = Action(
 )
 COLOURS = Action(
     "colours",
-    "How passes are coloured: by their tokens, in turn, with lines, or not at all",
+    "Colour passes by their tokens, or not at all",
     "f6",
     "colours",
-    slash="colours length|cycle|underline|off",
-    words={
-        "length": "by the tokens of a pass",
-        "cycle": "hues in turn",
-        "underline": "lines instead of colours",
-        "off": "not at all",
-    },
+    slash="colours length|off",
+    words={"length": "by the tokens of a pass", "off": "not at all"},
     each="Colours:",
 )
 MARKDOWN = Action(

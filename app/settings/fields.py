@@ -41,8 +41,8 @@ class Settings(LoadOptions, DraftOptions, AnswerOptions):
     theme: str = option("dark", "Colour theme; `specchat themes` lists them.", group="Look", when=AT_ONCE)
     colours: str = option(
         "length",
-        "How passes are coloured: length (by their tokens), cycle (hues in turn), underline (no colours) or off.",
-        choices=("length", "cycle", "underline", "off"),
+        "How passes are coloured: length (by their tokens) or off.",
+        choices=("length", "off"),
         group="Look",
         when=AT_ONCE,
     )

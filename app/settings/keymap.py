@@ -99,7 +99,7 @@ RACE = (
     KeyBinding("race_remove", "minus,d", "remove", "Remove a pane", "remove"),
     KeyBinding("race_finish", "f", "finish", "Hide or show the results; hidden, the texts have more room", "hide results"),
     KeyBinding("race_theme", "f3,t", "app.do('theme_menu')", "Choose a colour theme, with a live preview", "theme"),
-    KeyBinding("race_colours", "f6,c", "app.do('colours')", "Change how passes are coloured", "colours"),
+    KeyBinding("race_colours", "f6,c", "app.do('colours')", "Colour passes by their tokens, or not at all", "colours"),
     KeyBinding("race_up", "pageup,up", "scroll_texts(-1)", "Scroll the texts up", "up"),
     KeyBinding("race_down", "pagedown,down", "scroll_texts(1)", "Scroll the texts down", "down"),
     KeyBinding("race_help", "question_mark,f1,ctrl+p", "app.do('help')", "This help", "help"),

@@ -16,12 +16,6 @@ DIM = "\x1b[2m"
 # relative luminance of about 0.2: contrast 4.8 on black and 4.3 on white; half tones differ a little in it. Plain blue and red
 # are left out of the 16: unreadable on black. There half tones are bold, which the Linux console shows as brighter.
 _INKS: dict[str, tuple[str, str, str]] = {
-    "run-0": ("37;118;231", "32", "36"),
-    "run-1": ("191;94;10", "130", "33"),
-    "run-2": ("20;140;60", "29", "32"),
-    "run-3": ("211;49;171", "169", "35"),
-    "run-4": ("8;133;145", "30", "96"),
-    "run-5": ("220;63;57", "167", "93"),
     "heat-1": ("131;113;17", "100", "36"),
     "heat-1-half": ("152;131;22", "94", "1;36"),
     "heat-2": ("156;102;8", "130", "32"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal, NamedTuple, get_args
+from typing import Literal, NamedTuple
 
 from ..chat.runs import SHADES, WRITTEN
 from .themes import LENGTHS, LONGEST, STEPS, heat_step
@@ -17,10 +17,11 @@ LABEL_STYLES = {
 }
 """Colour of a method's label: how far its text may be from the plain method's."""
 
-Colouring = Literal["length", "cycle", "underline", "off"]
-"""length: by tokens per pass; cycle: hues in turn; underline: lines and weight instead of colours; off: plain."""
+Colouring = Literal["length", "off", "underline"]
+"""length: by tokens per pass; off: plain; underline: lines and weight, where there are no colours."""
 
-WAYS: tuple[Colouring, ...] = get_args(Colouring)
+WAYS: tuple[Colouring, ...] = ("length", "off")
+"""The ways that can be chosen."""
 
 
 class Ink(NamedTuple):
@@ -39,7 +40,7 @@ class Ink(NamedTuple):
     @property
     def dim(self) -> Ink:
         """The ink in a thought."""
-        runs = self.colour.startswith(("run-", "heat-", "plain"))
+        runs = self.colour.startswith(("heat-", "plain"))
         return self._replace(colour=f"{self.colour}-dim" if runs else "quiet")
 
     @property
@@ -51,9 +52,7 @@ class Ink(NamedTuple):
 
 INKS: Mapping[str, Ink] = {
     "plain": Ink("plain"),
-    "plain-alt": Ink("plain-alt"),
     "plain-written": Ink("quiet"),
-    **{name: Ink(name, f"{name}-tint") for name in (f"run-{i}" for i in range(SHADES))},
     **{name: Ink(name, f"{name}-tint") for step in STEPS for name in (f"heat-{step}", f"heat-{step}-half")},
     "line": Ink("foreground", underline=True),
     "line-alt": Ink("foreground", bold=True),
@@ -73,7 +72,7 @@ def following(way: Colouring) -> Colouring:
 
 def effective(way: Colouring, colourless: bool) -> Colouring:
     """The way that can be seen: without colours there are only lines and weight."""
-    return "underline" if colourless and way in ("length", "cycle") else way
+    return "underline" if colourless and way == "length" else way
 
 
 def ink_name(way: Colouring, shade: int, tokens: int) -> str:
@@ -87,16 +86,12 @@ def ink_name(way: Colouring, shade: int, tokens: int) -> str:
     """
     step = heat_step(tokens)
     if shade == WRITTEN:
-        return "plain-written" if way in ("length", "cycle") else "plain"
+        return "plain-written" if way == "length" else "plain"
     match way:
         case "length" if step and shade >= 0:
             return f"heat-{step}-half" if shade % 2 else f"heat-{step}"
-        case "cycle" if shade >= 0:
-            return f"run-{shade}"
         case "underline" if shade >= 0:
             return "line-alt" if shade % 2 else "line"
-        case "cycle" | "underline" if shade == -2:
-            return "plain-alt"
         case _:
             return "plain"
 
@@ -125,8 +120,6 @@ def legend(way: Colouring) -> list[tuple[str, str]]:
         case "length":
             names = ("plain", *(f"heat-{step}" for step in STEPS))
             return [*((f" {length} ", name) for length, name in zip(LENGTHS, names, strict=True)), (" tokens a pass", "")]
-        case "cycle":
-            return [(" tokens of a pass ", "run-0"), (" of the next ", "run-1")]
         case "underline":
             return [("tokens of a pass", "line"), (" ", ""), ("of the next", "line-alt")]
         case "off":

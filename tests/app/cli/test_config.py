@@ -30,14 +30,14 @@ def test_each_value_with_its_source(call: Call, file: Path, monkeypatch: pytest.
     (file.parent / "presets").mkdir()
     (file.parent / "presets" / "calm.toml").write_text("[sampling]\ntop_k = 5\n")
     file.write_text('theme = "light"\n# cool\n[sampling]\ntemperature = 0.7\n[models.builtin]\nmethod = "greedy"\n')
-    monkeypatch.setenv("SPECCHAT_COLOURS", "cycle")
+    monkeypatch.setenv("SPECCHAT_COLOURS", "off")
     monkeypatch.setenv("SPECCHAT_SAMPLING_SEED", "7")
     code, out, err = call("--device", "cpu", "settings", "--preset", "calm")
     assert (code, err) == (0, "")
     assert row(out, "theme") == ["theme", "light", f"{file}, line 1"]
     assert row(out, "sampling.temperature") == ["sampling.temperature", "0.7", f"{file}, line 4"]
     assert row(out, "method") == ["method", "greedy", f"default of builtin, {file}, line 6"]
-    assert row(out, "colours") == ["colours", "cycle", "$SPECCHAT_COLOURS"]
+    assert row(out, "colours") == ["colours", "off", "$SPECCHAT_COLOURS"]
     assert row(out, "sampling.seed") == ["sampling.seed", "7", "$SPECCHAT_SAMPLING_SEED"]
     assert row(out, "device") == ["device", "cpu", "--device"]
     assert row(out, "sampling.top_k") == ["sampling.top_k", "5", "preset calm"]

@@ -124,7 +124,7 @@ def spoilt(change: Callable[[Any], None]) -> str:
         (lambda d: d["entries"][1]["runs"][0].update(tokens=[2**40]), "tokens[0] is not a whole number"),
         (lambda d: d["entries"][1]["runs"][0].update(seconds=float("nan")), "seconds is not a number of 0 or more"),
         (lambda d: d["entries"][1]["runs"][0].update(forward=1e300), "took too long to be true"),
-        (lambda d: d["entries"][1]["runs"][0].update(shade=17), "shade is not a whole number from -3 to 5"),
+        (lambda d: d["entries"][1]["runs"][0].update(shade=17), "shade is not a whole number from -3 to 1"),
         (lambda d: d["entries"][1]["runs"][0].update(carried=99), "carried is more than its text has"),
         (lambda d: d["entries"][1]["runs"][0]["tree"].update(parents=[-1, 5, 0]), "do not make a tree"),
         (lambda d: d["entries"][1]["runs"][0].update(path=[0, 7]), "path leaves the tree"),

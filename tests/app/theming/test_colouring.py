@@ -47,7 +47,7 @@ def styles(app: Any) -> list[Style]:
 
 def test_neighbours_differ_and_the_colour_tells_the_length() -> None:
     for shade in range(SHADES):
-        for way in ("length", "cycle", "underline"):
+        for way in ("length", "underline"):
             assert ink_name(way, shade, 3) != ink_name(way, (shade + 1) % SHADES, 3)
     lengths = [ink_name("length", 0, tokens) for tokens in (1, 2, 3, 4, 5, 6, 7, 8, 40)]
     assert lengths == ["plain", *(f"heat-{step}" for step in (1, 2, 3, 3, 4, 4, 5, 5))]
@@ -72,7 +72,7 @@ def test_blanks_around_a_run_are_gaps() -> None:
 
 
 def test_without_colours_there_are_lines() -> None:
-    assert [effective(way, True) for way in WAYS] == ["underline", "underline", "underline", "off"]
+    assert [effective(way, True) for way in WAYS] == ["underline", "off"]
     assert [effective(way, False) for way in WAYS] == list(WAYS)
 
 
@@ -81,16 +81,14 @@ async def test_the_key_changes_every_row_and_nothing_else(make_chat: Make, engin
         await answered(pilot, engine, make_steps)
         app.chat_screen.input.put("a draft")
         seen = {}
-        for way in (*WAYS[1:], WAYS[0]):
+        for way in ("off", "length"):
             await pilot.press("f6")
             await pilot.pause()
             assert app.chat_screen.view.colouring == way
             seen[way] = styles(app)
         assert len({str(found) for found in seen.values()}) == len(WAYS)
-        assert len({str(style.color) for style in seen["cycle"]}) > 4
-        assert not any(style.underline for style in seen["cycle"] + seen["length"] + seen["off"])
-        assert any(style.underline for style in seen["underline"])
-        assert any(style.bold for style in seen["underline"])
+        assert len({str(style.color) for style in seen["length"]}) > 4
+        assert not any(style.underline for style in seen["length"] + seen["off"])
         assert len({str(style.color) for style in seen["off"]}) == 1
         assert app.chat_screen.input.text == "a draft"
 
@@ -98,18 +96,18 @@ async def test_the_key_changes_every_row_and_nothing_else(make_chat: Make, engin
 async def test_the_command_names_a_way_and_the_nearest_one_if_there_is_none(make_chat: Make, engine: Any) -> None:
     async with chatting(make_chat()) as (app, pilot):
         await pilot.pause()
-        app.actions.command("/colours cycle")
-        assert app.chat_screen.view.colouring == "cycle"
-        with pytest.raises(UserError, match="did you mean underline"):
-            app.actions.command("/colours underlined")
+        app.actions.command("/colours off")
+        assert app.chat_screen.view.colouring == "off"
+        with pytest.raises(UserError, match="did you mean length"):
+            app.actions.command("/colours lengths")
         app.actions.command("/colours")
-        assert app.chat_screen.view.colouring == "underline"
+        assert app.chat_screen.view.colouring == "length"
     assert [list(row.words) for row in ACTIONS if row.id == "colours"] == [list(WAYS)]
 
 
 async def test_the_setting_counts_from_the_start(make_chat: Make, engine: Any) -> None:
-    async with chatting(make_chat(colours="cycle")) as (app, pilot):
+    async with chatting(make_chat(colours="off")) as (app, pilot):
         await pilot.pause()
-        assert app.chat_screen.view.colouring == "cycle"
-    with pytest.raises(UserError, match="length, cycle, underline"):
+        assert app.chat_screen.view.colouring == "off"
+    with pytest.raises(UserError, match="length"):
         changed(Settings(), {"colours": "rainbow"})

@@ -104,7 +104,7 @@ def test_themes_stay_readable_in_16_colours(name: str) -> None:
     assert variables["block-cursor-background"] != page != variables["line"]
     assert len({tuple(map(ansi, palette.tone(step))) for step in STEPS}) == len(STEPS)
     plain = (ansi(variables["plain"]), ansi(page))
-    ways: tuple[Colouring, ...] = ("length", "cycle")
+    ways: tuple[Colouring, ...] = ("length",)
     for way in ways:
         looks = {ink: INKS[ink].of(variables) for ink in inks_of(way) if not ink.startswith("plain")}
         marks = {ink: (ansi(look.colour), ansi(look.behind)) for ink, look in looks.items()}

@@ -18,10 +18,10 @@ async def test_an_older_look_at_the_file_takes_back_nothing_that_is_being_writte
     async with app.run_test():
         app.live._news = read()
         with app.live._writing:
-            app.actions.command("/colours cycle")
+            app.actions.command("/colours off")
             app.live._pending.clear()  # as `_write` does before it saves
             app.live.idle()
-            assert app.view.colouring == "cycle"
+            assert app.view.colouring == "off"
 
 
 async def test_a_model_is_sampled_as_its_makers_recommend_until_somebody_chooses(

@@ -74,7 +74,7 @@ def offered(before: str) -> list[str]:
         ("/set accept=r", ["accept=rejection"]),
         ("/panel t", ["tree", "method"]),
         ("/panel mthd", ["method"]),
-        ("/colours l", ["length", "cycle", "underline"]),
+        ("/colours l", ["length"]),
         ("/copy c", ["code", "chat"]),
         ("/export ", ["html", "md", "json"]),
         ("/export md ", ["b.md", "docs/"]),

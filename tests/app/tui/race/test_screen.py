@@ -291,8 +291,8 @@ async def test_theme_colours_room_help_and_scrolling(make_chat: Make, engine: An
         screen = await race(pilot, engine)
         await run(pilot, engine)
         await pilot.press("f6")
-        assert {pane.text.colouring for pane in screen.panes} == {"cycle"}
-        assert pilot.app.chat_screen.view.colouring == "cycle"
+        assert {pane.text.colouring for pane in screen.panes} == {"off"}
+        assert pilot.app.chat_screen.view.colouring == "off"
         rows = screen.panes[0].text.size.height
         await pilot.press("f")
         await pilot.pause()
