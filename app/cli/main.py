@@ -177,22 +177,6 @@ def methods(json: AsJson = False) -> None:
 
 
 @app.command()
-def themes(
-    theme: Annotated[
-        str | None,
-        argument("A theme to check: its contrasts, and how well passes can be told apart.", offered=completion_shell.themes),
-    ] = None,
-) -> None:
-    """List the colour themes, or check one by its name or file."""
-    from .themes import print_theme, print_themes
-
-    if theme is None:
-        print_themes()
-    elif not print_theme(theme):
-        raise typer.Exit(1)
-
-
-@app.command()
 @takes_settings
 def doctor(
     context: typer.Context,

@@ -38,7 +38,7 @@ class Settings(LoadOptions, DraftOptions, AnswerOptions):
         when=NEXT_ANSWER,
     )
     system: str | None = option(None, "System prompt for new chats.", "TEXT", group="Prompt", when=NEXT_ANSWER)
-    theme: str = option("dark", "Colour theme; `specchat themes` lists them.", group="Look", when=AT_ONCE)
+    theme: str = option("dark", "Colour theme; F3 lists them.", group="Look", when=AT_ONCE)
     colours: str = option(
         "length",
         "How passes are coloured: length (by their tokens) or off.",

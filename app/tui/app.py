@@ -108,7 +108,7 @@ class SpecchatApp(TerminalApp):
         self.tour: Start = ""
         """How the chat starts, as for the tour."""
         unknown = [name for name in settings.keymap if name not in {key.id for key in ALL}]
-        notices = [text for text in (notice, *self.themes.problems, self.themes.palette.warning) if text]
+        notices = [text for text in (notice, *self.themes.problems) if text]
         if unknown:
             ids = ", ".join(key.id for key in ALL)
             notices.append(f"[keymap] in the settings names unknown actions ({', '.join(unknown)}): choose from {ids}.")

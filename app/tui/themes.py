@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,7 @@ from textual.color import Color
 from textual.filter import LineFilter
 from textual.theme import Theme
 
-from ..theming.colours import contrast
-from ..theming.themes import Palette, load_themes
+from ..theming.themes import FEWER, Palette, load_themes
 
 
 class Themes:
@@ -25,7 +25,6 @@ class Themes:
         self._app = app
         self.palettes: Mapping[str, Palette]
         self.palettes, self.problems = load_themes(folder)
-        self._shown: dict[str, Palette] = {}
         for palette in self.palettes.values():
             app.register_theme(textual_theme(palette))
         self.wear(first if first in self.palettes else "dark")
@@ -39,26 +38,14 @@ class Themes:
         return self.palettes[self.name]
 
     def wear(self, name: str) -> None:
-        shown = self.shown(name)
-        if shown is not self.palettes[name]:
-            self._app.register_theme(textual_theme(shown))
+        self._app.register_theme(textual_theme(replace(self.shown(name), name=name)))
         self._app.theme = name
 
     def shown(self, name: str) -> Palette:
-        """A theme in the colours that this terminal has."""
-        if name not in self._shown:
-            palette = self.palettes[name]
-            match self._app.console.color_system:
-                case "256":
-                    from ..theming.few_colours import reduced
-
-                    palette = reduced(palette)
-                case "standard" | "windows":
-                    from ..theming.sixteen_colours import sixteen
-
-                    palette = sixteen(palette)
-            self._shown[name] = palette
-        return self._shown[name]
+        """The theme that stands for one in the colours that this terminal has."""
+        palette = self.palettes[name]
+        fewer = FEWER.get(self._app.console.color_system or "")
+        return palette if fewer is None else self.palettes[fewer[palette.dark]]
 
 
 def textual_theme(palette: Palette) -> Theme:
@@ -76,16 +63,16 @@ class NoColours(LineFilter):
         self._app = app
 
     def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
-        colours = self._app.theme_variables
-        page, most = colours["background"], contrast(colours["background"], colours["panel"])
-        return [Segment(text, _colourless(style, page, most) if style else style, control) for text, style, control in segments]
+        variables = self._app.theme_variables
+        pages = tuple(variables[name].lower() for name in ("background", "surface", "panel"))
+        return [Segment(text, _colourless(style, pages) if style else style, control) for text, style, control in segments]
 
 
 @lru_cache(4096)
-def _colourless(style: Style, page: str, most: float) -> Style:
+def _colourless(style: Style, pages: tuple[str, ...]) -> Style:
     behind = style.color if style.reverse else style.bgcolor
     if behind is None or behind.is_default:
         marked = bool(style.reverse)
     else:
-        marked = contrast(page, behind.get_truecolor().hex) > most
+        marked = behind.get_truecolor().hex not in pages
     return style.without_color + Style(reverse=marked)

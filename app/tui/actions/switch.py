@@ -204,8 +204,6 @@ class Switches:
         themes = self.host.themes
         name = known("theme", words[0], list(themes.palettes))
         self.host.live.keep({"theme": name})
-        if warning := themes.palettes[name].warning:
-            self.host.tell(warning, "warning")
 
     def _choose_theme(self) -> None:
         from ..pickers.menu import Menu, MenuItem

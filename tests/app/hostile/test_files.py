@@ -10,12 +10,11 @@ from typing import Any
 
 import pytest
 
-from specchat.app.cli.themes import print_themes
 from specchat.app.history.prompts import PromptHistory, Typed
 from specchat.app.settings import presets
 from specchat.app.settings.fields import Settings
 from specchat.app.settings.precedence import load_settings
-from specchat.app.theming.themes import read_theme
+from specchat.app.theming.themes import load_themes, read_theme
 from specchat.errors import UserError
 
 from ...fakes.pilots import command, settle
@@ -48,9 +47,7 @@ def put(path: Path, kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_settings_themes_and_presets_get_a_sentence(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], kind: str
-) -> None:
+def test_settings_themes_and_presets_get_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     monkeypatch.setenv("SPECCHAT_CONFIG", str(tmp_path))
     put(tmp_path / "settings.toml", kind)
     put(tmp_path / "themes" / "mine.toml", kind)
@@ -62,8 +59,7 @@ def test_settings_themes_and_presets_get_a_sentence(
     assert len(notice) < 4000
     with pytest.raises(UserError, match=r"mine\.toml"):
         read_theme(tmp_path / "themes" / "mine.toml")
-    print_themes()
-    assert "mine.toml" in capsys.readouterr().err
+    assert "mine.toml" in load_themes(tmp_path / "themes")[1][0]
     (preset,) = presets.presets()
     assert "mine.toml" in preset.problems[0]
     assert not preset.values

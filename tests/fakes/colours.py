@@ -1,8 +1,8 @@
-"""Colour arithmetic on `#rrggbb`: blends, contrast as WCAG counts it, distance as eyes see it, and colour-blind sight."""
+"""Colour arithmetic on `#rrggbb`: contrast as WCAG counts it, distance as eyes see it, and colour-blind sight."""
 
 from __future__ import annotations
 
-from math import cos, dist, radians, sin
+from math import dist
 
 Channels = tuple[float, float, float]
 
@@ -34,12 +34,6 @@ def rgb(colour: str) -> tuple[int, int, int]:
     return int(colour[1:3], 16), int(colour[3:5], 16), int(colour[5:7], 16)
 
 
-def blend(base: str, over: str, share: float) -> str:
-    """The colour between two, `share` of the way from `base` to `over`."""
-    pairs = zip(rgb(base), rgb(over), strict=True)
-    return "#" + "".join(f"{round(a + (b - a) * share):02x}" for a, b in pairs)
-
-
 def luminance(colour: str) -> float:
     """Relative luminance, 0 (black) to 1 (white) (WCAG 2)."""
     red, green, blue = _linear(colour)
@@ -50,22 +44,6 @@ def contrast(one: str, other: str) -> float:
     """Contrast of two colours, 1 to 21 (WCAG 2)."""
     low, high = sorted((luminance(one), luminance(other)))
     return (high + 0.05) / (low + 0.05)
-
-
-def with_contrast(colour: str, page: str, ratio: float) -> str:
-    """`colour` made lighter or darker, away from or towards the page, until its contrast on the page is `ratio`.
-
-    The nearest there is, where black or white would not reach it.
-    """
-    pole = "#ffffff" if contrast("#ffffff", page) > contrast("#000000", page) else "#000000"
-    start, end = (colour, pole) if contrast(colour, page) < ratio else (colour, page)
-    low, high = 0.0, 1.0
-    for _ in range(12):  # finer than one of 255 steps
-        middle = (low + high) / 2
-        short = contrast(blend(start, end, middle), page) < ratio
-        low, high = (middle, high) if short == (end == pole) else (low, middle)
-    # On the readable side of the last step.
-    return blend(start, end, high if end == pole else low)
 
 
 def distance(one: str, other: str) -> float:
@@ -81,24 +59,6 @@ def lab(colour: str) -> Channels:
     z = (0.0193339 * red + 0.1191920 * green + 0.9503041 * blue) / 1.08883
     fx, fy, fz = (t ** (1 / 3) if t > 216 / 24389 else (24389 / 27 * t + 16) / 116 for t in (x, y, z))
     return 116 * fy - 16, 500 * (fx - fy), 200 * (fy - fz)
-
-
-def turned(colour: str, degrees: float) -> str:
-    """A colour of the same lightness and about the same strength in another hue: from amber, 90° lead to green."""
-    lightness, a, b = lab(colour)
-    angle = radians(degrees)
-    a, b = a * cos(angle) - b * sin(angle), a * sin(angle) + b * cos(angle)
-    fy = (lightness + 16) / 116
-    x, y, z = (
-        white * (f**3 if f > 6 / 29 else (116 * f - 16) * 27 / 24389)
-        for f, white in zip((fy + a / 500, fy, fy - b / 200), (0.95047, 1.0, 1.08883), strict=True)
-    )
-    linear = (
-        3.2404542 * x - 1.5371385 * y - 0.4985314 * z,
-        -0.9692660 * x + 1.8760108 * y + 0.0415560 * z,
-        0.0556434 * x - 0.2040259 * y + 1.0572252 * z,
-    )
-    return "#" + "".join(f"{_byte(channel):02x}" for channel in linear)
 
 
 def seen(colour: str, sight: str) -> str:
