@@ -18,6 +18,7 @@ from ..errors import ContextFull, UserError, counted
 from .acceptance import EXACT, Acceptance
 from .base import Context, Drafter, Outcome
 from .conversation import Conversation, encode_prompt
+from .detokenize import RUN
 from .stats import Totals
 from .step import StepRecord
 from .text import Stops, TextStream, joined
@@ -134,7 +135,7 @@ class Generation(Iterator[Step]):
         self.watch = Watch()
         self._ties = TieGuard(model) if able.near_tie and (able.guard or able.exact) else None
         splitter = model.thoughts.splitter(prompt) if model.thoughts is not None else None
-        behind = () if model.info.has_template else prompt[-1:]
+        behind = () if model.info.has_template else prompt[-RUN:]
         self._text = TextStream(model.decode, stops, splitter, behind)
         self._budget = think_budget
         self._ending = False

@@ -144,6 +144,24 @@ def check(codec: Codec, ids: Sequence[int], fused: bool) -> None:
 
 
 @codecs
+@given(data=st.data())
+def test_what_goes_on_from_a_text_makes_it_whole(name: str, data: st.DataObject) -> None:
+    """Spaces and characters are those of the whole text, wherever it goes on."""
+    codec = CODECS[name]()
+    text = data.draw(texts)
+    ids = codec.encode(text)
+    if len(ids) >= RUN:
+        return
+    whole = codec.decode(ids)
+    at = data.draw(st.integers(0, len(ids)))
+    before = codec.decode(ids[:at])
+    if before.endswith("\ufffd") or not whole.startswith(before):  # within a character
+        return
+    stream = TextStream(codec.decode, behind=ids[:at][-RUN:])
+    assert before + "".join(map(stream.push, ids[at:])) + stream.flush() == whole
+
+
+@codecs
 @given(st.data())
 @cases(500)
 def test_texts_come_out_whole(name: str, data: st.DataObject) -> None:

@@ -146,3 +146,16 @@ def test_an_answer_whose_passes_turn_out_unknown_loses_its_colours() -> None:
     answer.take(Finished(1, "eos", "", 0.1, 0.2, served={"certainty": "unknown", "tokens": 3, "doubt": "It merged passes."}))
     assert (answer.runs[0].shade, answer.figures.tokens, answer.figures.tokens_per_step) == (-1, 3, 0.0)
     assert (answer.figures.drafted, answer.figures.accepted) == (0, 0)
+
+
+def test_more_of_an_answer_is_one_answer_to_the_model() -> None:
+    once, fox, more = answer_of((1, "Once")), answer_of((1, " upon")), answer_of((1, " a time"))
+    told = Transcript([Prompt("Begin"), once, Prompt(""), fox, Prompt(""), more, Prompt("New"), answer_of((1, "x"))]).messages()
+    assert told == [
+        {"role": "user", "content": "Begin"},
+        {"role": "assistant", "content": "Once upon a time"},
+        {"role": "user", "content": "New"},
+        {"role": "assistant", "content": "x"},
+    ]
+    waiting = Transcript([Prompt("Begin"), once, Prompt("")]).messages()
+    assert waiting == [{"role": "user", "content": "Begin"}, {"role": "assistant", "content": "Once"}]
