@@ -6,10 +6,10 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 from weakref import WeakKeyDictionary
 
-from ...backends.base import Model
+from ...backends.base import PREFILL_CHUNK, Model
 from ...backends.files.checkpoint import check_folder, read_json
 from ...backends.heads.dflash.format import NAMES as DFLASH_NAMES
 from ...backends.heads.dflash.format import DFlashFormat
@@ -18,6 +18,9 @@ from ...backends.heads.formats import LLAMA
 from ...backends.options import INT8
 from ...errors import UserError, did_you_mean
 from .work import UNTOLD, Job, Timed
+
+if TYPE_CHECKING:
+    from ...backends.llama.context import Runtime
 
 TRANSFORMERS = ("greedy", "lookup", "draft", "early-exit", "dflash", "mtp", "beam")
 LLAMA_CPP = ("greedy", "lookup")
@@ -275,12 +278,32 @@ def _gguf(job: Job) -> Path:
     return Path(info.path)
 
 
+def same_settings(model: Model) -> dict[str, Any]:
+    """Settings with which llama-cpp-python computes what a model on llama.cpp does: other threads, another attention or another
+    type of cache would be another speed, and other near ties."""
+    from ...backends.llama.options import FLASH
+
+    runtime: Runtime = cast(Any, model).runtime
+    return {
+        "n_batch": PREFILL_CHUNK,
+        "n_ubatch": PREFILL_CHUNK,
+        "n_threads": runtime.threads,
+        "n_threads_batch": runtime.threads,
+        "n_gpu_layers": runtime.gpu_layers,
+        "main_gpu": runtime.main_gpu,
+        "split_mode": runtime.split_mode,
+        "flash_attn": runtime.flash_attention != FLASH["off"],
+        "type_k": runtime.type_k,
+        "type_v": runtime.type_v,
+        "swa_full": True,
+    }
+
+
 def _llama_cpp(job: Job, name: str, ids: list[int], values: Mapping[str, int], max_tokens: int) -> dict[str, Any]:
     from llama_cpp import Llama
     from llama_cpp.llama_speculative import LlamaPromptLookupDecoding
 
     model, file = job.model, _gguf(job)
-    import torch
 
     def open_file() -> Any:
         draft = LlamaPromptLookupDecoding(values["ngram"], values["tokens"]) if name == "lookup" else None
@@ -288,11 +311,10 @@ def _llama_cpp(job: Job, name: str, ids: list[int], values: Mapping[str, int], m
         return Llama(
             str(file),
             n_ctx=min(model.info.context, 8192),
-            n_threads=torch.get_num_threads(),
-            n_gpu_layers=0 if model.info.device == "cpu" else -1,
             logits_all=draft is not None,
             draft_model=draft,
             verbose=False,
+            **same_settings(model),
         )
 
     llama = _once(job, f"llama-{name}-{sorted(values.items())}", open_file)
