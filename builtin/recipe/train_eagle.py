@@ -1,14 +1,15 @@
 """Train an EAGLE-3 head, for the built-in target or for a model of one's own.
 
     python -m specchat.builtin.recipe.train_eagle                                             # for the built-in target
-    python -m specchat.builtin.recipe.train_eagle --target FOLDER --text chats.jsonl --tokens 20e6
-    python -m specchat.builtin.recipe.train_eagle --target FOLDER --text chats.jsonl --tokens 40e6 --resume
+    python -m specchat.builtin.recipe.train_eagle MODEL --minutes 60                          # for a model in a folder
+    python -m specchat.builtin.recipe.train_eagle MODEL --text chats.jsonl --tokens 20e6      # on text of one's own
+    python -m specchat.builtin.recipe.train_eagle MODEL --text chats.jsonl --tokens 40e6 --resume
     python -m specchat.builtin.recipe.train_eagle --start HEAD                         # a new run, from a head that is there
 
 The target runs frozen; its states and its distribution come from one pass, and nothing is stored. The head drafts several
 steps on its own outputs, as in use (`training/eagle.py`), and is written in a layout that specchat, vLLM, SGLang and
 llama.cpp's converter read (`training/layouts.py`), with `--gguf` for llama.cpp itself too (`training/gguf_head.py`).
-`--resume --tokens 0` writes the head of a checkpoint as it is.
+A run that is stopped by ctrl+c writes the head as it is by then; `--resume` goes on.
 """
 
 import argparse
@@ -21,10 +22,11 @@ from typing import Any, cast
 import torch
 from safetensors.torch import load_file
 
-from ...backends import UserError
+from ...backends import Message, UserError
 from .. import path
+from . import corpus
 from . import tokenizer as tokens_of
-from .data import Batch, Curriculum, batches
+from .data import CHUNK, Batch, Curriculum, batches
 from .gguf_export import TYPES
 from .model import compile_all
 from .train import WORK
@@ -82,7 +84,7 @@ class EagleRun(TrainingRun[Settings]):
                 f"The target's vocabulary has {target.vocabulary:,} tokens. Choose fewer for --vocabulary, or none."
             )
         if settings.lm_head == "shared" and count < target.vocabulary:
-            raise UserError("A head that drafts with the target's LM head has its whole vocabulary. Leave out --vocabulary.")
+            raise UserError("A head that drafts with the target's LM head has its whole vocabulary. Give --vocabulary 0.")
         kept = torch.arange(count, device=target.device)
         if count < target.vocabulary and not resumed:
             kept = text.frequent(self._batches(settings, 0, 0), count).to(target.device)
@@ -192,26 +194,66 @@ def settings_of(checkpoint: Path, given: dict[str, Any]) -> Settings:
     return Settings(**saved | given)
 
 
+OWN = {"batch": 512}
+"""Settings that suit a model of one's own on two cores, where none are given: the logits of all positions of a step are in
+memory together, a gigabyte for 1,024 positions and 262,144 tokens."""
+
+MOST_VOCABULARY = 65_536
+"""Of a target with more tokens a head drafts the `COMMON` most frequent ones, if nothing is said."""
+
+COMMON = 16_384
+
+CHATS = 8 * CHUNK
+"""How many chats of the recipe's corpus a model of one's own is trained on, where no text is given."""
+
+
+def texts(options: argparse.Namespace, target: Target) -> list[str | list[Message]] | None:
+    """What to train on; None for the recipe's corpus as the built-in target reads it.
+
+    Raises:
+        UserError: a file cannot be read, or the target has no chat template for chats.
+    """
+    if options.text is not None:
+        entries = text.read(options.text)
+        if not target.codec.has_template and not all(isinstance(entry, str) for entry in entries):
+            raise UserError(f"{target.folder} has no chat template, so it cannot be trained on chats. Give plain text.")
+        return entries
+    if options.model is None:
+        return None
+    found: list[str | list[Message]] = []
+    for example in corpus.chats("own", CHATS):
+        chat: list[Message] = [{"role": turn["role"], "content": turn["content"]} for turn in example["messages"]]
+        found.append(chat if target.codec.has_template else "\n\n".join(message["content"] for message in chat))
+    return found
+
+
 def train(options: argparse.Namespace, given: dict[str, Any]) -> None:
-    """Train, and write the head if nobody stops it.
+    """Train, and write the head, also where somebody stops it.
 
     Raises:
         UserError: what is wrong with the target, the text or the options.
     """
-    if options.text is None and (options.target is not None or options.regenerate):
-        what = "A model of your own needs text to train on" if options.target else "--regenerate needs chats to answer"
-        raise UserError(f"{what}. Give --text FILES, such as chats as JSON lines.")
+    if options.model is not None and options.model.suffix == ".gguf":
+        raise UserError(
+            f"{options.model} is a GGUF file, which cannot be trained on. Give the folder with safetensors that it was made "
+            "from: the head drafts for the file, too."
+        )
+    if options.regenerate and options.text is None:
+        raise UserError("--regenerate needs chats to answer. Give --text FILES, such as chats as JSON lines.")
     if options.threads:
         torch.set_num_threads(options.threads)
-    folder: Path = options.target or path()
-    work: Path = options.work or (WORK / "eagle" if options.target is None else Path(f"{folder.resolve().name}-eagle"))
-    settings = settings_of(work / "checkpoint.pt", given) if options.resume else Settings(**given)
-    target = Target(folder, pick_device(options.device), DTYPES[settings.precision])
-    source = None
-    if options.text is not None:
-        entries = text.read(options.text)
-        if not target.codec.has_template and not all(isinstance(entry, str) for entry in entries):
-            raise UserError(f"{folder} has no chat template, so it cannot be trained on chats. Give plain text.")
+    folder: Path = options.model or path()
+    work: Path = options.work or (WORK / "eagle" if options.model is None else Path(f"{folder.resolve().name}-eagle"))
+    if options.resume:
+        given = asdict(settings_of(work / "checkpoint.pt", given))
+    elif options.model is not None:
+        given = OWN | given
+    target = Target(folder, pick_device(options.device), DTYPES[given.get("precision", Settings.precision)])
+    if options.model is not None and target.vocabulary > MOST_VOCABULARY and given.get("lm_head") != "shared":
+        given.setdefault("vocabulary", COMMON)
+    settings = Settings(**given)
+    source, entries = None, texts(options, target)
+    if entries is not None:
         if options.regenerate:
             answers = work / "answers.jsonl"
             text.regenerate(target, entries, answers, options.answer)
@@ -231,22 +273,32 @@ def train(options: argparse.Namespace, given: dict[str, Any]) -> None:
             ) from None
     elif options.start is not None:
         training.inherit(options.start)
+    weights = sum(parameter.numel() for parameter in training.model.parameters())
     print(
-        f"Drafts from the inputs of layers {', '.join(map(str, training.taps))} of {folder}; checkpoints in {work}", flush=True
+        f"A head of {weights / 1e6:.1f} M parameters drafts {len(training.model.kept):,} of {target.vocabulary:,} tokens from "
+        f"the inputs of layers {', '.join(map(str, training.taps))} of {folder}; checkpoints in {work}",
+        flush=True,
     )
-    if training.train_until_stopped(options.save_every):
-        out: Path = options.out or work / "head"
-        training.export(out, options.layout, options.dtype)
-        print(f"{out}: {(out / 'model.safetensors').stat().st_size / 1e6:.1f} MB")
-        for kind in options.gguf:
-            file = out.with_name(f"{out.name}-{kind}.gguf")
-            print(f"{file}: {export_head(out, folder, file, kind) / 1e6:.1f} MB")
+    training.train_until_stopped(options.save_every)
+    out: Path = options.out or work / "head"
+    training.export(out, options.layout, options.dtype)
+    size = (out / "model.safetensors").stat().st_size
+    print(f"{out}: {size / 1e6:.1f} MB. Try it: specchat --model {folder} --draft-model {out}")
+    for kind in options.gguf:
+        file = out.with_name(f"{out.name}-{kind}.gguf")
+        print(f"{file}: {export_head(out, folder, file, kind) / 1e6:.1f} MB")
+
+
+OWN_WORDS = {"batch": f"{Settings.batch:,}, {OWN['batch']} for a model of your own"}
+"""Defaults that take words."""
 
 
 def command_line() -> argparse.ArgumentParser:
     """The options of the command."""
     parser = argparse.ArgumentParser(prog="python -m specchat.builtin.recipe.train_eagle", description=main.__doc__)
-    parser.add_argument("--target", type=Path, help="folder of the model to draft for (default: the built-in target)")
+    parser.add_argument(
+        "model", metavar="MODEL", type=Path, nargs="?", help="folder of the model to draft for (default: the built-in target)"
+    )
     parser.add_argument(
         "--text", type=Path, nargs="+", help="text files, or chats as JSON lines (default: the recipe's corpus)"
     )
@@ -273,18 +325,22 @@ def command_line() -> argparse.ArgumentParser:
         # Not there unless given: a resumed run keeps the others.
         value = getattr(standard, name)
         parser.add_argument(
-            f"--{name.replace('_', '-')}", default=argparse.SUPPRESS, help=f"{what} (default: {value})",
+            f"--{name.replace('_', '-')}", default=argparse.SUPPRESS, help=f"{what} (default: {OWN_WORDS.get(name, value)})",
             **({"type": type(value)} | more),
         )  # fmt: skip
 
     setting("tokens", "when to stop, padding included")
+    setting("minutes", "when to stop at the latest, 0 for never")
     setting("seed", "of the weights and the order of the text")
     setting("batch", "tokens in a step")
     setting("longest", "longest part of a text in tokens")
     setting("steps", "drafts in a row that the head learns to make")
     setting("fading", "what each counts beside the one before")
     setting("inner", "width of the feed-forward network, 0 for the target's")
-    setting("vocabulary", "how many of the target's tokens the head can draft, 0 for all")
+    setting(
+        "vocabulary",
+        f"how many of the target's tokens the head can draft, 0 for all; of more than {MOST_VOCABULARY:,} it drafts {COMMON:,}",
+    )
     setting("lm_head", "its own, or the target's", choices=["own", "shared"])
     setting("taps", "layers whose inputs the head reads, if not 2, N/2 and N - 3", type=int, nargs="+")
     setting("optimizer", "Muon for the matrices, or AdamW alone", choices=["adamw", "muon"])

@@ -182,7 +182,7 @@ def test_the_command_trains_resumes_and_writes(
     tmp_path: Path, model: Path, conversations: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    common = ["--target", model, "--text", conversations, "--precision", "float32", "--device", "cpu"]
+    common = [model, "--text", conversations, "--precision", "float32", "--device", "cpu"]
     _main(monkeypatch, *common, "--tokens", 1000, "--batch", 400, "--vocabulary", 64, "--steps", 2)
     assert "tiny-eagle/head" in capsys.readouterr().out
     before = load_file("tiny-eagle/head/model.safetensors")

@@ -24,6 +24,8 @@ class TrainingSettings:
 
     seed: int = 1
     tokens: float = 16e6
+    minutes: float = 0.0
+    """When to stop at the latest; 0 for never."""
     batch: int = 4096
     rate: float = 2e-3
     matrix_rate: float = 0.02
@@ -45,11 +47,26 @@ class Progress:
     losses: list[float] = field(default_factory=list)
 
 
-def rate_factor(seen: float, settings: TrainingSettings) -> float:
-    """Share of the peak learning rate after `seen` tokens: linear warm-up, constant, linear decay to 2%."""
-    falling = settings.tokens * settings.decay
-    left = max(0.0, settings.tokens - seen)
-    return max(0.02, min(1.0, (seen + settings.batch) / settings.warmup, left / falling if falling else 1.0))
+LONGEST_WARMUP = 0.05
+"""The most of a run that its warm-up takes."""
+
+LOG_SECONDS = 10.0
+"""A line of progress comes at least so often, if steps are long."""
+
+
+def done(progress: Progress, settings: TrainingSettings) -> float:
+    """How much of a run is over, by tokens or by minutes, 0 to 1."""
+    of_time = progress.seconds / (60 * settings.minutes) if settings.minutes else 0.0
+    of_tokens = progress.tokens / settings.tokens if settings.tokens else 1.0
+    return min(1.0, max(of_tokens, of_time))
+
+
+def rate_factor(progress: Progress, settings: TrainingSettings) -> float:
+    """Share of the peak learning rate: linear warm-up, constant, linear decay to 2%."""
+    over = done(progress, settings)
+    warm = max((progress.tokens + settings.batch) / settings.warmup, over / LONGEST_WARMUP)
+    left = (1 - over) / settings.decay if settings.decay else 1.0
+    return max(0.02, min(1.0, warm, left))
 
 
 def pick_device(name: str) -> torch.device:
@@ -169,7 +186,8 @@ class TrainingRun(ABC, Generic[S]):
         Returns:
             the figures of `losses`, before the step.
         """
-        factor = rate_factor(self.progress.tokens, self.settings)
+        begun = time.monotonic()
+        factor = rate_factor(self.progress, self.settings)
         for optimizer, peaks in zip(self.optimizers, self.peaks, strict=True):
             for group, peak in zip(optimizer.param_groups, peaks, strict=True):
                 group["lr"] = peak * factor
@@ -187,6 +205,7 @@ class TrainingRun(ABC, Generic[S]):
         self.refresh()
         self.progress.step += 1
         self.progress.tokens += count
+        self.progress.seconds += time.monotonic() - begun
         self.progress.chunk, self.progress.position = batch.chunk, batch.position
         return figures
 
@@ -200,7 +219,7 @@ class TrainingRun(ABC, Generic[S]):
         return True
 
     def train(self, save_every: float = 120.0, log_every: int = 20) -> list[float]:
-        """Train until the settings' number of tokens.
+        """Train until the settings' number of tokens or minutes.
 
         Returns:
             the loss of every step taken here.
@@ -213,13 +232,12 @@ class TrainingRun(ABC, Generic[S]):
         recent: list[list[float]] = []
         saved = mark = time.monotonic()
         mark_tokens = progress.tokens
-        while progress.tokens < self.settings.tokens:
+        while done(progress, self.settings) < 1:
             recent.append(self.step(next(source)))
             losses.append(recent[-1][0])
-            if progress.step % log_every == 0:
-                now = time.monotonic()
+            now = time.monotonic()
+            if progress.step % log_every == 0 or now - mark > LOG_SECONDS:
                 speed = (progress.tokens - mark_tokens) / (now - mark)
-                progress.seconds += now - mark
                 mark, mark_tokens = now, progress.tokens
                 self._log(recent, speed)
                 recent = []
@@ -254,12 +272,14 @@ class TrainingRun(ABC, Generic[S]):
         fields, words = self.figures([sum(column) / len(recent) for column in zip(*recent, strict=True)])
         line = {
             "step": progress.step, "tokens": progress.tokens, **fields,
-            "rate": round(rate_factor(progress.tokens, self.settings), 4), "chunk": progress.chunk,
+            "rate": round(rate_factor(progress, self.settings), 4), "chunk": progress.chunk,
             "tokens_per_second": round(speed), "seconds": round(progress.seconds, 1),
         }  # fmt: skip
         with (self.work / "loss.jsonl").open("a") as file:
             file.write(json.dumps(line) + "\n")
         left = max(0.0, self.settings.tokens - progress.tokens) / speed
+        if self.settings.minutes:
+            left = min(left, max(0.0, 60 * self.settings.minutes - progress.seconds))
         print(
             f"step {progress.step}  {progress.tokens / 1e6:.2f} of {self.settings.tokens / 1e6:.1f} M tokens  "
             f"{words}  {speed:.0f} tokens/s  {left / 60:.0f} min left",
