@@ -17,7 +17,7 @@ from torch import Tensor
 from ...errors import UserError
 from ..base import PREFILL_CHUNK
 from ..costs.flops import NOTHING, Flops
-from .hidden_states import layer_inputs, next_states
+from .hidden_states import LayerOutputs, layer_inputs, next_states
 from .library import Device, errors, last_error, library
 from .sequences import members
 
@@ -120,6 +120,8 @@ class Weights:
         """What its passes compute, once somebody has read that from the file."""
         self.least = 1
         """Fewest tokens that a context must hold to read a text as the model's own does (see `least_context`)."""
+        self.outputs = False
+        """Whether layers' outputs are read, as llama.cpp does not note their inputs."""
         self.reading = 0.0
         """FLOPs of taking in the target's states of one token, of a trained drafter."""
 
@@ -198,6 +200,7 @@ class Context:
         batch: most tokens in a pass.
         other: a context of the model whose embeddings and LM head these weights use, if they have none of their own.
         mtp: run the model's MTP layer, not its others.
+        outputs: reads the layers' outputs in each pass, for taps whose inputs llama.cpp does not note.
 
     Raises:
         UserError: there is not enough memory; in llama.cpp's words.
@@ -214,9 +217,11 @@ class Context:
         batch: int = PREFILL_CHUNK,
         other: Context | None = None,
         mtp: bool = False,
+        outputs: LayerOutputs | None = None,
     ) -> None:
         lib = self.lib = weights.lib
         self.weights = weights
+        self._outputs = outputs
         self.flops = weights.flops
         """What a pass computes."""
         self.computed = 0.0
@@ -236,6 +241,8 @@ class Context:
         params.swa_full = True
         if mtp:
             params.ctx_type = lib.LLAMA_CONTEXT_TYPE_MTP
+        if outputs is not None:
+            params.cb_eval = self._asked = lib.ggml_backend_sched_eval_callback(outputs)  # which must live as long
         if other is not None:
             params.ctx_other = other.handle
             self._other = other  # which must outlive this
@@ -301,6 +308,8 @@ class Context:
         if wanted:
             self._wanted[wanted] = 1
         self._batch.n_tokens = n
+        if self._outputs is not None:
+            self._outputs.begin()
         self.computed += self.flops.count(positions, len(wanted))
         return int(self.lib.llama_decode(self.handle, self._batch))
 
@@ -336,7 +345,7 @@ class Context:
                 following[0](self.handle, True, False)
             elif tap == self.weights.layers:
                 self.lib.llama_set_embeddings(self.handle, True)
-            else:
+            elif self._outputs is None:
                 assert functions is not None  # checked at load
                 functions[0](self.handle, tap, True)
 
@@ -351,6 +360,8 @@ class Context:
             address = following[1](self.handle)
         elif tap == self.weights.layers:
             address = ctypes.cast(self.lib.llama_get_embeddings(self.handle), ctypes.c_void_p).value
+        elif self._outputs is not None:
+            return self._outputs.read(tap, rows)
         else:
             assert functions is not None  # checked at load
             address = functions[1](self.handle, tap)

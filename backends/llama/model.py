@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from ...errors import Cancelled, UserError, counted
-from ..base import Model, Session
+from ..base import PREFILL_CHUNK, Model, Session
 from ..chat_template import given_template
 from ..codec import CodecModel
 from ..costs.flops import Flops
@@ -36,7 +36,7 @@ from .attention_cost import NODES as ATTENTION_NODES
 from .attention_cost import SEQUENCES, attention_cost, attention_seconds
 from .attention_cost import SIZE as ATTENTION_SIZE
 from .context import Context, Runtime, Weights
-from .hidden_states import embeddings, refusal, untold
+from .hidden_states import LayerOutputs, embeddings, refusal, untold
 from .layers import first_layers
 from .library import devices, library, version
 from .options import (
@@ -122,10 +122,15 @@ class LlamaModel(CodecModel):
         # Of models whose MTP layer is loaded, the last states come by the way that was tried with it.
         known = trial in self._tried or (trial == "last" and self.weights.all_last)
         if taps and self.info.capabilities.states and not known:
-            if not works(trial, self.header.architecture, Path(self.info.path)):
-                raise UserError(untold(self.header.architecture))
+            architecture, file = self.header.architecture, Path(self.info.path)
+            if not works(trial, architecture, file):
+                if trial == "last" or not LayerOutputs.readable() or not works("last", architecture, file):
+                    raise UserError(untold(architecture))
+                self.weights.outputs = True
             self._tried.add(trial)
             self._states_proven = False
+        if self.weights.outputs and 0 in taps:  # which is no layer's output
+            raise UserError(untold(self.header.architecture))
         return super().tapped(taps)
 
     @property
@@ -163,7 +168,7 @@ class LlamaModel(CodecModel):
     def states_work(self) -> bool:
         """Whether hidden states are the model's own (see `Model.states_work`): three passes in a context of their own."""
         weights = self.weights
-        taps = range(0 if "inputs" in self._tried else weights.layers, weights.layers + 1)
+        taps = range(int(weights.outputs) if "inputs" in self._tried else weights.layers, weights.layers + 1)
         tapped = open_chat(weights, self.header, self.runtime, SIZE, self.info.name, self._alike, taps)
         text = proof_text(self._codec, weights.vocabulary, SIZE)
         return states_work(tapped, text, weights.width, self.info.capabilities.tree)
@@ -200,13 +205,22 @@ def open_chat(
 ) -> LlamaSession | LlamaHybridSession:
     """A session that verifies drafts, in a context of its own (see `open_context`)."""
     if weights.recurrent:
-        return LlamaHybridSession(open_context(weights, header, runtime, size, name, sequences=1, rows=HYBRID_ROWS), size, taps)
-    run = open_context(weights, header, runtime, size, name, sequences=sequences(weights.vocabulary))
+        run = open_context(weights, header, runtime, size, name, sequences=1, rows=HYBRID_ROWS, taps=taps)
+        return LlamaHybridSession(run, size, taps)
+    run = open_context(weights, header, runtime, size, name, sequences=sequences(weights.vocabulary), taps=taps)
     return LlamaSession(run, size, alike, taps)
 
 
 def open_context(
-    weights: Weights, header: Header, runtime: Runtime, size: int, name: str, *, sequences: int, rows: int | None = None
+    weights: Weights,
+    header: Header,
+    runtime: Runtime,
+    size: int,
+    name: str,
+    *,
+    sequences: int,
+    rows: int | None = None,
+    taps: Sequence[int] = (),
 ) -> Context:
     """A context of `size` tokens or more (see `least_context`).
 
@@ -214,8 +228,10 @@ def open_context(
         UserError: there is not enough memory.
     """
     size = max(size, weights.least)
+    inner = {tap for tap in taps if tap < weights.layers}
+    outputs = LayerOutputs(inner, weights.width, PREFILL_CHUNK) if inner and weights.outputs else None
     try:
-        return Context(weights, runtime, size, sequences, rows=rows)
+        return Context(weights, runtime, size, sequences, rows=rows, outputs=outputs)
     except UserError as error:
         needed = cache_bytes(header, runtime, size) / 1e9
         raise UserError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import subprocess
 from pathlib import Path
@@ -12,6 +13,7 @@ import torch
 
 from specchat.backends import ROOT, UserError
 from specchat.backends.llama import hidden_states, trial
+from specchat.backends.llama.library import version
 from specchat.backends.llama.model import load_llama
 from specchat.backends.sessions.states import States
 
@@ -46,9 +48,13 @@ def few_sequences(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("seed", range(4))
 def test_states_follow_whatever_happens_to_the_nodes(taps: tuple[int, ...], seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("specchat.backends.sessions.states.FIRST_ROWS", 8)
+    follow(tiny_llama().open_session(256, taps), taps, seed)
+
+
+def follow(session: Any, taps: tuple[int, ...], seed: int) -> None:
+    """Grow, commit and rewind at random, and compare all states after each."""
     rng = random.Random(seed)
     some = [rng.randrange(8, VOCAB) for _ in range(200)]
-    session: Any = tiny_llama().open_session(256, taps)
     mirror = LlamaMirror(session)
     mirror.prefill(some[: rng.choice((1, 40))])
 
@@ -59,6 +65,20 @@ def test_states_follow_whatever_happens_to_the_nodes(taps: tuple[int, ...], seed
     mirror.wander(rng, some, 12, compare)
     if mirror.found:
         mirror.compare()
+
+
+@pytest.mark.parametrize("taps", [(2, 1, 2), LAST])
+def test_outputs_of_layers_are_read_where_llama_cpp_does_not_note_their_inputs(
+    taps: tuple[int, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SPECCHAT_CACHE", str(tmp_path))
+    trials = {"inputs llama": [version(), False], "last llama": [version(), True]}
+    (tmp_path / trial.FILE).write_text(json.dumps(trials))
+    model = load_llama(gguf_of(tiny_folder()), "tiny", FLOAT32)
+    follow(model.open_session(256, taps), taps, seed=1)
+    with pytest.raises(UserError, match="does not hand out the hidden states of llama models"):
+        model.open_session(64, (0, 1))  # what the first layer gets is no layer's output
+    model.close()
 
 
 TOLD = (
@@ -81,18 +101,11 @@ def test_which_architectures_hand_out_their_states_is_found_by_trying(
 ) -> None:
     monkeypatch.setenv("SPECCHAT_CACHE", str(tmp_path))
     model = load_llama(zoo.write(architecture, tmp_path / "model.gguf"), architecture, FLOAT32)
-    taps, text = (0, model.info.layers - 1, model.info.layers), list(range(9, 21))
-    if architecture in UNTOLD:
-        with pytest.raises(UserError, match=f"does not hand out the hidden states of {architecture} models"):
-            model.open_session(64, taps)
-        if architecture in WIDE:
-            with pytest.raises(UserError, match="does not hand out"):
-                model.open_session(64, (model.info.layers,))
-        else:
-            model.open_session(64, (model.info.layers,)).prefill(text)
-        # Kept: nobody tries a second time.
-        monkeypatch.setattr(subprocess, "run", None)
-        assert not trial.works("inputs", architecture, tmp_path)
+    taps, text = (int(architecture in UNTOLD), model.info.layers - 1, model.info.layers), list(range(9, 21))
+    if architecture in WIDE:
+        for wide in (taps, taps[-1:]):
+            with pytest.raises(UserError, match=f"does not hand out the hidden states of {architecture} models"):
+                model.open_session(64, wide)
     else:
         session, single = model.open_session(64, taps), model.open_session(64, taps)
         session.prefill(text[:4])
@@ -104,6 +117,9 @@ def test_which_architectures_hand_out_their_states_is_found_by_trying(
             single.evaluate([token], (ROOT,))
             single.commit((0,))
         torch.testing.assert_close(session.states(0, 12), single.states(0, 12), atol=2e-3, rtol=1e-3)
+    # Kept: nobody tries a second time.
+    monkeypatch.setattr(subprocess, "run", None)
+    assert trial.works("inputs", architecture, tmp_path) == (architecture in TOLD)
     model.close()
 
 
