@@ -285,6 +285,8 @@ class Model(ABC):
     may have missed."""
     thoughts: Thoughts | None = None
     """How its thoughts are told from its answers; None if it does not think."""
+    untrue_states = UNTRUE_STATES
+    """What is said where sessions with taps do not hand out the model's own states."""
     _states_proven = False
 
     @abstractmethod
@@ -330,9 +332,9 @@ class Model(ABC):
             )
         if taps and not self._states_proven:
             if not self.states_work():
-                reasons = {**info.capabilities.reasons, "states": UNTRUE_STATES}
+                reasons = {**info.capabilities.reasons, "states": self.untrue_states}
                 self.info = replace(info, capabilities=replace(info.capabilities, states=False, reasons=reasons))
-                raise UserError(UNTRUE_STATES)
+                raise UserError(self.untrue_states)
             self._states_proven = True
         return tuple(taps)
 

@@ -107,7 +107,7 @@ def _fits(library: Library, target: FoundModel, draft: FoundModel, head: Format)
     if gguf and card.backend != "llama.cpp":
         return Pairing(False, f"It is a trained drafter ({head.title}) in GGUF, which drafts for models on llama.cpp only.")
     if card.backend == "llama.cpp":
-        if failed("inputs", card.architecture):
+        if failed("last", card.architecture):
             return Pairing(False, untold(card.architecture))
         if head.reads_keys and not gguf:
             return Pairing(False, "It reads the target's keys and values, which llama.cpp gives to an assistant in GGUF only.")

@@ -361,7 +361,7 @@ class Context:
         elif tap == self.weights.layers:
             address = ctypes.cast(self.lib.llama_get_embeddings(self.handle), ctypes.c_void_p).value
         elif self._outputs is not None:
-            return self._outputs.read(tap, rows)
+            address = self._outputs.address(tap, rows)
         else:
             assert functions is not None  # checked at load
             address = functions[1](self.handle, tap)

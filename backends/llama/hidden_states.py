@@ -12,10 +12,8 @@ from collections.abc import Callable, Iterable
 from functools import cache
 from typing import Any
 
-import torch
-from torch import Tensor
+import numpy as np
 
-from ...errors import UserError
 from ..options import pip_command
 from .library import library
 
@@ -123,7 +121,7 @@ class LayerOutputs:
         assert functions is not None  # checked before
         self._name, self._size, self._copy = functions
         self._names = {tap: f"l_out-{tap - 1}".encode() for tap in taps}
-        self._rows = {name: torch.empty((batch, width)) for name in self._names.values()}
+        self._rows = {name: np.empty((batch, width), np.float32) for name in self._names.values()}
         self._filled = dict.fromkeys(self._rows, 0)
         self._offset: int | None = None
         """Where the name is in a tensor."""
@@ -148,20 +146,14 @@ class LayerOutputs:
         count = size // rows[0].nbytes
         # An exception would be lost here: what does not fit is missed by whoever reads it.
         if size % rows[0].nbytes == 0 and done + count <= len(rows):
-            self._copy(tensor, rows[done:].data_ptr(), 0, size)
+            self._copy(tensor, rows[done:].ctypes.data, 0, size)
             self._filled[name] = done + count
         return True
 
-    def read(self, tap: int, rows: int) -> Tensor:
-        """The states of the last pass at a tap [rows, width]: a view that the next pass overwrites.
-
-        Raises:
-            UserError: the pass had no such tensor, or one of another shape.
-        """
+    def address(self, tap: int, rows: int) -> int | None:
+        """Where the last pass's states at a tap are [rows, width]; None if it had no such tensor, or one of another shape."""
         name = self._names[tap]
-        if self._filled[name] != rows:
-            raise UserError("llama.cpp did not hand out this model's hidden states.")
-        return self._rows[name][:rows]
+        return int(self._rows[name].ctypes.data) if self._filled[name] == rows else None
 
 
 def untold(architecture: str) -> str:

@@ -126,7 +126,7 @@ class LlamaModel(CodecModel):
             if not works(trial, architecture, file):
                 if trial == "last" or not LayerOutputs.readable() or not works("last", architecture, file):
                     raise UserError(untold(architecture))
-                self.weights.outputs = True
+                self.weights.outputs, self.untrue_states = True, untold(architecture)
             self._tried.add(trial)
             self._states_proven = False
         if self.weights.outputs and 0 in taps:  # which is no layer's output

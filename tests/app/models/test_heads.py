@@ -175,7 +175,7 @@ def test_a_gguf_drafter_is_listed_with_whom_it_drafts_for(tmp_path: Path, monkey
     other = changed(gguf_of(gguf_heads.target_folder()), tmp_path / "other.gguf", {"general.architecture": "qwen2"})
     monkeypatch.setenv("SPECCHAT_CACHE", str(tmp_path))
     assert pair(library, found_at(other), head).able, "nobody has tried"
-    (tmp_path / FILE).write_text(json.dumps({"inputs qwen2": ["0.3.36", False]}))
+    (tmp_path / FILE).write_text(json.dumps({"last qwen2": ["0.3.36", False]}))
     assert pair(library, found_at(other), head).reason.startswith("llama.cpp does not hand out the hidden states of qwen2")
     damaged = changed(file, tmp_path / "damaged.gguf", {"eagle3.target_layers": [1, 2]})
     assert "have one layer and read 3 of the target's" in pair(library, target, found_at(damaged)).reason
