@@ -3,6 +3,8 @@
 import json
 import shutil
 import sys
+from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,7 @@ from specchat.builtin.recipe import train_eagle
 from specchat.builtin.recipe.train_eagle import EagleRun, Settings
 from specchat.builtin.recipe.training import text
 from specchat.builtin.recipe.training.eagle import anchors
+from specchat.builtin.recipe.training.run import Progress, rate_factor
 from specchat.builtin.recipe.training.target import Target
 
 from ..cases import only_full
@@ -175,6 +178,40 @@ def test_a_head_is_written_as_published(
 def _main(monkeypatch: pytest.MonkeyPatch, *arguments: object) -> None:
     monkeypatch.setattr(sys, "argv", ["train_eagle", *map(str, arguments)])
     train_eagle.main()
+
+
+def test_a_run_that_ends_early_writes_its_head(
+    tmp_path: Path, model: Path, conversations: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By the clock, and by ctrl+c, which a text that presses it stands for."""
+    monkeypatch.chdir(tmp_path)
+    common = [model, "--precision", "float32", "--device", "cpu", "--steps", 2]
+    _main(monkeypatch, *common, "--text", conversations, "--minutes", 1e-6, "--batch", 400)
+    assert torch.load("tiny-eagle/checkpoint.pt", weights_only=True)["progress"]["step"] == 1
+    batches = text.Text.batches
+
+    def interrupted(*arguments: Any) -> Iterator[Any]:
+        yield from islice(batches(*arguments), 3)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(text.Text, "batches", interrupted)
+    _main(monkeypatch, *common, "--work", "stopped")  # on the recipe's corpus
+    assert torch.load("stopped/checkpoint.pt", weights_only=True)["progress"]["step"] == 3
+    assert "Stopped. Go on with --resume" in capsys.readouterr().out
+    for head in ("tiny-eagle", "stopped"):
+        assert load_file(f"{head}/head/model.safetensors")
+    with pytest.raises(SystemExit, match="is a GGUF file, which cannot be trained on"):
+        _main(monkeypatch, "model.gguf")
+
+
+def test_a_short_run_warms_up_and_cools_down_within_it() -> None:
+    settings = Settings(tokens=1e6, minutes=10, batch=500, warmup=200_000, decay=0.4)
+    rates = [rate_factor(Progress(tokens=tokens, seconds=seconds), settings) for tokens, seconds in RATES]
+    assert rates == pytest.approx([0.02, 1.0, 1.0, 0.5, 0.02, 0.02])
+
+
+RATES = [(0, 0), (1_000, 60), (500_000, 60), (2_000, 480), (2_000, 600), (1_000_000, 60)]
+"""Tokens and seconds of a run of at most 1,000,000 and 600."""
 
 
 @only_full

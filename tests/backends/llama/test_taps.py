@@ -108,9 +108,9 @@ def test_which_architectures_hand_out_their_states_is_found_by_trying(
     if architecture in (*WIDE, *UNNAMED):
         if architecture in UNNAMED:
             model.open_session(64, taps[-1:]).prefill(text)
-        for refused in (taps, taps[-1:]):
+        for wanted in (taps, taps[-1:]):
             with pytest.raises(UserError, match=f"does not hand out the hidden states of {architecture} models"):
-                model.open_session(64, refused)
+                model.open_session(64, wanted)
     else:
         session, single = model.open_session(64, taps), model.open_session(64, taps)
         session.prefill(text[:4])
