@@ -12,8 +12,8 @@ from typing import Any
 from ...errors import UserError
 from ..base import Message, Sampling
 from ..grammars.constraint import Constraint
-from .identify import LLAMA_CPP, LLAMA_SERVER, LM_STUDIO, OLLAMA, SGLANG, VLLM, Served
-from .refusals import words_of
+from .dialects import DIALECTS, LLAMA_SERVER, OLLAMA
+from .identify import Served
 from .thoughts import asked, with_thought
 
 LONG_ENOUGH = 4096
@@ -70,7 +70,7 @@ def body_of(served: Served, request: ServerRequest, under: str = "") -> tuple[st
         body |= _constraint(served, request.constraint, chat=path == "/chat/completions")
         if served.engine == LLAMA_SERVER and path == "/chat/completions" and request.constraint.is_json:
             body["reasoning_format"] = "deepseek"  # with `none` it refuses a schema behind a thought that the prompt opens
-    fields = body | _sampling(served, request.sampling) | _told(served)
+    fields = body | _sampling(served, request.sampling) | dict(DIALECTS[served.engine].telling)
     return served.api + path, fields | (_afresh(served) if request.afresh else {})
 
 
@@ -94,35 +94,21 @@ TELLING = (
 )
 """Fields without which less is known of it."""
 
-_VAGUE = re.compile(
-    "field|param|argument|propert|extra|unexpected|unrecogni|not permitted|support|not allowed|schema|validation"
-    "|invalid request|bad request",
-    re.IGNORECASE,
-)
-"""Words of a refusal that may be about a field although it names none."""
 
-
-def without(body: dict[str, Any], status: int, refusal: Any, limited: bool) -> dict[str, Any]:
+def without(body: dict[str, Any], refusal: Any, limited: bool) -> dict[str, Any]:
     """A request without the fields that a server refused; the same where none of those is to blame that can be left out.
 
     Args:
         body: the request.
-        status: of the refusal.
-        refusal: what came with it.
+        refusal: what came with the refusal.
         limited: `max_tokens` is the user's own.
     """
     said = json.dumps(refusal)
-    own = () if limited else ("max_tokens",)
-    inner = {name: (name, *value) if isinstance(value := body[name], dict) else (name,) for name in body}
-    named = [name for name in (*SAMPLED, *TELLING, *own) if any(_names(said, each) for each in inner.get(name, ()))]
-    if _names(said, "stream") and re.search("support|allow|enabled|disabled|must be false", said, re.IGNORECASE):
-        named += ["stream", "stream_options"]  # then the answer comes whole
     if "max_tokens" in body and "max_completion_tokens" in said:  # OpenAI's newer name
         rest = {name: value for name, value in body.items() if name != "max_tokens"}
         return rest | {"max_completion_tokens": body["max_tokens"]}
-    if not named and status in (400, 422):
-        words = words_of(refusal)
-        named = [name for name in TELLING if name in body and (not words or _VAGUE.search(words))]
+    own = () if limited else ("max_tokens",)
+    named = [name for name in (*SAMPLED, *TELLING, *own) if _names(said, name)]
     return {name: value for name, value in body.items() if name not in named}
 
 
@@ -131,49 +117,37 @@ def _names(said: str, field: str) -> bool:
 
 
 def _sampling(served: Served, sampling: Sampling) -> dict[str, Any]:
-    """Engines that have every setting get every setting: their own defaults differ."""
     body: dict[str, Any] = {"temperature": sampling.temperature}
-    rest = {"top_k": sampling.top_k, "min_p": sampling.min_p, "repetition_penalty": sampling.repetition_penalty}
     if not sampling.greedy:
         body |= {"top_p": sampling.top_p, "seed": sampling.seed}
-    match served.engine:
-        case "llama-server" | "llama_cpp.server":
-            rest["repeat_penalty"] = rest.pop("repetition_penalty")
-            return body | rest
-        case "vLLM" | "SGLang":
-            return body | rest | {"top_k": sampling.top_k or -1}
-    plain = Sampling()
+    rest = {"top_k": sampling.top_k, "min_p": sampling.min_p, "repetition_penalty": sampling.repetition_penalty}
+    dialect, plain = DIALECTS[served.engine], Sampling()
+    if dialect.samples:
+        rest[dialect.penalty] = rest.pop("repetition_penalty")
+        return body | rest | {"top_k": sampling.top_k or dialect.no_top_k}
     given = {name: value for name, value in rest.items() if value != getattr(plain, name)}
     if given and served.engine == OLLAMA:  # it would ignore them without a word
         raise UserError(f"{served.engine} does not take {' and '.join(given)}. Leave them out, or ask another server.")
     return body | given
 
 
-FORMATTED = (LLAMA_SERVER, VLLM, SGLANG, OLLAMA, LM_STUDIO, LLAMA_CPP, "")
-"""Engines that take `response_format` in chats; an unknown one is taken to speak the OpenAI API."""
-GRAMMARS = {VLLM: ("structured_outputs", "grammar"), SGLANG: ("ebnf",), LLAMA_SERVER: ("grammar",), LLAMA_CPP: ("grammar",)}
-"""Engines that take a grammar, all of them in GBNF → where."""
-
-
 def _constraint(served: Served, constraint: Constraint, *, chat: bool) -> dict[str, Any]:
     engine, kind, text = served.engine, constraint.kind, constraint.text
-    if constraint.is_json and engine in (FORMATTED if chat else (LLAMA_SERVER, VLLM, SGLANG)):
-        if kind == "json_object" and engine != LM_STUDIO:  # which knows schemas alone
+    dialect = DIALECTS[engine]
+    if constraint.is_json and (chat or dialect.completes):
+        if kind == "json_object":
             return {"response_format": {"type": "json_object"}}
-        if engine == LLAMA_CPP:
-            return {"response_format": {"type": "json_object", "schema": constraint.schema}}
         schema = {"name": "answer", "schema": constraint.schema, "strict": True}
         return {"response_format": {"type": "json_schema", "json_schema": schema}}
-    if kind == "regex" and engine in (VLLM, SGLANG):
-        return {"structured_outputs": {"regex": text}} if engine == VLLM else {"regex": text}
-    if kind == "grammar" and engine in GRAMMARS:
-        if not constraint.is_gbnf:
-            raise UserError(f"{engine} takes grammars in GBNF alone, not in Lark. Write this one in GBNF.")
-        first, *below = GRAMMARS[engine]
-        return {first: {below[0]: text} if below else text}
-    what = {"json_schema": "a schema", "json_object": "a schema", "regex": "a regex", "grammar": "a grammar"}[kind]
-    where = "" if chat else " outside chats"
-    raise UserError(f"{engine or 'This server'} does not take {what}{where}. Leave it out, or ask another server.")
+    path = {"regex": dialect.regex, "grammar": dialect.grammar}.get(kind, ())
+    if not path:
+        what = "a schema" if constraint.is_json else f"a {kind}"
+        where = "" if chat else " outside chats"
+        raise UserError(f"{engine} does not take {what}{where}. Leave it out, or ask another server.")
+    if kind == "grammar" and not constraint.is_gbnf:
+        raise UserError(f"{engine} takes grammars in GBNF alone, not in Lark. Write this one in GBNF.")
+    first, *below = path
+    return {first: {below[0]: text} if below else text}
 
 
 def _afresh(served: Served) -> dict[str, Any]:
@@ -184,18 +158,3 @@ def _afresh(served: Served) -> dict[str, Any]:
         case "vLLM":  # what has another salt is another prompt
             return {"cache_salt": token_hex(8)}
     return {}
-
-
-def _told(served: Served) -> dict[str, Any]:
-    """What makes the server show its passes."""
-    usage = {"stream_options": {"include_usage": True}}
-    match served.engine:
-        case "llama-server":
-            return usage | {"timings_per_token": True, "return_progress": True, "verbose": True}
-        case "vLLM":
-            return usage | {"return_token_ids": True}
-        case "SGLang":
-            return usage | {"return_spec_tokens_details": True}
-        case "transformers serve" | "llama_cpp.server":  # they send none
-            return {}
-    return usage

@@ -1,8 +1,7 @@
-"""One event of a server's stream as checked data: engines name the same things differently, and any of it may be wrong."""
+"""One event of a server's stream as checked data: any of it may be wrong."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -13,12 +12,8 @@ from .refusals import error_in
 NO_ID = -1
 """In place of a token's id where the server does not send it."""
 
-THOUGHTS = ("reasoning_content", "reasoning", "thinking", "thought", "reasoning_text", "reasoning_details")
-"""What engines call the thinking; some send it under two names at once."""
-PARTS = ("text", "content", "value", "thinking", "reasoning", "refusal", "summary", "parts", "transcript")
-"""What holds the text of a part of a content."""
-GOES_ON = ("", "null", "none", "false", "unspecified", "finish_reason_unspecified", "in_progress")
-"""Words in place of a finish reason while there is none."""
+THOUGHTS = ("reasoning_content", "reasoning")
+"""What engines call the thinking; some send it under both names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,17 +38,10 @@ class Chunk:
     """What an event tells; None and empty where it does not."""
 
     text: str = ""
-    """May begin or end with half a character."""
     thought: str = ""
     """Text that the server's parser took for thinking."""
     under: str = ""
     """The field that the thinking came in."""
-    whole: bool = False
-    """The text is that of the whole answer, not what follows."""
-    called: str = ""
-    """The tool that the model begins to call."""
-    index: int | None = None
-    """Which of several answers it is of."""
     ids: tuple[int, ...] | None = None
     timings: Timings | None = None
     tokens: int | None = None
@@ -74,100 +62,45 @@ class Chunk:
     error: Any = None
 
 
-def parse(body: Any, event: str = "") -> Chunk:
+def parse(body: Any) -> Chunk:
     """The chunk in an event.
 
     Args:
         body: its JSON.
-        event: its name.
 
     Raises:
         ValueError: it is no JSON object.
     """
     if not isinstance(body, dict):
         raise ValueError("not an object")
-    choice = _choice(body)
-    try:
-        text, thought, called, under = _written(choice)
-        error = error_in(body, choice, event)
-    except RecursionError:
-        raise ValueError("nested too deeply") from None
+    choices = body.get("choices")
+    choice = _table(choices[0]) if isinstance(choices, list) and choices else {}
+    part = _table(choice.get("delta"))
     usage, verbose = _table(body.get("usage")), _table(body.get("__verbose"))
     details = _table(usage.get("prompt_tokens_details"))
     prompt_ids = _ids(body.get("prompt_token_ids", choice.get("prompt_token_ids"))) or ()
-    finish = _finish(choice)
+    under = next((name for name in THOUGHTS if said(part.get(name))), "")
     return Chunk(
-        text=text,
-        thought=whole(thought),
+        text=whole(said(part.get("content")) or said(choice.get("text"))),
+        thought=whole(said(part.get(under))),
         under=under,
-        whole=bool(not choice.get("delta") and choice.get("message") and (finish or body.get("object") == "chat.completion")),
-        called=whole(called),
-        index=count(choice.get("index")),
-        ids=_ids(choice.get("token_ids", verbose.get("tokens") if "text" in choice else None)),
+        ids=_ids(choice.get("token_ids")),
         timings=_timings(body.get("timings", verbose.get("timings"))),
-        tokens=count(usage.get("completion_tokens", usage.get("output_tokens"))),
-        prompt=count(usage.get("prompt_tokens", usage.get("input_tokens"))) or len(prompt_ids) or None,
+        tokens=count(usage.get("completion_tokens")),
+        prompt=count(usage.get("prompt_tokens")) or len(prompt_ids) or None,
         prompt_ids=prompt_ids,
         cached=count(details.get("cached_tokens")),
-        finish=finish,
+        finish=said(choice.get("finish_reason")),
         stopped=isinstance(choice.get("stop_reason"), str) or verbose.get("stop_type") == "word",
         truncated=verbose.get("truncated") is True,
         speculation=_speculation(body, choice),
         progress=_progress(body.get("prompt_progress")),
-        error=error,
+        error=error_in(body),
     )
 
 
 def _table(value: object) -> Mapping[str, Any]:
     return value if isinstance(value, dict) else {}
-
-
-def _choice(body: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The part of a body with the answer: the first of its choices, or itself."""
-    choices = body.get("choices")
-    if isinstance(choices, dict):
-        return choices
-    rows = [each for each in choices if isinstance(each, dict)] if isinstance(choices, list) else []
-    if rows:
-        return min(rows, key=lambda row: count(row.get("index")) or 0)
-    return {} if "choices" in body else body
-
-
-def _written(choice: Mapping[str, Any]) -> tuple[str, str, str, str]:
-    """Text, thinking, the tool that begins to be called, and the field that the thinking is in."""
-    part = choice.get("delta") or choice.get("message") or choice
-    if not isinstance(part, dict):
-        return said(part) if part is not choice.get("message") else "", "", "", ""
-    text, thought = parts_of(part.get("content"))
-    text += said(part.get("refusal")) + said(_table(part.get("audio")).get("transcript"))
-    text = text or said(choice.get("text")) or said(choice.get("response"))
-    under = "content" if thought else ""
-    if not thought and (under := next((name for name in THOUGHTS if part.get(name)), "")):
-        thought = "".join(parts_of(part[under]))
-    called, calls = "", part.get("tool_calls") or part.get("function_call") or []
-    for call in calls if isinstance(calls, list) else [calls]:
-        function = _table(_table(call).get("function")) or _table(call)
-        if name := said(function.get("name")):
-            text += f"{chr(10) if text else ''}{name} "
-            called = ", ".join(filter(None, (called, name)))
-        arguments = function.get("arguments")
-        text += json.dumps(arguments, ensure_ascii=False) if isinstance(arguments, dict) else said(arguments)
-    return text, thought, called, under
-
-
-def parts_of(value: object) -> tuple[str, str]:
-    """Text and thinking of a content: a text, a part of one, or a list of parts."""
-    if isinstance(value, str):
-        return said(value), ""
-    if isinstance(value, list):
-        pairs = [parts_of(each) for each in value]
-        return "".join(text for text, _ in pairs), "".join(thought for _, thought in pairs)
-    if not isinstance(value, dict):
-        return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else "", ""
-    text, thought = parts_of(next((found for name in PARTS if (found := value.get(name))), ""))
-    kind = value.get("type")
-    thinks = isinstance(kind, str) and ("think" in kind or "reason" in kind)
-    return ("", text + thought) if thinks else (text, thought)
 
 
 def said(value: object) -> str:
@@ -176,21 +109,8 @@ def said(value: object) -> str:
 
 
 def whole(text: str) -> str:
-    """A text whose halves of characters, which JSON can name, are put together; those without another half become U+FFFD."""
+    """A text without halves of characters, which JSON can name: each becomes U+FFFD."""
     return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-
-
-def _finish(choice: Mapping[str, Any]) -> str:
-    """Why the answer ended, in the server's word; empty while it has not."""
-    for name in ("finish_reason", "finish_details", "done_reason", "stop_type", "native_finish_reason"):
-        value = choice.get(name)
-        if value is None:
-            continue
-        value = value[0] if isinstance(value, list) and value else _table(value).get("type", value)
-        word = str(value).rpartition(".")[2].strip()  # some have the name of Python's class before it
-        if word.lower() not in GOES_ON:
-            return word
-    return "stop" if choice.get("done") is True else ""
 
 
 def _ids(value: object) -> tuple[int, ...] | None:

@@ -15,7 +15,7 @@ import httpx2
 from ... import __version__
 from ...errors import ContextFull, UserError, counted
 from .address import Address, where
-from .refusals import is_full, is_limited, is_unpaid, numbers_of, words_of
+from .refusals import is_full, numbers_of, words_of
 
 CONNECT_SECONDS = 10.0
 """Until a connection stands."""
@@ -42,13 +42,12 @@ class Refused(UserError):
 
     Args:
         sentence: for the user.
-        status: of HTTP, or the error's own code.
         body: what came with it.
     """
 
-    def __init__(self, sentence: str, status: int, body: Any) -> None:
+    def __init__(self, sentence: str, body: Any) -> None:
         super().__init__(sentence)
-        self.status, self.body = status, body
+        self.body = body
 
 
 class Connection:
@@ -233,12 +232,10 @@ class Connection:
         """
         host, message = self.address.host, words_of(body)
         said = f": {self.said(message)}" if message else ""
-        if status == 402 or is_unpaid(body):
+        if status == 402:
             return UserError(
                 f"{host} has no credit left for this key ({status}{said}). Check the account, or ask another server."
             )
-        if status == 413 and is_limited(body):
-            status = 429
         if status == 413 or (status not in (401, 403, 429) and is_full(body)):
             asked, holds = numbers_of(body)
             sizes = f" ({counted(asked, 'token')} of {holds:,})" if asked and holds else said
@@ -264,9 +261,9 @@ class Connection:
                 return UserError(f"{host} is not ready (503{said}). Wait until its model is loaded, then try again.")
             case _ if status >= 500 or status in (408, 425, 499):
                 sentence = f"{host} failed ({status}{said}). Send the message again; the server's log may say why."
-                return Refused(sentence, status, body)
+                return Refused(sentence, body)
         sentence = f"{host} refused the request ({status}{said}). Change what it names, or ask another server."
-        return Refused(sentence, status, body)
+        return Refused(sentence, body)
 
 
 def count(value: object) -> int | None:

@@ -1,10 +1,9 @@
-"""A body as events, however it is written: server-sent events, lines of JSON, or one JSON document in place of a stream."""
+"""A body as server-sent events."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import httpx2
@@ -15,29 +14,13 @@ MOST_EVENT = 128_000_000
 MOST_ODD = 2000
 """Characters that are kept of what is no event."""
 
-DONE = ("[done]", "done", "end", "eos")
-"""What stands in place of the last event's JSON, in small letters."""
-
-
-_DECODER = json.JSONDecoder(strict=False)
-"""Control characters within texts are not always escaped."""
-
-
-@dataclass(frozen=True, slots=True)
-class Event:
-    """One event."""
-
-    body: Any
-    """Its JSON; its text where that is none."""
-    name: str = ""
-    """`error` or `ping`, say; few events have one."""
+DONE = "[DONE]"
+"""What stands in place of the last event's JSON."""
 
 
 class Reader:
-    """Takes bytes as they come, cut anywhere; gives events as soon as they are whole.
-
-    Lines end in LF, CR LF or CR. An event ends at an empty line, or, where servers leave that out, at the next event. A line of
-    JSON needs no `data:` before it, and a document of several lines is one event.
+    """Takes bytes as they come, cut anywhere; gives events as soon as they are whole: the JSON of each, its text where that is
+    none.
 
     Args:
         most: bytes that one event may have.
@@ -45,17 +28,13 @@ class Reader:
 
     def __init__(self, most: int = MOST_EVENT) -> None:
         self.odd = ""
-        """The beginning of what was no event: a web page, say, or a proxy's message."""
+        """The first line of what was no event: a web page, say, or a proxy's message."""
         self._most, self._size = most, 0
         self._parts: list[bytes] = []
         self._after_cr = False
-        self._first = True
-        self._name = ""
         self._data: list[str] = []
-        self._document = False
-        """Whether `_data` are the lines of a JSON document without `data:` before them."""
 
-    def take(self, data: bytes) -> Iterator[Event]:
+    def take(self, data: bytes) -> Iterator[Any]:
         """Take some bytes; the events that are whole now.
 
         Raises:
@@ -70,10 +49,10 @@ class Reader:
             yield from self._line(self._whole_line())
             self._hold(part)
 
-    def end(self) -> Iterator[Event]:
+    def end(self) -> Iterator[Any]:
         """The body has ended: what is left of it. Of an event that broke off there is nothing to read."""
         for event in (*self._line(self._whole_line()), *self._complete()):
-            if not isinstance(event.body, str) or event.body[:1] not in "{[" or event.body.lower() in DONE:
+            if not isinstance(event, str) or event[:1] not in "{[" or event == DONE:
                 yield event
 
     def _hold(self, part: bytes) -> None:
@@ -85,65 +64,33 @@ class Reader:
     def _whole_line(self) -> str:
         line = b"".join(self._parts).decode("utf-8", "replace")
         self._parts = []
-        if self._first and line:
-            self._first, line = False, line.removeprefix("\ufeff")
         return line
 
-    def _line(self, line: str) -> Iterator[Event]:
-        field, colon, value = line.partition(":")
-        field, value = field.strip().lower(), value.removeprefix(" ")
-        known = field in ("data", "event", "error", "id", "retry") and colon
-        if self._document and not known:
-            if line.strip():
-                self._data.append(line)
-            return
-        if not line.strip():
+    def _line(self, line: str) -> Iterator[Any]:
+        field, _, value = line.partition(":")
+        if not line:
             yield from self._complete()
-        elif line.lstrip()[0] in "{[":
-            yield from self._complete()
-            self._data, self._document = [line], True
-            if not isinstance(_json(line), str) or line.strip().lower() in DONE:
-                yield from self._complete()
-        elif not known:
-            if not line.startswith(":"):
-                self.odd = f"{self.odd} {line}"[:MOST_ODD].lstrip()
-        elif field in ("data", "event", "error"):
-            # Where servers leave the empty line out, what came is whole without it.
-            if self._document or (len(self._data) == 1 and not isinstance(_json(self._data[0]), str)):
-                yield from self._complete()
-            if field == "event":
-                self._name = value
-            elif field == "data":
-                while value.startswith("data:"):  # a gateway has wrapped it once more
-                    value = value[5:].lstrip()
-                self._data.append(value)
-            else:  # llama-server's, before 2025
-                yield Event(_json(value), "error")
+        elif field == "data":
+            self._data.append(value.removeprefix(" "))
+        elif field not in ("", "event", "id", "retry"):
+            self.odd = self.odd or line.strip()[:MOST_ODD]
 
-    def _complete(self) -> Iterator[Event]:
-        text, name = "\n".join(self._data).strip(), self._name.strip().lower()
-        self._data, self._name, self._document, self._size = [], "", False, sum(map(len, self._parts))
+    def _complete(self) -> Iterator[Any]:
+        text = "\n".join(self._data)
+        self._data, self._size = [], sum(map(len, self._parts))
         if text:
-            yield Event(_json(text), name)
+            yield _json(text)
 
 
 def _json(text: str) -> Any:
-    """What a text says as JSON, a list where there are several documents; the text itself where it is none."""
+    """What a text says as JSON; the text itself where it is none."""
     try:
-        return _DECODER.decode(text)
-    except (ValueError, RecursionError):
-        pass
-    found, at = list[Any](), 0
-    try:
-        while text[at : at + 1] == "{":
-            one, at = _DECODER.raw_decode(text, at)
-            found.append(one)
+        return json.loads(text)
     except (ValueError, RecursionError):
         return text
-    return found if found and at == len(text) else text
 
 
-async def events(response: httpx2.Response, reader: Reader) -> AsyncIterator[Event | None]:
+async def events(response: httpx2.Response, reader: Reader) -> AsyncIterator[Any]:
     """The events of a response; None for a sign of life: bytes that completed none.
 
     Raises:

@@ -8,14 +8,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
-from urllib.parse import quote, unquote
+from urllib.parse import quote
 
 from ...errors import UserError, did_you_mean
 from .connection import Connection, Unreachable, count
-
-LLAMA_SERVER, VLLM, SGLANG = "llama-server", "vLLM", "SGLang"
-TRANSFORMERS, LLAMA_CPP, OLLAMA, LM_STUDIO = "transformers serve", "llama_cpp.server", "Ollama", "LM Studio"
-UNKNOWN = "OpenAI-compatible"
+from .dialects import LLAMA_SERVER, OLLAMA, SGLANG, UNKNOWN, VLLM
 
 PLAIN = "plain"
 """The method of a server that does not speculate."""
@@ -29,17 +26,8 @@ _NAME = re.compile(r"[\w.:+-]{1,40}", re.ASCII)
 _POSITION = re.compile(r'spec_decode_num_accepted_tokens_per_pos_total\{[^}]*position="(\d+)"')
 
 
-_OTHER_KIND = re.compile(
-    r"embed|rerank|moderation|whisper|transcri|\btts\b|speech|dall-e|diffusion|text-to-image|\bimage\b|\bclip\b|bge-|\bgte-"
-    r"|\be5-|minilm|colbert|splade|cross-encoder|feature-extraction|sentence-similarity"
-)
-"""Kinds and names of models that write no text."""
-_SIGNS = (
-    ("/props", LLAMA_SERVER, "default_generation_settings"),
-    ("/api/version", OLLAMA, "version"),
-    ("/api/v0/models", LM_STUDIO, "data"),
-)
-"""Where an engine answers alone, and with what."""
+_OTHER_KIND = re.compile(r"embed|rerank|moderation|whisper|\btts\b|dall-e|bge-|minilm", re.IGNORECASE)
+"""Names of models that write no text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,12 +57,12 @@ async def identify(server: Connection) -> Served:
         UserError: nobody answers, it wants a key, it is loading, or it has no such model.
     """
     api, rows = await _listed(server)
-    rows = [row for row in rows if _name(row)]
-    names = tuple(dict.fromkeys(map(_name, rows)))
+    rows = [row for row in rows if _text(row, "id")]
+    names = tuple(dict.fromkeys(_text(row, "id") for row in rows))
     owner = next((_text(row, "owned_by") for row in rows), "")
     engine = {"llamacpp": LLAMA_SERVER, "vllm": VLLM, "sglang": SGLANG}.get(owner) or await _engine(server)
     model = _chosen(server, engine, rows)
-    row = next((row for row in rows if _name(row) == model), {})
+    row = next((row for row in rows if _text(row, "id") == model), {})
     served = Served(engine, api, model, names, context=count(row.get("max_model_len")) or 0)
     match engine:
         case "llama-server":
@@ -96,14 +84,13 @@ async def _listed(server: Connection) -> tuple[str, list[Mapping[str, Any]]]:
     except UserError:
         if not named:
             raise
-        return _guessed(server), []
+        return "/v1", []
     if status in (404, 405) and _rows(other := await server.probe("/models")) is not None:
         api, status, body = "", 200, other
     if status == 200 and (rows := _rows(body)) is not None:
         return api, rows
-    # transformers serve has no list where no model was ever downloaded.
-    if (named and status != 503) or (status == 500 and await _openapi(server) == TRANSFORMERS):
-        return _guessed(server), []
+    if named and status != 503:
+        return "/v1", []
     if status in (0, 200, 404, 405, 501):
         reason = "sends no list of models" if status else "does not answer in time"
         told = f" ({status})" if status > 200 else ""
@@ -114,33 +101,12 @@ async def _listed(server: Connection) -> tuple[str, list[Mapping[str, Any]]]:
     raise server.refusal(status, body)
 
 
-def _guessed(server: Connection) -> str:
-    """Where the API is, where no list tells it: an address that ends in a version of its own is all of it."""
-    return "" if re.search(r"/v\d\w*(/openai)?$", server.address.root) else "/v1"
-
-
 def _rows(body: Any) -> list[Mapping[str, Any]] | None:
-    """The rows of a list of models; None if it is none. Some servers list names alone, or have no table around the list."""
-    if isinstance(body, dict):
-        found = next((body[name] for name in ("data", "models", "result") if name in body), body)
-        body = [] if found is None else found  # as Ollama writes an empty list
-    if not isinstance(body, list):
+    """The rows of a list of models; None if it is none."""
+    if not isinstance(body, dict) or "data" not in body:
         return None
-    rows = [{"id": row} if isinstance(row, str) else row for row in body]
-    return [row for row in rows if isinstance(row, dict)]
-
-
-def _name(row: Mapping[str, Any]) -> str:
-    return next(filter(None, (_text(row, name) for name in ("id", "name", "model", "model_name"))), "")
-
-
-def _writes(row: Mapping[str, Any]) -> bool:
-    """Whether a model writes text, as far as its row says: many servers list those that embed, rank or speak beside them."""
-    able = row.get("capabilities")
-    if isinstance(able, dict) and able.get("completion_chat") is False:  # Mistral
-        return False
-    kind = " ".join(value for name in ("type", "task", "model_type", "kind") if isinstance(value := row.get(name), str))
-    return not _OTHER_KIND.search(f"{kind} {_name(row)}".lower())
+    rows = [] if body["data"] is None else body["data"]  # as Ollama writes an empty list
+    return [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else None
 
 
 def _text(table: Mapping[str, Any], name: str) -> str:
@@ -154,45 +120,31 @@ def _word(value: object) -> str:
 
 
 def _chosen(server: Connection, engine: str, rows: Sequence[Mapping[str, Any]]) -> str:
-    host, wanted, names = server.address.host, server.address.model, [_name(row) for row in rows]
+    host, wanted, names = server.address.host, server.address.model, [_text(row, "id") for row in rows]
     if not wanted:
-        writes = next((_name(row) for row in rows if _writes(row)), "")
-        if not writes and (names or engine in (TRANSFORMERS, OLLAMA, LM_STUDIO)):
+        writes = next((name for name in names if not _OTHER_KIND.search(name)), "")
+        if not writes and (names or engine == OLLAMA):
             lists = "no model that writes text" if names else "no model"
             raise UserError(f"{host} ({engine}) lists {lists}. Name one behind the address: {server.address.root}#NAME.")
         return writes
-    if engine == TRANSFORMERS or not names:  # it takes a folder, and lists none
+    if not names:
         return wanted
-    for row in rows:  # a name's case, Ollama's tag, or what stood for `%20` in the address
-        name, others = _name(row), row.get("aliases")
+    for row in rows:  # a name's case, or Ollama's tag
+        name, others = _text(row, "id"), row.get("aliases")
         if wanted == name or (isinstance(others, list) and wanted in others):
             return wanted
-        if wanted.lower() in (name.lower(), unquote(name).lower(), name.lower().removesuffix(":latest")):
+        if wanted.lower() in (name.lower(), name.lower().removesuffix(":latest")):
             return name
-    if any("*" in name or wanted.startswith(f"{name}:") for name in names):  # LiteLLM's patterns, OpenRouter's variants
-        return wanted
     close = did_you_mean(wanted, names, f"it serves {', '.join(names[:8])}{' and more' if len(names) > 8 else ''}.")
     raise UserError(f"{host} has no model {server.said(wanted)}: {close}")
 
 
 async def _engine(server: Connection) -> str:
     """The engine of a server whose list of models does not say it."""
-    described, *found = await asyncio.gather(_openapi(server), *(server.probe(path) for path, _, _ in _SIGNS))
-    signs = zip(found, _SIGNS, strict=True)
-    told = (engine for body, (_, engine, has) in signs if isinstance(body, dict) and has in body)
-    return described or next(told, UNKNOWN)
-
-
-async def _openapi(server: Connection) -> str:
-    """The engine, by the description that Python servers publish of themselves; empty if that tells none."""
-    body = await server.probe("/openapi.json")
-    if not isinstance(body, dict):
-        return ""
-    info, paths = body.get("info"), body.get("paths")
-    title = str(info.get("title", "")) if isinstance(info, dict) else ""
-    if "llama.cpp Python API" in title:
-        return LLAMA_CPP
-    return TRANSFORMERS if isinstance(paths, dict) and {"/load_model", "/reset"} <= paths.keys() else ""
+    props, version = await asyncio.gather(server.probe("/props"), server.probe("/api/version"))
+    if isinstance(props, dict) and "default_generation_settings" in props:
+        return LLAMA_SERVER
+    return OLLAMA if isinstance(version, dict) and "version" in version else UNKNOWN
 
 
 async def _llama_server(server: Connection, served: Served, row: Mapping[str, Any]) -> Served:

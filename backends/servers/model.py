@@ -7,7 +7,8 @@ from ..info import Capabilities, ModelInfo
 from .address import Address
 from .bodies import SAMPLED, ServerRequest, body_of, without
 from .connection import Connection, Refused
-from .identify import LLAMA_SERVER, VLLM, Served, identify
+from .dialects import LLAMA_SERVER, VLLM
+from .identify import Served, identify
 from .runs import Certainty
 from .stream import Outcome, Patience, Stream, Taker
 from .thoughts import INFO
@@ -96,7 +97,7 @@ class ServerModel:
                 await stream.follow(path, body)
                 break
             except Refused as refused:
-                fewer = without(body, refused.status, refused.body, request.max_tokens is not None)
+                fewer = without(body, refused.body, request.max_tokens is not None)
                 if fewer.keys() == body.keys() or stream.begun:
                     also = f" It was sent again without {' and '.join(gone)}." if gone else ""
                     raise UserError(f"{refused}{also}") from None

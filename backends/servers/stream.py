@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -12,10 +11,11 @@ import httpx2
 
 from ...errors import UserError
 from ..thinking.split import ANSWER
-from .chunks import Chunk, parse, whole
+from .chunks import Chunk, parse
 from .connection import Connection
-from .events import DONE, Event, Reader, events
-from .identify import TRANSFORMERS, VLLM, Served
+from .dialects import VLLM
+from .events import DONE, Reader, events
+from .identify import Served
 from .refusals import status_of, words_of
 from .runs import ByIds, ByTimings, Certainty, Cutter, Run, Uncut
 from .thoughts import Parts
@@ -26,28 +26,14 @@ TELLING_SECONDS = 0.05
 HANG_UP_SECONDS = 0.2
 """For a server to end a stream after its last word: some have more to say."""
 
-_ENDS = {
-    "eos": "stop eos eos_token eosfound eot end end_turn stop_token complete completed finished done success"
-    " tool_calls tool_call tool_use function_call",
-    "stop": "stop_sequence stop_string stop_str stopstringfound word",
-    "length": "length limit token_limit max_tokens max_length max_new_tokens max_output_tokens max_completion_tokens"
-    " maxpredictedtokensreached model_length",
-    "context": "model_context_window_exceeded context_length context_length_exceeded context_window contextlengthreached",
-}
-"""Our reasons → how servers say why an answer ended, in small letters."""
+_ENDS = {"stop": "eos", "tool_calls": "eos", "length": "length"}
+"""How servers say why an answer ended → our reason."""
 
-LIVES = ("ping", "heartbeat", "keepalive", "keep-alive", "keep_alive")
-"""Names of events that only say that the server lives."""
+_CUT_OFF = ("abort", "error", "content_filter")
+"""Reasons of answers that were not brought to their end."""
 
 MOST_WORD = 40
 """Characters of a reason that is shown as it is."""
-
-_FILTERED = re.compile("filter|safety|recitation|blocklist|prohibit|spii|sensitive|guardrail|toxic|refus|moderat|violat")
-"""Reasons of answers that a filter stopped."""
-_CUT_OFF = re.compile(
-    "abort|error|fail|cancel|insufficient|time|disconnect|overload|interrupt|unload|reject|block|malformed|kill"
-)
-"""Reasons of answers that were not brought to their end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,10 +113,6 @@ class Stream:
         """Why, in the server's word."""
         self._stopped = self.truncated = False
         """Whether a stop text ended it, or the context."""
-        self._index: int | None = None
-        """Which of several answers is read."""
-        self._half = ""
-        """The half of a character, whose other half is in the next chunk."""
         self._beside = ""
         """What came in place of JSON."""
 
@@ -176,22 +158,16 @@ class Stream:
             ) from None
         self._judge(self._beside or reader.odd)
 
-    def _read(self, event: Event) -> None:
+    def _read(self, event: Any) -> None:
         """Take in an event, whatever it is."""
-        body = event.body
-        if isinstance(body, str) and body.strip().lower() in DONE:
+        if event == DONE:
             self._over = self._hung_up = True
-        elif isinstance(body, str) and event.name == "error":
-            self._take(Chunk(error=body))
-        elif isinstance(body, str) and body[:1] in "{[":
-            raise ValueError(body)
-        elif isinstance(body, str) and event.name not in LIVES:
-            self._beside = self._beside or body
-        elif isinstance(body, list):  # Gemini's
-            for each in body:
-                self._take(parse(each, event.name))
-        elif isinstance(body, dict):
-            self._take(parse(body, event.name))
+        elif not isinstance(event, str):
+            self._take(parse(event))
+        elif event[:1] in ("{", "["):
+            raise ValueError(event)
+        else:
+            self._beside = self._beside or event
 
     def _judge(self, odd: str) -> None:
         """Whether what came is an answer that was brought to its end.
@@ -201,23 +177,20 @@ class Stream:
         """
         connection, outcome = self._connection, self._outcome
         host, word = connection.address.host, connection.said(self._ended)[:MOST_WORD]
-        reason = self._ended.lower().removeprefix("finish_reason_").replace("-", "_")
         if not self._over:
-            beside = f" ({'a web page' if odd.startswith('<') else connection.said(odd)})" if odd else ""
+            beside = f" ({connection.said(odd)})" if odd else ""
             if odd and not self._first:
                 raise UserError(f"{host} sent something that is no stream of an answer{beside}. Check the address.")
             advice = self._kept("check whether the server still runs, then send the message again.")
             raise UserError(f"{host} ended the stream before the answer was complete{beside}. {advice}")
-        ours = next((ours for ours, words in _ENDS.items() if reason in words.split()), "")
-        if not ours and _FILTERED.search(reason):
-            raise UserError(f"A filter of {host} stopped the answer ({word}). {self._kept('ask in other words.')}")
-        if not ours and _CUT_OFF.search(reason):
+        ours = _ENDS.get(self._ended, "")
+        if self._ended in _CUT_OFF:
             raise UserError(f"{host} broke the answer off ({word}). {self._kept('send the message again.')}")
         if not self._taker.raw.strip():
-            if ours in ("length", "context"):
+            if ours == "length":
                 raise UserError(f"{host} came to its limit of tokens before it sent any text. Raise max_tokens.")
             raise UserError(f"{host} ended the answer without any text. Send the message again, or ask another model.")
-        if reason and not ours:
+        if word and not ours:
             self._doubt(f"{host} gives a reason for the end that specchat does not know: {word}.")
         outcome.reason = ("stop" if self._stopped and ours == "eos" else ours) or word
 
@@ -230,8 +203,6 @@ class Stream:
 
     def end(self) -> None:
         """Hand out what is left, and say how it went."""
-        if self._half:
-            self._push(Chunk(text=self._taker.parts.push("", whole(self._half))))
         if rest := self._taker.parts.push("", "", over=True):
             self._push(Chunk(text=rest))
         outcome = self._outcome
@@ -249,10 +220,9 @@ class Stream:
         self._hand_out(cutter.finish(last and replace(last, stopped=self._stopped)))
         outcome.certainty, self.untold = cutter.certainty, cutter.untold
         self._doubt(cutter.doubt)
-        told, engine = cutter.told, self._served.engine
-        # transformers serve counts chunks there.
-        outcome.tokens = told.tokens if engine != TRANSFORMERS else None
-        outcome.steps, outcome.drafted, outcome.accepted = told.steps, told.drafted, told.accepted
+        told = cutter.told
+        outcome.tokens, outcome.steps = told.tokens, told.steps
+        outcome.drafted, outcome.accepted = told.drafted, told.accepted
         if cutter.certainty == "unknown" and outcome.tokens and outcome.steps is None and outcome.accepted is not None:
             outcome.steps = max(1, outcome.tokens - outcome.accepted)  # a pass gives one token more than were accepted
         if self._over and not self._ended:
@@ -260,19 +230,6 @@ class Stream:
 
     def _take(self, chunk: Chunk) -> None:
         outcome, taker = self._outcome, self._taker
-        if self._index is None and (chunk.text or chunk.thought):
-            self._index = chunk.index
-        if None not in (self._index, chunk.index) and self._index != chunk.index:  # of another answer to the same prompt
-            chunk = replace(chunk, text="", thought="", ids=None, finish="")
-        if self._half or not chunk.text.isascii():
-            text = self._half + chunk.text
-            self._half = text[-1:] if "\ud800" <= text[-1:] < "\udc00" else ""
-            chunk = replace(chunk, text=whole(text[: len(text) - len(self._half)]))
-        if chunk.called and taker.raw:
-            chunk = replace(chunk, text=f"\n{chunk.text}")
-        if chunk.whole and taker.raw and (chunk.thought + chunk.text).startswith(taker.raw):
-            # The whole answer once more, after its pieces.
-            chunk = replace(chunk, text=(chunk.thought + chunk.text)[len(taker.raw) :], thought="")
         if chunk.progress is not None:
             self._taker.prefilling(*chunk.progress[:2], self._loop.time() - self._asked)
         if chunk.prompt is not None:
@@ -292,24 +249,16 @@ class Stream:
             self._push(replace(chunk, text=taker.parts.push(chunk.thought, chunk.text), thought=""))
         elif chunk.timings is not None and self._cutter is not None and not chunk.finish and chunk.tokens is None:
             self._push(chunk)
-        if chunk.called:
-            self._doubt(f"The model calls a tool, {self._connection.said(chunk.called)}, and specchat has none.")
         if chunk.finish:
             self._ended, self._over = chunk.finish, True
         self._stopped, self.truncated = self._stopped or chunk.stopped, self.truncated or chunk.truncated
         if self._over or chunk.timings is not None:
             self._last = _joined(self._last, chunk)
         if chunk.error is not None:
-            self._fail(chunk.error)
-
-    def _fail(self, error: Any) -> None:
-        """Tell an error: it ends the answer, unless the answer was complete before."""
-        connection, reason = self._connection, self._ended.lower()
-        if self._taker.raw and (reason in _ENDS["eos"].split() or reason in _ENDS["length"].split()):
-            words = connection.said(words_of(error) or "nothing more")
-            self._doubt(f"After the answer, {connection.address.host} told an error: {words}.")
-            return
-        raise connection.refusal(status_of(error), error)
+            if not (self._taker.raw and self._ended in _ENDS):
+                raise self._connection.refusal(status_of(chunk.error), chunk.error)
+            words = self._connection.said(words_of(chunk.error))
+            self._doubt(f"After the answer, {self._connection.address.host} told an error: {words}.")
 
     def _push(self, chunk: Chunk) -> None:
         now = self._loop.time()

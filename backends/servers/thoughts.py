@@ -11,19 +11,7 @@ from ..info import Thinking
 from ..thinking.form import Marks
 from ..thinking.split import ANSWER, THOUGHT, Rules, Splitter, rules_of
 from ..thinking.thoughts import PAIRS
-from .identify import LLAMA_SERVER, LM_STUDIO, OLLAMA, SGLANG, TRANSFORMERS, VLLM
-
-UNDER = {LLAMA_SERVER: "reasoning_content", VLLM: "reasoning", SGLANG: "reasoning_content", OLLAMA: "reasoning"}
-"""Engine → the field of a message in which it takes an earlier thought."""
-
-CONTENT = "content"
-"""In place of a field: the thought is a part of the content (Mistral)."""
-
-BUDGET = {LLAMA_SERVER: "thinking_budget_tokens", VLLM: "thinking_token_budget"}
-"""Engine → its field for the most tokens of a thought."""
-
-TEMPLATES = (LLAMA_SERVER, VLLM, SGLANG, TRANSFORMERS)
-"""Engines that take variables for the chat template."""
+from .dialects import DIALECTS
 
 INFO = Thinking(
     words=("off", "on", "low", "medium", "high"),
@@ -131,17 +119,16 @@ def asked(engine: str, think: str, budget: int | None, variables: Mapping[str, A
     Raises:
         UserError: the engine has no such setting.
     """
-    body: dict[str, Any] = {}
-    given = dict(variables)
-    if given and engine not in TEMPLATES:
+    dialect, body, given = DIALECTS[engine], dict[str, Any](), dict(variables)
+    if given and not dialect.templates:
         raise UserError(f"{engine} takes no variables for the chat template. Leave out {', '.join(given)}.")
-    if budget is not None and engine not in BUDGET:
+    if budget is not None and not dialect.budget:
         raise UserError(f"{engine} takes no budget for thoughts. Leave out think_budget.")
     if budget is not None:
-        body[BUDGET[engine]] = budget
-    if think in ("on", "off") and engine in TEMPLATES:
+        body[dialect.budget] = budget
+    if think in ("on", "off") and dialect.templates:
         given = {"enable_thinking": think == "on", "thinking": think == "on", **given}
-    elif think and engine in (LLAMA_SERVER, TRANSFORMERS):
+    elif think and dialect.effort:
         given = {"reasoning_effort": think, **given}
     elif think:
         body["reasoning_effort"] = {"off": "none", "on": "medium"}.get(think, think)
@@ -152,10 +139,5 @@ def with_thought(engine: str, message: dict[str, Any], under: str) -> dict[str, 
     """A message for a server, with its thought where that takes one: under the engine's own field, else under the one that
     thoughts have come under. A strict API refuses fields that it does not know, so without either it stays out."""
     thought = message.pop("thought", "")
-    name = UNDER.get(engine, under)
-    if not thought or not name or engine == LM_STUDIO:
-        return message
-    if name != CONTENT:
-        return {**message, name: thought}
-    part = {"type": "thinking", "thinking": [{"type": "text", "text": thought}], "closed": True}
-    return {**message, "content": [part, {"type": "text", "text": message["content"]}]}
+    name = DIALECTS[engine].thought or under
+    return {**message, name: thought} if thought and name else message

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from specchat.backends.servers.bodies import ServerRequest, body_of
-from specchat.backends.servers.identify import LLAMA_SERVER, LM_STUDIO, OLLAMA, SGLANG, UNKNOWN, VLLM, Served
+from specchat.backends.servers.dialects import LLAMA_SERVER, OLLAMA, SGLANG, UNKNOWN, VLLM
+from specchat.backends.servers.identify import Served
 from specchat.backends.servers.model import ServerModel
 from specchat.backends.servers.runs import Run
 from specchat.backends.servers.stream import Outcome, Taker
@@ -74,8 +75,6 @@ def parted(body: bytes, engine: str = UNKNOWN) -> tuple[str, str, ServerModel, O
 STREAMS: dict[str, list[dict[str, Any]]] = {
     "reasoning_content": [{"reasoning_content": "H"}, {"reasoning_content": "m"}, {"content": "Hi"}],
     "reasoning": [{"reasoning": "Hm"}, {"content": "Hi"}],
-    "thinking": [{"thinking": "Hm", "content": "Hi"}],
-    "content": [{"content": [{"type": "thinking", "thinking": [{"type": "text", "text": "Hm"}]}]}, {"content": "Hi"}],
 }
 
 
@@ -85,10 +84,7 @@ def test_fields_of_all_engines(field: str) -> None:
     thought, text, model, _ = parted(said(*STREAMS[field]))
     assert (thought, text, model.thoughts_under) == ("Hm", "Hi", field)
     back = request_of(UNKNOWN, ServerRequest(BACK), model.thoughts_under)["messages"][1]
-    if field == "content":
-        assert [part["type"] for part in back["content"]] == ["thinking", "text"]
-    else:
-        assert back == {"role": "assistant", "content": "Hi", field: "Hm"}
+    assert back == {"role": "assistant", "content": "Hi", field: "Hm"}
 
 
 @pytest.mark.parametrize("cut", [1, 2, 3, 50])
@@ -156,7 +152,6 @@ def test_runs_without_thoughts_say_nothing_of_parts() -> None:
         (SGLANG, "reasoning_content"),
         (OLLAMA, "reasoning"),
         (UNKNOWN, ""),
-        (LM_STUDIO, ""),
     ],
 )
 def test_a_thought_goes_back_where_the_engine_takes_it(engine: str, field: str) -> None:
