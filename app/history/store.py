@@ -1,4 +1,4 @@
-"""The database: opened, created where missing, and replaced by what can be read of it where it is old or damaged."""
+"""The database: opened, created where missing, and put aside where it is damaged or of an older specchat."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import os
 import shutil
 import sqlite3
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from itertools import count
 from pathlib import Path
@@ -21,8 +21,7 @@ from ...errors import UserError
 from ..settings.locations import data_folder
 from ..text.amounts import short_path
 from . import remarks
-from .rescue import begin, carry, readable
-from .schema import TABLES, VERSION
+from .schema import SCHEMA, TABLES, VERSION
 
 NAME = "history.db"
 
@@ -91,7 +90,7 @@ class Store:
         path: the file; the user's own if None. Created with its folder where missing.
         broken: `identity` of a file that is known to be damaged.
         reading: where it cannot be written, reading it is enough.
-        repair: replace a damaged or old file; what was done is said in `remarks`.
+        repair: put a damaged or old file aside and begin an empty one; what was done is said in `remarks`.
 
     Raises:
         UserError: it cannot be used; says why and what to do.
@@ -114,7 +113,7 @@ class Store:
             if isinstance(error, OSError) or not damaged(error) or not repair:
                 raise UserError(trouble(error, self.path)) from None
             try:
-                self._replace()
+                self._put_aside()
                 self.db = self._open()
             except (sqlite3.Error, OSError) as second:
                 raise UserError(trouble(second, self.path)) from None
@@ -215,41 +214,33 @@ class Store:
             if not _version(db):  # another specchat may have been faster
                 if _tables(db):
                     raise _not_ours()
-                begin(db)
+                for statement in SCHEMA:
+                    db.execute(statement)
+                db.execute(f"PRAGMA user_version = {VERSION}")
             db.execute("COMMIT")
         except BaseException:
             if db.in_transaction:
                 db.execute("ROLLBACK")
             raise
 
-    def _replace(self) -> None:
-        """Put the file aside, and what can be read of it in its place."""
+    def _put_aside(self) -> None:
         with _alone(self.path.parent):
             if self.moved:  # another specchat did it
                 return
-            new = self._beside("new")
-            try:
-                version, kept = _carried(self.path, new)
-                old = 0 < version < VERSION
-                aside = self._beside(f"version-{version}" if old else "damaged")
-                for suffix in ("-wal", "-shm", ""):
-                    with suppress(FileNotFoundError):
-                        Path(f"{self.path}{suffix}").rename(f"{aside}{suffix}")
-                new.rename(self.path)
-            finally:
-                new.unlink(missing_ok=True)
-        where = short_path(aside)
-        if old:
-            remarks.append(f"The history of an older specchat was brought up to date. As it was, it is kept as {where}.")
-        else:
-            what = f"; {kept} of its chats could be read and {'is' if kept == 1 else 'are'} in it" if kept else ""
-            remarks.append(f"The history was damaged. It was moved to {where}, and a new one was started{what}.")
+            aside = self._aside()
+            for suffix in ("-wal", "-shm", ""):
+                with suppress(FileNotFoundError):
+                    Path(f"{self.path}{suffix}").rename(f"{aside}{suffix}")
+        remarks.append(
+            f"The history is damaged, or an older specchat wrote it. It was moved to {short_path(aside)}, and an empty one was "
+            "started."
+        )
 
-    def _beside(self, what: str) -> Path:
+    def _aside(self) -> Path:
         """An empty file beside the database, of a name that was free."""
         for number in count(1):
             again = f"-{number}" if number > 1 else ""
-            path = self.path.with_name(f"{self.path.stem}-{what}-{_now()}{again}{self.path.suffix}")
+            path = self.path.with_name(f"{self.path.stem}-aside-{_now()}{again}{self.path.suffix}")
             with suppress(FileExistsError):
                 _create(path)
                 return path
@@ -261,16 +252,6 @@ class Store:
         except OSError:
             return None
         return found.st_dev, found.st_ino
-
-
-def _carried(path: Path, new: Path) -> tuple[int, int]:
-    """Fill a new file with what can be read of another one; returns its version and the number of chats."""
-    with closing(sqlite3.connect(new, isolation_level=None)) as db, readable(path) as old:
-        db.execute("BEGIN")
-        begin(db)
-        found = carry(old, db)
-        db.execute("COMMIT")
-    return found
 
 
 def _index_terms(db: sqlite3.Connection) -> None:

@@ -51,55 +51,16 @@ def test_a_database_of_a_newer_specchat_is_left_as_it_is(file: Path, dialogue: D
     assert file.read_bytes() == before
 
 
-OLDER = {
-    4: ["ALTER TABLE entries DROP COLUMN thought"],
-    3: [],
-    2: ["DROP TABLE forks", "DROP TABLE ends", "ALTER TABLE entries DROP COLUMN asked"],
-    1: ["DROP TABLE words", "DROP INDEX entries_open", "ALTER TABLE entries DROP COLUMN indexed",
-        "ALTER TABLE chats DROP COLUMN named", "ALTER TABLE chats DROP COLUMN answers"],
-}  # fmt: skip
-"""What each earlier schema did not have yet."""
-
-
-@pytest.mark.parametrize("version", [1, 2, 3, 4])
-def test_a_database_of_an_older_specchat_is_brought_up_to_date(file: Path, dialogue: Dialogue, say: Say, version: int) -> None:
-    recorder = Recorder(file)
-    say("Hello there")
-    recorder.note(dialogue)
-    recorder.close(dialogue)
-    with closing(sqlite3.connect(file, isolation_level=None)) as db:
-        for statement in [each for number in range(4, version - 1, -1) for each in OLDER[number]]:
-            db.execute(statement)
-        db.execute(f"PRAGMA user_version = {version}")
-    with Store(file) as store:
-        (kept,) = names(file, f"version-{version}")
-        assert re.search(f"brought up to date[.] As it was, it is kept as .*{kept}", " ".join(remarks()))
-        (row,) = Chats(store).newest()
-        assert (row.title, row.answers) == ("Hello there", 1)
-        assert Chats(store).open(row.id).transcript.messages() == dialogue.transcript.messages()
-        assert [hit.chat.id for hit in Chats(store).search("llo there")] == [row.id]
-        assert store.db.execute("PRAGMA integrity_check").fetchone() == ("ok",)
-        assert store.db.execute("PRAGMA foreign_key_check").fetchall() == []
-
-
-def test_a_damaged_page_costs_what_is_on_it(file: Path, dialogue: Dialogue, say: Say) -> None:
-    recorder = Recorder(file)
-    for number in range(30):
-        say(f"Question {number} {'words ' * 300}")
-    recorder.note(dialogue)
-    recorder.close(dialogue)
-    data = bytearray(file.read_bytes())
+def test_a_database_of_an_older_specchat_is_put_aside(file: Path) -> None:
+    Store(file).close()
     with closing(sqlite3.connect(file)) as db:
-        db.execute("CREATE VIRTUAL TABLE temp.pages USING dbstat (main)")
-        leaves = [n for (n,) in db.execute("SELECT pageno FROM temp.pages WHERE name = 'entries' AND pagetype = 'leaf'")]
-    damaged = leaves[len(leaves) // 2] - 1
-    data[damaged * 4096 : (damaged + 1) * 4096] = b"\xff" * 4096
-    file.write_bytes(data)
-    with Store(file, broken=Store(file, reading=True).identity) as store:
-        (row,) = Chats(store).newest()
-        opened = Chats(store).open(row.id)
-        assert row.title.startswith("Question 0")
-        assert 50 < len(opened.transcript.entries) < 60
+        db.execute(f"PRAGMA user_version = {VERSION - 1}")
+    before = file.read_bytes()
+    with Store(file) as store:
+        assert Chats(store).newest() == []
+    (aside,) = names(file, "aside")
+    assert re.search(f"older specchat wrote it[.] It was moved to .*{aside}, and an empty one was started", " ".join(remarks()))
+    assert (file.parent / aside).read_bytes() == before
 
 
 @pytest.mark.parametrize(
@@ -113,9 +74,9 @@ def test_a_damaged_database_is_put_aside(file: Path, dialogue: Dialogue, say: Sa
     keep(recorder, dialogue)
     sentence = told(recorder)
     assert re.search(
-        r"damaged[.] It was moved to .*history-damaged-\d{4}-\d\d-\d\d-\d{6}\.db, and a new one was started", sentence
+        r"damaged, or .*[.] It was moved to .*history-aside-\d{4}-\d\d-\d\d-\d{6}\.db, and an empty one was started", sentence
     )
-    (aside,) = names(file, "damaged")
+    (aside,) = names(file, "aside")
     assert (file.parent / aside).read_bytes() == content
     recorder.close()
     with Store(file) as store:
