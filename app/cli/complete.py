@@ -9,18 +9,14 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from functools import wraps
-from pathlib import Path
 
 import typer
 
-from ...errors import UserError
 from ..settings.checks import theme_names
 from ..settings.fields import OPTIONS
 from ..settings.locations import everything
 from ..settings.presets import names as preset_names
-from ..text.amounts import short_path
 from ..text.cells import fit
 
 Offered = Iterator[tuple[str, str]]
@@ -178,69 +174,3 @@ BY_OPTION: Mapping[str, Completer] = {
     "--accept": rules,
 }
 """Option → what its value may be, wherever the option is; those of a few words say themselves what they may be."""
-
-SHELLS = ("bash", "zsh", "fish", "pwsh", "powershell")
-
-
-def script(shell: str) -> str:
-    """What makes a shell complete `specchat`; empty names the one that this runs in.
-
-    Raises:
-        UserError: it is none of SHELLS.
-    """
-    from typer._completion_shared import get_completion_script
-
-    return get_completion_script(prog_name="specchat", complete_var="_SPECCHAT_COMPLETE", shell=_named(shell)) + "\n"
-
-
-def install(shell: str) -> str:
-    """Set a shell up (empty names the one that this runs in), with its own folders (ZDOTDIR, XDG_CONFIG_HOME); returns a
-    sentence on what was done.
-
-    Raises:
-        UserError: it is none of SHELLS, or a file cannot be written.
-    """
-    name, text = _named(shell), script(shell)
-    home = Path.home()
-    rc: Path | None = None
-    line = ""
-    if name == "bash":
-        file, rc = home / ".bash_completions" / "specchat.sh", home / ".bashrc"
-        line = f"source '{file}'"
-    elif name == "zsh":
-        folder = Path(os.environ.get("ZDOTDIR") or home)
-        file, rc = folder / ".zfunc" / "_specchat", folder / ".zshrc"
-        line = f"fpath+='{file.parent}'; autoload -Uz compinit; compinit"
-    elif name == "fish":
-        file = Path(os.environ.get("XDG_CONFIG_HOME") or home / ".config") / "fish" / "completions" / "specchat.fish"
-    else:
-        from typer._completion_shared import install as install_powershell
-
-        _, file = install_powershell(shell=name, prog_name="specchat", complete_var="_SPECCHAT_COMPLETE")
-    try:
-        at = file
-        if name in SHELLS[:3]:
-            file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_text(text, encoding="utf-8")
-        if rc is not None:
-            at = rc
-            with rc.open("a+b") as opened:
-                opened.seek(0)
-                if line.encode() not in opened.read():
-                    opened.write(f"\n{line}\n".encode())
-    except OSError as error:
-        where = line or f"the output of `specchat --show-completion {name}`"
-        raise UserError(f"Cannot write {short_path(at)} ({error.strerror}). Put this where {name} reads it: {where}") from None
-    return f"{name} completes specchat from its next start on ({short_path(file)})."
-
-
-def _named(shell: str) -> str:
-    if not shell:
-        import shellingham
-
-        with suppress(shellingham.ShellDetectionFailure):
-            shell = shellingham.detect_shell()[0]
-    if shell not in SHELLS:
-        what = f"There is no completion for {shell}" if shell else "The shell could not be told"
-        raise UserError(f"{what}. Name one of {', '.join(SHELLS[:3])}: `specchat --install-completion bash`.")
-    return shell

@@ -263,13 +263,7 @@ def main() -> NoReturn:
                 "specchat: The folder that you are in was deleted. Files are looked for in your home folder.", file=sys.stderr
             )
         words = encoding.texts(sys.argv[1:])
-        # Typer's own take no shell's name and know no folders but ~.
-        if words[:1] == ["--install-completion"]:
-            print(completion_shell.install("".join(words[1:2])))
-        elif words[:1] == ["--show-completion"]:
-            print(completion_shell.script("".join(words[1:2])), end="")
-        else:
-            app(_words(words), prog_name="specchat")
+        app(_words(words), prog_name="specchat")
     except SystemExit as ended:
         # Click makes 1 of a closed pipe.
         code = CLOSED if isinstance(ended.__context__, BrokenPipeError) else ended.code

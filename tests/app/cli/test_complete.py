@@ -78,7 +78,7 @@ def keep(*titles: str) -> None:
 def test_every_shell_is_offered_what_there_is(shell: str) -> None:
     assert offered(shell, "specchat run --model bui") == ["builtin", "builtin-draft", "builtin-eagle"]
     assert set(offered(shell, "specchat --method look")) == {name for name in methods() if name.startswith("look")}
-    assert offered(shell, "specchat themes d") == [name for name in theme_names() if name.startswith("d")]
+    assert offered(shell, "specchat --theme d") == [name for name in theme_names() if name.startswith("d")]
 
 
 def test_every_option_is_completed(home: Path) -> None:
@@ -192,29 +192,3 @@ def test_nothing_heavy_is_imported(typed: str) -> None:
     )
     assert done.stdout.startswith("_arguments")
     assert done.stderr == "[]\n"
-
-
-@pytest.mark.parametrize(
-    ("shell", "file", "rc"),
-    [
-        ("bash", ".bash_completions/specchat.sh", ".bashrc"),
-        ("zsh", "dots/.zfunc/_specchat", "dots/.zshrc"),
-        ("fish", "config/fish/completions/specchat.fish", ""),
-    ],
-)
-def test_the_shell_that_is_named_is_set_up_where_it_reads(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shell: str, file: str, rc: str
-) -> None:
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("ZDOTDIR", str(tmp_path / "dots"))
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-    (tmp_path / "dots").mkdir()
-    if rc:
-        (tmp_path / rc).write_bytes(b"# mine \xff")
-    for _ in range(2):
-        assert shell in completion_shell.install(shell)
-    assert "_SPECCHAT_COMPLETE" in (tmp_path / file).read_text()
-    if rc:
-        before, line, after = (tmp_path / rc).read_bytes().split(b"\n")
-        assert (before, after) == (b"# mine \xff", b"")
-        assert str((tmp_path / file).parent).encode() in line
