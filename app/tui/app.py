@@ -93,8 +93,8 @@ class SpecchatApp(TerminalApp):
         self.exports = Exports(self)
         self.models = Models(self, self._say)
         self.races = Races(self, self.models, self.exports)
-        self.copier = Copier(self, self.keep_copied)
-        self.editor = ExternalEditor(self, self, self._leave_if_ended)
+        self.copier = Copier(self, self)
+        self.editor = ExternalEditor(self, self)
         self.message_edit = MessageEdit(self)
         self.retries = Retries(self, self.message_edit)
         self.settings_commands = SettingsCommands(self)
@@ -175,12 +175,7 @@ class SpecchatApp(TerminalApp):
         if self.ended_by:
             return
         self.ended_by = event.number
-        if not self.editor.end(event.number):
-            self.leave()
-
-    def leave(self) -> None:
-        """End the chat as the signal asks."""
-        self.exit(return_code=128 + self.ended_by)
+        self.exit(return_code=128 + event.number)
 
     def exit(self, result: None = None, return_code: int = 0, message: Any = None) -> None:
         """End the chat, whoever asks. What was being typed is kept."""
@@ -193,10 +188,6 @@ class SpecchatApp(TerminalApp):
         with suppress(Exception):  # the fault may lie in there
             self.chat_screen.recall.leave()
         super()._handle_exception(error)
-
-    def _leave_if_ended(self) -> None:
-        if self.ended_by:
-            self.leave()
 
     @on(TranscriptView.Turned)
     def _turned(self, event: TranscriptView.Turned) -> None:
@@ -271,8 +262,7 @@ class SpecchatApp(TerminalApp):
         self.chat_screen.query_one(StatusLine).flash(line)
 
     def _say(self, text: str) -> None:
-        if not self.editor.open:
-            notify(self, self.settings.notify, text)
+        notify(self, self.settings.notify, text)
 
     def action_do(self, id: str, *words: str) -> None:
         """Run an action of the table; what stops an answer ends the tour first."""

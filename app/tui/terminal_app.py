@@ -28,7 +28,6 @@ from textual.widgets import Input, TextArea
 
 from ...errors import UserError
 from ..chat.entries import Severity
-from ..terminal.clipboard import osc52
 from ..text.cells import fit, sanitise
 from .driver import Terminal
 from .harmless import Harmless
@@ -234,16 +233,6 @@ class TerminalApp(App[None]):
                 then(answer)
 
         self.push_screen(screen, closed)
-
-    def copy_to_clipboard(self, text: str) -> None:
-        """Ask the terminal to copy, through tmux and screen too."""
-        self.keep_copied(text, send=True)
-
-    def keep_copied(self, text: str, send: bool) -> None:
-        """Note what was copied, for pasting here; `send` asks the terminal to copy it."""
-        self._clipboard = text
-        if send and self._driver is not None:
-            self._driver.write(osc52(text))
 
 
 def fits(terminal: Size) -> bool:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from threading import Lock
+
+from textual.app import App
 
 from ....errors import NotPossible, UserError, counted
 from ...chat.entries import Answer, Notice, Prompt
@@ -24,11 +25,11 @@ class Copier:
     themselves: what is pasted into a shell could run there.
 
     Args:
-        keep: takes what was copied, for pasting here; the terminal is asked to copy it too if that is True.
+        app: asks the terminal to copy.
     """
 
-    def __init__(self, host: Host, keep: Callable[[str, bool], None]) -> None:
-        self.host, self._keep = host, keep
+    def __init__(self, host: Host, app: App[None]) -> None:
+        self.host, self._app = host, app
         self._turn = Lock()
 
     @runs(actions.COPY_ANSWER)
@@ -169,16 +170,17 @@ class Copier:
             what: names it: "the answer".
         """
         text = sanitise(text)
-        if not clipboard.tools():
-            self._told(text, what, clipboard.Copied())
-            return
+        self._app.copy_to_clipboard(text)
 
-        def copy() -> clipboard.Copied:
+        def copy() -> str:
             with self._turn:  # two at once would find each other's text
                 return clipboard.copy(text)
 
-        self.host.beside(copy, lambda copied: self._told(text, what, copied))
+        def told(tool: str) -> None:
+            sent = f"Sent {what} to the terminal's clipboard (OSC 52). Terminals do not confirm this."
+            self.host.tell(f"Copied {what} with {tool}." if tool else sent)
 
-    def _told(self, text: str, what: str, copied: clipboard.Copied) -> None:
-        self._keep(text, clipboard.asks_terminal(copied))
-        self.host.tell(clipboard.told(what, copied, text), "information" if copied.tool or not copied.failed else "warning")
+        if clipboard.tool():
+            self.host.beside(copy, told)
+        else:
+            told("")

@@ -1,17 +1,15 @@
-"""The draft in an editor of the user's own. The terminal is the editor's meanwhile; the answer goes on, and is kept."""
+"""The draft in an editor of the user's own, for which the chat stands still. The engine goes on with the answer."""
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import os
-import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import termios
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -32,80 +30,37 @@ MOST_BYTES = 2_000_000
 class ExternalEditor:
     """The user's own editor, which the draft is opened in: /editor."""
 
-    def __init__(self, host: Host, app: App[Any], ended: Callable[[], None]) -> None:
-        self.host, self._app, self._ended = host, app, ended
-        self.open = False
-        """An editor has the terminal."""
-        self._process: subprocess.Popen[bytes] | None = None
+    def __init__(self, host: Host, app: App[Any]) -> None:
+        self.host, self._app = host, app
 
     @runs(actions.EDITOR)
     def start(self) -> None:
         """Open the editor; when it ends its text is the draft. What is in the way is told, and the draft stays."""
-        if not self.open:
-            self._app.run_worker(self._edited(), group="editor")
-
-    def end(self, number: int) -> bool:
-        """Pass a signal that ends the chat on to the editor; False where there is none. The chat ends after it."""
-        if self._process is None:
-            return False
-        self._process.send_signal(number)
-        return True
-
-    async def _edited(self) -> None:
-        try:
-            await self._edit()
-        finally:
-            self._ended()
-
-    async def _edit(self) -> None:
         box = self.host.box
-        draft = box.text
-        self.open = True
         try:
-            command = editor_command(self.host.live.settings.editor)
-            text = await self._through(command, draft)
+            box.rewrite(self._through(editor_command(self.host.live.settings.editor), box.text))
         except UserError as error:
             self.host.tell(f"{error} Your message is unchanged.", "warning")
-            return
         except SuspendNotSupported:
             self.host.tell("This terminal cannot be handed to an editor. Your message is unchanged.", "warning")
-            return
-        finally:
-            self.open = False
-        now = box.text
-        if now != draft and now.endswith(draft):  # a message that could not go out has come back before the draft
-            text = now[: len(now) - len(draft)] + text
-        box.rewrite(text)
 
-    async def _through(self, command: list[str], draft: str) -> str:
+    def _through(self, command: list[str], draft: str) -> str:
         """What becomes of a text in the editor."""
         name = one_line(Path(command[0]).name)
         try:
-            folder = Path(tempfile.mkdtemp(prefix="specchat-"))  # for this user alone
-        except OSError as error:
-            raise UserError(f"Cannot write to the temporary folder ({error.strerror}). Free some space there.") from None
-        file = folder / "draft.md"
-        try:
-            file.write_bytes(f"{draft}\n".encode("utf-8", "surrogatepass") if draft else b"")
-            with _away(self._app):
-                code = await self._run([*command, str(file)])
-            if code:
-                how = f"was ended by signal {-code}" if code < 0 else f"ended with the code {code}"
-                raise UserError(f"{name} {how}, so its text was not used.")
-            return _read(file, name)
+            with tempfile.TemporaryDirectory(prefix="specchat-") as folder:  # for this user alone
+                file = Path(folder) / "draft.md"
+                file.write_bytes(f"{draft}\n".encode("utf-8", "surrogatepass") if draft else b"")
+                # Output that goes elsewhere (specchat > file) is no place for an editor; what is drawn goes to standard error.
+                out = None if os.isatty(1) else sys.__stderr__
+                with _away(self._app):
+                    code = subprocess.run([*command, str(file)], stdout=out, check=False).returncode
+                if code:
+                    how = f"was ended by signal {-code}" if code < 0 else f"ended with the code {code}"
+                    raise UserError(f"{name} {how}, so its text was not used.")
+                return _read(file, name)
         except OSError as error:
             raise UserError(f"Could not run {name} ({error.strerror}). Choose another editor.") from None
-        finally:
-            await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
-
-    async def _run(self, command: list[str]) -> int:
-        # Output that goes elsewhere (specchat > file) is no place for an editor; what is drawn goes to standard error then too.
-        out = None if os.isatty(1) else sys.__stderr__
-        self._process = subprocess.Popen(command, stdout=out)
-        try:
-            return await asyncio.to_thread(self._process.wait)
-        finally:
-            self._process = None
 
 
 def _read(file: Path, name: str) -> str:
@@ -128,7 +83,7 @@ def _read(file: Path, name: str) -> str:
 
 @contextlib.contextmanager
 def _away(app: App[Any]) -> Iterator[None]:
-    """Hand the terminal over. Events of the engine are taken in meanwhile, so nothing may be drawn.
+    """Hand the terminal over.
 
     Raises:
         SuspendNotSupported: there is no terminal.
@@ -136,7 +91,7 @@ def _away(app: App[Any]) -> Iterator[None]:
     # Ctrl-C and Ctrl-\ in the editor reach every process of this terminal. A handler, unlike SIG_IGN, is not inherited.
     before = {number: signal.signal(number, lambda *_: None) for number in (signal.SIGINT, signal.SIGQUIT)}
     try:
-        with app.batch_update(), app.suspend():
+        with app.suspend():
             modes = None
             with contextlib.suppress(termios.error, OSError):
                 modes = termios.tcgetattr(0)

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from specchat.app.chat.entries import Answer, Prompt
-from specchat.app.terminal.clipboard import Copied, Tool
 from specchat.app.tui.pickers.menu import Menu
 
 from ....fakes.pilots import ask, chatting, command, toasts
@@ -56,13 +55,12 @@ async def test_a_tool_copies_beside_the_interface(
 ) -> None:
     given: list[str] = []
 
-    def copy(text: str) -> Copied:
+    def copy(text: str) -> str:
         given.append(text)
-        return Copied(Tool("xclip", ("xclip",)))
+        return "xclip"
 
-    monkeypatch.setattr("specchat.app.terminal.clipboard.tools", lambda: [Tool("xclip", ("xclip",))])
+    monkeypatch.setattr("specchat.app.terminal.clipboard.tool", lambda: ["xclip"])
     monkeypatch.setattr("specchat.app.terminal.clipboard.copy", copy)
-    monkeypatch.setattr("specchat.app.terminal.clipboard.is_remote", lambda: False)
     async with chatting(make_chat(), size=SIZE, notifications=True) as (app, pilot):
         await ask(pilot, engine, "Hello", make_steps("A short one."))
         await pilot.press("ctrl+y", "ctrl+y")
