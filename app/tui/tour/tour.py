@@ -26,13 +26,19 @@ from .caption import Caption
 if TYPE_CHECKING:
     from ..race.screen import RaceScreen
 
-PROMPT = (
-    "Repeat this text exactly: A small model runs ahead and guesses. The large one checks all the guesses in one pass, keeps "
-    "those that it agrees with, and writes the next word itself. So the text stays the same, and it takes fewer passes."
+TEXT = (
+    "A small model runs ahead and guesses. The large one checks all the guesses in one pass, keeps those that it agrees with, "
+    "and writes the next word itself. So the text stays the same, and it takes fewer passes."
 )
-"""What the tour sends: the answer says what there is to see, and a draft model and a lookup both guess well in it."""
+"""The answer: it says what there is to see, and a draft model and a lookup both guess well in it."""
+PROMPT = f"Repeat this text exactly: {TEXT}"
+"""What the tour sends."""
+BEGINNING = f"{TEXT}\n\n{TEXT}\n\nA small model"
+"""The same for a base model, which goes on from a text."""
 NEXT = "Turn this into a JSON array: lantern, compass, telescope, notebook"
 """What is in the input box at the end."""
+NEXT_BEGINNING = "Rivers of Europe:\n- Danube\n- Rhine\n-"
+"""The same for a base model."""
 
 PLAIN = "Plain decoding: one pass through the model, one token."
 """The first sentence."""
@@ -98,9 +104,14 @@ class Tour:
         finally:
             self._end()
 
+    @property
+    def _next(self) -> str:
+        """What stands in the input box at the end."""
+        return NEXT_BEGINNING if self.dialogue.completes else NEXT
+
     def clear_box(self) -> None:
         """Take the tour's own message out of the input box, unless the person has made it theirs."""
-        if self._lent and self.host.box.text == NEXT:
+        if self._lent and self.host.box.text == self._next:
             self.host.box.put("")
 
     # The steps
@@ -124,7 +135,7 @@ class Tour:
         self._before = self._chosen()
         self._switch(suggested(dialogue)[0])
         dialogue.pause(True)
-        dialogue.submit(PROMPT)
+        dialogue.submit(BEGINNING if dialogue.completes else PROMPT)
         self._answer, self._paced = dialogue.answer, True
         self._screen.add_class("-tour")
         self.host.view.follow()
@@ -192,7 +203,7 @@ class Tour:
     async def _hand_over(self, fast: str) -> None:
         box, keymap = self.host.box, self.host.live.keymap
         if not box.text.strip():
-            box.put(NEXT)
+            box.put(self._next)
             self._lent = True
         self._text = box.text
         self._give_back()
