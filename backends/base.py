@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from llguidance import LLTokenizer
     from torch import Tensor
 
-    from .files.verdicts import Verdict
     from .sessions.states import States
     from .thinking.thoughts import Thoughts
 
@@ -274,12 +273,6 @@ class Model(ABC):
     """Weights in memory with their tokenizer. Several sessions may share one model."""
 
     info: ModelInfo
-    lengths: Mapping[str, int] = {}
-    """Lengths that its files name, from which on it may read a text otherwise."""
-    tolerance: float = 0.0
-    """Greatest root-mean-square difference of logits that rounding explains, in units of their standard deviation."""
-    verdict: Verdict | None = None
-    """What is kept of passes at these lengths; None for a model without weights."""
     moved: float = 0.0
     """How far the difference of two logits was seen to move at near ties: what the load's measurement (`Capabilities.near_tie`)
     may have missed."""
@@ -303,14 +296,13 @@ class Model(ABC):
                 hidden states, or has no such layer.
         """
 
-    def own_logits(self, tokens: Sequence[int], rows: int) -> Tensor | None:
-        """The logits after the last `rows` tokens of a text [rows, vocab], from one pass over all of it in the model's own way,
-        without a cache; None where the runtime has no such way.
+    def proof_ids(self, count: int) -> list[int]:
+        """Return ids of the text that proofs read (see `proof_text`); models without weights have none.
 
         Raises:
-            UserError: there is not enough memory.
+            NotImplementedError: it has no weights.
         """
-        return None
+        raise NotImplementedError
 
     def states_work(self) -> bool:
         """Whether sessions with taps hand out the model's own hidden states: a few passes, made once."""

@@ -3,13 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Literal
-
-from .files.verdicts import NO_TREES, UNLIKE, shortest
-
-if TYPE_CHECKING:
-    from .files.verdicts import Verdict
+from dataclasses import dataclass, field
+from typing import Literal
 
 Label = Literal["identical", "identical, near ties checked", "identical but for near ties", "same distribution", "lossy"]
 """How far a method's text may be from plain decoding's. *identical*: the same tokens (where larger passes round differently:
@@ -17,10 +12,13 @@ with near ties checked, or but for near ties); *same distribution*: other tokens
 neither."""
 
 
-UPTO = (
-    "This model may read a text otherwise from {} on, which is not yet proven, so nothing is drafted beyond that length. Run: "
-    "specchat doctor MODEL"
-)
+UPTO = "This model may read a text otherwise from {} on, which is not proven, so nothing is drafted beyond that length."
+
+
+def shortest(lengths: Mapping[str, int]) -> str:
+    """Return the shortest of some lengths as a sentence names it."""
+    name, length = min(lengths.items(), key=lambda entry: entry[1])
+    return f"{length:,} tokens ({name} in its configuration)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,24 +53,6 @@ class Capabilities:
     """How many of them had another token's logit above plain decoding's choice."""
     reasons: Mapping[str, str] = field(default_factory=dict)
     """For each capability above that is False, one sentence that says why."""
-
-    def settled(self, verdict: Verdict, lengths: Mapping[str, int]) -> Capabilities:
-        """These with what passes at the model's real lengths gave: what failed is gone, and `reach` is the shortest one that is
-        still unproven (of `lengths`)."""
-        able, reasons = self, dict(self.reasons)
-        if where := verdict.failed("plain"):
-            reasons["plain"] = UNLIKE.format(where)
-        if self.tree and verdict.failed("tree"):
-            able, reasons["tree"] = replace(able, tree=False), NO_TREES.format(verdict.failed("tree"))
-        if self.chain and verdict.refusal:
-            able = replace(able, tree=False, chain=False, layers=False, states=False)
-            reasons |= dict.fromkeys(("tree", "chain", "layers", "states"), verdict.refusal)
-        if self.reach is not None:
-            del reasons["reach"]
-            left = verdict.unproven(lengths, tree=self.tree)
-            able = replace(able, reach=min(left.values(), default=None))
-            reasons |= {"reach": UPTO.format(shortest(left))} if left else {}
-        return replace(able, reasons=reasons)
 
     @property
     def identical(self) -> Label:

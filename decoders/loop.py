@@ -128,8 +128,10 @@ class Generation(Iterator[Step]):
         able = self._caps = model.info.capabilities
         self._most = able.most if self.acceptance.rule == "exact" else None
         """Nodes of the largest pass, where passes are held to sizes with plain decoding's bits."""
+        self._blocks = self.acceptance.rule == "exact" and (self._most is not None or not able.exact)
+        """Sizes of passes matter, so every method reads the prompt in the same ones."""
         # The drafter may have opened the session anew.
-        self.reused = conversation.session.align(prompt[:-1], blocks=self._most is not None)
+        self.reused = conversation.session.align(prompt[:-1], blocks=self._blocks)
         """How many prompt tokens were already in the cache."""
         self.prefill_seconds = 0.0
         self.watch = Watch()
@@ -237,8 +239,7 @@ class Generation(Iterator[Step]):
             self._note = READ_AGAIN.format(session.horizon)
             session.align(self.tokens[:-1])
         left = len(self.tokens) - 1 - session.length
-        # Where sizes of passes matter, every method reads the prompt in the same ones.
-        reads = left > 0 and (self.drafter.reads_cache or self._most is not None)
+        reads = left > 0 and (self.drafter.reads_cache or self._blocks)
         if left > PREFILL_CHUNK or (reads and session.length < self.prompt_tokens - 1):
             self._prefill_chunk()
             return None
@@ -319,7 +320,7 @@ class Generation(Iterator[Step]):
     def _prefill_chunk(self) -> None:
         session = self.conversation.session
         start, left = time.perf_counter(), len(self.tokens) - 1 - session.length
-        size = chunk_of(left) if self._most is None else min(left, BLOCK - session.length % BLOCK)
+        size = min(left, BLOCK - session.length % BLOCK) if self._blocks else chunk_of(left)
         session.prefill(self.tokens[session.length : session.length + size])
         self.prefill_seconds += time.perf_counter() - start
 

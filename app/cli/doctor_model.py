@@ -1,9 +1,10 @@
-"""`specchat doctor MODEL`: what a model can do here, proven at every length that its files name."""
+"""`specchat doctor MODEL`: what a model can do here, what is promised of its texts, and what its passes cost."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime
 from typing import Any
 
 from ...errors import UserError, counted
@@ -17,13 +18,11 @@ from .exit_codes import ANSWERED, BROKEN, CANCELLED
 from .options import print_json
 
 ABLE = {"tree": "token trees", "chain": "chains", "layers": "early layers", "states": "hidden states"}
-"""Capability → as the page names it."""
-
-TRIED = {"plain": "plain decoding", "chain": "chains", "tree": "trees"}
+"""Capability → its name on the page."""
 
 
 def examine(settings: Settings, *, as_json: bool) -> int:
-    """Load the model of the settings, prove it, print what came out; return the exit code.
+    """Load the model of the settings, compare its passes on some text, print the results; return the exit code.
 
     Raises:
         UserError: it cannot be loaded, or is on a server.
@@ -34,22 +33,19 @@ def examine(settings: Settings, *, as_json: bool) -> int:
     from ..models.pairing import look_for
 
     notes = Notes("auto")
-
-    def told(part: Mapping[str, Any]) -> None:
-        done = f" ({part['done']:,} read)" if part["done"] else ""
-        notes.progress(f"{counted(part['tokens'], 'token')}: {part['pass']}{done}")
-
     with Lab(notes) as lab:
         info = lab.load(replace(settings, draft_model=()), quiet=True).info
-        found = lab.work("prove", told)
+        found = lab.work("prove", lambda part: notes.progress(f"{counted(part['passes'], 'pass', 'passes')}"))
     if lab.code == CANCELLED:
-        notes.sentence("Stopped. The lengths that were done are kept.")
+        notes.sentence("Stopped.")
     if lab.code != ANSWERED:
         return lab.code
-    told_of = {key: info[key] for key in ("name", "backend", "device", "dtype", "architecture", "parameters", "context")}
+    keys = "name backend device dtype architecture parameters context capabilities pass_seconds timed".split()
+    facts = {key: info[key] for key in keys}
     thinks = info.get("thinking")
     target = Library().named(settings.model, settings.model_folders)
-    report = {"model": told_of.pop("name"), **told_of, "thinking": thinks["sentence"] if thinks else "", **found}
+    report = {"model": facts.pop("name"), **facts, **found}
+    report["thinking"] = thinks["sentence"] if thinks else ""
     report["look_for"] = look_for(target) if target is not None else ""
     if as_json:
         print_json(report)
@@ -59,44 +55,43 @@ def examine(settings: Settings, *, as_json: bool) -> int:
 
 
 def page(report: Mapping[str, Any]) -> Iterator[str]:
-    able, reasons, context = report["capabilities"], report["reasons"], counted(report["context"], "token")
+    """Yield the report's lines."""
+    able, reasons = report["capabilities"], report["capabilities"]["reasons"]
     size = f", {count_of(report['parameters'])} parameters" if report["parameters"] else ""
     yield one_line(report["model"])
-    yield f"  {'runtime':18} {report['backend']}, {report['device']}, {report['dtype']}"
-    yield f"  {'architecture':18} {one_line(report['architecture'])}{size}"
-    yield f"  {'label':18} {report['label']}"
-    if report.get("thinking"):
-        yield f"  {'thinking':18} {one_line(report['thinking'])}"
-    if report.get("look_for"):
-        yield f"  {'drafters':18} {report['look_for']}"
-    for what, name in ABLE.items():
-        yield f"  {name:18} {'yes' if able[what] else 'no: ' + reasons.get(what, 'not on this runtime.')}"
+    rows = {
+        "runtime": f"{report['backend']}, {report['device']}, {report['dtype']}",
+        "architecture": f"{one_line(report['architecture'])}{size}",
+        "context": counted(report["context"], "token"),
+        "thinking": one_line(report["thinking"]),
+        "drafters": report["look_for"],
+        **{name: "yes" if able[what] else f"no: {reasons.get(what, 'not on this runtime.')}" for what, name in ABLE.items()},
+        "label": report["label"] + (f", in chains of at most {able['most']} nodes" if able["most"] else ""),
+        "equal bits": _sizes(report["equal"]) if report["measured"] else "",
+        "choices turned": _turned(report["turned"], report["measured"]) if report["measured"] else "",
+        "cost of a pass": _costs(report["pass_seconds"], report["timed"]),
+    }
+    yield from (f"  {name:18} {text}" for name, text in rows.items() if text)
     yield from (f"  {'note':18} {why}" for what, why in reasons.items() if what not in ABLE)
-    yield "Lengths"
-    if not report["lengths"]:
-        yield f"  Its files name none below its context of {context}."
-    for row in report["lengths"]:
-        yield f"  {counted(row['length'], 'token'):18} {', '.join(row['names'])}: {' '.join(_outcome(row))}"
-    yield ""
-    whole = ", its whole context" if report["proven"] == report["context"] else ""
-    yield f"Proven to {counted(report['proven'], 'token')}{whole}."
-    if report["kept"]:
-        yield f"Kept in {report['kept']}: the chat reads it. Delete the file to begin again."
-    elif report["lost"]:
-        yield "This could not be kept, so the chat will not know."
+    if report["broken"]:
+        yield ""
+        yield "This text shows what the load did not: passes that were taken to be equal are not. Load it with --exact off."
 
 
-def _outcome(row: Mapping[str, Any]) -> Iterator[str]:
-    """Sentences on what was tried near a length."""
-    if row["texts"]:
-        held = [name for what, name in TRIED.items() if row[what]]
-        failed = [f"{TRIED[what]} failed at {counted(tokens, 'token')}" for what, tokens in row["failed"].items()]
-        failed += [f"{TRIED[what]} unclear at {counted(tokens, 'token')}" for what, tokens in row["unclear"].items()]
-        parts = [f"{_and(held)} held"] * bool(held) + failed
-        yield f"in texts of {_and([f'{tokens:,}' for tokens in row['texts']])} tokens, {'; '.join(parts) or 'nothing to try'}."
-    if row["untried"]:
-        yield f"{'Longer ones' if row['texts'] else 'Texts'} were not tried: {row['untried']}"
+def _sizes(equal: Sequence[int]) -> str:
+    """Say which chains have plain decoding's bits."""
+    return f"chains of {', '.join(map(str, equal))} nodes" if equal else "none: larger passes round otherwise than plain ones"
 
 
-def _and(words: list[str]) -> str:
-    return " and ".join(filter(None, (", ".join(words[:-1]), words[-1])))
+def _turned(turned: int, measured: int) -> str:
+    """Say how often another token came out on top in a larger pass."""
+    return f"{turned:,} of {counted(measured, 'token')} that were compared in passes of several sizes"
+
+
+def _costs(curve: Sequence[tuple[int, float]], timed: float) -> str:
+    """Say how many plain passes larger ones take."""
+    if not curve or curve[0][0] != 1:
+        return ""
+    costs = ", ".join(f"{nodes} nodes {seconds / curve[0][1]:.1f}" for nodes, seconds in curve[1:])
+    day = f" (measured {datetime.fromtimestamp(timed):%Y-%m-%d})" if timed else ""
+    return f"in plain passes: {costs}{day}"

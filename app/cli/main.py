@@ -183,15 +183,14 @@ def doctor(
     *,
     model: Annotated[
         str | None,
-        argument("A model to prove, given like --model, at every length that its files name.", offered=completion_shell.models),
+        argument("A model to look into, given like --model.", offered=completion_shell.models),
     ] = None,
     json: AsJson = False,
     loading: Annotated[Given, Several("backend", "device", "dtype", "context")],
 ) -> None:
-    """Show what is installed, what is missing, and how to fix it; of a MODEL, what it can do here, and up to what length.
+    """Show what is installed, what is missing, and how to fix it; of a MODEL, what it can do here, and what its passes cost.
 
-    Passes of one token, chains and trees are compared in texts as long as the model's windows. That takes as long as reading
-    such texts; what came out is kept, and later loads go by it. ctrl+c keeps the lengths that are done.
+    Passes of one token and of several are compared on a text, and the page says how often they part.
     """
     if model is not None:
         from .doctor_model import examine

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 from transformers import AutoConfig, AutoModelForCausalLM
 from transformers import __version__ as transformers_version
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
@@ -28,7 +27,6 @@ from ..costs.flops import NOTHING, Flops
 from ..costs.modules import active, flops_of_model
 from ..files.checkpoint import check_folder, int8_rows, read_json, shown, weight_bytes
 from ..files.sampling import of_folder
-from ..files.verdicts import Verdict, kept
 from ..info import ModelInfo, token_id
 from ..kept import identity
 from ..options import INT8, UNKNOWN_CONTEXT, LoadOptions, StageProgress, cpu_threads
@@ -44,8 +42,7 @@ from .lean.int8 import works as int8_works
 from .lean.lean import of_family
 from .masks import native_plan
 from .plain import PlainSession, session_of
-from .proving.lengths import named_lengths, unknown_lengths
-from .proving.proof import attempt, switched, tolerance
+from .proving.proof import attempt
 from .proving.prove import PASSES, Proven, promised, prove, rounded
 from .runner import Runner, out_of_memory
 from .tokenizer import TextCodec, eos_ids
@@ -64,19 +61,14 @@ BFLOAT16 = "Runs in bfloat16, the type of its file, in which this CPU is faster.
 class TransformersModel(CodecModel):
     """A causal language model in memory (see `load_transformers`)."""
 
-    def __init__(self, proven: Proven, codec: TextCodec, info: ModelInfo, verdict: Verdict, attention: str) -> None:
+    def __init__(self, proven: Proven, codec: TextCodec, info: ModelInfo) -> None:
         self._runner: Runner | None = proven.runner
-        self._attention = attention
         codec.ends = info.eos_ids
         self._codec = codec
         self.thoughts = codec.thoughts
         self._feeding = proven.feeding
         self._states_proof = proven.states
         self.info = info
-        self.verdict = verdict
-        self.tolerance = tolerance(proven.runner.dtype)
-        config = self.module.config.get_text_config(decoder=True)
-        self.lengths = named_lengths(config, proven.runner.rope.rule if proven.runner.rope is not None else None)
 
     @property
     def module(self) -> Any:
@@ -100,24 +92,6 @@ class TransformersModel(CodecModel):
         if self.info.capabilities.chain:
             return session_of(runner, size, taps)
         return PlainSession(runner, size, self._feeding)
-
-    def own_logits(self, tokens: Sequence[int], rows: int) -> Tensor:
-        run, module = self._loaded, self.module
-        ours = module.config.get_text_config(decoder=True)._attn_implementation
-        if run.rope is not None:
-            run.rope.prompt = len(tokens)
-        told = {"logits_to_keep": rows} if run.takes_rows else {}
-        try:
-            switched(module, self._attention)
-            with torch.inference_mode():
-                logits = module(input_ids=torch.tensor([tokens], device=run.device), use_cache=False, **told).logits
-        except Exception as error:
-            if out_of_memory(error):
-                raise UserError(f"A pass over {len(tokens):,} tokens at once does not fit in memory.") from None
-            raise
-        finally:
-            switched(module, ours)
-        return logits[0, -rows:]  # type: ignore[no-any-return]
 
     def states_work(self) -> bool:
         """Whether hidden states are the model's own (see `Model.states_work`): two passes."""
@@ -225,12 +199,7 @@ def _proven(
 ) -> TransformersModel:
     """The model around loaded weights, after the proof."""
     config = module.config.get_text_config(decoder=True)
-    own = config._attn_implementation
     dtype = INT8 if options.dtype == INT8 else str(module.dtype).removeprefix("torch.")
-    verdict = kept(
-        *("transformers", transformers_version, str(torch.__version__), f"torch.{dtype}", module.device.type),
-        read_json(folder / "config.json"),
-    )
     known = inspect.signature(module.forward).parameters
     embedding, head = module.get_input_embeddings().weight, module.get_output_embeddings()
     runner = Runner(
@@ -242,10 +211,9 @@ def _proven(
     try:
         with _quiet():
             text = proof_text(codec, embedding.shape[0], TOKENS)
-            proven = prove(runner, config, text, tick, limit, options.exact, verdict.refusal)
-            able = proven.capabilities.settled(verdict, unknown_lengths(config))
-            rounding = rounded(proven.runner, able, text, limit, tick, parameters)
-            runner, capabilities = promised(proven.runner, able, rounding, options.exact)
+            proven = prove(runner, config, text, tick, limit, options.exact)
+            rounding = rounded(proven.runner, proven.capabilities, text, limit, tick, parameters)
+            runner, capabilities = promised(proven.runner, proven.capabilities, rounding, options.exact)
             taken: tuple[Curve, float] = (), 0.0
             if capabilities.chain and parameters >= TIMED:
                 text = proof_text(codec, embedding.shape[0], TIMED_TOKENS)
@@ -288,7 +256,7 @@ def _proven(
         thinking=codec.thoughts.info if codec.thoughts is not None else None,
         sampling=of_folder(folder),
     )
-    return TransformersModel(proven._replace(runner=runner), codec, info, verdict, own)
+    return TransformersModel(proven._replace(runner=runner), codec, info)
 
 
 def _flops(module: Any, config: Any, runner: Runner) -> Flops:

@@ -23,7 +23,6 @@ from ..files import ollama
 from ..files.gguf_file import Header, read_header, read_layout
 from ..files.gguf_file import Tensor as FileTensor
 from ..files.sampling import GGUF, OLLAMA, recommended
-from ..files.verdicts import Verdict, kept
 from ..heads.mtp.own import in_gguf
 from ..info import Capabilities, ModelInfo, token_id
 from ..kept import identity, keep, recall
@@ -51,7 +50,7 @@ from .options import (
     usual_context,
 )
 from .plain import LlamaHybridSession, LlamaPlainSession
-from .proof import LENGTHS, PASSES, SIZE, TOLERANCE, named_lengths, prove, states_work
+from .proof import LENGTHS, PASSES, SIZE, prove, states_work
 from .session import LlamaSession
 from .tokenizer import LlamaCodec
 from .trial import Trial, works
@@ -77,7 +76,6 @@ class LlamaModel(CodecModel):
         runtime: Runtime,
         info: ModelInfo,
         options: LoadOptions,
-        verdict: Verdict,
     ) -> None:
         self._weights: Weights | None = weights
         self._codec = codec
@@ -92,9 +90,6 @@ class LlamaModel(CodecModel):
         """What llama.cpp is known to hand out."""
         self._alike = info.capabilities.exact and runtime.flash_attention == FLASH["on"]
         self.info = info
-        self.verdict = verdict
-        self.tolerance = TOLERANCE
-        self.lengths = named_lengths(header)
 
     @property
     def weights(self) -> Weights:
@@ -306,8 +301,6 @@ def load_llama(
         progress("check", PASSES, PASSES)
     kind = file_type(weights)
     about = {name: value for name, value in header.metadata.items() if not name.startswith("tokenizer.")}
-    verdict = kept("llama.cpp", version(), str(torch.__version__), kind, _device_name(runtime) == "cpu", about)
-    capabilities = capabilities.settled(verdict, {})
     info = ModelInfo(
         name=name,
         backend="llama.cpp",
@@ -332,7 +325,7 @@ def load_llama(
         thinking=codec.thoughts.info if codec.thoughts is not None else None,
         sampling=recommended(ollama.parameters(name), OLLAMA) if name.startswith(ollama.PREFIX) else recommended(about, GGUF),
     )
-    return LlamaModel(weights, codec, header, runtime, info, options, verdict)
+    return LlamaModel(weights, codec, header, runtime, info, options)
 
 
 class Way(NamedTuple):

@@ -8,7 +8,6 @@ sizes, without any branch or rewind.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 
 import torch
@@ -16,7 +15,6 @@ from torch import Tensor
 
 from ...errors import Cancelled
 from ..base import ROOT
-from ..files.gguf_file import Header
 from ..info import NOT_NUMBERS, Capabilities
 from ..rounding import PARENTS, PATHS, TOKENS
 from .plain import LlamaHybridSession
@@ -50,19 +48,6 @@ UNRETURNING = (
 UNLIKE = "Passes of several tokens did not give this model's own logits on llama.cpp, so it decodes plainly."
 RECURRENT = "This model is recurrent or hybrid: its state cannot branch, so methods draft chains only."
 CHAINS_ONLY = "A branching tree did not give this model the same logits as its paths, so methods draft chains only."
-
-
-LENGTH = re.compile(r"sliding_window$|original_context_length$|chunk|block_size|window_size|indexer\.top_k$")
-
-
-def named_lengths(header: Header) -> dict[str, int]:
-    """Every length in a file's metadata from which on its model may read a text otherwise, under the name it has there."""
-    prefix = f"{header.architecture}."
-    return {
-        name: value
-        for name, value in header.metadata.items()
-        if type(value) is int and value > 0 and name.startswith(prefix) and LENGTH.search(name)
-    }
 
 
 def prove(session: LlamaSession | LlamaHybridSession, text: Sequence[int], tick: Callable[[], None]) -> Capabilities:

@@ -22,7 +22,7 @@ TASKS = {
     "blocks": "block_search:find_blocks",
     "past": "measuring:open_past",
     "peer": "peers:prepare",
-    "prove": "proving:prove_lengths",
+    "prove": "proving:prove",
     "replay": "replaying:replay_records",
 }
 """Task → module of this package and function in it."""

@@ -151,7 +151,7 @@ def _outcomes(
     except Exception as error:
         return [Outcome(name, "load", "", "crashed", line(error))]
     plain = Plain(file, model.info.context)
-    around = (WINDOW, *(length for key, length in model.lengths.items() if key.endswith(ORIGINAL_LENGTH)))
+    around = (WINDOW, *filter(None, (model.header.number(ORIGINAL_LENGTH),)))
     prompts = prompts_around(around, model.info.context)
     chosen = {at: prompt for at, prompt in prompts.items() if counts is None or len(prompt) in counts}
     return list(compare(Reference(name, plain.writes, plain.gap), model, draft, chosen, only=only, seeds=seeds))

@@ -8,8 +8,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from ...base import RopeRule
-
 SHORT = 4
 """Windows and chunks of the proof, whose text is a little longer."""
 
@@ -32,13 +30,6 @@ def unknown_lengths(config: Any) -> dict[str, int]:
         if isinstance(value, int) and not isinstance(value, bool) and value > SHORT
         if name in declared and name not in WINDOWS and _LENGTH.search(name) and not _OTHER.search(name)
     }
-
-
-def named_lengths(config: Any, rope: RopeRule | None) -> dict[str, int]:
-    """Every length in a (text) configuration from which on a model may read a text otherwise."""
-    windows = {name: getattr(config, name, None) for name in WINDOWS}
-    found = {name: value for name, value in windows.items() if isinstance(value, int)} | unknown_lengths(config)
-    return found if rope is None else found | {"rope_parameters": rope.limit}
 
 
 @contextmanager

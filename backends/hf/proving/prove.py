@@ -11,8 +11,7 @@ import torch
 from torch import Tensor
 
 from ....errors import UserError
-from ...files.verdicts import shortest
-from ...info import NOT_NUMBERS, UPTO, Capabilities
+from ...info import NOT_NUMBERS, UPTO, Capabilities, shortest
 from ...rounding import CONTEXTS, LARGE, TOKENS, Rounding, measure, promise
 from ...rounding import PASSES as ROUNDING_PASSES
 from .. import attention
@@ -106,9 +105,7 @@ def promised(runner: Runner, found: Capabilities, rounding: Rounding | None, exa
     return runner, promise(found, rounding, hold=exact == "on", guard=exact == "auto")
 
 
-def prove(
-    runner: Runner, config: Any, text: Sequence[int], tick: Tick, context: int, exact: str = "auto", refused: str = ""
-) -> Proven:
+def prove(runner: Runner, config: Any, text: Sequence[int], tick: Tick, context: int, exact: str = "auto") -> Proven:
     """Find how this model takes trees.
 
     Args:
@@ -118,7 +115,6 @@ def prove(
         tick: told after each pass.
         context: most tokens of a text.
         exact: as `LoadOptions.exact`.
-        refused: why nothing may be drafted, though short texts would not show it; empty if it may.
 
     Raises:
         UserError: it is no causal language model.
@@ -126,15 +122,15 @@ def prove(
     if guesses_a_mask(runner.module):
         raise UserError(MASKED)
     runner = replace(runner, rope=find_rope(runner.module, context))
-    found = _proven(runner, config, text, tick, context, exact, refused)
-    if found.capabilities.chain or recurrent(runner.module, config) or refused:
+    found = _proven(runner, config, text, tick, context, exact)
+    if found.capabilities.chain or recurrent(runner.module, config):
         return found
     # The same passes over the same weights: a model that cannot will not now either, but a mishap does not come twice.
     logger.warning("proof: neither trees nor chains; trying once more")
-    return _proven(runner, config, text, tick, context, exact, refused)
+    return _proven(runner, config, text, tick, context, exact)
 
 
-def _proven(runner: Runner, config: Any, text: Sequence[int], tick: Tick, context: int, exact: str, refused: str) -> Proven:
+def _proven(runner: Runner, config: Any, text: Sequence[int], tick: Tick, context: int, exact: str) -> Proven:
     """One attempt; arguments and result are `prove`'s."""
     proof = Proof(runner, config, text, tick, context)
     runner = proof.runner
@@ -152,13 +148,11 @@ def _proven(runner: Runner, config: Any, text: Sequence[int], tick: Tick, contex
         return replace(found, reach=min(lengths.values()), reasons=reasons)
 
     mixed = set(getattr(config, "layer_types", None) or ()) == HYBRID
-    if mixed and not refused and attempt(partial(proof.chain_works, hybrid)):
+    if mixed and attempt(partial(proof.chain_works, hybrid)):
         found = _hybrid(hybrid, proof)
         proven = beyond(Proof.chain_works, hybrid)
         return found if proven else found._replace(capabilities=bounded(found.capabilities))
-    if refused:
-        plainly = refused
-    elif recurrent(runner.module, config):
+    if recurrent(runner.module, config):
         plainly = "This model is recurrent: its state cannot branch or rewind, so it supports plain decoding only."
     elif bool(proof.wanted.isnan().any()):
         plainly = NOT_NUMBERS

@@ -90,26 +90,19 @@ class FakeLab(Lab):
         assert settings.draft_model == ()
         names = ("name", "backend", "device", "dtype", "architecture", "parameters", "context")
         values = (settings.model, "transformers", settings.device, "float32", "GPTNeoForCausalLM", 125_000_000, 2048)
-        return SimpleNamespace(info=dict(zip(names, values, strict=True)))
+        costs = {"pass_seconds": [(1, 0.01), (2, 0.018), (4, 0.025)], "timed": 1.7e9}
+        return SimpleNamespace(info={**dict(zip(names, values, strict=True)), **costs, "capabilities": ABLE})
 
     def work(self, task: str, part: Any = None, **options: Any) -> Any:
-        part({"tokens": 256, "pass": "prompt", "done": 251})
+        part({"passes": 12})
         if isinstance(self.answer, Exception):
             raise self.answer
         return self.answer
 
 
-ROW = {"names": ["window_size"], "length": 256, "texts": [256, 277], "plain": True, "chain": True, "tree": False}
-PROVEN = {
-    "capabilities": {"tree": False, "chain": True, "layers": True, "states": True, "reach": None},
-    "reasons": {"tree": "Near 256 tokens, a tree did not give the logits of its paths."},
-    "label": "identical",
-    "lengths": [{**ROW, "failed": {"tree": 277}, "unclear": {}, "difference": 0.2, "untried": ""}],
-    "proven": 2048,
-    "broken": True,
-    "kept": "/cache/proofs/1.json",
-    "lost": False,
-}
+ABLE: dict[str, Any] = {"tree": False, "chain": True, "layers": True, "states": True, "exact": True, "guard": False, "most": 3}
+ABLE |= {"reasons": {"tree": "A branching tree did not give this model the same logits as its paths."}}
+PROVEN = {"label": "identical", "equal": [2], "measured": 480, "turned": 3, "broken": True}
 
 
 @pytest.fixture
@@ -125,20 +118,22 @@ def test_a_page_about_a_model(lab: type[FakeLab]) -> None:
     told = CliRunner().invoke(app, ["doctor", "neo", "--device", "cpu"])
     assert (told.exit_code, told.stderr) == (1, "")
     assert "runtime            transformers, cpu, float32" in told.stdout
-    assert "token trees        no: Near 256 tokens, a tree did not give the logits of its paths." in told.stdout
-    outcome = "window_size: in texts of 256 and 277 tokens, plain decoding and chains held; trees failed at 277 tokens."
-    assert f"256 tokens         {outcome}" in told.stdout
-    assert "Proven to 2,048 tokens, its whole context.\nKept in /cache/proofs/1.json" in told.stdout
+    assert "token trees        no: A branching tree did not give this model the same logits as its paths." in told.stdout
+    assert "label              identical, in chains of at most 3 nodes" in told.stdout
+    assert "equal bits         chains of 2 nodes" in told.stdout
+    assert "choices turned     3 of 480 tokens" in told.stdout
+    assert "cost of a pass     in plain passes: 2 nodes 1.8, 4 nodes 2.5 (measured 2023-11-1" in told.stdout
+    assert "Load it with --exact off." in told.stdout
     told = CliRunner().invoke(app, ["doctor", "neo", "--json"])
     assert json.loads(told.stdout)["model"] == "neo"
-    assert json.loads(told.stdout)["lengths"] == PROVEN["lengths"]
+    assert json.loads(told.stdout)["turned"] == 3
 
 
 def test_ctrl_c_ends_it_and_what_needs_a_model_says_so(lab: type[FakeLab]) -> None:
     lab.answer = Interrupted()
     told = CliRunner().invoke(app, ["doctor", "neo"])
     assert (told.exit_code, told.stdout) == (130, "")
-    assert "Stopped. The lengths that were done are kept." in told.stderr
+    assert "Stopped." in told.stderr
     with pytest.raises(UserError, match="--device is for a model"):
         CliRunner().invoke(app, ["doctor", "--device", "cpu"], catch_exceptions=False)
     with pytest.raises(UserError, match="doctor cannot look into a server"):

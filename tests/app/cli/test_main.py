@@ -37,7 +37,7 @@ def imported(*args: str) -> set[str]:
     return {found.partition(".")[0] for found in re.findall(r"^import time:.*\| +(\S+)$", done.stderr, re.MULTILINE)}
 
 
-@pytest.mark.parametrize("args", [["run", "--help"], ["methods", "--json"], ["themes"]])
+@pytest.mark.parametrize("args", [["run", "--help"], ["methods", "--json"]])
 def test_light_commands_import_nothing_heavy(args: list[str]) -> None:
     assert imported(*args).isdisjoint(HEAVY)
 

@@ -14,7 +14,6 @@ import torch
 
 from specchat.backends import Model, load_model
 from specchat.backends.base import PREFILL_CHUNK
-from specchat.backends.files.verdicts import Tried, kept
 from specchat.backends.hf.model import load_transformers
 from specchat.backends.hf.proving.lengths import SHORT, twin_of, unknown_lengths
 from specchat.backends.options import LoadOptions
@@ -23,8 +22,6 @@ from specchat.decoders.needs import Pard
 from specchat.decoders.registry import methods, unavailable
 from specchat.engine.lanes import judged, step_probs
 from specchat.engine.messages import Judge, ScoreStep
-from specchat.engine.tasks.proving import prove_lengths
-from specchat.engine.tasks.work import Job
 
 from ...cases import FULL
 from ...fakes.answers import answered
@@ -194,32 +191,25 @@ def test_a_window_under_another_name_is_found_out(room: Path) -> None:
 
 
 @pytest.fixture
-def no_twin(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """No twin can be built, so that lengths need a text that is so long; the folder in which verdicts are kept."""
+def no_twin(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No twin can be built, so that lengths need a text that is so long."""
 
     def unlike(*_: Any) -> Any:
         raise RuntimeError("size mismatch")
 
     monkeypatch.setattr("specchat.backends.hf.proving.proof.twin_of", unlike)
-    monkeypatch.setenv("SPECCHAT_CACHE", str(tmp_path))
-    return tmp_path / "proofs"
 
 
 def load(kind: str, room: Path) -> Any:
     return load_model(str(folder_of(kind, room)), LoadOptions(device="cpu", dtype="float32"))
 
 
-def proven(model: Model) -> dict[str, Any]:
-    """What `specchat doctor` finds."""
-    return prove_lengths(Job(model, None, lambda _: None, lambda: False))
-
-
-def test_nothing_is_drafted_beyond_a_length_that_could_not_be_tried(room: Path, no_twin: Path) -> None:
+def test_nothing_is_drafted_beyond_a_length_that_could_not_be_tried(room: Path, no_twin: None) -> None:
     folder = folder_of("gpt-neo", room)
     model = load("gpt-neo", room)
     able = model.info.capabilities
     assert (able.tree, able.chain, able.reach) == (True, True, 24)
-    assert any("nothing is drafted beyond" in note and "specchat doctor MODEL" in note for note in model.info.notes)
+    assert any("nothing is drafted beyond" in note for note in model.info.notes)
     conversation = Conversation(model, draft_model=model)
     generation = Generation(conversation, prompt_of(12), "draft", max_tokens=24)
     drafted = {12 + len(generation.answer): step.drafted for step in generation}
@@ -228,38 +218,3 @@ def test_nothing_is_drafted_beyond_a_length_that_could_not_be_tried(room: Path, 
     assert not any(count for length, count in drafted.items() if length > 24 + 1)
     conversation.close()
     model.close()
-
-
-@pytest.mark.parametrize(("kind", "tree"), [("gpt-neo", False), ("gpt-neo-global", True)])
-def test_what_is_proven_at_the_real_length_is_drafted_from_then_on(kind: str, tree: bool, room: Path, no_twin: Path) -> None:
-    model = load(kind, room)
-    assert model.info.capabilities.reach == 24
-    found = proven(model)
-    model.close()
-    (row,) = found["lengths"]
-    assert (row["names"], row["texts"]) == (["window_size"], [24, 45])
-    assert (row["plain"], row["chain"], row["tree"]) == (True, True, tree)
-    # Up to its reach a tree is what its paths are; beyond it nothing was promised.
-    assert (row["failed"], found["broken"]) == ({} if tree else {"tree": 45}, False)
-    assert (found["proven"], found["label"]) == (CONTEXT, "identical")
-    model = load(kind, room)
-    able = model.info.capabilities
-    assert (able.tree, able.chain, able.reach) == (tree, True, None)
-    assert found["reasons"] == able.reasons
-    assert ("Near 24 tokens (window_size in its configuration)" in able.reasons.get("tree", "")) is not tree
-    assert model.info.notes == (() if tree else (able.reasons["tree"],))
-    for name in ("lookup", "tree") if tree else ("lookup", "draft"):
-        generation, _ = answered(model, prompt_of(18), name, draft=model, max_tokens=24)
-        assert generation.answer == own(folder_of(kind, room), prompt_of(18), 24), name
-    # What cannot be tried any more is known from before.
-    assert proven(model)["lengths"][0]["tree"] == (True if tree else None)
-    assert load(kind, room).info.capabilities.tree == tree
-
-
-@pytest.mark.parametrize("text", ["{", "[]", '{"window_size": 3}', '{"window_size": [24, true, "yes", []]}', "[" * 9999])
-def test_a_damaged_verdict_counts_for_nothing(text: str, room: Path, no_twin: Path) -> None:
-    verdict = kept("anything")
-    assert verdict.keep("window_size", Tried(24, True, True, True))
-    assert kept("anything") == verdict
-    verdict.path.write_text(text)
-    assert kept("anything").tried == {}

@@ -10,16 +10,11 @@ import pytest
 import torch
 
 from specchat.backends import ROOT, Model
-from specchat.backends.files.verdicts import Tried
 from specchat.backends.llama.model import load_llama
-from specchat.backends.llama.plain import LlamaPlainSession
 from specchat.decoders import Conversation, Generation
-from specchat.engine.tasks.proving import prove_lengths
-from specchat.engine.tasks.work import Job
 
 from ...fakes.models.llama_tiny import FLOAT32, needs_llama
 from ...zoo import gguf_files as zoo
-from ...zoo.architectures import CONTEXT, WINDOW
 from ...zoo.llama_zoo import Plain
 
 pytestmark = needs_llama
@@ -33,21 +28,6 @@ def gemma2(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Every other layer sees WINDOW tokens only."""
     monkeypatch.setenv("SPECCHAT_CACHE", str(tmp_path))
     return zoo.write("gemma2", tmp_path / "gemma2.gguf")
-
-
-def test_what_failed_near_the_window_is_gone(gemma2: Path) -> None:
-    file = gemma2
-    verdict = load_llama(file, "gemma2", FLOAT32).verdict
-    assert verdict is not None
-    verdict.keep("gemma2.attention.sliding_window", Tried(WINDOW, None, True, False))
-    able = load_llama(file, "gemma2", FLOAT32).info.capabilities
-    assert (able.tree, able.chain) == (False, True)
-    assert f"Near {WINDOW} tokens (gemma2.attention.sliding_window in its configuration)" in able.reasons["tree"]
-    verdict.keep("gemma2.attention.sliding_window", Tried(WINDOW, None, False, None))
-    model = load_llama(file, "gemma2", FLOAT32)
-    assert not model.info.capabilities.chain
-    assert isinstance(model.open_session(64), LlamaPlainSession)
-    assert answer(model, "greedy", 8)
 
 
 def answer(model: Model, method: str, tokens: int = 60) -> list[int]:
@@ -65,11 +45,6 @@ def test_sliding_windows_draft_and_rewind_like_any_other(gemma2: Path) -> None:
     plain = answer(model, "greedy")
     for method in ("recompute", "lookup", "lookahead", "draft", "tree", "early-exit"):
         assert answer(model, method) == plain, method
-    # Near the window, in texts so long.
-    found = prove_lengths(Job(model, None, lambda _: None, lambda: False))
-    row = next(row for row in found["lengths"] if "gemma2.attention.sliding_window" in row["names"])
-    assert row["texts"] == [WINDOW, WINDOW + 21], found
-    assert (row["plain"], row["chain"], row["tree"], found["broken"], found["proven"]) == (None, True, True, False, CONTEXT)
     # Far behind the window, back again, and on along another way: as a fresh cache has it.
     session: Any = model.open_session()
     session.prefill(REPEATING)
