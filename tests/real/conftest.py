@@ -10,7 +10,7 @@ import pytest
 
 from specchat.backends import Model, load_model
 
-from .models import FOLDER, found, options
+from .models import FOLDER, found, head_of, options
 from .page import Page
 
 
@@ -43,4 +43,5 @@ def model(path: Path, page: Page) -> Iterator[Model]:
         "",
     )
     yield model
+    head_of.cache_clear()
     model.close()

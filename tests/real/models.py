@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -13,6 +14,8 @@ from typing import Any
 import pytest
 
 from specchat.backends import LoadOptions, Model, Sampling
+from specchat.backends.heads.base import Head
+from specchat.backends.loading import find_model
 from specchat.decoders import Conversation, Generation, registry
 from specchat.decoders.acceptance import EXACT
 from specchat.decoders.base import label_of
@@ -24,6 +27,8 @@ from .prompts import prompts
 FOLDER = os.environ.get("SPECCHAT_REAL", "")
 PROMPTS = int(os.environ.get("SPECCHAT_REAL_PROMPTS", "20" if FULL else "6"))
 TOKENS = int(os.environ.get("SPECCHAT_REAL_TOKENS", "64" if FULL else "32"))
+HEAD = os.environ.get("SPECCHAT_REAL_HEAD", "")
+"""A trained drafter for all of them, which `eagle` and its like are tested with."""
 THREADS = int(os.environ.get("SPECCHAT_REAL_THREADS", "0")) or None
 
 GREEDY = Sampling()
@@ -47,18 +52,30 @@ def options(**more: Any) -> LoadOptions:
     return LoadOptions(threads=THREADS, **more)
 
 
+@cache
+def head_of(model: Model) -> Head | None:
+    """The trained drafter, loaded beside the model."""
+    return find_model(HEAD, options()).beside(HEAD, model) if HEAD else None
+
+
+def opened(model: Model) -> Conversation:
+    """A new conversation, with the trained drafter if there is one."""
+    return Conversation(model, head=head_of(model))
+
+
 def texts(model: Model) -> list[tuple[str, list[int]]]:
     """Kinds and tokens of the prompts."""
     return [(kind, encode_prompt(model, text)) for kind, text in prompts(PROMPTS)]
 
 
 def methods(model: Model, label: str | None = None) -> list[str]:
-    """Methods that the model offers without a drafter of its own; those of a label, or all that draft."""
-    able = model.info.capabilities
+    """Methods that the model offers without a draft model; those of a label, or all that draft."""
+    able, head = model.info.capabilities, head_of(model)
+    name_of_head = None if head is None else head.info
     offered = {
         name: label_of(method, EXACT, GREEDY, able)
         for name, method in registry.methods().items()
-        if method.drafts and not registry.unavailable(method, able, draft_model=False, pard=False)
+        if method.drafts and not registry.unavailable(method, able, draft_model=False, pard=False, head=name_of_head)
     }
     return [name for name in offered if label is None or offered[name] == label]
 
@@ -106,7 +123,7 @@ def fresh(
     model: Model, prompt: Sequence[int], sampling: Sampling = GREEDY, *, tally: Tally | None = None, **more: Any
 ) -> list[int]:
     """Write the plain answer in a conversation of its own."""
-    conversation = Conversation(model)
+    conversation = opened(model)
     try:
         return answer(conversation, prompt, sampling=sampling, tally=tally, **more)
     finally:

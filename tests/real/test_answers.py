@@ -14,7 +14,7 @@ from specchat.backends.grammars.constraint import Constraint
 from specchat.decoders import Conversation
 
 from ..cases import FULL
-from .models import GREEDY, TOKENS, WARM, Tally, answer, fresh, methods, parting, suite, switching, texts
+from .models import GREEDY, TOKENS, WARM, Tally, answer, fresh, methods, opened, parting, suite, switching, texts
 from .page import Page
 from .prompts import sentences
 
@@ -43,7 +43,7 @@ class Comparison:
         """Write all answers, in one conversation for each sampling, and note what differs."""
         tally = Tally()
         for sampling in self._samplings:
-            conversation = Conversation(self._model)
+            conversation = opened(self._model)
             try:
                 for i, (kind, prompt) in enumerate(self._prompts):
                     plain = self._wanted[i, sampling]
@@ -129,7 +129,7 @@ def test_structured_answers(model: Model, path: Path, page: Page, kind: str) -> 
     plain = fresh(model, prompt, constraint=constraint, tokens=80)
     rows, wrong = [], []
     for name in methods(model, model.info.capabilities.identical):
-        conversation, tally = Conversation(model), Tally()
+        conversation, tally = opened(model), Tally()
         try:
             written = answer(conversation, prompt, name, constraint=constraint, tokens=80, tally=tally)
         finally:

@@ -14,7 +14,7 @@ from specchat.decoders.conversation import encode_prompt
 from specchat.engine.client import EngineClient
 from specchat.engine.messages import Failed, Finished, Steps
 
-from .models import GREEDY, THREADS, TOKENS, fresh, methods, suite, texts
+from .models import GREEDY, HEAD, THREADS, TOKENS, fresh, methods, suite, texts
 from .page import Page
 from .prompts import prompts
 
@@ -94,7 +94,7 @@ def test_races_through_the_engine(model: Model, path: Path, page: Page, tmp_path
     wanted = fresh(model, encode_prompt(model, text))
     promised = ["greedy", *methods(model, model.info.capabilities.identical)]
     with EngineClient(log=tmp_path / "engine.log") as client:
-        load = client.load(str(path), threads=THREADS)
+        load = client.load(str(path), threads=THREADS, draft_model=HEAD or None)
         failed = [event for event in client.stream(load) if isinstance(event, Failed)]
         assert not failed
         lanes = {client.generate(text, method=name, lane=name, max_tokens=TOKENS): name for name in promised}
