@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Any, Literal, cast, get_args
 
 from ...errors import UserError, first_line
-from .endless import endless
 
 Kind = Literal["json_schema", "json_object", "regex", "grammar"]
 
@@ -215,8 +214,6 @@ def _schema(text: str) -> dict[str, Any]:
             schema = {}
         if not isinstance(schema, dict):
             raise UserError('The schema must be a JSON object such as {"type": "object"}.')
-        if endless(schema):
-            raise UserError("The schema refers to itself without end, so no answer can match it. Make a part of it optional.")
     except json.JSONDecodeError as error:
         raise UserError(
             f"The schema is not JSON (line {error.lineno}, column {error.colno}: {error.msg.lower()}). Correct it there."

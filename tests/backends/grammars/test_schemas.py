@@ -9,7 +9,6 @@ import pytest
 
 from specchat.backends.base import Model
 from specchat.backends.grammars.constraint import constraint_of, grammar, json_schema, regex
-from specchat.backends.grammars.endless import endless
 from specchat.backends.grammars.matcher import Matcher
 from specchat.errors import UserError
 
@@ -74,13 +73,6 @@ def test_an_exploding_grammar_ends_with_a_sentence_or_goes_on(builtin_model: Mod
         except UserError as error:
             said = str(error)
         assert said.startswith("The ")
-
-
-def test_a_recursive_schema_that_can_end_is_none_that_cannot() -> None:
-    assert not endless(TAKEN["tree"])
-    assert not endless(TAKEN["expression"])
-    assert not endless({"anyOf": [{"$ref": "#"}, {"type": "null"}]})
-    assert endless({"type": "array", "items": {"$ref": "#"}, "minItems": 1})
 
 
 def test_plain_data_makes_a_constraint() -> None:
