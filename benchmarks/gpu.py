@@ -31,7 +31,7 @@ from specchat.backends.hf.model import _proven
 from specchat.backends.hf.tokenizer import TextCodec
 from specchat.backends.loading import builtin_path
 from specchat.backends.transcripts import FileTokenizer, encode_transcript, scan_transcripts
-from specchat.benchmarks import llama_cuda, step_cost
+from specchat.benchmarks import llama_cuda, timing
 from specchat.benchmarks.shapes import SHAPES, config
 from specchat.builtin.recipe.evaluate import examples
 from specchat.decoders import Conversation, Generation
@@ -238,12 +238,11 @@ def passes(bench: Bench) -> dict[str, Any]:
         for turn in range(bench.rounds + 2):
             for n, times in seconds.items():
                 begun = time.perf_counter()
-                session.evaluate(ids[:n], range(ROOT, n - 1)).choose(step_cost.GREEDY)
+                session.evaluate(ids[:n], range(ROOT, n - 1)).choose(timing.GREEDY)
                 if turn > 1:
                     times.append(time.perf_counter() - begun)
                 session.commit(())
-        step_cost.clock = time.perf_counter
-        _, plain = step_cost.ours(model, ids, bench.tokens)
+        _, plain = timing.ours(model, ids, bench.tokens)
         found[name] = {"plain": plain / bench.tokens, "passes": {n: statistics.median(t) for n, t in seconds.items()}}
         session.close()
     model._runner = replace(model._runner, graphs=graphs)
@@ -277,13 +276,12 @@ def own_attention(module: Any) -> Iterator[Any]:
 def against(bench: Bench, **how: Any) -> dict[str, Any]:
     """Plain decoding beside `generate`, in turns."""
     model: Any = bench.model
-    step_cost.clock = time.perf_counter
     ids = [(97 * i) % 4000 + 4 for i in range(CONTEXT)]
     ratios, mine, other = [], [], []
     for turn in range(4):
-        _, ours = step_cost.ours(model, ids, bench.tokens)
+        _, ours = timing.ours(model, ids, bench.tokens)
         with own_attention(model.module) as module:
-            _, theirs = step_cost.theirs(module, ids, bench.tokens, **how)
+            _, theirs = timing.theirs(module, ids, bench.tokens, **how)
         if turn:
             ratios.append(theirs / ours)
             mine.append(ours / bench.tokens)

@@ -24,8 +24,7 @@ from typing import Any
 import torch
 
 from specchat.backends import ROOT, LoadOptions, Model, Sampling, Session, load_model
-from specchat.benchmarks.real_sizes import ordinary
-from specchat.benchmarks.step_cost import interval
+from specchat.benchmarks.timing import interval, ordinary
 
 NODES = (8, 64)
 FEWEST = 3

@@ -6,7 +6,6 @@ python -m specchat.benchmarks.shapes FOLDER [--shape 360m] [--dtype float32] [--
 from __future__ import annotations
 
 import argparse
-import json
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -66,35 +65,6 @@ def write(folder: Path, shape: str = "360m", dtype: str = "float32", tokenizer: 
     auto.from_config(config(shape), dtype=getattr(torch, dtype)).save_pretrained(folder)
     for file in (tokenizer or builtin_path()).glob("*token*"):
         shutil.copyfile(file, folder / file.name)
-    return folder
-
-
-def widen(source: Path, folder: Path, units: int) -> Path:
-    """Write a model whose MLPs have more units, which add nothing to what it says: the same tokens, passes of a larger model.
-
-    Args:
-        source: folder of a Llama.
-        folder: where to; made if need be.
-        units: width of each MLP, at least the model's own.
-
-    Returns:
-        the folder.
-    """
-    from safetensors.torch import load_file, save_file
-
-    torch.manual_seed(0)
-    shutil.copytree(source, folder, dirs_exist_ok=True)
-    settings = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    more = units - settings["intermediate_size"]
-    settings["intermediate_size"] = units
-    (folder / "config.json").write_text(json.dumps(settings), encoding="utf-8")
-    weights = load_file(folder / "model.safetensors")
-    for name, weight in weights.items():
-        if name.endswith(("gate_proj.weight", "up_proj.weight")):
-            weights[name] = torch.cat([weight, torch.randn(more, weight.shape[1]) * 0.02])
-        elif name.endswith("down_proj.weight"):
-            weights[name] = torch.cat([weight, torch.zeros(weight.shape[0], more)], dim=1)
-    save_file(weights, folder / "model.safetensors", {"format": "pt"})
     return folder
 
 

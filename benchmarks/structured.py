@@ -27,7 +27,7 @@ from specchat.backends import LoadOptions, Sampling, load_model
 from specchat.backends.grammars.constraint import json_schema
 from specchat.backends.grammars.matcher import Matcher
 from specchat.backends.scores import TorchScores
-from specchat.benchmarks.step_cost import interval
+from specchat.benchmarks.timing import interval
 from specchat.decoders import Conversation, Generation, encode_prompt
 from specchat.tests.decoders.constrained.cases import CONSTRAINTS, SCHEMAS, plain, prompts
 

@@ -33,8 +33,7 @@ Now by hand:
 - judge each answer of builtin/recipe/handwritten.jsonl ("good": true or false), then
   python -m specchat.builtin.recipe.handwritten > builtin/recipe/HAND_PROMPTS.md
 - the figures of builtin/MODEL_CARD.md, from builtin/recipe/work/figures
-- vLLM's drafts for the tests, with a Python that has vLLM:
-  python -m specchat.benchmarks.methods.vllm_heads --vllm PYTHON --record tests/builtin
+- vLLM's drafts for the tests: benchmarks/methods/vllm_heads.py of commit c4f12999, --vllm PYTHON --record tests/builtin
 - make test; make screenshots"""
 
 
