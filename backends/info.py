@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
+from itertools import pairwise
 from typing import Literal
 
 Label = Literal["identical", "identical, near ties checked", "identical but for near ties", "same distribution", "lossy"]
@@ -72,9 +74,6 @@ NOT_NUMBERS = (
     "dtype is too narrow (try --dtype float32)."
 )
 """Why nothing can be proven of a model whose numbers overflow."""
-
-FEW_NODES = 8
-"""Nodes of a usual draft."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,17 +148,36 @@ class ModelInfo:
         """How many token ids can be read."""
         return self.vocabulary if self.embeddings is None else self.embeddings
 
-    @property
-    def node_cost(self) -> float | None:
-        """What a node adds to a pass of a few, in one-node passes; None where that was not measured."""
-        return node_cost(self.pass_seconds)
+
+MOST_NODES = 256
+"""Most nodes of a pass whose cost is asked for."""
 
 
-def node_cost(pass_seconds: Iterable[tuple[int, float]]) -> float | None:
-    """What a node adds to a pass of a few, in one-node passes; None where no passes of several were measured."""
-    seconds = dict(pass_seconds)
-    few = [n for n in seconds if 1 < n <= FEW_NODES]
-    return max((seconds[n] / seconds[1] - 1) / (n - 1) for n in few) if few else None
+@lru_cache(maxsize=32)
+def plain_passes(curve: tuple[tuple[int, float], ...]) -> Sequence[float]:
+    """Cost of a pass over 0, 1 … MOST_NODES nodes in passes over one, on straight lines between the sizes that were measured.
+
+    Args:
+        curve: (nodes, seconds) by rising nodes, as `ModelInfo.pass_seconds`; without a pass over one node, every pass costs the
+            same.
+    """
+    points = [(nodes, seconds / curve[0][1]) for nodes, seconds in curve] if curve and curve[0][0] == 1 else [(1, 1.0)]
+    # Beyond the largest size it goes on as from half of that.
+    last, cost = points[-1]
+    half, before = next(point for point in reversed(points) if 2 * point[0] <= last or point == points[0])
+    slope = max(0.0, (cost - before) / (last - half)) if last > half else 0.0
+    points.append((last + MOST_NODES, cost + slope * MOST_NODES))
+    costs = [points[0][1]]
+    for (low, cheap), (high, dear) in pairwise([(0, points[0][1]), *points]):
+        costs += [cheap + (dear - cheap) * n / (high - low) for n in range(1, high - low + 1)]
+    return costs[: MOST_NODES + 1]
+
+
+@lru_cache(maxsize=32)
+def least_share(curve: tuple[tuple[int, float], ...]) -> float:
+    """The least that a further node adds to a pass, on average over a pass of the best size, in plain passes."""
+    costs = plain_passes(curve)
+    return max(0.0, min((costs[n] - 1) / (n - 1) for n in range(2, MOST_NODES + 1)))
 
 
 def token_id(told: object, vocabulary: int) -> int | None:

@@ -15,6 +15,7 @@ from ..backends.info import Capabilities, Label
 from ..errors import UserError, did_you_mean
 from .acceptance import EXACT, Acceptance
 from .needs import Need, TrainedDrafter
+from .parts.sizes import Sizes
 from .tree import Tree
 
 if TYPE_CHECKING:
@@ -222,6 +223,11 @@ class Drafter(Configured, ABC):
     plain: ClassVar[bool] = False
     """It is what the others are compared with: one node a pass."""
 
+    def __init__(self, params: Any = None) -> None:
+        super().__init__(params)
+        self.sizes = Sizes()
+        """How much of its trees is verified."""
+
     @classmethod
     def needs(cls, *kinds: type[Need]) -> bool:
         """Whether one of these is among what it requires."""
@@ -242,6 +248,10 @@ class Drafter(Configured, ABC):
     @abstractmethod
     def draft(self, context: Context) -> Tree:
         """Return the tree to verify in this step; node 0 is `context.pending`, and the depth is at most `context.room`."""
+
+    def sized(self, tree: Tree, context: Context) -> Tree:
+        """The part of a drafted tree that is worth a pass."""
+        return self.sizes.cut(tree, context)
 
     def learn(self, verified: Verified) -> None:
         """Learn from a step. Called after each step that this drafter drafted. Where the target could not evaluate all of the

@@ -378,6 +378,7 @@ class Generation(Iterator[Step]):
             held=self._text.waiting,
             tentative=tentative,
             note=note or drafter.note or outcome.note,
+            declined=drafter.sizes.declined if spent["nodes"] and not outcome.drafted else (),
             spans=self._text.spans(),
             index=self._index,
             tree=outcome.tree,

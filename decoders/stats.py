@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from ..backends.info import MOST_NODES, plain_passes
 from .step import StepRecord
 
 LONGEST = 32
@@ -124,6 +125,8 @@ class Totals:
     """By draft position: in how many of those steps it was accepted."""
     parts: dict[str, Part] = field(default_factory=dict)
     """Name → the drafters that drafted together; empty where it was all the method's own."""
+    curve: tuple[tuple[int, float], ...] = ()
+    """(nodes, seconds) of passes as they were measured at load; empty where that is not known."""
     thought: Share = field(default_factory=Share)
     """What of all this went into thoughts."""
 
@@ -256,10 +259,16 @@ class Totals:
         return _ratio(self.timed_tokens * plain, self.timed_seconds)
 
     def step_seconds(self, nodes: float, plain: float) -> float:
-        """l_t(n): seconds of a step over n nodes without its drafting, on the straight line through a plain step and this
-        answer's mean step; it never falls."""
+        """l_t(n): seconds of a step over n nodes without its drafting. What further nodes add follows the curve measured at
+        load, as much higher or lower as this answer's passes were; without one, the straight line through a plain step and the
+        mean step, which never falls."""
         mean = _ratio(self.timed_nodes, self.timed)
         seconds = _ratio(self.timed_seconds - self.timed_draft_seconds, self.timed)
+        if len(self.curve) > 1:
+            costs = plain_passes(self.curve)
+            added = sum(count * (costs[min(size, MOST_NODES)] - 1) for size, (count, _) in self.passes.items())
+            factor = max(0.0, seconds - plain) * self.timed / (added * plain) if added > 0 and plain else 1.0
+            return plain * (1 + factor * (costs[min(round(nodes), MOST_NODES)] - 1))
         return plain + max(0.0, _ratio(seconds - plain, mean - 1)) * (nodes - 1) if mean > 1 else plain
 
     def what_if(self, length: int, rate: float, plain: float, ratio: float | None = None) -> float:

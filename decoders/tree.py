@@ -64,6 +64,9 @@ class Tree:
     """The tree that it was cut from; None if it is as it was drafted."""
     places: Sequence[int] = ()
     """By node, its number in `origin`."""
+    reached: list[float] = field(default_factory=list, compare=False)
+    """The probability of each node's path as the drafter sees it [n], by which the tree is cut to the size that pays; empty
+    where it is to be verified as it is."""
     shares: tuple[float, ...] = ()
     """What part of the nodes each of the first of `drafters`, the draft models, had learned to get. They sum to 1."""
 
@@ -172,6 +175,7 @@ class Tree:
             origin=self.origin or self,
             places=[self.places[node] for node in nodes] if self.origin is not None else list(nodes),
             sources=[self.sources[node] for node in nodes] if self.sources else [],
+            reached=[self.reached[node] for node in nodes] if self.reached else [],
         )
 
     def outside(self, top: int) -> list[int]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..backends.base import Sampling
-from ..backends.info import Capabilities, node_cost
+from ..backends.info import MOST_NODES, Capabilities, least_share, plain_passes
 from ..backends.loading import builtin_gguf, builtin_path
 from ..backends.options import (
     BACKENDS,
@@ -32,6 +32,7 @@ __all__ = [
     "BUILTIN_EAGLE",
     "DRAFTING",
     "LOADING",
+    "MOST_NODES",
     "SHAPES",
     "SHIPPED",
     "AnswerOptions",
@@ -45,7 +46,8 @@ __all__ = [
     "draft_names",
     "find_server",
     "is_url",
-    "node_cost",
+    "least_share",
+    "plain_passes",
     "rebuild_command",
     "root_of",
 ]

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
-from ...engine.options import BUILTIN, node_cost
+from ...engine.options import BUILTIN, least_share, plain_passes
 from .methods import Method
 
 PLAIN = "greedy"
@@ -41,18 +41,20 @@ def shortlist(methods: Mapping[str, Method], unavailable: Collection[str], model
 
 
 DEAR_NODE = 0.4
-"""What a further node may cost, in one-node passes: above that a pass over 8 nodes takes as long as 4, and drafts rarely give
+"""What a further node may cost in plain passes, in passes of the size where it costs the least: above that drafts rarely give
 as many tokens."""
+
+USUAL_DRAFT = 8
+"""Draft tokens of the pass whose cost is named."""
 
 
 def why_plain(info: Mapping[str, Any]) -> str:
     """Why a model starts with plain decoding although it could guess; empty where guesses may pay, or before it is loaded."""
-    if info.get("name") == BUILTIN and info.get("backend") == "llama.cpp":  # too small to be timed at load
-        return "On llama.cpp a pass over several guesses takes this small model too long to pay, so plain decoding comes first."
-    cost = node_cost(info.get("pass_seconds") or ())
-    if cost is None or cost < DEAR_NODE:
+    curve = tuple((int(nodes), float(seconds)) for nodes, seconds in info.get("pass_seconds") or ())
+    if least_share(curve) < DEAR_NODE:
         return ""
-    return f"Here a pass over 8 guesses takes as long as {1 + 8 * cost:.0f} plain ones, so plain decoding comes first."
+    cost = plain_passes(curve)[USUAL_DRAFT + 1]
+    return f"Here a pass over {USUAL_DRAFT} guesses takes as long as {cost:.1f} plain ones, so plain decoding comes first."
 
 
 def first_method(

@@ -257,7 +257,8 @@ class Dialogue(ChatModel):
     def _answer(self, request: dict[str, Any], fresh: bool = False) -> None:
         messages = self.transcript.messages()
         self.method = request["method"]
-        self.answer = Answer(self.method, self.label_of(self.method), asked=request)
+        curve = tuple((nodes, seconds) for nodes, seconds in self.info.get("pass_seconds") or ())
+        self.answer = Answer(self.method, self.label_of(self.method), asked=request, curve=curve)
         self.transcript.entries.append(self.answer)
         self._answer_id = self.answer.id = self.engine.next_id()
         self.phase = "prefill"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 from operator import itemgetter
@@ -96,6 +96,8 @@ class Figures:
     recent_seconds: float = 0.0
     thought: Share = field(default_factory=Share)
     """What of it went into thoughts."""
+    declined: Sequence[float] = ()
+    """Of the latest draft that was not verified: nodes, and what a pass over them costs in plain ones."""
     drafts_apart: bool = True
     """Whether it is known what was drafted in each pass: vLLM tells it of all together."""
     certainty: str = ""
@@ -130,6 +132,8 @@ class Figures:
         self.grammar += step.grammar
         self.checked += step.checked
         self.decode_seconds += seconds
+        if step.declined:
+            self.declined = step.declined
         if step.spans:
             self.thought = self.thought.plus(thought_of(step))
         if not step.prefilled:
@@ -182,6 +186,14 @@ class Figures:
         """How many times as fast as plain decoding it was; 0 where that is not known."""
         known = self.timed >= TELLING_STEPS and self.timed_seconds > 0
         return self.timed_tokens * self.plain_seconds / self.timed_seconds if known else 0.0
+
+    @property
+    def why_declined(self) -> str:
+        """Why nothing was drafted although there was something to guess from; empty where it was, or there was nothing."""
+        if self.drafted or not self.declined:
+            return ""
+        nodes, cost = self.declined
+        return f"declined: a pass of {nodes:.0f} costs {cost:.1f} plain ones here"
 
     @property
     def acceptance(self) -> float | None:
@@ -238,6 +250,8 @@ class Answer:
     """What follows `held` in the best open text of a beam search: shown while the answer is being written, no part of it."""
     opened: bool | None = None
     """Whether the reader wants to see its thought; None: as the setting says."""
+    curve: tuple[tuple[int, float], ...] = ()
+    """(nodes, seconds) of the model's passes, as measured at load; of an answer of this sitting."""
     held_back: str = ""
     """What made it slower than plain decoding, if it was (see `why.blame`); of an answer of this sitting."""
     _shades: Shades = field(default_factory=Shades)
@@ -268,8 +282,9 @@ class Answer:
             step = self.log.record(index)
             if spans := self.runs[index].spans:
                 step = replace(step, spans=spans)
+            self._totals.curve = self.curve
             self._totals.add(step)
-            self._by_method.setdefault(step.method, Totals()).add(step)
+            self._by_method.setdefault(step.method, Totals(curve=self.curve)).add(step)
         self._counted = end
 
     @property

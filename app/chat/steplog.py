@@ -15,7 +15,7 @@ USUAL = {
 """Fields that nearly every step fills, with their array types."""
 LISTS = {
     **dict.fromkeys(("tokens", "tree_tokens", "tree_parents", "path"), "i"),
-    **dict.fromkeys(("probs", "shares"), "f"),
+    **dict.fromkeys(("probs", "shares", "declined"), "f"),
     "sources": "I",
 }
 """Fields that hold several values a step, with their array types."""
@@ -81,7 +81,8 @@ class StepLog:
             values[name] = column[begin:end].tolist()
         if index in self._late:
             values["probs"] = self._late[index]
-        values["shares"] = [round(share, 4) for share in values["shares"]]
+        for name in ("shares", "declined"):
+            values[name] = [round(share, 4) for share in values[name]]
         return StepRecord(method=method, drafters=drafters, **values, **self._rare.get(index, {}))
 
     def tokens_before(self, index: int) -> int:

@@ -14,6 +14,7 @@ from statistics import median, quantiles
 from typing import Any, Literal
 
 from ...engine.catalog import Totals
+from ...engine.options import MOST_NODES, plain_passes
 from ...errors import counted
 from ..text.amounts import time_of
 from .entries import TELLING_STEPS, Answer
@@ -26,6 +27,7 @@ Name = Literal[
     "busy",
     "server",
     "unguessed",
+    "declined",
     "stopped",
     "nothing to copy",
     "sampling",
@@ -278,11 +280,7 @@ class _Case:
             said = f"{100 * other / whole:.0f}% of a pass is neither model nor drafter: the model is too small for its methods."
             return Cause("overhead", whole / (whole - other), said)
         ratio = forward / self.plain
-        sizes = [size for size in self.load if size > 1]
-        then = 0.0
-        if sizes and self.load.get(1):
-            near = min(sizes, key=lambda size: abs(size - nodes))
-            then = 1 + (self.load[near] / self.load[1] - 1) / (near - 1) * (nodes - 1)
+        then = plain_passes(curve)[min(nodes, MOST_NODES)] if len(curve := tuple(self.load.items())) > 1 else 0.0
         costs = f"A pass over {counted(nodes, 'node')} costs {ratio:.1f} plain ones"
         if then and ratio >= GROWN * then and self._context >= LONG:
             said = f"{costs}, and {then:.1f} behind a short text: each node reads {self._context:,} tokens again."
@@ -298,6 +296,8 @@ class _Case:
         totals, passes = self.totals, len(self.totals.drafts)
         drafting = [run for run, drafted in zip(totals.runs, totals.drafts, strict=True) if drafted]
         if not drafting:
+            if why := self.answer.figures.why_declined:
+                return Cause("declined", 0.0, f"Its guesses were {why}.")
             text = self.method.group == "text"
             said = "Nothing in the text so far was worth a guess." if text else "No guess was expected to pay."
             return Cause("nothing to copy" if text else "unguessed", 0.0, said)
@@ -351,6 +351,7 @@ HINTS: Mapping[str, str] = {
     "reading": "Keep the beginning of the prompt as it is: what was read once is not read again.",
     "busy": "Close what else computes, or give it fewer threads.",
     "unguessed": "Try a method that guesses from something else, such as auto.",
+    "declined": "Take a file whose passes over several tokens cost less, such as Q4_0 (docs/models.md).",
     "stopped": "A draft model with a longer context would go on.",
     "nothing to copy": "Try a draft model or a trained drafter: they need no text to copy from.",
     "sampling": "A lower temperature lets more guesses through.",

@@ -113,6 +113,8 @@ def _fact(answer: Answer) -> str:
         return f"{accepted:,} of {counted(drafted, 'guess', 'guesses')} {'was' if accepted == 1 else 'were'} {right}"
     if certainty := answer.figures.certainty:
         return "the server guessed nothing" if certainty == "exact" else "the server does not tell what it guessed"
+    if why := answer.figures.why_declined:
+        return why
     methods = [method_named(name) for name in answer.methods]
     if all(method.undrafted for method in methods):
         return " or ".join(dict.fromkeys(method.undrafted for method in methods))

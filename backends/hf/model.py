@@ -30,8 +30,8 @@ from ..files.sampling import of_folder
 from ..info import ModelInfo, token_id
 from ..kept import identity
 from ..options import INT8, UNKNOWN_CONTEXT, LoadOptions, StageProgress, cpu_threads
-from ..pass_times import TIMED, Curve, kept_curve, pass_seconds
 from ..pass_times import TOKENS as TIMED_TOKENS
+from ..pass_times import Curve, given_curve, kept_curve, pass_seconds
 from ..proof_text import proof_text
 from ..rounding import TOKENS, ticking
 from .devices import Threads, choose_device, choose_dtype, device_name, over_several, quick_in_bfloat16, thread_counts, too_big
@@ -46,6 +46,9 @@ from .proving.proof import attempt
 from .proving.prove import PASSES, Proven, promised, prove, rounded
 from .runner import Runner, out_of_memory
 from .tokenizer import TextCodec, eos_ids
+
+LARGE = 50_000_000
+"""Parameters from which on numbers of threads are compared: passes take milliseconds, of which Python's share is small."""
 
 QUIET = 40
 """logging.ERROR: what transformers says below that, a user cannot act on."""
@@ -215,9 +218,9 @@ def _proven(
             rounding = rounded(proven.runner, proven.capabilities, text, limit, tick, parameters)
             runner, capabilities = promised(proven.runner, proven.capabilities, rounding, options.exact)
             taken: tuple[Curve, float] = (), 0.0
-            if capabilities.chain and parameters >= TIMED:
+            if capabilities.chain:
                 text = proof_text(codec, embedding.shape[0], TIMED_TOKENS)
-                runner, taken = _timed(runner, text, folder, limit, options, tick)
+                runner, taken = _timed(runner, text, parameters, folder, limit, options, tick)
             runner = replace(runner, flops=_flops(module, config, runner))
     except (Cancelled, UserError):
         raise
@@ -250,7 +253,7 @@ def _proven(
         path=str(folder),
         load_seconds=time.perf_counter() - begun,
         notes=tuple(notes),
-        pass_seconds=taken[0],
+        pass_seconds=given_curve() or taken[0],
         timed=taken[1],
         active=active(config),
         thinking=codec.thoughts.info if codec.thoughts is not None else None,
@@ -270,14 +273,21 @@ def _flops(module: Any, config: Any, runner: Runner) -> Flops:
 
 
 def _timed(
-    runner: Runner, text: Sequence[int], folder: Path, limit: int, options: LoadOptions, tick: Callable[[], None]
+    runner: Runner,
+    text: Sequence[int],
+    parameters: int,
+    folder: Path,
+    limit: int,
+    options: LoadOptions,
+    tick: Callable[[], None],
 ) -> tuple[Runner, tuple[Curve, float]]:
     """What passes take and when that was measured; on a CPU with a runner that keeps to the number of threads on which they are
     quickest."""
     cpu = runner.device.type == "cpu"
     about = identity(folder.iterdir()), transformers_version, str(torch.__version__), device_name(runner.module, runner.device)
     by_count: dict[int, tuple[Curve, float]] = {}
-    for count in thread_counts(options.threads) if cpu else [0]:
+    choosing = cpu and parameters >= LARGE
+    for count in thread_counts(options.threads) if choosing else [torch.get_num_threads()]:
         if cpu:
             torch.set_num_threads(count)
         session = session_of(runner, min(limit, TIMED_TOKENS))

@@ -28,7 +28,7 @@ from ..info import Capabilities, ModelInfo, token_id
 from ..kept import identity, keep, recall
 from ..options import UNKNOWN_CONTEXT, LoadOptions, StageProgress, pip_command
 from ..pass_times import TOKENS as TIMED_TOKENS
-from ..pass_times import Curve, pass_seconds
+from ..pass_times import Curve, given_curve, pass_seconds
 from ..proof_text import proof_text
 from ..rounding import MOST_COST, VERSION, Rounding, drafting_gain, measure, promise, ticking
 from .attention_cost import NODES as ATTENTION_NODES
@@ -319,7 +319,7 @@ def load_llama(
         path=str(file),
         load_seconds=time.perf_counter() - begun,
         notes=tuple(dict.fromkeys(why for what, why in capabilities.reasons.items() if what not in ("layers", "states"))),
-        pass_seconds=taken[0],
+        pass_seconds=given_curve() or taken[0],
         timed=taken[1],
         active=header.active,
         thinking=codec.thoughts.info if codec.thoughts is not None else None,

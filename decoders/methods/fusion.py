@@ -16,9 +16,8 @@ from heapq import heappop, heappush, heapreplace
 from operator import itemgetter
 
 from ..base import Context, Drafter, Elsewhere, Verified, param
-from ..parts.drafting import node_budget, worthwhile
+from ..parts.drafting import node_budget
 from ..parts.elsewhere import depth, ngram_tree, speculative
-from ..parts.learned import Calibration
 from ..parts.ngrams import ORDERS
 from ..parts.ppm import ESCAPE, FREQUENT, KIND, KINDS, PAST, RANKS, SUREST, ContextModel, Occurrence, Weights
 from ..tree import Tree
@@ -47,7 +46,9 @@ class FusionParams:
     """Settings of fusion."""
 
     nodes: int = param(16, "Most nodes in the tree, including the last token", low=1, high=256, length=True)
-    floor: float = param(-1.0, "Lowest probability of a draft token's path; -1 picks it for the device", low=-1, high=1)
+    floor: float = param(
+        -1.0, "Lowest probability of a draft token's path; -1 drafts what pays by the cost of passes", low=-1, high=1
+    )
     frequent: int = param(
         FREQUENT, "How many of the text's most frequent tokens to try where nothing else is known", low=0, high=FREQUENT
     )
@@ -174,7 +175,6 @@ class Fusion(Drafter):
         super().__init__(params)
         self.model = ContextModel()
         self.weights = Weights()
-        self._worth = Calibration()
         self.probabilities: list[float] = []
         """For each node of the last tree, the probability of its path; it never rises from one node to the next."""
         self._recycled = Recycled(self.params.recycle)
@@ -213,8 +213,6 @@ class Fusion(Drafter):
             self._recycled.k = self.params.recycle
             self._recycled.learn(verified)
         drafted, path = verified.tree.as_drafted(verified.path)
-        if drafted is self._tree:
-            self._worth.learn(self.probabilities, path)
         if self.params.learn and drafted is self._tree:
             for node, own in list(zip(verified.path, path, strict=True))[:LESSONS]:
                 known = self._expansions.get(own)
@@ -225,12 +223,13 @@ class Fusion(Drafter):
     def _grow(self, context: Context) -> Tree:
         """The tree, its nodes in the order of their probability."""
         eos, room, branching = context.eos_ids, context.room, context.branching
-        least = worthwhile(context, self.params.floor)
-        floor = self._worth.threshold(least) if least else 0.0
+        floor = self.sizes.least(context, self.params.floor)
         budget = node_budget(context, self.params.nodes)
         tree = Tree.root(context.pending)
         tokens, parents = tree.tokens, tree.parents
         reached = self.probabilities = [1.0]
+        if self.params.floor < 0:
+            tree.reached = reached
         self._expansions = {}
         frequent = self.model.frequent(self.params.frequent)
         rare = len(frequent)
@@ -239,7 +238,7 @@ class Fusion(Drafter):
         opened = 1
         while heap and len(tokens) < budget:
             key, order, parent, scale, stream, at, but = heap[0]
-            if -key < floor:
+            if -key < floor and (len(tokens) > 1 or self.params.floor >= 0):  # whether the very first pays is decided later
                 break
             if stream is None:  # the node's turn to be expanded
                 known = self._expand(parent, parents[parent], tails[parent], reached[parent])

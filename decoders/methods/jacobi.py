@@ -12,6 +12,9 @@ from ..base import Context, Drafter, Verified, param
 from ..parts.drafting import drawn, node_budget, until_eos
 from ..tree import Tree
 
+USUALLY = 0.3
+"""How often a guess is right if those before it were, until that is measured."""
+
 
 @dataclass(frozen=True, slots=True)
 class JacobiParams:
@@ -72,6 +75,7 @@ class Jacobi(Drafter):
         room = min(context.room, node_budget(context, len(guesses) + 1) - 1)
         tree = Tree.chain(context.pending, until_eos(guesses[: max(0, room)], context.eos_ids))
         tree.keeps = True
+        tree.reached = [USUALLY**depth for depth in range(len(tree))]
         return tree
 
     def learn(self, verified: Verified) -> None:

@@ -8,11 +8,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from ...backends.info import MOST_NODES, plain_passes
 from .. import needs
 from ..base import Context, Drafter, Verified, param
 from ..parts.drafting import Trie, drawn, node_budget, until_eos
 from ..parts.ngrams import NgramPool, TextNgrams
+from ..parts.sizes import curve_of
 from ..tree import Tree
+
+DEAR = 1.6
+"""Plain passes that a pass with the window may cost: it gives some 1.5 tokens where wording hardly recurs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,12 +101,13 @@ class Lookahead(Drafter):
         most = params.guesses if branches is None else min(params.guesses, branches - len(window))
         guesses = [until_eos(guess[:longest], eos) for guess in self._pool.get((context.pending,), most)]
         trie = Trie(context.pending, node_budget(context, 1 + sum(map(len, guesses)) + sum(len(c.tokens) for c in window)))
-        guessed = {0}
         for guess in guesses if context.branching else guesses[:1]:
-            guessed.update(trie.add(guess))
-        self._hang(window, trie, context)
+            trie.add_match(guess, 1)
         tree = trie.tree
-        tree.window = frozenset(range(len(tree))) - guessed
+        guessed = len(tree)
+        self._hang(window, trie, context)
+        if window[0].nodes:  # all of it or nothing
+            tree.window, tree.reached = frozenset(range(guessed, len(tree))), []
         return tree
 
     def learn(self, verified: Verified) -> None:
@@ -158,10 +164,12 @@ class Lookahead(Drafter):
 
     @staticmethod
     def _hang(window: list[Column], trie: Trie, context: Context) -> None:
-        """Add the window to the tree; all of it or, where the answer or the context is about to end, nothing."""
+        """Add the window to the tree; all of it or, where the answer or the context is about to end or such a pass is dear,
+        nothing."""
         deepest = len(window) + len(window[0].tokens) - 2
-        fits = len(trie.tree) + sum(len(column.tokens) for column in window) - 1 <= trie.budget
-        if deepest > context.room or not fits or not context.branching:
+        size = len(trie.tree) + sum(len(column.tokens) for column in window) - 1
+        dear = plain_passes(curve_of(context.model))[min(size, MOST_NODES)] > DEAR
+        if deepest > context.room or size > trie.budget or dear or not context.branching:
             for column in window:
                 column.nodes = []
             return

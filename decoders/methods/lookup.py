@@ -6,14 +6,12 @@ Saxena, "Prompt Lookup Decoding" (2023), https://github.com/apoorvumang/prompt-l
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heapreplace
-from typing import Any
 
 from ...errors import UserError
 from ..base import Context, Drafter, Elsewhere, Verified, param
-from ..parts.drafting import worthwhile
 from ..parts.elsewhere import depth, prompt_lookup
 from ..parts.learned import USUAL, Reliability
 from ..parts.ngrams import LONGEST, ORDERS, FirstOccurrences, NgramIndex
@@ -21,10 +19,6 @@ from ..tree import Tree
 
 REFERENCE_NGRAM = 3
 """Longest n-gram of the published method."""
-
-CPU_FLOOR = 0.05
-"""Least probability of a draft token on a CPU: less than fusion's, whose many guesses of a few per cent take time to grow.
-On 84 prompts 0.05 was 6% quicker than 0.08 (`specchat bench --methods lookup,lookup:floor=0.05`)."""
 
 PAST_LINES = 16
 """Most occurrences in past answers to draft from."""
@@ -46,8 +40,9 @@ class LookupParams:
     nodes: int = param(16, "ours: most nodes in the tree, including the last token", low=1, high=DEEPEST, length=True)
     matches: int = param(0, "ours: most earlier occurrences to draft from; 0 is half of nodes", low=0, high=256)
     past: bool = param(True, "ours: draft from past answers too, where there are any")
-    # On recorded answers 0.05 to 0.1 is fastest where a node costs 6% of a pass (a CPU), 0 where it costs 0.5% (a GPU).
-    floor: float = param(-1.0, "ours: lowest probability of a draft token; -1 picks it for the device", low=-1, high=1)
+    floor: float = param(
+        -1.0, "ours: lowest probability of a draft token's path; -1 drafts what pays by the cost of passes", low=-1, high=1
+    )
 
     def __post_init__(self) -> None:
         """Refuse a range of n-grams that is empty.
@@ -122,9 +117,6 @@ class Lookup(Drafter):
         self._eos: Collection[int] = ()
         self._place, self._match = -1, 0
         """Where in the text the token stands that followed the longest match, and the length of that; -1 for no match."""
-        self._floor: tuple[Any, float] = (), 0.0  # for which model and setting, and what it is
-        self.probabilities: list[float] = []
-        """For each node of the last tree, the probability of its path."""
 
     def draft(self, context: Context) -> Tree:
         if self.params.variant == "reference":
@@ -157,30 +149,24 @@ class Lookup(Drafter):
             self.match(source)
 
     def floor(self, context: Context) -> float:
-        """The lowest probability of a draft token."""
-        of = context.model, self.params.floor
-        if of != self._floor[0]:
-            self._floor = of, worthwhile(context, self.params.floor, CPU_FLOOR)
-        return self._floor[1]
+        """The lowest probability of a draft token's path."""
+        return self.sizes.least(context, self.params.floor)
 
-    def promises(self, match: int, seconds: Callable[[int], float], rate: float, floor: float) -> bool:
-        """Whether a chain behind a match may give more than `rate` tokens a second.
+    def promises(self, match: int, costs: Sequence[float], rate: float) -> bool:
+        """Whether a chain behind a match may give more than `rate` tokens in a plain pass's time.
 
         Args:
             match: how many of the last tokens stood together before.
-            seconds: of a pass by its nodes.
+            costs: of a pass by its nodes, in plain passes.
             rate: what it is held against.
-            floor: the lowest probability of a draft token.
         """
-        expected = chance = 1.0
-        for nodes in range(2, self.params.nodes + 1) if match else ():
-            chance *= self.reliability[match + nodes - 2]
-            if chance < floor:
-                return False
-            expected += chance
-            if expected > rate * seconds(nodes):
-                return True
-        return False
+        if not match:
+            return False
+        reached = [1.0]
+        for nodes in range(1, min(self.params.nodes, len(costs) - 1)):
+            reached.append(reached[-1] * self.reliability[match + nodes - 1])
+        expected = self.sizes.expected(reached)
+        return any(expected[nodes] > rate * costs[nodes] for nodes in range(2, len(expected)))
 
     def learn(self, verified: Verified) -> None:
         """How far did the text go on as the longest match predicted, whoever drafted it?"""
@@ -224,7 +210,9 @@ class Lookup(Drafter):
         params, eos = self.params, context.eos_ids
         reach = min(context.room, params.nodes - 1)
         tree = Tree.root(context.pending)
-        chances = self.probabilities = [1.0]
+        chances = [1.0]
+        if params.floor < 0:
+            tree.reached = chances
         self._eos = eos
         self._place, self._match = self._index.latest
         if reach <= 0 or (not self._match and context.past is None):
@@ -232,7 +220,9 @@ class Lookup(Drafter):
         floor = self.floor(context)
         reliability = self.reliability
         shortest = params.min_ngram
-        while shortest < params.longest and reliability[shortest] < floor:  # no such line begins with a token worth its node
+        # No such line begins with a token worth its node. The longest match has its say: whether it pays is decided later.
+        known = self._match if params.floor < 0 else params.longest
+        while shortest < min(params.longest, known) and reliability[shortest] < floor:
             shortest += 1
         if self._match < shortest and context.past is None:  # nothing matches
             return tree
@@ -254,7 +244,7 @@ class Lookup(Drafter):
                 if child is None:
                     odds = USUAL[match] * factor  # as `Reliability` has it, without a call for every node
                     probability = left[node] * odds / (1 + odds)
-                    if probability < floor or len(tokens) >= params.nodes:
+                    if (probability < floor and (len(tokens) > 1 or params.floor >= 0)) or len(tokens) >= params.nodes:
                         break
                     if lines and probability < -lines[0][0]:  # another line's turn comes first
                         entry = (-probability, rank, match, depth, node, line)

@@ -85,15 +85,15 @@ class Ngram(Drafter):
     def draft(self, context: Context) -> Tree:
         params, text = self.params, self._read(context)
         completions = [
-            completion
+            (key, completion)
             for key in range(min(params.longest_key, len(text)), 0, -1)
             for completion in text.pool.get(tuple(text.tokens[-key:]), params.completions)
         ]
         if not completions and params.fill == "random":
-            completions = [tuple(drawn(context.tokens, params.n - 1, params.seed, context.eos_ids))]
+            completions = [(0, tuple(drawn(context.tokens, params.n - 1, params.seed, context.eos_ids)))]
         trie = Trie(context.pending, node_budget(context, params.nodes))
-        for completion in completions if context.branching else completions[:1]:
-            trie.add(until_eos(completion[: context.room], context.eos_ids))
+        for key, completion in completions if context.branching else completions[:1]:
+            trie.add_match(until_eos(completion[: context.room], context.eos_ids), key)
         return trie.tree
 
     def learn(self, verified: Verified) -> None:

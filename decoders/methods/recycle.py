@@ -140,7 +140,7 @@ class Recycle(Drafter):
         tree = Tree.root(context.pending)
         tokens, parents = tree.tokens, tree.parents
         rows = [table.row(context.pending)]  # by node: its successors
-        reached = [1.0]  # by node: the probability of its path
+        reached = tree.reached = [1.0]  # by node: the probability of its path
         depths = [0]
         # (-probability, parent, rank): the next child of each node, as no child is likelier than its sibling before it.
         heap = [(-shares[0], 0, 0)] if rows[0] and reach > 0 else []

@@ -20,6 +20,7 @@ from operator import itemgetter
 from ..base import Context, Drafter, Elsewhere, param
 from ..parts.drafting import node_budget
 from ..parts.elsewhere import ngram_tree, speculative
+from ..parts.learned import LONGEST, Reliability
 from ..parts.ngrams import TokenIndex
 from ..tree import Tree
 
@@ -28,6 +29,10 @@ PAST_LINES = 32
 
 ROUNDING = 1e-6
 """Added before a number of tokens is rounded down: 10 · 0.7 is 7."""
+
+
+USUALLY = [Reliability()[match] for match in range(LONGEST + 1)]
+"""How often a text goes on as it did after a match of so many tokens."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,19 +237,19 @@ class Suffix(Drafter):
         self._follow(context.tokens)
         most, limits = node_budget(context, params.nodes) - 1, lengths(params)
         found = [
-            (max(limits[shortest : longest + 1]), automaton, state)
+            (max(limits[shortest : longest + 1]), longest, automaton, state)
             for automaton, match in self._sources(context)
             for state, shortest, longest in automaton.suffixes(match)
         ]
         found.sort(key=itemgetter(0), reverse=True)
         best, expected = Tree.root(context.pending), 0.0
-        for limit, automaton, state in found:
+        for limit, match, automaton, state in found:
             limit = min(limit, most)
             if limit <= expected:  # no token is more than certain
                 break
             counts = [automaton.count[after] for after in automaton.next[state].values()]
             if counts and limit * max(counts) > expected * automaton.count[state]:
-                tree, promised = self._grow(automaton, state, limit, context)
+                tree, promised = self._grow(automaton, state, match, limit, context)
                 if promised > expected:
                     best, expected = tree, promised
         return self._look_back(context, best, expected) if context.past is not None and params.past else best
@@ -261,7 +266,7 @@ class Suffix(Drafter):
                 counted.add(line)
             limit = min(most, limits[min(match, params.depth)])
             if limit > expected:
-                tree, promised = self._grow(counted, 0, limit, context)
+                tree, promised = self._grow(counted, 0, match // 2, limit, context)
                 if promised > expected:
                     best, expected = tree, promised
         return best
@@ -299,12 +304,21 @@ class Suffix(Drafter):
                 self._past.append(token)
             self._past.end_text()
 
-    def _grow(self, automaton: SuffixAutomaton | Continuations, state: int, limit: int, context: Context) -> tuple[Tree, float]:
-        """The tree of the `limit` most probable tokens after a state, and the sum of their probabilities."""
+    def _grow(
+        self, automaton: SuffixAutomaton | Continuations, state: int, match: int, limit: int, context: Context
+    ) -> tuple[Tree, float]:
+        """The tree of the `limit` most probable tokens after a state, and the sum of their probabilities.
+
+        What followed a single occurrence has all of the counts: how far the text will go on as it did, for the tree's size, is
+        taken from the length of the match.
+        """
         params, count, eos = self.params, automaton.count, context.eos_ids
         branching = params.tree and context.branching
         tree, expected = Tree.root(context.pending), 0.0
         tree.apart = not branching
+        # The text's own end counts as an occurrence that went on in no way.
+        following = sum(count[after] for after in automaton.next[state].values())
+        tree.reached, kept, first = [1.0], [1.0], count[state] / max(1, following)
         tokens, depths = tree.tokens, [0]
         # (−probability, order, parent, token, state) of what may be added: the most probable first, of equals the oldest.
         heap: list[tuple[float, int, int, int, int]] = []
@@ -326,3 +340,6 @@ class Suffix(Drafter):
             expected += reached
             node = tree.add(token, parent)
             depths.append(depths[parent] + 1)
+            if depths[node] == len(kept):
+                kept.append(kept[-1] * USUALLY[min(match + len(kept) - 1, LONGEST)])
+            tree.reached.append(min(1.0, reached * first) * kept[depths[node]])

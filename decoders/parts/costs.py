@@ -15,6 +15,9 @@ PACE = 16
 OUTLIER = 2.0
 """A pass that took longer than this many times the expected time counts as this much: somebody else had the machine."""
 
+MEASURED = 8
+"""Passes that a size of the curve counts for which was measured at load."""
+
 SLOPE = 0.03
 """What a further node is taken to add, as a share of a one-node pass, before more is known; counts as much as one pass."""
 
@@ -36,7 +39,7 @@ class PassCosts:
     """
 
     def __init__(self, curve: Sequence[tuple[int, float]] = ()) -> None:
-        """`curve`: (nodes, seconds) that were measured before. The pace counts as a mean, every other size as a pass."""
+        """`curve`: (nodes, seconds) that were measured before."""
         self.since = 0  # steps since a one-node pass was learned; whoever makes them counts them, up to MEMORY
         self.known = False  # whether any passes were seen besides the first two, which are slow
         self.pace = 0.0  # expected seconds of a one-node pass
@@ -47,6 +50,8 @@ class PassCosts:
         for nodes, seconds in curve:
             self.learn(nodes, seconds)
         self._ones *= PACE
+        self._sizes = {size: (float(MEASURED), mean, last) for size, (_, mean, last) in self._sizes.items()}
+        self._units = []
 
     def elsewhere(self) -> PassCosts:
         """A copy for passes over longer or shorter texts: the first one-node pass there sets the pace."""
@@ -83,7 +88,7 @@ class PassCosts:
             self._units = []
 
     def seconds(self, nodes: int) -> float:
-        """Expected seconds of a pass over `nodes` nodes; never falls as nodes grow. 0 if nothing is known."""
+        """Expected seconds of a pass over `nodes` nodes. 0 if nothing is known."""
         if len(self._units) <= nodes:
             keep, now, self._drawn = 1 - 1 / MEMORY, self._passes, self._passes
             sizes = [(size - 1, w * keep ** (now - last), mean - 1) for size, (w, mean, last) in sorted(self._sizes.items())]
@@ -91,8 +96,6 @@ class PassCosts:
             slope = max(0.0, slope / (sum(weight * x * x for x, weight, _ in sizes) + 1))
             points = [(1, 1.0), *((1 + x, 1 + slope * x + (more - slope * x) * w / (w + 1)) for x, w, more in sizes)]
             points.append((points[-1][0] + max(nodes, 64), points[-1][1] + slope * max(nodes, 64)))
-            for i in range(len(points) - 2, -1, -1):
-                points[i] = points[i][0], min(points[i][1], points[i + 1][1])
             self._units = [0.0, points[0][1]]
             for (below, low), (above, high) in pairwise(points):
                 step = (high - low) / (above - below)

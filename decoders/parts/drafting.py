@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable, Sequence
 
 from ..base import Context
 from ..tree import Tree
+from .learned import LONGEST, USUAL
 
 SEED_BITS = 64
 """A seed and a length of the text make one key of the random generator."""
@@ -23,31 +24,6 @@ def node_budget(context: Context, nodes: int) -> int:
     """
     session = context.session
     return max(1, min(nodes, session.context - session.length))
-
-
-CPU_FLOOR = 0.08
-"""What a node adds to a pass on a CPU, as a share of a one-node pass (0.03 to 0.1 as measured): a draft token less probable
-than this costs more than it brings. Elsewhere passes wait for memory and a node costs next to nothing."""
-
-LLAMA_CPU_FLOOR = 0.28
-"""The same on llama.cpp, whose quantized one-node pass is quicker (0.15 to 0.28 as measured)."""
-
-
-STEP = 0.1
-"""Costs of a node that were measured are rounded to this, so that most runs of one model agree."""
-
-
-def worthwhile(context: Context, floor: float, cpu: float = CPU_FLOOR) -> float:
-    """Least probability of a draft token: `floor`, or, if that is negative, what suits the target's runtime and device. Fixed
-    for these rather than measured, so that counts are the same in every run. On a CPU it is `cpu`, but for llama.cpp. Where a
-    model's passes were timed at load and a node costs more than that, it is what a node costs, to STEP."""
-    if floor >= 0:
-        return floor
-    if context.model is None or not context.model.info.device.startswith("cpu"):
-        return 0.0
-    info = context.model.info
-    fixed = LLAMA_CPU_FLOOR if info.backend == "llama.cpp" else cpu
-    return max(fixed, STEP * round((info.node_cost or 0.0) / STEP))
 
 
 def weighs_draft(context: Context) -> bool:
@@ -77,12 +53,14 @@ def drawn(tokens: Sequence[int], count: int, seed: int, eos_ids: Collection[int]
 class Trie:
     """A token tree that grows from lines: what they have in common is one node, found in O(1)."""
 
-    __slots__ = ("_children", "budget", "tree")
+    __slots__ = ("_children", "_left", "budget", "tree")
 
     def __init__(self, pending: int, budget: int) -> None:
         """Begin with the pending token alone; `budget` is the most nodes it may have."""
         self.tree = Tree.root(pending)
         self.budget = budget
+        self._left = [1.0]
+        """By node: the probability that it is reached and none of its children is right."""
         self._children: dict[tuple[int, int], int] = {}
 
     def child(self, parent: int, token: int) -> int | None:
@@ -103,6 +81,25 @@ class Trie:
             path.append(node)
             parent = node
         return path
+
+    def add_match(self, line: Iterable[int], match: int) -> None:
+        """Hang below the root what followed a match of so many tokens, and note how probable its new nodes are: of what the
+        lines before it leave, it takes as much as a text usually goes on as it did."""
+        parent, tree, left = 0, self.tree, self._left
+        tree.reached = tree.reached or [1.0]
+        for token in line:
+            before = len(tree)
+            node = self.child(parent, token)
+            if node is None:
+                break
+            if node == before:
+                odds = USUAL[min(match, LONGEST)]
+                probability = left[parent] * odds / (1 + odds)
+                left[parent] -= probability
+                left.append(probability)
+                tree.reached.append(probability)
+            parent = node
+            match += 1
 
 
 class Following:

@@ -98,7 +98,7 @@ class Grower(Drafter):
 
     def _floor(self, context: Context) -> float:
         """The least probability of a path, as the draft sees it."""
-        return 0.0
+        return self.sizes.floor(context)
 
     def draft(self, context: Context) -> Tree:
         self._merged = self._others(context)
@@ -116,6 +116,7 @@ class Grower(Drafter):
                 self._grow(proposer, context, growth, share)
                 if not self._sampled(context) and not self._expansion():
                     _prune(growth, share)
+                    tree.reached = growth.reached if getattr(self.params, "floor", -1.0) < 0 else []
             case _:
                 tree = self._grow_together(context, share)
         merge(tree, self.name, self._merged, context, budget, spent=share if self._sampled(context) else None)

@@ -69,6 +69,8 @@ class Calibration:
     def __init__(self) -> None:
         self._expected = [PRIOR * p for p in (0.02, 0.1, 0.25, 0.5, 0.85)]
         self._accepted = self._expected.copy()
+        self.factors = [1.0] * len(self._expected)
+        """By size of a probability: what it is worth, as a factor."""
         self._quiet = 0
         """Steps without a draft that are not taken in yet."""
         self._threshold: tuple[float, float] | None = None
@@ -81,6 +83,8 @@ class Calibration:
         """Take in a tree: a probability for each node, and which nodes were accepted. Node 0 does not count."""
         if len(probabilities) < 2:  # on free text that is almost every step, so it must cost next to nothing
             self._quiet += 1
+            if self._quiet >= REFRESH:
+                self._take_in_quiet()
             return
         self._take_in_quiet()
         keep = 1 - 1 / MEMORY
@@ -92,6 +96,7 @@ class Calibration:
             i = self._bin(probabilities[node])
             self._expected[i] = self._expected[i] * keep + probabilities[node]
             self._accepted[i] = self._accepted[i] * keep + (node in accepted)
+        self._weigh()
 
     def threshold(self, floor: float) -> float:
         """The least probability down to which all are worth `floor` after correction; above 1 if none is."""
@@ -115,6 +120,10 @@ class Calibration:
         for i, expected in enumerate(self._expected):
             self._accepted[i] = expected + (self._accepted[i] - expected) * left
         self._quiet, self._threshold = 0, None
+        self._weigh()
+
+    def _weigh(self) -> None:
+        self.factors = [accepted / expected for accepted, expected in zip(self._accepted, self._expected, strict=True)]
 
 
 ROUNDS = 32

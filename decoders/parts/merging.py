@@ -52,6 +52,8 @@ def merge(tree: Tree, name: str, others: Sequence[Drafter], context: Context, bu
         if spent is not None:
             other = other.only(range(min(len(other), 1 + budget - spent)))
             spent += len(other) - 1
+        if len(tree) == 1 and not tree.reached:
+            tree.reached = [1.0]
         _graft(tree, other, budget, 1 << len(tree.drafters))
         tree.drafters = (*tree.drafters, drafter.name)
 
@@ -61,6 +63,8 @@ def _graft(tree: Tree, other: Tree, budget: int, bit: int) -> None:
     drafter's in `Tree.sources`."""
     children = {(parent, token): node for node, (parent, token) in enumerate(zip(tree.parents, tree.tokens, strict=True))}
     place = {0: 0}
+    told = len(tree.reached) == len(tree) and len(other.reached) == len(other)
+    tree.reached = tree.reached if told else []
     for node in range(1, len(other)):
         parent = place.get(other.parents[node])
         if parent is None or node in other.window:
@@ -72,5 +76,9 @@ def _graft(tree: Tree, other: Tree, budget: int, bit: int) -> None:
                 continue
             known = children[key] = tree.add(other.tokens[node], parent)
             tree.sources.append(0)
+            if told:
+                tree.reached.append(other.reached[node])
+        elif told:
+            tree.reached[known] = max(tree.reached[known], other.reached[node])
         tree.sources[known] |= bit
         place[node] = known

@@ -35,7 +35,7 @@ def position_tree(
     ]
     tree = Tree.root(context.pending)
     children: dict[int, tuple[int, list[int]]] = {}
-    order = count()
+    order, chances = count(), [1.0]
     # (-probability of the path, order, probability of the parent's path, parent, position, rank)
     waiting: list[tuple[float, int, float, int | None, int, int]] = []
 
@@ -52,9 +52,11 @@ def position_tree(
         # What would follow an EOS is counted, but not added: else the tokens drawn would decide how many others there are.
         if parent is not None:
             node = tree.add(token, parent)
+            chances.append(-reached)
             children.setdefault(parent, (position, []))[1].append(node)
         wait(above, parent, position, rank + 1)
         wait(-reached, None if token in context.eos_ids else node, position + 1, 0)
+    tree.reached = chances
     # Branches share what was drawn.
     tree.apart = len({*tree.parents}) == len(tree)
     if weighs_draft(context):

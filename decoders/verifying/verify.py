@@ -12,13 +12,15 @@ from .passes import Pass
 
 def verify(drafter: Drafter, context: Context, clock: StepClock, watch: Watch, guard: Guard | None = None) -> Outcome:
     """One step: the longest path of a drafted tree that the target agrees with, and the target's own choice after it."""
-    running = (Pass if context.matcher is None else ConstrainedPass)(context, drafter.draft(context))
+    tree = drafter.sized(drafter.draft(context), context)
+    running = (Pass if context.matcher is None else ConstrainedPass)(context, tree)
     clock.drafted(running)
     running.evaluate()
     chosen = running.choose()
     path = _path(running, chosen, guard)
     watch.look(running, chosen, path)
     running.commit(path)
+    drafter.sizes.learn(running.tree, path, context)
     drafter.learn(Verified(running.tree, chosen, path, running.scores, *clock.verified(running)))
     return running.outcome(chosen, path, watch.probs)
 

@@ -10,8 +10,9 @@ import pytest
 
 from specchat.backends import Model
 from specchat.backends.kept import identity
-from specchat.backends.pass_times import BEHIND, MOST_ROUNDS, SIZES, TOKENS, Curve, kept_curve, pass_seconds
+from specchat.backends.pass_times import BEHIND, GIVEN, MOST_ROUNDS, SIZES, TOKENS, Curve, given_curve, kept_curve, pass_seconds
 from specchat.backends.proof_text import proof_text
+from specchat.errors import UserError
 
 COSTS = {1: 1.0, 2: 2.6, 3: 3.2, 4: 3.7, 6: 4.1, 8: 3.8, 12: 5.0, 16: 5.5, 24: 7.0, 32: 9.0}
 """As of Q8_0: two nodes cost a leap, eight less than six."""
@@ -44,6 +45,12 @@ class Clocked:
 
     def commit(self, path: Sequence[int]) -> None:
         pass
+
+
+@pytest.fixture(autouse=True)
+def measuring(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No curve is given in place of a measurement."""
+    monkeypatch.delenv(GIVEN, raising=False)
 
 
 def test_the_curve_keeps_its_leaps_and_dips(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,6 +104,16 @@ def test_what_was_kept_is_measured_again_where_the_file_is_damaged(tmp_path: Pat
     for content in ("", "[]", '{"measured": 1}', '{"measured": 9e99, "seconds": [[1, -1]]}'):
         kept.write_text(content)
         assert kept_curve(("a",), lambda: ((1, 2.0),))[0] == ((1, 2.0),)
+
+
+def test_a_curve_may_be_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert given_curve() == ()
+    monkeypatch.setenv(GIVEN, "8:17.6 1:6.5")
+    assert given_curve() == ((1, 0.0065), (8, 0.0176))
+    for wrong in ("2:3", "1:x", "1:0", "one"):
+        monkeypatch.setenv(GIVEN, wrong)
+        with pytest.raises(UserError, match="SPECCHAT_PASSES takes nodes"):
+            given_curve()
 
 
 def test_the_text_is_prose_in_the_models_own_tokens(builtin_model: Model) -> None:

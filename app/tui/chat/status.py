@@ -114,6 +114,8 @@ class StatusLine(Widget):
         if figures.drafted and not hinted and self.dialogue.answer:
             right = right_or_accepted(self.dialogue.answer.label)
             parts.append(_figure(f"{figures.accepted:,} of {figures.drafted:,}", f"guesses {right}"))
+        if (why := figures.why_declined) and not hinted:
+            parts.append(Content.styled(why, "$quiet"))
         if figures.tokens and not hinted:
             parts.append(_figure(f"{figures.tokens:,}", "tokens"))
         return [self._lively("stopping"), *parts] if stopping else [self._lively("") + parts[0], *parts[1:]]

@@ -17,6 +17,7 @@ from ...registry import methods
 from ...tree import Tree
 from ..fusion import Fusion
 from ..lookup import Lookup
+from ..suffix import Suffix
 from .figures import WRITTEN, Rounds, TargetFigures, figures_of, keep
 
 REPEATING = 3
@@ -28,11 +29,20 @@ LONG = 32
 TRIAL = 4
 """Rounds that each arm gets in a situation before it has to compete, half of them in one answer. A choice is kept as long."""
 
+TRIALS = 0.05
+"""Share of an answer's time that methods which turn out slower may cost it."""
+
+LOSS = 0.5
+"""Plain passes that a round of a method on trial is taken to lose."""
+
 WIDTH = 0.6
 """Width of the confidence bound: after time n of N a method's speed may be better by this share times √(ln N / n)."""
 
 ANSWER = 32
 """Tokens after which an answer's own rounds (passes: doubts) count as much as all others'; reading is spread over no more."""
+
+QUICK = 0.004
+"""Seconds of a plain pass up to which a look at the text takes a share of it worth saving."""
 
 PAUSES = 4, 32
 """Plain steps without a look at what else may pay, behind a short prompt: at first, and at most; twice as many each time."""
@@ -78,6 +88,7 @@ class Auto(Drafter):
         # What only reads the text: `fusion` where nodes are nearly free, else `lookup`.
         self._lookup = Lookup()
         self._fusion = Fusion()
+        self._suffix = Suffix()
         self._reader: Lookup | Fusion = self._lookup
 
         # What runs a model, by name, once it was opened; how many tokens of the text each has read.
@@ -93,9 +104,11 @@ class Auto(Drafter):
         self._judged = 0
         """Rounds that were judged."""
 
-        # This answer alone. By situation and whether only the text is read: tokens that came, and how many were expected
-        # (as passes). And how many of its words were in doubt.
-        self._here = defaultdict[tuple[str, bool], Rounds](lambda: Rounds(0, ANSWER, ANSWER))
+        # This answer alone. By situation: tokens that came, and how many were expected (as passes). How long its prompt was,
+        # and what trials have cost. And how many of its words were in doubt.
+        self._here = defaultdict[str, Rounds](lambda: Rounds(0, ANSWER, ANSWER))
+        self._begun = 0
+        self._lost = 0.0
         self._doubt = Rounds()
         self._long = False
         """The prompt was long."""
@@ -133,10 +146,11 @@ class Auto(Drafter):
         self._reader.params = replace(self._reader.params, nodes=self.params.nodes)
         self._choices.clear()
         self._here.clear()
+        self._begun, self._lost = len(tokens), 0.0
         for situation in ("new", "repeating") if self._long else ("sure, short", "unsure, short", "repeating, short"):
             self._situation = situation
             best, _ = self._choose(context)
-            if best not in ("greedy", self._reader.name) and known.rounds[situation][best].yields > 1:
+            if best != "greedy" and known.rounds[situation][best].yields > 1:
                 self._opened(best, context)
 
     def close(self) -> None:
@@ -166,7 +180,7 @@ class Auto(Drafter):
 
     def _missing(self, name: str, context: Context) -> int:
         """Tokens that a method's model has to read before it can draft. The target's own layers have read them all."""
-        if name in (self._reader.name, "early-exit"):
+        if name == "early-exit":
             return 0
         return max(0, len(context.tokens) - 1 - self._read.get(name, 0))
 
@@ -179,7 +193,7 @@ class Auto(Drafter):
             every: N, what the rounds of all methods took in this situation.
         """
         known = self._figures.rounds[self._situation][name]  # T = known.tokens, S = known.passes, n = known.lately
-        here = self._here[self._situation, name == self._reader.name]  # f = here.yields
+        here = self._here[self._situation]  # f = here.yields
         still = min(context.room + 1, ANSWER)  # m
         reading = self._missing(name, context) * self._figures.reading.get(name, 0.0) / still  # c · r / m
         optimism = 1 + WIDTH * math.sqrt(math.log(1 + every) / known.lately)
@@ -190,20 +204,27 @@ class Auto(Drafter):
         if self._situation in self._choices:
             return self._choices[self._situation]
         rounds = self._figures.rounds[self._situation]
-        names = [self._reader.name, *self._available(context, self._figures)]
+        names = self._available(context, self._figures)
         every = sum(each.lately for each in rounds.values())
         speeds = {"greedy": 1.0} | {name: self._speed(name, context, every) for name in names}
-        # Half of a trial in one answer: texts differ.
-        may_try = 2 * self._here[self._situation, False].rounds < TRIAL
-        untried = [name for name in names if may_try and rounds[name].rounds <= TRIAL]
-        best = max(untried or speeds, key=speeds.__getitem__)
-        self._choices[self._situation] = best, speeds
+        # Half of a trial in one answer, as texts differ; and no more than a share of its time.
+        untried = [name for name in names if rounds[name].rounds <= TRIAL]
+        if 2 * self._here[self._situation].rounds >= TRIAL:
+            untried = []
+        early = LOSS + self._lost > TRIALS * (len(context.tokens) - self._begun)
+        best = max((not early and untried) or speeds, key=speeds.__getitem__)
+        if not (early and untried):  # else there may be time for a trial soon
+            self._choices[self._situation] = best, speeds
         return best, speeds
 
     # What is chosen
 
+    def sized(self, tree: Tree, context: Context) -> Tree:
+        """All of it: the one that drafted it was asked for its size."""
+        return tree
+
     def draft(self, context: Context) -> Tree:
-        self.note = ""
+        self.note, self.sizes.declined = "", ()
         self.prepare(context)
         if self._naps:
             self._naps -= 1
@@ -219,15 +240,15 @@ class Auto(Drafter):
         self._best = best
 
         target = max(speeds.values())  # a method on trial counts as much as the best
-        reads = best == self._reader.name or self._reader is self._fusion
-        gain = costs.seconds, target / costs.pace, self._lookup.floor(context)
+        reads = self._reader is self._fusion
+        gain = [costs.seconds(nodes) / costs.pace for nodes in range(self.params.nodes + 1)], target
         if reads or context.past is not None or self._lookup.promises(match, *gain):
-            tree = self._read_out(context, target, best)
+            tree = self._read_out(context, match, target)
             if tree is not None:
                 return tree
         if best != "greedy":
             return self._ask(best, context, speeds)
-        if not reads and self._before[0] < 2:
+        if not reads and self._before[0] < 2 and costs.pace < QUICK:
             if self._long:
                 # A match grows by one with each token.
                 while self._naps < PAUSES[0] and not self._lookup.promises(match + self._naps + 1, *gain):
@@ -260,31 +281,36 @@ class Auto(Drafter):
             self._by("greedy", tree, f"no draft would pay, {1 / pace:.0f} tokens a second" if pace else "")
         return tree
 
-    def _read_out(self, context: Context, target: float, best: str) -> Tree | None:
-        """A tree of what the text tells, as far as its nodes pay; None where none does and another method is the best.
+    def _read_out(self, context: Context, match: int, target: float) -> Tree | None:
+        """A tree of what the text tells, as far as its nodes pay; None where none does.
 
         Args:
             context: of the step.
+            match: tokens at the end of the text that stood together before.
             target: tokens in a one-node pass's time that it has to beat.
-            best: the method that was chosen.
         """
-        begun = time.perf_counter()
-        self._unread, self._opening = 0, 0.0
-        tree, probabilities = self._reader.draft(context), self._reader.probabilities
-        growing = time.perf_counter() - begun
+        self._unread, self._opening, self.sizes.declined = 0, 0.0, ()
         seconds = self._figures.costs.seconds
-        rate = target / seconds(1)
-        nodes, expected, so_far = 1, 1.0, 1.0
-        for size, probability in enumerate(probabilities[1:], 2):
-            so_far += probability
-            taken = seconds(size) + growing
-            if so_far > rate * taken:
-                rate, nodes, expected = so_far / taken, size, so_far
-        if nodes == 1:
-            tree.via = best
-            return tree if best == self._reader.name else None
-        del tree.tokens[nodes:], tree.parents[nodes:], probabilities[nodes:]
-        return self._by(self._reader.name, tree, f"the text promises {expected:.1f} tokens a pass, {rate:.0f} a second")
+        readers: list[Lookup | Fusion | Suffix] = [self._reader]
+        if match >= REPEATING:
+            readers.append(self._suffix)
+        found: tuple[float, Lookup | Fusion | Suffix, Tree] | None = None
+        for reader in readers:
+            begun = time.perf_counter()
+            drafted = reader.draft(context)
+            growing = time.perf_counter() - begun
+            costs = [(seconds(nodes) + growing) / seconds(1) for nodes in range(len(drafted) + 1)]
+            tree = reader.sizes.cut(drafted, context, costs=costs, rate=target)
+            _, speed = reader.sizes.promised
+            self.sizes.declined = self.sizes.declined or reader.sizes.declined
+            if len(tree) > 1 and (found is None or speed > found[0]):
+                found = speed, reader, tree
+        if found is None:
+            return None
+        speed, reader, tree = found
+        self.sizes.declined, expected = (), reader.sizes.promised[0]
+        rate = speed / seconds(1)
+        return self._by(reader.name, tree, f"the text promises {expected:.1f} tokens a pass, {rate:.0f} a second")
 
     def _ask(self, name: str, context: Context, speeds: dict[str, float]) -> Tree:
         """The draft of a method that runs a model."""
@@ -327,12 +353,18 @@ class Auto(Drafter):
             doubt = max(0.0, 1 - float(verified.scores.probs(0)[verified.chosen[0]]))
             self._doubt.learn(doubt, 1.0, 1 - 1 / ANSWER)
             self._figures.doubt.learn(doubt, 1.0)
+        assert self._context is not None
+        for reader in (self._reader, self._suffix):
+            drafted = tree if via == reader.name else Tree.root(tree.tokens[0])
+            reader.sizes.learn(drafted, verified.path, self._context)
         if via != "greedy":
             drafter = self._fusion if via == "fusion" else self._arms.get(via)
             if drafter is not None:
                 drafter.learn(verified)
             self._read[via] = self._read.get(via, 0) + len(verified.path)  # a round of its own leaves it nothing to read
-            self._judge(via, verified)
+            self._pause = PAUSES[0]
+            if via in self._arms:
+                self._judge(via, verified)
         # Early exit leaves only the other layers to do, so its passes tell nothing of whole ones.
         self._time(0 if tree.pre_evaluated else len(tree), verified.forward_seconds)
 
@@ -359,9 +391,9 @@ class Auto(Drafter):
             beyond = max(0.0, passes - rounds.passes / rounds.rounds)
             known.reading[name] = (reading + beyond / self._unread) / 2
         passes = max(forward / pace, passes - self._unread * reading)
-        self._here[self._situation, name == self._reader.name].learn(tokens, passes * rounds.yields)
+        self._here[self._situation].learn(tokens, passes * rounds.yields)
         known.learn(self._situation, name, tokens, passes, spent)
-        self._pause = PAUSES[0]
+        self._lost += max(0.0, spent - tokens)
         self._judged += 1
         if self._judged % TRIAL == 0 or (rounds.yields < 1 and name == self._best):  # what loses time is not kept on
             self._choices.clear()

@@ -116,8 +116,8 @@ def figures_of(context: Context) -> TargetFigures:
     key, known = _key(context), _known.setdefault(model, {})
     if key not in known:
         drafts = bool(models) and not any(mismatch(model, draft) for draft in models)
-        with suppress(ValueError, TypeError, AttributeError):
-            known[key] = TargetFigures(_kept().get(key), drafts=drafts)
+        with suppress(ValueError, TypeError, AttributeError, KeyError):
+            known[key] = TargetFigures(_kept()[key], drafts=drafts)
         # Of a model that is new, what its passes took when it was loaded.
         known.setdefault(key, TargetFigures({"passes": {0: model.info.pass_seconds}}, drafts=drafts))
     return known[key]

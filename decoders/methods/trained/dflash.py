@@ -14,7 +14,7 @@ from ....backends.base import Scores
 from ....backends.heads.base import BlockHead, BlockSession, PathBlockSession
 from ... import needs
 from ...base import Context, Elsewhere, param
-from ...parts.drafting import Following, node_budget, worthwhile
+from ...parts.drafting import Following, node_budget
 from ...parts.elsewhere import as_chain, speculative
 from ...parts.growth import Grower, Growth
 from ...parts.merging import MERGED, merge
@@ -30,7 +30,7 @@ class DFlashParams:
     nodes: int = param(24, "Most nodes in the tree, including the last token", low=1, high=256, length=True)
     depth: int = param(16, "Most positions of a block that are drafted", low=1, high=64)
     width: int = param(4, "Most tokens considered for a position; 1 drafts a chain", low=1, high=32)
-    floor: float = param(-1.0, "Least probability of a path; -1 is what suits the device", low=-1, high=1)
+    floor: float = param(-1.0, "Lowest probability of a path; -1 drafts what pays by the cost of passes", low=-1, high=1)
     merge: str = param("", f"Drafters whose trees to merge in, separated by commas: {', '.join(MERGED)}")
 
     @property
@@ -149,7 +149,7 @@ class DFlash(Grower):
         return tree
 
     def _floor(self, context: Context) -> float:
-        return worthwhile(context, self.params.floor)
+        return self.sizes.least(context, self.params.floor)
 
     def _deepest(self) -> int:
         return min(self.params.depth, self._proposers[self.name].head.positions)

@@ -16,7 +16,7 @@ from ....backends.heads.base import Head, HeadSession, PathHead
 from ... import needs
 from ...base import Context, Elsewhere, Verified, param
 from ...parts.cascade import Copies, Worth
-from ...parts.drafting import Following, node_budget, worthwhile
+from ...parts.drafting import Following, node_budget
 from ...parts.elsewhere import as_chain, noted, speculative
 from ...parts.growth import Grower
 from ...parts.merging import MERGED
@@ -25,9 +25,12 @@ from ...parts.proposers import Proposer
 from ...tree import Tree
 
 CPU_FLOOR, SMALL_FLOOR = 0.1, 0.3
-"""Floors as in `worthwhile`: a node costs a part of a pass of the head too. The second is for models that are too small for
-their passes to be timed at load: there a node costs a tenth of a pass and more. Against 0.1, 96 prompts of six families on the
-built-in model took 0.93 times as long (one core, processor time)."""
+"""Least probabilities of a path on a CPU, where a node costs a part of a pass of the head too; the second one beside a small
+model, of whose pass that is more. Against 0.1, 96 prompts of six families on the built-in model took 0.93 times as long (one
+core, processor time)."""
+
+SMALL = 50_000_000
+"""Parameters below which a model is small."""
 
 COPIES = 2.0
 """Where prompt lookup expects to be right about so many tokens, it drafts in the head's place."""
@@ -44,7 +47,7 @@ class EagleParams:
     depth: int = param(16, "Most draft tokens on a path", low=1, high=32)
     width: int = param(4, "Successors of each expanded node; 1 for a chain", low=1, high=16)
     grow: int = param(4, "Nodes expanded at each depth", low=1, high=32)
-    floor: float = param(-1.0, "Least probability of a path; -1 is what suits the device", low=-1, high=1)
+    floor: float = param(-1.0, "Lowest probability of a path; -1 drafts what pays by the cost of passes", low=-1, high=1)
     merge: str = param("", f"Drafters whose trees to merge in, separated by commas: {', '.join(MERGED)}")
     cascade: bool = param(True, "Prompt lookup drafts in the head's place where the text clearly repeats itself")
 
@@ -169,8 +172,9 @@ class Eagle(Grower):
 
     def _floor(self, context: Context) -> float:
         model = context.model
-        small = model is not None and model.info.node_cost is None
-        return worthwhile(context, self.params.floor, SMALL_FLOOR if small else CPU_FLOOR)
+        if self.params.floor >= 0 or model is None or not model.info.device.startswith("cpu"):
+            return self.sizes.least(context, self.params.floor)
+        return max(self.sizes.floor(context), SMALL_FLOOR if model.info.parameters < SMALL else CPU_FLOOR)
 
     def prepare(self, context: Context) -> None:
         for proposer in self._open(context).values():

@@ -12,7 +12,7 @@ from ....backends.base import Scores
 from ....backends.heads.base import PositionHead
 from ... import needs
 from ...base import Context, Drafter, Elsewhere, param
-from ...parts.drafting import node_budget, worthwhile
+from ...parts.drafting import node_budget
 from ...parts.elsewhere import as_chain, speculative
 from ...parts.position_tree import position_tree
 from ...parts.proposers import Proposer
@@ -25,7 +25,7 @@ class MedusaParams:
 
     nodes: int = param(24, "Most nodes in the tree, including the last token", low=1, high=256, length=True)
     width: int = param(4, "Most tokens considered for a position; 1 drafts a chain", low=1, high=32)
-    floor: float = param(-1.0, "Least probability of a path; -1 is what suits the device", low=-1, high=1)
+    floor: float = param(-1.0, "Lowest probability of a path; -1 drafts what pays by the cost of passes", low=-1, high=1)
 
 
 class HeadPositions(Proposer):
@@ -85,4 +85,4 @@ class Medusa(Drafter):
         # What will stand at a position is not known: the pending token stands in, which penalties count anyway.
         line = [context.pending] * (positions - 1)
         guesses = proposer.begin(context, params.width if context.branching else 1, line)
-        return position_tree(context, guesses, budget, worthwhile(context, params.floor), proposer.distribution)
+        return position_tree(context, guesses, budget, self.sizes.least(context, params.floor), proposer.distribution)

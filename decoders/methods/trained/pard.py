@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from ....errors import UserError
 from ... import needs
 from ...base import Context, Drafter, Elsewhere, param
-from ...parts.drafting import node_budget, worthwhile
+from ...parts.drafting import node_budget
 from ...parts.elsewhere import as_chain, speculative
 from ...parts.position_tree import position_tree
 from ...parts.proposers import DraftModel
@@ -26,7 +26,7 @@ class PardParams:
     tokens: int = param(8, "Positions K that a pass of the draft model predicts", low=1, high=32)
     nodes: int = param(16, "Most nodes in the tree, including the last token", low=1, high=256, length=True)
     width: int = param(4, "Most tokens considered for a position; 1 drafts a chain", low=1, high=32)
-    floor: float = param(-1.0, "Least probability of a path; -1 is what suits the device", low=-1, high=1)
+    floor: float = param(-1.0, "Lowest probability of a path; -1 drafts what pays by the cost of passes", low=-1, high=1)
 
 
 class Pard(Drafter):
@@ -82,7 +82,7 @@ class Pard(Drafter):
         if not self._asked:
             return Tree.root(context.pending)
         guesses = proposer.begin(context, params.width if context.branching else 1, [mask] * (positions - 1))
-        tree = position_tree(context, guesses, budget, worthwhile(context, params.floor), proposer.distribution)
+        tree = position_tree(context, guesses, budget, self.sizes.least(context, params.floor), proposer.distribution)
         proposer.settle([0])
         return tree
 

@@ -57,10 +57,11 @@ def test_the_first_method() -> None:
     assert first_method(METHODS, {*NO_DRAFT, "lookup"}, "builtin", None, {}) == "greedy"
     dear, cheap = ({"pass_seconds": [[1, 0.1], [8, seconds]]} for seconds in (0.4, 0.15))
     assert first_method(METHODS, (), "big.gguf", "small.gguf", dear) == "greedy"
-    assert "8 guesses takes as long as 4 plain ones" in why_plain(dear)
+    assert "8 guesses takes as long as 4.4 plain ones" in why_plain(dear)
     assert first_method(METHODS, (), "big.gguf", "small.gguf", cheap) == "draft"
     assert not why_plain(cheap)
-    assert first_method(METHODS, (), "builtin", None, {"name": "builtin", "backend": "llama.cpp"}) == "greedy"
+    leap = {"pass_seconds": [[1, 20.0], [2, 52.0], [4, 74.0], [8, 76.0], [16, 110.0]]}
+    assert first_method(METHODS, (), "q8.gguf", None, leap) == "lookup", "two nodes cost a leap, but sixteen pay on a copy"
     assert first_method({"soft": METHODS["lookup"]}, (), "builtin", None, {}) == "soft"
 
 

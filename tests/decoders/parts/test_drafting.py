@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,7 +12,7 @@ from hypothesis import strategies as st
 from specchat.backends.base import Sampling
 from specchat.decoders.conversation import Conversation
 from specchat.decoders.loop import Generation
-from specchat.decoders.parts.drafting import CPU_FLOOR, LLAMA_CPU_FLOOR, Trie, drawn, worthwhile
+from specchat.decoders.parts.drafting import Trie, drawn
 
 from ...cases import cases
 from ...fakes.answers import plain
@@ -133,19 +132,3 @@ def test_drawn_tokens_are_of_the_text_and_repeat_by_seed() -> None:
     assert set(some) == {1, 2, 3, 4}
     assert drawn(text, 50, 1, {99}) != drawn([*text, 4], 50, 1, {99}), "another place, other tokens"
     assert drafting(text).pending == 4
-
-
-def test_where_nodes_are_dear_less_is_drafted() -> None:
-    model = ToyModel(0)
-
-    def floor(backend: Any, device: str, *passes: tuple[int, float]) -> float:
-        model.info = replace(model.info, backend=backend, device=device, pass_seconds=passes)
-        return worthwhile(replace(drafting([1]), model=model), -1.0)
-
-    assert floor("transformers", "cpu") == CPU_FLOOR
-    assert floor("transformers", "cpu", (1, 0.1), (8, 0.11)) == CPU_FLOOR
-    assert floor("transformers", "cpu", (1, 0.1), (8, 0.31)) == pytest.approx(0.3)
-    assert floor("llama.cpp", "cpu") == LLAMA_CPU_FLOOR
-    assert floor("llama.cpp", "cpu", (1, 0.01), (2, 0.012), (8, 0.038)) == pytest.approx(0.4)
-    assert floor("llama.cpp", "CUDA0", (1, 0.01), (8, 0.038)) == 0.0
-    assert worthwhile(replace(drafting([1]), model=model), 0.02) == 0.02

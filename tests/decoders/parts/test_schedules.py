@@ -26,12 +26,13 @@ def test_costs_between_and_beyond_what_was_measured_lie_on_a_line() -> None:
     assert known.seconds(0) == 0
 
 
-def test_costs_never_fall_as_nodes_grow() -> None:
-    known = PassCosts()
-    for size, seconds in ((1, 5.0), (4, 3.0), (8, 9.0), (16, 8.0)):
-        known.learn(size, seconds)
-    values = [known.seconds(n) for n in range(1, 64)]
-    assert values == sorted(values)
+def test_costs_keep_the_dips_that_were_measured() -> None:
+    known = PassCosts(((1, 10.0), (4, 24.0), (8, 19.0), (16, 40.0)))
+    assert known.seconds(8) < known.seconds(4)
+    assert [round(known.seconds(n) / 10, 1) for n in (1, 4, 8, 16)] == pytest.approx([1, 2.4, 1.9, 4.0], abs=0.15)
+    for _ in range(40):
+        known.learn(4, 15.0)
+    assert known.seconds(4) == pytest.approx(15, abs=1), "passes while answering have the last word"
 
 
 def test_one_interrupted_pass_does_not_change_the_picture() -> None:
