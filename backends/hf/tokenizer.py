@@ -134,7 +134,7 @@ class TextCodec(Codec):
             fast = Tokenizer.from_str(self._tokenizer.backend_tokenizer.to_str())  # a copy: padding is state
             fast.no_padding()
             fast.no_truncation()
-            read = LLTokenizer(fast.to_str(), n_vocab=self.vocabulary, eos_token=list(self.ends))
+            read = LLTokenizer(fast.to_str(), n_vocab=self.vocabulary, eos_token=list(self.ends), slices=[])
         except Exception as error:  # a tokenizer in Python alone, or of a kind of its own
             raise UserError(
                 f"This model's tokenizer cannot follow a schema ({first_line(error)}). Leave the schema out, or load the model "
