@@ -11,15 +11,12 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import Protocol
 
+from ...backends.base import Model
 from ...backends.info import MOST_NODES, least_share, plain_passes
+from ..tree import Tree
 from .learned import Calibration
-
-if TYPE_CHECKING:
-    from ...backends.base import Model
-    from ..base import Context
-    from ..tree import Tree
 
 RISK = 1.0
 """What a draft must promise beyond its pass's cost, as a share of what earlier drafts have lost."""
@@ -36,6 +33,16 @@ def curve_of(model: Model | None) -> tuple[tuple[int, float], ...]:
     return model.info.pass_seconds if model is not None else ()
 
 
+class Drafting(Protocol):
+    """What of a step's `Context` decides on sizes."""
+
+    @property
+    def tokens(self) -> Sequence[int]: ...
+
+    @property
+    def model(self) -> Model | None: ...
+
+
 class Sizes:
     """Chooses the size of each of a drafter's trees, and learns how far its probabilities are to be believed."""
 
@@ -50,12 +57,12 @@ class Sizes:
         self.declined: tuple[float, ...] = ()
         """Of the last draft, if its pass promised less than it costs: nodes, and their cost in plain passes."""
 
-    def floor(self, context: Context) -> float:
+    def floor(self, context: Drafting) -> float:
         """The least probability of a path, as the drafter sees it, that can pay here."""
         least = least_share(curve_of(context.model))
         return self._worth.threshold(least) if least else 0.0
 
-    def least(self, context: Context, floor: float) -> float:
+    def least(self, context: Drafting, floor: float) -> float:
         """A floor that was asked for, or that by what passes cost if it is negative."""
         return floor if floor >= 0 else self.floor(context)
 
@@ -75,7 +82,7 @@ class Sizes:
     def cut(
         self,
         tree: Tree,
-        context: Context,
+        context: Drafting,
         most: int = MOST_NODES,
         costs: Sequence[float] | None = None,
         rate: float = 1.0,
@@ -111,7 +118,7 @@ class Sizes:
         self.promised = expected[best], speed
         return tree if best == len(tree) else tree.only(sorted(order[:best]))
 
-    def learn(self, tree: Tree, path: Sequence[int], context: Context) -> None:
+    def learn(self, tree: Tree, path: Sequence[int], context: Drafting) -> None:
         """Take in what became of a tree.
 
         Args:
