@@ -11,6 +11,7 @@ from .attention import PAD_ROWS
 from .devices import Threads
 from .early_layers import LayerList
 from .graphs.graphs import Graphs
+from .lean.lean import LeanModel
 from .masks import MaskPlan
 from .rope import Rope
 from .slot_cache import KVSpec
@@ -33,7 +34,7 @@ class Runner:
     """Where the decoder layers of `network` are; None if early passes do not work on it."""
     tapped: LayerList | None = None
     """The same; None if hidden states cannot be read there."""
-    lean: torch.nn.Module | None = None
+    lean: LeanModel | None = None
     """A quicker pass over the same weights, if there is one (see lean/lean.py)."""
     hybrid: bool = False
     """Whether it has linear attention beside full, so that its sessions are transformers' own caches (see plain.py)."""
@@ -60,8 +61,9 @@ class Runner:
 
     @property
     def fewest(self) -> int:
-        """Fewest nodes of a pass: matrix products in float32 give a row the same bits from four rows on."""
-        return PAD_ROWS if self.padded and self.dtype == torch.float32 else 1
+        """Fewest nodes of a pass: MKL's matrix products in float32 give a row the same bits from four rows on."""
+        alike = self.lean is not None and self.lean.alike
+        return PAD_ROWS if self.padded and self.dtype == torch.float32 and not alike else 1
 
 
 def out_of_memory(error: BaseException) -> bool:

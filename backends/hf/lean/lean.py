@@ -306,6 +306,10 @@ class LeanModel(nn.Module):
 
     def __init__(self, module: Any, linear: Linear) -> None:
         super().__init__()
+        self.halves = linear is halves
+        """Whether its weights are read as half floats."""
+        self.alike = linear in (halves, packed)
+        """Whether its products give a row the same bits among any number of others."""
         inner = module.model
         kinds = getattr(module.config, "layer_types", None) or ["full_attention"] * len(inner.layers)
         self.layers = [LeanLayer(*each, linear) for each in zip(inner.layers, range(len(inner.layers)), kinds, strict=True)]

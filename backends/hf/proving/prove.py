@@ -196,14 +196,24 @@ def ways(runner: Runner, proof: Proof, config: Any, exact: str) -> Iterator[tupl
     for name in dict.fromkeys((attention.NAME, own)):
         if not attempt(partial(switched, model, name)):
             continue
-        padded = name == attention.NAME and runner.device.type == "cpu"
-        padded = padded and (exact == "on" or (exact == "auto" and runner.dtype in (torch.bfloat16, torch.float16)))
         kinds = [*leaner(runner, name), runner]
+        padded = [replace(kind, padded=True) for kind in kinds if name == attention.NAME and worth_padding(kind, exact)]
         for plan in plans_for(config):
-            for kind in [*(replace(kind, padded=True) for kind in kinds if padded), *kinds]:
+            for kind in (*padded, *kinds):
                 yield replace(kind, plan=plan), Proof.works
     switched(model, own)
     yield replace(runner, plan=native_plan(config)), Proof.chain_works
+
+
+def worth_padding(runner: Runner, exact: str) -> bool:
+    """Whether passes are to be tried in which attention is padded, so that a node's bits do not depend on what is around it.
+
+    Args:
+        runner: the model.
+        exact: as `LoadOptions.exact`.
+    """
+    cheap = runner.dtype in (torch.bfloat16, torch.float16) or (runner.lean is not None and runner.lean.halves)
+    return runner.device.type == "cpu" and (exact == "on" or (exact == "auto" and cheap))
 
 
 def _hybrid(runner: Runner, proof: Proof) -> Proven:
