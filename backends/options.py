@@ -56,8 +56,8 @@ class LoadOptions:
     device: str = at_load("auto", "Device: auto, cpu, cuda, cuda:N or mps.", "DEVICE", **DEVICE)
     """auto tries CUDA, then MPS, then the CPU."""
     dtype: str = at_load("auto", "Data type of the weights: {}.", "DTYPE", choices=DTYPES)
-    """auto is the file's own type on a GPU; on the CPU it is float32, but bfloat16 for larger models whose files have that,
-    where the CPU multiplies in it (AVX-512 BF16, AMX). int8 is made of the file's weights at load, on the CPU alone; what is no
+    """auto is the file's own type on a GPU; on the CPU it is float32, but bfloat16 for models whose files have that, where
+    the CPU multiplies in it (AVX-512 BF16, AMX). int8 is made of the file's weights at load, on the CPU alone; what is no
     weight is bfloat16."""
     context: int | None = at_load(
         None, "Context in tokens; by default the model's own limit, for GGUF at most 8,192.", "N", low=1
