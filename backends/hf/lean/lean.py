@@ -1,11 +1,10 @@
 """The Llama family's forward pass without what a general library needs around it.
 
-On small models a pass is mostly Python and the launching of small kernels: of a one-node pass over the built-in model (8
-layers of 256, one CPU core) more than a third. Here Q, K and V are one matrix product, gate and up projection another, nodes
-are rows of plain matrices, rotations come from a table, the last layer runs for the nodes that are asked for, and the layers
-are called directly. The weights and the arithmetic are the model's own, but for the order of sums. Like every other assumption about a model this is proven at load, on the same tree (see `proving/`); a model
-that fails, or that is built of anything but plain linear layers (quantized, spread over devices, adapted), keeps its own
-pass.
+On small models a pass is mostly Python and the launching of small kernels. Here Q, K and V are one matrix product, gate and up
+projection another, nodes are rows of plain matrices, rotations come from a table, the last layer runs for the nodes that are
+asked for, and the layers are called directly. The weights and the arithmetic are the model's own, but for the order of sums.
+Like every other assumption about a model this is proven at load, on the same tree (see `proving/`); a model that fails, or that
+is built of anything but plain linear layers (quantized, spread over devices, adapted), keeps its own pass.
 """
 
 from __future__ import annotations

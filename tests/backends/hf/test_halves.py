@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor
 
+from specchat.backends import LoadOptions, load_model
 from specchat.backends.hf.lean import halves
 from specchat.backends.hf.lean.halves import slim
 
@@ -41,3 +44,19 @@ def test_what_half_floats_cannot_hold_stays_as_it_is(monkeypatch: pytest.MonkeyP
     assert not packed
     slim(fine)
     assert len(packed) == known
+
+
+def test_a_row_has_the_same_bits_among_any_number_of_others() -> None:
+    if not halves._known():
+        pytest.skip("this CPU has no kernel for half floats")
+    product, inputs = slim(weight(96, 672)), torch.randn(64, 672)
+    with torch.inference_mode():
+        wanted = product(inputs)
+        for first, count in ((0, 1), (5, 2), (20, 3), (1, 7), (30, 33)):
+            assert torch.equal(product(inputs[first : first + count]), wanted[first : first + count])
+
+
+def test_the_built_in_model_is_read_as_half_floats_and_computed_in_float32() -> None:
+    model: Any = load_model("builtin", LoadOptions(device="cpu", threads=1))
+    assert model.info.dtype == "float32"
+    assert model._runner.lean.halves == halves._known()

@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from specchat.backends.base import ROOT
-from specchat.backends.hf.lean.packed import FEWEST_ROWS, Packed, Part, onednn
+from specchat.backends.hf.lean import packed
+from specchat.backends.hf.lean.packed import FEWEST_ROWS, Packed, Part, filled, onednn
 from specchat.backends.hf.model import load_transformers
 from specchat.backends.options import LoadOptions
 
@@ -30,6 +31,7 @@ def test_a_model_of_packed_weights_has_its_own_logits_and_numbers(kind: str) -> 
     layer = model._runner.module.model.layers[0]
     assert isinstance(layer.self_attn.o_proj, Packed)
     assert isinstance(layer.self_attn.q_proj, Part)
+    assert isinstance(model.module.lm_head, Packed)
     assert model._runner.lean is not None
     assert model.info.capabilities.tree
     assert model.info.capabilities.layers
@@ -70,3 +72,18 @@ def test_the_weights_can_be_read_and_are_in_memory_once(kind: str) -> None:
     assert {id(part) for part in tables} <= {id(module.get_input_embeddings().weight), id(module.lm_head.weight)}
     for part in module.parameters():  # no view keeps the whole file in memory
         assert part.untyped_storage().nbytes() == part.nbytes
+
+
+@pytest.mark.parametrize("layers", [None, 1, (0, 2)])
+def test_a_pass_over_few_nodes_is_filled_up_before_its_products(layers: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also one through some of the layers; the LM head alone fills up the rows that are wanted."""
+    session, alone = loaded("llama").open_session(), []
+    session.prefill(range(40, 60))
+
+    def counted(inputs: torch.Tensor) -> torch.Tensor:
+        alone.append(inputs.shape)
+        return filled(inputs)
+
+    monkeypatch.setattr(packed, "filled", counted)
+    session.evaluate([7], [ROOT], layers=layers)
+    assert len(alone) == 1
