@@ -60,15 +60,15 @@ def test_the_last_layer_runs_for_the_wanted_nodes_only_and_keeps_what_the_others
 ) -> None:
     quick, own = pair(tiny_model(kind))
     wide: list[int] = []
-    feed = type(quick._run.lean.layers[-1]).feed  # type: ignore[union-attr, index]
+    feed = type(quick._run.lean.layers[-1]).feed  # type: ignore[union-attr]
 
     def counted(layer: Any, hidden: torch.Tensor, *rest: Any) -> torch.Tensor:
-        if layer is quick._run.lean.layers[-1]:  # type: ignore[union-attr, index]
+        if layer is quick._run.lean.layers[-1]:  # type: ignore[union-attr]
             wide.append(hidden.shape[1])
         out: torch.Tensor = feed(layer, hidden, *rest)
         return out
 
-    monkeypatch.setattr(type(quick._run.lean.layers[-1]), "feed", counted)  # type: ignore[union-attr, index]
+    monkeypatch.setattr(type(quick._run.lean.layers[-1]), "feed", counted)  # type: ignore[union-attr]
     for start in (0, 60):  # a chain that needs no mask, and one behind a text
         for rows in ((11,), (3,), (2, 11, 0), ()):
             for session in (quick, own):
