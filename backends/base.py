@@ -273,9 +273,6 @@ class Model(ABC):
     """Weights in memory with their tokenizer. Several sessions may share one model."""
 
     info: ModelInfo
-    moved: float = 0.0
-    """How far the difference of two logits was seen to move at near ties: what the load's measurement (`Capabilities.near_tie`)
-    may have missed."""
     thoughts: Thoughts | None = None
     """How its thoughts are told from its answers; None if it does not think."""
     untrue_states = UNTRUE_STATES

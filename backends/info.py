@@ -8,10 +8,9 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Literal
 
-Label = Literal["identical", "identical, near ties checked", "identical but for near ties", "same distribution", "lossy"]
-"""How far a method's text may be from plain decoding's. *identical*: the same tokens (where larger passes round differently:
-with near ties checked, or but for near ties); *same distribution*: other tokens, drawn with the same probabilities; *lossy*:
-neither."""
+Label = Literal["identical", "identical but for near ties", "same distribution", "lossy"]
+"""How far a method's text may be from plain decoding's. *identical*: the same tokens, or, where larger passes round otherwise,
+the same but for near ties; *same distribution*: other tokens, drawn with the same probabilities; *lossy*: neither."""
 
 
 UPTO = "This model may read a text otherwise from {} on, which is not proven, so nothing is drafted beyond that length."
@@ -43,10 +42,7 @@ class Capabilities:
     most: int | None = None
     """Nodes of the largest pass that methods may make, so that its bits are plain decoding's: chains only. None for any."""
     near_tie: float = 0.0
-    """If the two best choices after a node are closer than this, in logits, the next pass, or a pass of one node, decides. With
-    `exact` that concerns the nodes beside a tree's first path alone."""
-    guard: bool = False
-    """Without `exact`: near ties are decided in a pass of one node, as in plain decoding."""
+    """If the best choices after a node beside a tree's first path are closer than this, in logits, the next pass decides."""
     equal: tuple[int, ...] = ()
     """Sizes of passes that had equal bits at load."""
     measured: int = 0
@@ -59,9 +55,7 @@ class Capabilities:
     @property
     def identical(self) -> Label:
         """The label of a method that verifies by exact match."""
-        if self.exact:
-            return "identical"
-        return "identical, near ties checked" if self.guard else "identical but for near ties"
+        return "identical" if self.exact else "identical but for near ties"
 
     @property
     def branching(self) -> bool:

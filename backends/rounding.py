@@ -1,9 +1,9 @@
 """Which passes give the bits of plain decoding: measured at load, on a real text, for every runtime.
 
 A pass of many rows may round otherwise than a pass of one. Then a near tie may turn, and the keys and values that the pass
-leaves in the cache have moved as well, so that nothing decided on that cache afterwards repairs it. So *identical* is promised
-by the sizes of passes: where all sizes have equal bits, methods draft as they like, and where small ones have, passes are held
-to them (see `promise`). Without either, near ties get a pass of their own where that was seen to be enough (`TieGuard`).
+leaves in the cache have moved as well: nothing decided on that cache afterwards repairs it. A guard that decided near ties in
+passes of one node left 12 of 40 answers different on a bfloat16 GGUF (17 without). So *identical* is promised by the sizes of
+passes: where all sizes have equal bits, methods draft as they like, and where small ones have, passes are held to them.
 """
 
 from __future__ import annotations
@@ -59,11 +59,6 @@ LEAST = 0.05
 """Least near tie, in units of the logits' standard deviation. Where activations are rounded to eight bits, or the cache to
 sixteen, most tokens move little or not at all and a few by 0.002 to 0.014: a measurement of few tokens misses them."""
 
-MOST_CHECKED = 0.1
-"""Greatest near tie, in units of the logits' standard deviation, that a guard is trusted with: some 6% of an answer's tokens
-are closer than that. A bfloat16 GGUF (0.04 as measured) kept every one of 480 tokens; K-quants (0.4) parted however many were
-checked."""
-
 
 def example(vocabulary: int, count: int) -> list[int]:
     """Return ids spread over a vocabulary, for models that were made without a tokenizer."""
@@ -97,10 +92,6 @@ class Rounding:
     """Tokens that were measured, by any size."""
     turned: int
     """How often another token had the highest logit."""
-    lead: float
-    """Most that the lead of the highest logit over the second moved."""
-    spread: float
-    """Standard deviation of the logits."""
     highest: float
     """Greatest logit, without its sign."""
     side: float
@@ -120,11 +111,6 @@ class Rounding:
                 break
             largest = size
         return largest
-
-    @property
-    def near_tie(self) -> float:
-        """How close two choices must be for a larger pass to turn them round, in logits."""
-        return max(SAFETY * self.lead, LEAST * self.spread)
 
 
 def straightest(parents: Sequence[int], first: int) -> list[int] | None:
@@ -166,8 +152,6 @@ class Measurement:
         self._equal = set(SIZES)
         self._rest = True
         self._measured = self._turned = 0
-        self._moved: list[Tensor] = []
-        self._leads: list[Tensor] = []
         self._highest = self._spread = self._side = 0.0
 
     def add(self, text: Sequence[int], length: int) -> None:
@@ -184,13 +168,11 @@ class Measurement:
         alone = self._chains(steps, 1)
         plain, top = torch.cat(alone), torch.cat(alone).topk(2, dim=-1)
         self._highest, self._spread = max(self._highest, float(plain.abs().max())), max(self._spread, float(plain.std()))
-        self._leads.append(top.values[:, 0] - top.values[:, 1])
         for size in SIZES:
             session.rewind(length)
             rows = torch.cat(self._chains(steps, size))
             if not torch.equal(rows, plain):
                 self._equal.discard(size)
-            self._moved.append((_leads(rows, top.indices) - self._leads[-1]).abs())
             self._measured += len(rows)
             self._turned += int((rows.argmax(-1) != top.indices[:, 0]).sum())
         if self._tree and len(steps) > 3:  # as a tree's first path, with wrong guesses beside it
@@ -202,7 +184,7 @@ class Measurement:
             # Beside the first path, which is wrong from its second node on.
             session.rewind(length)
             rows = self._logits([steps[0], wrong, wrong, *steps[1:4]], [ROOT, 0, 1, 0, 3, 4], (3, 4, 5))
-            moved = _leads(rows, top.indices[1:4]) - self._leads[-1][1:4]
+            moved = _leads(rows, top.indices[1:4]) - (top.values[1:4, 0] - top.values[1:4, 1])
             self._side = max(self._side, float(moved.abs().max()))
         # Behind the prompt's end, in its pass.
         before = min(length, BEFORE)
@@ -220,8 +202,6 @@ class Measurement:
             rest=self._rest,
             measured=self._measured,
             turned=self._turned,
-            lead=float(torch.cat(self._moved).max()),
-            spread=self._spread,
             highest=self._highest,
             side=max(SAFETY * self._side, LEAST * self._spread),
         )
@@ -286,19 +266,15 @@ MOST_COST = 1.15
 """What `identical` may cost under `--exact auto`, as a ratio of speeds."""
 
 
-def promise(found: Capabilities, rounding: Rounding, *, hold: bool, guard: bool) -> Capabilities:
+def promise(found: Capabilities, rounding: Rounding, *, hold: bool) -> Capabilities:
     """Return what a model can do with what is promised of its texts.
 
     Args:
         found: what it can do.
         rounding: as measured.
         hold: hold passes to sizes with equal bits, where not all have them.
-        guard: else decide near ties in a pass of their own, where that was seen to be enough.
     """
     found = replace(found, equal=rounding.equal, measured=rounding.measured, turned=rounding.turned)
     if rounding.exact:
         return replace(found, near_tie=rounding.side if found.tree else 0.0)
-    if hold:
-        return replace(found, most=rounding.most)
-    guard = guard and not rounding.turned and rounding.near_tie <= MOST_CHECKED * rounding.spread
-    return replace(found, exact=False, near_tie=rounding.near_tie, guard=guard)
+    return replace(found, most=rounding.most) if hold else replace(found, exact=False)

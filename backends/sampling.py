@@ -144,10 +144,6 @@ class Scores(ABC):
         `bound` (noise and filters included). Never where nothing rounds."""
         return [False] * len(rows)
 
-    def moved(self, row: int, alone: Scores) -> float:
-        """How far the difference of two of a row's logits lies at most from what it is in a pass of that node alone."""
-        return 0.0
-
     def masked(self, rows: Sequence[int], masks: Sequence[Mask]) -> Scores:
         """The scores of some rows where only the tokens of a mask may be chosen, each row's own; all others have no
         probability.

@@ -90,11 +90,6 @@ class TorchScores(Scores):
         positions = [self.positions[row] for row in rows]
         return near_ties(self.logits[list(rows)], picks, sampling, positions, bound, histories)
 
-    def moved(self, row: int, alone: Scores) -> float:
-        assert isinstance(alone, TorchScores)
-        low, high = (self.logits[row].float() - alone.logits[0].float()).aminmax()
-        return float(high - low)
-
     def gap(self, row: int, token: int) -> float:
         logits = self.logits[row]
         return float(logits.max()) - float(logits[token])

@@ -197,7 +197,7 @@ def answers(model: Model, prompts: Sequence[list[int]], method: str, tokens: int
 
 def identity(bench: Bench) -> dict[str, Any]:
     """Check the built-in model on this device: how many answers of the methods are plain decoding's, in float32 (where plain
-    decoding's are those of `generate`) and in bfloat16 with near ties checked."""
+    decoding's are those of `generate`) and in bfloat16."""
     from transformers import AutoModelForCausalLM
 
     found: dict[str, Any] = {}

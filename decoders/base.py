@@ -100,8 +100,6 @@ class Outcome:
     """The answer has ended."""
     probs: tuple[float, ...] = ()
     """The probabilities that `loop.Step.probs` has."""
-    checked: int = 0
-    """The count that `loop.Step.checked` has."""
     tentative: Sequence[int] = ()
     """Tokens of the best open text after the certain ones; they may yet change."""
     grammar: int = 0
@@ -141,7 +139,7 @@ class Outcome:
     def record(self) -> dict[str, Any]:
         """The same in the fields of a `StepRecord`."""
         tree, tokens = self.tree, tuple(self.tokens)
-        counts = {"drafted": self.drafted, "accepted": self.accepted, "earlier": self.earlier, "checked": self.checked}
+        counts = {"drafted": self.drafted, "accepted": self.accepted, "earlier": self.earlier}
         more = {"ahead": tree.ahead, "wasted": tree.wasted, "grammar": self.grammar}
         return {"tokens": tokens, "probs": self.probs, **more, **counts, **tree.record(self.path)}
 

@@ -24,7 +24,7 @@ from .step import StepRecord
 from .text import Stops, TextStream, joined
 from .tree import Tree
 from .verifying.clock import StepClock, Watch
-from .verifying.guard import TieGuard
+from .verifying.guard import SideGuard
 from .verifying.verify import verify
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ class Generation(Iterator[Step]):
         """How many prompt tokens were already in the cache."""
         self.prefill_seconds = 0.0
         self.watch = Watch()
-        self._ties = TieGuard(model) if able.near_tie and (able.guard or able.exact) else None
+        self._ties = SideGuard(able.near_tie) if able.exact and able.near_tie else None
         splitter = model.thoughts.splitter(prompt) if model.thoughts is not None else None
         behind = () if model.info.has_template else prompt[-RUN:]
         self._text = TextStream(model.decode, stops, splitter, behind)

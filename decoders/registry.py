@@ -121,7 +121,7 @@ def unavailable(
     return next((reason for need in (Chains(), *method.requires) if (reason := need.lacks(present))), "")
 
 
-ROUNDED = ("identical, near ties checked", "identical but for near ties")
+ROUNDED = "identical but for near ties"
 """What *identical* becomes on a model whose passes of many nodes round differently (see `Capabilities.identical`)."""
 
 
@@ -132,7 +132,7 @@ def describe() -> list[dict[str, Any]]:
             "name": method.name,
             "group": method.group,
             "label": method.label,
-            "labels": [method.label, *ROUNDED] if method.label == "identical" and method.drafts else [method.label],
+            "labels": [method.label, ROUNDED] if method.label == "identical" and method.drafts else [method.label],
             "summary": method.summary,
             "pays": method.pays,
             "paper": method.paper,

@@ -81,8 +81,6 @@ class Totals:
     """How many nodes the model evaluated."""
     grammar: int = 0
     """How many of the tokens a constraint left no choice about."""
-    checked: int = 0
-    """How many near ties were decided in a pass of their own."""
     draft_seconds: float = 0.0
     forward_seconds: float = 0.0
     other_seconds: float = 0.0
@@ -144,7 +142,6 @@ class Totals:
         self.accepted += step.accepted
         self.nodes += step.nodes
         self.earlier += step.earlier
-        self.checked += step.checked
         self.grammar += step.grammar
         self.ahead += step.ahead
         self.wasted += step.wasted

@@ -38,7 +38,6 @@ def answer_json(answer: Answer) -> dict[str, Any]:
         "alpha": totals.alpha,
         "position_acceptance": totals.position_acceptance,
         "drafters": {name: asdict(part) for name, part in totals.parts.items()},
-        "near_ties_checked": totals.checked,
         "nodes": totals.nodes,
         "nodes_per_token": totals.nodes_per_token,
         "flops_per_token": totals.flops_per_token,

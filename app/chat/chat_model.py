@@ -79,7 +79,7 @@ class ChatModel:
         rule, sampling = self.options.accept, self.options.sampling
         if rule == "exact" and bits:
             return self.methods[name].label
-        capabilities = Capabilities(exact=bits, guard=bool(found.get("guard")))
+        capabilities = Capabilities(exact=bits)
         return label_of(get(name), Acceptance.parse(rule), sampling, capabilities)
 
     def shortlist(self) -> list[str]:

@@ -79,8 +79,6 @@ class Figures:
     accepted: int = 0
     grammar: int = 0
     """Tokens that a constraint left no choice about."""
-    checked: int = 0
-    """Near ties that a pass of one node decided."""
     prefill_seconds: float = 0.0
     decode_seconds: float = 0.0
     first_decode_seconds: float = 0.0
@@ -130,7 +128,6 @@ class Figures:
         self.drafted += step.drafted
         self.accepted += step.accepted
         self.grammar += step.grammar
-        self.checked += step.checked
         self.decode_seconds += seconds
         if step.declined:
             self.declined = step.declined

@@ -9,8 +9,6 @@ from typing import Any, NamedTuple
 
 LABELS: Mapping[str, str] = {
     "identical": "The text is exactly what plain decoding would write, token for token.",
-    "identical, near ties checked": "The text is what plain decoding would write, as far as this machine's rounding allows. "
-    "Where two tokens are nearly equal, a pass of one node decides.",
     "identical but for near ties": "The text is what plain decoding would write, except where two tokens are nearly equal: a "
     "pass of many nodes rounds otherwise, and the other one may win.",
     "same distribution": "The tokens may differ from plain decoding's, but each is as probable as under plain sampling.",

@@ -39,8 +39,6 @@ def verdict(answer: Answer, *, speeds: bool = True) -> StyledLine:
         lead, fact = fact, lead
     if figures.grammar:
         fact += f"; the grammar wrote {figures.grammar:,} of {counted(figures.tokens, 'token')}"
-    if figures.checked:  # near ties that a pass of one node decided
-        fact += f"; {figures.checked:,} of {counted(figures.tokens, 'token')} computed twice"
     first, rest = (lead, f": {fact}.") if lead else (fact, ".")
     doubt: StyledLine = ((f" {one_line(figures.doubt)}", "warning"),) if figures.doubt else ()
     return (*ended, (first[:1].upper() + first[1:], style), (rest, "quiet"), *doubt)

@@ -10,7 +10,6 @@ from .themes import LENGTHS, LONGEST, STEPS, heat_step
 
 LABEL_STYLES = {
     "identical": "$success",
-    "identical, near ties checked": "$success",
     "identical but for near ties": "$warning",
     "same distribution": "$warning",
     "lossy": "$error",

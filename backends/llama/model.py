@@ -392,22 +392,21 @@ class _Prover:
     def _choose(self, runtime: Runtime) -> Way:
         """Choose between a runtime and the same with flash attention, in which sizes of passes can have equal bits."""
         exact, even = self._options.exact, even_runtime(runtime, self._options)
-        guard = exact != "off"
         way = self._try(even or runtime)
         if even is not None and not way.able.chain:
             way, even = self._try(runtime), None
         if way.rounding is None or exact == "on":
-            return self._promised(way, hold=exact == "on", guard=guard)
+            return self._promised(way, hold=exact == "on")
         cost = 1.0 if even is None else attention_cost(self._attention(even), self._attention(runtime))
         if exact == "auto" and way.rounding.most > 1:
             curve = way.taken[0]
             most = None if way.rounding.exact else way.rounding.most
             if cost * drafting_gain(curve) / drafting_gain(curve, most) <= MOST_COST:
-                return self._promised(way, hold=True, guard=guard)
-        return self._promised(self._try(runtime) if cost > 1 else way, hold=False, guard=guard)
+                return self._promised(way, hold=True)
+        return self._promised(self._try(runtime) if cost > 1 else way, hold=False)
 
-    def _promised(self, way: Way, *, hold: bool, guard: bool) -> Way:
-        return way if way.rounding is None else way._replace(able=promise(way.able, way.rounding, hold=hold, guard=guard))
+    def _promised(self, way: Way, *, hold: bool) -> Way:
+        return way if way.rounding is None else way._replace(able=promise(way.able, way.rounding, hold=hold))
 
     def _try(self, runtime: Runtime) -> Way:
         """Prove and measure one way."""

@@ -69,15 +69,6 @@ class ConstrainedPass(Pass):
                 return path
             path.append(child)
 
-    def choose_alone(self, scores: Scores, node: int) -> int:
-        pick = self._picks[node]
-        if node not in self._certain:
-            pick = super().choose_alone(scores, node)
-            if not self._own_first or not self._matcher.may_follow(self._line(node), pick):
-                pick = super().choose_alone(scores.masked((0,), (self._matcher.mask(self._line(node)),)), node)
-        self._picks[node] = pick
-        return pick
-
     def near_ties(self, nodes: Sequence[int], picks: Sequence[int], bound: float) -> list[bool]:
         found = super().near_ties(nodes, picks, bound) if self._own_first else [True] * len(nodes)
         for i, (node, pick) in enumerate(zip(nodes, picks, strict=True)):

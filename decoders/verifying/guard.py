@@ -1,10 +1,9 @@
-"""The guard of identity: where a large pass may round otherwise than a small one, near ties get a pass of their own."""
+"""The guard of identity: decides how much of an accepted path has plain decoding's bits."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
-from ...backends.base import Model
 from .passes import Pass
 
 
@@ -22,46 +21,23 @@ class Guard(ABC):
         """
 
 
-class TieGuard(Guard):
-    """Decides near ties as plain decoding would.
+class SideGuard(Guard):
+    """Ends a path at the first near tie beside a tree's first path.
 
-    Where the target's two best choices are so close that a pass of one node may pick the other one, that pass decides.
+    There the order of a sum may have moved the last bits of a logit. The next pass begins with that node, as a part of its own
+    first path, and decides as plain decoding does.
 
     Args:
-        model: the target, whose capabilities say how close that is.
+        near_tie: how close the two best choices must be for that, in logits.
     """
 
-    def __init__(self, model: Model) -> None:
-        self._model = model
+    def __init__(self, near_tie: float) -> None:
+        self._near_tie = near_tie
 
     def checked(self, running: Pass, chosen: list[int], path: list[int]) -> list[int]:
-        if len(running) == 1:
+        start = running.exact(path)
+        beside = path[start:]
+        if not beside:
             return path
-        model, able = self._model, self._model.info.capabilities
-        # Of an exact pass only what lies beside the first path can have moved.
-        start = running.exact(path) if able.exact else 0
-        at = 0
-        ties = dict[int, bool]()
-        while (at := max(at, start)) < len(path):
-            fresh = [node for node in path[at:] if node not in ties]
-            if fresh:
-                bound, picks = max(able.near_tie, model.moved), [chosen[node] for node in fresh]
-                found = running.near_ties(fresh, picks, bound)
-                ties.update(zip(fresh, found, strict=True))
-            at = next((i for i in range(at, len(path)) if ties[path[i]]), len(path))
-            if at == len(path):
-                break
-            if able.exact:
-                # The next pass begins with this node, as a part of the first path.
-                return path[:at]
-            node = path[at]
-            scores = running.alone(node, last=not able.tree)
-            model.moved = max(model.moved, running.scores.moved(node, scores))
-            choice = running.choose_alone(scores, node)
-            if choice != chosen[node]:
-                chosen[node] = choice
-                path = running.walk(chosen)
-            at += 1
-            if not able.tree:
-                return path[:at]
-        return path
+        ties = running.near_ties(beside, [chosen[node] for node in beside], self._near_tie)
+        return path[: start + ties.index(True)] if any(ties) else path

@@ -35,8 +35,6 @@ class Pass:
         if drafted.pre_evaluated and self.tree is not drafted:  # the first layers have been through what goes
             lacking, kept = len(self.lacking), self.tree.pre_evaluated
             session.commit(()) if not kept else session.drop(range(lacking + kept, lacking + drafted.pre_evaluated))
-        self.checked = 0
-        """Nodes that a pass of their own decided."""
 
     def __len__(self) -> int:
         return len(self.lacking) + len(self.tree)
@@ -48,10 +46,6 @@ class Pass:
     def choose(self) -> list[int]:
         """The target's choice after each node."""
         return self.scores.choose(self.context.sampling, self.histories(range(len(self.tree))))
-
-    def choose_alone(self, scores: Scores, node: int) -> int:
-        """The target's choice after a node of which these are the scores."""
-        return scores.choose(self.context.sampling, self.histories((node,)))[0]
 
     def walk(self, chosen: list[int]) -> list[int]:
         """The accepted path by these choices."""
@@ -75,16 +69,6 @@ class Pass:
         """What acceptance rules weigh."""
         return self.scores
 
-    def alone(self, node: int, *, last: bool = False) -> Scores:
-        """The scores of one node, evaluated once more by itself; the others' are kept. With `last` it takes its own place and
-        the nodes behind it go: what a session that evaluates chains alone can do."""
-        if not self.checked:
-            self.scores = self.scores.kept()
-        self.checked += 1
-        if last:
-            self._session.drop(range(len(self.lacking) + node, len(self)))
-        return self._session.evaluate((self.tree.tokens[node],), (len(self.lacking) + self.tree.parents[node],))
-
     def exact(self, path: list[int]) -> int:
         """How many nodes of a path, from its start, are bit for bit what plain decoding would have (see `Session.exact`)."""
         return max(0, self._session.exact(self._nodes(path)) - len(self.lacking))
@@ -101,7 +85,7 @@ class Pass:
         tree = self.tree
         tokens = [*(tree.tokens[node] for node in path[1:]), chosen[path[-1]]]
         counts = tree.drafted, tree.accepted(path)
-        return Outcome(tokens, tree, path, *counts, probs=probs, checked=self.checked, grammar=self.certain(path))
+        return Outcome(tokens, tree, path, *counts, probs=probs, grammar=self.certain(path))
 
     def certain(self, path: list[int]) -> int:
         """How many tokens of a path, and of the choice after it, a constraint left no choice about."""

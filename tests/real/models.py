@@ -87,8 +87,6 @@ class Tally:
     answers: int = 0
     tokens: int = 0
     passes: int = 0
-    checked: int = 0
-    """Tokens that a pass of their own decided."""
     seconds: float = 0.0
     """CPU seconds."""
     different: list[str] = field(default_factory=list)
@@ -111,7 +109,6 @@ def answer(
     for step in generation:
         if tally is not None:
             tally.passes += step.nodes > 0
-            tally.checked += step.checked
     if tally is not None:
         tally.answers += 1
         tally.tokens += len(generation.answer)

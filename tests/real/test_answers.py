@@ -23,7 +23,7 @@ pytestmark = suite
 Prompts = Sequence[tuple[str, list[int]]]
 Write = Callable[[Conversation, Sequence[int], Sampling, Tally, int], list[int]]
 
-HEAD = ("answers of", "answers", "differ", "tokens a pass", "CPU ÷ plain", "tokens checked", "where they part")
+HEAD = ("answers of", "answers", "differ", "tokens a pass", "CPU ÷ plain", "where they part")
 
 
 class Comparison:
@@ -61,7 +61,7 @@ class Comparison:
         figures = [f"{figure:.2f}" if figure else "" for figure in (rate, cost)]
         return [
             *(f"`{name}`", tally.answers or len(self._wanted), len(tally.different), *figures),
-            *(tally.checked or "", "; ".join(tally.different[:3])),
+            "; ".join(tally.different[:3]),
         ]
 
 

@@ -98,11 +98,11 @@ def promised(runner: Runner, found: Capabilities, rounding: Rounding | None, exa
     if rounding.exact and runner.padded:
         # Nodes beside a tree's first path may move in their last bits: by a few units of the largest logits' last place.
         side = SIDE_BITS * torch.finfo(runner.dtype).eps * rounding.highest
-        return replace(runner, exact=True), replace(promise(found, rounding, hold=False, guard=False), near_tie=side)
+        return replace(runner, exact=True), replace(promise(found, rounding, hold=False), near_tie=side)
     if runner.dtype == torch.float32 and not runner.hybrid:
         why = "Here passes of many nodes do not give the same bits as passes of one, so identical holds up to float32 rounding."
         return replace(runner, padded=False), replace(found, reasons={**found.reasons, "bits": why})
-    return runner, promise(found, rounding, hold=exact == "on", guard=exact == "auto")
+    return runner, promise(found, rounding, hold=exact == "on")
 
 
 def prove(runner: Runner, config: Any, text: Sequence[int], tick: Tick, context: int, exact: str = "auto") -> Proven:

@@ -41,7 +41,6 @@ def records(draw: st.DrawFn) -> StepRecord:
         draw(st.sampled_from(["", "lookup is off: it loses"])),
         draw(st.sampled_from([0, 0, 40])),
         draw(st.sampled_from([0, 0, 2])),
-        checked=draw(st.sampled_from([0, 0, 1])),
         ahead=draw(st.sampled_from([0, 0, 5])),
         wasted=draw(st.sampled_from([0, 0, 3])),
         flops=draw(flops),

@@ -63,7 +63,7 @@ def test_an_answer_takes_what_the_engine_says() -> None:
     answer.take(Started(1, "main", "lookup", "identical", 30, 10))
     answer.take(Prefilling(1, 20, 29, 0.1))
     assert (answer.method, answer.label, answer.prefill) == ("lookup", "identical", (20, 29))
-    answer.take(Steps(1, [StepRecord("lookup", [1, 2], "ab", 4, 1, 5, 0.1, 0.2, 0.1, checked=1, ahead=3, wasted=2)]))
+    answer.take(Steps(1, [StepRecord("lookup", [1, 2], "ab", 4, 1, 5, 0.1, 0.2, 0.1, ahead=3, wasted=2)]))
     answer.take(Switched(1, "greedy", "lossy"))
     answer.take(Failed(1, "user", "Cannot switch.", ended=False))
     assert (answer.label, answer.done, answer.ending) == ("lossy", False, "")
@@ -72,7 +72,7 @@ def test_an_answer_takes_what_the_engine_says() -> None:
     assert (figures.prompt_tokens, figures.reused, figures.prefill_seconds, figures.decode_seconds) == (30, 10, 0.25, 1.0)
     told = answer_json(answer)
     assert (told["text"], told["token_ids"], told["runs"]) == ("abc", [1, 2], [2])
-    assert (told["method"], told["finish_reason"], told["draft_tokens"], told["near_ties_checked"]) == ("lookup", "eos", 4, 1)
+    assert (told["method"], told["finish_reason"], told["draft_tokens"]) == ("lookup", "eos", 4)
     assert (told["ahead_tokens"], told["wasted_tokens"]) == (3, 2)
     assert told["tokens_per_second"] == pytest.approx(2 / 0.4)
 
