@@ -100,8 +100,11 @@ class Boundary(StandIn):
     def __call__(self, hidden_states: Tensor, *args: Any, **kwargs: Any) -> Any:
         if self._enters:
             entering = self._carrier.entering
-            if entering is None or entering.shape != hidden_states.shape:
+            missing = -1 if entering is None else hidden_states.shape[1] - entering.shape[1]
+            if entering is None or missing < 0:
                 raise RuntimeError("the model's hidden states are not one row per node")
+            if missing:  # of a pass that is filled up
+                entering = torch.cat((entering, entering[:, -1:].expand(-1, missing, -1)), 1)
             hidden_states = entering.to(hidden_states.device)
         out = self._layer(hidden_states, *args, **kwargs)
         if self._leaves:
@@ -152,12 +155,12 @@ class Portion:
         """Set what the next pass goes on from [1, n, width]."""
         self._carrier.entering = hidden
 
-    def leave(self) -> Tensor:
-        """Take what the last pass kept [1, n, width]."""
+    def leave(self, count: int) -> Tensor:
+        """Take what the last pass kept of its nodes [1, count, width]."""
         left, self._carrier.left = self._carrier.left, None
         if left is None:
             raise RuntimeError("the model did not run its layers one after the other")
-        return left
+        return left[:, :count]
 
 
 def _twin(module: nn.Module, path: Sequence[str], layers: list[Any], tell: Callable[[Tensor], None] | None) -> nn.Module:
@@ -232,7 +235,7 @@ class EarlyLayers:
 
     def keep(self, numbers: Sequence[int], run: Run, portion: Portion) -> None:
         """Note the nodes of an early pass that has gone well."""
-        hidden = portion.leave()[0].unbind(0) if prefix(run) else [None] * len(numbers)
+        hidden = portion.leave(len(numbers))[0].unbind(0) if prefix(run) else [None] * len(numbers)
         for node, row in zip(numbers, hidden, strict=True):
             self.stopped[node] = Stopped(run, row)
 

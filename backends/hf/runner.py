@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import torch
 
 from ..costs.flops import NOTHING, Flops
-from .attention import PAD_ROWS
 from .devices import Threads
 from .early_layers import LayerList
 from .graphs.graphs import Graphs
@@ -41,6 +40,8 @@ class Runner:
     padded: bool = False
     """Whether attention is padded so that a node's logits do not depend on what else is in its pass (see
     `attention.padded`)."""
+    fewest: int = 1
+    """Fewest nodes of a pass: its products give each row the same bits from so many rows on (see `rows.py`)."""
     exact: bool = False
     """Whether they then are the same bits, as the proof found."""
     graphs: type[Graphs] | None = None
@@ -58,12 +59,6 @@ class Runner:
     def network(self) -> torch.nn.Module:
         """What runs the passes."""
         return self.module if self.lean is None else self.lean
-
-    @property
-    def fewest(self) -> int:
-        """Fewest nodes of a pass: MKL's matrix products in float32 give a row the same bits from four rows on."""
-        alike = self.lean is not None and self.lean.alike
-        return PAD_ROWS if self.padded and self.dtype == torch.float32 and not alike else 1
 
 
 def out_of_memory(error: BaseException) -> bool:

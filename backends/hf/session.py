@@ -209,8 +209,9 @@ class TransformersSession(TreeSession[SlotNode]):
         carried = None
         for stage in stages[:-1]:
             stage.enter(carried)
-            self._pass(batch[len(order) - stage.stopped :], [], stage.portion.forward, stage.portion.run)
-            carried = stage.portion.leave()
+            nodes = batch[len(order) - stage.stopped :]
+            self._pass(nodes, [], stage.portion.forward, stage.portion.run)
+            carried = stage.portion.leave(len(nodes))
         stages[-1].enter(carried)
         last = stages[-1].portion
         return self._pass(batch, picks, last.forward, last.run), last

@@ -140,13 +140,13 @@ def test_more_keys_and_other_rows_move_no_bit_of_attention() -> None:
         assert torch.equal(seen(7, start), many[:7])
 
 
-@pytest.mark.parametrize(("kind", "early"), [("llama", True), ("gpt2", False)])
-def test_float32_has_bits_too_where_they_are_asked_for(kind: str, early: bool) -> None:
-    """The one's products are packed; the other's passes have at least four nodes, so that they cannot stop early."""
+@pytest.mark.parametrize("kind", ["llama", "gpt2"])
+def test_float32_has_bits_too_where_they_are_asked_for(kind: str) -> None:
+    """The one's products are packed; the other's passes have at least four nodes, those that stop early as well."""
     torch.set_num_threads(1)
     model = load_model(str(tiny_folder(kind)), LoadOptions(device="cpu", threads=1, exact="on"))
     needs_bits(model)
-    assert model.info.capabilities.layers == early
+    assert model.info.capabilities.layers
     text = [token % model.info.vocabulary for token in TEXT]
     session = model.open_session()
     session.prefill(text[:30])

@@ -21,6 +21,7 @@ from ..lean.lean import lean
 from ..masks import native_plan, plans_for
 from ..plain import Feeding, cache_name, session_of
 from ..rope import find_rope
+from ..rows import fewest_rows
 from ..runner import Runner
 from .lengths import unknown_lengths
 from .proof import Check, Proof, StatesProof, Tick, attempt, logger, switched
@@ -101,7 +102,7 @@ def promised(runner: Runner, found: Capabilities, rounding: Rounding | None, exa
         return replace(runner, exact=True), replace(promise(found, rounding, hold=False), near_tie=side)
     if runner.dtype == torch.float32 and not runner.hybrid:
         why = "Here passes of many nodes do not give the same bits as passes of one, so identical holds up to float32 rounding."
-        return replace(runner, padded=False), replace(found, reasons={**found.reasons, "bits": why})
+        return replace(runner, padded=False, fewest=1), replace(found, reasons={**found.reasons, "bits": why})
     return runner, promise(found, rounding, hold=exact == "on")
 
 
@@ -197,7 +198,7 @@ def ways(runner: Runner, proof: Proof, config: Any, exact: str) -> Iterator[tupl
         if not attempt(partial(switched, model, name)):
             continue
         kinds = [*leaner(runner, name), runner]
-        padded = [replace(kind, padded=True) for kind in kinds if name == attention.NAME and worth_padding(kind, exact)]
+        padded = [even(kind) for kind in kinds if name == attention.NAME and worth_padding(kind, exact)]
         for plan in plans_for(config):
             for kind in (*padded, *kinds):
                 yield replace(kind, plan=plan), Proof.works
@@ -214,6 +215,12 @@ def worth_padding(runner: Runner, exact: str) -> bool:
     """
     cheap = runner.dtype in (torch.bfloat16, torch.float16) or (runner.lean is not None and runner.lean.halves)
     return runner.device.type == "cpu" and (exact == "on" or (exact == "auto" and cheap))
+
+
+def even(runner: Runner) -> Runner:
+    """The runner with passes in which every node is to have the bits that it has alone."""
+    filled = runner.lean is not None and runner.lean.alike
+    return replace(runner, padded=True, fewest=1 if filled else fewest_rows(runner.module))
 
 
 def _hybrid(runner: Runner, proof: Proof) -> Proven:
@@ -280,8 +287,6 @@ def with_layers(runner: Runner, proof: Proof, *, tree: bool) -> tuple[Runner, bo
         why = "specchat cannot find this model's list of layers, so the model cannot stop after some of them."
     elif layers.count < 2:
         why = "This model has only one layer, so it cannot stop early."
-    elif runner.fewest > 1:
-        why = "With --exact on in float32, passes cannot stop after some of the layers."
     elif attempt(partial(proof.layers_work, tree)):
         return runner, True, {}
     else:
