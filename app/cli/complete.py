@@ -16,7 +16,7 @@ import typer
 from ..settings.checks import theme_names
 from ..settings.fields import OPTIONS
 from ..settings.locations import everything
-from ..settings.presets import names as preset_names
+from ..settings.precedence import load_settings
 from ..text.cells import fit
 
 Offered = Iterator[tuple[str, str]]
@@ -111,7 +111,7 @@ def themes(typed: str) -> Offered:
 
 @_completing
 def presets(typed: str) -> Offered:
-    for name in preset_names():
+    for name in load_settings()[0].presets:
         yield name, ""
 
 

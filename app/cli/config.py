@@ -130,7 +130,7 @@ def _layers(given: dict[str, Any], preset: str | None) -> Layers:
 
 def rows_of(layers: Layers) -> Iterator[dict[str, Any]]:
     """Each setting as an object: key, value, default, source, where. Those of methods, models and keys where they are set."""
-    more = [key for table in ("methods", "models", "keymap") for key in layers.values() if split(key)[0] == table]
+    more = [key for table in ("methods", "models", "presets", "keymap") for key in layers.values() if split(key)[0] == table]
     for key in (*OPTIONS, *more):
         yield _row(layers, key)
 

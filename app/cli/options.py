@@ -112,13 +112,10 @@ def print_json(data: Any) -> None:
 
 
 def with_options(settings: Settings, given: Mapping[str, Any]) -> Settings:
-    """Settings with what was given on the command line, a preset among it; what is wrong with that is told on standard error.
+    """Settings with what was given on the command line, a preset among it.
 
     Raises:
         UserError: an option is not as it must be, or there is no such preset.
     """
     options = {key: value for key, value in given.items() if key != "preset"}
-    made = with_given(settings, options, FLAGS, given.get("preset"))
-    for problem in made.layers.preset_problems:
-        typer.echo(f"specchat: {problem}", err=True)
-    return made
+    return with_given(settings, options, FLAGS, given.get("preset"))

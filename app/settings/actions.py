@@ -244,11 +244,11 @@ PRESETS = Action(
     "Presets: system prompt, method, sampling and limits under a name",
     "alt+p",
     "presets",
-    slash="preset NAME|save NAME|edit|delete|undo|none",
+    slash="preset NAME|save NAME|none",
 )
 SETTINGS = Action(
     "settings",
-    "Every setting with its value, default and source: change them, remap keys",
+    "Every setting with its value, default and source: change them",
     "alt+o",
     "settings",
     slash="settings TEXT",

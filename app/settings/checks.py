@@ -43,10 +43,10 @@ def checked(key: str, value: Any, called: str) -> Any:
             return check_keys(called, binding, value)
         case ("servers", server, name) if server:
             return check_server(called, server, name, value)
-        case ("models", model, *inner) if model and is_chat_key(tuple(inner)):
+        case ("models" | "presets", name, *inner) if name and is_chat_key(tuple(inner)):
             return checked(join(inner), value, called)
-        case ("models", model, *inner) if model and inner:
-            raise UserError(f"a model has no setting {called}: {did_you_mean(join(inner), CHAT_KEYS)}")
+        case ("models" | "presets" as kind, name, *inner) if name and inner:
+            raise UserError(f"a {kind.removesuffix('s')} has no setting {called}: {did_you_mean(join(inner), CHAT_KEYS)}")
         case (name,) if name in OPTIONS:
             return check_value(called, name, value)
     raise UserError(_unknown(called, key))
@@ -66,7 +66,7 @@ def known(key: str) -> None:
             check_keys(key, binding, "f1")
         case ("servers", server, name) if server and name in SERVER:
             return
-        case ("models", model, *inner) if model and is_chat_key(tuple(inner)):
+        case ("models" | "presets", name, *inner) if name and is_chat_key(tuple(inner)):
             known(join(inner))
         case _ if key not in OPTIONS:
             checked(key, "", key)
@@ -76,10 +76,15 @@ def _unknown(called: str, key: str) -> str:
     head, _, rest = key.partition(".")
     if head in TABLES and not rest:
         return f"{called} is a table: write [{key}] and its settings below it"
-    below = {"methods": "the method's settings", "models": "the model's settings", "servers": "the server's url"}
+    below = {
+        "methods": "the method's settings",
+        "models": "the model's settings",
+        "presets": "its settings",
+        "servers": "the server's url",
+    }
     if head in below:
         return f"{called} must be a table: write [{key}] and {below[head]} below it"
-    there = f"choose from {', '.join(OPTIONS)}, [methods.NAME], [models.NAME], [servers.NAME], [keymap]."
+    there = f"choose from {', '.join(OPTIONS)}, [methods.NAME], [models.NAME], [presets.NAME], [servers.NAME], [keymap]."
     return f"There is no setting {called}: {did_you_mean(key, OPTIONS, there)}"
 
 

@@ -87,6 +87,8 @@ class Settings(LoadOptions, DraftOptions, AnswerOptions):
     """Settings of decoding methods, one table per method."""
     models: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Defaults per model, by the name in `model`; they override the general settings. `specchat tune` writes here."""
+    presets: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """What a chat may take over under a name; `/preset save` writes here."""
     servers: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """Servers that `model` may name, as SERVER says."""
     keymap: Mapping[str, str] = field(default_factory=dict)
@@ -100,7 +102,7 @@ class Settings(LoadOptions, DraftOptions, AnswerOptions):
         return told | {"servers": {name: dict(server) for name, server in self.servers.items()}}
 
 
-TABLES = ("methods", "sampling", "keymap", "models", "servers")
+TABLES = ("methods", "sampling", "keymap", "models", "presets", "servers")
 
 SERVER = {
     "url": "Address of the server, like http://localhost:8080.",

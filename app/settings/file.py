@@ -50,7 +50,7 @@ def merged(settings: Settings, changes: Mapping[str, Any]) -> Settings:
     values: dict[str, Any] = {}
     sampling: dict[str, Any] = {}
     methods = {name: dict(table) for name, table in settings.methods.items()}
-    models = {name: dict(table) for name, table in settings.models.items()}
+    named = {kind: {name: dict(table) for name, table in getattr(settings, kind).items()} for kind in ("models", "presets")}
     servers = {name: dict(table) for name, table in settings.servers.items()}
     keymap = dict(settings.keymap)
     for key, value in changes.items():
@@ -63,8 +63,8 @@ def merged(settings: Settings, changes: Mapping[str, Any]) -> Settings:
                 keymap[binding] = value
             case ("servers", server, name):
                 servers.setdefault(server, {})[name] = value
-            case ("models", model, *inner):
-                models.setdefault(model, {})[join(inner)] = value
+            case ("models" | "presets" as kind, name, *inner):
+                named[kind].setdefault(name, {})[join(inner)] = value
             case (name,):
                 values[name] = value
     return replace(
@@ -73,7 +73,8 @@ def merged(settings: Settings, changes: Mapping[str, Any]) -> Settings:
         sampling=replace(settings.sampling, **sampling) if sampling else settings.sampling,
         methods=methods,
         keymap=keymap,
-        models=models,
+        models=named["models"],
+        presets=named["presets"],
         servers=servers,
     )
 
@@ -86,7 +87,9 @@ def flat(settings: Settings) -> dict[str, Any]:
         if (value := getattr(settings.sampling, name)) != getattr(default.sampling, name):
             out[f"sampling.{name}"] = value
     out |= {join(("methods", method, name)): v for method, table in settings.methods.items() for name, v in table.items()}
-    out |= {join(("models", model, *split(k))): v for model, table in settings.models.items() for k, v in table.items()}
+    for kind in ("models", "presets"):
+        named = getattr(settings, kind)
+        out |= {join((kind, name, *split(key))): value for name, table in named.items() for key, value in table.items()}
     out |= {join(("servers", server, name)): v for server, table in settings.servers.items() for name, v in table.items()}
     return out | {join(("keymap", binding)): keys for binding, keys in settings.keymap.items()}
 
@@ -145,7 +148,7 @@ def spots(path: Path) -> list[tuple[str, ...]]:
 def takes_many(key: str) -> bool:
     """Whether a setting takes several values."""
     match split(key):
-        case ("models", _, *inner):
+        case ("models" | "presets", _, *inner):
             return takes_many(join(inner))
         case ("keymap", _):
             return True
@@ -160,7 +163,7 @@ def variable(key: str) -> str:
 def from_text(key: str, text: str) -> Any:
     """A typed text as TOML would give it for this setting; what does not fit is left for `checked` to refuse."""
     match split(key):
-        case ("models", _, *inner):
+        case ("models" | "presets", _, *inner):
             return from_text(join(inner), text)
         case ("methods", _, _):
             return _value(text)

@@ -148,15 +148,6 @@ MODELS = (
 PROMPTS = (KeyBinding("prompts_older", "ctrl+f", "move(1)", "The next older message", "older"),)
 """Further keys of the search in earlier messages."""
 
-PRESETS = (
-    KeyBinding("presets_save", "ctrl+s", "save", "Save this chat's settings as a preset", "save"),
-    KeyBinding("presets_edit", "ctrl+e", "edit", "Edit the preset under the cursor", "edit"),
-    KeyBinding("presets_rename", "ctrl+r", "rename", "Rename the preset under the cursor", "rename"),
-    KeyBinding("presets_delete", "ctrl+d", "delete", "Delete the preset under the cursor", "delete"),
-    KeyBinding("presets_undo", "ctrl+z", "undo", "Restore the last preset deleted", "undo"),
-)
-"""Further keys of the list of presets."""
-
 SETTINGS = (
     KeyBinding("settings_scope", "tab", "scope", "Switch between settings for all models and for the loaded model", "scope"),
     KeyBinding("settings_default", "ctrl+d", "default", "Back to the default: remove it from the settings file", "default"),
@@ -168,7 +159,7 @@ TEXT = (
     KeyBinding("text_keep", "ctrl+s", "keep", "Save the text", "save"),
     KeyBinding("text_leave", "escape,ctrl+c", "leave", "Close without saving; asks first if you changed something", "close"),
 )
-"""Keys of the screen in which a system prompt or a preset is written."""
+"""Keys of the screen in which a system prompt is written."""
 
 HELP = next(key for key in CHAT if key.id == "help")
 """Works in every list, menu and text too."""
@@ -185,9 +176,8 @@ GROUPS = {
     "In the list of chats": CHATS,
     "In the list of models": MODELS,
     "In the search of your messages": PROMPTS,
-    "In the list of presets": PRESETS,
     "In the settings": SETTINGS,
-    "While editing a system prompt or a preset": TEXT,
+    "While editing a system prompt": TEXT,
 }
 """Where keys hold → the keys, as the help and docs/keys.md list them."""
 
@@ -198,7 +188,7 @@ SCOPES: tuple[tuple[KeyBinding, ...], ...] = (
     (*CHAT, *INPUT),
     (*CHAT, *INSPECT),
     LEADER,
-    *((*LISTS, HELP, *keys) for keys in (CHATS, MODELS, PROMPTS, PRESETS, SETTINGS)),
+    *((*LISTS, HELP, *keys) for keys in (CHATS, MODELS, PROMPTS, SETTINGS)),
     (*MENU, HELP),
     (*MOVES, *SETUP, HELP),
     RACE,

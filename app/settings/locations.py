@@ -29,7 +29,7 @@ def settings_file() -> Path:
 
 
 def config_folder() -> Path:
-    """The folder of the settings, the presets and the user's own themes."""
+    """The folder of the settings and the user's own themes."""
     return settings_file().parent
 
 

@@ -12,16 +12,16 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ...engine.options import SHAPES
-from ...errors import UserError
+from ...errors import UserError, did_you_mean
 from ...plain_file import user_path
 from ..text.amounts import short_path
+from ..text.cells import one_line
 from . import locations
 from .checks import checked, method_params
 from .fields import SAMPLING, Settings, is_chat_key
 from .file import ReadSettings, flat, from_text, merged, read, variable
 from .key_path import join, split
 from .keymap import ALL as KEYS
-from .presets import read_preset
 
 OriginKind = Literal["default", "makers", "file", "model", "environment", "command line", "preset", "chat"]
 
@@ -47,8 +47,6 @@ class Layers:
     """Key → the option that gives it."""
     preset: Mapping[str, Any] = field(default_factory=dict)
     preset_name: str = ""
-    preset_problems: tuple[str, ...] = ()
-    """A sentence for each thing that is wrong with its file."""
     chat: Mapping[str, Any] = field(default_factory=dict)
     """What was set in the chat."""
     model: str | None = None
@@ -62,6 +60,25 @@ class Layers:
         if named is None:
             named = {**self.read.values, **self.read.environment, **self.given}.get("model", Settings().model)
         return model_table(merged(Settings(), self.read.values).models, str(named))
+
+    @property
+    def presets(self) -> Mapping[str, Mapping[str, Any]]:
+        """Name of a preset → its values."""
+        return merged(Settings(), self.read.values).presets
+
+    def with_preset(self, name: str) -> Layers:
+        """These with a preset in force.
+
+        Raises:
+            UserError: there is none of this name (with the nearest).
+        """
+        known = self.presets
+        if name not in known:
+            hint = (
+                did_you_mean(name, list(known)) if known else "there are none yet. Make one in the chat with /preset save NAME."
+            )
+            raise UserError(f"There is no preset {one_line(name)}: {hint}")
+        return replace(self, preset=known[name], preset_name=name)
 
     def values(self) -> dict[str, Any]:
         """Every value that is not a default."""
@@ -138,9 +155,8 @@ def with_given(settings: Settings, given: Mapping[str, Any], names: Mapping[str,
     values = {key: checked(key, value, names.get(key, key)) for key, value in given.items()}
     layers = replace(layers, given=values, names=names)
     if preset is not None:
-        found = read_preset(preset)
-        held = {key: value for key, value in found.values.items() if key not in values}
-        layers = replace(layers, preset=held, preset_name=found.name, preset_problems=found.problems)
+        layers = layers.with_preset(preset)
+        layers = replace(layers, preset={key: value for key, value in layers.preset.items() if key not in values})
     return layers.settings()
 
 
@@ -149,7 +165,7 @@ def layers_of(settings: Settings) -> Layers:
     if settings.layers is not None:
         return settings.layers  # type: ignore[no-any-return]
     made = flat(settings)
-    of_models = {key: value for key, value in made.items() if split(key)[0] == "models"}
+    of_models = {key: value for key, value in made.items() if split(key)[0] in ("models", "presets")}
     given = {key: value for key, value in made.items() if key not in of_models}
     return Layers(ReadSettings(locations.settings_file(), of_models), given)
 
@@ -157,7 +173,7 @@ def layers_of(settings: Settings) -> Layers:
 def default_of(key: str) -> Any:
     """What a setting is where nothing is said; None for one that is not set."""
     match split(key):
-        case ("models", _, *inner):
+        case ("models" | "presets", _, *inner):
             return default_of(join(inner))
         case ("sampling", name) if name in SAMPLING:
             return getattr(Settings().sampling, name)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...option import NEXT_ANSWER
-from ..text.cells import one_line
+from ..text.cells import fit, one_line
 from .checks import catalog, method_params, theme_names
 from .fields import OPTIONS, SERVER, is_chat_key
 from .key_path import join, split
@@ -82,7 +82,7 @@ def _plain(key: str) -> ListedSetting:
 def about(key: str) -> str:
     """What a setting is about; '' if nobody said."""
     match split(key):
-        case ("models", _, *inner):
+        case ("models" | "presets", _, *inner):
             return about(join(inner))
         case ("methods", method, name):
             return next((str(param["doc"]) for param in method_params(method) if param["name"] == name), "")
@@ -189,3 +189,17 @@ def shown(value: Any) -> str:
 
 def word(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def preset_summary(values: Mapping[str, Any]) -> str:
+    """What a preset holds, on a line."""
+    parts = []
+    for key, value in values.items():
+        match split(key):
+            case ("system",):
+                parts.append(f"“{fit(one_line(str(value)), 48)}”")
+            case ("methods", _, _):
+                continue
+            case (*_, last):
+                parts.append(f"{last}={shown(value)}")
+    return "  ".join(parts) or "empty"

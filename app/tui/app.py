@@ -112,7 +112,7 @@ class SpecchatApp(TerminalApp):
         if unknown:
             ids = ", ".join(key.id for key in ALL)
             notices.append(f"[keymap] in the settings names unknown actions ({', '.join(unknown)}): choose from {ids}.")
-        notices += [*conflicts(settings.keymap), *self.live.layers.preset_problems]
+        notices += [*conflicts(settings.keymap)]
         for text in notices:
             self.dialogue.notice(text, "warning")
         self.set_keymap(dict(settings.keymap))

@@ -184,27 +184,28 @@ class LiveSettings:
 
     # Presets
 
-    def preset(self, name: str) -> list[str]:
-        """Use a preset in this chat; sentences on what is wrong with its file. What the chat had set of it gives way.
+    def preset(self, name: str) -> None:
+        """Use a preset in this chat. What the chat had set of it gives way.
 
         Raises:
-            UserError: there is none of this name, or it cannot be read.
+            UserError: there is none of this name.
         """
-        from ..settings.presets import read_preset
-
-        found = read_preset(name)
-        layers = self.layers
-        chat = {key: value for key, value in layers.chat.items() if key not in found.values}
-        self.use(replace(layers, preset=found.values, preset_name=found.name, chat=chat))
-        if "system" in found.values:
-            self._dialogue.transcript.system = found.values["system"] or None
-        if (method := found.values.get("method")) is not None and method in self._dialogue.methods:
+        layers = self.layers.with_preset(name)
+        values = layers.preset
+        self.use(replace(layers, chat={key: value for key, value in layers.chat.items() if key not in values}))
+        if "system" in values:
+            self._dialogue.transcript.system = values["system"] or None
+        if (method := values.get("method")) is not None and method in self._dialogue.methods:
             # Also where the settings had it before: another one may have been chosen since.
             self._dialogue.switch(str(method))
-        return list(found.problems)
 
-    def rename(self, name: str) -> None:
-        self.use(replace(self.layers, preset_name=name))
+    def save_preset(self, name: str) -> None:
+        """Make a preset of this chat, in place of one of that name, and use it."""
+        values = self.current()
+        before = {join(("presets", name, *split(key))): None for key in self.layers.presets.get(name, {})}
+        self.keep(before | {join(("presets", name, *split(key))): value for key, value in values.items()})
+        chat = {key: value for key, value in self.layers.chat.items() if key not in values}
+        self.use(replace(self.layers, preset=values, preset_name=name, chat=chat))
 
     def no_preset(self) -> None:
         """Go back to the settings without a preset and without anything that was set in this chat."""

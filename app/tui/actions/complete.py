@@ -14,6 +14,7 @@ from ...chat.methods import Method
 from ...race.entry import RUNTIMES, split_prompt
 from ...settings import actions
 from ...settings.actions import Action
+from ...settings.rows import preset_summary
 from ..host import Host
 from .settings import PRESET_WORDS, set_now
 from .table import COMMANDS, command_of, is_command
@@ -29,9 +30,6 @@ LOOPS = (
     Suggestion("stop_loops=on", "stop an answer that repeats itself endlessly"),
     Suggestion("stop_loops=off", "let it go on"),
 )
-
-NAMED = ("save", "edit", "delete")
-"""Words behind which the name of a preset comes."""
 
 
 class TypedCommand(NamedTuple):
@@ -67,6 +65,7 @@ class KnownNames:
         self.names["themes"] = {name: palette.summary for name, palette in host.themes.palettes.items()}
         self.names["think"] = {word: "the default" * (word == default_of(dialogue.info)) for word in words_of(dialogue.info)}
         self.names["settings"] = set_now(host.live.settings)
+        self.names["presets"] = {name: preset_summary(held) for name, held in host.live.layers.presets.items()}
 
     def all(self, kind: str) -> list[Suggestion]:
         self.want(kind)
@@ -218,8 +217,8 @@ def sampling(typed: TypedCommand, known: KnownNames) -> list[Suggestion]:
 @completes(actions.PRESETS)
 def preset(typed: TypedCommand, known: KnownNames) -> list[Suggestion]:
     if not typed.words:
-        return known.all("presets") + [Suggestion(name, what, closes=name in NAMED) for name, what in PRESET_WORDS.items()]
-    return known.all("presets") if len(typed.words) == 1 and typed.words[0] in NAMED else []
+        return known.all("presets") + [Suggestion(name, what, closes=name == "save") for name, what in PRESET_WORDS.items()]
+    return known.all("presets") if typed.words == ("save",) else []
 
 
 @completes(actions.OPEN)

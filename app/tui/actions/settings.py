@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from ....engine.options import SHAPES
@@ -10,7 +9,9 @@ from ....errors import NotPossible, UserError, did_you_mean
 from ...settings import actions
 from ...settings.fields import SAMPLING, Settings
 from ...settings.file import from_text
+from ...settings.rows import preset_summary
 from ...settings.shape import constraint_name, constraint_summary
+from ...text.amounts import short_path
 from ...text.cells import fit, one_line
 from ..host import Host
 from .registry import runs
@@ -19,14 +20,8 @@ from .table import pairs, typed
 LIMITS = ("accept", "max_tokens", "stop", "stop_loops", "think", "think_budget", "template_var", "system")
 """What /set takes besides the names of SAMPLING, which need no table's name."""
 
-PRESET_WORDS = {
-    "save": "what this chat is set to, under a name",
-    "edit": "write one anew",
-    "delete": "delete one",
-    "undo": "restore the last one deleted",
-    "none": "use none in this chat",
-}
-"""Words that /preset takes before a name, or for one → what each does."""
+PRESET_WORDS = {"save": "what this chat is set to, under a name", "none": "use none in this chat"}
+"""Words that /preset takes → what each does."""
 
 SYSTEM_ABOUT = "The system prompt of this chat: the model reads it before everything else. Empty it to do without."
 
@@ -142,126 +137,46 @@ class SettingsCommands:
 
     @runs(actions.PRESETS)
     def preset(self, *words: str) -> None:
+        """What /preset does: `NAME`, `save NAME`, `save NAME !`, `none`; alone, choose one."""
+        live = self.host.live
         match list(words):
             case []:
-                self.browse()
+                self._choose_preset()
+            case ["save"] if not live.layers.preset_name:
+                raise UserError("No preset is in use. /preset save NAME makes one from this chat.")
             case ["save"]:
-                name = self.host.live.layers.preset_name
-                if not name:
-                    raise UserError("No preset is in use. /preset save NAME makes one from this chat.")
-                self.save(name, again=True)
+                self._save_preset(live.layers.preset_name, again=True)
             case ["save", *rest]:
                 again = rest[-1] == "!"
-                self.save(" ".join(rest[:-1] if again else rest), again=again)
-            case ["delete", *rest]:
-                self.delete(" ".join(rest) or self.host.live.layers.preset_name)
-            case ["undo"]:
-                self.undo()
-            case ["edit", *rest]:
-                self.edit(" ".join(rest) or self.host.live.layers.preset_name)
+                self._save_preset(" ".join(rest[:-1] if again else rest), again=again)
             case ["none"]:
-                self.host.live.no_preset()
+                live.no_preset()
                 self.host.changed()
                 self.host.tell("No preset is in use and nothing is set for this chat alone, so the settings apply.")
             case _:
-                self.use(" ".join(words))
+                self._use_preset(" ".join(words))
 
-    def browse(self) -> None:
-        from ..pickers.presets import PresetsScreen
+    def _choose_preset(self) -> None:
+        from ..pickers.menu import Menu, MenuItem
 
-        self.host.ask(PresetsScreen(self.host.live, self.use, self.save, self.edit))
+        layers = self.host.live.layers
+        items = [MenuItem(name, fit(one_line(name), 22), detail=preset_summary(held)) for name, held in layers.presets.items()]
+        if not items:
+            raise NotPossible("There are no presets yet. /preset save NAME makes one from this chat.")
+        self.host.ask(Menu("Presets", items, layers.preset_name, self.host.live.keymap), self._use_preset)
 
-    def use(self, name: str) -> None:
-        """Use a preset.
-
-        Raises:
-            UserError: there is none of this name.
-        """
-        from ...settings.presets import Preset
-
-        problems = self.host.live.preset(name)
+    def _use_preset(self, name: str) -> None:
+        self.host.live.preset(name)
         self.host.changed()
-        holds = fit(Preset(self.host.live.layers.preset_name, self.host.live.layers.preset).summary, 100)
-        self.host.tell(f"Preset {one_line(name)} is in use: {holds}")
-        for problem in problems:
-            self.host.tell(problem, "warning")
+        self.host.tell(f"Preset {one_line(name)} is in use: {fit(preset_summary(self.host.live.layers.preset), 100)}")
 
-    def save(self, name: str, *, again: bool = False) -> None:
-        """Make a preset of this chat.
-
-        Args:
-            name: its name.
-            again: also where there is one of that name, whose comments stay.
-        """
-        from dataclasses import replace
-
-        from ...settings.presets import clean_name, names, save_preset
-        from ...text.amounts import short_path
-
-        name = clean_name(name)
-        if name in PRESET_WORDS:
+    def _save_preset(self, name: str, *, again: bool) -> None:
+        if name in PRESET_WORDS or not name:
             raise UserError(f"/preset {name} is a command. Choose another name for the preset.")
-        if name in names() and not again:
-            raise UserError(
-                f"There is already a preset {name}. Press enter again, or use /preset save {name} !, to overwrite it."
-            )
-        configuring = self.host.live
-        values = configuring.current()
-        path = save_preset(name, values)
-        layers = configuring.layers
-        chat = {key: value for key, value in layers.chat.items() if key not in values}
-        configuring.use(replace(layers, preset=values, preset_name=name, chat=chat))
-        self.host.tell(f"Saved as preset {name}, in {short_path(path)}.")
-
-    def delete(self, name: str) -> None:
-        """Delete a preset; /preset undo brings it back."""
-        from ...settings.presets import delete_preset
-
-        if not name:
-            raise UserError("/preset delete takes the name of a preset; /preset lists them.")
-        self.host.tell(f"Deleted the preset {delete_preset(name)}. /preset undo restores it.")
-
-    def undo(self) -> None:
-        """Bring back the preset that was deleted last."""
-        from ...settings.presets import last_deleted, restore_preset
-
-        name = last_deleted()
-        if not name:
-            raise NotPossible("There is no deleted preset.")
-        self.host.tell(f"Restored the preset {restore_preset(name)}.")
-
-    def edit(self, name: str, then: Callable[[], object] = lambda: None) -> None:
-        """Edit a preset's file in a screen; `then` is called when it is kept."""
-        from ...settings.presets import path_of, preset_of, read_preset, save_text
-        from ...settings.toml import read_text
-        from ..pickers.text import TextScreen
-
-        if not name:
-            raise UserError("/preset edit takes the name of a preset; /preset lists them.")
-        path = path_of(name)
-        before = read_text(path)
-        if before is None:
-            read_preset(name)  # says which there are
-
-        def check(text: str) -> None:
-            found = preset_of(path.stem, text, path.name)
-            if found.problems:
-                raise UserError(found.problems[0])
-
-        def written(text: str) -> None:
-            try:
-                save_text(path.stem, text)
-                if self.host.live.layers.preset_name == path.stem:
-                    self.host.live.preset(path.stem)
-                    self.host.changed()
-            except UserError as error:
-                self.host.tell(str(error), "warning")
-                return
-            self.host.tell(f"Saved the preset {path.stem}.")
-            then()
-
-        about = "As in the settings file: system, method, max_tokens, stop, [sampling], [methods.NAME]; about describes it."
-        self.host.ask(TextScreen(f"Preset {path.stem}", before or "", about, self.host.live.keymap, check), written)
+        if name in self.host.live.layers.presets and not again:
+            raise UserError(f"There is already a preset {one_line(name)}. /preset save {one_line(name)} ! overwrites it.")
+        self.host.live.save_preset(name)
+        self.host.tell(f"Saved as preset {one_line(name)}, in {short_path(self.host.live.layers.read.path)}.")
 
 
 def set_now(settings: Settings) -> dict[str, str]:

@@ -148,12 +148,6 @@ def _titles() -> Mapping[str, str]:
         return {}
 
 
-def _presets() -> Mapping[str, str]:
-    from ...settings.presets import presets
-
-    return {preset.name: preset.summary for preset in presets()}
-
-
 def _models() -> Mapping[str, str]:
     from ...models.places import recent, spots
 
@@ -163,7 +157,7 @@ def _models() -> Mapping[str, str]:
         return {}
 
 
-_LOOKS: Mapping[str, Callable[[], Mapping[str, str]]] = {"chats": _titles, "presets": _presets, "models": _models}
+_LOOKS: Mapping[str, Callable[[], Mapping[str, str]]] = {"chats": _titles, "models": _models}
 
 
 def put(box: PromptInput, text: str) -> None:

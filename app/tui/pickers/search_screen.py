@@ -1,6 +1,6 @@
 """A box to search in, the list of what was found, and what there is to say of the item under the cursor, in a frame.
 
-The lists of chats, models, settings, presets, sent messages and the models of a race are made of this.
+The lists of chats, models, settings, sent messages and the models of a race are made of this.
 """
 
 from __future__ import annotations

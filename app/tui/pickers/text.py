@@ -1,8 +1,8 @@
-"""A text of several lines, written in a screen of its own: a system prompt, a preset's file."""
+"""A text of several lines, written in a screen of its own: a system prompt."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 from textual.app import ComposeResult
@@ -10,7 +10,6 @@ from textual.binding import BindingType
 from textual.content import Content
 from textual.widgets import Static
 
-from ....errors import UserError
 from ...settings.keymap import HELP, TEXT, shown_keys
 from ...text.cells import sanitise
 from ..composer.text_box import TextBox
@@ -36,7 +35,6 @@ class TextScreen(FramedScreen[str]):
         title: what is written.
         text: as it is.
         about: a line on what it is for.
-        check: raises a `UserError` for a text that cannot be kept.
     """
 
     DEFAULT_CSS = """
@@ -50,12 +48,10 @@ class TextScreen(FramedScreen[str]):
     AUTO_FOCUS = "TextBox"
     BINDINGS: ClassVar[list[BindingType]] = bindings_of((*TEXT, HELP), after_box=("text_keep",))
 
-    def __init__(
-        self, title: str, text: str, about: str, keymap: Mapping[str, str], check: Callable[[str], None] | None = None
-    ) -> None:
+    def __init__(self, title: str, text: str, about: str, keymap: Mapping[str, str]) -> None:
         super().__init__(title, keymap)
         self._keep_key, self._leave_key = shown_keys("text_keep", keymap), shown_keys("text_leave", keymap)
-        self._about, self._check = about, check
+        self._about = about
         self._text = sanitise(text)  # of a chat that came from elsewhere it may be anything
         self._warned = False
 
@@ -96,12 +92,6 @@ class TextScreen(FramedScreen[str]):
             about.update(Content(self._about))
 
     def action_keep(self) -> None:
-        try:
-            if self._check is not None:
-                self._check(self.text)
-        except UserError as error:
-            self._say(str(error))
-            return
         self.dismiss(self.text)
 
     def close(self) -> None:

@@ -27,9 +27,10 @@ def row(out: str, key: str) -> list[str]:
 
 
 def test_each_value_with_its_source(call: Call, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (file.parent / "presets").mkdir()
-    (file.parent / "presets" / "calm.toml").write_text("[sampling]\ntop_k = 5\n")
-    file.write_text('theme = "light"\n# cool\n[sampling]\ntemperature = 0.7\n[models.builtin]\nmethod = "greedy"\n')
+    file.write_text(
+        'theme = "light"\n# cool\n[sampling]\ntemperature = 0.7\n[models.builtin]\nmethod = "greedy"\n'
+        "[presets.calm]\nsampling.top_k = 5\n"
+    )
     monkeypatch.setenv("SPECCHAT_COLOURS", "off")
     monkeypatch.setenv("SPECCHAT_SAMPLING_SEED", "7")
     code, out, err = call("--device", "cpu", "settings", "--preset", "calm")
@@ -45,7 +46,7 @@ def test_each_value_with_its_source(call: Call, file: Path, monkeypatch: pytest.
     assert row(call("settings", "--model", "other")[1], "method")[2] == "default"
     short = call("settings", "--changed")[1]
     assert "max_tokens" not in short
-    assert len(short.splitlines()) == 6
+    assert len(short.splitlines()) == 7
 
 
 def test_the_same_as_json(call: Call, file: Path) -> None:

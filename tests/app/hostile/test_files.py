@@ -1,4 +1,4 @@
-"""Settings, themes, presets and the file of what was sent, put there by somebody else: a sentence, the defaults, and the chat
+"""Settings, themes and the file of what was sent, put there by somebody else: a sentence, the defaults, and the chat
 opens."""
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from specchat.app.history.prompts import PromptHistory, Typed
-from specchat.app.settings import presets
 from specchat.app.settings.fields import Settings
 from specchat.app.settings.precedence import load_settings
 from specchat.app.theming.themes import load_themes, read_theme
@@ -47,11 +46,10 @@ def put(path: Path, kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_settings_themes_and_presets_get_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+def test_settings_and_themes_get_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     monkeypatch.setenv("SPECCHAT_CONFIG", str(tmp_path))
     put(tmp_path / "settings.toml", kind)
     put(tmp_path / "themes" / "mine.toml", kind)
-    put(tmp_path / "presets" / "mine.toml", kind)
     settings, notice = load_settings()
     assert settings == Settings()
     assert notice is not None
@@ -60,9 +58,6 @@ def test_settings_themes_and_presets_get_a_sentence(tmp_path: Path, monkeypatch:
     with pytest.raises(UserError, match=r"mine\.toml"):
         read_theme(tmp_path / "themes" / "mine.toml")
     assert "mine.toml" in load_themes(tmp_path / "themes")[1][0]
-    (preset,) = presets.presets()
-    assert "mine.toml" in preset.problems[0]
-    assert not preset.values
 
 
 @pytest.mark.parametrize("kind", ["pipe", "sparse", "surrogates"])
@@ -70,7 +65,7 @@ async def test_the_chat_opens_whatever_lies_there(
     make_chat: Callable[..., Any], engine: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     monkeypatch.setenv("SPECCHAT_DATA", str(tmp_path / "data"))
-    for path in ("themes/mine.toml", "presets/mine.toml", "data/prompts.jsonl", "data/recent-models.json"):
+    for path in ("themes/mine.toml", "data/prompts.jsonl", "data/recent-models.json"):
         put(tmp_path / path, kind)
     app = make_chat()
     app.chat_history.keep = True

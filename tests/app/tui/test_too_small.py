@@ -40,7 +40,6 @@ SCREENS: dict[str, list[str]] = {
     "models": ["alt+m"],
     "chats": ["alt+h"],
     "system": ["alt+i", "x"],
-    "presets": ["alt+p"],
     "settings": ["alt+o"],
     "a value": ["alt+o", "down", "down", "enter"],
     "completion": ["/", "m"],

@@ -15,7 +15,6 @@ from specchat.app.tui.pickers.framed import FramedScreen
 from specchat.app.tui.pickers.menu import Menu, picks
 from specchat.app.tui.pickers.method_menu import MethodMenu
 from specchat.app.tui.pickers.models import ModelsScreen
-from specchat.app.tui.pickers.presets import PresetsScreen
 from specchat.app.tui.pickers.prompts import PromptSearch
 from specchat.app.tui.pickers.search_screen import SearchScreen
 from specchat.app.tui.pickers.settings import SettingsScreen
@@ -37,7 +36,6 @@ WAYS: dict[type[FramedScreen[Any]], list[str]] = {
     ModelsScreen: ["alt+m"],
     ChatsScreen: ["alt+h"],
     PromptSearch: ["ctrl+f"],
-    PresetsScreen: ["alt+p"],
     SettingsScreen: ["alt+o"],
     TextScreen: ["alt+i"],
     HelpScreen: ["f1"],

@@ -64,8 +64,8 @@ async def test_of_many_items_only_those_that_are_seen_are_drawn() -> None:
 
 
 def test_keys_of_every_list_conflict_with_those_of_each() -> None:
-    told: dict[str, Any] = {"list_below": "ctrl+e"}
+    told: dict[str, Any] = {"list_below": "ctrl+f"}
     assert conflicts(told) == [
-        "ctrl+e is the key of both list_below and presets_edit: give one of them another under [keymap]."
+        "ctrl+f is the key of both list_below and prompts_older: give one of them another under [keymap]."
     ]
-    assert conflicts({"models_cancel": "ctrl+e"}) == [], "they are never there together"
+    assert conflicts({"models_cancel": "ctrl+f"}) == [], "they are never there together"

@@ -1,4 +1,4 @@
-"""Presets and system prompts: files that people write, and what the chat does with them."""
+"""Presets and system prompts: what the settings file says of them, and what the chat does with them."""
 
 from __future__ import annotations
 
@@ -7,55 +7,44 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from textual.widgets import Input, Static, TextArea
+from textual.widgets import Static, TextArea
 
-from specchat.app.settings.precedence import read_settings, with_given
-from specchat.app.settings.presets import (
-    delete_preset,
-    folder,
-    last_deleted,
-    names,
-    presets,
-    read_preset,
-    rename_preset,
-    restore_preset,
-    save_preset,
-)
+from specchat.app.settings.file import read
+from specchat.app.settings.precedence import Layers, load_settings, read_settings, with_given
 from specchat.app.tui.app import SpecchatApp
-from specchat.app.tui.pickers.presets import PresetsScreen
+from specchat.app.tui.pickers.menu import Menu
 from specchat.app.tui.pickers.text import TextScreen
 from specchat.errors import UserError
 
 from ....fakes.pilots import loaded, worked
 
 HAIKU = """# for the evening
-about = "Short poems"
+[presets.haiku]
 system = "Answer with a haiku."
 method = "greedy"
 max_tokens = 60
 stop = ["END"]
+sampling.temperature = 0.9  # wild
 
-[sampling]
-temperature = 0.9  # wild
-
-[methods.lookup]
+[presets.haiku.methods.lookup]
 max_ngram = 4
 """
 
 
 @pytest.fixture(autouse=True)
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("SPECCHAT_CONFIG", str(tmp_path))
-    folder().mkdir()
-    return folder()
+    (tmp_path / "settings.toml").write_text(HAIKU)
+    return tmp_path / "settings.toml"
 
 
-def test_a_preset_holds_what_its_file_says(place: Path) -> None:
-    (place / "haiku.toml").write_text(HAIKU)
-    found = read_preset("haiku")
-    assert found.problems == ()
-    assert found.about == found.summary == "Short poems"
-    assert found.values == {
+def held(name: str) -> Any:
+    """The values of a preset, as the file has them."""
+    return Layers(read()).presets.get(name)
+
+
+def test_a_preset_holds_what_its_table_says() -> None:
+    assert held("haiku") == {
         "system": "Answer with a haiku.",
         "method": "greedy",
         "max_tokens": 60,
@@ -65,62 +54,18 @@ def test_a_preset_holds_what_its_file_says(place: Path) -> None:
     }
 
 
-def test_what_is_wrong_is_named_with_its_line_and_the_rest_counts(place: Path) -> None:
-    (place / "mixed.toml").write_text('systm = "x"\nmax_tokens = 0\ntheme = "dark"\n[sampling]\ntop_k = 4\ntemp = 1\n')
-    (place / "broken.toml").write_text("a = 1\n[sampling\n")
-    (place / "binary.toml").write_bytes(b"\xff\xfe")
-    mixed = read_preset("mixed")
-    assert mixed.values == {"sampling.top_k": 4}
-    for part, problem in zip(("line 1", "line 2", "line 3", "line 6"), mixed.problems, strict=True):
+def test_what_is_wrong_is_named_with_its_line_and_the_rest_counts(file: Path) -> None:
+    file.write_text('[presets.mixed]\nsystm = "x"\nmax_tokens = 0\ntheme = "dark"\nsampling.top_k = 4\n')
+    found = read()
+    assert Layers(found).presets == {"mixed": {"sampling.top_k": 4}}
+    for part, problem in zip(("line 2", "line 3", "line 4"), found.problems, strict=True):
         assert part in problem
-    assert "did you mean system? Correct or delete" in mixed.problems[0]
-    assert "max_tokens must be at least 1, not 0" in mixed.problems[1]
-    assert "a preset has no theme" in mixed.problems[2]
-    assert "did you mean sampling.temperature?" in mixed.problems[3]
-    with pytest.raises(UserError, match=r"broken\.toml, line 2, is not TOML"):
-        read_preset("broken")
-    every = {preset.name: preset for preset in presets()}
-    assert set(every) == {"mixed", "broken", "binary"}
-    assert "not UTF-8" in every["binary"].problems[0]
+    assert "a preset has no setting presets.mixed.systm: did you mean system?" in found.problems[0]
+    assert "max_tokens must be at least 1, not 0" in found.problems[1]
 
 
-def test_saving_anew_keeps_comments_and_takes_out_what_is_no_longer_set(place: Path) -> None:
-    (place / "haiku.toml").write_text(HAIKU)
-    save_preset("haiku", {"system": "Two\nlines.", "max_tokens": 60, "sampling.temperature": 0.5})
-    text = (place / "haiku.toml").read_text()
-    assert text.startswith('# for the evening\nabout = "Short poems"\n')
-    assert "temperature = 0.5  # wild" in text
-    assert "methods" not in text
-    assert "greedy" not in text
-    assert read_preset("haiku").values == {"system": "Two\nlines.", "max_tokens": 60, "sampling.temperature": 0.5}
-
-
-def test_a_deleted_one_comes_back_unless_its_name_is_taken(place: Path) -> None:
-    (place / "haiku.toml").write_text(HAIKU)
-    assert delete_preset("haiku") == "haiku"
-    assert (names(), last_deleted()) == ([], "haiku")
-    save_preset("haiku", {"max_tokens": 3})
-    with pytest.raises(UserError, match="There is a new preset haiku"):
-        restore_preset("haiku")
-    assert rename_preset("haiku", "other") == "other"
-    assert restore_preset("haiku") == "haiku"
-    assert (place / "haiku.toml").read_text() == HAIKU
-    with pytest.raises(UserError, match="There is already a preset other"):
-        rename_preset("haiku", "other")
-    with pytest.raises(UserError, match=r"no preset haikus: did you mean haiku\?"):
-        delete_preset("haikus")
-
-
-@pytest.mark.parametrize("name", ["", "  ", "../x", "a/b", ".hidden", "con\x1b[31m", "a" * 41, "x.", "[b]", "\u202ex"])
-def test_a_name_is_one_that_every_disk_can_have(name: str) -> None:
-    with pytest.raises(UserError, match="A preset's name"):
-        save_preset(name, {})
-    assert names() == []
-
-
-def test_the_command_line_goes_before_a_preset_and_that_before_the_file(place: Path) -> None:
-    (place / "haiku.toml").write_text(HAIKU)
-    (place.parent / "settings.toml").write_text('method = "lookup"\nmax_tokens = 5\n[sampling]\ntop_k = 3\n')
+def test_the_command_line_goes_before_a_preset_and_that_before_the_file(file: Path) -> None:
+    file.write_text(f'method = "lookup"\nmax_tokens = 5\nsampling.top_k = 3\n{HAIKU}')
     settings = with_given(read_settings(), {"max_tokens": 7}, {}, "haiku")
     assert (settings.method, settings.max_tokens, settings.sampling.top_k) == ("greedy", 7, 3)
     assert settings.layers.origin("method").said == "preset haiku"
@@ -128,10 +73,8 @@ def test_the_command_line_goes_before_a_preset_and_that_before_the_file(place: P
 
 
 @pytest.fixture
-def app(make_chat: Callable[..., Any], place: Path) -> SpecchatApp:
-    (place / "haiku.toml").write_text(HAIKU)
-    made: SpecchatApp = make_chat()
-    return made
+def app(engine: Any, dialogue: Any, make_chat: Callable[..., Any]) -> SpecchatApp:
+    return SpecchatApp(load_settings()[0], engine, None, dialogue.methods)
 
 
 async def ready(pilot: Any) -> None:
@@ -161,14 +104,15 @@ async def test_a_preset_is_used_and_left(app: SpecchatApp, engine: Any) -> None:
             app.actions.command("/preset haikuu")
 
 
-async def test_a_chat_becomes_a_preset(app: SpecchatApp, place: Path) -> None:
+async def test_a_chat_becomes_a_preset(app: SpecchatApp) -> None:
     async with app.run_test(size=(80, 24)) as pilot:
         await ready(pilot)
         app.actions.command('/system You\'re brief; "really".')
         app.actions.command("/set temperature=0.3 max_tokens=9")
         app.actions.command("/method lookup max_ngram=2")
         app.actions.command("/preset save my own")
-        assert read_preset("my own").values == {
+        await worked(pilot)
+        assert held("my own") == {
             "system": 'You\'re brief; "really".',
             "method": "lookup",
             "max_tokens": 9,
@@ -179,11 +123,9 @@ async def test_a_chat_becomes_a_preset(app: SpecchatApp, place: Path) -> None:
             app.actions.command("/preset save haiku")
         app.actions.command("/set max_tokens=10")
         app.actions.command("/preset save")
-        assert read_preset("my own").values["max_tokens"] == 10
-        app.actions.command("/preset delete my own")
-        assert "my own" not in names()
-        app.actions.command("/preset undo")
-        assert "my own" in names()
+        await worked(pilot)
+        assert held("my own")["max_tokens"] == 10
+        assert HAIKU.splitlines()[0] == read().path.read_text().splitlines()[0], "comments stay"
 
 
 async def test_the_system_prompt_is_shown_set_and_emptied(app: SpecchatApp) -> None:
@@ -208,57 +150,23 @@ async def test_the_system_prompt_is_shown_set_and_emptied(app: SpecchatApp) -> N
         assert len(app.screen_stack) == 1
 
 
-async def test_the_list_saves_renames_edits_deletes_and_brings_back(app: SpecchatApp, place: Path) -> None:
+async def test_the_list_is_chosen_from(app: SpecchatApp) -> None:
     async with app.run_test(size=(100, 30)) as pilot:
         await ready(pilot)
         await pilot.press("alt+p")
-        await worked(pilot)
-        screen = app.screen
-        assert isinstance(screen, PresetsScreen)
-        await pilot.press("ctrl+s", *"haiku", "enter")
-        note = screen.query_one("#note", Static)
-        assert "There is already a preset haiku. Press enter again" in str(note.render())
-        await pilot.press("backspace", "backspace", "enter")
-        await worked(pilot)
-        assert names() == ["hai", "haiku"]
-        await pilot.press(*"hai", "ctrl+r", "2", "enter")
-        await worked(pilot)
-        assert names() == ["hai2", "haiku"]
-        assert app.settings.layers.preset_name == "hai2"
-        await pilot.press("ctrl+d")
-        assert "Press ^d again" in str(note.render())
-        await pilot.press("ctrl+d")
-        await worked(pilot)
-        assert names() == ["haiku"]
-        assert "ctrl" not in str(note.render())
-        assert "^z undoes this" in str(note.render())
-        await pilot.press("ctrl+z")
-        await worked(pilot)
-        assert names() == ["hai2", "haiku"]
-        screen.query_one(Input).value = "haiku"
-        await pilot.pause()
-        await pilot.press("ctrl+e")
-        assert isinstance(app.screen, TextScreen)
-        app.screen.query_one(TextArea).text = "max_tokens = -1\n"
-        await pilot.press("ctrl+s")
-        assert "haiku.toml, line 1: max_tokens must be at least 1" in str(app.screen.query_one("#text-about", Static).render())
-        app.screen.query_one(TextArea).text = "max_tokens = 11"
-        await pilot.press("ctrl+s")
-        assert (place / "haiku.toml").read_text() == "max_tokens = 11\n"
-        await worked(pilot)
+        assert isinstance(app.screen, Menu)
         await pilot.press("enter")
-        assert app.dialogue.options.max_tokens == 11
+        assert (app.settings.layers.preset_name, app.dialogue.options.max_tokens) == ("haiku", 60)
 
 
 @pytest.mark.parametrize("key", ["alt+p", "alt+i"], ids=["presets", "system"])
-def test_pictures(picture: Callable[..., bool], place: Path, key: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("specchat.app.settings.presets.short_path", lambda path: f"~/.config/specchat/presets/{path.name}")
-    (place / "haiku.toml").write_text(HAIKU)
-    (place / "translator.toml").write_text(
+def test_pictures(
+    picture: Callable[..., bool], file: Path, engine: Any, dialogue: Any, make_chat: Callable[..., Any], key: str
+) -> None:
+    file.write_text(
+        f"{HAIKU}[presets.translator]\nsampling.temperature = 0.2\n"
         'system = """You translate what you are given into plain English.\nKeep names.\nAnswer with the translation alone."""\n'
-        "[sampling]\ntemperature = 0.2\n"
     )
-    (place / "wrong.toml").write_text('systm = "x"\n[sampling]\ntop_k = 3\n')
 
     async def before(pilot: Any) -> None:
         await ready(pilot)
@@ -266,4 +174,8 @@ def test_pictures(picture: Callable[..., bool], place: Path, key: str, monkeypat
         await pilot.press(key)
         await worked(pilot)
 
-    assert picture(before)
+    def make(theme: str) -> SpecchatApp:
+        file.write_text(f'theme = "{theme}"\n{file.read_text()}')
+        return SpecchatApp(load_settings()[0], engine, None, dialogue.methods)
+
+    assert picture(before, make)
