@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from ...backends.files.hub import fetch, forget, look_up
-from ...backends.files.hub_files import Partial
+from ...backends.files.hub import fetch, look_up
 from ...backends.files.hub_listing import Offer, Repository
 from ...backends.loading import GGUF_ON_HUB
 
-__all__ = ["GGUF_ON_HUB", "Offer", "Partial", "Repository", "fetch", "forget", "look_up"]
+__all__ = ["GGUF_ON_HUB", "Offer", "Repository", "fetch", "look_up"]

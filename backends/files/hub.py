@@ -14,18 +14,21 @@ import select
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import IO, Any
 
 from ...errors import Cancelled, UserError
 from ...plain_file import hub_cache, user_path
 from ..options import BUILTIN, LoadOptions, StageProgress
-from .hub_files import Partial, cached, fit
+from .hub_files import cached, fit
 from .hub_listing import Offer, Repository
 
 POLL_SECONDS = 0.1
 """Between looks whether a request was cancelled."""
+
+END_SECONDS = 5.0
+"""For the process to end."""
 
 _REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+", re.ASCII)
 
@@ -45,7 +48,7 @@ def locate(
 
     Raises:
         UserError: there is no such model, it may not be read, or the Hub cannot be reached; says what to do.
-        Cancelled: `cancelled` answered True; what arrived is kept, the next call goes on from there.
+        Cancelled: `cancelled` answered True; files that are whole stay.
     """
     folder = user_path(spec)
     if os.path.exists(folder):  # False for a name that is too long, where Path's raises
@@ -67,13 +70,11 @@ def fetch(
     revision: str | None = None,
     progress: StageProgress | None = None,
     cancelled: Cancelling | None = None,
-    planned: Callable[[list[Partial], int], None] | None = None,
 ) -> Path:
     """Fetch a model from the Hub into huggingface_hub's cache; what is there already is not fetched again.
 
     Args:
         spec: `owner/name` for its safetensors, `owner/name:Q4_K_M` for a GGUF file.
-        planned: told which large files will be fetched and how many bytes of them and others, before the first byte.
         revision, progress, cancelled: as `locate`.
 
     Returns:
@@ -93,12 +94,10 @@ def fetch(
         with contextlib.closing(_answers({"fetch": spec, "revision": revision}, cancelled)) as answers:
             for told in answers:
                 match told:
-                    case {"files": files, "total": total}:
+                    case {"done": done, "total": total}:
                         listed = True
-                        if planned is not None:
-                            planned([Partial(Path(blob), size) for blob, size in files], total)
-                    case {"done": done, "total": total} if progress is not None:
-                        progress("download", done, total)
+                        if progress is not None:
+                            progress("download", done, total)
                     case {"path": path}:
                         return Path(path)
     except UserError:
@@ -106,7 +105,7 @@ def fetch(
         if kept is None or listed:
             raise
         return kept
-    raise UserError(f"The download of {spec} ended unexpectedly. Load it again to continue from where it is.")
+    raise UserError(f"The download of {spec} ended unexpectedly. Load it again.")
 
 
 def look_up(name: str, cancelled: Cancelling | None = None) -> Repository:
@@ -126,13 +125,6 @@ def look_up(name: str, cancelled: Cancelling | None = None) -> Repository:
     raise UserError(f"The request about {name} ended unexpectedly. Try it again.")
 
 
-def forget(files: Sequence[Partial]) -> None:
-    """Delete what has come of files that are not wanted any more."""
-    for file in files:
-        with contextlib.suppress(OSError):
-            file.path.unlink(missing_ok=True)
-
-
 def _answers(request: dict[str, Any], cancelled: Cancelling | None) -> Generator[dict[str, Any], None, None]:
     """What the process says to a request. It ends with this, whatever the reason."""
     # -P: never import from the working folder, where anything may lie under the name of a library.
@@ -148,9 +140,9 @@ def _answers(request: dict[str, Any], cancelled: Cancelling | None) -> Generator
         bufsize=0,
         process_group=0,  # ctrl+c is for us
     ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
         try:
-            assert process.stdin is not None
-            assert process.stdout is not None
             with contextlib.suppress(BrokenPipeError):
                 process.stdin.write(json.dumps(request).encode() + b"\n")
                 process.stdin.flush()
@@ -160,6 +152,10 @@ def _answers(request: dict[str, Any], cancelled: Cancelling | None) -> Generator
                     raise UserError(told["error"])
                 yield told
         finally:
+            with contextlib.suppress(OSError):
+                process.stdin.close()  # then it takes away what is not whole, and ends
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(END_SECONDS)
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
 

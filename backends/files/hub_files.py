@@ -26,29 +26,7 @@ PART = re.compile(r"-\d{5}-of-\d{5}$")
 """Ends the names of a model's parts."""
 
 INCOMPLETE = ".incomplete"
-"""Ends the name of what has come of a file, beside its place in the cache."""
-
-
-@dataclass(frozen=True, slots=True)
-class Partial:
-    """A file on its way into the cache."""
-
-    blob: Path
-    """Where it will be: `blobs/SHA-256`."""
-    size: int
-
-    @property
-    def path(self) -> Path:
-        """What has come of it."""
-        return self.blob.with_name(self.blob.name + INCOMPLETE)
-
-    @property
-    def there(self) -> int:
-        """Bytes that need not be fetched again."""
-        for path in (self.blob, self.path):
-            with suppress(OSError):
-                return min(path.stat().st_size, self.size)
-        return 0
+"""Ends the name of what has come of a file, in huggingface_hub's cache."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,14 +34,10 @@ class Listed:
     """A file of a repository, as the Hub lists it."""
 
     size: int = 0
-    sha256: str = ""
-    """Checksum of a file in large file storage (LFS), which is also its name in the cache; empty for other files."""
 
     def there(self, folder: Path, commit: str, name: str) -> int:
         """Bytes of it that are in the cache."""
-        if (folder / "snapshots" / commit / name).exists():
-            return self.size
-        return Partial(folder / "blobs" / self.sha256, self.size).there if self.sha256 else 0
+        return self.size if (folder / "snapshots" / commit / name).exists() else 0
 
 
 def chosen(repository: str, quantization: str, names: Sequence[str]) -> list[str]:

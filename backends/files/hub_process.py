@@ -1,19 +1,16 @@
 """The process that talks to the Hub, through huggingface_hub. It reads one request in JSON, and writes lines of JSON.
 
 `{"list": "owner/name"}` is answered by the fields of a `Repository`. `{"fetch": "owner/name:Q4_K_M"}` is answered by
-`{"files": [[blob, bytes], …], "total": …}`, what will be fetched; `{"done": …, "total": …}` as bytes come; and `{"path": …}`.
-Whatever goes wrong is `{"error": sentence}`. The process ends when its standard input does.
+`{"done": …, "total": …}` as bytes come, and `{"path": …}`. Whatever goes wrong is `{"error": sentence}`. The process ends when
+its standard input does.
 
-In huggingface_hub 2 a download that is broken off begins anew (`file_download._download_to_tmp_and_move` writes to a file of a
-fresh name), its checksum is not looked at, and a disk that is too small is a warning. So large files come in through its
-`http_get`, which goes on where a file ends, under its locks, into the place where it looks for them (`blobs/SHA-256`);
-`snapshot_download` fetches the others and gives all of them their names.
+Files are fetched by huggingface_hub's `snapshot_download`. It never goes on with a file that another process began (it writes
+to a file of a fresh name), so what is not whole is taken away before the process ends.
 """
 
 from __future__ import annotations
 
 import errno
-import hashlib
 import io
 import json
 import os
@@ -29,13 +26,13 @@ from contextlib import suppress
 from dataclasses import asdict
 from glob import escape
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 from urllib.parse import urlsplit
 
 from ...errors import UserError, counted
 from ...plain_file import hub_cache
 from ..options import BUILTIN
-from .hub_files import Listed, Partial, chosen, fit, one_line, repository_folder
+from .hub_files import INCOMPLETE, Listed, chosen, fit, one_line, repository_folder
 from .hub_listing import MOST_SIZE, Repository, describe
 from .model_card import MOST_CONFIG, parse_config
 
@@ -43,10 +40,10 @@ TELL_SECONDS = 0.1
 """Between two reports of progress."""
 
 CHUNK = 1 << 16
-"""Bytes that are written at once: huggingface_hub's 10 MB would be lost when a slow download is cancelled."""
+"""Bytes that are written at once: with huggingface_hub's 10 MB a slow download would seem to stand still."""
 
-MOST_AT_ONCE = 40_000_000_000
-"""Bytes asked for at once: the Hub's servers send no more than 50 GB in one answer."""
+STALE_SECONDS = 3600
+"""An unfinished file that nothing was added to for so long is of a process that was killed."""
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
 
@@ -85,8 +82,10 @@ class Hub:
         self.told: Any = None
         """What the Hub says of the repository."""
         self.files: dict[str, Listed] = {}
-        self.partials: list[Partial] = []
-        """Large files to fetch."""
+        self.done = self.total = 0
+        """Bytes that have come, and of how many."""
+        self._earlier: set[Path] = set()
+        """Unfinished files that are not of this process."""
 
     def read(self) -> None:
         """Ask what the repository holds."""
@@ -107,32 +106,34 @@ class Hub:
                 self.repository, revision=self.revision, files_metadata=True, timeout=self.constants.HF_HUB_ETAG_TIMEOUT
             )
             for each in self.told.siblings:
-                size, sha256 = each.size, each.lfs.sha256 if each.lfs else ""
                 if fit(each.rfilename):
-                    self.files[each.rfilename] = Listed(
-                        size if isinstance(size, int) and 0 <= size <= MOST_SIZE else 0,
-                        sha256 if re.fullmatch("[0-9a-f]{64}", sha256) else "",
-                    )
+                    whole = isinstance(each.size, int) and 0 <= each.size <= MOST_SIZE
+                    self.files[each.rfilename] = Listed(each.size if whole else 0)
             if not REGEX_COMMIT_HASH.fullmatch(self.told.sha):
                 raise ValueError
         except HfHubHTTPError:
             raise
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-            raise UserError(
-                f"{self.host} sent something that is not a model description, so nothing was downloaded. If this network "
-                "needs a login, log in with a browser; otherwise check HF_ENDPOINT."
-            ) from None
+            raise UserError(self._foreign("a model description")) from None
 
     def listing(self) -> Repository:
         """What the repository offers."""
         self.read()
         config: dict[str, Any] = {}
         if 0 < self.files.get("config.json", Listed()).size <= MOST_CONFIG:
-            file = io.BytesIO()
             with suppress(Exception):  # as in a gated one
-                self._get("config.json", file)
-                config = parse_config(file.getvalue())
+                config = parse_config(self._config())
         return describe(self.repository, self.told, self.files, config)
+
+    def _config(self) -> bytes:
+        from huggingface_hub import hf_hub_url
+        from huggingface_hub.file_download import http_get
+        from huggingface_hub.utils import build_hf_headers  # type: ignore[attr-defined]
+
+        file = io.BytesIO()
+        url = hf_hub_url(self.repository, "config.json", revision=self.told.sha, endpoint=self.constants.ENDPOINT)
+        http_get(url, file, headers=build_hf_headers(token=self.token))
+        return file.getvalue()
 
     def fetch(self, tell: Tell) -> Path:
         """Fetch the model into the cache; its folder, or its first GGUF file."""
@@ -141,107 +142,51 @@ class Hub:
         self.read()
         names = chosen(self.repository, self.quantization, list(self.files))
         snapshot = self.folder / "snapshots" / self.told.sha
-        needed = {name: self.files[name] for name in names if not (snapshot / name).exists()}
-        large = {file.sha256: name for name, file in needed.items() if file.sha256}
-        ways = {sha: Partial(self.folder / "blobs" / sha, needed[name].size) for sha, name in large.items()}
-        self.partials = list(ways.values())
-        total = sum(file.size for file in needed.values())
-        tell({"files": [[str(way.blob), way.size] for way in self.partials], "total": total})
-        _require_room(self.spec, total - sum(way.there for way in ways.values()))
-        last = 0.0
+        needed = {name: self.files[name].size for name in names if not (snapshot / name).exists()}
+        self.total = sum(needed.values())
+        tell({"done": 0, "total": self.total})
+        _require_room(self.spec, self.total)
+        self._earlier = set(self._parts())
+        for part in self._earlier:  # of a process that was killed
+            with suppress(OSError):
+                if time.time() - part.stat().st_mtime > STALE_SECONDS:
+                    part.unlink()
+        over = threading.Event()
 
-        def progress() -> None:
-            nonlocal last
-            if time.monotonic() - last >= TELL_SECONDS:
-                last = time.monotonic()
-                tell({"done": sum(way.there for way in ways.values()), "total": total})
+        def watch() -> None:
+            while not over.wait(TELL_SECONDS):
+                done = sum(size for name, size in needed.items() if (snapshot / name).exists())
+                for part in self.unfinished():
+                    with suppress(OSError):
+                        done += part.stat().st_size
+                self.done = max(self.done, min(done, self.total))
+                tell({"done": self.done, "total": self.total})
 
-        for sha, way in sorted(ways.items(), key=lambda item: item[1].size):
-            self._receive(large[sha], way, progress)
-        folder = snapshot_download(
-            self.repository,
-            revision=self.revision,
-            allow_patterns=[escape(name) for name in names],
-            cache_dir=self.folder.parent,
-            endpoint=self.constants.ENDPOINT,
-            token=self.token,
-            etag_timeout=self.constants.HF_HUB_ETAG_TIMEOUT,
-        )
-        if total:
-            tell({"done": total, "total": total})
+        watching = threading.Thread(target=watch, daemon=True)
+        watching.start()
+        try:
+            folder = snapshot_download(
+                self.repository,
+                revision=self.revision,
+                allow_patterns=[escape(name) for name in names],
+                cache_dir=self.folder.parent,
+                endpoint=self.constants.ENDPOINT,
+                token=self.token,
+                etag_timeout=self.constants.HF_HUB_ETAG_TIMEOUT,
+            )
+        finally:
+            over.set()
+            watching.join()
+        if self.total:
+            tell({"done": self.total, "total": self.total})
         return Path(folder) / names[0] if self.quantization else Path(folder)
 
-    def _receive(self, name: str, way: Partial, progress: Callable[[], None]) -> None:
-        """Fetch a large file, or the rest of it, and check it."""
-        from httpx2 import TransportError
-        from huggingface_hub.errors import HfHubHTTPError
-        from huggingface_hub.utils import WeakFileLock  # type: ignore[attr-defined]
+    def _parts(self) -> Iterator[Path]:
+        return (self.folder / "blobs").glob(f"*{INCOMPLETE}")
 
-        lock = self.folder.parent / ".locks" / self.folder.name / f"{way.blob.name}.lock"
-        for place in (lock, way.blob):
-            place.parent.mkdir(parents=True, exist_ok=True)
-        with WeakFileLock(lock):
-            if way.blob.exists():  # another process was faster
-                return
-            with suppress(FileNotFoundError):
-                if way.path.stat().st_size > way.size:
-                    way.path.unlink()
-            while True:
-                with way.path.open("ab") as file:
-                    have = file.tell()
-                    try:
-                        for end in range(MOST_AT_ONCE, way.size, MOST_AT_ONCE):
-                            if file.tell() < end:
-                                self._get(name, file, end, f"bytes=0-{end - 1}", progress)
-                        self._get(name, file, way.size, progress=progress)
-                        break
-                    except (TransportError, HfHubHTTPError):
-                        if file.tell() <= have:  # huggingface_hub has tried it several times
-                            raise
-                    except OSError as error:
-                        if error.errno is None:  # a size that is wrong: something else came
-                            file.truncate(have)
-                        raise
-            with way.path.open("rb") as come:
-                right = hashlib.file_digest(come, "sha256").hexdigest() == way.blob.name
-            if not right:
-                way.path.unlink()
-                raise UserError(
-                    f"The SHA-256 of {name} of {self.repository} does not match the Hub's, so the file was deleted. Load it "
-                    "again; if this happens twice, the file on the Hub or the connection is damaged."
-                )
-            way.path.replace(way.blob)
-
-    def _get(
-        self, name: str, file: BinaryIO, end: int | None = None, span: str = "", progress: Callable[[], None] = lambda: None
-    ) -> None:
-        """Fetch what an open file lacks until a byte; None for the last one."""
-        from huggingface_hub import hf_hub_url
-        from huggingface_hub.file_download import http_get
-        from huggingface_hub.utils import build_hf_headers  # type: ignore[attr-defined]
-
-        class Bar:
-            """The part of a progress bar that `http_get` uses."""
-
-            def __init__(self, **_: object) -> None: ...
-
-            def __enter__(self) -> Bar:
-                return self
-
-            def __exit__(self, *_: object) -> None: ...
-
-            def update(self, _: float) -> None:
-                progress()
-
-        headers = build_hf_headers(token=self.token) | {"Accept-Encoding": "identity"}
-        http_get(
-            hf_hub_url(self.repository, name, revision=self.told.sha, endpoint=self.constants.ENDPOINT),
-            file,
-            resume_size=file.tell(),
-            headers=headers | ({"Range": span} if span else {}),
-            expected_size=end,
-            tqdm_class=Bar,
-        )
+    def unfinished(self) -> list[Path]:
+        """What has come of files that are on their way."""
+        return [part for part in self._parts() if part not in self._earlier]
 
     def sentence(self, error: BaseException) -> str:
         """What went wrong, and what to do."""
@@ -272,16 +217,17 @@ class Hub:
                     )
                 case errors.RemoteEntryNotFoundError():
                     return f"The Hub lists a file of {name} that it does not have (404). Try again later."
+                case errors.FileMetadataError():
+                    return self._foreign("a file")
                 case errors.HfHubHTTPError():
                     return self._status(cause.response.status_code, unsent)
                 case httpx2.InvalidURL() | httpx2.UnsupportedProtocol():
                     where = one_line(self.constants.ENDPOINT)
                     return f"Cannot send a request to {where}. Check HF_ENDPOINT and the proxies."
                 case OSError() if cause.errno in FULL:
-                    left = sum(way.size - way.there for way in self.partials)
                     return (
-                        f"The disk with {self.folder.parent} is full ({self._amount()} of {name} are here). Free about "
-                        f"{_bytes(left)} and load it again; the download continues from there."
+                        f"The disk with {self.folder.parent} is full. Free about {_bytes(self.total - self.done)} and load "
+                        f"{name} again; files that are whole stay."
                     )
         broken = next((cause for cause in causes if isinstance(cause, httpx2.TransportError)), None)
         if broken is None:
@@ -293,8 +239,13 @@ class Hub:
                 f"{self.spec} is not in the cache, and the Hub cannot be reached ({reason}). Check the connection, or use "
                 f"`{BUILTIN}`, which ships with specchat."
             )
-        there = self._amount()
-        return f"The download of {self.spec} broke off ({reason}); {there} are here. Load it again to continue from there."
+        return f"The download of {self.spec} broke off ({reason}). Load it again; files that are whole stay."
+
+    def _foreign(self, wanted: str) -> str:
+        return (
+            f"{self.host} sent something that is not {wanted}, so nothing was downloaded. If this network needs a login, log "
+            "in with a browser; otherwise check HF_ENDPOINT."
+        )
 
     def _status(self, status: int, unsent: str) -> str:
         name = self.repository
@@ -328,9 +279,6 @@ class Hub:
                     return f"its certificate or encryption is not accepted, {one_line(cause)}"
         return re.sub(r"^\[Errno -?\d+\] ", "", one_line(broken))
 
-    def _amount(self) -> str:
-        return f"{_bytes(sum(way.there for way in self.partials))} of {_bytes(sum(way.size for way in self.partials))}"
-
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:
     while error is not None:
@@ -361,10 +309,11 @@ def _bytes(count: float) -> str:
     return counted(int(count), "byte")
 
 
-def answer(request: dict[str, Any], tell: Tell) -> None:
-    """Do what is asked, and tell what comes of it."""
+def answer(request: dict[str, Any], tell: Tell, begun: Callable[[Hub], None] = lambda _: None) -> None:
+    """Do what is asked, and tell what comes of it; `begun` is told who does it."""
     try:
         hub = Hub(request.get("fetch") or request["list"], request.get("revision"))
+        begun(hub)
         try:
             tell({"path": str(hub.fetch(tell))} if "fetch" in request else asdict(hub.listing()))
         except Exception as error:
@@ -373,9 +322,11 @@ def answer(request: dict[str, Any], tell: Tell) -> None:
         tell({"error": str(error)})
 
 
-def _end_with_parent() -> None:
+def _end_with_input(hub: Hub) -> None:
     while os.read(0, 1):
         pass
+    for part in hub.unfinished():
+        part.unlink(missing_ok=True)
     os._exit(1)
 
 
@@ -386,14 +337,13 @@ def main() -> None:
         if not (byte := os.read(0, 1)):
             return
         request += byte
-    threading.Thread(target=_end_with_parent, daemon=True).start()
     out, sys.stdout = sys.stdout, sys.stderr  # what libraries print
 
     def tell(what: dict[str, Any]) -> None:
         out.write(json.dumps(what) + "\n")
         out.flush()
 
-    answer(json.loads(request), tell)
+    answer(json.loads(request), tell, lambda hub: threading.Thread(target=_end_with_input, args=(hub,), daemon=True).start())
 
 
 if __name__ == "__main__":

@@ -13,7 +13,6 @@ from ...models import details as telling
 from ...models.rows import NO_DRAFT, ModelRow, drawn, spaced
 from ...models.view import EVERYTHING, REPOSITORY, ModelsScope, ModelsView
 from ...settings.keymap import MODELS
-from ...text.amounts import size_of
 from ...text.cells import one_line
 from ..keys.context import Hint, bindings_of, hints
 from .pick_list import PickList
@@ -176,7 +175,7 @@ class ModelsScreen(SearchScreen[None, ModelRow]):
         download = self._view.download(self.listed.item)
         if download is None:
             return
-        what = f"cancel {one_line(download.spec)} and delete the {size_of(download.done)} downloaded"
+        what = f"cancel {one_line(download.spec)}"
         if download.done and not self.sure(f"Press {self.key('models_cancel')} again to {what}."):
             return
         self._downloads.cancel(download)

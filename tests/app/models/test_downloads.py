@@ -1,4 +1,4 @@
-"""Downloads beside the chat: progress, pause, going on (also in a later chat), giving up; each fault told once."""
+"""Downloads beside the chat: progress, pause, going on, giving up; each fault told once."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
 
 
 @pytest.fixture
-def downloads(tmp_path: Path) -> Iterator[Downloads]:
-    made = Downloads(tmp_path / "downloads.json")
+def downloads() -> Iterator[Downloads]:
+    made = Downloads()
     yield made
     made.close()
 
@@ -77,41 +77,20 @@ def test_rate_and_time_left_are_those_of_late(monkeypatch: pytest.MonkeyPatch) -
         assert (download.rate, download.seconds_left) == (rate, left)
 
 
-def test_one_that_is_paused_goes_on_where_it_was(hub: Hub, downloads: Downloads, tmp_path: Path) -> None:
+def test_one_that_is_paused_begins_again(hub: Hub, downloads: Downloads, tmp_path: Path) -> None:
     download = stalled(hub, downloads, tmp_path)
     downloads.pause(download)
     assert download.state == "paused"
     wait_until(lambda: download._thread is not None and not download._thread.is_alive())
-    assert parts(tmp_path) == [THERE]
+    assert parts(tmp_path) == []
     hub.asked.clear()
     downloads.go_on(download)
     wait_until(lambda: download.state == "done")
-    assert hub.bodies() == [f"bytes={THERE}-"]
+    assert hub.bodies() == [""]
 
 
-def test_a_later_chat_finds_it_and_goes_on(hub: Hub, downloads: Downloads, tmp_path: Path) -> None:
-    download = stalled(hub, downloads, tmp_path, "me/gguf:Q8_0")
-    downloads.close()
-    wait_until(lambda: download._thread is not None and not download._thread.is_alive())
-    assert parts(tmp_path) == [THERE]
-    later = Downloads(tmp_path / "downloads.json")
-    (found,) = later.all.values()
-    assert (found.spec, found.state, found.done, found.total) == ("me/gguf:Q8_0", "paused", THERE, len(WEIGHTS))
-    hub.asked.clear()
-    later.go_on(found)
-    wait_until(lambda: found.state == "done")
-    assert hub.bodies(".gguf") == [f"bytes={THERE}-"]
-    assert not Downloads(tmp_path / "downloads.json").all
-
-
-@pytest.mark.parametrize("when", ["at once", "in a later chat"])
-def test_one_that_is_given_up_leaves_nothing(hub: Hub, downloads: Downloads, tmp_path: Path, when: str) -> None:
+def test_one_that_is_given_up_leaves_nothing(hub: Hub, downloads: Downloads, tmp_path: Path) -> None:
     download = stalled(hub, downloads, tmp_path)
-    if when == "in a later chat":
-        downloads.close()
-        wait_until(lambda: download._thread is not None and not download._thread.is_alive())
-        downloads = Downloads(tmp_path / "downloads.json")
-        (download,) = downloads.all.values()
     downloads.cancel(download)
     assert not downloads.all
     wait_until(lambda: not parts(tmp_path))
@@ -128,12 +107,3 @@ def test_a_fault_is_one_sentence_and_it_can_be_tried_again(hub: Hub, downloads: 
     hub.refuse_files = None
     downloads.go_on(download)
     wait_until(lambda: download.state == "done")
-
-
-def test_a_record_cannot_name_other_files_to_delete(tmp_path: Path) -> None:
-    victim = tmp_path / "mine" / f"notes{PART}"
-    victim.parent.mkdir()
-    victim.write_text("important")
-    entry = '[{"spec": "a/b", "total": 99, "files": [["%s", 99]]}]'
-    (tmp_path / "downloads.json").write_text(entry % victim.with_name("notes"))
-    assert not Downloads(tmp_path / "downloads.json").all

@@ -122,9 +122,7 @@ def test_downloads(picture: Make, engine: Any, home: Path) -> None:
     async def before(pilot: Any) -> None:
         held = Download("sea/Buoy-GGUF:Q8_0", 4_280_000_000, 1_510_000_000)
         broken = Download("sea/Buoy", 15_200_000_000, 9_000_000_000, "failed")
-        broken.sentence = (
-            "The disk with ~/hub is full (9.0 GB of 15.2 GB of sea/Buoy are here). Free about 6.2 GB and load it again."
-        )
+        broken.sentence = "The disk with ~/hub is full. Free about 6.2 GB and load sea/Buoy again; files that are whole stay."
         pilot.app.models.downloads.all.update({each.spec: each for each in (held, broken)})
         await browse(pilot, engine)
         await goto(pilot, "sea/Buoy")
