@@ -111,3 +111,14 @@ def test_speeds_are_compared_to_one_decimal(ratio: float) -> None:
     assert against(ratio)[0] == "as fast as plain"
     assert against(0.0004) == ("slower than plain (<0.01×)", "warning")
     assert against(12.34) == ("12.3× faster than plain", "success")
+
+
+def test_a_draft_that_was_declined_is_not_nothing_to_guess_from() -> None:
+    answer = Answer("lookup", "identical")
+    for size in (2, 8):
+        answer.add(StepRecord("lookup", [1], "x", forward_seconds=0.01, declined=[size, 2.6 if size == 2 else 3.8]))
+    answer.take(Finished(1, "eos", "", 0.1, 1.0))
+    assert said(answer) == "Declined: a pass of 8 costs 3.8 plain ones here."
+    assert answer.log.record(1).declined == [8, 3.8]
+    answer.add(StepRecord("lookup", [1, 2], "xy", 1, 1, 2))
+    assert "declined" not in said(answer).lower(), "what was tried once was not declined"
