@@ -100,8 +100,6 @@ class Outcome:
     """The answer has ended."""
     probs: tuple[float, ...] = ()
     """The probabilities that `loop.Step.probs` has."""
-    tentative: Sequence[int] = ()
-    """Tokens of the best open text after the certain ones; they may yet change."""
     grammar: int = 0
     """As `StepRecord.grammar`."""
 

@@ -365,8 +365,6 @@ class Generation(Iterator[Step]):
             self._end_thought()
         elif len(new) < whole and self.finish_reason is None:
             self._go_back()
-        more = outcome.tentative if self.finish_reason is None else ()
-        tentative = self._text.after(self.tokens, more) if more else ""
         spent = clock.stop()
         self.prefill_seconds += clock.prefill_seconds
         step = Step(
@@ -376,7 +374,6 @@ class Generation(Iterator[Step]):
             text=text,
             carried=min(waiting, len(text)),
             held=self._text.waiting,
-            tentative=tentative,
             note=note or drafter.note or outcome.note,
             declined=drafter.sizes.declined if spent["nodes"] and not outcome.drafted else (),
             spans=self._text.spans(),

@@ -50,8 +50,6 @@ class StepRecord:
     this pass's own."""
     held: str = ""
     """The character held back, if it can be shown meanwhile. The next text begins with it, or with what it becomes."""
-    tentative: str = ""
-    """What the best open text has beyond what is certain (beam search); it may yet change."""
     ahead: int = 0
     """How many tokens the draft model drafted on while this pass ran."""
     wasted: int = 0

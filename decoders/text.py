@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Sequence
-from itertools import chain, takewhile
+from itertools import chain
 
 import regex
 
@@ -30,11 +30,8 @@ REGEX_SECONDS = 1.0
 """Processor time that one search for a stop may take; a regex that exceeds it (by endless backtracking) is refused."""
 SECONDS_A_LOOK = 0.002
 """Processor time that searches may take on average per token, so that slow ones do not add up. Most take microseconds."""
-ANCHOR = 16
-"""Tokens of the text that are decoded with those that may follow it: the start of a text is often decoded otherwise."""
 PROBE = 64
 """A new regex is tried on a character repeated so many times: 2^64 ways to match are too many, 64^3 are not."""
-
 _GRAPHEME = regex.compile(r"\X")
 _SENTINELS = "a0 \n."
 """Continuations tried to see whether a match depends on being at the end of the text; the regex's own characters besides."""
@@ -187,7 +184,7 @@ class TextStream:
         """Whether a stop has matched: the text ends before it, and further tokens add nothing."""
         self.trouble: UserError | None = None
         """A stop took too long to look for. None is looked for any more, and what was held back is let go."""
-        self._decode, self._detokenizer = decode, Detokenizer(decode, behind)
+        self._detokenizer = Detokenizer(decode, behind)
         self._stops = stops or None
         self._text = ""
         """The end of the shown text, and what is held back."""
@@ -270,12 +267,6 @@ class TextStream:
             return self._release(rest, final=True)
         pieces = [*self._splitter.push(rest), *self._splitter.finish()]
         return self._part_by_part(pieces) + self._end_part()
-
-    def after(self, before: Sequence[int], tokens: Sequence[int]) -> str:
-        """The text of tokens that may follow these, without marks and without a character that is not whole yet."""
-        anchor, tokens = before[-ANCHOR:], [*takewhile(lambda token: token not in self.atoms, tokens)]
-        shown, text = self._decode(anchor).rstrip("\ufffd"), self._decode([*anchor, *tokens])
-        return text[len(shown) :].rstrip("\ufffd") if text.startswith(shown) else ""
 
     def _push_parted(self, splitter: Splitter, token: int) -> str:
         """Take a token of a model that thinks."""

@@ -243,8 +243,6 @@ class Answer:
     """Prompt tokens read so far, of how many."""
     held: str = ""
     """The last character of an answer that is being written, shown although it may yet change: the next text begins with it."""
-    tentative: str = ""
-    """What follows `held` in the best open text of a beam search: shown while the answer is being written, no part of it."""
     opened: bool | None = None
     """Whether the reader wants to see its thought; None: as the setting says."""
     curve: tuple[tuple[int, float], ...] = ()
@@ -394,7 +392,7 @@ class Answer:
             tuple((row[0], row[1], row[2]) for row in step.spans),
         )
         self.runs.append(run)
-        self.held, self.tentative = step.held, step.tentative
+        self.held = step.held
         self.figures.add(step, seconds)
         if step.method not in self.methods:
             self.methods.append(step.method)
@@ -404,7 +402,7 @@ class Answer:
     def finish(self, reason: str, tail: str = "") -> None:
         """End the answer; `tail` is text of the last run that had been held back. An engine that died tells none: then it is
         what was shown of it."""
-        tail, self.held, self.tentative = tail or self.held, "", ""
+        tail, self.held = tail or self.held, ""
         if tail and self.runs:
             last = self.runs[-1]
             spans: Spans = ((1, len(tail), 0),) if last.thinking else ()

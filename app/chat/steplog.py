@@ -19,7 +19,7 @@ LISTS = {
     "sources": "I",
 }
 """Fields that hold several values a step, with their array types."""
-SHOWN = ("text", "held", "tentative", "spans")
+SHOWN = ("text", "held", "spans")
 """Fields that are not kept here, as the answer's runs have them."""
 NAMES = ("method", "drafters")
 """Fields whose values most steps share with the step before."""

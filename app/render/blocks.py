@@ -30,12 +30,9 @@ TAIL = 8
 MARK = -1
 """Owner of a flow's segment that is no run: the mark where the method changed."""
 
-TENTATIVE = -2
-"""Owner of text that may yet change."""
-
 
 class Piece(NamedTuple):
-    """Text of a row; `run` is the index of the run it shows, MARK or TENTATIVE."""
+    """Text of a row; `run` is the index of the run it shows, or MARK."""
 
     text: str
     run: int
@@ -190,10 +187,10 @@ class EntryBlock:
             self._take(answer.runs[index], index)
         grown = len(answer.runs) > self._runs
         self._runs = len(answer.runs)
-        held = [(sanitise(answer.held), self._runs - 1), (sanitise(answer.tentative), TENTATIVE)]
-        if any(text for text, _ in held):
+        held = sanitise(answer.held)
+        if held:
             self._section(answer.thinking, max(0, self._runs - 1))
-        self.flow.lend(*held)
+        self.flow.lend((held, self._runs - 1))
         wrapped = [each.flow.wrap() for each in self.sections[start:]]
         grown = grown or wrapped[0] < before or len(wrapped) > 1
         if answer.done:

@@ -24,7 +24,7 @@ _FIGURES = ("prompt_tokens", "reused", "tokens", "steps", "drafted", "accepted",
 NO_ID = -1
 """What stands in place of the id of a token that a server did not send."""
 _OWN = {
-    *("method", "tokens", "text", "held", "tentative", "spans", "drafted", "accepted", "nodes", "carried", "path", "probs"),
+    *("method", "tokens", "text", "held", "spans", "drafted", "accepted", "nodes", "carried", "path", "probs"),
     *("draft_seconds", "forward_seconds", "other_seconds"),
     *("tree_tokens", "tree_parents", "drafters", "sources", "shares"),
 }

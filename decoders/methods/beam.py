@@ -115,8 +115,7 @@ class Search:
 
 class Beam(Drafter):
     """The texts' common beginning is certain, and streams; the rest of them hang below it as a tree of living nodes, so that a
-    step is one pass over B nodes. A finished text also holds the stream back: it may turn out the best. Meanwhile the best text
-    so far is tentative.
+    step is one pass over B nodes. A finished text also holds the stream back: it may turn out the best.
 
     Probabilities are the model's own: temperature, top-k, top-p and min-p play no part. A repetition penalty multiplies the
     log-probabilities of tokens that were there before, as it does in transformers.
@@ -209,8 +208,7 @@ class Beam(Drafter):
         tokens = self._emit(search, certain)
         # Only a token that no open text has left behind was found in this very pass.
         earlier = len(tokens) - (bool(tokens) and certain.length == search.length)
-        tentative = self._leading(search).tokens(certain.length)
-        return Outcome(tokens, tree, path, earlier=earlier, probs=probs, tentative=tentative)
+        return Outcome(tokens, tree, path, earlier=earlier, probs=probs)
 
     def leave(self, context: Context) -> Sequence[int]:
         search, self._search = self._search, None

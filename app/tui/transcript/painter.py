@@ -9,7 +9,7 @@ from rich.style import Style
 from textual.strip import Strip
 
 from ...chat.entries import Answer
-from ...render.blocks import MARK, TENTATIVE, EntryBlock, TextRow
+from ...render.blocks import MARK, EntryBlock, TextRow
 from ...text.cells import width
 from ...theming.colouring import INKS, Colouring, bared, ink_name
 
@@ -21,11 +21,10 @@ CHOSEN = Style(reverse=True, bold=True)
 
 
 def run_styles(variables: Mapping[str, str]) -> dict[str, Style]:
-    """The styles of runs in a theme's colours, by the names of their inks, with DIM before them in thoughts, and of text that
-    may yet change."""
+    """The styles of runs in a theme's colours, by the names of their inks, with DIM before them in thoughts."""
     inks = {name: ink.of(variables) for name, ink in INKS.items()}
     inks |= {DIM + name: ink.dim.of(variables) for name, ink in INKS.items()}
-    return {"tentative": Style(color=variables["quiet"], italic=True)} | {
+    return {
         name: Style(color=ink.colour, bgcolor=ink.behind or None, underline=ink.underline, bold=ink.bold)
         for name, ink in inks.items()
     }
@@ -115,8 +114,8 @@ class RowPainter:
         return [Segment(" " * (margin - 2), self._base), Segment(f"{sign} ", self._styles["beside"])]
 
     def _run(self, answer: Answer, run: int, lit: int, *, dim: bool = False) -> Style:
-        if run in (MARK, TENTATIVE):
-            return self._styles["mark" if run == MARK else "tentative"]
+        if run == MARK:
+            return self._styles["mark"]
         made = answer.runs[run]
         style = self._styles[DIM * dim + ink_name(self._way, made.shade, made.together)]
         return style + CHOSEN if run == lit else style

@@ -105,13 +105,13 @@ def test_sequences_and_scores_are_those_of_transformers(kind: str, beams: int, p
 
 
 @pytest.mark.parametrize("kind", ["llama", "gpt2"])
-def test_a_step_shows_the_open_texts_and_the_best_of_them(kind: str) -> None:
+def test_a_step_shows_the_open_texts(kind: str) -> None:
     model = tiny_model(kind)
     conversation = Conversation(model)
     generation = Generation(conversation, list(range(4, 20)), "beam", max_tokens=TOKENS)
     drafter = conversation.drafter("beam")
     assert isinstance(drafter, Beam)
-    given_up = tentative = 0
+    given_up = 0
     for step in generation:
         tree, path = step.tree, list(step.path)
         assert [tree.tokens[node] for node in path[1:]] == list(step.tokens)
@@ -130,14 +130,8 @@ def test_a_step_shows_the_open_texts_and_the_best_of_them(kind: str) -> None:
             assert mine + earlier == pytest.approx(total, abs=1e-6)
         leaves = set(range(len(tree))) - set(tree.parents)
         given_up += len(leaves) > len(search.running)
-        best = drafter._leading(search).tokens(search.tail.length)
         assert generation._text.held.startswith(step.held)
-        whole = model.decode([*generation.tokens, *best]).rstrip("\ufffd")
-        assert whole == (model.decode(generation.tokens).rstrip("\ufffd") + step.tentative).rstrip("\ufffd")
-        tentative += len(step.tentative) > 0
     assert given_up
-    assert tentative
-    assert not step.tentative
 
 
 def test_the_search_ends_once_nothing_better_can_come() -> None:

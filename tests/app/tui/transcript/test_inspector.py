@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from specchat.app.chat.entries import Answer, Notice, Prompt
-from specchat.app.render.blocks import TENTATIVE, EntryBlock
+from specchat.app.render.blocks import EntryBlock
 from specchat.app.render.inspection_rows import strip_rows
 from specchat.app.render.runs import RunSpot, above, beside, outermost, place_of, run_at
 from specchat.app.tui.transcript.inspector import Inspector
@@ -243,29 +243,6 @@ async def test_hovering_tells_and_costs_nothing_within_a_run(make_chat: Make, en
         await pilot.hover(app.chat_screen.input)
         await pilot.pause()
         assert (chosen(app), strip_text(app)) == ("", "")
-
-
-async def test_what_a_beam_search_may_still_change_is_shown_and_is_no_text(make_chat: Make, engine: Any) -> None:
-    async with chatting(make_chat(), size=(80, 24)) as (app, pilot):
-        first = StepRecord("beam", [1], "Once", nodes=4, tentative=" upon a time,\na lamp")
-        await ask(app, pilot, engine, [first], finish=False)
-        view = app.chat_screen.view
-        block, answer = view.blocks[-1], app.dialogue.transcript.entries[-1]
-
-        def shown() -> list[tuple[str, int]]:
-            return [(piece.text, piece.run) for row in range(block.height) for piece in block.row(row).pieces if piece.text]
-
-        assert ("Once", 0) in shown()
-        assert (" upon a time,", TENTATIVE) in shown()
-        assert ("a lamp", TENTATIVE) in shown()
-        assert answer.text == "Once"
-        engine.begin([StepRecord("beam", [2], " there", nodes=4, tentative=" was")])
-        await settle(app, pilot)
-        assert [text for text, _ in shown()][:3] == ["Once", " there", " was"]
-        engine.finish()
-        await settle(app, pilot)
-        assert answer.text == "Once there"
-        assert all(run != TENTATIVE for _, run in shown())
 
 
 @pytest.mark.parametrize("run", [1, 3], ids=["partly", "none"])
