@@ -200,11 +200,6 @@ class TextStream:
         """Tokens inside thoughts so far, without the marks."""
 
     @property
-    def atoms(self) -> frozenset[int]:
-        """Tokens that are marks, or parts of one, and no text."""
-        return self._splitter.atoms if self._splitter is not None else frozenset()
-
-    @property
     def undecided(self) -> str:
         """Text that may be half a mark, and is neither shown nor held."""
         return self._splitter.waiting if self._splitter is not None else ""
