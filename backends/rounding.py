@@ -262,6 +262,8 @@ def drafting_gain(curve: Sequence[tuple[int, float]], most: int | None = None) -
     return sum(gains) / len(gains)
 
 
+NO_SIZE = "No pass of several tokens gives this model's plain bits here, so nothing is drafted. Load it with --exact auto."
+
 MOST_COST = 1.15
 """What `identical` may cost under `--exact auto`, as a ratio of speeds."""
 
@@ -277,4 +279,7 @@ def promise(found: Capabilities, rounding: Rounding, *, hold: bool) -> Capabilit
     found = replace(found, equal=rounding.equal, measured=rounding.measured, turned=rounding.turned)
     if rounding.exact:
         return replace(found, near_tie=rounding.side if found.tree else 0.0)
-    return replace(found, most=rounding.most) if hold else replace(found, exact=False)
+    if not hold:
+        return replace(found, exact=False)
+    reasons = {**found.reasons, "bits": NO_SIZE} if rounding.most == 1 else found.reasons
+    return replace(found, most=rounding.most, reasons=reasons)

@@ -223,6 +223,7 @@ def found_rounding(**changes: Any) -> Rounding:
         ({"equal": (2, 3)}, True, "identical", 3),
         ({"equal": (2, 4, 8)}, True, "identical", 2),
         ({"rest": False}, True, "identical", 8),
+        ({"equal": ()}, True, "identical", 1),
         ({"equal": (2, 3)}, False, "identical but for near ties", None),
         ({"equal": ()}, False, "identical but for near ties", None),
     ],
@@ -231,6 +232,7 @@ def found_rounding(**changes: Any) -> Rounding:
 def test_the_promise_follows_from_what_was_measured(changes: dict[str, Any], hold: bool, label: str, most: int | None) -> None:
     able = promise(Capabilities(), found_rounding(**changes), hold=hold)
     assert (able.identical, able.most) == (label, most)
+    assert ("bits" in able.reasons) == (most == 1)
 
 
 def test_passes_that_are_held_to_a_size_pay_what_the_curve_says() -> None:
