@@ -26,7 +26,7 @@ NO_ID = -1
 _OWN = {
     *("method", "tokens", "text", "held", "spans", "drafted", "accepted", "nodes", "carried", "path", "probs"),
     *("draft_seconds", "forward_seconds", "other_seconds"),
-    *("tree_tokens", "tree_parents", "drafters", "sources", "shares"),
+    *("tree_tokens", "tree_parents", "drafters", "sources", "shares", "declined"),
 }
 """Fields of a step that have a place of their own in the file, or none."""
 _MORE = {name: nothing for name, nothing in FIELDS.items() if name not in _OWN}
@@ -116,6 +116,8 @@ def run_body(run: Run, step: StepRecord) -> dict[str, Any]:
         body["path"] = step.path
     if step.probs:
         body["probs"] = [_short(prob) for prob in step.probs]
+    if step.declined:
+        body["declined"] = [_short(value) for value in step.declined]
     for name, default in _MORE.items():
         if (value := getattr(step, name)) != default:
             body[name] = _short(value) if isinstance(value, float) else value
@@ -251,6 +253,7 @@ def _step(run: Table) -> StepRecord:
         drafters=drafters,
         sources=sources,
         shares=shares,
+        declined=run.numbers("declined", []),
         spans=spans,
         **more,
     )
