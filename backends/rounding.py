@@ -174,7 +174,8 @@ class Measurement:
             if not torch.equal(rows, plain):
                 self._equal.discard(size)
             self._measured += len(rows)
-            self._turned += int((rows.argmax(-1) != top.indices[:, 0]).sum())
+            # Equal logits are no turn: half types have many.
+            self._turned += int((rows.amax(-1) > rows.gather(1, top.indices[:, :1])[:, 0]).sum())
         if self._tree and len(steps) > 3:  # as a tree's first path, with wrong guesses beside it
             session.rewind(length)
             nodes, parents, path = [*steps[:2], wrong, steps[2], wrong, wrong], [ROOT, 0, 0, 1, 1, 3], (0, 1, 3)

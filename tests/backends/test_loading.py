@@ -21,7 +21,7 @@ from specchat.backends.info import NOT_NUMBERS
 
 from ..fakes.models.llama_tiny import gguf_of, needs_llama
 from ..fakes.models.llama_tiny import tiny_folder as tiny_of_both
-from ..fakes.models.tiny import CONTEXT, VOCAB, tiny_folder, tiny_model
+from ..fakes.models.tiny import CONTEXT, VOCAB, reference, tiny_folder, tiny_model
 
 
 @pytest.fixture
@@ -47,8 +47,7 @@ def test_info_tells_the_model() -> None:
     assert (info.architecture, info.layers, info.vocabulary, info.context) == ("LlamaForCausalLM", 3, VOCAB, CONTEXT)
     assert info.eos_ids == (1,)
     assert info.has_template
-    runner: Any = tiny_model("llama")._runner
-    assert info.parameters == sum(p.numel() for p in runner.module.parameters())
+    assert info.parameters == sum(p.numel() for p in reference("llama").parameters())
     assert not info.notes
 
 

@@ -194,7 +194,7 @@ class Auto(Drafter):
         """
         known = self._figures.rounds[self._situation][name]  # T = known.tokens, S = known.passes, n = known.lately
         here = self._here[self._situation]  # f = here.yields
-        still = min(context.room + 1, ANSWER)  # m
+        still = max(1, min(context.room + 1, ANSWER))  # m
         reading = self._missing(name, context) * self._figures.reading.get(name, 0.0) / still  # c · r / m
         optimism = 1 + WIDTH * math.sqrt(math.log(1 + every) / known.lately)
         return optimism / (1 / (known.yields * here.yields) + reading)
