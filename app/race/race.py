@@ -308,8 +308,9 @@ class Race:
         return racer.answer.figures.steps if self.slowed else racer.time(self.finish_line, self.unit)
 
     def _arrival(self, racer: Racer) -> float | None:
-        """Its clock at the finish line; None where it is not through, or wrote nothing."""
-        return self._at_line(racer) or None if racer.through else None
+        """Its clock at the finish line; None where it is not through, wrote nothing, or drafted nothing: what decodes plainly
+        under another name is no faster or slower than plain decoding but by chance."""
+        return self._at_line(racer) or None if racer.through and not racer.idle else None
 
     def ranking(self) -> list[Racer]:
         """The lanes that are through, as they reached the finish line; then the others, by how far they got."""
@@ -335,6 +336,8 @@ class Race:
             return self.place(order[order.index(racer) - 1])
         place = 1
         for other in self.racers:
+            if other.idle:
+                continue
             # One that still writes may have been there already, whenever it will be done.
             there = self._at_line(other) if other.through or not (other.done or self.slowed) else 0.0
             if there:

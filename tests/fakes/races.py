@@ -29,13 +29,14 @@ def asked(engine: Any, index: int) -> Generate:
 
 
 def records(method: str, tokens: Sequence[int], size: int = 1, seconds: float = 0.01) -> list[StepRecord]:
-    """Steps of `size` tokens; a token's text is its number."""
+    """Steps of `size` tokens; a token's text is its number. Of one token they are wrong guesses of a method that drafts."""
+    alone = (0, 0, 1) if method == "greedy" else (1, 0, 2)
     return [
         StepRecord(
             method,
             list(tokens[i : i + size]),
             "".join(f"{token} " for token in tokens[i : i + size]),
-            *((size - 1, len(tokens[i : i + size]) - 1, size) if size > 1 else (0, 0, 1)),
+            *((size - 1, len(tokens[i : i + size]) - 1, size) if size > 1 else alone),
             forward_seconds=seconds,
         )
         for i in range(0, len(tokens), size)

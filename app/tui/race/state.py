@@ -167,7 +167,7 @@ def label_of(race: Race, racer: Racer) -> str:
 def doing_of(race: Race, racer: Racer) -> str:
     """What goes on before there are figures, or why there are no more."""
     if racer.done:
-        return "" if racer.through else racer.answer.ending
+        return racer.idle if racer.through else racer.answer.ending
     if racer.tokens:
         return ""
     if race.loading is not None:

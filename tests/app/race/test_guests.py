@@ -171,7 +171,7 @@ def test_who_was_there_sooner_is_ahead_though_it_still_writes(dialogue: Dialogue
     made = race(dialogue, RaceEntry("greedy"), RaceEntry("soft"))
     for i, count in enumerate((4, 9)):
         begin(engine, i)
-        write(engine, i, records("greedy", list(range(count)), seconds=(0.3, 0.1)[i]))
+        write(engine, i, records(("greedy", "soft")[i], list(range(count)), seconds=(0.3, 0.1)[i]))
     finish(engine, 0, 1.3)
     dialogue.drain()
     assert [made.place(racer) for racer in made.racers] == [2, None]

@@ -132,12 +132,12 @@ def test_places_go_by_the_lanes_own_clocks(dialogue: Dialogue, engine: FakeEngin
     made = race(dialogue, "greedy", "lookup", "recompute")
     for i in range(3):
         begin(engine, i)
-        write(engine, i, records("greedy", [1, 2] if i != 1 else [1], seconds=(0.3, 0.1, 0.4)[i]))
+        write(engine, i, records(("greedy", "lookup", "greedy")[i], [1, 2] if i != 1 else [1], seconds=(0.3, 0.1, 0.4)[i]))
     finish(engine, 0, 0.7)
     dialogue.drain()
     # The second lane has computed less so far: it may still come in before.
     assert made.place(made.racers[0]) is None
-    write(engine, 1, records("greedy", [2], seconds=0.1))
+    write(engine, 1, records("lookup", [2], seconds=0.1))
     finish(engine, 1, 0.4)
     dialogue.drain()
     assert [made.place(racer) for racer in made.racers] == [2, 1, None]
@@ -147,6 +147,18 @@ def test_places_go_by_the_lanes_own_clocks(dialogue: Dialogue, engine: FakeEngin
     assert [racer.entry.method for racer in made.ranking()] == ["lookup", "greedy", "recompute"]
     assert made.place(made.racers[2]) is None
     assert made.racers[1].seconds == pytest.approx(0.4)
+
+
+def test_a_lane_that_drafted_nothing_has_no_place(dialogue: Dialogue, engine: FakeEngine) -> None:
+    """It decoded plainly under another name; the lanes beside it keep their order."""
+    made = race(dialogue, "greedy", "lookup", "suffix")
+    for i, name in enumerate(("greedy", "lookup", "greedy")):
+        begin(engine, i)
+        write(engine, i, records(name, [1, 2], seconds=(0.3, 0.2, 0.1)[i]))
+        finish(engine, i, 0.7 - i / 10)
+    dialogue.drain()
+    assert [made.place(racer) for racer in made.racers] == [2, 1, None]
+    assert made.racers[2].idle == "drafted nothing"
 
 
 def test_what_goes_wrong_in_one_lane_is_told_there_alone(dialogue: Dialogue, engine: FakeEngine) -> None:
