@@ -30,13 +30,15 @@ def path(request: pytest.FixtureRequest) -> Path:
 @pytest.fixture(scope="session")
 def model(path: Path, page: Page) -> Iterator[Model]:
     """That model, loaded; its section of the page begins."""
+    os.environ.pop("SPECCHAT_PASSES", None)  # what passes cost is measured here, not given
     model = load_model(str(path), options())
     able = model.info.capabilities
     page.add(
         path.name,
         f"{model.info.architecture} in {model.info.dtype} on {model.info.backend}, {model.info.parameters / 1e6:,.0f} M "
         f"parameters, vocabulary {model.info.vocabulary:,}, context {model.info.context:,}. "
-        f"Label: *{able.identical}*. Trees: {'yes' if able.tree else 'no'}. Chains: {'yes' if able.chain else 'no'}.",
+        f"Label: *{able.identical}*. Trees: {'yes' if able.tree else 'no'}. Chains: {'yes' if able.chain else 'no'}."
+        f"{f' Passes are held to chains of {able.most} nodes.' if able.most else ''}",
         "",
         *(f"- {reason}" for reason in able.reasons.values()),
         *(f"- {note}" for note in model.info.notes),
