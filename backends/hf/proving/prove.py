@@ -29,6 +29,9 @@ from .proof import Check, Proof, StatesProof, Tick, attempt, logger, switched
 SIDE_BITS = 3
 """In units of the largest logit's last place: how close two choices beside a tree's first path must be for the next pass to
 decide (seen at most: 0.7 such units in 1,676 nodes)."""
+ENOUGH = 8
+"""Nodes of a pass to which a model is held under `--exact auto`: with several threads those of larger passes may be shared out
+otherwise, and eight nodes bring most of what drafts do."""
 HYBRID = {"linear_attention", "full_attention"}
 """Layer types of the hybrids whose cache can go back a step."""
 CHAINS = "A branching tree did not give this model the same logits as its paths, so methods draft chains only."
@@ -103,7 +106,7 @@ def promised(runner: Runner, found: Capabilities, rounding: Rounding | None, exa
     if runner.dtype == torch.float32 and not runner.hybrid:
         why = "Here passes of many nodes do not give the same bits as passes of one, so identical holds up to float32 rounding."
         return replace(runner, padded=False, fewest=1), replace(found, reasons={**found.reasons, "bits": why})
-    return runner, promise(found, rounding, hold=exact == "on")
+    return runner, promise(found, rounding, hold=exact == "on" or (exact == "auto" and rounding.most >= ENOUGH))
 
 
 def prove(runner: Runner, config: Any, text: Sequence[int], tick: Tick, context: int, exact: str = "auto") -> Proven:
