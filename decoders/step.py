@@ -68,8 +68,7 @@ class StepRecord:
     shares: Sequence[float] = field(default_factory=list)
     """What part of the nodes each of the first of `drafters`, the draft models, had learned to get."""
     declined: Sequence[float] = field(default_factory=list)
-    """Of a draft that was not verified, as its pass promised less than it costs: nodes, and what a pass over them costs in
-    plain ones."""
+    """Nodes of a draft that was declined because its pass promised less than it costs, and that cost in plain passes."""
     spans: Sequence[Sequence[int]] = field(default_factory=list)
     """Thought and answer, of a model that thinks: rows of [1 for a thought or 0 for the answer, characters of `text`, tokens],
     in order, which add up to `text` and `tokens`. Empty: all of it is answer. The marks around a thought are no text, and their

@@ -62,8 +62,7 @@ class Racer:
 
     @property
     def idle(self) -> str:
-        """That a method which drafts has drafted nothing in the whole answer, and why: it was plain decoding. Empty for any
-        other."""
+        """A note that a method drafted nothing in the whole answer, and why; empty for lanes that drafted or never do."""
         figures, method = self.answer.figures, method_named(self.entry.method)
         drafted = figures.drafted or figures.tokens > figures.steps
         if not self.through or self.served or drafted or method.plain or method.undrafted:

@@ -53,9 +53,9 @@ class Sizes:
         self._unseen: tuple[Tree, Sequence[int], int] | None = None
         """A draft that was declined, the text, and how long that was."""
         self.promised = 1.0, 1.0
-        """Of the last draft, as it was cut: tokens expected, and how many of them for a plain pass's time."""
+        """Tokens expected from the last draft after its cut, in all and for the time of a plain pass."""
         self.declined: tuple[float, ...] = ()
-        """Of the last draft, if its pass promised less than it costs: nodes, and their cost in plain passes."""
+        """Nodes of the last draft, and their cost in plain passes, if that was more than it promised; else empty."""
 
     def floor(self, context: Drafting) -> float:
         """The least probability of a path, as the drafter sees it, that can pay here."""
