@@ -134,10 +134,8 @@ class Session(ABC):
                 (rising, each layer once; a gap leaves layers out, a Block runs half a layer and is a gap too). Hidden states
                 and K/V of the layers before the first gap are kept, so that none of these runs twice: the next full pass
                 (`layers` None) takes every living node that stopped early on from there, together with the new nodes, and
-                `rows` may name it; `evaluate((), ())` completes them alone. So does a pass through the first N layers with
-                nodes that stopped after fewer of the first layers, if `rows` names them or they stand above its new nodes:
-                they then have stopped after N, and what hangs below them as well. Nodes may stop at different layers, but a
-                node needs above it what it runs itself, for an attention block that did not run left no K/V to see: complete
+                `rows` may name it; `evaluate((), ())` completes them alone. Nodes may stop at different layers, but a node
+                needs above it what it runs itself, for an attention block that did not run left no K/V to see: complete
                 nodes, or nodes that ran at least the same layers and blocks. A node that stopped early cannot be committed;
                 it counts once in `nodes_evaluated`.
 
@@ -374,19 +372,6 @@ class Model(ABC):
             UserError: this model's answers cannot follow a schema.
         """
         raise UserError(UNCONSTRAINED)
-
-    def truncated(self, layers: int, *, write: bool = False) -> Model:
-        """A model of the first `layers` layers with this one's final norm and head, for runtimes whose sessions cannot stop
-        early (`Capabilities.layers`). It is closed together with this one.
-
-        Args:
-            layers: how many, fewer than this one has.
-            write: allow writing it to disk, however large it is.
-
-        Raises:
-            UserError: it cannot be made; says why.
-        """
-        raise UserError("This model cannot run its first layers alone. Choose another method.")
 
     @abstractmethod
     def close(self) -> None:

@@ -254,12 +254,11 @@ class Drafter(Configured, ABC):
         tree, `verified.tree` is another one, of those nodes that it could, numbered anew."""
 
     @classmethod
-    def grid(cls, layers: int, *, gaps: bool = True) -> Sequence[Mapping[str, str]]:
+    def grid(cls, layers: int) -> Sequence[Mapping[str, str]]:
         """The settings that `tune` compares; by default only the method's defaults.
 
         Args:
             layers: how many the model has; 0 if it cannot stop early.
-            gaps: whether the model can skip layers in the middle.
         """
         return ({},)
 

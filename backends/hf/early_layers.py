@@ -247,13 +247,7 @@ class EarlyLayers:
         """Nodes that stopped, deepest first: each stage below then takes the last of them."""
         return sorted(numbers, key=lambda number: (-self.stopped[number].depth, number))
 
-    def fewer(self, run: Run) -> set[int]:
-        """The nodes that the first layers, if `run` is that, can take on: those that stopped after fewer of them."""
-        if prefix(run) < len(run):
-            return set()
-        return {number for number, node in self.stopped.items() if node.depth == len(node.ran) < len(run)}
-
-    def stages(self, order: Sequence[int], fresh: bool, end: int | None = None) -> Iterator[Stage]:
+    def stages(self, order: Sequence[int], fresh: bool) -> Iterator[Stage]:
         """What takes the nodes that stopped, and new ones, through the layers they have not been through.
 
         Layers that only some of the nodes need run over those alone: one stage per depth at which nodes stopped.
@@ -261,14 +255,12 @@ class EarlyLayers:
         Args:
             order: see `order`.
             fresh: whether there are new nodes behind them, which need all layers.
-            end: how many of the first layers to run; None for all.
         """
         assert self._where is not None
         count = self._where.count
-        end = end or count
         depths = [self.stopped[number].depth for number in order]
         bounds = sorted({*depths, *([0] if fresh else [])})
-        for bound, until in zip(bounds, [*bounds[1:], end], strict=True):
+        for bound, until in zip(bounds, [*bounds[1:], count], strict=True):
             rows = [
                 hidden
                 for number in order

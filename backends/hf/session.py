@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -152,19 +152,17 @@ class TransformersSession(TreeSession[SlotNode]):
         """A pass that stops early, or one that takes nodes on which did."""
         early = self._early
         run = None if layers is None else early.checked(layers)
-        order = early.order(early.stopped if run is None else self._taken_on(run, [*(rows or ()), *parents]))
+        order = early.order(early.stopped) if run is None else []
         if order:
             self._line_up(order)
             for number in order:
                 node = self._nodes[number]
                 node.straight = node.straight and (self._sees_all(node) or not self._run.exact)
         new = self._hang(tokens, parents)
-        if run is not None:
-            taken = set(order)
-            for node in new:
-                above = early.stopped.get(node.parent) if node.parent not in taken else None
-                if above is not None and above.ran != run and not covers(above.ran, run):
-                    raise ValueError(f"a node above has been through layers {shown(above.ran)} only, not {shown(run)}")
+        for node in new if run is not None else ():
+            above = early.stopped.get(node.parent)
+            if above is not None and above.ran != run and not covers(above.ran, run):
+                raise ValueError(f"a node above has been through layers {shown(above.ran)} only, not {shown(run)}")
         ids = [*order, *range(self._next, self._next + len(new))]
         batch = [*(self._nodes[number] for number in order), *new]
         place = {number: i for i, number in enumerate(ids)}
@@ -174,38 +172,20 @@ class TransformersSession(TreeSession[SlotNode]):
         if not batch:
             return TorchScores(torch.empty((0, 0)), (), ())
         picks = [place[number] for number in wanted]
-        if run is None or order:
-            logits, portion = self._guarded(lambda: self._stages(order, batch, picks, len(run) if run else None), len(batch))
+        if run is None:
+            logits = self._guarded(lambda: self._stages(order, batch, picks), len(batch))
+            early.stopped.clear()
         else:
             portion = early.drafting(run)
             logits = self._guarded(lambda: self._pass(new, picks, portion.forward, portion.run), len(new))
-        if run is None:
-            early.stopped.clear()
-        else:
             early.keep(ids, run, portion)
         self._add(new)
         return TorchScores(logits, tuple(wanted), tuple([batch[pick].position + 1 for pick in picks]))
 
-    def _taken_on(self, run: Run, wanted: Iterable[int]) -> set[int]:
-        """The nodes that stopped after fewer layers and are to run those of `run`: the wanted ones, those above and below."""
-        fewer, taken = self._early.fewer(run), set[int]()
-        for number in wanted:
-            while number in fewer and number not in taken:
-                taken.add(number)
-                number = self._nodes[number].parent
-        if taken:
-            for number, node in self._nodes.items():  # parents come before their children
-                if node.parent in taken and number not in fewer:
-                    ran = shown(self._early.stopped[number].ran)
-                    raise ValueError(f"a node below has been through {ran}, which is no part of {shown(run)} to go on from")
-                if node.parent in taken:
-                    taken.add(number)
-        return taken
-
-    def _stages(self, order: list[int], batch: list[SlotNode], picks: list[int], end: int | None) -> tuple[Tensor, Portion]:
-        """Take nodes through what they lack of the first `end` layers (of all if None); the first of `batch` are those that
-        stopped, in `order`. Logits of the picked ones [rows, vocab], and what ran last."""
-        stages = list(self._early.stages(order, len(batch) > len(order), end))
+    def _stages(self, order: list[int], batch: list[SlotNode], picks: list[int]) -> Tensor:
+        """Take nodes through what they lack of the layers; the first of `batch` are those that stopped, in `order`. Logits of the
+        picked ones [rows, vocab]."""
+        stages = list(self._early.stages(order, len(batch) > len(order)))
         carried = None
         for stage in stages[:-1]:
             stage.enter(carried)
@@ -214,7 +194,7 @@ class TransformersSession(TreeSession[SlotNode]):
             carried = stage.portion.leave(len(nodes))
         stages[-1].enter(carried)
         last = stages[-1].portion
-        return self._pass(batch, picks, last.forward, last.run), last
+        return self._pass(batch, picks, last.forward, last.run)
 
     def _line_up(self, order: list[int]) -> None:
         """Bring nodes into the last slots in use, without holes, in this order (parents before their children)."""

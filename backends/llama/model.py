@@ -36,7 +36,6 @@ from .attention_cost import SEQUENCES, attention_cost, attention_seconds
 from .attention_cost import SIZE as ATTENTION_SIZE
 from .context import Context, Runtime, Weights
 from .hidden_states import LayerOutputs, embeddings, refusal, untold
-from .layers import first_layers
 from .library import devices, library, version
 from .options import (
     CACHE_TYPES,
@@ -55,12 +54,10 @@ from .session import LlamaSession
 from .tokenizer import LlamaCodec
 from .trial import Trial, works
 
+NO_LAYERS = "llama.cpp runs all layers of a model or none, so the first ones cannot draft. Load the model's safetensors folder."
+
 HYBRID_ROWS = 64
 """Most rows of logits in a pass of a hybrid, whose chains are shorter."""
-
-
-class Refused(UserError):
-    """llama.cpp cannot load the file, however much memory there is."""
 
 
 class LlamaModel(CodecModel):
@@ -75,7 +72,6 @@ class LlamaModel(CodecModel):
         header: Header,
         runtime: Runtime,
         info: ModelInfo,
-        options: LoadOptions,
     ) -> None:
         self._weights: Weights | None = weights
         self._codec = codec
@@ -84,8 +80,6 @@ class LlamaModel(CodecModel):
         """What its file says."""
         self.runtime = runtime
         """How its contexts are set up."""
-        self._options = options
-        self._cut: dict[int, LlamaModel] = {}
         self._tried = set[Trial]()
         """What llama.cpp is known to hand out."""
         self._alike = info.capabilities.exact and runtime.flash_attention == FLASH["on"]
@@ -168,29 +162,8 @@ class LlamaModel(CodecModel):
         text = proof_text(self._codec, weights.vocabulary, SIZE)
         return states_work(tapped, text, weights.width, self.info.capabilities.tree)
 
-    def truncated(self, layers: int, *, write: bool = False) -> Model:
-        """A model of the first layers (see `Model.truncated`): a file of its own in the cache folder, written at the first
-        call ever (see `gguf_layers`)."""
-        weights = self.weights
-        if not 1 <= layers < self.info.layers:
-            raise UserError(f"{self.info.name} has {self.info.layers} layers. Draft with 1 to {self.info.layers - 1} of them.")
-        if layers not in self._cut:
-            file = first_layers(Path(self.info.path), layers, self.info.name, write=write, hybrid=weights.recurrent)
-            # It drafts, so it runs here, whoever shares the whole model's layers.
-            options = replace(self._options, context=self.info.context, rpc="")
-            try:
-                self._cut[layers] = load_llama(file, f"{self.info.name}, first {counted(layers, 'layer')}", options)
-            except UserError as error:
-                if isinstance(error, Refused):  # and will again; too little memory may be over tomorrow
-                    file.unlink(missing_ok=True)
-                raise UserError(f"This model cannot run its first layers alone. Choose another method. ({error})") from None
-        return self._cut[layers]
-
     def close(self) -> None:
         """Free the weights; sessions that are open keep them until they are closed and dropped."""
-        for model in self._cut.values():
-            model.close()
-        self._cut.clear()
         self._weights = None
         self._codec.close()
 
@@ -293,10 +266,9 @@ def load_llama(
     prover = _Prover(weights, header, codec, options, name, ticking(PASSES, progress, cancelled), mtp=mtp, file=file)
     runtime, capabilities, taken = prover.find(runtime)
     # An MTP layer reads nothing but the last state, which llama.cpp always hands out.
-    if why := capabilities.reasons.get("chain") or ("" if mtp else refusal()):
-        capabilities = replace(capabilities, reasons={**capabilities.reasons, "states": why})
-    else:
-        capabilities = replace(capabilities, states=True)
+    why = capabilities.reasons.get("chain") or ("" if mtp else refusal())
+    reasons = {**capabilities.reasons, "layers": NO_LAYERS} | ({"states": why} if why else {})
+    capabilities = replace(capabilities, states=not why, reasons=reasons)
     if progress is not None:
         progress("check", PASSES, PASSES)
     kind = file_type(weights)
@@ -325,7 +297,7 @@ def load_llama(
         thinking=codec.thoughts.info if codec.thoughts is not None else None,
         sampling=recommended(ollama.parameters(name), OLLAMA) if name.startswith(ollama.PREFIX) else recommended(about, GGUF),
     )
-    return LlamaModel(weights, codec, header, runtime, info, options)
+    return LlamaModel(weights, codec, header, runtime, info)
 
 
 class Way(NamedTuple):
@@ -460,11 +432,11 @@ def _unloadable(file: Path, header: Header, said: str) -> UserError:
     if "unable to allocate" in said or "failed to allocate" in said:
         return UserError(f"{file} needs {header.weight_bytes / 1e9:.1f} GB ({said}). Use a smaller model or fewer GPU layers.")
     if "'token_embd.weight' has wrong shape" in said:
-        return Refused(
+        return UserError(
             f"{file} names {header.vocabulary:,} tokens, and its table of embeddings has another number of rows: it holds the "
             "tokenizer of one model and the weights of another. Use another file."
         )
-    return Refused(f"Cannot load {file}: {said or 'llama.cpp gives no reason'}.")
+    return UserError(f"Cannot load {file}: {said or 'llama.cpp gives no reason'}.")
 
 
 def _device_name(runtime: Runtime) -> str:

@@ -3,7 +3,6 @@
 python -m specchat.backends.llama.trial inputs FILE    # a pass that notes the inputs of all layers
 python -m specchat.backends.llama.trial last FILE      # a pass that hands out the states after the last layer
 python -m specchat.backends.llama.trial mtp FILE       # a pass of the model's MTP layer behind one of the model
-python -m specchat.backends.llama.trial cut FILE       # a pass of a model's first layers
 """
 
 from __future__ import annotations
@@ -32,20 +31,20 @@ CONTEXT = 256
 ABORTED = (-signal.SIGABRT, 3)
 """How a process ends that llama.cpp ends, on POSIX and on Windows."""
 
-Trial = Literal["inputs", "last", "mtp", "cut"]
+Trial = Literal["inputs", "last", "mtp"]
 
 
 def works(trial: Trial, architecture: str, file: Path) -> bool:
     """Whether the installed llama.cpp can do that with models of an architecture.
 
     Args:
-        trial: the inputs of all layers with the last states, these alone, drafting with the model's own MTP layer, or running
-            its first layers, which `file` has.
-        architecture: of the file; of first layers its name, for it depends on them.
+        trial: the inputs of all layers with the last states, these alone, or drafting with the model's own MTP layer.
+        architecture: of the file.
         file: a model.
     """
-    if (found := known(trial, architecture)) is not None:
-        return found
+    found = _kept().get(f"{trial} {architecture}")
+    if found is not None and found[0] == version():
+        return found[1]
     command = [sys.executable, "-P", "-m", __spec__.name if __spec__ else __name__, trial, str(file)]
     try:
         code = subprocess.run(command, capture_output=True, timeout=SECONDS, check=False).returncode
@@ -55,12 +54,6 @@ def works(trial: Trial, architecture: str, file: Path) -> bool:
         with suppress(OSError):
             write_json(cache_folder() / FILE, {**_kept(), f"{trial} {architecture}": (version(), code == 0)})
     return code == 0
-
-
-def known(trial: Trial, architecture: str) -> bool | None:
-    """What a trial with the installed llama.cpp showed; None if there was none."""
-    found = _kept().get(f"{trial} {architecture}")
-    return found[1] if found is not None and found[0] == version() else None
 
 
 def failed(trial: Trial, architecture: str) -> bool:
@@ -96,11 +89,6 @@ def _last(lib: Any, model: Any) -> bool:
         return False
     lib.llama_set_embeddings(context, True)
     return _reads(lib, context) and bool(lib.llama_get_embeddings(context))
-
-
-def _cut(lib: Any, model: Any) -> bool:
-    context = _context(lib, model)
-    return bool(context) and _reads(lib, context)
 
 
 def _mtp(lib: Any, model: Any) -> bool:
@@ -150,4 +138,4 @@ def _try(trial: Callable[[Any, Any], bool], file: str) -> int:
 
 
 if __name__ == "__main__":
-    raise SystemExit(_try({"inputs": _inputs, "last": _last, "mtp": _mtp, "cut": _cut}[sys.argv[1]], sys.argv[2]))
+    raise SystemExit(_try({"inputs": _inputs, "last": _last, "mtp": _mtp}[sys.argv[1]], sys.argv[2]))

@@ -73,7 +73,7 @@ class Draft(Drafter):
     params: DraftParams
 
     @classmethod
-    def grid(cls, layers: int, *, gaps: bool = True) -> Sequence[Mapping[str, str]]:
+    def grid(cls, layers: int) -> Sequence[Mapping[str, str]]:
         return [*({"tokens": k} for k in ("2", "4", "8")), *({"schedule": name} for name in ("confidence", "cost"))]
 
     @classmethod

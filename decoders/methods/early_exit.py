@@ -14,36 +14,23 @@ from functools import lru_cache
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from ...backends.base import Block
+from ...backends.base import Block, Layers
 from ...errors import UserError
 from .. import needs
 from ..base import Context, Drafter, Elsewhere, Verified, param
 from ..parts.cascade import Copies, Worth, grow_chain
-from ..parts.costs import PassCosts
 from ..parts.elsewhere import COPIED
 from ..parts.ppm import ContextModel
-from ..parts.proposers import DraftModel, FirstLayers, Proposer
+from ..parts.proposers import FirstLayers
 from ..parts.schedules import SCHEDULES, Schedule
 from ..tree import Tree
-
-TRIALS = 3
-"""Rounds that each depth gets before the fastest is taken."""
-
-AGAIN = 64
-"""Rounds after which a depth that was not the fastest gets another one: the text may have changed."""
-
-REPEATED = 3
-"""Length of the match from which the text is taken to repeat itself."""
 
 
 @dataclass(frozen=True, slots=True)
 class EarlyExitParams:
     """Settings of early exit."""
 
-    layers: int = param(0, "The first N layers draft; 0 compares a quarter, half and three quarters of them", low=0, high=1024)
-    inner: int = param(
-        -1, "Fewer layers that draft for these N in turn; 0 is none, -1 compares half of N with none", low=-1, high=1024
-    )
+    layers: int = param(0, "The first N layers draft; 0 is half of them", low=0, high=1024)
     skip: str = param("", "Instead: what to leave out of the draft, such as 3a,4-6,7m (layer 3's attention, 4 to 6, 7's MLP)")
     tokens: int = param(
         4, "Draft tokens K (constant), or how many to start with (heuristic)", low=0, high=64, length="schedule=constant"
@@ -59,64 +46,15 @@ class EarlyExitParams:
 PART = re.compile(r"\s*(\d{1,5})\s*(?:-\s*(\d{1,5})\s*)?([am]?)\s*", re.ASCII | re.IGNORECASE)
 """One part of the list of what is left out: a layer or a range of layers, whole or one block of each."""
 
-Cut = int | tuple[int | Block, ...]
-"""What a draft runs: the first N layers, or a list of layers and blocks."""
-
-Way = tuple[Cut, int]
-"""A cut, and how many inner layers draft for it (0 for none)."""
-
-
-class Record:
-    """How one way to cut the model has done on one kind of text."""
-
-    def __init__(self) -> None:
-        self.rounds = 0
-        self.turn = 0
-        """The round, of all ways' rounds, that was its last."""
-        self._tokens = 0.0
-        self._seconds = 0.0
-
-    def learn(self, tokens: int, seconds: float) -> None:
-        """Take in a round: what it produced, and what it took."""
-        self.rounds += 1
-        keep = 1 - 1 / AGAIN
-        self._tokens = self._tokens * keep + tokens
-        self._seconds = self._seconds * keep + seconds
-
-    @property
-    def speed(self) -> float:
-        """Tokens per second."""
-        return self._tokens / self._seconds if self._seconds else 0.0
-
-
-class Known:
-    """What is known of one way to cut a model on this machine; all conversations on the model share it."""
-
-    def __init__(self) -> None:
-        self.records = {repeats: Record() for repeats in (False, True)}
-        """Records by whether the text has just repeated itself. A copy is drafted in few passes, so that it pays to be right;
-        elsewhere each draft token takes a pass, so that it pays to be quick."""
-        self.worth = Worth()
-
-
-_known: WeakKeyDictionary[Any, dict[Way, Known]] = WeakKeyDictionary()
-
-
-@dataclass(slots=True)
-class Depth:
-    """One way to cut the model, in one conversation."""
-
-    known: Known
-    proposer: Proposer
-    copies: Copies
-    schedule: Schedule
+_worth: WeakKeyDictionary[Any, dict[Layers, Worth]] = WeakKeyDictionary()
+"""What drafting with each part of a model was worth."""
 
 
 class EarlyExit(Drafter):
     """A chain of the first layers' choices.
 
     Their keys and values are the target's, so the verifying pass takes those tokens on from layer N, and no layer runs twice
-    for a token. llama.cpp cannot stop within a model: there the first layers are a file of their own with a cache of its own.
+    for a token.
 
     Example:
         text     The capital of France
@@ -141,13 +79,13 @@ class EarlyExit(Drafter):
     params: EarlyExitParams
 
     @classmethod
-    def grid(cls, layers: int, *, gaps: bool = True) -> Sequence[Mapping[str, str]]:
-        """A quarter, half and three quarters of the layers; with `gaps` also without some in the middle (a guess, where the
-        search for blocks finds nothing better)."""
+    def grid(cls, layers: int) -> Sequence[Mapping[str, str]]:
+        """A quarter, half and three quarters of the layers, and all without some in the middle (a guess, where the search for
+        blocks finds nothing better)."""
         depths = sorted({max(1, min(layers - 1, round(layers * share))) for share in (0.25, 0.5, 0.75)}) if layers > 1 else []
         lengths: Sequence[dict[str, str]] = ({}, {"schedule": "constant", "tokens": "4"})
         out = [{"layers": str(depth), **length} for depth in depths for length in lengths]
-        for share in (0.3, 0.5) if gaps else ():
+        for share in (0.3, 0.5):
             # The first and the last layers do what no other does: what is left out lies between them.
             count = round(layers * share)
             first = (layers - count) // 2
@@ -162,7 +100,7 @@ class EarlyExit(Drafter):
             none = "It cannot skip layers or blocks of the model; the nearest is a small draft model in a file of its own."
             return {"transformers": ("", here), "llama-server": ("", none), "vLLM": ("", none), "SGLang": ("", none)}
         none = "It has no early exit; the nearest is a draft model of the first layers in a file of its own."
-        note = "" if params.layers else "Choose N yourself; specchat compares a quarter, half and three quarters of the layers."
+        note = "" if params.layers else "N is half of the layers."
         call = f"assistant_early_exit={params.layers or 'N'}, num_assistant_tokens={params.tokens}"
         return {
             "transformers": (f"model.generate(**inputs, {call})", f"{note} {COPIED}".strip() if params.cascade else note),
@@ -173,115 +111,41 @@ class EarlyExit(Drafter):
 
     def __init__(self, params: EarlyExitParams | None = None) -> None:
         super().__init__(params)
-        self._depths: dict[Way, Depth] = {}
-        self._depth: Depth | None = None
-        self._record = Record()
-        """The record of this round's depth on this kind of text."""
-        self._costs = PassCosts()
+        self._proposer: FirstLayers | None = None
+        self._schedule = Schedule(self.params.schedule)
         self._index = ContextModel()
+        self._copies: Copies | None = None
 
     def prepare(self, context: Context) -> None:
-        for way in self._wanted(context):
-            if way not in self._depths:
-                self._open(way, context)
+        """Choose the layers that draft."""
+        assert context.model is not None
+        count, params = context.model.info.layers, self.params
+        if params.layers >= count:
+            raise UserError(f"early-exit.layers must be below the model's {count} layers, not {params.layers}.")
+        layers = what_is_left(params.skip, count) if params.skip else params.layers or max(1, count // 2)
+        if self._proposer is None or self._proposer.layers != layers:
+            self._proposer = FirstLayers(layers)
+            worth = _worth.setdefault(context.model, {}).setdefault(layers, Worth())
+            self._copies = Copies(self._index, worth)
 
     def draft(self, context: Context) -> Tree:
         params = self.params
-        depth = self._depth = self._pick(context)
-        if depth.schedule.name != params.schedule:
-            depth.schedule = Schedule(params.schedule)
-        depth.schedule.costs = self._costs
-        length = min(depth.schedule.length(params.tokens, params.most), context.room)
+        if params.schedule != self._schedule.name:
+            self._schedule = Schedule(params.schedule)
+        self.prepare(context)
+        assert self._proposer is not None
+        length = min(self._schedule.length(params.tokens, params.most), context.room)
         if length < 1:
             return Tree.root(context.pending)
         enough = params.threshold if params.schedule == "confidence" else 0.0
-        return grow_chain(depth.proposer, context, length, enough, depth.copies if params.cascade else None)
-
-    def _pick(self, context: Context) -> Depth:
-        """The depth of this round: each in turn at first, then the fastest on this kind of text."""
-        wanted = self._wanted(context)
-        depths = [self._depths.get(way) or self._open(way, context) for way in wanted]
-        repeats = False
-        if len(depths) > 1 or self.params.cascade:
-            self._index.follow(context.tokens)
-            repeats = self._index.repeats(REPEATED)
-        records = [depth.known.records[repeats] for depth in depths]
-        turn = 1 + max(record.turn for record in records)
-        fewest, oldest = min(records, key=lambda record: record.rounds), min(records, key=lambda record: record.turn)
-        if fewest.rounds < TRIALS:
-            chosen = fewest
-        elif turn - oldest.turn > AGAIN:
-            chosen = oldest
-        else:
-            chosen = max(records, key=lambda record: record.speed)
-        chosen.turn = turn
-        self._record = chosen
-        return depths[records.index(chosen)]
-
-    def _wanted(self, context: Context) -> Sequence[Way]:
-        """The ways to choose from."""
-        assert context.model is not None
-        count, params = context.model.info.layers, self.params
-        if params.skip:
-            return [(what_is_left(params.skip, count), 0)]
-        if params.layers >= count:
-            raise UserError(f"early-exit.layers must be below the model's {count} layers, not {params.layers}.")
-        if not context.model.info.capabilities.layers:
-            return [(params.layers or max(1, count // 2), 0)]  # each further one would be a file
-        # Half first: what is tried first is also what a short answer gets most of.
-        depths = [params.layers] if params.layers else [max(1, count * quarters // 4) for quarters in (2, 1, 3) if count > 1]
-        ways = [(depth, inner) for i, depth in enumerate(depths) for inner in self._inner(depth, compare=not i)]
-        if not ways:
-            raise UserError(
-                f"early-exit.inner ({params.inner}) must be below the number of layers that draft ({max(depths, default=0)})."
-            )
-        return list(dict.fromkeys(ways))
-
-    def _inner(self, depth: int, *, compare: bool) -> Sequence[int]:
-        """How many layers may draft for the first `depth` ones.
-
-        Args:
-            depth: how many draft.
-            compare: also with half as many, if nothing was said.
-        """
-        inner = self.params.inner
-        if inner >= 0:
-            return [inner] if inner < depth else []
-        return [depth // 2, 0] if compare and depth > 1 else [0]
-
-    def _open(self, way: Way, context: Context) -> Depth:
-        model = context.model
-        assert model is not None
-        layers, inner = way
-        proposer: Proposer
-        if model.info.capabilities.layers:
-            proposer = FirstLayers(layers, inner)
-        elif isinstance(layers, int):
-            proposer = DraftModel(model.truncated(layers, write=self.params.layers > 0), context.session.context)
-        else:
-            raise UserError("early-exit.skip works only with transformers models. Set layers instead.")
-        known = _known.setdefault(model, {}).setdefault(way, Known())
-        copies = Copies(self._index, known.worth)
-        depth = self._depths[way] = Depth(known, proposer, copies, Schedule(self.params.schedule))
-        return depth
+        return grow_chain(self._proposer, context, length, enough, self._copies if params.cascade else None)
 
     def learn(self, verified: Verified) -> None:
-        depth = self._depth
-        if depth is None:
+        if self._proposer is None or not verified.forward_seconds:  # it began with the prompt: how long it took tells nothing
             return
         drafted, accepted = len(verified.tree.as_drafted(())[0]) - 1, len(verified.path) - 1
-        seconds = depth.proposer.seconds if drafted else []
-        if drafted:
-            depth.proposer.settle([node for node in verified.path if node < depth.proposer.evaluated])
-        if not verified.forward_seconds:  # the round began with the prompt: how long it took tells nothing
-            return
-        depth.schedule.learn(drafted, accepted, len(verified.tree), verified.forward_seconds, seconds)
-        self._record.learn(accepted + 1, verified.forward_seconds + sum(seconds))
-
-    def close(self) -> None:
-        for depth in self._depths.values():
-            depth.proposer.close()
-        self._depths.clear()
+        seconds = self._proposer.seconds if drafted else []
+        self._schedule.learn(drafted, accepted, len(verified.tree), verified.forward_seconds, seconds)
 
 
 @lru_cache(64)

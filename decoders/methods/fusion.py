@@ -162,7 +162,7 @@ class Fusion(Drafter):
     params: FusionParams
 
     @classmethod
-    def grid(cls, layers: int, *, gaps: bool = True) -> Sequence[Mapping[str, str]]:
+    def grid(cls, layers: int) -> Sequence[Mapping[str, str]]:
         return [{"nodes": nodes} for nodes in ("4", "8", "16", "32", "64")]
 
     @classmethod

@@ -78,7 +78,7 @@ class Lookahead(Drafter):
     params: LookaheadParams
 
     @classmethod
-    def grid(cls, layers: int, *, gaps: bool = True) -> Sequence[Mapping[str, str]]:
+    def grid(cls, layers: int) -> Sequence[Mapping[str, str]]:
         return [{"window": width, "guesses": width} for width in ("3", "7", "15")]
 
     def __init__(self, params: LookaheadParams | None = None) -> None:

@@ -98,7 +98,7 @@ class Lookup(Drafter):
     params: LookupParams
 
     @classmethod
-    def grid(cls, layers: int, *, gaps: bool = True) -> Sequence[Mapping[str, str]]:
+    def grid(cls, layers: int) -> Sequence[Mapping[str, str]]:
         return [*({"nodes": nodes} for nodes in ("4", "8", "16", "32", "64")), {"variant": "reference"}]
 
     @classmethod

@@ -71,7 +71,7 @@ class Ngram(Drafter):
     params: NgramParams
 
     @classmethod
-    def grid(cls, layers: int, *, gaps: bool = True) -> Sequence[Mapping[str, str]]:
+    def grid(cls, layers: int) -> Sequence[Mapping[str, str]]:
         return [{"nodes": nodes} for nodes in ("8", "16", "32")]
 
     @classmethod

@@ -113,7 +113,7 @@ class Recycle(Drafter):
     params: RecycleParams
 
     @classmethod
-    def grid(cls, layers: int, *, gaps: bool = True) -> Sequence[Mapping[str, str]]:
+    def grid(cls, layers: int) -> Sequence[Mapping[str, str]]:
         return [{"nodes": nodes} for nodes in ("16", "32", "64")]
 
     @classmethod

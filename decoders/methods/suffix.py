@@ -199,7 +199,7 @@ class Suffix(Drafter):
     params: SuffixParams
 
     @classmethod
-    def grid(cls, layers: int, *, gaps: bool = True) -> Sequence[Mapping[str, str]]:
+    def grid(cls, layers: int) -> Sequence[Mapping[str, str]]:
         trees = ({"tree": "on", "factor": "4", "floor": "0", "nodes": nodes} for nodes in ("8", "16", "32", "64"))
         return [{}, {"factor": "2"}, {"factor": "4"}, *trees]
 

@@ -84,7 +84,7 @@ class TokenTree(Grower):
     params: TreeParams
 
     @classmethod
-    def grid(cls, layers: int, *, gaps: bool = True) -> Sequence[Mapping[str, str]]:
+    def grid(cls, layers: int) -> Sequence[Mapping[str, str]]:
         return [{"nodes": nodes} for nodes in ("10", "20")]
 
     @classmethod

@@ -164,17 +164,16 @@ def grow_chain(proposer: Proposer, context: Context, most: int, enough: float = 
 def _expected(
     proposer: Proposer, copies: Copies | None, context: Context, tree: Tree, room: int
 ) -> tuple[list[int], list[float]]:
-    """What the proposer is expected to choose next: what followed in the text, or else what a quicker drafter of its own says.
+    """What the proposer is expected to choose next: what followed in the text.
 
     Returns:
-        the line, and for each token of one from the text the probability that the draft goes on so far with it.
+        the line, and for each of its tokens the probability that the draft goes on so far with it.
     """
-    if proposer.known(context):
+    if copies is None or proposer.known(context):
         return [], []
-    drafted, most = tree.tokens[1:], room - len(tree)
-    line, chances = copies.after(drafted, most, context.eos_ids) if copies is not None else ([], [])
+    line, chances = copies.after(tree.tokens[1:], room - len(tree), context.eos_ids)
     line = [*proposer.readable(line)]
-    return line or proposer.expect(context, drafted, most), chances[: len(line)]
+    return line, chances[: len(line)]
 
 
 def _take(

@@ -117,11 +117,6 @@ class NgramIndex(TokenIndex):
             name = first
         self.latest = previous + 1, min(ORDERS, end + 1)
 
-    def repeats(self, length: int) -> bool:
-        """Whether the text's last `length` tokens (at most ORDERS) stood together before; takes next to no time."""
-        end = len(self.tokens)
-        return end > 0 and self._before[(end - 1) * ORDERS + length - 1] >= 0
-
     def matches(self, limit: int, longest: int = ORDERS, shortest: int = 1) -> list[tuple[int, int]]:
         """Earlier occurrences of the text's last tokens: the longest match first, among equals the latest.
 

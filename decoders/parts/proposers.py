@@ -18,9 +18,6 @@ from ..base import Context
 Guesses = list[tuple[int, float]]
 """(token id, probability), the best first; where a draft model samples, in the order of drawing."""
 
-SURE, INNER = 0.5, 6
-"""Inner layers draft on while they are this sure, and at most so many tokens ahead."""
-
 BEHIND = 64
 """Tokens that a draft model may lag behind and still catch up within the pass over the pending token."""
 
@@ -42,8 +39,6 @@ class Proposer(ABC):
         """The parent of each node that has been evaluated [n]."""
         self._context: Context | None = None
         self._scores: list[tuple[Scores, int]] = []
-        self._spent = 0.0
-        """Seconds of `expect`, which the next pass has to answer for."""
 
     @property
     def evaluated(self) -> int:
@@ -67,14 +62,6 @@ class Proposer(ABC):
     def readable(self, line: Sequence[int]) -> Sequence[int]:
         """The start of a line of the target's tokens that this one can read."""
         return line
-
-    def expect(self, context: Context, drafted: Sequence[int], most: int) -> list[int]:
-        """What a quicker drafter of its own, if it has one, expects this draft model to choose behind the tokens so far.
-
-        Returns:
-            at most `most` tokens; the next pass has to be over the last drafted token and these.
-        """
-        return []
 
     def known(self, context: Context) -> bool:
         """Whether the guess after the last token, the one that the next pass would give, is there already."""
@@ -206,8 +193,7 @@ class Proposer(ABC):
         sampling, independent = self._noise(context)
         attempts = range(first, len(self._path)) if independent else None
         guesses = scores.candidates(count, sampling, histories, attempts=attempts)
-        self.seconds.append(time.perf_counter() - started + self._spent)
-        self._spent = 0.0
+        self.seconds.append(time.perf_counter() - started)
         return guesses
 
 
@@ -342,58 +328,18 @@ class FirstLayers(Proposer):
     """The target's first N layers with its own final norm and head. Their keys and values are the target's: the verifying pass
     goes on from layer N.
 
-    With `inner`, fewer layers draft for these in turn, while they are sure: staged speculative decoding (Spector and Re,
-    arXiv:2308.04623) within one model, in which no layer runs twice for a token either.
-
     Args:
         layers: N, or a list of the layers and blocks to run.
-        inner: how many of the first layers draft for these N; 0 for none.
     """
 
-    def __init__(self, layers: Layers, inner: int = 0) -> None:
+    def __init__(self, layers: Layers) -> None:
         super().__init__()
         self.layers = layers
-        self.inner = inner
         self._before = 0
         """Tokens of the prompt that this round's first pass took along: the session counts its nodes from them."""
-        self._begun = 0
-        """Nodes that the inner layers have been through and the others have not yet."""
-
-    def expect(self, context: Context, drafted: Sequence[int], most: int) -> list[int]:
-        session = context.session
-        if not self.inner or context.sampling.uses_history:
-            return []
-        started = time.perf_counter()
-        sampling, independent = self._noise(context)
-        line: list[int] = []
-        missing: Sequence[int] = ()
-        if not drafted:
-            self._reset(context)
-            missing = context.tokens[session.length : -1]
-            self._before = len(missing)
-        token = drafted[-1] if drafted else context.pending
-        first = self._before + len(self._path)
-        while True:
-            parent = first + len(line) - 1
-            if missing:
-                scores = session.evaluate([*missing, token], range(ROOT, len(missing)), (len(missing),), layers=self.inner)
-                missing = ()
-            else:
-                scores = session.evaluate([token], [parent], layers=self.inner)
-            attempts = [len(self._path) + len(line)] if independent else None
-            found = scores.candidates(1, sampling, None, attempts=attempts)[0]
-            if not found or not found[0][1] >= SURE or len(line) >= min(most, INNER) or found[0][0] in context.eos_ids:
-                break
-            token = found[0][0]
-            line.append(token)
-        self._begun = 1 + len(line)
-        self._spent = time.perf_counter() - started
-        return line
 
     def _open(self, context: Context, line: Sequence[int]) -> Scores | None:
-        if self._begun:
-            return self._finish(context, line)
-        self._reset(context)
+        context.session.commit(())  # nothing of a round that an error ended may be left
         missing = context.tokens[context.session.length : -1]
         before = self._before = len(missing)
         tokens = [*missing, context.pending, *line]
@@ -402,22 +348,8 @@ class FirstLayers(Proposer):
 
     def _extend(self, tokens: Sequence[int], parents: Sequence[int]) -> Scores | None:
         assert self._context is not None
-        if self._begun:
-            return self._finish(self._context, tokens[1:])
         before = self._before
         return self._context.session.evaluate(tokens, [before + parent for parent in parents], layers=self.layers)
-
-    def _reset(self, context: Context) -> None:
-        """Begin a round: nothing of one that an error ended may be left."""
-        context.session.commit(())
-        self._before, self._begun, self._spent, self._path, self._scores, self._parents = 0, 0, 0.0, [], [], []
-
-    def _finish(self, context: Context, line: Sequence[int]) -> Scores:
-        """Take the inner layers' nodes, a token and `line` behind it, through the others."""
-        assert self._begun == 1 + len(line)
-        first = self._before + len(self._path)
-        self._begun = 0
-        return context.session.evaluate((), (), range(first, first + 1 + len(line)), layers=self.layers)
 
     def _drop(self, first: int) -> None:
         assert self._context is not None

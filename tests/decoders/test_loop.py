@@ -131,10 +131,10 @@ def test_a_second_turn_evaluates_only_what_is_new(model: Model) -> None:
     assert conversation.session.nodes_evaluated - before == len(prompt) - second.reused
 
 
-# Early exit with a depth and drafts of its own that no measured time decides about.
+# Early exit with drafts of its own that no measured time decides about.
 @pytest.mark.parametrize(
     ("method", "settings"),
-    [("lookup", {}), ("early-exit", {"layers": 4, "inner": 0, "cascade": False}), ("recompute", {})],
+    [("lookup", {}), ("early-exit", {"layers": 4, "cascade": False}), ("recompute", {})],
     ids=["lookup", "early-exit", "recompute"],
 )
 def test_timed_plain_steps_leave_the_next_answer_as_it_would_be(

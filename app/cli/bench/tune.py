@@ -26,7 +26,7 @@ from .requests import BenchRequest, TuneRequest
 from .run import WARM_UP_TOKENS, answer_one
 from .servers import is_server
 from .statistics import interval
-from .tune_blocks import TIME_SHARE, Blocks, budget, search_blocks, show_blocks, stops_early, wanted
+from .tune_blocks import TIME_SHARE, Blocks, budget, search_blocks, show_blocks, wanted
 from .tune_search import TuneSearch
 
 EACH = 4
@@ -45,7 +45,7 @@ def candidates(request: TuneRequest, loaded: Mapping[str, Any], unavailable: Map
             out[spec.label] = spec
             continue
         method = get(spec.name)
-        for settings in method.grid(int(loaded.get("layers", 0)), gaps=stops_early(loaded)):
+        for settings in method.grid(int(loaded.get("layers", 0))):
             try:
                 parse_params(method, dict(settings))
             except UserError:

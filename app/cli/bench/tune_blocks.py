@@ -59,12 +59,7 @@ def wanted(methods: str, specs: Sequence[Spec], loaded: Mapping[str, Any]) -> bo
     layers."""
     named = not methods or any(spec.name == "early-exit" and not spec.settings for spec in read_specs(methods))
     here = any(spec.name == "early-exit" for spec in specs)
-    return named and here and int(loaded.get("layers", 0)) > 1 and stops_early(loaded)
-
-
-def stops_early(loaded: Mapping[str, Any]) -> bool:
-    """Whether this model leaves out layers (llama.cpp's do not: there the first layers are a file of their own)."""
-    return bool((loaded.get("capabilities") or {}).get("layers", True))
+    return named and here and int(loaded.get("layers", 0)) > 1
 
 
 def budget(candidates: int, prompts: int, max_tokens: int) -> int:

@@ -120,7 +120,7 @@ class Eagle(Grower):
     _proposers: Mapping[str, HeadProposer]
 
     @classmethod
-    def grid(cls, layers: int, *, gaps: bool = True) -> Sequence[Mapping[str, str]]:
+    def grid(cls, layers: int) -> Sequence[Mapping[str, str]]:
         chain = {"width": "1", "depth": "4"}
         return [chain, *({"nodes": nodes, "depth": depth} for nodes in ("12", "24", "48") for depth in ("4", "6"))]
 

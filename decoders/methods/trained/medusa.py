@@ -67,7 +67,7 @@ class Medusa(Drafter):
     params: MedusaParams
 
     @classmethod
-    def grid(cls, layers: int, *, gaps: bool = True) -> Sequence[Mapping[str, str]]:
+    def grid(cls, layers: int) -> Sequence[Mapping[str, str]]:
         return [{"width": "1"}, *({"nodes": nodes} for nodes in ("12", "24", "48"))]
 
     @classmethod

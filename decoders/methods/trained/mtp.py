@@ -47,7 +47,7 @@ class Mtp(Eagle):
     Params = MtpParams
 
     @classmethod
-    def grid(cls, layers: int, *, gaps: bool = True) -> Sequence[Mapping[str, str]]:
+    def grid(cls, layers: int) -> Sequence[Mapping[str, str]]:
         chains = [{"width": "1", "depth": depth} for depth in ("1", "2", "3")]
         return [*chains, *({"nodes": nodes} for nodes in ("6", "12", "24"))]
 

@@ -55,7 +55,7 @@ class Pard(Drafter):
     params: PardParams
 
     @classmethod
-    def grid(cls, layers: int, *, gaps: bool = True) -> Sequence[Mapping[str, str]]:
+    def grid(cls, layers: int) -> Sequence[Mapping[str, str]]:
         return [{"nodes": nodes} for nodes in ("8", "16", "32")]
 
     @classmethod

@@ -45,44 +45,17 @@ class EarlyMirror(TinyMirror):
         super().__init__(kind)
         self.ran: dict[int, Run] = {}
 
-    def draft(self, ids: list[int], parents: list[int], run: Run, named: Sequence[int] = ()) -> None:
-        """An early pass. Through the first layers alone, its scores are the cut model's, and it takes shallower nodes on."""
-        first = self.next
-        new = range(first, first + len(ids))
-        rows = [*named, *new] if named else None
-        scores = self.session.evaluate(ids, parents, rows, layers=len(run) if prefix(run) == len(run) else run)
-        taken = {node for node in self.above([*named, *parents]) if self.shallower(node, run)}
-        for node in sorted(self.nodes):
-            if self.nodes[node][1] in taken:
-                taken.add(node)
-        self.ran |= dict.fromkeys(taken, run)
+    def draft(self, ids: list[int], parents: list[int], run: Run) -> None:
+        """An early pass. Through the first layers alone, its scores are the cut model's."""
+        scores = self.session.evaluate(ids, parents, layers=len(run) if prefix(run) == len(run) else run)
+        assert scores.nodes == tuple(range(self.next, self.next + len(ids)))
         for token, parent in zip(ids, parents, strict=True):
             self.nodes[self.next] = (token, parent)
             self.ran[self.next] = run
             self.next += 1
-        assert scores.nodes == (tuple(rows) if rows else tuple(sorted((*taken, *new))))
         if prefix(run) == len(run):
             for row, node in enumerate(scores.nodes):
                 close(scores.logits[row], logits_of(cut(self.kind, tuple(range(len(run)))), self.text(node))[-1])
-
-    def above(self, nodes: Sequence[int]) -> set[int]:
-        """Living nodes and all above them."""
-        out = set[int]()
-        for node in nodes:
-            while node in self.nodes and node not in out:
-                out.add(node)
-                node = self.nodes[node][1]
-        return out
-
-    def shallower(self, node: int, run: Run) -> bool:
-        """Whether a pass through `run` can take a node on."""
-        ran = self.ran.get(node)
-        return ran is not None and prefix(run) == len(run) > len(ran) == prefix(ran)
-
-    def free(self, node: int, run: Run) -> bool:
-        """Whether nothing at or below a node stands in the way of going on to `run`."""
-        below = [child for child, (_, parent) in self.nodes.items() if parent == node]
-        return self.shallower(node, run) and all(self.free(child, run) for child in below)
 
     def finish(self, ids: list[int], parents: list[int], pick: Any) -> None:
         """A full pass: completes what stopped early, whose scores are the whole model's."""
@@ -133,15 +106,8 @@ def test_nodes_that_stopped_early_end_with_the_whole_models_logits(kind: str, da
         match action:
             case "draft":
                 run = data.draw(st.sampled_from(((0,), (0, 1), *GAPS, *HALVES)))
-                ready = [node for node in living if mirror.free(node, run)]
-                ready = [
-                    node
-                    for node in ready
-                    if all(up not in mirror.ran or mirror.ran[up] == run or mirror.free(up, run) for up in mirror.above([node]))
-                ]
-                above = [node for node in living if node in complete or node in ready or covers(mirror.ran[node], run)]
-                named = data.draw(st.lists(st.sampled_from(ready), max_size=3, unique=True)) if ready else []
-                mirror.draft(*grown(above), run, named)
+                above = [node for node in living if node in complete or covers(mirror.ran[node], run)]
+                mirror.draft(*grown(above), run)
             case "finish":
                 ids, parents = grown(living) if data.draw(st.booleans()) else ([], [])
                 mirror.finish(ids, parents, lambda done: data.draw(st.none() | st.permutations(done).map(lambda p: p[:4])))

@@ -83,22 +83,6 @@ def test_a_copy_is_drafted_in_fewer_passes(builtin_model: Model, draft_model: Mo
     assert fewer < passes / (1.5 if way else 2)
 
 
-@pytest.mark.usefixtures("idle")
-@pytest.mark.parametrize("way", range(0, len(WAYS), 1 if FULL else 3))
-def test_inner_layers_change_nothing_about_a_draft(builtin_model: Model, way: int) -> None:
-    for prompt in (COPY, STORY) if FULL else (STORY,):
-        alone, passes = chains(builtin_model, lambda: FirstLayers(4), prompt, None, **WAYS[way])
-        staged, fewer = chains(builtin_model, lambda: FirstLayers(4, inner=2), prompt, None, **WAYS[way])
-        assert staged == alone
-        # Under a repetition penalty they do not draft.
-        assert fewer == passes if WAYS[way].get("sampling", Sampling()).uses_history else fewer < passes
-        both, least = chains(
-            builtin_model, lambda: FirstLayers(4, inner=2), prompt, Copies(ContextModel(), Worth()), **WAYS[way]
-        )
-        assert both == alone
-        assert least <= passes
-
-
 def test_what_followed_is_foreseen_up_to_the_end_of_an_answer() -> None:
     text = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 50, 51, 1, 2, 3]
     copies = Copies(ContextModel(), Worth())

@@ -27,7 +27,7 @@ def damaged(file: Path, change: Callable[[bytes], bytes]) -> str:
     return str(file)
 
 
-def test_draft_and_early_exit_and_broken_files(engine: BareEngine, tmp_path: Path) -> None:
+def test_drafts_and_broken_files(engine: BareEngine, tmp_path: Path) -> None:
     model = str(gguf_of(tiny_folder()))
     engine.send(Load(1, model, draft_model=model, **EXACT))  # type: ignore[arg-type]
     events = engine.until(1, Loaded, Failed)
@@ -35,12 +35,12 @@ def test_draft_and_early_exit_and_broken_files(engine: BareEngine, tmp_path: Pat
     assert isinstance(loaded, Loaded), loaded
     assert (loaded.info["backend"], loaded.info["context"]) == ("llama.cpp", 300)
     assert [(info["name"], info["context"]) for info in loaded.drafts] == [(model, 300)]
-    assert set(loaded.unavailable) == {"eagle", "medusa", "dflash", "mtp", "pard"}  # the draft model is another kind
+    assert set(loaded.unavailable) == {"early-exit", "eagle", "medusa", "dflash", "mtp", "pard"}  # the draft model is another kind
     stages = list(dict.fromkeys(event.stage for event in events if isinstance(event, Loading)))
     assert stages == ["import", "weights", "check", "draft weights", "draft check"]
     plain = tokens(engine, 2, "greedy")
     assert len(plain) > 3
-    for id, method in enumerate(("draft", "tree", "early-exit"), 3):
+    for id, method in enumerate(("draft", "tree"), 3):
         assert tokens(engine, id, method) == plain
     broken = {
         damaged(tmp_path / "magic.gguf", lambda data: b"PK" + data[2:]): "not a GGUF file",

@@ -89,10 +89,9 @@ def test_soft_acceptance_sees_the_drafts_probabilities_at_temperature_0(
     assert loose
 
 
-@pytest.mark.parametrize("inner", [0, 2])
 @pytest.mark.parametrize("temperature", [0.0, 0.8])
-def test_the_prompt_rides_along_with_the_first_draft(builtin_model: Model, inner: int, temperature: float) -> None:
-    settings, sampling = {"layers": 4, "inner": inner}, Sampling(temperature=temperature, seed=2)
+def test_the_prompt_rides_along_with_the_first_draft(builtin_model: Model, temperature: float) -> None:
+    settings, sampling = {"layers": 4}, Sampling(temperature=temperature, seed=2)
     for text in (COPY, "Tell me a story about a dog."):
         ids = encode_prompt(builtin_model, text)
         generation, steps = run(builtin_model, None, ids, "early-exit", settings, sampling=sampling)
@@ -103,18 +102,6 @@ def test_the_prompt_rides_along_with_the_first_draft(builtin_model: Model, inner
         assert generation.prefill_seconds > 0
         assert min(step.draft_seconds for step in steps) >= 0
         assert min(step.forward_seconds for step in steps) > 0
-
-
-def test_inner_layers_draft_anew_behind_every_pass_up_to_the_end_of_the_context() -> None:
-    """With nothing to copy from, too: what is foreseen is what the inner layers said this time, and it fits."""
-    model: Any = tiny_model("qwen3")
-    rng = random.Random(5)
-    for number in range(60 if FULL else 10):
-        ids = [rng.randrange(4, 250) for _ in range(rng.choice((200, 235, 244)))]
-        settings = {"layers": 2, "inner": 1, "cascade": bool(number % 2), "threshold": 0.0}
-        generation, steps = run(model, None, ids, "early-exit", settings, max_tokens=24)
-        assert generation.answer == plain(model, ids, max_tokens=24)
-        assert all(len(step.tree) <= 33 for step in steps)
 
 
 def test_an_error_in_the_middle_of_a_draft_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -134,7 +121,7 @@ def test_an_error_in_the_middle_of_a_draft_leaves_nothing_behind(monkeypatch: py
         with monkeypatch.context() as patch:
             patch.setattr(TransformersSession, "_pass", counted)
             conversation = Conversation(model)
-            settings = {"layers": 2, "inner": 1, "threshold": 0.0}
+            settings = {"layers": 2, "threshold": 0.0}
             generation = Generation(conversation, ids, "early-exit", settings=settings, max_tokens=30)
             failures = 0
             while generation.finish_reason is None:
@@ -145,27 +132,6 @@ def test_an_error_in_the_middle_of_a_draft_leaves_nothing_behind(monkeypatch: py
         assert failures == 1
         assert generation.answer == wanted
         conversation.close()
-
-
-@pytest.mark.usefixtures("idle")
-def test_early_exit_settles_on_one_depth_and_remembers_it(builtin_model: Model) -> None:
-    fresh = copy(builtin_model)  # as one that nothing has been measured on
-    ids = encode_prompt(fresh, "Tell me a story about a dog.")
-
-    def records(generation: Generation) -> dict[tuple[int, int], int]:
-        assert sum(1 for _ in generation) > 9
-        return {
-            way: sum(record.rounds for record in depth.known.records.values())
-            for way, depth in generation.drafter._depths.items()  # type: ignore[attr-defined]
-        }
-
-    tried = records(Generation(Conversation(fresh), ids, "early-exit", max_tokens=2 * TOKENS))
-    assert set(tried) == {(4, 2), (4, 0), (2, 0), (6, 0)}
-    assert min(tried.values()) >= 3
-    again = records(Generation(Conversation(fresh), ids, "early-exit", max_tokens=2 * TOKENS))
-    grown = sorted(again[way] - rounds for way, rounds in tried.items())
-    assert grown[-1] > 9
-    assert grown[0] <= 3, "the next conversation need not try them all again"
 
 
 def test_the_draft_follows_switches_and_later_turns(builtin_model: Model, draft_model: Model) -> None:

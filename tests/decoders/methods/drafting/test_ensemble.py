@@ -42,8 +42,7 @@ class Models:
 
 
 def models_of(runtime: str, draft_model: Model) -> Models:
-    """On transformers with the built-in draft model and the target with noise; on llama.cpp with the built-in draft model as a
-    GGUF file and the target's first layers."""
+    """With the built-in draft model twice, each a model of its own: on transformers as it is, on llama.cpp as two GGUF files."""
     if runtime == "transformers":
         options = LoadOptions(device="cpu", dtype="float32", backend="transformers", threads=1)
         return Models(load_model("builtin", options), draft_model, load_model("builtin-draft", options))
@@ -51,7 +50,8 @@ def models_of(runtime: str, draft_model: Model) -> Models:
 
     target = load_llama(gguf_of(builtin_path(), "F32"), "builtin F32", FLOAT32)
     small = load_llama(gguf_of(builtin_path("builtin-draft"), "F32"), "builtin-draft F32", FLOAT32)
-    return Models(target, small, target.truncated(target.info.layers // 2))
+    other = load_llama(gguf_of(builtin_path("builtin-draft"), "Q8_0"), "builtin-draft Q8_0", FLOAT32)
+    return Models(target, small, other)
 
 
 @pytest.fixture(scope="module", params=["transformers", pytest.param("llama.cpp", marks=needs_llama)])
