@@ -101,8 +101,6 @@ class Session(ABC):
     """Nodes evaluated since the session opened (prefill included)."""
     forward_seconds: float = 0.0
     """Seconds spent in `evaluate` since the session opened."""
-    flops: float = 0.0
-    """Floating-point operations of its passes since the session opened (see `costs/flops.py`); 0 where they are not known."""
     branches: int | None = None
     """The most leaves that its living nodes may have; None for any number."""
     exact_length: int | None = None

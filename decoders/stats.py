@@ -105,15 +105,6 @@ class Totals:
     timed_seconds: float = 0.0
     timed_draft_seconds: float = 0.0
     """Their part of `draft_seconds`."""
-    flops: float = 0.0
-    """Floating-point operations of the target's passes and of drafting, over the counted steps: not the first one, which may
-    also read the prompt for a drafter, nor one that took prompt tokens along."""
-    draft_flops: float = 0.0
-    """Drafting's part of `flops`."""
-    counted_tokens: int = 0
-    """What the counted steps produced,"""
-    counted_steps: int = 0
-    """and how many there were."""
     passes: dict[int, tuple[int, float]] = field(default_factory=dict)
     """Nodes of a pass → how many timed steps evaluated so many, and their `forward_seconds` together."""
     offered: list[int] = field(default_factory=list)
@@ -131,11 +122,6 @@ class Totals:
     def add(self, step: StepRecord) -> None:
         """Count one step. Without `tree_parents` its draft was a chain."""
         run, drafted = len(step.tokens), step.drafted
-        if self.runs and step.nodes and not step.prefilled:
-            self.flops += step.flops
-            self.draft_flops += step.draft_flops
-            self.counted_tokens += run
-            self.counted_steps += 1
         self.steps += step.nodes > 0  # what a search has yet to give when it is left takes no pass
         self.tokens += run
         self.drafted += drafted
@@ -218,17 +204,6 @@ class Totals:
     def nodes_per_token(self) -> float:
         """What the speed costs: nodes evaluated per token produced; 1 in plain decoding."""
         return _ratio(self.nodes, self.tokens)
-
-    @property
-    def flops_per_token(self) -> float:
-        """What the speed costs: FLOPs per token produced, the draft's included; 0 where they are not known (a server, a
-        recorded answer)."""
-        return _ratio(self.flops, self.counted_tokens)
-
-    @property
-    def draft_flops_per_token(self) -> float:
-        """Drafting's part of it."""
-        return _ratio(self.draft_flops, self.counted_tokens)
 
     @property
     def pass_seconds(self) -> list[tuple[int, int, float]]:

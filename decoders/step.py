@@ -54,10 +54,6 @@ class StepRecord:
     """How many tokens the draft model drafted on while this pass ran."""
     wasted: int = 0
     """How many tokens drafted on this pass proved useless."""
-    flops: float = 0.0
-    """Floating-point operations of the whole step, drafting included (see `backends/costs/flops.py`); 0 if not known."""
-    draft_flops: float = 0.0
-    """Drafting's part of `flops`."""
     drafters: Sequence[str] = field(default_factory=list)
     """Names of the drafters that grew the tree together; empty if the method drafted alone."""
     sources: Sequence[int] = field(default_factory=list)

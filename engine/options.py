@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..backends.base import Sampling
-from ..backends.info import MOST_NODES, Capabilities, least_share, plain_passes
+from ..backends.info import MOST_NODES, Capabilities, flops, least_share, plain_passes
 from ..backends.loading import builtin_gguf, builtin_path
 from ..backends.options import (
     BACKENDS,
@@ -45,6 +45,7 @@ __all__ = [
     "draft_label",
     "draft_names",
     "find_server",
+    "flops",
     "is_url",
     "least_share",
     "plain_passes",

@@ -6,6 +6,7 @@ from dataclasses import asdict
 from typing import Any
 
 from ...engine.catalog import Totals
+from ...engine.options import flops
 from .entries import Answer
 
 WHAT_IF_LENGTHS = (1, 2, 3, 4, 6, 8)
@@ -40,8 +41,7 @@ def answer_json(answer: Answer) -> dict[str, Any]:
         "drafters": {name: asdict(part) for name, part in totals.parts.items()},
         "nodes": totals.nodes,
         "nodes_per_token": totals.nodes_per_token,
-        "flops_per_token": totals.flops_per_token,
-        "draft_flops_per_token": totals.draft_flops_per_token,
+        "flops_per_token": flops(answer.weights, totals.nodes_per_token),
         "prefill_seconds": answer.figures.prefill_seconds,
         "decode_seconds": totals.seconds,
         "tokens_per_second": totals.tokens_per_second,

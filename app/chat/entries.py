@@ -245,6 +245,8 @@ class Answer:
     """The last character of an answer that is being written, shown although it may yet change: the next text begins with it."""
     opened: bool | None = None
     """Whether the reader wants to see its thought; None: as the setting says."""
+    weights: int = 0
+    """Of the model, as `ModelInfo.weights`."""
     curve: tuple[tuple[int, float], ...] = ()
     """(nodes, seconds) of the model's passes, as measured at load; of an answer of this sitting."""
     held_back: str = ""

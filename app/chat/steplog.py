@@ -10,7 +10,7 @@ from ...engine.messages import FIELDS, StepRecord
 
 USUAL = {
     **dict.fromkeys(("drafted", "accepted", "nodes", "carried"), "I"),
-    **dict.fromkeys(("draft_seconds", "forward_seconds", "other_seconds", "flops", "draft_flops"), "f"),
+    **dict.fromkeys(("draft_seconds", "forward_seconds", "other_seconds"), "f"),
 }
 """Fields that nearly every step fills, with their array types."""
 LISTS = {

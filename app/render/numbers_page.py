@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ...engine.catalog import Totals
+from ...engine.options import flops
 from ...errors import counted
 from ..chat.answer_json import DOUBLE, WHAT_IF_LENGTHS
 from ..chat.entries import Answer
@@ -67,7 +68,7 @@ def numbers_lines(answer: Answer | None, method: str, curve: Curve, cells: int) 
         _trend(curve.of(answer.totals), cells) if not answer.totals.earlier else [],
         _acceptance(part, method, cells),
         _time(part, cells),
-        _cost(part, cells),
+        _cost(answer.weights, part, cells),
         _lengths(part, plain, cells),
         _drafters(part, plain, cells),
     ]
@@ -236,12 +237,11 @@ def _time(totals: Totals, cells: int) -> list[StyledLine]:
     ]
 
 
-def _cost(totals: Totals, cells: int) -> list[StyledLine]:
-    """What a token took besides time: nodes and arithmetic."""
+def _cost(weights: int, totals: Totals, cells: int) -> list[StyledLine]:
+    """What a token took besides time: nodes, and the arithmetic of a model of so many weights."""
     rows = [(f"{totals.nodes_per_token:.1f}", "tokens computed")]
-    if flops := totals.flops_per_token:
-        share = totals.draft_flops_per_token / flops
-        rows.append((flops_of(flops), f"{percent(share)} of them to draft" if share else ""))
+    if weights:
+        rows.append((flops_of(flops(weights, totals.nodes_per_token)), "of the model"))
     return [heading("What each token costs", "", cells), *figures_rows(rows, cells)]
 
 

@@ -32,7 +32,7 @@ _OWN = {
 _MORE = {name: nothing for name, nothing in FIELDS.items() if name not in _OWN}
 """The others, with what they are where the file does not have them: numbers and texts."""
 _LARGEST = 3.4e38
-"""Largest value of a 32-bit float, as the log keeps seconds and FLOPs."""
+"""Largest value of a 32-bit float, as the log keeps seconds."""
 
 
 def chat_json(chat: SavedChat) -> Iterator[str]:

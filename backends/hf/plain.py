@@ -69,7 +69,6 @@ class PlainSession(ChainSession):
         run, name, cache = self._run, self._cache_name, self._cache
         seen = self._held + tokens
         fed = range(0 if name is None else len(self._held), len(seen))
-        self.flops += run.flops.count(fed, len(fed))
         # Where there is no cache yet, the model makes one of the kind that it needs.
         kwargs: dict[str, Any] = {"use_cache": False} if name is None else {name: cache, "use_cache": True}
         # With a cache some models count from 0 if they are not told; without one Reformer pads the text and not its positions.

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import torch
 
-from ..costs.flops import NOTHING, Flops
 from .devices import Threads
 from .early_layers import LayerList
 from .graphs.graphs import Graphs
@@ -48,8 +47,6 @@ class Runner:
     """What passes of few nodes are recorded with, if with anything."""
     threads: Threads | None = None
     """Sets the number of CPU threads by what passes take, if there is a choice."""
-    flops: Flops = NOTHING
-    """What its passes compute."""
     rope: Rope | None = None
     """Its rotary positions, if they depend on the length of the text."""
     shift: int = 0

@@ -18,7 +18,7 @@ from ..rounding import straightest
 from ..scores import TorchScores
 from ..sessions.states import States
 from ..sessions.tree import TreeSession
-from .blocks import Run, covers, shown
+from .blocks import covers, shown
 from .early_layers import EarlyLayers, Portion
 from .graphs.passes import ALIGNED, StaticPasses
 from .pass_masks import PassMasks
@@ -109,7 +109,6 @@ class TransformersSession(TreeSession[SlotNode]):
         picks = None if rows is None else [row - self._next for row in rows]
         recorded = self._recorded(new, picks, tuple(wanted))
         if recorded is not None:
-            self._count(new, picks, None)
             self._add(new)
             self.forward_seconds += time.perf_counter() - begun
             return recorded
@@ -177,24 +176,26 @@ class TransformersSession(TreeSession[SlotNode]):
             early.stopped.clear()
         else:
             portion = early.drafting(run)
-            logits = self._guarded(lambda: self._pass(new, picks, portion.forward, portion.run), len(new))
+            logits = self._guarded(lambda: self._pass(new, picks, portion.forward), len(new))
             early.keep(ids, run, portion)
         self._add(new)
         return TorchScores(logits, tuple(wanted), tuple([batch[pick].position + 1 for pick in picks]))
 
     def _stages(self, order: list[int], batch: list[SlotNode], picks: list[int]) -> Tensor:
-        """Take nodes through what they lack of the layers; the first of `batch` are those that stopped, in `order`. Logits of the
-        picked ones [rows, vocab]."""
+        """Take nodes through what they lack of the layers; the first of `batch` are those that stopped, in `order`.
+
+        Returns:
+            logits of the picked ones [rows, vocab].
+        """
         stages = list(self._early.stages(order, len(batch) > len(order)))
         carried = None
         for stage in stages[:-1]:
             stage.enter(carried)
             nodes = batch[len(order) - stage.stopped :]
-            self._pass(nodes, [], stage.portion.forward, stage.portion.run)
+            self._pass(nodes, [], stage.portion.forward)
             carried = stage.portion.leave(len(nodes))
         stages[-1].enter(carried)
-        last = stages[-1].portion
-        return self._pass(batch, picks, last.forward, last.run)
+        return self._pass(batch, picks, stages[-1].portion.forward)
 
     def _line_up(self, order: list[int]) -> None:
         """Bring nodes into the last slots in use, without holes, in this order (parents before their children)."""
@@ -236,18 +237,9 @@ class TransformersSession(TreeSession[SlotNode]):
             new.append(SlotNode(token, parent, above.position + 1, straight, slot, above.bits | bit))
         return new
 
-    def _count(self, new: list[SlotNode], picks: list[int] | None, portion: Run | None) -> None:
-        """Count what a pass computes, through a portion of the layers if not all."""
-        rows = len(new) if picks is None or not self._run.takes_rows else len(picks)
-        self.flops += self._run.flops.count([node.position for node in new], rows, portion)
-
-    def _pass(
-        self, new: list[SlotNode], picks: list[int] | None, forward: Callable[..., Any], portion: Run | None = None
-    ) -> Tensor:
-        """Run the model over nodes in the last slots, in their order; logits of the picked ones [rows, vocab]. `portion` is the
-        layers that `forward` runs, if not all."""
+    def _pass(self, new: list[SlotNode], picks: list[int] | None, forward: Callable[..., Any]) -> Tensor:
+        """Run the model over nodes in the last slots, in their order; logits of the picked ones [rows, vocab]."""
         run, cache, taps, count = self._run, self._cache, self._taps, len(new)
-        self._count(new, picks, portion)
         wanted = count if picks is None else len(picks)
         if run.fewest > 1:
             new, picks = _filled(new, picks, run.fewest)

@@ -16,7 +16,6 @@ from torch import Tensor
 
 from ...errors import UserError
 from ..base import PREFILL_CHUNK
-from ..costs.flops import NOTHING, Flops
 from .hidden_states import LayerOutputs, layer_inputs, next_states
 from .library import Device, errors, last_error, library
 from .sequences import members
@@ -116,14 +115,10 @@ class Weights:
         self.width: int = lib.llama_model_n_embd(self.handle)
         self.recurrent = bool(lib.llama_model_is_recurrent(self.handle) or lib.llama_model_is_hybrid(self.handle))
         """Whether some layers keep a state that each token overwrites."""
-        self.flops: Flops = NOTHING
-        """What its passes compute, once somebody has read that from the file."""
         self.least = 1
         """Fewest tokens that a context must hold to read a text as the model's own does (see `least_context`)."""
         self.outputs = False
         """Whether layers' outputs are read, as llama.cpp does not note their inputs."""
-        self.reading = 0.0
-        """FLOPs of taking in the target's states of one token, of a trained drafter."""
 
     def metadata(self, key: str) -> str | None:
         """A value of the file's metadata as text."""
@@ -222,10 +217,6 @@ class Context:
         lib = self.lib = weights.lib
         self.weights = weights
         self._outputs = outputs
-        self.flops = weights.flops
-        """What a pass computes."""
-        self.computed = 0.0
-        """FLOPs of its passes so far."""
         self.rows = rows or sequences
         params = lib.llama_context_default_params()
         params.n_ctx = padded(size)
@@ -310,7 +301,6 @@ class Context:
         self._batch.n_tokens = n
         if self._outputs is not None:
             self._outputs.begin()
-        self.computed += self.flops.count(positions, len(wanted))
         return int(self.lib.llama_decode(self.handle, self._batch))
 
     def _row(self, mask: int) -> tuple[int, int]:

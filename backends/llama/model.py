@@ -13,12 +13,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ...errors import Cancelled, UserError, counted
-from ..base import PREFILL_CHUNK, Model, Session
+from ...errors import Cancelled, UserError
+from ..base import PREFILL_CHUNK, Session
 from ..chat_template import given_template
 from ..codec import CodecModel
-from ..costs.flops import Flops
-from ..costs.gguf import flops_of_file
 from ..files import ollama
 from ..files.gguf_file import Header, read_header, read_layout
 from ..files.gguf_file import Tensor as FileTensor
@@ -100,11 +98,6 @@ class LlamaModel(CodecModel):
     def mtp(self) -> int:
         """Parameters of the MTP layer that is loaded with it; 0 without one."""
         return sum(prod(tensor.shape) for tensor in _mtp_layer(Path(self.info.path), self.header))
-
-    def mtp_flops(self) -> Flops:
-        """What its passes compute."""
-        own = flops_of_file(self.header, _mtp_layer(Path(self.info.path), self.header), mtp=True)
-        return Flops(own.layers, self.weights.flops.row)
 
     def tapped(self, taps: Sequence[int]) -> tuple[int, ...]:
         trial: Trial = "inputs" if any(tap < self.info.layers for tap in taps) else "last"
@@ -254,7 +247,6 @@ def load_llama(
     except UserError as error:
         raise _unloadable(file, header, str(error)) from None
     tensors = [tensor for layout in read_layout(file) for tensor in layout.tensors]
-    weights.flops = flops_of_file(header, tensors)
     weights.least = least_context(header, (tensor.name for tensor in tensors), size)
     lib, handle = weights.lib, weights.handle
     if not lib.llama_model_has_decoder(handle) or lib.llama_model_has_encoder(handle) or lib.llama_model_is_diffusion(handle):
@@ -294,6 +286,7 @@ def load_llama(
         pass_seconds=given_curve() or taken[0],
         timed=taken[1],
         active=header.active,
+        weights=_weights(header, tensors),
         thinking=codec.thoughts.info if codec.thoughts is not None else None,
         sampling=recommended(ollama.parameters(name), OLLAMA) if name.startswith(ollama.PREFIX) else recommended(about, GGUF),
     )
@@ -406,6 +399,18 @@ class _Prover:
             self._weights, self._header, runtime, ATTENTION_SIZE, self._name, sequences=SEQUENCES, rows=max(ATTENTION_NODES)
         )
         return attention_seconds(run, self._text, self._header.number("attention.sliding_window"), self._tick)
+
+
+def _weights(header: Header, tensors: Sequence[FileTensor]) -> int:
+    """See `ModelInfo.weights`. MTP layers stand behind the others, and do not run with them."""
+    sizes = {tensor.name: prod(tensor.shape) for tensor in tensors if len(tensor.shape) > 1}
+    if "output.weight" in sizes:
+        sizes.pop("token_embd.weight", None)
+    own = header.number("block_count") - header.number("nextn_predict_layers")
+    behind = tuple(f"blk.{layer}." for layer in range(own, header.number("block_count")))
+    looked_up = ("position_embd.", "token_types.", "per_layer_token_embd.", *behind)
+    kept = {name: size for name, size in sizes.items() if not name.startswith(looked_up)}
+    return round(sum(size * (header.active if "_exps." in name else 1) for name, size in kept.items()))
 
 
 def _mtp_layer(file: Path, header: Header) -> list[FileTensor]:

@@ -53,7 +53,6 @@ class LlamaPlainSession(ChainSession):
                 )
             self._held = text[:end]
             self._heard(run, begin, end)
-            self.flops = run.computed
             if not flagged:
                 continue
             rows = run.logits(len(flagged))

@@ -84,7 +84,6 @@ class LlamaSession(TreeSession[LeafNode]):
         self._add(new)
         if self._states is not None:
             self._states.grown(first, order or range(n))
-        self.flops = run.computed
         self.forward_seconds += time.perf_counter() - begun
         return TorchScores(logits, tuple(wanted), tuple([new[row - first].position + 1 for row in wanted]))
 

@@ -101,7 +101,7 @@ class _Session(Session):
     ) -> Scores:
         scores = self._worker.run(partial(self._session.evaluate, tokens, parents, rows, layers))
         inner = self._session
-        self.nodes_evaluated, self.forward_seconds, self.flops = inner.nodes_evaluated, inner.forward_seconds, inner.flops
+        self.nodes_evaluated, self.forward_seconds = inner.nodes_evaluated, inner.forward_seconds
         return scores
 
     def exact(self, path: Sequence[int]) -> int:

@@ -6,7 +6,6 @@ import time
 from typing import Any
 
 from ...backends.base import Session
-from ...backends.costs.flops import computed
 from ..acceptance import probabilities
 from .passes import Pass
 
@@ -42,7 +41,6 @@ class StepClock:
         self._session, self._watch, self._prompt = session, watch, prompt
         self._begun = self._verifying = time.perf_counter()
         self._apart, self._forward, self._nodes = watch.seconds, session.forward_seconds, session.nodes_evaluated
-        self._all_flops, self._target_flops, self._own_flops = computed(), session.flops, 0.0
         self.draft_seconds = self.verify_seconds = 0.0
         self.prefilled = 0
         """Prompt tokens that its passes took along."""
@@ -54,7 +52,6 @@ class StepClock:
         passes = self._session.forward_seconds - self._forward
         self.draft_seconds = self._verifying - self._begun - passes * (1 - own)
         self._forward += passes * own
-        self._own_flops = own * (self._session.flops - self._target_flops)
         self.prefilled = max(0, self._prompt - 1 - self._session.length)
 
     def verified(self, running: Pass) -> tuple[float, float]:
@@ -70,14 +67,10 @@ class StepClock:
         forward = session.forward_seconds - self._forward
         rest = time.perf_counter() - self._begun - forward - self.draft_seconds - (self._watch.seconds - self._apart)
         self.prefill_seconds = forward * prefilled / (prefilled + nodes) if prefilled else 0.0
-        flops, verified = computed() - self._all_flops, session.flops - self._target_flops
         return {
             "nodes": nodes,
             "draft_seconds": self.draft_seconds,
             "forward_seconds": forward - self.prefill_seconds,
             "other_seconds": rest,
             "prefilled": prefilled,
-            "flops": flops,
-            # All but the target's session, which may have drafted too.
-            "draft_flops": max(0.0, flops - verified + self._own_flops),
         }

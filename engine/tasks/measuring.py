@@ -9,6 +9,7 @@ from weakref import WeakKeyDictionary
 
 from ...backends.base import Model
 from ...backends.grammars.constraint import constraint_of
+from ...backends.info import flops
 from ...decoders.conversation import Conversation
 from ...decoders.loop import Generation
 from ..drafts import conversation_of
@@ -25,10 +26,7 @@ SPARE = 320
 SMALLEST = 1024
 """Slots of the smallest cache."""
 
-COUNTED = (
-    *("steps", "drafted", "accepted", "nodes", "grammar", "draft_seconds", "forward_seconds", "other_seconds"),
-    *("flops", "draft_flops", "counted_tokens", "counted_steps"),
-)
+COUNTED = ("steps", "drafted", "accepted", "nodes", "grammar", "draft_seconds", "forward_seconds", "other_seconds")
 """What is told of an answer's totals."""
 
 _open: WeakKeyDictionary[Model, Conversation] = WeakKeyDictionary()
@@ -106,8 +104,7 @@ def measure_answer(
     Returns:
         tokens (ids, EOS included), prompt_ids, text, prompt_tokens, seconds and cpu_seconds of the whole answer (prefill
         included), prefill_seconds, steps, drafted, accepted, nodes, grammar (tokens that the constraint left no choice about),
-        draft_seconds, forward_seconds, other_seconds, flops and draft_flops of counted_tokens and counted_steps, and thought
-        and answer, the shares of both (as `Totals`).
+        draft_seconds, forward_seconds, other_seconds, flops, and thought and answer, the shares of both (as `Totals`).
 
     Raises:
         UserError: the prompt does not fit, or the method cannot run here.
@@ -136,6 +133,7 @@ def measure_answer(
         "cpu_seconds": took.cpu_seconds,
         "prefill_seconds": generation.prefill_seconds,
         **{name: getattr(totals, name) for name in COUNTED},
+        "flops": flops(model.info.weights, totals.nodes),
         "thought": asdict(totals.thought),
         "answer": asdict(totals.answer),
     }

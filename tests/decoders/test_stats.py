@@ -15,7 +15,7 @@ def made(tokens: Sequence[int], **values: Any) -> StepRecord:
     """A step of 1.75 s."""
     return StepRecord(
         *("any", tokens),
-        **{"draft_seconds": 0.25, "forward_seconds": 1.0, "other_seconds": 0.5, "flops": 100.0, "draft_flops": 30.0, **values},
+        **{"draft_seconds": 0.25, "forward_seconds": 1.0, "other_seconds": 0.5, **values},
     )
 
 
@@ -109,12 +109,6 @@ def test_the_ratio_for_a_speedup_is_where_it_is_reached() -> None:
     assert t.best_length(0.8, 11, ratio * 1.1)[1] < 1.5 < t.best_length(0.8, 11, ratio * 0.9)[1]
     assert t.ratio_for(2.0, 0.3, 11) is None, "at most 1 / (1 - 0.3) tokens a pass"
     assert Totals().ratio_for(2.0, 0.9, 0.0) is None
-
-
-def test_flops_leave_out_the_passes_that_read_the_prompt() -> None:
-    t = totals(made((1,), flops=9e9), made((1,), flops=9e9, prefilled=5), made((1, 2, 3)), made((4,), draft_flops=10))
-    assert (t.flops_per_token, t.draft_flops_per_token) == (200 / 4, 40 / 4)
-    assert Totals().flops_per_token == totals(made((1,))).flops_per_token == 0
 
 
 def test_a_position_counts_once_however_many_branches_it_has() -> None:

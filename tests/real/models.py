@@ -75,8 +75,7 @@ def methods(model: Model, label: str | None = None) -> list[str]:
     offered = {
         name: label_of(method, EXACT, GREEDY, able)
         for name, method in registry.methods().items()
-        if method.drafts
-        and not registry.unavailable(method, able, draft_model=False, pard=False, head=name_of_head)
+        if method.drafts and not registry.unavailable(method, able, draft_model=False, pard=False, head=name_of_head)
     }
     return [name for name in offered if label is None or offered[name] == label]
 

@@ -29,12 +29,11 @@ def print_report(bench: BenchRun) -> None:
         say("Head to head, how many times as fast:")
         show_table(*_comparisons(report["comparisons"]), left=3)
     for name, line in report["scaling"].items():
-        for fit, of in ((line["fit"], "nodes per token"), (line["flops"]["fit"], "GFLOPs a pass")):
-            if fit:
-                say(
-                    f"{name}: tokens a pass = {fit['intercept']:.2f} + {fit['slope']:.2f} · ln({of}), "
-                    f"which explains {fit['r2']:.0%}"
-                )
+        if fit := line["fit"]:
+            say(
+                f"{name}: tokens a pass = {fit['intercept']:.2f} + {fit['slope']:.2f} · ln(nodes per token), "
+                f"which explains {fit['r2']:.0%}"
+            )
 
 
 def report_of(bench: BenchRun) -> dict[str, Any]:
@@ -79,8 +78,7 @@ def comparisons(bench: BenchRun, results: Sequence[dict[str, Any]]) -> list[dict
 
 
 def sweeps(bench: BenchRun, results: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """The points of each `--sweep` over all categories, and the line through tokens a pass on log(nodes per token); the same
-    on log(GFLOPs a pass), which is lookahead's scaling law (Fu et al., arXiv:2402.02057)."""
+    """The points of each `--sweep` over all categories, and the line through tokens a pass on log(nodes per token)."""
     out = {}
     overall = "all" if any(row["category"] == "all" for row in results) else None
     for sweep in bench.request.sweep or ():
@@ -89,8 +87,7 @@ def sweeps(bench: BenchRun, results: Sequence[dict[str, Any]]) -> dict[str, Any]
         labels = [f"{name}:{param}={value.strip()}" for value in values.split(",") if value.strip()]
         rows = [row for label in labels for row in results if row["method"] == label and overall in (None, row["category"])]
         points = [(row["nodes_per_token"], row["tokens_per_step"]) for row in rows if row["nodes_per_token"] > 0]
-        giga = [(row["flops_per_step"] / 1e9, row["tokens_per_step"]) for row in rows if row["flops_per_step"] > 0]
-        out[place] = {"points": points, "fit": scaling(points), "flops": {"points": giga, "fit": scaling(giga)}}
+        out[place] = {"points": points, "fit": scaling(points)}
     return out
 
 

@@ -169,6 +169,7 @@ class _Run:
         """Ask for the answer."""
         settings, answer = with_recommended(self.request.settings, event.info), self.answer
         self.info = event.info
+        self.answer.weights = event.info.get("weights", 0)
         for note in event.info.get("notes", ()):
             self.notes.sentence(note)
         server = event.info.get("server")

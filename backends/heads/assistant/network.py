@@ -14,7 +14,6 @@ from torch import Tensor
 
 from ....errors import UserError
 from ...base import Session
-from ...costs.flops import spend
 from ...hf.model import TransformersModel
 from ...hf.session import TransformersSession
 from ..formats import Reading
@@ -52,8 +51,6 @@ class AssistantNetwork:
         self.device, self.dtype, self.window = self._table.device, target.module.dtype, found.window
         self._turns = {kind: found.frequencies(kind) for kind in self.sources}
         self._head = weights.get("lm_head.weight", weights["embed_tokens.weight"])
-        self._node = 2.0 * sum(each.numel() for tensor, each in weights.items() if each.ndim > 1 and "embed" not in tensor)
-        self._row = 2.0 * self._head.numel()
 
     def __call__(self, tokens: Sequence[int], states: Tensor, shared: Shared, position: int) -> tuple[Tensor, Tensor]:
         """Logits and next states of nodes: [n, vocab], [n, width of the target].
@@ -64,8 +61,7 @@ class AssistantNetwork:
             shared: by type of layer, the target's keys and values of the text [K/V heads, rows, width of a head].
             position: of all of them.
         """
-        weights, count = self._weights, len(tokens)
-        spend(count * (self._node + self._row))
+        weights = self._weights
         embedded = F.embedding(torch.tensor(tokens, device=self.device), self._table) * self._found.width**0.5
         x = F.linear(torch.cat((embedded, states), -1), weights["pre_projection.weight"])
         for i, kind in enumerate(self._found.layers):

@@ -16,8 +16,6 @@ import torch
 from torch import Tensor
 
 from ...base import PREFILL_CHUNK
-from ...costs.flops import spend
-from ...costs.modules import flops_of_tensors
 from ...hf.lean.lean import LeanLayer, norm
 from ...hf.lean.products import product
 from ...hf.slot_cache import KVSpec, SlotCache
@@ -57,8 +55,6 @@ class DFlashNetwork:
         self._rotations = parts.rotations()
         self.found, self.parts = found, parts
         self._fc = product(weights["fc.weight"], None)
-        self._flops = flops_of_tensors(weights, config, count, row=parts.row)
-        self._reading = 2.0 * (weights["fc.weight"].numel() + sum(weights[f"{at}.weight"].numel() for at in read))
         self._hidden_norm, self._norm = (norm(modules.norm(name)) for name in ("hidden_norm.weight", "norm.weight"))
         self._embedding_scale, self._logit_scale, self._softcap = found.embedding_scale, found.logit_scale, found.softcap
 
@@ -72,7 +68,6 @@ class DFlashNetwork:
         """
         read = self._hidden_norm(self._fc(states))
         n, count = len(read), len(self.layers)
-        spend(n * self._reading)
         # [layers, 2, K/V heads, n, width of a head]
         both = self._text(read).view(n, count, 2, self._heads, self._width).permute(1, 2, 3, 0, 4)
         wide = both[:, 0].float()
@@ -100,7 +95,6 @@ class DFlashNetwork:
             hidden = hidden * self._embedding_scale
         cos, sin = self._rotations(hidden, torch.arange(start, start + n, device=self.device)[None], cache.context)
         cache.begin(start, n)
-        self._flops.count(range(start, start + n), outputs.stop - outputs.start)
         # A window's first position is that of the block's first token.
         cache.look_from([0 if view.window is None else max(0, start - view.window + 1) for view in self.views])
         shown = {view: self._mask(view, start, n) for view in dict.fromkeys(self.views)}

@@ -14,7 +14,6 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ...base import ROOT
-from ...costs.flops import spend
 from ...scores import TorchScores
 from ..base import PathBlockSession
 from ..layers import guarded
@@ -70,9 +69,7 @@ class MarkovBlock(PathBlock):
 
     def follow(self, tokens: Tensor, depths: Tensor, parents: Sequence[int]) -> Tensor:
         head, before = self._head, F.embedding(tokens, self._head.before)  # [n, r]
-        spend(len(tokens) * 2.0 * head.after.numel())
         if head.inner is not None:
-            spend(len(tokens) * 2.0 * head.inner[0].numel())
             hidden = self._hidden[depths]
             if not head.recurrent:
                 before = torch.sigmoid(F.linear(torch.cat((hidden, before), -1), *head.inner)) * before
@@ -114,11 +111,9 @@ class SelectorBlock(PathBlock):
         self._own, self._ids = logits.topk(min(head.candidates, self._vocabulary), -1)  # [positions, k]
         self._after = head.after[self._ids]  # [positions, k, r]
         self._gates = F.linear(hidden, head.projection)  # [positions, r]
-        spend(len(hidden) * 2.0 * head.projection.numel())
 
     def follow(self, tokens: Tensor, depths: Tensor, parents: Sequence[int]) -> Tensor:
         reads = F.embedding(tokens, self._head.before) * self._gates[depths]
-        spend(2.0 * len(tokens) * self._after[0].numel())
         scores = self._own[depths] + torch.einsum("nr,nkr->nk", reads, self._after[depths])
         out = torch.full((len(tokens), self._vocabulary), -torch.inf, dtype=scores.dtype, device=scores.device)
         return out.scatter_(1, self._ids[depths], scores)

@@ -19,7 +19,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from transformers.cache_utils import DynamicCache
 
-from ...costs.modules import flops_of_layer
 from ...hf.slot_cache import KVSpec, SlotCache
 from ..layers import guarded
 from ..slots import SlotHeadSession
@@ -64,10 +63,6 @@ class MtpNetwork:
         layer: Any = seen.layers[0]
         shapes = [(tensor.shape[1], tensor.shape[3]) for tensor in (layer.keys, layer.values)]
         self.specs.append(KVSpec(shapes[0], shapes[1], self.dtype, self.device))
-        row, node = 2.0 * head.weight.numel(), 2.0 * self._fc.numel()
-        config = module.config.get_text_config(decoder=True)
-        self.flops = flops_of_layer(block, config, shapes[0][0] * shapes[0][1], row=row, node=node)
-        self.reading = 0.0
 
     def features(self, states: Tensor) -> Tensor:
         """What the layer reads of the model's states: the states themselves."""
@@ -135,7 +130,6 @@ class MtpChainSession(SlotHeadSession):
             cache.begin(slot, n)
             mask = self._mask([(2 << i) - 1 for i in range(n)], slot) if slot and n > 1 else None
             positions = torch.arange(first, end, device=self.device)[None]
-            network.flops.count(range(first, end), 0 if layer else 1)
             given[first:end, layer] = network.rows(ids[first - start :], features, positions, mask, cache)
         return self._networks[0].logits(given[end - 1 : end, 0])
 
@@ -164,7 +158,6 @@ class MtpChainSession(SlotHeadSession):
             slot = max(0, self.length - layer)
             cache.reserve(slot + living + n, used=slot + living)
             cache.begin(slot + living, n)
-            network.flops.count(places, sum(min(depth, self._last) == layer for depth in depths))
             out[:, layer] = network.rows(ids, features, positions, self._mask(self._there(bits, depths, layer), slot), cache)
         shown = out[each, torch.tensor([min(depth, self._last) for depth in depths], device=self.device)]
         logits = self._networks[0].logits(shown)

@@ -12,7 +12,6 @@ from torch import Tensor
 
 from ....errors import UserError
 from ...base import PREFILL_CHUNK
-from ...costs.flops import Flops, spend
 from ..context import Context, Runtime, Weights, states_at
 from ..hidden_states import next_states
 from ..library import last_error
@@ -32,8 +31,6 @@ class Loaded:
     """The target's context, if the drafter uses its embeddings or LM head."""
     mtp: bool = False
     """Whether it is the target's own MTP layer."""
-    flops: Flops | None = None
-    """What its passes compute, if that is not what all layers of `weights` do."""
 
 
 def opened(kind: Callable[[], C], context: int) -> C:
@@ -59,7 +56,6 @@ class StatesContext(Context):
             wanted: whether something is wanted of them.
         """
         n = len(states)
-        spend(n * self.weights.reading)
         given = np.ascontiguousarray(states.numpy(), np.float32)
         positions = np.arange(position, position + n, dtype=np.int32)
         counts, flags = np.ones(n, np.int32), np.full(n, wanted, np.int8)

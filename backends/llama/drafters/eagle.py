@@ -33,7 +33,6 @@ class LlamaEagleSession(HeadSession):
         run = opened(
             lambda: PathContext(weights, loaded.runtime, context, rows, weights.width, loaded.other, mtp=loaded.mtp), context
         )
-        run.flops = loaded.flops or run.flops
         self._run: PathContext | None = run
         self._mtp = loaded.mtp
         self._nodes: dict[int, LeafNode] = {}

@@ -6,7 +6,6 @@ import ctypes
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from functools import cache, partial
-from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +15,6 @@ from torch import Tensor
 
 from ....errors import UserError
 from ...base import ROOT, Model, Session
-from ...costs.flops import Flops
-from ...costs.gguf import flops_of_file
 from ...files.gguf_file import Tensor as FileTensor
 from ...heads.base import BlockHead, BlockSession, Head, HeadInfo, PathHead
 from ...heads.dflash.paths import MarkovHead, SelectorHead, path_head
@@ -81,9 +78,6 @@ def load_gguf_head(found: GgufFormat, name: str, target: Model) -> Head:
         if found.reads_keys and (table := next((tensor for tensor in UNREAD if tensor in found.shapes), "")):
             advice = f"Take a file without {table}, which llama.cpp does not use."
         raise UserError(f"Cannot load {name}: {why}. {advice}") from None
-    weights.flops = _flops(found, own)
-    weights.reading = flops_of_file(found.header, found.tensors.values()).node
-    weights.reading += _keys_and_values(found) if found.kind == "dflash" else 0
     # Only the tensors of the target are used of it, so that the least context will do.
     shares = not found.reads_keys and any(tensor not in found.shapes for tensor in SHARED)
     other = Context(own, target.runtime, PAD, 1, batch=1) if shares else None
@@ -138,21 +132,6 @@ def _paths(found: GgufDFlashFormat) -> tuple[MarkovHead | SelectorHead | None, T
     return path_head(tables, found.paths), ids
 
 
-def _flops(found: GgufFormat, target: Weights) -> Flops:
-    if found.reads_keys:
-        matrices = {name: prod(tensor.shape) for name, tensor in found.tensors.items() if len(tensor.shape) > 1}
-        row = matrices.pop("token_embd.weight")
-        return Flops(row=2.0 * row, node=2.0 * sum(matrices.values()))
-    whole = flops_of_file(found.header, found.tensors.values())
-    return Flops(whole.layers, whole.row if "output.weight" in found.tensors else target.flops.row)
-
-
-def _keys_and_values(found: GgufFormat) -> float:
-    """FLOPs of making a token's keys and values in all layers."""
-    made = ("attn_k.weight", "attn_v.weight")
-    return 2.0 * sum(prod(tensor.shape) for name, tensor in found.tensors.items() if name.endswith(made))
-
-
 def load_gguf_mtp(target: LlamaModel) -> Head | None:
     """The MTP layer in a target's own file, as a drafter; None if it has none that llama.cpp can draft with.
 
@@ -167,7 +146,7 @@ def load_gguf_mtp(target: LlamaModel) -> Head | None:
         raise UserError(f"llama.cpp does not draft with the MTP layers of {of.architecture} models.")
     target.tapped((of.layers,))
     info = HeadInfo(of.name, "mtp", "MTP", parameters, of.dtype, (of.layers,), of.path)
-    loaded = Loaded(target.weights, target.runtime, None, mtp=True, flops=target.mtp_flops())
+    loaded = Loaded(target.weights, target.runtime, None, mtp=True)
     head = PathHead(info, partial(LlamaEagleSession, loaded))
     if not drafts_trees(head, target.proof_ids(PREFIX + len(PARENTS)), target.weights.width):
         raise UserError(f"This build of llama.cpp does not draft with the MTP layer of {of.name} as it should.")

@@ -15,7 +15,6 @@ from specchat.app.chat.steplog import StepLog
 from specchat.engine.messages import StepRecord
 
 seconds = st.floats(0, 10, width=32)
-flops = st.floats(0, 2.0**60, width=32)
 ids = st.integers(0, 200_000)
 counts = st.integers(0, 64)
 
@@ -43,8 +42,6 @@ def records(draw: st.DrawFn) -> StepRecord:
         draw(st.sampled_from([0, 0, 2])),
         ahead=draw(st.sampled_from([0, 0, 5])),
         wasted=draw(st.sampled_from([0, 0, 3])),
-        flops=draw(flops),
-        draft_flops=draw(flops),
     )
 
 

@@ -185,23 +185,25 @@ def figures_read(run: Callable[[], object], files: tuple[str, ...]) -> set[str]:
 @pytest.mark.parametrize("certainty", ["", "exact"])
 def test_json_has_every_figure_of_the_page(written: Make, tree_steps: Make, certainty: str) -> None:
     """Whatever the page of figures asks of an answer, the object of `run --json` asks for as well."""
-    answer = timed(written([*tree_steps(), StepRecord("lookup", [1, 1], "x", 1, 1, 2, flops=9e6, draft_flops=1e6)] * 5))
+    answer = timed(written([*tree_steps(), StepRecord("lookup", [1, 1], "x", 1, 1, 2)] * 5))
+    answer.weights = 1_000_000
     answer.figures.certainty = certainty
     page = figures_read(lambda: numbers_lines(answer, "fusion", Curve(), 60), ("numbers_page.py", "verdict.py"))
     told = figures_read(lambda: answer_json(answer), ("answer_json.py",))
-    assert {"alpha", "flops_per_token", "what_if", "ratio_for"} <= page or certainty
+    assert {"alpha", "weights", "what_if", "ratio_for"} <= page or certainty
     # `runs` hold what the histogram counts, the method tells whether tokens were found earlier, and only servers cause doubt.
     missing = page - told - {"histogram", "earlier", "doubt"}
     assert not missing, f"missing in the JSON: {sorted(missing)}"
 
 
 def test_what_a_token_costs(written: Make) -> None:
-    steps = [StepRecord("draft", [1, 1], "x", 3, 1, 4, flops=86e6, draft_flops=8.6e6)] * 5
+    steps = [StepRecord("draft", [1, 1], "x", 3, 1, 4)] * 5
     answer = written(steps)
+    answer.weights = 10_700_000
     page = text(numbers_lines(answer, "draft", Curve(), 60))
-    assert "What each token costs\n2.0 tokens computed   43 MFLOPs 10% of them to draft" in page
+    assert "What each token costs\n2.0 tokens computed   42.8 MFLOPs of the model" in page
     narrow = text(numbers_lines(answer, "draft", Curve(), 36))
-    assert "What each token costs\n2.0 tokens computed\n43 MFLOPs 10% of them to draft" in narrow
+    assert "What each token costs\n2.0 tokens computed\n42.8 MFLOPs of the model" in narrow
     plain = text(numbers_lines(written([StepRecord("greedy", [1], "x")] * 3), "greedy", Curve(), 60))
     assert "FLOPs" not in plain, "nothing is shown where nothing is known"
 

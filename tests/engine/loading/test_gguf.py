@@ -35,7 +35,7 @@ def test_drafts_and_broken_files(engine: BareEngine, tmp_path: Path) -> None:
     assert isinstance(loaded, Loaded), loaded
     assert (loaded.info["backend"], loaded.info["context"]) == ("llama.cpp", 300)
     assert [(info["name"], info["context"]) for info in loaded.drafts] == [(model, 300)]
-    assert set(loaded.unavailable) == {"early-exit", "eagle", "medusa", "dflash", "mtp", "pard"}  # the draft model is another kind
+    assert set(loaded.unavailable) == {"early-exit", "eagle", "medusa", "dflash", "mtp", "pard"}
     stages = list(dict.fromkeys(event.stage for event in events if isinstance(event, Loading)))
     assert stages == ["import", "weights", "check", "draft weights", "draft check"]
     plain = tokens(engine, 2, "greedy")

@@ -42,7 +42,7 @@ class Models:
 
 
 def models_of(runtime: str, draft_model: Model) -> Models:
-    """With the built-in draft model twice, each a model of its own: on transformers as it is, on llama.cpp as two GGUF files."""
+    """The built-in draft model twice, each a model of its own: on llama.cpp as two GGUF files."""
     if runtime == "transformers":
         options = LoadOptions(device="cpu", dtype="float32", backend="transformers", threads=1)
         return Models(load_model("builtin", options), draft_model, load_model("builtin-draft", options))

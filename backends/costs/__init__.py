@@ -1,1 +1,0 @@
-"""The floating-point operations of passes."""
