@@ -100,7 +100,8 @@ class ModelInfo:
 
     name: str
     """The model's name, as the user gave it."""
-    backend: Literal["transformers", "llama.cpp", "recorded", "server"]
+    backend: str
+    """transformers, llama.cpp or server."""
     device: str
     dtype: str
     architecture: str

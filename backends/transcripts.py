@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from ..errors import UserError
 from ..plain_file import as_text, read_bytes, read_json
@@ -36,18 +35,6 @@ class Transcript:
     """Token ids of the prompt, if they were recorded."""
     response_ids: tuple[int, ...] = ()
     """Token ids of the answer, if they were recorded; with the end token, if it has one."""
-
-
-def read_transcripts(path: Path) -> list[Transcript]:
-    """The records of a JSONL file, as `scan_transcripts` reads them.
-
-    Raises:
-        UserError: no such file, a malformed line (named by its number), or no record at all.
-    """
-    records, problems = scan_transcripts(path)
-    if problems:
-        raise UserError(problems[0])
-    return records
 
 
 def scan_transcripts(path: Path) -> tuple[list[Transcript], list[str]]:
@@ -134,67 +121,6 @@ def _is_message(message: Any) -> bool:
     return isinstance(message, dict) and isinstance(message.get("role"), str) and isinstance(message.get("content"), str)
 
 
-class TextTokenizer(Protocol):
-    """What a recorded model needs of a tokenizer."""
-
-    eos_id: int
-    size: int
-    """Ids run from 0 to size - 1."""
-
-    def encode(self, text: str, start: bool = True, special: bool = False) -> list[int]:
-        """Token ids; with the BOS token in front, if there is one, where `start` is True. Text that spells a special
-        token becomes that token where `special` is True, and stays text elsewhere."""
-
-    def decode(self, tokens: Sequence[int]) -> str:
-        """Text; special tokens left out, invalid UTF-8 as U+FFFD."""
-
-    def pieces(self) -> list[str]:
-        """For each id the text it shows as when alone."""
-
-
-class WordTokenizer:
-    """Words of given texts, and UTF-8 bytes for all else: needs no file and loses nothing.
-
-    Ids 0 … 255 are bytes, `eos_id` (256 unless told otherwise) ends a text, the ASCII words (with the space before
-    them) of `texts` follow. What is not ASCII goes byte by byte, which makes a recorded chat a fair test of text out of
-    tokens.
-    """
-
-    WORD = re.compile(r" ?[A-Za-z0-9_]+")
-
-    def __init__(self, texts: Iterable[str] = (), eos_id: int = 256) -> None:
-        self.eos_id = eos_id
-        words = dict.fromkeys(word for text in texts for word in self.WORD.findall(text) if len(word) > 1)
-        self._ids = {word: eos_id + 1 + i for i, word in enumerate(words)}
-        self._bytes = dict(enumerate(bytes([b]) for b in range(256)))
-        self._bytes.update((i, word.encode()) for word, i in self._ids.items())
-        self.size = eos_id + 1 + len(words)
-
-    def encode(self, text: str, start: bool = True, special: bool = False) -> list[int]:
-        out: list[int] = []
-        end = 0
-        for match in self.WORD.finditer(text):
-            out += text[end : match.start()].encode(errors="replace")
-            known = self._ids.get(match.group())
-            if known is None:
-                out += match.group().encode()
-            else:
-                out.append(known)
-            end = match.end()
-        out += text[end:].encode(errors="replace")
-        return out
-
-    def decode(self, tokens: Sequence[int]) -> str:
-        return b"".join(self._bytes.get(token, b"") for token in tokens).decode(errors="replace")
-
-    def pieces(self) -> list[str]:
-        out = [f"<{i}>" for i in range(self.size)]
-        out[self.eos_id] = "<eos>"
-        for i, raw in self._bytes.items():
-            out[i] = raw.decode() if raw.isascii() else f"<0x{raw[0]:02X}>"
-        return out
-
-
 class FileTokenizer:
     """A folder's tokenizer.json. Loads the package `tokenizers` (no torch)."""
 
@@ -213,7 +139,6 @@ class FileTokenizer:
             self._tokenizer = Tokenizer.from_buffer(read_bytes(path, MOST_BYTES))
         except Exception as error:  # the package raises bare Exception
             raise UserError(f"Cannot read {path} as a tokenizer: {error}.") from None
-        self.size = self._tokenizer.get_vocab_size()
         self.eos_id = self._find_eos(path)
 
     def _find_eos(self, path: Path) -> int:
@@ -233,36 +158,24 @@ class FileTokenizer:
                 return found
         raise UserError(f"{path} does not name an EOS token. Put a tokenizer_config.json with an eos_token next to it.")
 
-    def encode(self, text: str, start: bool = True, special: bool = False) -> list[int]:
-        self._tokenizer.encode_special_tokens = not special
+    def encode(self, text: str, start: bool = True) -> list[int]:
+        """Return token ids, with the BOS token in front, if there is one, where `start` is True. Special tokens in the text are
+        tokens."""
+        self._tokenizer.encode_special_tokens = False
         whole = text.encode("utf-8", "replace").decode()  # it takes no lone surrogates
         ids: list[int] = self._tokenizer.encode(whole, add_special_tokens=start).ids
         return ids
 
-    def decode(self, tokens: Sequence[int]) -> str:
-        text: str = self._tokenizer.decode(list(tokens), skip_special_tokens=True)
-        return text
 
-    def pieces(self) -> list[str]:
-        alone = self._tokenizer.decode_batch([[i] for i in range(self.size)], skip_special_tokens=True)
-        out = []
-        for i, text in enumerate(alone):
-            name = self._tokenizer.id_to_token(i) or f"<{i}>"
-            if name.startswith("▁") and not text.startswith(" "):
-                text = " " + text  # the decoder strips the space in front of a whole text
-            out.append(text or name)
-        return out
-
-
-def encode_transcript(tokenizer: TextTokenizer, record: Transcript) -> tuple[list[int], list[int]]:
+def encode_transcript(tokenizer: FileTokenizer, record: Transcript) -> tuple[list[int], list[int]]:
     """Tokens of a record's prompt and response.
 
     The two are encoded as one text, as the model wrote them (an answer encoded alone may start with a space too many),
     unless a token spans the border between them: then each alone. The prompt went through a chat template, so special
     tokens in it are tokens.
     """
-    prompt = tokenizer.encode(record.prompt, special=True)
-    both = tokenizer.encode(record.prompt + record.response, special=True)
+    prompt = tokenizer.encode(record.prompt)
+    both = tokenizer.encode(record.prompt + record.response)
     if both[: len(prompt)] == prompt:
         return prompt, both[len(prompt) :]
-    return prompt, tokenizer.encode(record.response, start=False, special=True)
+    return prompt, tokenizer.encode(record.response, start=False)

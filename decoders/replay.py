@@ -10,8 +10,8 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..backends.base import ROOT, Model, Sampling, Session
-from ..backends.recorded import RecordedModel
+from ..backends.base import ROOT, Layers, Model, Sampling, Scores, Session
+from ..backends.sessions.tree import Node, TreeSession
 from .acceptance import walk
 from .base import Context, Drafter
 from .needs import DraftModel, FirstLayers, TrainedDrafter
@@ -101,10 +101,10 @@ def replaying(
         yield totals
         return
     record = [*prompt, *response[:length]]
-    # Its own EOS, the choice off the record, is an id of its own: nothing can draft it.
-    alone: Model = RecordedModel([(prompt, response[:length])], context=len(record) + SLACK)
-    session = alone.open_session() if over is None else over.open_session(min(over.info.context, len(record) + SLACK))
-    whole = alone.open_session() if over is not None and forced else None
+    size = len(record) + SLACK
+    blank = BlankSession(size, max(record) + 1)
+    session = blank if over is None else over.open_session(min(over.info.context, size))
+    whole = blank if over is not None and forced else None
     try:
         for _ in _decode(record, len(prompt), drafter, session, ends, branching, totals, over, whole, past):
             yield totals
@@ -128,18 +128,16 @@ def _decode(
     branching: bool,
     totals: Totals,
     over: Model | None,
-    forced: Session | None,
+    forced: BlankSession | None,
     past: Past | None,
 ) -> Iterator[None]:
     """Every pass over one record, one at a time, counted in `totals`; the answer begins at index `start` of it. Over a model
     the record decides, or `forced` if that is there."""
     watch = Watch()
-    recorded = None if over is None else Recorded(record, forced, watch)
+    recorded = Recorded(record, forced, watch)
     forward = session.forward_seconds
     session.align(record[:start], start)
     session.prefill(record[:start])
-    if forced is not None:
-        forced.prefill(record[:start])
     tokens = record[: start + 1]
     took = session.forward_seconds - forward if over is not None else 0.0
     totals.add(StepRecord(drafter.name, record[start : start + 1], nodes=start, forward_seconds=took))
@@ -152,6 +150,66 @@ def _decode(
         tokens.extend(kept.tokens)
         totals.add(StepRecord(drafter.name, **kept.record(), **clock.stop()))
         yield
+
+
+class BlankSession(TreeSession[Node]):
+    """The target where no model runs: it chooses a token that is in no text, so that nothing can draft it.
+
+    Args:
+        context: most tokens.
+        token: what it chooses.
+    """
+
+    def __init__(self, context: int, token: int) -> None:
+        super().__init__(context)
+        self._token = token
+
+    def evaluate(
+        self, tokens: Sequence[int], parents: Sequence[int], rows: Sequence[int] | None = None, layers: Layers | None = None
+    ) -> BlankScores:
+        """Add nodes; nothing is computed (see `Session.evaluate`)."""
+        self._check(tokens, parents)
+        wanted = self._rows(len(tokens), rows)
+        self._add([Node(token, parent, self.length, True) for token, parent in zip(tokens, parents, strict=True)])
+        return self.scores(wanted)
+
+    def scores(self, nodes: Sequence[int]) -> BlankScores:
+        """What it says after some nodes."""
+        return BlankScores(nodes, self._token)
+
+    def _settle(self, path: Sequence[int], kept: dict[int, Node]) -> None:
+        pass
+
+    def _free(self, gone: set[int]) -> None:
+        pass
+
+    def _cut(self, length: int) -> None:
+        pass
+
+    def close(self) -> None:
+        self.rewind(0)
+
+
+class BlankScores(Scores):
+    """Always the same choice, and no other token."""
+
+    def __init__(self, nodes: Sequence[int], token: int) -> None:
+        self.nodes, self._token = tuple(nodes), token
+
+    def choose(self, sampling: Sampling, histories: Sequence[Sequence[int]] | None = None) -> list[int]:
+        return [self._token] * len(self.nodes)
+
+    def top(self, k: int) -> list[list[tuple[int, float]]]:
+        return [[] for _ in self.nodes]
+
+    def candidates(self, count: int, *_: Any, **__: Any) -> list[list[tuple[int, float]]]:
+        return self.top(count)
+
+    def probs(self, row: int, sampling: Sampling | None = None, history: Sequence[int] | None = None) -> Any:
+        raise NotImplementedError("no model runs")
+
+    def gap(self, row: int, token: int) -> float:
+        return 0.0
 
 
 class ReplayClock(StepClock):
@@ -177,23 +235,20 @@ class Recorded(Guard):
 
     Args:
         record: prompt and answer.
-        forced: what decides at the other nodes too, and what drafters learn from, if anything does.
+        forced: takes the model's place at the other nodes, and in what drafters learn from.
         watch: counts the seconds that this takes.
     """
 
-    def __init__(self, record: Sequence[int], forced: Session | None, watch: Watch) -> None:
+    def __init__(self, record: Sequence[int], forced: BlankSession | None, watch: Watch) -> None:
         self._record, self._forced, self._watch = record, forced, watch
 
     def checked(self, running: Pass, chosen: list[int], path: list[int]) -> list[int]:
         begun, tree = time.perf_counter(), running.tree
-        if self._forced is None:
-            _correct(chosen, tree, self._record, len(running.context.tokens) - 1)
-        else:
-            running.scores = self._forced.evaluate(tree.tokens, tree.parents)
-            chosen[:] = running.scores.choose(running.context.sampling)
-        path = walk(tree, chosen)
         if self._forced is not None:
-            self._forced.commit(path)
+            running.scores = self._forced.scores(range(len(tree)))
+            chosen[:] = running.scores.choose(running.context.sampling)
+        _correct(chosen, tree, self._record, len(running.context.tokens) - 1)
+        path = walk(tree, chosen)
         self._watch.seconds += time.perf_counter() - begun
         return path
 

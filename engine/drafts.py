@@ -126,7 +126,7 @@ class Drafts:
                 found = self._find_own(BUILTIN_EAGLE, target)
                 self._own_head = found if found.head is not None else None
         able = target.info.capabilities
-        if target.info.backend != "recorded" and target.info.path and able.chain and able.states:
+        if target.info.path and able.chain and able.states:
             self._load_mtp(target)
 
     def _find_own(self, spec: str, target: Model) -> Loader:

@@ -277,6 +277,7 @@ async def take(name: str, theme: str, scene: Scene) -> None:
     if scene is thinking or getattr(scene, "func", None) is thinking:
         file = Path(tempfile.mkdtemp()) / "small-thinker.jsonl"
         file.write_text(json.dumps({"prompt": QUESTION, "response": RECORDED}))
+        os.environ["SPECCHAT_RUNTIME"] = "specchat.tests.fakes.recorded:load_recorded"
         settings = changed(settings, {"model": f"recorded:{file}?pace=0.02"})
     if scene is base:  # the built-in model without its template
         folder = Path(tempfile.mkdtemp()) / "small-base"

@@ -14,7 +14,7 @@ from specchat.app.settings import file as settings_file
 from specchat.app.settings import toml
 from specchat.app.theming import themes
 from specchat.backends import UserError, load_model
-from specchat.backends.transcripts import read_transcripts
+from specchat.backends.transcripts import scan_transcripts
 
 
 def test_an_ordinary_file_is_read(tmp_path: Path) -> None:
@@ -101,7 +101,7 @@ def test_what_a_person_wrote_is_read_with_or_without_a_byte_order_mark(tmp_path:
     assert themes.read_theme(file("dune.toml", shipped.read_text())) == themes.read_theme(shipped)
     assert read_items(file("prompts.jsonl", '{"prompt": "é?"}\n'), None).items[0].turns == ("é?",)
     messages = '[{"role": "user", "content": "é"}, {"role": "assistant", "content": "a"}]'
-    assert len(read_transcripts(file("records.jsonl", f'{{"messages": {messages}}}\n'))) == 1
+    assert len(scan_transcripts(file("records.jsonl", f'{{"messages": {messages}}}\n'))[0]) == 1
     assert saved.read(file("chat.json", '{"format": "chat", "version": 1}'), "chat", 1, bool)
 
 

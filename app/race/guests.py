@@ -169,8 +169,6 @@ class RaceModels:
 
 def short_name(model: str) -> str:
     """A model's name without its folders: `Qwen3-0.6B`, `model-Q4_K_M.gguf`."""
-    if model.startswith("recorded:"):
-        model = model.partition("?")[0]
     if is_url(model):
         root, _, name = model.partition("#")
         return one_line(unquote(name) or root.rpartition("://")[2].removesuffix("/v1"))

@@ -64,11 +64,6 @@ def from_vocabulary(names: Mapping[str, int]) -> Form | None:
     return _usual(next((pair for pair in PAIRS if names.keys() >= set(pair)), None))
 
 
-def from_answer(text: str) -> Form | None:
-    """The marks of a model of which nothing but answers is known, where one of them begins with a usual pair."""
-    return _usual(next((pair for pair in PAIRS if text.startswith(pair[0]) and pair[1] in text), None))
-
-
 def from_response_template(spec: Any) -> Form | None:
     """The marks in a `response_template` of transformers (tokenizer_config.json), where they are plain texts."""
     fields = spec.get("fields") if isinstance(spec, Mapping) else None

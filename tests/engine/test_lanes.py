@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from specchat.backends import ContextFull, UserError
-from specchat.backends.recorded import RecordedModel, RecordedSession
 from specchat.engine.lanes import Lanes
 from specchat.engine.messages import (
     Advance,
@@ -27,6 +26,7 @@ from specchat.engine.messages import (
 )
 
 from ..fakes.engines import failures, steps_of, text_of
+from ..fakes.recorded import RecordedModel, RecordedSession
 
 TEXT = "the quick brown fox jumps over the lazy dog " * 8
 

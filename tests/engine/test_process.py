@@ -79,7 +79,7 @@ import os
 import time
 from pathlib import Path
 from types import SimpleNamespace
-from specchat.backends import recorded
+from specchat.tests.fakes import recorded
 from specchat.engine import __main__, server
 
 passes = 0

@@ -13,7 +13,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from specchat.backends.base import ROOT, Sampling, Scores
-from specchat.backends.recorded import RecordedModel
 from specchat.decoders.base import Context, Verified
 from specchat.decoders.methods.fusion import Fusion, FusionParams, Recycled
 from specchat.decoders.methods.lookup import Lookup, LookupParams
@@ -23,6 +22,7 @@ from specchat.decoders.tree import Tree
 
 from ...cases import cases
 from ...fakes.models.toy import drafting
+from ...fakes.recorded import RecordedModel
 
 FEW = st.lists(st.integers(0, 2), min_size=1, max_size=60)  # few tokens, so that n-grams repeat
 MORE = st.lists(st.integers(0, 30), min_size=1, max_size=80)

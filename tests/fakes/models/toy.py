@@ -8,10 +8,11 @@ from dataclasses import replace
 
 from specchat.backends.base import Layers, Sampling
 from specchat.backends.info import Capabilities
-from specchat.backends.recorded import RecordedModel, RecordedScores, RecordedSession
 from specchat.decoders.base import Context
 from specchat.decoders.loop import Generation
 from specchat.decoders.tree import Tree
+
+from ..recorded import RecordedModel, RecordedScores, RecordedSession
 
 CONTEXT = 4096
 

@@ -10,7 +10,7 @@ _now, _sleep = 0.0, time.sleep
 
 def sleep(seconds: float) -> None:
     global _now
-    if sys._getframe(1).f_globals["__name__"] == "specchat.backends.recorded":
+    if sys._getframe(1).f_globals["__name__"] == "specchat.tests.fakes.recorded":
         _now += seconds
     else:
         _sleep(seconds)

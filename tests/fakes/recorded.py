@@ -1,27 +1,27 @@
 """A recorded transcript as a model: its choice after a recorded prompt is the recorded answer, token by token.
 
-It obeys the whole contract of `backends.base` without any weights, so that recorded answers can be replayed and
-watched, and that the engine and the app can be tested in milliseconds. Pure Python: neither torch nor (but for `probs`)
-numpy.
+It obeys the whole contract of `backends.base` without any weights, so that the engine and the app can be tested in
+milliseconds. `SPECCHAT_RUNTIME` names `load_recorded`, so that every process of a test finds it. Pure Python: neither torch nor
+(but for `probs`) numpy.
 """
 
 from __future__ import annotations
 
 import math
+import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote
 
-from ..errors import UserError
-from .base import Layers, Message, Model, Sampling, Scores
-from .info import Capabilities, ModelInfo
-from .sessions.tree import Node, TreeSession
-from .thinking.thoughts import Thoughts, from_answer
-from .transcripts import FileTokenizer, TextTokenizer, Transcript, WordTokenizer, encode_transcript, read_transcripts
+from specchat.backends.base import Layers, Message, Model, Sampling, Scores
+from specchat.backends.info import Capabilities, ModelInfo, Thinking
+from specchat.backends.sessions.tree import Node, TreeSession
+from specchat.backends.thinking.form import Form, Marks
+from specchat.backends.thinking.thoughts import Thoughts
+from specchat.backends.transcripts import scan_transcripts
+from specchat.errors import UserError
 
 CONTEXT = 131_072
 """Tokens that a recorded model holds unless told otherwise: the usual limit of current models."""
@@ -41,6 +41,49 @@ Record = tuple[Sequence[int], Sequence[int]]
 """(prompt tokens, response tokens without EOS)."""
 
 
+class WordTokenizer:
+    """Words of given texts, and UTF-8 bytes for all else: needs no file and loses nothing.
+
+    Ids 0 … 255 are bytes, `eos_id` (256 unless told otherwise) ends a text, the ASCII words (with the space before
+    them) of `texts` follow. What is not ASCII goes byte by byte, which makes a recorded chat a fair test of text out of
+    tokens.
+    """
+
+    WORD = re.compile(r" ?[A-Za-z0-9_]+")
+
+    def __init__(self, texts: Iterable[str] = (), eos_id: int = 256) -> None:
+        self.eos_id = eos_id
+        words = dict.fromkeys(word for text in texts for word in self.WORD.findall(text) if len(word) > 1)
+        self._ids = {word: eos_id + 1 + i for i, word in enumerate(words)}
+        self._bytes = dict(enumerate(bytes([b]) for b in range(256)))
+        self._bytes.update((i, word.encode()) for word, i in self._ids.items())
+        self.size = eos_id + 1 + len(words)
+
+    def encode(self, text: str) -> list[int]:
+        out: list[int] = []
+        end = 0
+        for match in self.WORD.finditer(text):
+            out += text[end : match.start()].encode(errors="replace")
+            known = self._ids.get(match.group())
+            if known is None:
+                out += match.group().encode()
+            else:
+                out.append(known)
+            end = match.end()
+        out += text[end:].encode(errors="replace")
+        return out
+
+    def decode(self, tokens: Sequence[int]) -> str:
+        return b"".join(self._bytes.get(token, b"") for token in tokens).decode(errors="replace")
+
+    def pieces(self) -> list[str]:
+        out = [f"<{i}>" for i in range(self.size)]
+        out[self.eos_id] = "<eos>"
+        for i, raw in self._bytes.items():
+            out[i] = raw.decode() if raw.isascii() else f"<0x{raw[0]:02X}>"
+        return out
+
+
 class RecordedModel(Model):
     """Recorded (prompt, response) token sequences as the target.
 
@@ -54,7 +97,7 @@ class RecordedModel(Model):
         self,
         records: Iterable[Record],
         *,
-        tokenizer: TextTokenizer | None = None,
+        tokenizer: WordTokenizer | None = None,
         cost: Callable[[int], float] | None = None,
         context: int = CONTEXT,
         name: str = "recorded",
@@ -114,8 +157,8 @@ class RecordedModel(Model):
         if self._by_prompt.setdefault(tuple(prompt), len(self.lines)) == len(self.lines):
             self.lines.append((*prompt, *response))
             self.starts.append(len(prompt))
-            if self.thoughts is None and (form := from_answer(self.decode(response))) is not None:
-                self.thoughts = Thoughts(form, {}, self.decode, partial(self.tokenizer.encode, start=False))
+            if self.thoughts is None and (form := thinking(self.decode(response))) is not None:
+                self.thoughts = Thoughts(form, {}, self.decode, self.tokenizer.encode)
         if text is not None:
             self._texts.setdefault(text.strip(), (tuple(prompt), tuple(response)))
 
@@ -164,12 +207,12 @@ class RecordedModel(Model):
         tokens: list[int] = []
         for message in messages:
             text = message["content"] + ("\n" if message["role"] == "system" else "")
-            tokens += self.tokenizer.encode(text, start=False) if tokens else self.encode(text)
+            tokens += self.tokenizer.encode(text) if tokens else self.encode(text)
             if message["role"] == "assistant":
                 tokens.append(self.tokenizer.eos_id)
         known = self._texts.get(asked.strip())
         echo = "\n".join([f"You said: {asked.strip()}"] * ECHOES)
-        self.add(tokens, known[1] if known else self.tokenizer.encode(echo, start=False))
+        self.add(tokens, known[1] if known else self.tokenizer.encode(echo))
         return tokens
 
     def decode(self, tokens: Sequence[int]) -> str:
@@ -306,45 +349,33 @@ class RecordedScores(Scores):
         return 0.0 if token == self._chosen[row] else math.log(CERTAINTY) - self._other
 
 
-def load_recorded(path: Path) -> RecordedModel:
-    """A model of the answers in a JSONL file, one {"prompt", "response"} a line.
+def thinking(text: str) -> Form | None:
+    """The marks of thoughts, where an answer begins with one."""
+    marks = Marks("<think>", "</think>", before="\n", after="\n", gap="\n\n")
+    found = text.startswith(marks.open) and marks.close in text
+    return Form(marks, Thinking(marks=(marks.open, marks.close))) if found else None
+
+
+def load_recorded(spec: str) -> RecordedModel | None:
+    """A model of the answers in a JSONL file, one {"prompt", "response"} a line; None if `spec` names another kind of model.
 
     Args:
-        path: the file; after a question mark may follow settings, joined by `&`, as in
-            `answers.jsonl?tokenizer=models/mistral&pace=0.03`. `tokenizer` is a folder with a tokenizer.json (by
-            default words and bytes); `pace` the seconds that a one-node pass is made to take (a pass over n nodes takes
-            NODE_SLOPE more for each node after the first); `context` the most tokens of a conversation.
+        spec: `recorded:FILE`; after a question mark may follow `pace=SECONDS`, which a pass over one node takes (one over n
+            nodes takes NODE_SLOPE more for each node after the first).
 
     Raises:
-        UserError: the file or the tokenizer cannot be read, or a setting is unknown.
+        UserError: the file cannot be read.
     """
-    name = str(path)
-    settings: dict[str, str] = {}
-    if not path.is_file() and "?" in name:
-        name, _, query = name.partition("?")
-        for part in filter(None, query.split("&")):
-            key, _, value = part.partition("=")
-            if key not in ("tokenizer", "pace", "context"):
-                raise UserError(f"A recorded model has no setting {key!r}: choose from tokenizer, pace, context.")
-            settings[key] = unquote(value)
-    try:
-        pace = float(settings.get("pace", "0"))
-        context = int(settings.get("context", str(CONTEXT)))
-    except ValueError:
-        raise UserError("pace is a number of seconds, and context is a number of tokens.") from None
-    if not 0 <= pace < math.inf or context < 1:
-        raise UserError("pace must be 0 seconds or more, and context at least 1 token.")
-    records = read_transcripts(Path(name))
-    tokenizer: TextTokenizer
-    if "tokenizer" in settings:
-        tokenizer = FileTokenizer(Path(settings["tokenizer"]))
-    else:
-        tokenizer = WordTokenizer(text for record in records for text in (record.prompt, record.response))
-    cost = (lambda nodes: pace * (1 + NODE_SLOPE * (nodes - 1))) if pace else None
-    model = RecordedModel((), tokenizer=tokenizer, cost=cost, context=context, name=f"recorded:{path}", path=name)
+    kind, _, rest = spec.partition(":")
+    if kind != "recorded":
+        return None
+    name, _, pace = rest.partition("?pace=")
+    records, problems = scan_transcripts(Path(name))
+    if problems:
+        raise UserError(problems[0])
+    tokenizer = WordTokenizer(text for record in records for text in (record.prompt, record.response))
+    cost = (lambda nodes: float(pace) * (1 + NODE_SLOPE * (nodes - 1))) if pace else None
+    model = RecordedModel((), tokenizer=tokenizer, cost=cost, name=spec, path=name)
     for record in records:
-        model.add(*encode_transcript(tokenizer, record), text=record.prompt)
+        model.add(tokenizer.encode(record.prompt), tokenizer.encode(record.response), text=record.prompt)
     return model
-
-
-__all__ = ["Record", "RecordedModel", "RecordedScores", "RecordedSession", "Transcript", "load_recorded"]
