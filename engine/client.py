@@ -289,7 +289,8 @@ class EngineClient:
             id = next(iter([*answers, *lost]), 0)
             others = [other for other in lost if other != id]
             # Under the lock, so that nothing of the next process can come before it.
-            self._events.append(Failed(id, "died", ending(code, ready, self.log_path), others=others))
+            loading = next((command.model for command in lost.values() if isinstance(command, Load | LoadBeside)), "")
+            self._events.append(Failed(id, "died", ending(code, ready, self.log_path, loading), others=others))
             self._changed.notify_all()
 
     def _deliver(self, event: Event) -> None:

@@ -57,13 +57,14 @@ def _is_memory(error: BaseException) -> bool:
     )
 
 
-def ending(code: int, ready: bool, log: Path) -> str:
+def ending(code: int, ready: bool, log: Path, loading: str = "") -> str:
     """What to tell a person when the engine process has ended unasked.
 
     Args:
         code: the process's return code; negative is the signal that ended it.
         ready: whether it had ever answered.
         log: the engine's log file.
+        loading: name of the model, if one was being loaded.
     """
     if not ready and code >= 0:
         return f"The engine could not start (exit code {code}). {log} says why; `specchat doctor` finds what is missing."
@@ -73,6 +74,11 @@ def ending(code: int, ready: bool, log: Path) -> str:
             "context. Your chat is safe; send the message again to restart the engine."
         )
     how = f"signal {-code}, {_name(-code)}" if code < 0 else f"exit code {code}"
+    if loading:
+        return (
+            f"The engine stopped while it loaded {loading} ({how}; see {log}): that file may be damaged, or of a kind that the "
+            "runtime does not know. Your chat is safe; choose another model."
+        )
     return f"The engine stopped unexpectedly ({how}; see {log}). Your chat is safe; send the message again to restart it."
 
 

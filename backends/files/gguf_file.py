@@ -8,9 +8,7 @@ from __future__ import annotations
 import mmap
 import re
 import struct
-from collections.abc import Callable
 from dataclasses import dataclass
-from math import inf, isnan
 from pathlib import Path
 from typing import Any
 
@@ -27,14 +25,8 @@ SHORT = 1024
 MOST_PAIRS, MOST_TENSORS, MOST_STRINGS, MOST_DIMENSIONS = 1 << 14, 1 << 17, 1 << 24, 4
 """More than any model has; a damaged count must not keep us busy for hours."""
 
-MOST_LAYERS, MOST_EXPERTS = 512, 1024
-"""llama.cpp ends the process over more layers; over more than 512 experts as of 2026."""
-
-SCALINGS = ("none", "linear", "yarn", "longrope")
-"""llama.cpp ends the process over other ways to scale rotary embeddings."""
-
-WHERE = 32
-"""llama.cpp ends the process over weights that do not lie at a multiple of so many bytes."""
+MOST_LAYERS = 512
+"""llama.cpp takes no more."""
 
 STRING, ARRAY = 8, 9
 SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
@@ -143,8 +135,6 @@ class Layout:
 
     file: Path
     header: Header
-    version: int
-    alignment: int
     pairs: dict[str, bytes]
     """Each metadata key with its record as it stands in the file: key, type, value."""
     tensors: list[Tensor]
@@ -221,7 +211,6 @@ def read_header(file: Path) -> Header:
     if file.is_dir():
         raise UserError(f"{file} is a folder. Give the GGUF file inside it.")
     layouts = read_layout(file)
-    _check_tokens(layouts[0])
     first, *others = [part.header for part in layouts]
     tensors = first.tensors + sum(other.tensors for other in others)
     weight_bytes = first.weight_bytes + sum(other.weight_bytes for other in others)
@@ -307,10 +296,8 @@ def _parse(file: Path, data: mmap.mmap, size: int) -> Layout:
     tensors = [Tensor(name, entry, base + offset, length) for name, entry, offset, length in found]
     if any(tensor.begin + tensor.length > size for tensor in tensors):
         raise _Truncated
-    if any(tensor.begin % WHERE for tensor in tensors):
-        raise ValueError(f"misaligned weights, with an alignment of {alignment}")
     header = Header(metadata, count, sum(tensor.length for tensor in tensors))
-    return Layout(file, header, version, alignment, {key: data[a:b] for key, (a, b) in spans.items()}, tensors)
+    return Layout(file, header, {key: data[a:b] for key, (a, b) in spans.items()}, tensors)
 
 
 def _tensor(reader: _Reader) -> tuple[str, bytes, int, int]:
@@ -335,73 +322,16 @@ def checked(file: Path, header: Header) -> Header:
         UserError: it is something else's; says what.
     """
     what = {"mmproj": "a vision projector", "adapter": "a LoRA adapter", "imatrix": "an importance matrix"}
-    kind = "mmproj" if header.architecture == "clip" else header.metadata.get("general.type", "model")
-    problems: tuple[tuple[Callable[[], bool], str], ...] = (
-        (lambda: kind in what, f"contains {what.get(str(kind))}, not a language model. Give the model's own file."),
-        (lambda: not header.architecture, "does not state its architecture. Download another file of the model."),
-        (lambda: header.tensors == 0, "contains only a vocabulary and no weights. Download the file with the model's weights."),
-        (
-            lambda: (
-                "tokenizer.ggml.model" not in header.metadata or header.metadata["tokenizer.ggml.model"] in ("none", "no_vocab")
-            ),
-            "contains no tokenizer. Download another file of the model.",
-        ),
-    )
-    for holds, sentence in problems:
-        if holds():
-            raise UserError(f"{file} {sentence}")
-    _check_figures(file, header)
+    kind = "mmproj" if header.architecture == "clip" else str(header.metadata.get("general.type", "model"))
+    problem = ""
+    if kind in what:
+        problem = f"contains {what[kind]}, not a language model. Give the model's own file."
+    elif not header.architecture:
+        problem = "does not state its architecture. Download another file of the model."
+    elif header.tensors == 0:
+        problem = "contains only a vocabulary and no weights. Download the file with the model's weights."
+    elif header.metadata.get("tokenizer.ggml.model", "none") in ("none", "no_vocab"):
+        problem = "contains no tokenizer. Download another file of the model."
+    if problem:
+        raise UserError(f"{file} {problem}")
     return header
-
-
-def _check_figures(file: Path, header: Header) -> None:
-    """Refuse what llama.cpp would end the process over."""
-
-    def damaged(key: str, value: object) -> UserError:
-        return UserError(f"{file} is damaged ({key} is {str(value)[:40]}). Download it again.")
-
-    def figures(key: str) -> list[Any]:
-        # One for all layers, or one for each.
-        value = header.metadata.get(f"{header.architecture}.{key}", [])
-        return value if isinstance(value, list) else [value]
-
-    for value in figures("block_count"):
-        if not isinstance(value, int) or not 0 < value <= MOST_LAYERS:
-            raise damaged("block_count", value)
-    if header.number("nextn_predict_layers") > header.number("block_count", MOST_LAYERS):
-        raise damaged("nextn_predict_layers", header.number("nextn_predict_layers"))
-    experts = header.number("expert_count")
-    used = max((value for value in figures("expert_used_count") if isinstance(value, int)), default=0)
-    if not 0 <= experts <= MOST_EXPERTS:
-        raise damaged("expert_count", experts)
-    if used > experts or (experts and not used):
-        raise damaged("expert_used_count", used)
-    groups, chosen = header.number("expert_group_count"), header.number("expert_group_used_count")
-    if groups and (groups >= experts or (groups > 1 and (experts % groups or not 0 < chosen < groups))):
-        raise damaged("expert_group_count", groups)
-    for key, value in header.metadata.items():
-        own = key.startswith(f"{header.architecture}.") and isinstance(value, float)
-        if own and (isnan(value) or (key.endswith("_epsilon") and not 0 <= value < inf)):
-            raise damaged(key, value)
-    scaling = header.metadata.get(f"{header.architecture}.rope.scaling.type", "none")
-    if scaling not in SCALINGS:
-        raise damaged("rope.scaling.type", scaling)
-
-
-def _check_tokens(layout: Layout) -> None:
-    """Refuse a vocabulary that has a token twice, over which llama.cpp ends the process."""
-    record = layout.pairs.get("tokenizer.ggml.tokens", b"")
-    at = 8 + len(b"tokenizer.ggml.tokens")
-    if len(record) < at + 16 or struct.unpack_from("<II", record, at) != (ARRAY, STRING):
-        return
-    (count,) = struct.unpack_from("<Q", record, at + 8)
-    at += 16
-    unpack = struct.Struct("<Q").unpack_from
-    seen: set[bytes] = set()
-    for index in range(count):
-        end = at + 8 + unpack(record, at)[0]
-        # It ends a token at a nul, and calls an empty one by its number.
-        seen.add(record[at + 8 : end].partition(b"\0")[0] or b"[EMPTY_%d]" % index)
-        at = end
-    if len(seen) < count:
-        raise UserError(f"{layout.file} is damaged (its vocabulary contains a token twice). Download it again.")

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+from specchat.backends.loading import builtin_gguf
+from specchat.engine.client import EngineClient
 from specchat.engine.messages import Failed, Finished, Generate, Load, Loaded, Loading, Unloaded
 
 from ...fakes.engines import BareEngine, steps_of
+from ...fakes.models.gguf_changes import changed
 from ...fakes.models.llama_tiny import gguf_of, needs_llama, tiny_folder
 
 pytestmark = needs_llama
@@ -60,3 +63,13 @@ def test_drafts_and_broken_files(engine: BareEngine, tmp_path: Path) -> None:
             engine.send(Load(20, model, **EXACT))  # type: ignore[arg-type]
             engine.until(20, Loaded)
     assert tokens(engine, 30, "greedy") == plain
+
+
+def test_a_file_that_ends_the_engine_is_named_and_the_next_one_loads(tmp_path: Path) -> None:
+    deep = changed(builtin_gguf(), tmp_path / "deep.gguf", {"llama.block_count": 513})  # llama.cpp takes 512
+    with EngineClient(tmp_path / "engine.log") as client:
+        failed = list(client.stream(client.load(str(deep))))[-1]
+        assert isinstance(failed, Failed)
+        assert failed.cause == "died"
+        assert f"while it loaded {deep}" in failed.sentence
+        assert isinstance(list(client.stream(client.load(str(builtin_gguf()))))[-1], Loaded)

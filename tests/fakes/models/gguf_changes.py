@@ -34,9 +34,9 @@ def changed(
             dimensions = struct.pack(f"<I{tensor.ndim}QI", tensor.ndim, *tensor.shape[::-1], TYPES[tensor.dtype])
             parts[name] = _text(name.encode()) + dimensions, tensor.tobytes()
     # No more than a power of two makes sense, and 2^31 would make a file of that size.
-    alignment = values.get("general.alignment", layout.alignment)
+    alignment = values.get("general.alignment", layout.header.metadata.get("general.alignment", ALIGNMENT))
     alignment = alignment if 0 < alignment <= 4096 else ALIGNMENT
-    head = b"GGUF" + struct.pack("<IQQ", layout.version, len(parts), len(pairs)) + b"".join(pairs.values())
+    head = b"GGUF" + data[4:8] + struct.pack("<QQ", len(parts), len(pairs)) + b"".join(pairs.values())
     body = b""
     for index, (entry, content) in enumerate(parts.values()):
         head += entry + struct.pack("<Q", len(body))
