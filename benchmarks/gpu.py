@@ -136,7 +136,8 @@ def random_model(shape: str, device: torch.device) -> Model:
     # As on a GPU, where passes are not arranged to have the same bits.
     options = LoadOptions(device=str(device), exact="off")
     parameters = sum(p.numel() for p in module.parameters())
-    return _proven(module, parameters, codec, f"random {shape}", folder, limit, options, time.perf_counter(), None, None)
+    more = options, time.perf_counter(), None, None
+    return _proven(module, parameters, parameters, codec, f"random {shape}", folder, limit, *more)
 
 
 def median_of(work: Callable[[], None], rounds: int) -> float:

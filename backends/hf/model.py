@@ -279,7 +279,7 @@ def weights_of(module: Any) -> int:
     looked_up = {id(part.weight) for part in module.modules() if isinstance(part, torch.nn.Embedding)}
     kept = [(name, p) for name, p in module.named_parameters() if p.ndim > 1]
     kept = [(name, p) for name, p in kept if id(p) not in looked_up or (head is not None and p is head.weight)]
-    return round(sum(p.numel() * (share if ".experts." in name else 1) for name, p in kept))
+    return int(sum(p.numel() * (share if ".experts." in name else 1) for name, p in kept))
 
 
 def _timed(

@@ -158,10 +158,11 @@ class TransformersSession(TreeSession[SlotNode]):
                 node = self._nodes[number]
                 node.straight = node.straight and (self._sees_all(node) or not self._run.exact)
         new = self._hang(tokens, parents)
-        for node in new if run is not None else ():
-            above = early.stopped.get(node.parent)
-            if above is not None and above.ran != run and not covers(above.ran, run):
-                raise ValueError(f"a node above has been through layers {shown(above.ran)} only, not {shown(run)}")
+        if run is not None:
+            for node in new:
+                above = early.stopped.get(node.parent)
+                if above is not None and above.ran != run and not covers(above.ran, run):
+                    raise ValueError(f"a node above has been through layers {shown(above.ran)} only, not {shown(run)}")
         ids = [*order, *range(self._next, self._next + len(new))]
         batch = [*(self._nodes[number] for number in order), *new]
         place = {number: i for i, number in enumerate(ids)}

@@ -67,7 +67,7 @@ def test_drafts_and_broken_files(engine: BareEngine, tmp_path: Path) -> None:
 
 def test_a_file_that_ends_the_engine_is_named_and_the_next_one_loads(tmp_path: Path) -> None:
     deep = changed(builtin_gguf(), tmp_path / "deep.gguf", {"llama.block_count": 513})  # llama.cpp takes 512
-    with EngineClient(tmp_path / "engine.log") as client:
+    with EngineClient(log=tmp_path / "engine.log") as client:
         failed = list(client.stream(client.load(str(deep))))[-1]
         assert isinstance(failed, Failed)
         assert failed.cause == "died"
