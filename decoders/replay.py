@@ -102,7 +102,7 @@ def replaying(
         return
     record = [*prompt, *response[:length]]
     size = len(record) + SLACK
-    blank = BlankSession(size, max(record) + 1)
+    blank = BlankSession(size, max(256, 1 + max(record)))
     session = blank if over is None else over.open_session(min(over.info.context, size))
     whole = blank if over is not None and forced else None
     try:
