@@ -76,7 +76,6 @@ DAMAGED, FILES = "is damaged", "does not list the weight files"
 HOSTILE: dict[str, tuple[Breaks, str]] = {
     "no offsets": (weights(tensor(data_offsets=None)), DAMAGED),
     "offsets of text": (weights(tensor(data_offsets=["0", "8"])), DAMAGED),
-    "offsets of nothing": (weights(tensor(data_offsets=[None, 8])), DAMAGED),
     "one offset": (weights(tensor(data_offsets=[8])), DAMAGED),
     "a tensor of null": (weights(raw({"a": None})), DAMAGED),
     "header of null": (weights(raw(None)), DAMAGED),

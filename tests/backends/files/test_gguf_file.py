@@ -21,7 +21,7 @@ TOKENS = tokens(builtin_gguf())
 HOSTILE: dict[str, tuple[dict[str, Any], str]] = {
     "alignment of 0": ({"general.alignment": 0}, "an alignment of 0"),
     "alignment of 2^31": ({"general.alignment": 1 << 31}, "incomplete"),
-    "a kind of several": ({"general.type": ["adapter"], "tokenizer.ggml.model": None}, "contains no tokenizer"),
+    "a kind of several": ({"general.type": [b"adapter"], "tokenizer.ggml.model": None}, "contains no tokenizer"),
 }
 
 
