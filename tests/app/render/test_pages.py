@@ -186,11 +186,10 @@ def figures_read(run: Callable[[], object], files: tuple[str, ...]) -> set[str]:
 def test_json_has_every_figure_of_the_page(written: Make, tree_steps: Make, certainty: str) -> None:
     """Whatever the page of figures asks of an answer, the object of `run --json` asks for as well."""
     answer = timed(written([*tree_steps(), StepRecord("lookup", [1, 1], "x", 1, 1, 2)] * 5))
-    answer.weights = 1_000_000
     answer.figures.certainty = certainty
     page = figures_read(lambda: numbers_lines(answer, "fusion", Curve(), 60), ("numbers_page.py", "verdict.py"))
     told = figures_read(lambda: answer_json(answer), ("answer_json.py",))
-    assert {"alpha", "weights", "what_if", "ratio_for"} <= page or certainty
+    assert {"alpha", "what_if", "ratio_for"} <= page or certainty
     # `runs` hold what the histogram counts, the method tells whether tokens were found earlier, and only servers cause doubt.
     missing = page - told - {"histogram", "earlier", "doubt"}
     assert not missing, f"missing in the JSON: {sorted(missing)}"
