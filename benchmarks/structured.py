@@ -29,7 +29,8 @@ from specchat.backends.grammars.matcher import Matcher
 from specchat.backends.scores import TorchScores
 from specchat.benchmarks.timing import interval
 from specchat.decoders import Conversation, Generation, encode_prompt
-from specchat.tests.decoders.constrained.cases import CONSTRAINTS, SCHEMAS, plain, prompts
+from specchat.tests.decoders.constrained.cases import CONSTRAINTS, SCHEMAS, prompts
+from specchat.tests.fakes.answers import one_by_one
 
 ANSWERS: dict[str, list[Any]] = {
     "flat": [
@@ -101,7 +102,7 @@ def gain(spec: str, count: int) -> None:
             for text in prompts(count):
                 prompt = encode_prompt(model, text)
                 if method == "mask alone":
-                    answer = plain(model, prompt, constraint, Sampling(), 120)
+                    answer = one_by_one(model, prompt, Sampling(), 120, constraint)
                     tokens, passes = tokens + len(answer), passes + len(answer)
                     continue
                 conversation = Conversation(model)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
 from collections import Counter, defaultdict
 from functools import cache
 from itertools import accumulate
@@ -103,21 +102,6 @@ def test_the_targets_own_tokens_in_few_passes(runtime: str, way: str) -> None:
         tokens, passes = tokens + generation.totals.tokens, passes + generation.totals.steps
     talk.close()
     assert tokens / passes >= fewest
-
-
-@pytest.mark.parametrize("runtime", RUNTIMES)
-def test_switching_in_the_middle_and_sampling_give_the_same_text(runtime: str) -> None:
-    talk, rng = conversation(runtime), random.Random(5)
-    for number, prompt in enumerate(prompts()):
-        sampling = Sampling(temperature=0.8, seed=number)
-        for chosen in (Sampling(), sampling):
-            generation = Generation(talk, prompt, "eagle", sampling=chosen, max_tokens=TOKENS)
-            for _ in generation:
-                if rng.random() < 0.4:
-                    method, settings, _ = rng.choice([*WAYS.values(), ("lookup", {}, 0), ("greedy", {}, 0), ("draft", {}, 0)])
-                    generation.switch(method, settings)
-            assert generation.answer == plain(runtime, number, chosen)
-    talk.close()
 
 
 CHAINS: dict[str, tuple[str, dict[str, Any]]] = {

@@ -88,17 +88,6 @@ def test_switched_off(name: str, runtime: str) -> None:
     assert told == (("" if name != "told" else THOUGHT), ANSWER)
 
 
-def test_a_switch_in_the_middle_changes_nothing() -> None:
-    generation = answer(thinker("opens", "transformers"), HI, {}, "lookup")
-    steps: list[StepRecord] = []
-    for method in ("jacobi", "beam", "greedy", "lookup", "jacobi", "greedy"):
-        step = generation.advance()
-        steps += [step] if step is not None else []
-        generation.switch(method)
-    steps += list(generation)
-    assert parted(steps) == (THOUGHT, ANSWER)
-
-
 @pytest.mark.parametrize("runtime", RUNTIMES)
 @pytest.mark.parametrize(("budget", "kept"), [(0, ""), (1, "Hm,"), (2, THOUGHT), (9, THOUGHT)])
 @pytest.mark.parametrize(("name", "method"), [("opens", "beam"), ("opened", "lookup"), ("channels", "greedy")])

@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+import torch
+from llguidance import LLMatcher
+
 from specchat.backends import Model, Sampling
+from specchat.backends.base import ROOT
+from specchat.backends.choose import choose
+from specchat.backends.grammars.constraint import Constraint
 from specchat.backends.heads.base import Head
 from specchat.decoders import Conversation, Generation, encode_prompt
 from specchat.decoders.loop import Step
@@ -41,3 +48,29 @@ def plain(
 ) -> list[int]:
     """The plain method's tokens."""
     return answered(model, prompt, max_tokens=max_tokens, sampling=sampling, **options)[0].answer
+
+
+def one_by_one(
+    model: Model, prompt: Sequence[int], sampling: Sampling, most: int, constraint: Constraint | None = None
+) -> list[int]:
+    """Plain decoding without the loop: one token a pass, each under a full mask."""
+    session, tokens = model.open_session(len(prompt) + most + 1), list(prompt)
+    matcher: Any = None
+    if constraint is not None:
+        matcher = LLMatcher(model.grammar_tokenizer(), constraint.compiled(), log_level=0)
+    session.prefill(tokens[:-1])
+    while len(tokens) < len(prompt) + most:
+        scores: Any = session.evaluate(tokens[-1:], [ROOT])
+        history = [tokens] if sampling.uses_history else None
+        if matcher is None:
+            tokens += scores.choose(sampling, history)
+        else:
+            bits = np.unpackbits(np.frombuffer(matcher.compute_bitmask(), np.uint8), bitorder="little")
+            off = torch.from_numpy(bits[: scores.logits.shape[-1]] == 0)
+            tokens += choose(scores.logits.float().masked_fill(off, -torch.inf), sampling, scores.positions, history)
+        session.commit(scores.nodes)
+        if tokens[-1] in model.info.eos_ids:
+            break
+        assert matcher is None or matcher.consume_token(tokens[-1])
+    session.close()
+    return tokens[len(prompt) :]

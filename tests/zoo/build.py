@@ -119,14 +119,14 @@ class Tiny:
         return folder
 
 
-def prompts_around(lengths: Iterable[int], limit: int) -> dict[str, list[int]]:
-    """Prompts by name: of one token, shortly before some lengths (the answer crosses them), at them and far beyond, and one at
-    the context's end."""
-    counts = {14, *(count for length in lengths for count in (length - 5, length, 3 * length))}
-    counts = {count for count in counts if 1 < count <= limit - ROOM}
+def prompts_around(lengths: Iterable[int], limit: int, counts: Sequence[int] = ()) -> list[list[int]]:
+    """Prompts of one token, shortly before some lengths (the answer crosses them), at them and far beyond, and one at the
+    context's end; or of these counts."""
+    around = {14, *(count for length in lengths for count in (length - 5, length, 3 * length))}
+    around = {count for count in around if 1 < count <= limit - ROOM}
     if limit <= CONTEXT:
-        counts.add(limit - 10)
-    return {f"{count} tokens": tokens(count, seed=count) for count in (*sorted(counts), 1)}
+        around.add(limit - 10)
+    return [tokens(count, seed=count) for count in counts or (*sorted(around), 1)]
 
 
 def tokens(count: int, seed: int) -> list[int]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import multiprocessing
-import os
 import tempfile
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -16,13 +15,12 @@ import numpy as np
 from specchat.backends.llama.library import last_error, library
 from specchat.backends.llama.model import load_llama
 from specchat.backends.options import LoadOptions
-from specchat.errors import UserError
 
-from .architectures import CONTEXT, VOCAB, WINDOW, NotCovered, line
+from .architectures import CONTEXT, VOCAB, WINDOW, NotCovered
 from .build import prompts_around, tokens
-from .compare import SEEDS, Outcome, Reference, compare
 from .gguf_files import ORIGINAL_LENGTH, write
 from .gguf_files import names as names_in_files
+from .writing import Reference, compare
 
 NOISE = 0.05
 SUFFIX = ".gguf"
@@ -107,23 +105,15 @@ class Plain:
         return abs(float(logits[one] - logits[other]))
 
 
-def outcomes(
-    name: str, only: Sequence[str] | None = None, counts: Sequence[int] | None = None, seeds: Sequence[int] = SEEDS
-) -> list[Outcome]:
-    """What comes of one architecture (see `transformers_zoo.outcomes`), in a process of its own: where something is wrong,
+def run(name: str, only: Sequence[str] = (), counts: Sequence[int] = ()) -> list[str]:
+    """Compare one architecture's text (see `transformers_zoo.run`), in a process of its own: where something is wrong,
     llama.cpp may end it."""
     with tempfile.TemporaryDirectory(prefix="specchat-zoo-") as folder, ProcessPoolExecutor(1, PROCESSES) as pool:
-        part = "build"
         try:
             pool.submit(_build, name, Path(folder)).result()
-            part = "load"
-            return pool.submit(_outcomes, name, Path(folder), only, counts, seeds).result()
-        except NotCovered as reason:
-            return [Outcome(name, part, "", "not covered", str(reason))]
         except BrokenProcessPool:
-            if part == "build":
-                return [Outcome(name, part, "", "not covered", "llama.cpp takes our metadata, then ends the process")]
-            return [Outcome(name, part, "", "crashed", "llama.cpp ended the process")]
+            raise NotCovered("llama.cpp takes our metadata, then ends the process") from None
+        return pool.submit(_run, name, Path(folder), only, counts).result()
 
 
 def _build(name: str, folder: Path) -> None:
@@ -138,20 +128,11 @@ def _build(name: str, folder: Path) -> None:
         raise NotCovered("it gives no logits, or none that are finite")
 
 
-def _outcomes(
-    name: str, folder: Path, only: Sequence[str] | None, counts: Sequence[int] | None, seeds: Sequence[int]
-) -> list[Outcome]:
-    """What comes of one architecture that is built."""
+def _run(name: str, folder: Path, only: Sequence[str], counts: Sequence[int]) -> list[str]:
+    """Compare one architecture that is built."""
     file = folder / MODEL
-    os.environ["SPECCHAT_CACHE"] = str(folder)  # of this process: first layers are written there
-    try:
-        model, draft = load_llama(file, name, FLOAT32), load_llama(folder / NOISY, f"{name}-noisy", FLOAT32)
-    except UserError as error:
-        return [Outcome(name, "load", "", "refused", str(error))]
-    except Exception as error:
-        return [Outcome(name, "load", "", "crashed", line(error))]
+    model, draft = load_llama(file, name, FLOAT32), load_llama(folder / NOISY, f"{name}-noisy", FLOAT32)
     plain = Plain(file, model.info.context)
     around = (WINDOW, *filter(None, (model.header.number(ORIGINAL_LENGTH),)))
-    prompts = prompts_around(around, model.info.context)
-    chosen = {at: prompt for at, prompt in prompts.items() if counts is None or len(prompt) in counts}
-    return list(compare(Reference(name, plain.writes, plain.gap), model, draft, chosen, only=only, seeds=seeds))
+    prompts = prompts_around(around, model.info.context, counts)
+    return compare(Reference(plain.writes, plain.gap), model, draft, prompts, only)

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
 
 from specchat.backends.hf.model import TransformersModel, load_transformers
 from specchat.backends.options import LoadOptions
-from specchat.errors import UserError
 
-from .architectures import VARIANTS, NotCovered, kinds, lengths, line
+from .architectures import VARIANTS, kinds, lengths
 from .build import Tiny, prompts_around
-from .compare import SEEDS, Outcome, Reference, compare
+from .writing import Reference, compare
 
 NOISE = 0.05
 """Noise on a draft model's weights, in units of their own spread: enough that it is wrong now and then."""
@@ -25,38 +24,28 @@ def names() -> list[str]:
     return [*kinds(), *VARIANTS]
 
 
-def outcomes(
-    name: str, only: Sequence[str] | None = None, counts: Sequence[int] | None = None, seeds: Sequence[int] = SEEDS
-) -> Iterator[Outcome]:
-    """What comes of one architecture.
+def run(name: str, only: Sequence[str] = (), counts: Sequence[int] = ()) -> list[str]:
+    """Compare one architecture's text; the methods that were tried.
 
     Args:
         name: of `names`.
-        only: methods to try; None for all.
-        counts: lengths of the prompts to try; None for all that its configuration asks for.
-        seeds: as of `compare`.
+        only: methods to try; all if there are none.
+        counts: lengths of the prompts to try; all that its configuration asks for if there are none.
+
+    Raises:
+        NotCovered: transformers cannot build it, or cannot write with it.
+        UserError: it is refused.
     """
-    try:
-        tiny = Tiny(name)
-    except NotCovered as reason:
-        yield Outcome(name, "build", "", "not covered", str(reason))
-        return
+    tiny = Tiny(name)
     with tempfile.TemporaryDirectory(prefix="specchat-zoo-") as folder:
         tiny.save(Path(folder))
-        try:
-            model, draft = _load(folder, name), _load(folder, f"{name}-noisy")
-        except UserError as error:
-            yield Outcome(name, "load", "", "refused", str(error))
-            return
-        except Exception as error:
-            yield Outcome(name, "load", "", "crashed", line(error))
-            return
+        model, draft = _load(folder, name), _load(folder, f"{name}-noisy")
         _disturb(draft)
-        prompts = prompts_around(lengths(tiny.config), model.info.context)
-        chosen = {at: prompt for at, prompt in prompts.items() if counts is None or len(prompt) in counts}
-        yield from compare(Reference(name, tiny.writes, tiny.gap), model, draft, chosen, only=only, seeds=seeds)
+        prompts = prompts_around(lengths(tiny.config), model.info.context, counts)
+        found = compare(Reference(tiny.writes, tiny.gap), model, draft, prompts, only)
         model.close()
         draft.close()
+    return found
 
 
 def _load(folder: str, name: str) -> TransformersModel:

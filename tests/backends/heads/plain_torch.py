@@ -1,12 +1,32 @@
-"""The parts of published drafters in plain torch, a whole text at once: what ours are compared with."""
+"""Published drafters in plain torch, a whole text at once: what ours are compared with."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from heapq import heappop, heappush
+from pathlib import Path
+from typing import Any
 
 import torch
 import torch.nn.functional as F
+from safetensors.torch import load_file
 from torch import Tensor
+
+from specchat.backends.files.checkpoint import check_folder, shown
+
+from ...fakes.drafters.dflash_files import GROUP, KERNEL
+from ...fakes.drafters.head_files import load_weights
+from ...fakes.drafters.heads import LAYERS, states_of, target, target_folder
+from ...fakes.drafters.mtp_files import HYBRIDS, Family, _config, mtp_folder, published
+from ...fakes.drafters.mtp_files import LAYERS as MTP_LAYERS
+from ...fakes.models.references import network
+from ...fakes.models.tiny import VOCAB
+
+EOS = 1
+THIRD = (2, LAYERS // 2, LAYERS - 3)
+"""The usual taps of EAGLE-3."""
 
 
 class PlainTorch:
@@ -53,3 +73,297 @@ class PlainTorch:
         full = torch.full((*logits.shape[:-1], self.vocabulary), -torch.inf)
         full[..., torch.arange(len(self.w["d2t"])) + self.w["d2t"]] = logits
         return full
+
+
+class EagleReference(PlainTorch):
+    """The forward pass as the formats describe it, in plain torch, over all pairs of a path at once."""
+
+    def __init__(self, folder: Path) -> None:
+        config = json.loads((folder / "config.json").read_text())
+        weights = {name.replace("midlayer.", "layers.0."): tensor for name, tensor in load_weights(folder).items()}
+        self.layer = config.get("transformer_layer_config", config)
+        super().__init__(weights, 1e-5, self.layer.get("rope_theta", 10000.0), target().info.vocabulary)
+        self.config = config
+        self.third = "norm.weight" in self.w
+        module = network(target_folder())
+        self.embeddings = self.w.get("embed_tokens.weight", module.get_input_embeddings().weight)
+        self.head = self.w.get("lm_head.weight", module.get_output_embeddings().weight)
+        self.width = self.layer["hidden_size"] // self.layer["num_attention_heads"]
+        ids = (config.get("eagle_config") or config).get("eagle_aux_hidden_state_layer_ids") or list(THIRD)
+        if "target_layer_ids" in config:
+            ids = [id + 1 for id in config["target_layer_ids"]]
+        self.taps = ids if self.third else [LAYERS]
+
+    def states(self, text: Sequence[int]) -> Tensor:
+        """The target's, at its taps [n, taps × width]."""
+        return states_of(text, self.taps)
+
+    def attention(self, x: Tensor, at: str) -> Tensor:
+        q, k, v = (self.linear(x, f"{at}self_attn.{name}_proj").view(len(x), -1, self.width) for name in "qkv")
+        if f"{at}self_attn.q_norm.weight" in self.w:
+            q, k = self.norm(q, f"{at}self_attn.q_norm"), self.norm(k, f"{at}self_attn.k_norm")
+        causal = torch.ones(len(x), len(x)).tril().bool()
+        return self.linear(self.attend(self.turn(q), self.turn(k), v, causal), f"{at}self_attn.o_proj")
+
+    def fused(self, states: Tensor) -> Tensor:
+        if not self.third:
+            return states
+        if self.config.get("norm_before_fc"):
+            states = self.norm(states, "input_norm")
+        if self.config.get("fc_norm"):
+            parts = states.chunk(len(self.taps), -1)
+            states = torch.cat([self.norm(part, f"fc_norm.{i}") for i, part in enumerate(parts)], -1)
+        return self.linear(states, "fc")
+
+    def run(self, tokens: Tensor, features: Tensor) -> tuple[Tensor, Tensor]:
+        """Logits over the target's vocabulary, and what is fed back."""
+        e, g = F.embedding(tokens, self.embeddings), features
+        if self.third:
+            n = self.norm(g, "layers.0.hidden_norm")
+            r = n if self.config.get("norm_before_residual") else g
+            x = r + self.attention(torch.cat((self.norm(e, "layers.0.input_layernorm"), n), -1), "layers.0.")
+        else:
+            x = self.linear(torch.cat((e, g), -1), "fc")
+            x = x + self.attention(x, "layers.0.")
+        x = x + self.mlp(self.norm(x, "layers.0.post_attention_layernorm"), "layers.0.")
+        for i in range(1, self.layer["num_hidden_layers"]):
+            at = f"layers.{i}."
+            x = x + self.attention(self.norm(x, f"{at}input_layernorm"), at)
+            x = x + self.mlp(self.norm(x, f"{at}post_attention_layernorm"), at)
+        out = self.norm(x, "norm") if self.third else x
+        logits = F.linear(out, self.head) * self.config.get("logit_scale", 1.0)
+        return self.widened(logits), out if self.config.get("norm_output") else x
+
+    def after(self, text: Sequence[int], states: Tensor, path: Sequence[int]) -> Tensor:
+        """Logits after a text with these states and a path below it [vocab]."""
+        tokens, features = torch.tensor(text[1:]), self.fused(states)
+        for token in path:
+            _, outputs = self.run(tokens, features)
+            tokens, features = torch.cat((tokens, torch.tensor([token]))), torch.cat((features, outputs[-1:]))
+        return self.run(tokens, features)[0][-1]
+
+
+class BlockReference(PlainTorch):
+    """The forward pass as the formats describe it, in plain torch, over the whole text and a block at once."""
+
+    def __init__(self, folder: Path) -> None:
+        self.config = json.loads((folder / "config.json").read_text())
+        named = {"encoder.fc.weight": "fc.weight", "encoder.output_norm_enc.weight": "hidden_norm.weight"}
+        self.library = "encoder.fc.weight" in load_weights(folder)
+        super().__init__({named.get(name, name): t for name, t in load_weights(folder).items()}, 1e-6, 500.0, VOCAB)
+        self.layer = self.config.get("transformer_layer_config", self.config)
+        self.given = {**self.config, **self.config.get("dflash_config", {})}
+        self.speculators = "speculators_model_type" in self.config
+        self.block, self.count = self.config["block_size"], self.layer["num_hidden_layers"]
+        self.first = int(not (self.given.get("sample_from_anchor") or "markov_rank" in self.config))
+        module = network(target_folder())
+        self.embeddings = self.w.get("embed_tokens.weight", module.get_input_embeddings().weight)
+        self.head = self.w.get("lm_head.weight", module.get_output_embeddings().weight)
+
+    @property
+    def taps(self) -> list[int]:
+        """As transformers counts hidden states."""
+        if self.speculators:
+            return self.config["aux_hidden_state_layer_ids"] or [2, LAYERS // 2, LAYERS - 3]
+        ids = self.given.get("target_layer_ids")
+        if ids is None:
+            ids = [LAYERS // 2] if self.count == 1 else [1, LAYERS - 3]
+        return [id + 1 for id in ids]
+
+    def states(self, text: Sequence[int]) -> Tensor:
+        """The target's, at its taps [n, taps × width]."""
+        return states_of(text, self.taps)
+
+    def seen(self, i: int, rows: Tensor, keys: Tensor) -> Tensor:
+        """Which keys a position of the block sees."""
+        slides = (self.layer.get("layer_types") or ["full_attention"] * self.count)[i] == "sliding_attention"
+        causal = slides and not self.library and not self.given.get("sliding_window_non_causal")
+        causal = self.given.get("is_causal", self.given.get("causal", causal))
+        away = rows[:, None] - keys[None]
+        out = torch.ones_like(away, dtype=torch.bool)
+        if slides or self.given.get("use_swa"):
+            window = self.given.get("swa_window_size") or self.layer["sliding_window"]
+            out &= away.abs() < window + self.library
+        return out & (away >= 0) if causal else out
+
+    def around(self, i: int, part: str, x: Tensor, run: Callable[[Tensor], Tensor]) -> Tensor:
+        """A part of a layer, attention or MLP, on its normed input."""
+        return run(x)
+
+    def outputs(self, states: Tensor, token: int) -> Tensor:
+        """The states that guess, after the last norm [positions, width]."""
+        n = len(states)
+        text = self.norm(self.linear(states, "fc"), "hidden_norm")
+        block = torch.tensor([token] + [self.given["mask_token_id"]] * (self.block - 1))
+        x = F.embedding(block, self.embeddings) * self.given.get("input_embedding_scale", 1.0)
+        keys, rows = torch.arange(n + self.block), torch.arange(n, n + self.block)
+
+        def attend(i: int, y: Tensor) -> Tensor:
+            at = f"layers.{i}.self_attn."
+            q = self.norm(self.linear(y, f"{at}q_proj").view(self.block, -1, 8), f"{at}q_norm")
+            both = torch.cat((text, y))
+            k = self.norm(self.linear(both, f"{at}k_proj").view(len(both), -1, 8), f"{at}k_norm")
+            v = self.linear(both, f"{at}v_proj").view(len(both), -1, 8) * self.given.get("attention_value_scale", 1.0)
+            return self.linear(self.attend(self.turn(q, n), self.turn(k), v, self.seen(i, rows, keys)), f"{at}o_proj")
+
+        for i in range(self.count):
+            y = self.norm(x, f"layers.{i}.input_layernorm")
+            x = x + self.around(i, "attention", y, partial(attend, i))
+            y = self.norm(x, f"layers.{i}.post_attention_layernorm")
+            x = x + self.around(i, "mlp", y, partial(self.mlp, at=f"layers.{i}."))
+        return self.norm(x, "norm")[self.first :]
+
+    def scores(self, hidden: Tensor) -> Tensor:
+        """What the LM head makes of states [positions, drafted]."""
+        logits: Tensor = F.linear(hidden, self.head) * self.given.get("output_multiplier", 1.0)
+        if cap := self.given.get("final_logit_softcapping"):
+            logits = torch.tanh(logits / cap) * cap
+        return logits
+
+    def logits(self, states: Tensor, token: int) -> Tensor:
+        """Logits of all guesses, over the target's vocabulary [positions, vocab]."""
+        return self.widened(self.scores(self.outputs(states, token)))
+
+
+class PathReference(BlockReference):
+    """The same, and what follows a path of drafted tokens."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.second = "candidate_selector.hidden_projection.weight" in self.w
+        self.kind = self.given.get("markov_head_type", "")
+        if not self.second:
+            self.first = int(not self.given.get("sample_from_anchor", True))
+        elif not self.speculators:
+            self.given = {"sliding_window_non_causal": True, **self.given}
+
+    def around(self, i: int, part: str, x: Tensor, run: Any) -> Tensor:
+        if not self.second:
+            return super().around(i, part, x, run)
+        at = f"layers.{i}.{part}_conv"
+        own = self.linear(x, f"{at}.kernel_projection").view(len(x), 2, KERNEL, -1)
+        kernels = self.w[f"{at}.base_kernel"] + own.repeat_interleave(GROUP, -1)  # [rows, 2, taps, width]
+
+        def convolve(y: Tensor, which: int) -> Tensor:
+            padded = torch.cat((torch.zeros(KERNEL - 1, y.shape[1]), y))
+            seen = [kernels[:, which, j] * padded[KERNEL - 1 - j :][: len(y)] for j in range(KERNEL)]
+            return torch.stack(seen).sum(0)
+
+        return convolve(run(convolve(x, 0)), 1)
+
+    def follows(self, hidden: Tensor, path: Sequence[int]) -> Tensor:
+        """Logits of what follows the pending token and some drafted ones, over the target's vocabulary [vocab].
+
+        Args:
+            hidden: the states that guess [positions, width].
+            path: the pending token and the drafted ones.
+        """
+        d, logits = len(path) - 1, self.scores(hidden)[len(path) - 1]
+        if self.second:
+            at, full = "candidate_selector.", torch.full((VOCAB,), -torch.inf)
+            own, ids = logits.topk(self.given["selector_top_k"])
+            before, after = (self.w[f"{at}{name}_codebook"] for name in ("predecessor", "successor"))
+            full[ids] = own + after[ids] @ (before[path[-1]] * self.linear(hidden[d], f"{at}hidden_projection"))
+            return full
+        at, rank = "markov_head.", self.given["markov_rank"]
+        state = torch.zeros(rank)
+        for k, token in enumerate(path):
+            e = self.w[f"{at}markov_w1.weight"][token]
+            if self.kind == "gated":
+                e = torch.sigmoid(self.linear(torch.cat((hidden[k], e)), f"{at}gate_proj")) * e
+            if self.kind == "rnn":
+                gate, candidate, e = self.linear(torch.cat((state, e, hidden[k])), f"{at}joint_proj").chunk(3)
+                state = torch.sigmoid(gate) * state + (1 - torch.sigmoid(gate)) * torch.tanh(candidate)
+                e = torch.tanh(e)
+        return self.widened(logits + self.w[f"{at}markov_w2.weight"] @ e)
+
+    def after(self, text: Sequence[int], states: Tensor, path: Sequence[int]) -> Tensor:
+        """Logits after a text with these states and a path below it [vocab]."""
+        return self.follows(self.outputs(states, text[-1]), [text[-1], *path])
+
+    def tree(self, states: Tensor, pending: int, nodes: int, depth: int, width: int) -> set[tuple[int, ...]]:
+        """The most probable paths below a token, so many of them, the chain of first guesses among them."""
+        hidden = self.outputs(states, pending)
+        waiting: list[tuple[float, tuple[int, ...]]] = []
+
+        def open_(path: tuple[int, ...], log: float) -> None:
+            if len(path) < min(depth, len(hidden)) and path[-1:] != (EOS,):
+                logs, ids = self.follows(hidden, [pending, *path]).log_softmax(-1).topk(width)
+                for more, token in zip(logs.tolist(), ids.tolist(), strict=True):
+                    if more > -torch.inf:
+                        heappush(waiting, (-log - more, (*path, token)))
+
+        first: tuple[int, ...] = ()
+        while len(first) < min(depth, len(hidden)) and first[-1:] != (EOS,):
+            first = (*first, int(self.follows(hidden, [pending, *first]).argmax()))
+        found = {first[: i + 1] for i in range(len(first))}
+        open_((), 0.0)
+        while waiting and len(found) < nodes:
+            log, path = heappop(waiting)
+            found.add(path)
+            open_(path, -log)
+        return found
+
+
+class MtpReference:
+    """The format's forward pass, with transformers' own layers where they would stand in a deeper model."""
+
+    def __init__(self, family: Family, layers: int = 1) -> None:
+        from transformers import AutoModelForCausalLM
+
+        self.taps = [MTP_LAYERS]
+        self.family, folder = family, mtp_folder(family, layers=layers)
+        self.w = load_file(folder / "model.safetensors")
+        auto: Any = AutoModelForCausalLM
+        with shown(folder, check_folder(folder)) as view:
+            self.module = auto.from_pretrained(view, dtype=torch.float32).eval()
+        self.module.config._name_or_path = str(folder)
+        deeper = auto.from_config(_config(family, layers), dtype=torch.float32).eval()
+        self.layers = deeper.model.layers[MTP_LAYERS:]
+        for number, layer in enumerate(self.layers):
+            for name, weight in layer.named_parameters():
+                weight.data = self.tensor(name, number)
+        self.rotary = deeper.model.rotary_emb
+        self.epsilon = deeper.config.rms_norm_eps
+
+    def tensor(self, name: str, number: int) -> Tensor:
+        """A tensor of an MTP layer; experts as transformers stacks them."""
+        if name.endswith((".experts.gate_up_proj", ".experts.down_proj")):
+            first, _, last = name.rpartition(".")
+            parts = ("gate_proj", "up_proj") if last == "gate_up_proj" else ("down_proj",)
+            return torch.stack(
+                [torch.cat([self.tensor(f"{first}.{e}.{part}.weight", number) for part in parts]) for e in range(4)]
+            )
+        return self.w[published(self.family, number, name)]
+
+    def norm(self, x: Tensor, name: str, layer: int) -> Tensor:
+        weight = self.tensor(f"{name}.weight", layer) + (self.family in HYBRIDS)
+        return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + self.epsilon) * weight
+
+    @torch.no_grad()
+    def states(self, text: Sequence[int]) -> Tensor:
+        """The model's, after the final norm [n, width]."""
+        found: Tensor = self.module.model(torch.tensor([list(text)])).last_hidden_state[0]
+        return found
+
+    def run(self, tokens: list[int], states: Tensor, layer: int = 0) -> Tensor:
+        """What is fed on, for each pair [n, width]; it is what the LM head reads, too."""
+        embedded = self.norm(self.module.get_input_embeddings().weight[tokens], "enorm", layer)
+        parts = [embedded, self.norm(states, "hnorm", layer)]
+        joined = torch.cat(parts[::-1] if self.family == "mimo" else parts, -1)
+        hidden = F.linear(joined, self.tensor("eh_proj.weight", layer))[None]
+        n = len(tokens)
+        mask = torch.zeros(n, n).masked_fill(torch.ones(n, n).triu(1).bool(), torch.finfo(torch.float32).min)[None, None]
+        around = self.rotary(hidden, position_ids=torch.arange(1, n + 1)[None])
+        out = self.layers[layer](hidden, attention_mask=mask, position_embeddings=around)
+        return self.norm((out[0] if isinstance(out, tuple) else out)[0], "shared_head.norm", layer)
+
+    def after(self, text: Sequence[int], states: Tensor, path: Sequence[int]) -> Tensor:
+        """Logits after a text and a path below it [vocab]."""
+        tokens, last = [*text[1:], *path], len(self.layers) - 1
+        for layer in range(min(len(path), last)):  # each reads tokens one further on
+            states, tokens = self.run(tokens[: len(states)], states, layer), tokens[1:]
+        while len(states) <= len(tokens):
+            out = self.run(tokens[: len(states)], states, min(len(path), last))
+            states = torch.cat((states, out[-1:]))
+        return self.module.lm_head(out[-1])  # type: ignore[no-any-return]

@@ -15,10 +15,9 @@ from specchat.backends.hf.model import load_transformers
 from specchat.backends.options import LoadOptions
 
 from ...cases import FULL
-from ...fakes.models.mirror import linear
+from ...fakes.models.mirror import GAPS, HALVES, close, linear
 from ...fakes.models.references import logits_of
 from ...fakes.models.tiny import TREES, WINDOW, reference, tiny_folder, tiny_model
-from .test_early_layers import HALVES, close
 
 
 def silenced(kind: str, run: Run) -> Any:
@@ -37,7 +36,7 @@ def silenced(kind: str, run: Run) -> Any:
     return model
 
 
-RUNS: tuple[Run, ...] = (*HALVES, (Block(0, "attention"),), (Block(2, "mlp"),))
+RUNS: tuple[Run, ...] = (*HALVES, *GAPS, (Block(0, "attention"),), (Block(2, "mlp"),))
 SOME = [(kind, run) for i, kind in enumerate(TREES) for j, run in enumerate(RUNS) if FULL or (i + j) % 4 == 0]
 
 
@@ -99,3 +98,18 @@ def test_a_layer_has_to_show_that_its_blocks_can_be_told_apart(change: str, monk
         monkeypatch.setattr(type(layer), "forward", changed)
     with pytest.raises(UserError, match="do not separate attention and MLP"):
         session.evaluate([5], (ROOT,), layers=(Block(1, "attention"),))
+
+
+def test_a_node_that_stopped_early_is_not_committed() -> None:
+    session: Any = tiny_model("llama").open_session()
+    session.prefill(range(10, 20))
+    session.evaluate([5], (ROOT,))
+    session.evaluate([6, 7], (0, 0), layers=2)
+    with pytest.raises(ValueError, match="stopped early"):
+        session.commit((0, 1))
+    assert session.length == 10
+    # It may be kept, and finished below the new tail.
+    session.commit((0,), keep=(2,))
+    close(session.evaluate((), ()).logits, linear("llama", [*range(10, 20), 5, 7])[-1:])
+    session.commit((2,))
+    assert list(session.tokens) == [*range(10, 20), 5, 7]

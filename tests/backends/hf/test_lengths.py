@@ -13,7 +13,6 @@ import pytest
 import torch
 
 from specchat.backends import Model, load_model
-from specchat.backends.base import PREFILL_CHUNK
 from specchat.backends.hf.model import load_transformers
 from specchat.backends.hf.proving.lengths import SHORT, twin_of, unknown_lengths
 from specchat.backends.options import LoadOptions
@@ -39,11 +38,6 @@ def longrope(limit: int = LIMIT, **more: Any) -> dict[str, Any]:
     return {"rope_type": "longrope", "rope_theta": 1e4, **factors, "original_max_position_embeddings": limit, **more}
 
 
-FAR = 2 * PREFILL_CHUNK
-"""A limit that prompts reach in several chunks."""
-LONG = {**SIZES, "max_position_embeddings": 4 * FAR}
-
-
 NEO = {"vocab_size": VOCAB, "max_position_embeddings": CONTEXT, "hidden_size": 32, "num_layers": 2, "num_heads": 4}
 NEO |= {"window_size": 24, "bos_token_id": 0, "eos_token_id": 1}
 CONFIGS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -63,27 +57,7 @@ CONFIGS: dict[str, tuple[str, dict[str, Any]]] = {
         },
     ),
     "llama": ("Llama", {**SIZES, "rope_parameters": longrope()}),
-    "phi3-far": (
-        "Phi3",
-        {**LONG, "original_max_position_embeddings": FAR, "rope_parameters": longrope(FAR, partial_rotary_factor=1.0)},
-    ),
-    "llama-far": ("Llama", {**LONG, "rope_parameters": longrope(FAR)}),
     "gpt-neo": ("GPTNeo", NEO | {"attention_types": [[["global", "local"], 1]]}),
-    "gpt-neo-global": ("GPTNeo", NEO | {"attention_types": [[["global"], 2]]}),
-    "bamba": (
-        "Bamba",
-        {**SIZES, "attn_layer_indices": [1], "mamba_n_heads": 8, "mamba_d_head": 8, "mamba_d_state": 8, "mamba_n_groups": 1},
-    ),
-    "minimax": (
-        "MiniMax",
-        {
-            **SIZES,
-            "num_local_experts": 4,
-            "num_experts_per_tok": 2,
-            "layer_types": ["linear_attention", "full_attention"],
-            "block_size": 16,
-        },
-    ),
 }
 
 

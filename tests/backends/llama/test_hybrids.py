@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import random
 from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 from specchat.backends.base import ROOT
 from specchat.backends.llama import proof
@@ -21,30 +17,16 @@ from specchat.backends.llama.plain import LlamaHybridSession, LlamaPlainSession
 from specchat.backends.llama.session import LlamaSession
 from specchat.backends.sessions import chain
 from specchat.decoders import Conversation, Generation
-from specchat.decoders.base import Context as Step
 from specchat.decoders.base import Drafter
 from specchat.decoders.registry import methods, unavailable
-from specchat.decoders.tree import Tree
 
 from ...cases import FULL
 from ...fakes.answers import answered, plain
 from ...fakes.models.llama_tiny import FLOAT32, needs_llama
-from ...fakes.models.mirror import wander_chain
 from ...zoo import gguf_files as zoo
-from ...zoo.llama_zoo import Plain
 
 pytestmark = needs_llama
 
-SNAPSHOTS = (
-    *("qwen35", "qwen35moe", "qwen4exp", "lfm2", "lfm2moe", "nemotron_h", "nemotron_h_moe", "bailingmoe3", "kimi-k3"),
-    *("glm5-next", "deepseek4"),
-)
-OTHERS = (
-    *("qwen3next", "minimax-01", "granitehybrid", "falcon-h1", "plamo2", "jamba", "kimi-linear", "mamba", "mamba2"),
-    *("rwkv6", "rwkv7", "arwkv7"),
-)
-"""Architectures of which llama.cpp keeps no states itself."""
-FEW = ("lfm2", "mamba2", "qwen35")
 PROMPTS, TOKENS, LENGTHS = (20, 64, range(1, 17)) if FULL else (2, 24, (1, 5, 16))
 
 
@@ -55,29 +37,6 @@ def load(architecture: str, folder: Path, **options: Any) -> LlamaModel:
     return model
 
 
-class Foreseen(Drafter):
-    """Drafts the true text, wrong in one place that moves from step to step, or in none.
-
-    Args:
-        length: of a draft.
-        truth: the prompt and its answer.
-    """
-
-    name = "foreseen"
-
-    def __init__(self, length: int, truth: Sequence[int]) -> None:
-        super().__init__()
-        self._length, self._truth, self._turn = length, list(truth), 0
-
-    def draft(self, context: Step) -> Tree:
-        at = len(context.tokens)
-        draft = self._truth[at : at + min(self._length, context.room)]
-        if (wrong := self._turn % (self._length + 1)) < len(draft):
-            draft[wrong] = draft[wrong] % 2000 + 9
-        self._turn += 1
-        return Tree.chain(context.pending, draft)
-
-
 def written(conversation: Conversation, prompt: list[int], draft: Drafter | None = None) -> list[int]:
     """An answer in a conversation, greedy or with this drafter."""
     generation = Generation(conversation, prompt, max_tokens=TOKENS)
@@ -85,50 +44,6 @@ def written(conversation: Conversation, prompt: list[int], draft: Drafter | None
         generation.drafter = draft
     list(generation)
     return generation.answer
-
-
-def differing(architecture: str, folder: Path) -> list[str]:
-    """Which answers, of all prompts and lengths, are not plain decoding's; a conversation for each length goes through new
-    prompts; every fifth one is asked again, answered and edited."""
-    model, rng = load(architecture, folder), random.Random(7)
-    assert model.info.capabilities.chain, model.info.notes
-    some = [[rng.randrange(8, 2000) for _ in range(rng.randrange(5, 40))] for _ in range(PROMPTS)]
-    truth: dict[tuple[int, ...], list[int]] = {}
-
-    def plain(prompt: list[int]) -> list[int]:
-        if tuple(prompt) not in truth:
-            conversation = Conversation(model, context=256)
-            truth[tuple(prompt)] = written(conversation, prompt)
-            conversation.close()
-        return truth[tuple(prompt)]
-
-    bad = []
-    for length in LENGTHS:
-        conversation = Conversation(model, context=256)
-        for number, prompt in enumerate(some):
-            turn = [*prompt, *plain(prompt), 9, 8]
-            edited = [*turn[:-1], 77, 78]
-            turns = (("new", prompt), ("again", prompt), ("next", turn), ("edit", edited), ("back", prompt[:-1]))
-            for name, asked in turns[: 1 if number % 5 else None]:
-                found = written(conversation, asked, Foreseen(length, [*asked, *plain(asked)]))
-                if found != plain(asked):
-                    bad.append(f"{architecture}, {length} drafts, prompt {number}, {name}")
-        conversation.close()
-    first = some[0]
-    if Plain(folder / "model.gguf", 256).writes(first, 24) != plain(first)[:24]:
-        bad.append(f"{architecture}: not what llama.cpp writes one by one")
-    model.close()
-    return bad
-
-
-@pytest.mark.parametrize("architecture", (*SNAPSHOTS, *OTHERS) if FULL else FEW)
-def test_whatever_is_drafted_the_text_is_plain_decodings(architecture: str, tmp_path: Path) -> None:
-    if not FULL:
-        assert differing(architecture, tmp_path) == []
-        return
-    # In a process of its own: what llama.cpp is not meant to be asked ends it.
-    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
-        assert pool.submit(differing, architecture, tmp_path).result() == []
 
 
 def fed(session: Any, monkeypatch: pytest.MonkeyPatch) -> list[int]:
@@ -201,20 +116,4 @@ def test_what_a_hybrid_can_do_it_says(tmp_path: Path) -> None:
     wanted = plain(model, prompt, TOKENS, context=128)
     for name in ("lookup", "jacobi", "ngram"):
         assert answered(model, prompt, name, context=128, max_tokens=TOKENS)[0].answer == wanted, name
-    model.close()
-
-
-@pytest.mark.parametrize("architecture", FEW)
-def test_whatever_is_refused_passes_give_the_texts_own_logits(architecture: str, tmp_path: Path) -> None:
-    model, rng = load(architecture, tmp_path), random.Random(5)
-    session: Any = model.open_session(256)
-    fresh: Any = model.open_session(256)
-
-    def right(text: list[int], count: int, logits: torch.Tensor) -> None:
-        fresh.rewind(0)
-        wanted = fresh.evaluate(text, range(ROOT, len(text) - 1), range(len(text) - count, len(text))).logits
-        torch.testing.assert_close(logits, wanted, atol=1e-3, rtol=1e-3)
-
-    for _ in wander_chain(session, rng, 120 if FULL else 25, lambda: rng.randrange(8, 2000), right):
-        pass
     model.close()

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-import random
 import subprocess
+from functools import partial
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -18,53 +19,15 @@ from specchat.backends.llama.model import load_llama
 from specchat.backends.sessions.states import States
 
 from ...cases import FULL
-from ...fakes.models.llama_tiny import FLOAT32, VOCAB, gguf_of, needs_llama, reference, tiny_folder, tiny_llama
-from ...fakes.models.references import hidden
+from ...fakes.models.llama_tiny import FLOAT32, gguf_of, needs_llama, reference, tiny_folder
+from ...fakes.models.mirror import Mirror, loose
+from ...fakes.models.references import hidden, logits_of
 from ...zoo import gguf_files as zoo
-from .test_session import LlamaMirror
 
 pytestmark = needs_llama
 
-TAPS = (1, 0, 2, 1)
-"""Before layers only, in no order and one twice; the tiny model has three."""
 LAST = (3, 1)
 """With the state after the final norm."""
-
-
-def check(session: Any, taps: tuple[int, ...]) -> None:
-    """All states of a session against transformers'."""
-    ids = list(session.tokens)
-    if ids:
-        found = session.states(0, len(ids))
-        torch.testing.assert_close(found, hidden(reference(), ids, taps), atol=2e-3, rtol=1e-3)
-
-
-@pytest.fixture(autouse=True)
-def few_sequences(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("specchat.backends.llama.model.sequences", lambda vocabulary: 10)
-
-
-@pytest.mark.parametrize("taps", [TAPS, LAST])
-@pytest.mark.parametrize("seed", range(4))
-def test_states_follow_whatever_happens_to_the_nodes(taps: tuple[int, ...], seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("specchat.backends.sessions.states.FIRST_ROWS", 8)
-    follow(tiny_llama().open_session(256, taps), taps, seed)
-
-
-def follow(session: Any, taps: tuple[int, ...], seed: int) -> None:
-    """Grow, commit and rewind at random, and compare all states after each."""
-    rng = random.Random(seed)
-    some = [rng.randrange(8, VOCAB) for _ in range(200)]
-    mirror = LlamaMirror(session)
-    mirror.prefill(some[: rng.choice((1, 40))])
-
-    def compare() -> None:
-        assert list(session.tokens) == mirror.committed
-        check(session, taps)
-
-    mirror.wander(rng, some, 12, compare)
-    if mirror.found:
-        mirror.compare()
 
 
 @pytest.mark.parametrize("taps", [(2, 1, 2), LAST])
@@ -75,7 +38,11 @@ def test_outputs_of_layers_are_read_where_llama_cpp_does_not_note_their_inputs(
     trials = {"inputs llama": [version(), False], "last llama": [version(), True]}
     (tmp_path / trial.FILE).write_text(json.dumps(trials))
     model = load_llama(gguf_of(tiny_folder()), "tiny", FLOAT32)
-    follow(model.open_session(256, taps), taps, seed=1)
+    whole = reference()
+    for seed in range(3):
+        states = partial(hidden, whole, taps=taps)
+        mirror = Mirror(model.open_session(256, taps), partial(logits_of, whole), same=loose, states=states)
+        mirror.wander(Random(seed), range(8, 208), 8)
     with pytest.raises(UserError, match="does not hand out the hidden states of llama models"):
         model.open_session(64, (0, 1))  # what the first layer gets is no layer's output
     model.close()

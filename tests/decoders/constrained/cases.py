@@ -4,17 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
 from typing import Any
 
 import jsonschema
-import numpy as np
-import torch
-from llguidance import LLMatcher
 
-from specchat.backends import Model, Sampling
-from specchat.backends.base import ROOT
-from specchat.backends.choose import choose
 from specchat.backends.grammars.constraint import Constraint, grammar, json_schema, regex
 
 NAMES = "Anna Ben Carla David Elena Farid Greta Hugo Ines Jonas Kira Liam Mona Nils Olga Paul Quinn Rosa Sven Tara".split()
@@ -82,24 +75,3 @@ def prompts(count: int) -> list[str]:
             ][i % 5]
         )
     return out
-
-
-def plain(model: Model, prompt: Sequence[int], constraint: Constraint, sampling: Sampling, most: int) -> list[int]:
-    """The plain constrained answer."""
-    tokenizer = model.grammar_tokenizer()
-    matcher = LLMatcher(tokenizer, constraint.compiled(), log_level=0)
-    session = model.open_session(len(prompt) + most + 1)
-    session.prefill(prompt[:-1])
-    tokens = list(prompt)
-    while len(tokens) < len(prompt) + most:
-        scores: Any = session.evaluate(tokens[-1:], [ROOT])
-        bits = np.unpackbits(np.frombuffer(matcher.compute_bitmask(), np.uint8), bitorder="little")
-        off = torch.from_numpy(bits[: scores.logits.shape[-1]] == 0)
-        logits = scores.logits.float().masked_fill(off, -torch.inf)
-        tokens += choose(logits, sampling, scores.positions, [tokens] if sampling.uses_history else None)
-        session.commit(scores.nodes)
-        if tokens[-1] in model.info.eos_ids:
-            break
-        assert matcher.consume_token(tokens[-1])
-    session.close()
-    return tokens[len(prompt) :]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Iterator
 from copy import copy
 from dataclasses import replace
@@ -16,24 +15,16 @@ from specchat.backends.hf.graphs.graphs import Rerun
 from specchat.backends.loading import builtin_path
 from specchat.decoders import Conversation, Generation, encode_prompt
 from specchat.decoders.acceptance import Acceptance
-from specchat.decoders.registry import methods
 from specchat.decoders.text import Stops
 
 from ...cases import FULL
 from ...fakes import answers
-from .cases import CONSTRAINTS, plain, prompts, valid
+from ...fakes.answers import one_by_one
+from .cases import CONSTRAINTS, prompts, valid
 
 MOST = 120 if FULL else 48
 PROMPTS = 50 if FULL else 1
 SHAPES = [*CONSTRAINTS] if FULL else ["flat", "regex"]
-IDENTICAL = [name for name, method in methods().items() if method.label == "identical" and not method.head_kind()]
-SAMPLINGS = {"greedy": Sampling(), "seeded": Sampling(temperature=0.8, seed=7)}
-FILTERED = {
-    "top-k": Sampling(temperature=0.8, top_k=40, seed=3),
-    "top-p": Sampling(temperature=1.0, top_p=0.9, min_p=0.02, seed=4),
-    "penalty": Sampling(temperature=0.7, repetition_penalty=1.2, seed=5),
-    "greedy penalty": Sampling(repetition_penalty=1.3),
-}
 
 
 @pytest.fixture(scope="module", params=["transformers", "recorded", "llama.cpp"] if FULL else ["transformers", "llama.cpp"])
@@ -53,63 +44,13 @@ def model(request: pytest.FixtureRequest, builtin_model: Model) -> Iterator[Mode
 
 @cache
 def reference(model: Model, text: str, name: str, sampling: Sampling) -> list[int]:
-    return plain(model, encode_prompt(model, text), CONSTRAINTS[name], sampling, MOST)
+    return one_by_one(model, encode_prompt(model, text), sampling, MOST, CONSTRAINTS[name])
 
 
 def answered(model: Model, draft: Model, text: str, name: str, method: str, **options: Any) -> tuple[Generation, str]:
     asked = {"max_tokens": MOST, "constraint": CONSTRAINTS[name], **options}
     generation, steps = answers.answered(model, text, method, draft=draft, **asked)
     return generation, "".join(step.text for step in steps)
-
-
-def usable(model: Model, method: str) -> bool:
-    return method != "early-exit" or model.info.capabilities.layers
-
-
-@pytest.mark.parametrize("method", IDENTICAL)
-def test_every_method_gives_the_plain_constrained_answer(model: Model, draft_model: Model, method: str) -> None:
-    if not usable(model, method):
-        pytest.skip("its first layers would be a file of their own")
-    compared = written = 0
-    for i, text in enumerate(prompts(PROMPTS)):
-        for j, name in enumerate(CONSTRAINTS):
-            for k, sampling in enumerate(SAMPLINGS.values()):
-                if not FULL and (i + j + 6 * k + len(method)) % 4:
-                    continue
-                generation, shown = answered(model, draft_model, text, name, method, sampling=sampling)
-                assert generation.answer == reference(model, text, name, sampling), (text, name, sampling)
-                assert generation.valid is (generation.finish_reason == "eos")
-                assert generation.valid is valid(name, shown) or generation.finish_reason == "length"
-                compared += 1
-                written += generation.totals.grammar
-    print(f"{method}: {compared} answers, {written} tokens written by the grammar")
-    assert written
-
-
-@pytest.mark.parametrize("name", [*FILTERED])
-def test_filters_and_penalties_hold_among_what_is_allowed(model: Model, draft_model: Model, name: str) -> None:
-    for text in prompts(20 if FULL else 1):
-        for shape in SHAPES:
-            for method in ("greedy", "lookup", "recycle") if FULL else ("recycle",):
-                generation, _ = answered(model, draft_model, text, shape, method, sampling=FILTERED[name])
-                assert generation.answer == reference(model, text, shape, FILTERED[name]), (text, shape, method)
-
-
-def test_switching_in_mid_answer_changes_nothing(model: Model, draft_model: Model) -> None:
-    usual = [method for method in IDENTICAL if usable(model, method)]
-    rng = random.Random(5)
-    for text in prompts(PROMPTS):
-        for name in CONSTRAINTS:
-            sampling = rng.choice([*SAMPLINGS.values()])
-            conversation = Conversation(model, draft_model=draft_model)
-            options: dict[str, Any] = {"sampling": sampling, "max_tokens": MOST, "constraint": CONSTRAINTS[name]}
-            generation = Generation(conversation, encode_prompt(model, text), **options)
-            while generation.finish_reason is None:
-                generation.advance()
-                if generation.finish_reason is None and rng.random() < 0.5:
-                    generation.switch(rng.choice(usual))
-            assert generation.answer == reference(model, text, name, sampling), (text, name)
-            conversation.close()
 
 
 @pytest.mark.parametrize("rule", ["rejection", "soft:1", "soft:0.5", "typical"] if FULL else ["rejection", "typical"])

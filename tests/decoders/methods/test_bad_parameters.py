@@ -10,18 +10,17 @@ from typing import Any
 
 import pytest
 
-from specchat.backends import ContextFull, Model, Sampling, UserError
+from specchat.backends import Model, Sampling, UserError
 from specchat.decoders import Conversation, Generation
 from specchat.decoders.base import Drafter, describe_params, parse_params
-from specchat.decoders.needs import DraftModel, Pard, TrainedDrafter, Trees
+from specchat.decoders.needs import DraftModel, Pard, TrainedDrafter
 from specchat.decoders.registry import methods, unavailable
 
 from ...cases import FULL
 from ...fakes.answers import answered
 from ...fakes.drafters.heads import tiny_head
 from ...fakes.models.llama_tiny import needs_llama, tiny_llama
-from ...fakes.models.tiny import CONTEXT, VOCAB, smaller_model, tiny_model
-from ...fakes.models.toy import ToyModel
+from ...fakes.models.tiny import smaller_model, tiny_model
 
 TOKENS = 16
 PROMPT = [30, 31, 32, 33, 30, 31, 32, 40, 30, 31]
@@ -178,71 +177,6 @@ def test_settings_that_others_trip_over(name: str, settings: dict[str, Any], wor
     with pytest.raises(UserError, match=words) as caught:
         answer(name, settings)
     is_a_sentence(caught.value)
-
-
-@pytest.mark.parametrize("name", methods())
-def test_short_prompts_and_short_answers(name: str) -> None:
-    exact = methods()[name].label == "identical"
-    for prompt in ([30], [30, 30], [30, 31, 32]):
-        for most in (1, 2, TOKENS):
-            found = answer(name, {}, prompt, max_tokens=most)
-            # Shorter than any n-gram: nothing to look up.
-            if exact:
-                assert found == plain(tuple(prompt))[:most]
-            assert len(found) <= most
-    with pytest.raises(UserError, match="prompt is empty"):
-        answer(name, {}, [])
-    with pytest.raises(UserError, match="token limit"):
-        answer(name, {}, max_tokens=0)
-
-
-@pytest.mark.parametrize("name", methods())
-def test_the_context_fills_up(name: str) -> None:
-    exact = methods()[name].label == "identical"
-    rng = random.Random(name)
-    long = [rng.randrange(4, VOCAB) for _ in range(CONTEXT - 3)]
-    wanted = answer("greedy", {}, long, max_tokens=None)
-    assert len(wanted) == 4
-    found = answer(name, {}, long, max_tokens=None)
-    assert found == wanted or not exact
-    for context in (len(PROMPT) + 1, len(PROMPT) + 2, len(PROMPT) + 9):
-        found = answer(name, {}, context=context, max_tokens=None)
-        assert len(found) == context - len(PROMPT) + 1
-        assert not exact or found == plain()[: len(found)]
-    with pytest.raises(ContextFull, match="context holds 10"):
-        answer(name, {}, context=len(PROMPT))
-
-
-@pytest.mark.parametrize("name", methods())
-def test_odd_sampling_settings(name: str) -> None:
-    exact = methods()[name].label == "identical"
-    for sampling in (
-        Sampling(temperature=1e-6),
-        Sampling(temperature=1e6, seed=-5),
-        Sampling(temperature=1, top_k=10**6),
-        Sampling(temperature=1, top_k=1),
-        Sampling(temperature=1, top_p=1e-9),
-        Sampling(temperature=1, min_p=1.0),
-        Sampling(repetition_penalty=1e6),
-        Sampling(temperature=1, repetition_penalty=0.01, seed=10**30),
-    ):
-        found = answer(name, {}, sampling=sampling)
-        assert not exact or found == plain(sampling=sampling)
-
-
-@pytest.mark.parametrize("name", methods())
-def test_models_that_only_do_chains(name: str) -> None:
-    model = ToyModel(3, tree=False)
-    prompt = [0, 1, 2, 3, 4, 5, 0, 1, 2]
-    method = methods()[name]
-    if method.needs(Trees) or name == "early-exit":
-        with pytest.raises(UserError, match=r"only does chains|layers") as caught:
-            answer(name, {}, prompt, model)
-        is_a_sentence(caught.value)
-        return
-    if method.needs(DraftModel, TrainedDrafter):
-        return
-    assert answer(name, {}, prompt, model) == answer("greedy", {}, prompt, model)
 
 
 @pytest.mark.parametrize("name", [name for name, method in methods().items() if method.needs(DraftModel, TrainedDrafter)])

@@ -6,53 +6,27 @@ import pytest
 
 from specchat.backends import Model, Sampling, UserError
 from specchat.backends.base import Block
-from specchat.decoders import Conversation, Generation, encode_prompt
 from specchat.decoders.methods.early_exit import what_is_left
 
-from ...cases import FULL
+from ...fakes.answers import answered, plain
 from ...fakes.models.tiny import tiny_model
 from ...fakes.prompts import TEXTS
-from .test_families import FAMILIES, SETTINGS, TOKENS, endless, explained, plain, prompts, through
 
-LISTS = ("1a", "1m", "2", "0m,2a", "1a,2m", "1-2a", "0,2m")
-"""Lists of the tiny models' three layers."""
 COPY = f"Repeat this text exactly: {TEXTS[0]}"
-KINDS = ("llama", *FAMILIES, "gpt-neox")
 BUILT_IN = ("3a,4-6", "2a,3m,5-6m,7", "4-7m", "2-7a", "1m,4-7")
 
 
-@pytest.mark.parametrize("sampling", SETTINGS, ids=("greedy", "sampled"))
-@pytest.mark.parametrize("kind", KINDS)
-def test_tokens_are_the_plain_methods(kind: str, sampling: Sampling) -> None:
-    conversation = Conversation(endless(kind))
-    drafted, lists = 0, list(LISTS[::2] if sampling.greedy else LISTS[1::2])
-    if not FULL:  # each list on one kind or more
-        lists = [lists[KINDS.index(kind) % len(lists)]]
-    for number, skip in enumerate(lists):
-        prompt = prompts(kind)[number % len(prompts(kind))]
-        wanted = plain(kind, sampling)[number % len(prompts(kind))]
-        settings = {"skip": skip, "threshold": 0.05}
-        found = through(Generation(conversation, prompt, "early-exit", settings=settings, sampling=sampling, max_tokens=TOKENS))
-        assert found.answer == wanted, explained(kind, prompt, found.answer, wanted)
-        drafted += found.totals.drafted
-    assert drafted > TOKENS * len(lists) // 4
-    conversation.close()
-
-
-@pytest.mark.parametrize("sampling", SETTINGS, ids=("greedy", "sampled"))
+@pytest.mark.parametrize("sampling", [Sampling(), Sampling(temperature=0.8, seed=20)], ids=("greedy", "sampled"))
 def test_on_the_built_in_model_drafts_are_accepted(builtin_model: Model, sampling: Sampling) -> None:
-    conversation = Conversation(builtin_model)
-    prompt = encode_prompt(builtin_model, COPY)
-    wanted = through(Generation(conversation, prompt, sampling=sampling, max_tokens=48)).answer
+    wanted = plain(builtin_model, COPY, 48, sampling)
     accepted = {}
     for skip in BUILT_IN:
         settings = {"skip": skip, "tokens": 3, "schedule": "constant"}
-        found = through(Generation(conversation, prompt, "early-exit", settings=settings, sampling=sampling, max_tokens=48))
+        found, _ = answered(builtin_model, COPY, "early-exit", settings, sampling=sampling, max_tokens=48)
         assert found.answer == wanted
         assert found.totals.drafted > 20
         accepted[skip] = found.totals.accepted
     assert sum(bool(count) for count in accepted.values()) >= 3, accepted
-    conversation.close()
 
 
 def test_lists() -> None:
@@ -82,11 +56,8 @@ def test_something_has_to_be_left() -> None:
 
 
 def test_a_model_whose_blocks_cannot_be_told_apart_says_so_and_goes_on() -> None:
-    conversation = Conversation(tiny_model("bloom"))
+    model = tiny_model("bloom")
     with pytest.raises(UserError, match="whole layers only"):
-        through(Generation(conversation, [5, 6, 7], "early-exit", settings={"skip": "1a"}, max_tokens=8))
-    wanted = through(Generation(conversation, [5, 6, 7], max_tokens=8)).answer
+        answered(model, [5, 6, 7], "early-exit", {"skip": "1a"}, max_tokens=8)
     for skip in ("1", "1-2"):
-        found = through(Generation(conversation, [5, 6, 7], "early-exit", settings={"skip": skip}, max_tokens=8))
-        assert found.answer == wanted
-    conversation.close()
+        assert answered(model, [5, 6, 7], "early-exit", {"skip": skip}, max_tokens=8)[0].answer == plain(model, [5, 6, 7], 8)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import replace
@@ -10,9 +9,8 @@ from typing import Any
 
 import pytest
 
-from specchat.backends import LoadOptions, Model, Sampling, load_model
+from specchat.backends import Model, Sampling
 from specchat.backends.hf.graphs.graphs import Rerun
-from specchat.backends.hf.lean.int8 import works
 from specchat.decoders import Conversation, Generation, encode_prompt
 from specchat.decoders.parts.schedules import SCHEDULES
 from specchat.decoders.registry import methods
@@ -61,18 +59,6 @@ def test_greedy_tokens_are_those_of_transformers_generate(
 ) -> None:
     for prompt, expected in reference[: RECOMPUTE_PROMPTS if method == "recompute" else None]:
         assert answer(endless, draft_model, prompt, method) == expected
-
-
-def test_switching_at_random_steps_changes_no_token(
-    endless: Model, draft_model: Model, reference: list[tuple[list[int], list[int]]]
-) -> None:
-    rng = random.Random(5)
-    for prompt, expected in reference[:: 4 if FULL else 2]:
-        generation = Generation(Conversation(endless, draft_model=draft_model), prompt, "greedy", max_tokens=TOKENS)
-        for _ in generation:
-            if rng.random() < 0.2:
-                generation.switch(rng.choice(IDENTICAL))
-        assert generation.answer == expected
 
 
 def test_a_switch_changes_tokens_per_step_within_two_steps(builtin_model: Model) -> None:
@@ -136,16 +122,3 @@ def test_a_copy_takes_few_steps_and_changes_no_token(
             assert found.answer == plain(builtin_model, text, **options)
             assert found.totals.tokens_per_step >= floor
             assert found.totals.draft_seconds > 0
-
-
-@pytest.mark.skipif(not works(), reason="this CPU multiplies no bytes")
-def test_on_eight_bit_weights_methods_have_the_tokens_of_plain_decoding(draft_model: Model) -> None:
-    model: Any = load_model("builtin", LoadOptions(device="cpu", dtype="int8"))
-    assert model.info.capabilities.exact
-    model.info = replace(model.info, eos_ids=())
-    for text in mixed_prompts(PROMPTS if FULL else 1):
-        prompt = encode_prompt(model, text)
-        wanted = plain(model, prompt, max_tokens=TOKENS)
-        for method in IDENTICAL[2 :: 1 if FULL else 3]:
-            if method != "recompute":
-                assert answer(model, draft_model, prompt, method) == wanted, method

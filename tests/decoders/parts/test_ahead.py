@@ -126,22 +126,6 @@ def test_what_the_target_does_not_want_is_thrown_away(slow_target: None, monkeyp
     assert 0 < sum(step.wasted for step in refused) <= wasted <= made
 
 
-def test_cancelled_and_asked_again(models: tuple[Model, Model, OwnThread]) -> None:
-    target, _, own = models
-    ids = encode_prompt(target, PROMPT)
-    wanted, _ = answer(target, None, "greedy")
-    conversation = Conversation(target, draft_model=own)
-    generation = Generation(conversation, ids, "draft", max_tokens=TOKENS)
-    next(generation)
-    generation.cancel()
-    assert not list(generation)
-    assert generation.finish_reason == "cancelled"
-    again = Generation(conversation, ids, "draft", max_tokens=TOKENS)
-    list(again)
-    assert again.answer == wanted
-    conversation.close()
-
-
 def test_an_error_in_the_thread_is_one_sentence(
     models: tuple[Model, Model, OwnThread], slow_target: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -170,11 +154,3 @@ def test_an_error_in_the_thread_is_one_sentence(
     list(again)
     assert again.answer == wanted
     conversation.close()
-
-
-def test_the_end_of_the_context(models: tuple[Model, Model, OwnThread]) -> None:
-    target, _, own = models
-    context = len(encode_prompt(target, PROMPT)) + 20
-    wanted, _ = answered(target, PROMPT, context=context)
-    found, _ = answered(target, PROMPT, "draft", {"schedule": "constant", "tokens": 5}, draft=own, context=context)
-    assert (found.answer, found.finish_reason) == (wanted.answer, wanted.finish_reason)

@@ -88,21 +88,6 @@ def test_soft_acceptance_sees_the_drafts_probabilities_at_temperature_0(
     assert loose
 
 
-@pytest.mark.parametrize("temperature", [0.0, 0.8])
-def test_the_prompt_rides_along_with_the_first_draft(builtin_model: Model, temperature: float) -> None:
-    settings, sampling = {"layers": 4}, Sampling(temperature=temperature, seed=2)
-    for text in (COPY, "Tell me a story about a dog."):
-        ids = encode_prompt(builtin_model, text)
-        generation, steps = run(builtin_model, None, ids, "early-exit", settings, sampling=sampling)
-        assert generation.answer == plain(builtin_model, ids, sampling=sampling)
-        assert [step.prefilled for step in steps] == [len(ids) - 1] + [0] * (len(steps) - 1)
-        assert steps[0].drafted > 0
-        assert steps[0].nodes >= len(steps[0].tree)
-        assert generation.prefill_seconds > 0
-        assert min(step.draft_seconds for step in steps) >= 0
-        assert min(step.forward_seconds for step in steps) > 0
-
-
 def test_an_error_in_the_middle_of_a_draft_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     model: Any = tiny_model("llama")
     ids = list(range(20, 60))
@@ -131,25 +116,6 @@ def test_an_error_in_the_middle_of_a_draft_leaves_nothing_behind(monkeypatch: py
         assert failures == 1
         assert generation.answer == wanted
         conversation.close()
-
-
-def test_the_draft_follows_switches_and_later_turns(builtin_model: Model, draft_model: Model) -> None:
-    conversation = Conversation(builtin_model, draft_model=draft_model)
-    prompt = encode_prompt(builtin_model, COPY)
-    generation = Generation(conversation, prompt, "draft", max_tokens=TOKENS)
-    order = ["tree", "greedy", "early-exit", "lookup", "draft"]
-    for i, _ in enumerate(generation):
-        generation.switch(order[i % len(order)])
-    expected = plain(builtin_model, COPY)
-    assert generation.answer == expected
-    # Another turn, and then a retry of the first one: the draft's cache goes back as well.
-    longer = [*prompt, *expected, *builtin_model.encode(" And again:")]
-    accepted = 0
-    for tokens in (longer, prompt, longer[:-3]):
-        again = Generation(conversation, tokens, "draft", max_tokens=20)
-        assert [token for step in again for token in step.tokens] == plain(builtin_model, tokens, max_tokens=20)
-        accepted += again.totals.accepted
-    assert accepted
 
 
 def test_a_draft_through_text_is_right_when_the_draft_model_is(builtin_model: Model) -> None:

@@ -7,11 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-import torch
 
 from specchat.backends import LoadOptions, Model, Sampling, UserError, load_model
 from specchat.backends.loading import builtin_path
-from specchat.decoders import Conversation, Generation, encode_prompt
+from specchat.decoders import Generation
 from specchat.decoders.acceptance import Acceptance
 from specchat.decoders.loop import Step
 
@@ -66,11 +65,6 @@ def run(
     return answered(target, prompt, method, settings, draft=drafts, **{"max_tokens": TOKENS, **more})
 
 
-def tokens_per_step(models: Models, drafts: Sequence[Model], settings: Any = None, **more: Any) -> float:
-    totals = [run(models.target, drafts, prompt, settings, **more)[0].totals for prompt in PROMPTS]
-    return sum(each.tokens for each in totals) / sum(each.steps for each in totals)
-
-
 @pytest.mark.parametrize(
     ("settings", "temperature"),
     [
@@ -110,38 +104,6 @@ def test_only_those_that_are_named_draft(models: Models) -> None:
     assert first.totals.runs == run(models.target, both[:1], PROMPTS[0], own, method="draft")[0].totals.runs
 
 
-@pytest.fixture(scope="module")
-def useless() -> Model:
-    """The built-in draft model with noise that leaves nothing of what it knew."""
-    model: Any = load_model("builtin-draft", LoadOptions(device="cpu", dtype="float32", backend="transformers", threads=1))
-    generator = torch.Generator().manual_seed(7)
-    with torch.no_grad():
-        for weight in model._runner.module.parameters():
-            weight += weight.std() * torch.randn(weight.shape, generator=generator)
-    return model  # type: ignore[no-any-return]
-
-
-@only_full
-@pytest.mark.parametrize("rule", ["exact", "rejection"])
-def test_the_better_model_gets_the_nodes_and_a_useless_one_hardly_costs_tokens(
-    builtin_model: Model, draft_model: Model, useless: Model, rule: str
-) -> None:
-    models, sampling = Models(builtin_model, draft_model, useless), Sampling(0.8 if rule == "rejection" else 0.0, seed=3)
-    more: dict[str, Any] = {"acceptance": Acceptance.parse(rule), "max_tokens": 160, "sampling": sampling}
-    alone = tokens_per_step(models, [draft_model], **more)
-    # A tree of one model is tested by whole paths, one of several token by token; and the texts differ.
-    least = 0.85 if rule == "rejection" else 0.93
-    for drafts, name in (((draft_model, useless), "draft"), ((useless, draft_model), "draft-2")):
-        assert tokens_per_step(models, drafts, **more) > least * alone
-        generation, steps = run(builtin_model, drafts, PROMPTS[0], **more)
-        parts = generation.totals.parts
-        assert steps[0].shares == (0.5, 0.5)
-        assert parts[name].share > 0.75
-        assert parts[name].accepted > 20 * sum(part.accepted for other, part in parts.items() if other != name)
-        sat_out = sum(not any(source >> (name == "draft") & 1 for source in step.sources) for step in steps if step.drafted)
-        assert sat_out > len(steps) / 2, "the useless one takes no passes in most rounds"
-
-
 def test_rejection_sampling_gets_independent_draws_from_each_model(builtin_model: Model, draft_model: Model) -> None:
     """One model twice: with the same noise both would draw the same, and the test of the second draw would prove nothing."""
     sampling, prompt = Sampling(temperature=2.0, seed=1), PROMPTS[0]
@@ -154,46 +116,6 @@ def test_rejection_sampling_gets_independent_draws_from_each_model(builtin_model
     assert sum(first != second for first, second in pairs) > len(pairs) / 4 > 0
     _, steps = run(builtin_model, (draft_model, draft_model), prompt, sampling=sampling)
     assert all(step.tree.probs is None for step in steps)
-
-
-def test_the_caches_follow_the_text_through_switches_and_cancel(models: Models) -> None:
-    conversation = Conversation(models.target, draft_model=[models.better, models.other])
-    prompt = encode_prompt(models.target, PROMPTS[0])
-    generation = Generation(conversation, prompt, "tree", max_tokens=TOKENS)
-    ways = [
-        ("draft", {}),
-        ("tree", {"merge": "draft-2"}),
-        ("lookup", {}),
-        ("tree", {"merge": "lookup"}),
-        ("greedy", {}),
-        ("tree", {}),
-    ]
-    refused = 0
-    for number, step in enumerate(generation):
-        refused += step.drafted > step.accepted
-        drafter: Any = generation.drafter
-        if generation.method == "tree":
-            for name, growth in drafter._growths.items():
-                session = drafter._proposers[name].session
-                known = len(growth.along(step.tokens[:-1])) - 1
-                assert session.tokens == generation.tokens[: session.length], "nothing refused is left in it"
-                assert session.length >= len(generation.tokens) - len(step.tokens) + min(known, 1) - 1
-        if number % 2:
-            name, settings = ways[number // 2 % len(ways)]
-            generation.switch(name, settings)
-    assert refused > 0
-    assert generation.answer == models.answer(PROMPTS[0], Sampling())
-
-    again = Generation(conversation, encode_prompt(models.target, PROMPTS[1]), "tree", max_tokens=TOKENS)
-    next(again)
-    again.cancel()
-    list(again)
-    assert again.finish_reason == "cancelled"
-    assert again.answer == models.answer(PROMPTS[1], Sampling())[: len(again.answer)]
-    after = Generation(conversation, prompt, "tree", max_tokens=TOKENS)
-    list(after)
-    assert after.answer == models.answer(PROMPTS[0], Sampling())
-    conversation.close()
 
 
 def test_it_names_the_model_that_does_not_fit(builtin_model: Model, draft_model: Model) -> None:

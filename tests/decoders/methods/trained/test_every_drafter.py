@@ -5,14 +5,12 @@ from __future__ import annotations
 import functools
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
 import pytest
 
 from specchat.backends import Model, Sampling, UserError
-from specchat.backends.base import ROOT
 from specchat.backends.heads.base import Head
 from specchat.backends.heads.mtp.load import load_mtp
 from specchat.decoders import Conversation, Generation
@@ -21,7 +19,7 @@ from specchat.decoders.loop import Step
 from specchat.engine.drafts import Drafts
 from specchat.engine.messages import Load
 
-from ....cases import FULL, only_full
+from ....cases import FULL
 from ....fakes.drafters import heads
 from ....fakes.drafters.gguf_heads import (
     counting,
@@ -38,19 +36,10 @@ from ....fakes.models.llama_tiny import needs_llama
 DEEP: dict[str, Any] = {"nodes": 12, "depth": 3, "width": 3, "grow": 2, "floor": 0, "cascade": False}
 WIDE: dict[str, Any] = {"nodes": 16, "width": 3, "floor": 0}
 TREES = {"eagle": DEEP, "mtp": DEEP, "medusa": WIDE, "dflash": WIDE}
-MERGED: dict[str, Any] = {"merge": "lookup,recycle", "nodes": 20}
 SAMPLED = Sampling(temperature=0.8, seed=11)
-ROUNDING = 1e-4
-"""Logits so near each other are a tie in float32, which a pass of its own cannot decide where earlier passes of several tokens
-have left another last digit in the cache."""
-PENALIZED = Sampling(temperature=1.2, top_p=0.9, repetition_penalty=1.2, seed=2)
 
-KINDS = ["eagle eagle1", "eagle eagle3", "eagle speculators", "medusa", "dflash"]
-KINDS += ["eagle assistant", *(f"dflash {paths}" for paths in ("vanilla", "gated", "rnn", "dflash2"))]
-KINDS += [f"mtp {family}" for family in (*FAMILIES, "glm4-moe 3")]
 GGUF = ("eagle", "assistant", "dflash", "dspark", "dflash2", "mtp")
 LLAMA = [pytest.param(f"llama.cpp {kind}", marks=needs_llama) for kind in GGUF]
-ALL = [*KINDS, *LLAMA]
 ONE_OF_EACH = ["eagle eagle3", "eagle assistant", "medusa", "dflash", "dflash rnn", "dflash dflash2", "mtp glm4-moe", *LLAMA]
 
 
@@ -134,87 +123,6 @@ def prompts(count: int, length: int = 12) -> list[list[int]]:
     return [[0, *(rng.randrange(8, 256) for _ in range(length))] for _ in range(count)]
 
 
-@pytest.mark.parametrize("kind", ALL)
-def test_any_drafter_gives_the_targets_own_tokens(kind: str) -> None:
-    both = pair(kind)
-    ways = [both.tree, both.chain, {}] + [MERGED] * (both.method != "medusa")
-    samplings = (Sampling(), SAMPLED, PENALIZED)
-    pairings = [(way, s) for way in ways for s in samplings] if FULL else list(zip(ways, (*samplings, SAMPLED), strict=False))
-    for prompt in prompts(5 if FULL else 1):
-        plain = {sampling: both.run(prompt, "greedy", sampling=sampling)[0].answer for sampling in samplings}
-        for settings, sampling in pairings:
-            generation, steps = both.run(prompt, settings=settings, sampling=sampling)
-            assert generation.answer == plain[sampling]
-            assert all(step.drafted for step in steps[1:-2]), "there is room but in the prompt's pass and at the end"
-            assert sum(step.draft_seconds for step in steps) > 0
-
-
-def part_at_a_tie(model: Model, prompt: list[int], plain: list[int], answer: list[int], sampling: Sampling) -> bool:
-    """Whether two answers first differ where plain decoding's choice hangs by less than `ROUNDING`."""
-    same = next((i for i, (one, other) in enumerate(zip(plain, answer, strict=False)) if one != other), None)
-    if same is None:
-        return False
-    session, text = model.open_session(256), [*prompt, *plain[:same]]
-    session.prefill(prompt[:-1])
-    for token in text[len(prompt) - 1 : -1]:
-        session.evaluate([token], [ROOT])
-        session.commit([0])
-    [near] = session.evaluate([text[-1]], [ROOT]).near_ties([0], [plain[same]], sampling, ROUNDING, [text])
-    session.close()
-    return near
-
-
-@only_full
-@pytest.mark.parametrize("kind", ALL)
-def test_fifty_long_answers_as_chains_as_trees_and_switched_at_random(kind: str) -> None:
-    """One conversation goes through all of them."""
-    both, rng, differ, ties, compared = pair(kind), random.Random(8), [], 0, 0
-    ways: list[tuple[str, dict[str, Any]]] = [(both.method, both.tree), (both.method, both.chain)]
-    others = [*ways, ("greedy", {}), ("lookup", {})] + [(both.method, MERGED)] * (both.method != "medusa")
-    talk = both.talk()
-    for number, prompt in enumerate(prompts(50)):
-        for sampling in (Sampling(), replace(SAMPLED, seed=number)):
-            plain = both.run(prompt, "greedy", sampling=sampling, max_tokens=128)[0].answer
-            for switched, (method, settings) in ((False, ways[0]), (False, ways[1]), (True, ways[0])):
-                generation = Generation(talk, prompt, method, settings=settings, sampling=sampling, max_tokens=128)
-                for _ in generation:
-                    if switched and rng.random() < 0.4:
-                        generation.switch(*rng.choice(others))
-                compared += 1
-                if generation.answer != plain:
-                    if part_at_a_tie(both.model, prompt, plain, generation.answer, sampling):
-                        ties += 1
-                    else:
-                        differ.append((number, sampling, settings, switched))
-    talk.close()
-    print(f"{kind}: {compared} answers compared, {len(differ)} differ, {ties} part at a tie")
-    assert not differ
-
-
-@pytest.mark.parametrize("kind", ALL if FULL else ONE_OF_EACH)
-def test_it_catches_up_after_other_methods_and_in_later_turns(kind: str) -> None:
-    """Switched at random, over turns that share a beginning."""
-    both, rng = pair(kind), random.Random(8)
-    ways: list[tuple[str, dict[str, Any]]] = [
-        (both.method, both.tree),
-        (both.method, both.chain),
-        ("greedy", {}),
-        ("lookup", {}),
-    ]
-    for sampling in (Sampling(), SAMPLED):
-        talk, prompt = both.talk(), prompts(1)[0]
-        for _ in range(6 if FULL else 2):
-            generation, drafted = Generation(talk, prompt, both.method, settings=both.tree, max_tokens=30, sampling=sampling), 0
-            for step in generation:
-                drafted += step.drafted
-                if rng.random() < 0.4:
-                    generation.switch(*rng.choice(ways))
-            assert generation.answer == both.run(prompt, "greedy", max_tokens=30, sampling=sampling)[0].answer
-            assert drafted or len(generation.answer) < 4
-            prompt = [*generation.tokens[: rng.randrange(5, len(generation.tokens))], *prompts(1, 4)[0]]
-        talk.close()
-
-
 @pytest.mark.parametrize("kind", ONE_OF_EACH)
 def test_the_drafts_of_a_conversation_are_those_of_a_fresh_one(kind: str) -> None:
     """What is remembered comes from true states only, whatever was drafted, accepted and rejected before."""
@@ -254,17 +162,6 @@ def test_an_mtp_layer_that_is_right_is_accepted_to_the_depth_of_its_draft(family
         generation, steps = both.run([0, 2, 70, 71], settings=settings, sampling=sampling)
         assert generation.answer == both.run([0, 2, 70, 71], "greedy", sampling=sampling)[0].answer
         assert {len(step.tokens) for step in steps[1:-2]} == {depth + 1}
-
-
-@pytest.mark.parametrize("kind", ONE_OF_EACH)
-def test_at_the_end_of_the_context_it_still_gives_the_targets_tokens(kind: str) -> None:
-    both = pair(kind)
-    broad = {**both.tree, "nodes": 64, "width": 8}
-    for length in (238, 246, 253, 254):
-        prompt = prompts(1, length - 1)[0]
-        plain, _ = both.run(prompt, "greedy", max_tokens=None)
-        generation, _ = both.run(prompt, settings=broad, max_tokens=None)
-        assert (generation.answer, generation.finish_reason) == (plain.answer, plain.finish_reason)
 
 
 @pytest.mark.parametrize("kind", ONE_OF_EACH)

@@ -1,0 +1,331 @@
+"""Every published layout of a trained drafter, as a table: what ours guesses is what plain torch makes of the same files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from specchat.backends import UserError
+from specchat.backends.base import ROOT
+from specchat.backends.heads.base import Head, HeadSession
+from specchat.backends.heads.mtp.load import load_mtp
+from specchat.decoders import Conversation, Generation
+
+from ...cases import FULL
+from ...fakes.drafters.dflash_files import write_dflash
+from ...fakes.drafters.head_files import WIDTH, load_weights, write_head, write_medusa
+from ...fakes.drafters.heads import LAYERS, load_dflash, load_eagle, load_medusa, target, target_folder
+from ...fakes.drafters.mtp_files import FAMILIES, REFERENCED, Family, mtp_folder, mtp_target
+from ...fakes.drafters.mtp_files import LAYERS as MTP_LAYERS
+from ...fakes.models.references import generated, network
+from ...fakes.models.tiny import VOCAB
+from .plain_torch import BlockReference, EagleReference, MtpReference, PathReference
+
+EAGLE: dict[str, dict[str, Any]] = {
+    "eagle1": {"style": "eagle1"},
+    "eagle1 with a bias and two layers": {"style": "eagle1", "bias": True, "layers": 2},
+    "eagle1 with its own embeddings": {"style": "eagle1", "own_embeddings": True, "dtype": torch.bfloat16},
+    "eagle3": {"drafted": 100},
+    "eagle3 with the target's LM head": {"own_head": False, "dtype": torch.bfloat16},
+    "eagle3 with explicit taps": {"taps": (1, 3, 5), "norm_before_fc": True, "norm_output": True, "rope_theta": 500.0},
+    "eagle3 of another width": {
+        "hidden": 48, "own_embeddings": True, "target_hidden_size": 32, "fc_norm": True, "logit_scale": 0.5, "bias": True
+    },
+    "eagle3 with two taps": {"taps": (0, LAYERS), "drafted": 64, "norm_before_residual": True},
+    "speculators": {"style": "speculators", "drafted": 100},
+    "speculators with two layers": {
+        "style": "speculators", "layers": 2, "norm_before_residual": False, "norm_before_fc": True, "dtype": torch.float16
+    },
+    "deepspec": {"style": "deepspec", "taps": (0, 1, 2, 3, 4), "own_embeddings": True},
+}  # fmt: skip
+SLIDING = ["sliding_attention", "full_attention"]
+DFLASH: dict[str, dict[str, Any]] = {
+    "z-lab": {},
+    "z-lab in bfloat16": {"dtype": torch.bfloat16, "heads": 2, "taps": (0, 2, LAYERS - 1)},
+    "one layer, no taps named": {"layers": 1, "changes": {"fc.weight": torch.eye(WIDTH)}, "taps": None},
+    "two layers, no taps named": {"taps": None, "bias": True},
+    "windows": {"layer_types": SLIDING, "sliding_window": 9},
+    "windows from dflash_config": {"inner": {"use_swa": True, "swa_window_size": 9, "causal": False}},
+    "causal": {"is_causal": True},
+    "scaled": {
+        "inner": {
+            "input_embedding_scale": 3.0,
+            "attention_value_scale": 0.5,
+            "output_multiplier": 0.3,
+            "final_logit_softcapping": 4.0,
+        }
+    },
+    "of another width": {"hidden": 48, "own_embeddings": True, "target_hidden_size": WIDTH},
+    "speculators": {"layout": "speculators", "drafted": 100},
+    "speculators, no taps named": {
+        "layout": "speculators",
+        "taps": None,
+        "changes": {"fc.weight": torch.randn(WIDTH, 3 * WIDTH, generator=torch.Generator().manual_seed(5))},
+    },
+    "speculators with windows": {"layout": "speculators", "layer_types": SLIDING, "sliding_window": 7, "own_embeddings": True},
+    "speculators with windows both ways": {
+        "layout": "speculators",
+        "layer_types": SLIDING,
+        "sliding_window": 4,
+        "sliding_window_non_causal": True,
+        "sample_from_anchor": True,
+    },
+    "deepspec": {"layout": "deepspec", "own_embeddings": True, "taps": (-1, 2, LAYERS - 1)},
+    "transformers": {"layout": "transformers", "layer_types": SLIDING, "sliding_window": 5},
+}
+STEPPING: dict[str, dict[str, Any]] = {
+    "DSpark by DeepSpec": {"layout": "deepspec", "paths": "vanilla", "own_embeddings": True},
+    "gated": {"layout": "deepspec", "paths": "gated", "taps": (-1, 2, LAYERS - 1)},
+    "recurrent": {"layout": "deepspec", "paths": "rnn"},
+    "DSpark by SpecForge": {"paths": "vanilla", "inner": {"projector_type": "dspark", "final_logit_softcapping": 4.0}},
+    "DSpark by speculators": {"layout": "speculators", "paths": "vanilla", "drafted": 100, "own_embeddings": True},
+    "recurrent, a part of the vocabulary": {"layout": "speculators", "paths": "rnn", "drafted": 100},
+    "behind the anchor": {"layout": "speculators", "paths": "gated", "sample_from_anchor": False},
+    "DFlash 2 by z-lab": {"paths": "dflash2"},
+    "windows, both ways": {"paths": "dflash2", "layer_types": SLIDING, "sliding_window": 4},
+    "scaled": {"paths": "dflash2", "inner": {"output_multiplier": 0.3, "final_logit_softcapping": 4.0}, "bias": True},
+    "DFlash 2 by speculators": {
+        "layout": "speculators",
+        "paths": "dflash2",
+        "own_embeddings": True,
+        "layer_types": SLIDING,
+        "sliding_window": 4,
+        "sliding_window_non_causal": True,
+    },
+}
+"""DSpark and DFlash 2, whose guesses go by the token before."""
+MEDUSA: dict[str, dict[str, Any]] = {
+    "old": {},
+    "prefixed": {"named": "prefixed", "heads": 5, "dtype": torch.bfloat16},
+    "new": {"named": "new", "bias": False, "blocks": 2},
+    "one LM head for all": {"named": "new", "shared": True, "heads": 4},
+    "no blocks": {"blocks": 0},
+    "a reduced vocabulary": {"named": "new", "drafted": 100},
+    "a reduced vocabulary, the rows of all tokens": {"named": "new", "drafted": 100, "whole": True},
+}
+MTP: list[tuple[Family, int]] = [*((family, 1) for family in FAMILIES), ("deepseek-v3", 3), ("glm4-moe", 3), ("mimo", 3)]
+Made = tuple[Head, Any]
+"""A drafter, and its reference."""
+
+
+def eagle(folder: Path, **options: Any) -> Made:
+    return load_eagle(write_head(folder, **options)), EagleReference(folder)
+
+
+def dflash(folder: Path, **options: Any) -> Made:
+    made: type[BlockReference] = PathReference if "paths" in options else BlockReference
+    return load_dflash(write_dflash(folder, **options)), made(folder)
+
+
+def mtp(_: Path, family: Family, layers: int) -> Made:
+    head = load_mtp(mtp_target(family, layers=layers))
+    assert head is not None
+    return head, MtpReference(family, layers)
+
+
+PATHS: dict[str, Callable[[Path], Made]] = {
+    **{f"EAGLE {name}": partial(eagle, **options) for name, options in EAGLE.items()},
+    **{name: partial(dflash, **options) for name, options in STEPPING.items()},
+    **{f"MTP {family}, {layers}": partial(mtp, family=family, layers=layers) for family, layers in MTP},
+}
+BLOCKS: dict[str, Callable[[Path], Made]] = {name: partial(dflash, **options) for name, options in (DFLASH | STEPPING).items()}
+
+
+def near(found: Tensor, wanted: Tensor) -> None:
+    spread = wanted[wanted.isfinite()].std()
+    torch.testing.assert_close(found, wanted, rtol=1e-3, atol=1e-3 + 2e-5 * float(spread))
+
+
+@pytest.mark.parametrize("layout", PATHS)
+@torch.no_grad()
+def test_scores_along_a_text_and_of_every_node_of_a_tree(layout: str, tmp_path: Path) -> None:
+    """Pieces of several lengths, each behind the nodes of the tree before, which leave nothing behind; and back again."""
+    (head, plain), rng = PATHS[layout](tmp_path / "head"), Random(layout)
+    assert list(head.info.taps) == list(plain.taps)
+    vocabulary = VOCAB - 8
+    text = [8 + rng.randrange(vocabulary) for _ in range(40)]
+    states, session = plain.states(text), head.open(64)  # type: ignore[attr-defined]
+    pairs = isinstance(session, HeadSession)  # its nodes hang below the text, those of a block below the pending token
+    depth = 5 if pairs else head.positions - 1  # type: ignore[attr-defined]
+    for length in (2, 3, 5, 9, 16, 7, 17, 40) if FULL else (2, 5, 16, 7, 30):
+        session.rewind(min(session.length, length - 1 - pairs))
+        known = session.length
+        if pairs:
+            row = session.extend(text[known + 1 : length], states[known : length - 1]).logits[-1]
+        else:
+            session.extend(states[known : length - 1])
+            row = session.begin(text[length - 1], head.positions).logits[0]  # type: ignore[attr-defined]
+        near(row, plain.after(text[:length], states[: length - 1], []))
+        paths: list[list[int]] = [] if pairs else [[]]
+        for _ in range(depth):
+            open_ = [node for node, path in enumerate(paths) if len(path) < depth]
+            parents = rng.choices([*([ROOT] if pairs else []), *open_[-4:]], k=rng.randint(1, 3))
+            tokens = [8 + rng.randrange(vocabulary) for _ in parents]
+            scores = session.grow(tokens, parents)
+            paths += [
+                [*(paths[parent] if parent != ROOT else []), token] for parent, token in zip(parents, tokens, strict=True)
+            ]
+            new = paths[-len(tokens) :]
+            assert scores.positions == tuple(length + len(path) for path in new)
+            for row, path in zip(scores.logits, new, strict=True):
+                near(row, plain.after(text[:length], states[: length - 1], path))
+            if rng.random() < 0.3 and len(paths) > 1:
+                session.drop(len(paths) - 1)
+                del paths[-1]
+        assert session.length == length - 1
+
+
+@pytest.mark.parametrize("layout", BLOCKS)
+@torch.no_grad()
+def test_guesses_of_a_block(layout: str, tmp_path: Path) -> None:
+    (made, plain), rng = BLOCKS[layout](tmp_path / "head"), Random(layout)
+    head: Any = made
+    assert head.positions == plain.block - plain.first
+    text = [rng.randrange(VOCAB) for _ in range(30)]
+    states, session = plain.states(text), head.open(64)
+    for length in (1, 2, 6, 8, 13, 29, 5):
+        session.rewind(min(session.length, length))
+        session.extend(states[session.length : length])
+        found = session.guess(text[length], head.positions)
+        assert found.positions == tuple(range(length + 1, length + 1 + head.positions))
+        near(found.logits, plain.logits(states[:length], text[length]))
+        near(session.guess(text[length], 2).logits, found.logits[:2])
+
+
+@pytest.mark.parametrize("layout", MEDUSA)
+def test_guesses_of_medusa_heads(layout: str, tmp_path: Path) -> None:
+    options = {"heads": 3, "blocks": 1, **MEDUSA[layout]}
+    head = load_medusa(write_medusa(tmp_path / "medusa", **options))
+    assert (head.positions, head.info.taps) == (options["heads"], (LAYERS,))
+    weights = {name.removeprefix("medusa_heads."): t for name, t in load_weights(tmp_path / "medusa", "medusa_lm_head").items()}
+    assert head.info.parameters == sum(t.numel() for name, t in weights.items() if name != "token_map")
+    state = torch.randn(1, WIDTH, generator=torch.Generator().manual_seed(1))
+    found = head.guess(state, 7, head.positions)
+    assert found.positions == tuple(range(7, 7 + head.positions))
+    for i in range(head.positions):
+        x = state
+        for j in range(options["blocks"]):
+            at = f"blocks.{i}.layers.{j}" if options.get("named") == "new" else f"{i}.{j}.linear"
+            bias = weights.get(f"{at}.bias")
+            x = x + F.silu(F.linear(x, weights[f"{at}.weight"].float(), None if bias is None else bias.float()))
+        old = f"{i}.{options['blocks']}.weight"
+        name = next(name for name in (old, f"lm_heads.{i}.weight", "lm_head.weight") if name in weights)
+        logits = F.linear(x, weights[name].float())
+        if "token_map" in weights:
+            logits = logits[:, weights["token_map"]] if options.get("whole") else logits
+            logits = torch.full((1, VOCAB), -torch.inf).index_copy_(1, weights["token_map"], logits)
+        near(found.logits[i : i + 1], logits)
+    near(head.guess(state, 7, 1).logits, found.logits[:1])
+    head.close()
+    with pytest.raises(UserError, match="no longer loaded"):
+        head.guess(state, 7, 1)
+
+
+@pytest.mark.parametrize("layout", ["recurrent", "DFlash 2 by z-lab"])
+@torch.no_grad()
+def test_a_draft_is_the_most_probable_chain_or_tree(layout: str, tmp_path: Path) -> None:
+    (made, plain), prompt = BLOCKS[layout](tmp_path / "head"), [0, 2, *(5 + 7 * i % 200 for i in range(12))]
+    head: Any = made
+    for settings in ({"width": 1}, {"width": 3, "nodes": 20}, {"width": 5, "nodes": 9, "depth": 3}):
+        talk = Conversation(target(), head=head, context=64)
+        generation = Generation(talk, prompt, "dflash", settings={"floor": 0, **settings}, max_tokens=12)
+        length = len(prompt)
+        for number, step in enumerate(generation):
+            tree, room = step.tree, len(prompt) + 12 - length
+            if number and room > head.positions:
+                states = plain.states(generation.tokens[: length - 1])
+                paths = {tuple(tree.tokens[i] for i in tree.path(node)[1:]) for node in range(1, len(tree))}
+                depth, nodes = settings.get("depth", 16), settings.get("nodes", 24) - 1
+                assert paths == plain.tree(states, tree.tokens[0], nodes, depth, settings["width"])
+            length += len(step.tokens)
+        talk.close()
+
+
+def test_a_long_text_comes_in_by_chunks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The size of a chunk is a constant of the module."""
+    head, plain = eagle(tmp_path / "head")
+    text = [3 + i % 200 for i in range(120)]
+    states = plain.states(text[:-1])
+    whole: Any = head.open(256).extend(text[1:], states)  # type: ignore[attr-defined]
+    monkeypatch.setattr("specchat.backends.heads.slots.PREFILL_CHUNK", 32)
+    parts: Any = head.open(256).extend(text[1:], states)  # type: ignore[attr-defined]
+    near(parts.logits, whole.logits)
+    assert parts.positions == whole.positions == (120,)
+
+
+Drafts = list[tuple[list[int], list[int]]]
+
+
+@contextmanager
+def watched(name: str) -> Iterator[Drafts]:
+    """What one of transformers' generators of candidates drafts meanwhile, by the text before it: it tells in no other way."""
+    from transformers.generation import candidate_generator
+
+    drafts: Drafts = []
+
+    class Watched(getattr(candidate_generator, name)):  # type: ignore[misc]
+        def get_candidates(self, input_ids: torch.LongTensor, *args: Any, **kwargs: Any) -> Any:
+            ids, logits = super().get_candidates(input_ids, *args, **kwargs)
+            if logits is not None:
+                drafts.append((input_ids[0].tolist(), ids[0, input_ids.shape[1] :].tolist()))
+            return ids, logits
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(f"transformers.generation.utils.{name}", Watched)
+        yield drafts
+
+
+PROMPT = [0, 2, *(5 + 7 * i % 200 for i in range(12))]
+
+
+@pytest.mark.parametrize("windows", [["full_attention"] * 2, SLIDING], ids=["full", "sliding"])
+def test_dflash_drafts_what_transformers_own_class_drafts(windows: list[str], tmp_path: Path) -> None:
+    from transformers.models.muse_glimmer_assistant import MuseGlimmerAssistantModel
+
+    folder = write_dflash(tmp_path / "head", "transformers", layer_types=windows, sliding_window=6, seed=3)
+    theirs: Any = MuseGlimmerAssistantModel.from_pretrained(folder, dtype=torch.float32)
+    asked = {"assistant_model": theirs.eval(), "speculation_type": "dflash", "eos_token_id": None}
+    with watched("DFlashTokenCandidateGenerator") as drafts:
+        generated(network(target_folder()), PROMPT, 24, **asked)
+    assert len(drafts) > 5
+    session, plain = load_dflash(folder).open(64), BlockReference(folder)
+    for text, drafted in drafts:
+        session.extend(plain.states(text[:-1])[session.length :])
+        guessed: Any = session.guess(text[-1], 5)
+        assert guessed.logits.argmax(-1).tolist()[: len(drafted)] == drafted
+
+
+@pytest.mark.parametrize("layers", [1, 3])
+@pytest.mark.parametrize("family", REFERENCED)
+def test_mtp_layers_draft_what_transformers_own_generator_drafts(
+    family: Family, layers: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import re
+
+    from transformers.modeling_layers import MtpModel
+
+    made, plain = mtp(mtp_folder(family), family, layers)
+    head: Any = made
+    # The published checkpoints have their MTP layers at other numbers.
+    numbers = "|".join(str(MTP_LAYERS + number) for number in range(layers))
+    here = staticmethod(lambda _: re.compile(rf"^model\.layers\.({numbers})\."))
+    monkeypatch.setattr(MtpModel, "get_mtp_weights_regex", here)
+    with watched("MTPCandidateGenerator") as drafts:
+        generated(plain.module, PROMPT, 24, use_mtp=True, eos_token_id=None)
+    assert len(drafts) > 10
+    session = head.open(64)
+    for text, drafted in drafts:
+        assert len(drafted) == layers
+        scores = session.extend(text[session.length + 1 :], plain.states(text[:-1])[session.length :])
+        for node, token in enumerate(drafted):
+            assert scores.top(1)[0][0][0] == token
+            scores = session.grow([token], [node - 1])

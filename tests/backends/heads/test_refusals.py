@@ -1,0 +1,191 @@
+"""Trained drafters that are damaged, unfinished or made for another model: each is one sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from specchat.backends import LoadOptions, UserError
+from specchat.backends.heads.mtp.format import mtp_format
+from specchat.backends.heads.mtp.load import load_mtp
+from specchat.backends.hf.model import load_transformers
+from specchat.engine.drafts import Drafts, refusals
+from specchat.engine.messages import Load
+
+from ...fakes.drafters.dflash_files import write_dflash
+from ...fakes.drafters.head_files import write_head, write_medusa
+from ...fakes.drafters.heads import load
+from ...fakes.drafters.mtp_files import LAYERS, WIDTH, Family, write_mtp
+from ...fakes.models.gemma import VOCAB as GEMMA_VOCAB
+from ...fakes.models.gemma import WIDTH as GEMMA_WIDTH
+from ...fakes.models.gemma import gemma, write_assistant
+from ...fakes.models.tiny import VOCAB
+
+Case = tuple[dict[str, Any], str]
+"""Options of its writer, and what is said."""
+SLIDING = ["sliding_attention", "full_attention"]
+EAGLE: dict[str, Case] = {
+    "missing": ({"changes": {"midlayer.mlp.up_proj.weight": None}}, "missing 1 tensor .* such as layers.0.mlp.up_proj.weight"),
+    "missing norm": ({"norm_before_fc": True, "changes": {"input_norm.weight": None}}, "such as input_norm.weight"),
+    "shape": ({"changes": {"norm.weight": torch.ones(31)}}, r"norm.weight has the shape \[31\] instead of \[32\]"),
+    "unknown": ({"changes": {"midlayer.gate.weight": torch.ones(3)}}, "does not know, such as layers.0.gate.weight"),
+    "vocabulary": ({"vocab_size": 300}, "a vocabulary of 300 tokens, and target has 256"),
+    "width": ({"target_hidden_size": 64}, "hidden states 64 numbers wide, and those of target have 32"),
+    "eagle1 width": ({"style": "eagle1", "hidden": 48}, "hidden states 48 numbers wide"),
+    "taps": ({"eagle_aux_hidden_state_layer_ids": [1, 2]}, r"reads 3 layers of the target \(fc.weight\), .* names 2"),
+    "no such layer": ({"taps": (1, 2, 9)}, "layers that target does not have: it has 6 layers"),
+    "nan": ({"changes": {"fc.weight": torch.full((32, 96), torch.nan)}}, r"fc.weight holds numbers that are none \(NaN"),
+    "no d2t": ({"drafted": 100, "changes": {"d2t": None}}, "such as d2t"),
+    "d2t": ({"drafted": 100, "changes": {"d2t": torch.full((100,), 200)}}, "d2t does not lead to tokens of target"),
+    "d2t twice": ({"drafted": 100, "changes": {"d2t": -torch.arange(100)}}, "each once"),
+    "quantized": ({"changes": {"fc.weight": torch.ones((32, 96), dtype=torch.int8)}}, "fc.weight in int8"),
+    "activation": ({"hidden_act": "magic"}, "activation 'magic'"),
+    "heads": ({"num_attention_heads": 0}, "num_attention_heads"),
+    "no heads": ({"num_attention_heads": "absent"}, "num_attention_heads, a whole number"),
+    "odd heads": ({"head_dim": 7}, "4 attention heads of 7 for 2 key heads"),
+    "rope": ({"rope_scaling": {"rope_type": "magic", "factor": 2.0}}, "config.json"),
+    "layer list": ({"eagle_aux_hidden_state_layer_ids": "all"}, "does not list the target's layers"),
+    "logit_scale": ({"logit_scale": "big"}, "logit_scale is big"),
+}
+DFLASH: dict[str, Case] = {
+    "missing": ({"changes": {"layers.1.mlp.up_proj.weight": None}}, "missing 1 tensor .* such as layers.1.mlp.up_proj.weight"),
+    "no fc": ({"changes": {"fc.weight": None}}, "such as fc.weight"),
+    "no hidden_norm": ({"changes": {"hidden_norm.weight": None}}, "such as hidden_norm.weight"),
+    "no q_norm": ({"changes": {"layers.0.self_attn.q_norm.weight": None}}, "such as layers.0.self_attn.q_norm.weight"),
+    "shape": ({"changes": {"norm.weight": torch.ones(31)}}, r"norm.weight has the shape \[31\] instead of \[32\]"),
+    "unknown": ({"changes": {"layers.0.conv.weight": torch.ones(3)}}, "does not know, such as layers.0.conv.weight"),
+    "vocabulary": ({"vocab_size": 300}, "a vocabulary of 300 tokens, and target has 256"),
+    "width": ({"width": 64, "hidden": 64}, "hidden states 64 numbers wide, and those of target have 32"),
+    "its own width": ({"hidden": 48}, "missing 2 tensors"),
+    "taps": ({"inner": {"target_layer_ids": [1, 2, 3]}}, r"reads 2 layers of the target \(fc.weight\), .* names 3"),
+    "no such layer": ({"taps": (1, 6)}, "layers that target does not have: it has 6 layers"),
+    "layer list": ({"inner": {"target_layer_ids": "all"}}, "does not list the target's layers"),
+    "nan": ({"changes": {"fc.weight": torch.full((32, 64), torch.nan)}}, r"fc.weight holds numbers that are none \(NaN"),
+    "quantized": ({"changes": {"fc.weight": torch.ones((32, 64), dtype=torch.int8)}}, "fc.weight in int8"),
+    "no mask": ({"inner": {"mask_token_id": None}}, "needs mask_token_id, not None"),
+    "mask": ({"mask": 999}, "uses the token 999 as its mask, and target has 256 tokens"),
+    "block": ({"block": 1}, "needs a block_size of 2 to 256"),
+    "layer types": ({"layer_types": ["linear_attention"] * 2}, "needs layer_types, one for each of 2 layers"),
+    "window": ({"layer_types": SLIDING}, "needs sliding_window, a whole number"),
+    "sinks": ({"inner": {"attention_sink_bias": True}}, "sets attention_sink_bias, which specchat cannot draft with"),
+    "rope": ({"inner": {"is_neox_style": False}}, "sets is_neox_style"),
+    "scale": ({"inner": {"output_multiplier": "big"}}, "needs a number for output_multiplier, not big"),
+    "d2t": ({"layout": "speculators", "drafted": 100, "changes": {"d2t": torch.full((100,), 200)}}, "d2t does not lead to"),
+    "no d2t": ({"layout": "speculators", "drafted": 100, "changes": {"d2t": None}}, "such as d2t"),
+}
+NAN = torch.full((VOCAB, 12), torch.nan)
+W1, W2, SELECTOR = "markov_head.markov_w1.weight", "markov_head.markov_w2.weight", "candidate_selector.hidden_projection.weight"
+CODEBOOK, KERNELS = "candidate_selector.successor_codebook", "layers.1.mlp_conv.base_kernel"
+UNSAID: dict[str, Any] = {"vocabulary": 300, "vocab_size": "absent"}
+STEPPING: dict[str, tuple[str, dict[str, Any], str]] = {
+    "no w1": ("vanilla", {"changes": {W1: None}}, f"missing 1 tensor .* {W1}"),
+    "no head": ("", {"markov_rank": 12}, f"missing 2 tensors that it needs, such as {W1}"),
+    "rank": ("vanilla", {"inner": {"markov_rank": 9}}, r"markov_w1.weight has the shape \[256, 12\] instead of \[256, 9\]"),
+    "no rank": ("vanilla", {"inner": {"markov_rank": "12"}}, "needs markov_rank, a whole number above 0, not 12"),
+    "kind": ("vanilla", {"inner": {"markov_head_type": "lstm"}}, "markov_head_type of vanilla, gated, rnn, not lstm"),
+    "gates": ("rnn", {"inner": {"markov_head_type": "gated"}}, "such as markov_head.gate_proj.weight"),
+    "unread": ("gated", {"inner": {"markov_head_type": "vanilla"}}, "does not know, such as markov_head.gate_proj"),
+    "nan": ("vanilla", {"changes": {W2: NAN}}, "markov_w2.weight holds numbers that are none"),
+    "vocabulary": ("vanilla", {"vocabulary": 300}, "a vocabulary of 300 tokens, and target has 256"),
+    "unsaid vocabulary": ("vanilla", UNSAID, r"markov_w1.weight has the shape \[300, 12\]"),
+    "no selector": ("dflash2", {"changes": {SELECTOR: None}}, f"missing 1 tensor .* {SELECTOR}"),
+    "candidates": ("dflash2", {"inner": {"selector_top_k": 0}}, "needs selector_top_k, a whole number above 0"),
+    "no kernel": ("dflash2", {"changes": {KERNELS: None}}, f"missing 1 tensor .* {KERNELS}"),
+    "kernel": ("dflash2", {"inner": {"conv_kernel_size": 3}}, r"has the shape \[2, 2, 32\] instead of \[2, 3, 32\]"),
+    "groups": ("dflash2", {"inner": {"conv_group_size": 5}}, "conv_group_size of 5, which does not divide 32"),
+    "codebook nan": ("dflash2", {"changes": {CODEBOOK: NAN}}, "successor_codebook holds numbers that are none"),
+    "other codebooks": ("dflash2", UNSAID, r"_codebook has the shape \[300, 12\]"),
+    "a part": ("dflash2", {"layout": "speculators", "drafted": 100}, "drafts a part of the vocabulary, which DFlash 2"),
+    "Gemma 4": ("vanilla", {"changes": {"layers.0.layer_scalar": torch.ones(1)}}, "holds DSpark for Gemma 4"),
+    "XPress": ("", {"changes": {"xpress_head.w1.weight": NAN}}, "holds XPress, which specchat cannot draft with yet"),
+    "LiLiCorr": ("dflash2", {"changes": {"lilicorr.in_head.weight": NAN}}, "holds LiLiCorr, which"),
+}
+"""DSpark and DFlash 2."""
+MEDUSA: dict[str, Case] = {
+    "width": ({"changes": {"0.1.weight": torch.ones(VOCAB, 48)}}, "hidden states 48 numbers wide, and those of target have 32"),
+    "vocabulary": ({"vocab_size": 300}, "a vocabulary of 300 tokens, and target has 256. It was made for owner/base"),
+    "missing": ({"changes": {"1.0.linear.weight": None}}, "missing 1 tensor .* such as 1.0.weight"),
+    "no LM head": ({"named": "new", "changes": {"lm_heads.1.weight": None}}, "such as 1.lm_head.weight"),
+    "shape": ({"changes": {"2.1.weight": torch.ones(100, 32)}}, r"2.lm_head.weight has the shape \[100, 32\]"),
+    "unknown": ({"changes": {"0.norm.weight": torch.ones(32)}}, "does not know, such as 0.norm.weight"),
+    "nan": ({"changes": {"0.0.linear.bias": torch.full((32,), torch.nan)}}, "0.0.bias holds numbers that are none"),
+    "token_map": ({"drafted": 100, "changes": {"token_map": torch.zeros(100).long()}}, "its table token_map does not lead to"),
+    "none": ({"heads": 0, "changes": {"x": torch.ones(1)}}, "says that it holds Medusa heads, but has none"),
+}
+NORM = "model.layers.1.post_feedforward_layernorm.weight"
+ASSISTANT: dict[str, Case] = {
+    "missing": ({"changes": {NORM: None}}, "missing 1 tensor .* such as layers.1.post_feedforward_layernorm.weight"),
+    "shape": ({"changes": {NORM: torch.ones(9)}}, r"has the shape \[9\] instead of \[16\]"),
+    "nan": ({"changes": {NORM: torch.full((16,), torch.nan)}}, "post_feedforward_layernorm.weight holds numbers that are none"),
+    "unknown": ({"changes": {"model.extra.weight": torch.ones(2)}}, "does not know, such as extra.weight"),
+    "width": ({"backbone_hidden_size": 48}, f"hidden states 48 numbers wide, and those of gemma have {GEMMA_WIDTH}"),
+    "vocabulary": ({"text_vocab_size": 300}, "a vocabulary of 300 tokens, and gemma has 2,048"),
+    "layers": ({"text_layer_types": ["sliding_attention"]}, "needs layer_types, one for each of 3 layers"),
+    "rope": ({"text_rope_parameters": {"full_attention": {"rope_type": "yarn", "rope_theta": 1.0}}}, "sets rope_type yarn"),
+    "ordering": ({"ordered": True, "changes": {"masked_embedding.token_ordering": torch.ones(GEMMA_VOCAB)}}, "in float32"),
+}
+Writer = Callable[..., Path]
+WRONG: dict[str, tuple[Writer, dict[str, Any], str]] = {
+    **{f"EAGLE, {name}": (write_head, *case) for name, case in EAGLE.items()},
+    **{f"DFlash, {name}": (write_dflash, *case) for name, case in DFLASH.items()},
+    **{f"path, {name}": (write_dflash, {"paths": paths, **options}, said) for name, (paths, options, said) in STEPPING.items()},
+    **{f"Medusa, {name}": (write_medusa, *case) for name, case in MEDUSA.items()},
+    **{f"assistant, {name}": (write_assistant, *case) for name, case in ASSISTANT.items()},
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_a_wrong_drafter_is_refused_in_one_sentence(case: str, tmp_path: Path) -> None:
+    writer, options, words = WRONG[case]
+    folder = writer(tmp_path / "drafter", **options)
+    with pytest.raises(UserError, match=words) as caught:
+        load(folder, gemma() if writer is write_assistant else None)
+    assert "\n" not in str(caught.value)
+
+
+MTP: dict[str, tuple[dict[str, torch.Tensor | None], str]] = {
+    "missing": ({"self_attn.o_proj.weight": None}, r"is missing the tensor self_attn.o_proj.weight"),
+    "no norm": ({"shared_head.norm.weight": None}, "is missing the tensor shared_head.norm.weight"),
+    "an expert": ({"mlp.experts.2.up_proj.weight": None}, "is missing the tensor mlp.experts.2.up_proj.weight"),
+    "shape": ({"eh_proj.weight": torch.ones(WIDTH, WIDTH)}, r"eh_proj.weight has the shape \[32, 32\] instead of \[32, 64\]"),
+    "nan": ({"hnorm.weight": torch.full((WIDTH,), torch.nan)}, "is damaged or quantized: hnorm.weight holds no plain numbers"),
+    "quantized": ({"eh_proj.weight": torch.ones(WIDTH, 2 * WIDTH, dtype=torch.int8)}, "is damaged or quantized: eh_proj"),
+    "unknown": ({"gate.weight": torch.ones(3)}, "has 1 tensor that specchat does not know, such as gate.weight"),
+}
+FEW = ("missing", "no norm", "shape", "nan")
+
+
+@pytest.mark.parametrize(
+    ("family", "layers", "cases"),
+    [("glm4-moe", 1, tuple(MTP)), ("glm4-moe", 2, ("missing", "nan")), ("mimo", 1, FEW), ("qwen3.5", 1, FEW)],
+)
+def test_a_wrong_mtp_layer_is_refused_and_the_model_still_loads(
+    family: Family, layers: int, cases: tuple[str, ...], tmp_path: Path
+) -> None:
+    for case in cases:
+        changes, words = MTP[case]
+        folder = write_mtp(tmp_path / case, family, layers=layers, changes=changes)
+        model = load_transformers(folder, "model", LoadOptions(device="cpu"))
+        with pytest.raises(UserError, match=words) as caught:
+            load_mtp(model)
+        assert "\n" not in str(caught.value)
+        drafts = Drafts(Load(1, str(folder), device="cpu"))
+        drafts.join(model)
+        assert refusals(model, drafts)["mtp"] == str(caught.value)
+        assert drafts.head is None
+
+
+def test_a_checkpoint_without_one_of_its_layers_is_refused(tmp_path: Path) -> None:
+    folder = write_mtp(tmp_path / "model", "mimo", layers=3)
+    tensors = load_file(folder / "model.safetensors")
+    save_file({name: t for name, t in tensors.items() if ".mtp_layers.1." not in name}, folder / "model.safetensors")
+    with pytest.raises(UserError, match="has MTP layers but not number 2 of them"):
+        mtp_format(folder, LAYERS)
+    save_file({**tensors, "model.mtp.layers.0.eh_proj.weight": torch.ones(3)}, folder / "model.safetensors")
+    with pytest.raises(UserError, match="cannot draft with MiMo-V2's MTP layers yet"):
+        mtp_format(folder, LAYERS)

@@ -1,0 +1,174 @@
+"""One machine for sessions: whatever was evaluated, committed, dropped, rewound or asked before, logits and hidden states are
+those of a fresh plain pass."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from copy import deepcopy
+from functools import cache, partial
+from random import Random
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from specchat.backends import ROOT, LoadOptions, UserError
+from specchat.backends.hf.graphs.graphs import CHOICE
+from specchat.backends.hf.lean.int8 import works
+from specchat.backends.hf.model import load_transformers
+from specchat.backends.llama.model import load_llama
+
+from ..cases import FULL
+from ..fakes.drafters.mtp_files import HYBRIDS, Family, mtp_folder, mtp_target
+from ..fakes.models import llama_tiny
+from ..fakes.models.llama_tiny import FLOAT32, needs_llama, room, tiny_llama
+from ..fakes.models.mirror import Mirror, alike, close, in_passes, linear, loose
+from ..fakes.models.references import hidden, logits_of, network
+from ..fakes.models.tiny import TREES, reference, tiny_folder, tiny_model
+from ..zoo import gguf_files as zoo
+
+TAPS, LLAMA_TAPS, LAST = (1, 0, 3, 2, 1), (1, 0, 2, 1), (3, 1)
+"""In no order and one twice, with the state after the final norm and without; of three layers."""
+LEAVES = 10
+"""Sequence ids of llama.cpp: few, so that they run short."""
+SEEDS, ACTIONS = (60, 14) if FULL else (8, 10)
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Caches that have to grow, prompts that take several passes, and ids that run short, within a few tokens: the sizes are
+    constants of the modules."""
+    monkeypatch.setattr("specchat.backends.hf.slot_cache.FIRST_CAPACITY", 16)
+    monkeypatch.setattr("specchat.backends.sessions.states.FIRST_ROWS", 8)
+    monkeypatch.setattr("specchat.backends.base.PREFILL_CHUNK", 16)
+    monkeypatch.setattr("specchat.backends.llama.model.sequences", lambda vocabulary: LEAVES)
+
+
+@cache
+def tapped(kind: str) -> Any:
+    """A model of its own: asked for hidden states, transformers leaves hooks in it for ever."""
+    return deepcopy(reference(kind))
+
+
+def tiny(kind: str, taps: Sequence[int] = (), *, early: bool = True) -> Mirror:
+    states = partial(hidden, tapped(kind), taps=taps) if taps else None
+    session = tiny_model(kind).open_session(taps=taps)
+    return Mirror(session, partial(linear, kind), early=kind if early else "", states=states, same=loose if taps else close)
+
+
+def equal(found: Tensor, wanted: Tensor) -> None:
+    assert torch.equal(found, wanted)
+
+
+@cache
+def eight_bits() -> Any:
+    return load_transformers(tiny_folder("llama"), "llama", LoadOptions(device="cpu", dtype="int8"))
+
+
+def int8() -> Mirror:
+    """Bits, against passes of one node."""
+    if not works():
+        pytest.skip("this CPU multiplies no bytes")
+    alone = lambda text: in_passes(eight_bits().open_session(), text, [1] * len(text))  # noqa: E731
+    return Mirror(eight_bits().open_session(), alone, same=equal)
+
+
+def hybrid(family: Family) -> Mirror:
+    whole, taps = network(mtp_folder(family)), (1, 3)
+    states = partial(hidden, whole, taps=taps)
+    return Mirror(mtp_target(family).open_session(200, taps), partial(logits_of, whole), same=alike, tree=False, states=states)
+
+
+def llama(taps: Sequence[int] = ()) -> Mirror:
+    states = partial(hidden, llama_tiny.reference(), taps=taps) if taps else None
+    session = tiny_llama().open_session(256, taps)
+    return Mirror(session, partial(logits_of, llama_tiny.reference()), same=loose, states=states, leaves=LEAVES)
+
+
+@cache
+def of_zoo(architecture: str) -> Any:
+    return load_llama(zoo.write(architecture, room() / f"session-{architecture}.gguf"), architecture, FLOAT32)
+
+
+def llama_hybrid(architecture: str) -> Mirror:
+    fresh = of_zoo(architecture).open_session(256)
+
+    def alone(text: Sequence[int]) -> Tensor:
+        fresh.rewind(0)
+        logits: Tensor = fresh.evaluate(text, range(ROOT, len(text) - 1)).logits
+        return logits
+
+    return Mirror(of_zoo(architecture).open_session(256), alone, same=loose, tree=False)
+
+
+KINDS: dict[str, Callable[[], Mirror]] = {
+    **{kind: partial(tiny, kind) for kind in TREES},
+    **{f"{kind}, tapped": partial(tiny, kind, TAPS) for kind in TREES},
+    "bloom": lambda: Mirror(tiny_model("bloom").open_session(), partial(linear, "bloom"), tree=False),
+    "int8": int8,
+    **{family: partial(hybrid, family) for family in HYBRIDS},
+}
+RECORDED = {f"{kind}, recorded": partial(tiny, kind, early=False) for kind in TREES}
+LLAMA: dict[str, Callable[[], Mirror]] = {
+    "llama.cpp": llama,
+    "llama.cpp, tapped": partial(llama, LLAMA_TAPS),
+    "llama.cpp, last state": partial(llama, LAST),
+    **{f"llama.cpp {architecture}": partial(llama_hybrid, architecture) for architecture in ("lfm2", "mamba2", "qwen35")},
+}
+
+
+@pytest.mark.parametrize("name", [*KINDS, *RECORDED, *(pytest.param(name, marks=needs_llama) for name in LLAMA)])
+def test_whatever_happened_a_session_says_what_a_plain_pass_says(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if name in RECORDED:
+        monkeypatch.setenv(CHOICE, "rerun")
+    for seed in range(SEEDS):
+        mirror, rng = (KINDS | RECORDED | LLAMA)[name](), Random(repr((name, seed)))
+        mirror.wander(rng, range(8, 208), ACTIONS)
+        mirror.session.close()
+
+
+def test_models_that_refuse_masks_draft_chains() -> None:
+    model = tiny_model("bloom")
+    able = model.info.capabilities
+    assert (able.tree, able.chain) == (False, True)
+    assert able.reasons["tree"] in model.info.notes
+    with pytest.raises(UserError, match="chains only"):
+        model.open_session().evaluate([1, 2], (ROOT, ROOT))
+
+
+def test_recurrent_models_decode_plainly() -> None:
+    model = tiny_model("mamba")
+    assert not model.info.capabilities.tree
+    assert not model.info.capabilities.chain
+    assert "recurrent" in model.info.capabilities.reasons["chain"]
+    session: Any = model.open_session()
+    ids = list(range(10, 40))
+    session.prefill(ids)
+    scores = session.evaluate([40], (ROOT,))
+    close(scores.logits[0], linear("mamba", [*ids, 40])[-1])
+    session.commit((0,))
+    # Going back means starting over, unseen from here.
+    assert session.align([*ids[:20], 50]) == 20
+    scores = session.evaluate([50], (ROOT,))
+    close(scores.logits[0], linear("mamba", [*ids[:20], 50])[-1])
+    with pytest.raises(UserError, match="chains only"):
+        session.evaluate([1, 2], (ROOT, ROOT))
+
+
+def test_committing_a_fully_accepted_chain_copies_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What moves is seen in the cache alone."""
+    session: Any = tiny_model("llama").open_session()
+    session.prefill(range(10, 20))
+    moved: list[list[int]] = []
+    monkeypatch.setattr(session._cache, "move", lambda source, start: moved.append(source))
+    session.evaluate([20, 21, 22], (ROOT, 0, 1))
+    session.commit((0, 1, 2))
+    session.evaluate([23, 24, 25], (ROOT, 0, 1))
+    session.commit((0, 1))
+    session.evaluate([26], (ROOT,))
+    session.commit((0,))
+    assert not moved
+    session.evaluate([30, 31, 32], (ROOT, 0, 0))
+    session.commit((0, 2))
+    assert moved == [[18]]
