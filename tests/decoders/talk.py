@@ -86,7 +86,7 @@ class World:
             (name, [{}, *VARIANTS.get(name, ())])
             for name, method in methods().items()
             if method.label == "identical" and not unavailable(method, able, **asked)  # type: ignore[arg-type]
-            if name not in self.without and (name != "early-exit" or able.layers)
+            if name not in self.without
         ]
         own = {"greedy", "lookup", self.head.info.kind} if self.head is not None else {name for name, _ in found}
         return [(name, settings) for name, settings in found if name in own]
