@@ -117,12 +117,6 @@ def test_a_file_that_is_no_template_is_refused(tmp_path: Path) -> None:
     assert given_template("") == ""
 
 
-def test_what_a_template_refuses_may_be_another_chat(tmp_path: Path) -> None:
-    file = tmp_path / "strict.jinja"
-    file.write_text("{% if messages[0].role != 'system' %}{{ raise_exception('no') }}{% endif %}{{ messages[1].content }}")
-    assert given_template(str(file)) == file.read_text()
-
-
 def test_a_draft_model_keeps_its_own_template() -> None:
     command = Load(1, "model", chat_template="mine.jinja")
     assert options_of(command).chat_template == "mine.jinja"

@@ -27,7 +27,7 @@ from transformers import (
 import specchat.backends.choose as module
 from specchat.backends import sampling as numbers
 from specchat.backends.base import Sampling
-from specchat.backends.choose import Purpose, choose, draw, gumbel, noise_key, shortlist, uniform, warp
+from specchat.backends.choose import Purpose, choose, draw, gumbel, noise_key, uniform, warp
 
 from ..cases import FULL, cases
 
@@ -72,18 +72,6 @@ def test_one_position_follows_softmax(sampling: Sampling) -> None:
     logits = row(12, seed=1, spread=1.0)
     probs = warp(logits, sampling).exp().numpy()
     assert p_value(sample(logits, sampling, position=5), probs) > PASSES
-
-
-def joint_p_value(positions: tuple[int, int], sampling: Sampling) -> float:
-    first, second = row(6, seed=2, spread=1.0), row(6, seed=3, spread=1.0)
-    probs = np.outer(warp(first, sampling).exp(), warp(second, sampling).exp()).ravel()
-    picks = sample(first, sampling, positions[0]) * 6 + sample(second, sampling, positions[1])
-    return p_value(picks, probs)
-
-
-@pytest.mark.parametrize("sampling", [Sampling(temperature=1), Sampling(temperature=1, top_k=5, top_p=0.95)], ids=str)
-def test_joint_of_two_positions_is_independent(sampling: Sampling) -> None:
-    assert joint_p_value((40, 41), sampling) > PASSES
 
 
 def test_uniform_numbers_are_uniform_and_apart() -> None:
@@ -223,22 +211,6 @@ def test_greedy_ties_go_to_the_lowest_id(seed: int, vocab: int, dtype: torch.dty
     lowest = [line.index(max(line)) for line in logits.tolist()]
     assert choose(logits, Sampling(), range(4)) == lowest
     assert module._lowest_argmax(logits).tolist() == lowest
-
-
-def test_top_k_keeps_all_that_tie_with_the_kth() -> None:
-    logits = torch.zeros(200)
-    logits[100] = 1
-    values, ids = shortlist(logits[None], 5)
-    assert ids.tolist() == [list(range(200))]
-    assert values.isfinite().all()
-    logits[50:] -= 1  # now 50 tie at the second place
-    kept = warp(logits, Sampling(temperature=1, top_k=2)).isfinite().nonzero().ravel().tolist()
-    assert kept == [*range(50), 100]
-
-
-def test_top_p_keeps_the_lowest_of_equals() -> None:
-    kept = warp(torch.zeros(3000), Sampling(temperature=1, top_p=0.01)).isfinite().nonzero().ravel().tolist()
-    assert kept == list(range(30))
 
 
 @given(st.integers(0, 2**32), st.lists(st.integers(0, 7), min_size=1, max_size=20), samplings, st.sampled_from([20, 1500]))

@@ -12,7 +12,6 @@ import torch
 
 from specchat.backends import ROOT, LoadOptions, Model, Sampling, load_model
 from specchat.backends.choose import choose, near_ties
-from specchat.backends.hf.attention import in_view, padded, parts_of, tree_attention
 from specchat.backends.info import Capabilities
 from specchat.backends.loading import builtin_gguf
 from specchat.backends.rounding import MOST_COST, SIZES, Rounding, drafting_gain, promise
@@ -120,26 +119,6 @@ def test_no_answer_parts_from_plain_decoding(model: Model, method: str) -> None:
         assert generation.totals.accepted
 
 
-def test_more_keys_and_other_rows_move_no_bit_of_attention() -> None:
-    generator = torch.Generator().manual_seed(3)
-    keys, values, queries = (torch.randn(1, 2, n, 32, generator=generator).bfloat16() for n in (700, 700, 40))
-
-    def seen(rows: int, start: int) -> torch.Tensor:
-        """Attention of `rows` nodes behind `start` slots."""
-        width = in_view(start + rows)
-        mask = torch.zeros(1, 1, rows, width).bfloat16()
-        for i in range(rows):
-            mask[..., i, start + i + 1 :] = torch.finfo(torch.bfloat16).min
-        shown = padded(mask, parts_of(start, rows))
-        out, _ = tree_attention(torch.nn.Identity(), queries[:, :, :rows], keys[:, :, :width], values[:, :, :width], shown)
-        return out[0]
-
-    for start in (3, 185, 250, 500):
-        many = seen(40, start)
-        assert torch.equal(seen(1, start)[0], many[0])
-        assert torch.equal(seen(7, start), many[:7])
-
-
 @pytest.mark.parametrize("kind", ["llama", "gpt2"])
 def test_float32_has_bits_too_where_they_are_asked_for(kind: str) -> None:
     """The one's products are packed; the other's passes have at least four nodes, those that stop early as well."""
@@ -189,25 +168,6 @@ def test_no_pick_changes_within_the_bound_but_at_a_near_tie(filters: dict[str, A
     assert not [row for row in many if change[row] and not ties[row]]
     assert sum(ties) - sum(change) <= (4 if {"top_p", "repetition_penalty"} & filters.keys() else 0)
     assert 3 < sum(change) < 60
-
-
-@pytest.mark.parametrize(
-    "filters", [{"top_p": 0.9}, {"min_p": 0.05}, {"top_k": 20}, {"top_k": 40, "top_p": 0.9, "min_p": 0.02}], ids=str
-)
-@pytest.mark.parametrize("vocab", [512, 2048])
-def test_the_edge_of_a_filter_is_a_near_tie(filters: dict[str, Any], vocab: int) -> None:
-    """Logits that move at random, of a small vocabulary and of one that is only looked at from the top."""
-    generator = torch.Generator().manual_seed(0)
-    sampling = Sampling(temperature=1.2, seed=9, **filters)
-    rows, bound, many = torch.randn(300, vocab, generator=generator) * 3, 0.1, range(300)
-    picks = choose(rows, sampling, many)
-    ties = near_ties(rows, picks, sampling, many, bound)
-    ends = torch.randint(0, 2, rows.shape, generator=generator).sub(0.5).mul(0.999 * bound)
-    moved = choose(rows + ends, sampling, many)
-    changed = [row for row in many if moved[row] != picks[row]]
-    assert len(changed) > 2
-    assert all(ties[row] for row in changed)
-    assert sum(ties) < 60
 
 
 def found_rounding(**changes: Any) -> Rounding:

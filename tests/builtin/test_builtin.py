@@ -1,7 +1,10 @@
 """The model that ships: there, small, offline, and able to copy."""
 
+from __future__ import annotations
+
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from transformers import LlamaForCausalLM
@@ -10,6 +13,7 @@ from specchat import builtin
 from specchat.app.tui.chat.welcome import STARTERS
 from specchat.app.tui.tour.tour import PROMPT as TOUR
 from specchat.builtin.recipe import evaluate as scoring
+from specchat.builtin.recipe import handwritten
 from specchat.builtin.recipe import tokenizer as tokens_of
 from specchat.builtin.recipe.generators.draw import Message
 
@@ -50,3 +54,27 @@ def test_it_copies_a_sentence(sentence: str, monkeypatch: pytest.MonkeyPatch) ->
     message: Message = {"role": "user", "content": COPY + sentence}
     prompt, _ = tokens_of.encode_chat(tokenizer, [message], generation_prompt=True)
     assert tokenizer.decode(scoring.answers(model, [prompt], 90)[0]) == sentence
+
+
+def test_there_are_forty_judged_prompts() -> None:
+    prompts = handwritten.prompts()
+    assert len({asked["prompt"] for asked in prompts}) == 40
+    assert all(asked["expect"] and asked["answer"] and asked["good"] in (True, False) for asked in prompts)
+
+
+def test_the_transcript_shows_every_judged_answer() -> None:
+    published = (handwritten.PROMPTS.parent / "HAND_PROMPTS.md").read_text(encoding="utf-8")
+    prompts = handwritten.prompts()
+    good = sum(asked["good"] for asked in prompts)
+    assert f"**{good} of 40 are good**" in published
+    assert f"{good} of 40" in (Path(builtin.__file__).parent / "MODEL_CARD.md").read_text(encoding="utf-8")
+    assert published.count("\n## ") == 40
+    assert "not judged" not in published
+    for asked in prompts:
+        for line in asked["answer"].split("\n"):
+            assert f"> {line}".rstrip() in published
+
+
+def test_the_first_answers_are_what_the_weights_say() -> None:
+    for _, (asked, answer) in zip(range(3), handwritten.answered(builtin.path()), strict=False):
+        assert answer == asked["answer"]

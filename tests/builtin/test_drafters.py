@@ -27,7 +27,7 @@ from ..fakes.drafters.builtin_heads import write
 
 RECORDED = Path(__file__).parent
 """Prompts, answers and what was drafted in each step: of vLLM 0.32.0 (`benchmarks/methods/vllm_heads.py` of commit c4f12999),
-and of llama-server of llama-cpp-python 0.3.36 (`tests/backends/servers/test_real_eagle.py`)."""
+and of llama-server of llama-cpp-python 0.3.36 (`tests/backends/servers/test_real_eagle.py` of commit a71d390e)."""
 
 FAMILIES = ("copy", "edit", "extract", "fact", "passage", "story")
 EACH = 9 if FULL else 1

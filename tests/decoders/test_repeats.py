@@ -161,7 +161,3 @@ def test_it_agrees_with_its_definition(seed: int) -> None:
         assert (loop.period if loop else None) == (wanted[0] if wanted else None)
         if loop:
             return
-
-
-# In an answer
-RUNTIMES = ("builtin_model", "quantized")

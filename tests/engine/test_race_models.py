@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from specchat.app.chat.dialogue import Dialogue
+from specchat.app.chat.methods import known_methods
+from specchat.app.export.formats import export_race
+from specchat.app.export.race_html import remarks
 from specchat.app.race.entry import RaceEntry
+from specchat.app.saved.race_json import read_race
+from specchat.app.theming.themes import load_themes
+from specchat.app.tui.race.state import mark_words
 from specchat.backends.loading import builtin_gguf, builtin_path
+from specchat.engine.client import EngineClient
 
-from ..fakes.engine_races import finished, opened
+from ..fakes.engine_races import finished, opened, until
+from ..fakes.model_servers import Written, llama_server, of_words, serving, tokens_of, vllm
 from ..fakes.models.llama_tiny import needs_llama
 from ..fakes.races import started
 
@@ -45,3 +56,64 @@ def test_the_built_in_model_races_against_itself_on_another_runtime(dialogue: Di
     assert record.unit == "tokens"
     assert all(race.speedup(racer) > 0 for racer in race.racers)
     race.close()
+
+
+PASSES = ("The", " lighthouse stood on", " the northern rock .", " Every", " evening Ana climbed it .")
+PLAIN = of_words(*(f" {word}" if i else word for i, word in enumerate("".join(PASSES).split())))
+WRITTEN = of_words(*PASSES)
+OTHER = of_words("The", " lighthouse stood on", " the southern rock .")
+
+
+def with_ids(written: Written) -> list[bytes]:
+    return vllm(written, ids=tokens_of(written.text))
+
+
+@contextmanager
+def chatting(client: EngineClient, model: str) -> Iterator[Dialogue]:
+    made = Dialogue(client, "", known_methods(), "greedy")
+    made.load_model(model)
+    until(made, lambda: made.phase == "ready")
+    yield made
+
+
+@pytest.mark.parametrize(("engine", "stream"), [("vLLM", with_ids), ("llama-server", llama_server)])
+def test_two_servers_race(client: EngineClient, tmp_path: Path, engine: str, stream: Callable[..., Any]) -> None:
+    with (
+        serving(engine, stream(PLAIN), speculates=False) as plain,
+        serving(engine, stream(WRITTEN)) as other,
+        chatting(client, plain.url) as dialogue,
+    ):
+        race = started(dialogue, [RaceEntry("plain"), RaceEntry("greedy", model=other.url)], "Tell me.")
+        record = finished(race)
+        names = ["plain", "speculation K=10" if engine == "vLLM" else "ngram-simple"]
+        assert [lane.method for lane in record.lanes] == names
+        assert [lane.mark for lane in record.lanes] == ["reference", "another model"]
+        assert record.unit == "characters"
+        assert [lane.answer.figures.steps for lane in record.lanes] == [len(PLAIN.lengths), len(WRITTEN.lengths)]
+        assert [lane.answer.figures.certainty for lane in record.lanes] == ["exact", "exact"]
+        if engine == "llama-server":  # by the server's own clock
+            assert record.lanes[1].seconds == pytest.approx(0.0315 + 0.001 * (len(PASSES) - 1) * 1.25 + 0.000001)
+        # Exported and read back as any other.
+        saved = read_race(export_race(record, tmp_path / "race.json", load_themes()[0]["dark"]))
+        assert [lane.answer.text for lane in saved.lanes] == [PLAIN.text, WRITTEN.text]
+        assert [lane.answer.figures.certainty for lane in saved.lanes] == ["exact", "exact"]
+        assert remarks(record)[1].startswith("A server's clock is its own")
+        race.close()
+
+
+@pytest.mark.parametrize(("engine", "stream", "position"), [("vLLM", with_ids, 5), ("llama-server", llama_server, 4)])
+def test_two_answers_of_one_server_are_compared(
+    client: EngineClient, engine: str, stream: Callable[..., Any], position: int
+) -> None:
+    """By token where the ids are told, else by the run."""
+    answers = iter([stream(PLAIN), stream(WRITTEN), stream(WRITTEN), stream(OTHER)])
+    with serving(engine, lambda _: next(answers)) as server, chatting(client, server.url) as dialogue:
+        race = started(dialogue, [RaceEntry(dialogue.method)] * 2, "Tell me.")
+        assert [lane.mark for lane in finished(race).lanes] == ["reference", "identical"]
+        race.start()
+        record = finished(race)
+        parted = next(lane for lane in record.lanes if lane.position is not None)
+        assert parted.mark == "lossy"
+        assert parted.position == position
+        assert mark_words(race, race.racers[1])[1].startswith("differs from token")
+        race.close()

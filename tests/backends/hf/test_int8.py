@@ -166,14 +166,6 @@ def test_a_mixture_whose_experts_would_stay_as_they_are_is_refused() -> None:
         loaded("qwen3-moe")
 
 
-def test_llama_cpp_keeps_the_type_of_its_files() -> None:
-    pytest.importorskip("llama_cpp")
-    from specchat.backends import load_model
-
-    with pytest.raises(UserError, match=r"no --dtype int8. Choose a file in Q8_0"):
-        load_model("builtin", LoadOptions(backend="llama.cpp", dtype="int8"))
-
-
 def test_it_is_reckoned_as_a_byte_for_each_weight() -> None:
     needs = Needs("transformers", 2_000, 4_000, 4096, 10)
     found = needs.footprint(gpu=False, dtype="int8")

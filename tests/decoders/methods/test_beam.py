@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import random
 from collections.abc import Sequence
 from copy import copy
@@ -20,7 +19,6 @@ from specchat.decoders.methods.beam import Beam
 from specchat.decoders.needs import DraftModel, TrainedDrafter
 
 from ...cases import FULL
-from ...fakes.models.llama_tiny import needs_llama
 from ...fakes.models.tiny import VOCAB, reference, tiny_model
 
 EARLY = {"guess": False, "full": True, "never": "never"}
@@ -104,36 +102,6 @@ def test_sequences_and_scores_are_those_of_transformers(kind: str, beams: int, p
         compare(model, reference(kind), [rng.randrange(4, VOCAB) for _ in range(rng.randint(1, 50))], settings)
 
 
-@pytest.mark.parametrize("kind", ["llama", "gpt2"])
-def test_a_step_shows_the_open_texts(kind: str) -> None:
-    model = tiny_model(kind)
-    conversation = Conversation(model)
-    generation = Generation(conversation, list(range(4, 20)), "beam", max_tokens=TOKENS)
-    drafter = conversation.drafter("beam")
-    assert isinstance(drafter, Beam)
-    given_up = 0
-    for step in generation:
-        tree, path = step.tree, list(step.path)
-        assert [tree.tokens[node] for node in path[1:]] == list(step.tokens)
-        assert [0, *(tree.parents[node] for node in path[1:])][: len(path)] == [0, *path[:-1]]
-        assert len(step.probs) == len(tree)
-        if generation.finish_reason is not None:
-            break
-        search = drafter._search
-        assert search is not None
-        lines = {tuple(tree.tokens[node] for node in tree.path(end)): end for end in range(len(tree))}
-        certain = tuple(tree.tokens[node] for node in path)
-        for link, total in search.running:
-            end = lines[(*certain, *link.tokens(search.tail.length))]
-            mine = sum(math.log(step.probs[node - 1]) for node in tree.path(end)[1:])
-            earlier = sum(math.log(link.up(at).prob) for at in range(1, search.tail.length - len(path) + 2))
-            assert mine + earlier == pytest.approx(total, abs=1e-6)
-        leaves = set(range(len(tree))) - set(tree.parents)
-        given_up += len(leaves) > len(search.running)
-        assert generation._text.held.startswith(step.held)
-    assert given_up
-
-
 def test_the_search_ends_once_nothing_better_can_come() -> None:
     model = load_model("builtin")
     generation, drafter = searched(model, model.encode_chat([{"role": "user", "content": "hello"}]), {"beams": 4})
@@ -150,20 +118,6 @@ def test_repetition_penalty_is_that_of_transformers_beam_search(penalty: float) 
         prompt = [rng.randrange(4, VOCAB) for _ in range(100)]
         found = compare(model, reference("llama"), prompt, settings_of(4, 1.0, "guess"), penalty)
         assert found != compare(model, reference("llama"), prompt, settings_of(4, 1.0, "guess"))
-
-
-@needs_llama
-@pytest.mark.parametrize("early", EARLY)
-def test_llama_cpp_matches_transformers(early: str) -> None:
-    from ...fakes.models import llama_tiny
-
-    model, network = llama_tiny.tiny_llama(), llama_tiny.reference()
-    rng = random.Random(early)
-    ends = copy(model)
-    ends.info = replace(model.info, eos_ids=tuple(range(4, llama_tiny.VOCAB, 9)))
-    for one in (model, ends):
-        prompt = [rng.randrange(4, llama_tiny.VOCAB) for _ in range(20)]
-        compare(one, network, prompt, settings_of(4, 1.0, early))
 
 
 @pytest.mark.parametrize("kind", ["llama", "mistral"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import random
 from collections.abc import Sequence
 from statistics import mean
@@ -12,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specchat.backends.base import ROOT, Sampling, Scores
+from specchat.backends.base import ROOT, Sampling
 from specchat.decoders.base import Context, Verified
 from specchat.decoders.methods.fusion import Fusion, FusionParams, Recycled
 from specchat.decoders.methods.lookup import Lookup, LookupParams
@@ -157,56 +156,6 @@ def test_no_more_nodes_than_the_context_holds() -> None:
     session.prefill([1] * 19)
     tree = fusion().draft(Context([1] * 20, session, Sampling(), 4, frozenset()))
     assert len(tree) <= 5
-
-
-class Told(Scores):
-    """Successors that are told, the same for every row of a token."""
-
-    def __init__(self, rows: Sequence[list[tuple[int, float]]]) -> None:
-        self.rows = rows
-        self.nodes = self.positions = tuple(range(len(rows)))
-
-    def choose(self, sampling: Sampling, histories: Sequence[Sequence[int]] | None = None) -> list[int]:
-        return [row[0][0] for row in self.rows]
-
-    def top(self, k: int) -> list[list[tuple[int, float]]]:
-        return [row[:k] for row in self.rows]
-
-    def candidates(
-        self,
-        count: int,
-        sampling: Sampling,
-        histories: Sequence[Sequence[int]] | None = None,
-        *,
-        attempts: Sequence[int] | None = None,
-    ) -> list[list[tuple[int, float]]]:
-        raise NotImplementedError
-
-    def probs(self, row: int, sampling: Sampling | None = None, history: Sequence[int] | None = None) -> Any:
-        raise NotImplementedError
-
-    def gap(self, row: int, token: int) -> float:
-        raise NotImplementedError
-
-
-def verified(tree: Tree, rows: Sequence[list[tuple[int, float]]], path: Sequence[int]) -> Verified:
-    scores = Told(rows)
-    return Verified(tree, scores.choose(Sampling()), path, scores)
-
-
-def test_recycled_successors_are_drafted() -> None:
-    text = [1, 2, 3]
-    drafter = fusion(nodes=5, frequent=0)
-    tree = drafter.draft(drafting(text))
-    assert tree.tokens == [3]
-    drafter.learn(verified(tree, [[(7, math.log(0.6)), (8, math.log(0.3))]], [0]))
-    text.append(3)
-    tree = drafter.draft(drafting(text))
-    assert tree.tokens[:3] == [3, 3, 7] or tree.tokens[1] == 7
-    assert {7, 8} <= set(tree.tokens)
-    check_tree(drafter, tree, 5, 1000)
-    drafter.params = FusionParams(nodes=5, frequent=0, recycle=0)
-    assert not {7, 8} & set(drafter.draft(drafting(text)).tokens)
 
 
 def test_recycled_successors_vote_and_their_worth_is_learned() -> None:

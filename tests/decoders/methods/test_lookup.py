@@ -179,16 +179,3 @@ def test_late_matches_and_loops() -> None:
     text = [5, 6, 7, 8, 6, 7]
     assert lookup(variant="reference").draft(drafting(text)).tokens == [7]
     assert lookup(nodes=6).draft(drafting(text)).tokens == [7, 8, 6, 7, 8, 6]
-
-
-def test_settings_change_between_steps() -> None:
-    text = [1, 2, 3, 4, 1, 2, 5, 6, 7, 8, 9, 10, 11, 12, 13, 1, 2]
-    drafter = lookup()
-    both = drafter.draft(drafting(text))
-    assert {line[0] for line in lines(both)} == {3, 5}
-    for params in ({"variant": "reference", "tokens": 4}, {"variant": "reference", "max_ngram": 5}, {"nodes": 3}, {}):
-        drafter.params = LookupParams(**params)
-        assert drafter.draft(drafting(text)) == Lookup(drafter.params).draft(drafting(text))
-    assert drafter.draft(drafting(text)) == both
-    drafter.params = LookupParams(floor=1.0)
-    assert len(drafter.draft(drafting(text))) == 1

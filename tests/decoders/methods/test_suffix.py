@@ -16,7 +16,6 @@ from specchat.decoders.conversation import Conversation
 from specchat.decoders.loop import Generation
 from specchat.decoders.methods.suffix import Suffix, SuffixAutomaton, SuffixParams
 from specchat.decoders.past.index import Past
-from specchat.decoders.tree import Tree
 
 from ...cases import cases
 from ...fakes.answers import plain
@@ -127,15 +126,6 @@ def test_the_draft_promises_most_of_all_lengths_of_the_match(text: list[int], pa
     assert (tree.tokens[0], tree.parents[0]) == (text[-1], ROOT)
     drafted = list(zip(tree.tokens[1:], tree.parents[1:], strict=True))
     assert drafted in [draft for promised, draft in drafts if promised > most - 1e-9] or (not drafted and most == 0)
-
-
-def test_the_most_frequent_successor_is_drafted_not_the_latest() -> None:
-    text = [1, 2, 1, 2, 1, 3, 1]
-    assert suffix().draft(drafting(text)) == Tree.chain(1, [2])
-    tree = suffix(tree=True, floor=0.0, factor=4.0).draft(drafting(text))
-    assert [tree.tokens[node] for node in range(1, len(tree)) if tree.parents[node] == 0] == [2, 3]
-    chain = suffix(tree=True, floor=0.0, factor=4.0).draft(drafting(text, branching=False))
-    assert chain.parents == list(range(-1, len(chain) - 1))
 
 
 def test_an_answer_that_is_tried_again_is_drafted_from_the_first_try() -> None:

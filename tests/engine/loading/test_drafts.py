@@ -14,8 +14,9 @@ from specchat.backends import loading
 from specchat.backends.options import BUILTIN_DRAFT, LoadOptions
 from specchat.decoders.parts.ahead import OwnThread
 from specchat.engine import drafts as module
-from specchat.engine.drafts import Drafts, options_of
+from specchat.engine.drafts import Drafts, conversation_of, options_of
 from specchat.engine.messages import Load
+from specchat.engine.wire import dump, parse
 from specchat.errors import UserError
 
 from ...fakes.models.tiny import CONTEXT, tiny_folder, tiny_model
@@ -121,3 +122,19 @@ def test_what_was_asked_for_is_loaded_after_the_target_on_this_machine() -> None
     assert drafts.models
     assert set(stages) == {"weights", "check"}
     drafts.close()
+
+
+def test_all_are_loaded_in_their_order() -> None:
+    names = [str(tiny_folder("qwen3")), str(tiny_folder("mistral"))]
+    command = parse(dump(Load(1, "target", names, device="cpu")))
+    assert command.drafts == names
+    drafts = Drafts(command)
+    assert drafts
+    drafts.join(tiny_model("llama"))
+    assert [model.info.name for model in drafts.models] == names
+    conversation = conversation_of(tiny_model("llama"), drafts)
+    conversation.drafter("tree")
+    assert conversation.draft_models == tuple(drafts.models)
+    conversation.close()
+    drafts.close()
+    assert drafts.get() == []

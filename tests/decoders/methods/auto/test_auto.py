@@ -13,16 +13,14 @@ import pytest
 
 from specchat.backends import Model, Sampling
 from specchat.backends.heads.base import Head
-from specchat.decoders import Conversation, Generation, encode_prompt
+from specchat.decoders import encode_prompt
 from specchat.decoders.acceptance import walk
 from specchat.decoders.base import Context, Verified
 from specchat.decoders.methods.auto import figures
 from specchat.decoders.methods.auto.auto import TRIAL, Auto, AutoParams
-from specchat.decoders.methods.draft import Draft
 from specchat.decoders.past.index import Past
 
 from ....fakes.answers import plain
-from ....fakes.drafters.heads import cyclic_target, right_head, right_medusa
 from ....fakes.models.toy import ToyModel
 
 TOKENS = 160
@@ -129,18 +127,6 @@ def test_where_every_node_costs_a_pass_it_decodes_plainly(auto: Auto) -> None:
     assert any(note.startswith("plain decoding: no draft would pay") for note in notes)
 
 
-def test_a_copy_after_free_text_is_noticed(auto: Auto) -> None:
-    def cost(nodes: int) -> float:
-        return 1 + 0.1 * nodes
-
-    model = ToyModel(5, memory=3, vocabulary=60)
-    for _ in range(2):  # the first time each is tried
-        _, free, _ = drive(auto, model, [1, 2, 3], cost)
-    assert free["greedy"] > 0.9 * sum(free.values())
-    answer, copying, _ = drive(auto, looping(), [1, 2, 3] * 3, cost)
-    assert len(answer) / sum(copying.values()) > 3
-
-
 @pytest.mark.parametrize(("seconds", "low", "high"), [(0.02, 0.6, 1.0), (2.0, 0.0, 0.4)])
 def test_a_quick_draft_model_takes_over_and_a_slow_one_does_not(
     auto: Auto, builtin_model: Model, draft_model: Model, seconds: float, low: float, high: float
@@ -156,20 +142,6 @@ def test_a_quick_draft_model_takes_over_and_a_slow_one_does_not(
     models = taken["draft"] + taken["tree"] + taken["early-exit"]
     share = models / (models + taken["greedy"]) if seconds < 1 else models / sum(taken.values())
     assert low <= share <= high
-
-
-@pytest.mark.parametrize(("method", "head"), [("eagle", right_head), ("medusa", right_medusa)])
-def test_a_trained_head_takes_over_where_it_is_right(auto: Auto, method: str, head: Callable[[], Head]) -> None:
-    def cost(nodes: int) -> float:
-        return 1 + 0.02 * nodes
-
-    model, trained, notes = cyclic_target(), head(), list[str]()
-    for _ in range(2):  # at first every arm is on trial
-        answer, taken, why = drive(auto, model, [0, 2, 20], cost, head=trained, draft_cost=0.02, tokens=230)
-        assert answer[:200] == list(range(21, 221))
-        notes += why
-    assert taken[method] > 0.5 * sum(taken.values())
-    assert any(note.startswith(f"{method}: ") for note in notes)
 
 
 def test_trials_that_come_to_nothing_end(auto: Auto, builtin_model: Model, draft_model: Model) -> None:
@@ -232,26 +204,3 @@ def test_a_damaged_file_of_figures_is_no_error(text: str, tmp_path: Path, monkey
         known.costs.learn(1, 1.0)
     figures.keep(context, known)
     assert figures._kept()[figures._key(context)]["passes"] == {"0": [[1, 1.0]]}
-
-
-@pytest.mark.parametrize("gains", [False, True])
-def test_what_is_known_to_gain_is_opened_before_the_first_step_and_nothing_else(
-    builtin_model: Model, draft_model: Model, monkeypatch: pytest.MonkeyPatch, gains: bool
-) -> None:
-    monkeypatch.setattr(figures, "_known", WeakKeyDictionary())
-    conversation = Conversation(builtin_model, draft_model=draft_model)
-    prompt = encode_prompt(builtin_model, "Tell me a story about a dog.")
-    known = figures.figures_of(
-        Context(prompt, conversation.session, Sampling(), 20, frozenset(), True, [draft_model], builtin_model)
-    )
-    for name in ("lookup", "draft", "early-exit"):
-        for _ in range(TRIAL):
-            known.learn("unsure, short", name, 3.0 if gains and name == "draft" else 0.5, 1.0, 1.0)
-    drafter = Generation(conversation, prompt, "auto", max_tokens=20).drafter
-    assert isinstance(drafter, Auto)
-    assert list(drafter._arms) == (["draft"] if gains else [])
-    if gains:
-        draft = drafter._arms["draft"]
-        assert isinstance(draft, Draft)
-        assert draft._opened == (draft_model, False)
-    conversation.close()

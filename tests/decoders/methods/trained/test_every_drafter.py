@@ -16,7 +16,7 @@ from specchat.backends.heads.mtp.load import load_mtp
 from specchat.decoders import Conversation, Generation
 from specchat.decoders.acceptance import Acceptance
 from specchat.decoders.loop import Step
-from specchat.engine.drafts import Drafts
+from specchat.engine.drafts import Drafts, conversation_of, refusals
 from specchat.engine.messages import Load
 
 from ....cases import FULL
@@ -29,7 +29,8 @@ from ....fakes.drafters.gguf_heads import (
     random_gguf_head,
     random_gguf_paths,
 )
-from ....fakes.drafters.mtp_files import FAMILIES, mtp_target
+from ....fakes.drafters.heads import cyclic_target, right_head, target
+from ....fakes.drafters.mtp_files import FAMILIES, mtp_folder, mtp_target
 from ....fakes.models.gemma import gemma, gemma_llama, random_assistant, random_assistant_file
 from ....fakes.models.llama_tiny import needs_llama
 
@@ -198,3 +199,64 @@ LOAD = r"\. Load one with --draft-model"
 def test_without_a_drafter_of_its_kind_it_says_what_to_load(method: str, loaded: str | None, words: str) -> None:
     with pytest.raises(UserError, match=words):
         Generation(Conversation(heads.target(), head=pair(loaded).head if loaded else None), [1, 2, 3], method)
+
+
+CHAIN: dict[str, Any] = {"width": 1, "depth": 5, "floor": 0, "cascade": False}
+
+
+@pytest.mark.parametrize("sampling", [Sampling(), SAMPLED])
+def test_prompt_lookup_drafts_in_the_heads_place_where_the_text_repeats_itself(sampling: Sampling) -> None:
+    prompt = [0, 2, *range(40, 120), 7, *range(40, 48)]
+    answers = []
+    for cascade in (True, False):
+        settings = {"depth": 2, "cascade": cascade}
+        both = Pair(cyclic_target(), right_head())
+        generation, steps = both.run(prompt, settings=settings, sampling=sampling, max_tokens=40)
+        answers.append(generation.answer)
+        assert (max(step.accepted for step in steps) > 2) is cascade
+        assert (generation.totals.tokens_per_step > 4) is cascade
+    assert answers[0] == answers[1] == list(range(48, 88))
+
+
+def test_an_offered_head_is_loaded_by_the_method_that_needs_it_in_the_middle_of_an_answer() -> None:
+    prompt = [0, 2, 70, 71, 72]
+    loads = []
+
+    def load() -> Head:
+        loads.append(len(generation.tokens))
+        return right_head()
+
+    conversation = Conversation(cyclic_target(), head=load)
+    generation = Generation(conversation, prompt, "greedy", max_tokens=40)
+    steps = [next(generation) for _ in range(6)]
+    assert not loads
+    generation.switch("eagle", CHAIN)
+    steps += list(generation)
+    assert loads == [len(prompt) + 6]
+    assert generation.answer == list(range(73, 113))
+    assert [len(step.tokens) for step in steps[6:9]] == [1, 6, 6], "the text is read again before the first draft"
+    again = Generation(conversation, prompt, "eagle", settings=CHAIN, max_tokens=40)
+    assert again.reused == len(prompt) - 1
+    assert len(next(again).tokens) == 6
+    conversation.close()
+
+
+def test_a_model_with_one_offers_the_method_by_itself() -> None:
+    model = mtp_target("deepseek-v3")
+    drafts = Drafts(Load(1, str(mtp_folder("deepseek-v3")), device="cpu"))
+    drafts.join(model)
+    found = refusals(model, drafts)
+    assert "mtp" not in found
+    assert found["eagle"] == "it needs an EAGLE head trained for this model. Load one with --draft-model."
+    assert found["draft"] == "it needs a draft model. Load one with --draft-model."
+    conversation = conversation_of(model, drafts)
+    generation = Generation(conversation, prompts(1)[0], "mtp", max_tokens=8)
+    assert any(step.drafted for step in generation)
+    conversation.close()
+    drafts.close()
+
+
+def test_other_models_say_what_is_missing() -> None:
+    drafts = Drafts(Load(1, "target", device="cpu"))
+    drafts.join(target())
+    assert "needs an MTP layer in the model's own checkpoint" in refusals(target(), drafts)["mtp"]

@@ -11,10 +11,9 @@ from typing import Any
 import pytest
 import torch
 
-from specchat.backends import LoadOptions, Model, Sampling, UserError, load_model
+from specchat.backends import LoadOptions, Model, UserError, load_model
 from specchat.builtin.recipe.train_pard import MASK
 from specchat.decoders import Conversation, Generation
-from specchat.decoders.acceptance import Acceptance
 from specchat.decoders.loop import Step
 
 from ....cases import FULL
@@ -90,16 +89,6 @@ def test_masks_leave_nothing_in_the_cache(pard: Model, network: Any) -> None:
     torch.testing.assert_close(session.evaluate([70], [-1]).logits[0], wanted, atol=1e-3, rtol=1e-3)
 
 
-def test_up_to_the_end_of_the_context(pard: Model) -> None:
-    prompt, answer = chat()
-    for left in (1, 2, 5, 9):
-        generation, steps = run(pard, pard, "pard", context=len(prompt) + left)
-        assert generation.answer == answer[: len(generation.answer)]
-        assert generation.finish_reason == "context"
-        assert len(generation.answer) == len(run(pard, None, "greedy", context=len(prompt) + left)[0].answer)
-        assert all(step.drafted <= left for step in steps)
-
-
 def test_nothing_is_drafted_behind_an_eos(pard: Model) -> None:
     prompt, answer = chat()
     eos = answer[-1]
@@ -107,17 +96,6 @@ def test_nothing_is_drafted_behind_an_eos(pard: Model) -> None:
     trees = [step.tree for step in steps]
     assert any(eos in tree.tokens for tree in trees)
     assert all(parent < 0 or tree.tokens[parent] != eos for tree in trees for parent in tree.parents)
-
-
-def test_rejection_accepts_what_the_draft_model_is_sure_of(pard: Model) -> None:
-    sampling = Sampling(temperature=1.0, seed=3)
-    generation, steps = run(pard, pard, "pard", sampling=sampling, acceptance=Acceptance("rejection"))
-    assert generation.totals.tokens_per_step > 2
-    for step in steps:
-        for parent, draws in (step.tree.probs or {}).items():
-            assert draws.q.sum() == pytest.approx(1, abs=1e-5)
-            assert all(step.tree.parents[node] == parent and draws.q[step.tree.tokens[node]] > 0 for node in draws.nodes)
-    assert any(step.tree.probs for step in steps)
 
 
 def test_other_draft_models_are_refused(builtin_model: Model) -> None:
