@@ -18,10 +18,13 @@ from threading import Timer
 from time import monotonic
 from typing import IO, Any
 
+from textual import constants
+from textual._parser import Parser
 from textual._xterm_parser import XTermParser
 from textual.app import App
 from textual.drivers.linux_driver import LinuxDriver
 from textual.events import Key, Paste
+from textual.keys import _character_to_key
 from textual.message import Message
 
 ENDING = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGINT)
@@ -67,15 +70,48 @@ BURST_SECONDS = 0.003
 MOST_BURST = 1 << 20
 """Bytes that are taken in together."""
 
-BURST = re.compile(r"[\r\n]+[^\x00-\x1f\x7f]")
-"""A line that goes on behind its end, in what arrives at once: pasted in a terminal that does not say so, since nobody types a
-key in the same moment as enter."""
+BURST = re.compile(r"[\r\n][^\r\n]|[^\x00-\x1f\x7f]\t+[^\x00-\x1f\x7f]")
+"""Text that goes on behind a line break or a tab, in what arrives at once: a paste in a terminal without bracketed paste."""
+
+SEQUENCE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|O.)|[\x00-\x1f\x7f]")
+"""A key, a report or a control: no text."""
+
+POINTER = re.compile(r"\x1b\[(?:<[\d;]+[Mm]|[IO])")
+"""What the mouse and the focus report."""
+
+PASTE_SECONDS = 3.0
+"""Longest gap within a bracketed paste. One whose end was lost must not hide what is typed after it."""
+
+KITTY_FLAGS = 29
+"""Of the kitty keyboard protocol: Textual's, and 4 for the key's place on the layout that shortcuts are named after."""
+
+KITTY_KEY = re.compile(r"\x1b\[(\d+):(\d*)(?::(\d+))?(;(\d*)[\d:;]*)?u")
+"""A key of that protocol with alternates: its code, with shift, and in the place of the base layout; its modifiers."""
+
+ALT_OR_CTRL = 2 | 4
+"""Bits of the modifiers, less one."""
+
+ASCII = 127
+
+LATIN = "qwertyuiop[]asdfghjkl;'zxcvbnm,."
+LAYOUTS = {
+    letter: _character_to_key(latin)
+    for letters in ("йцукенгшщзхъфывапролджэячсмитьбю", ";ςερτυθιοπ[]ασδφγηξκλ΄'ζχψωβνμ,.", "/'קראטוןםפ[]שדגכעיחלךף,זסבהנמצתץ")
+    for letter, latin in zip(letters, LATIN, strict=True)
+    if ord(letter) > ASCII
+}
+"""Letters of the Russian, Greek and Hebrew layouts → the keys in the same place of a Latin one."""
+
+PLAIN_KEYS = {"shift+backspace": "backspace", "shift+delete": "delete", "ctrl+h": "backspace"}
+"""Keys that are another one in terminals without that protocol."""
 
 
 class TerminalParser(XTermParser):
-    """Textual's own parser, but what is pasted is text and nothing else, and what the terminal says of itself is no key.
-    Textual looks for sequences in a paste too, as in a log with its colours, and what it does not know it gives out as keys:
-    enter among them, which sends."""
+    """Textual's parser, with pastes as text alone, replies of the terminal left out, and shortcuts by place on other layouts.
+
+    Textual looks for sequences in a paste too, as in a log with its colours, and gives out as keys what it does not know: enter
+    among them, which sends.
+    """
 
     def __init__(self, debug: bool = False) -> None:
         super().__init__(debug)
@@ -88,29 +124,52 @@ class TerminalParser(XTermParser):
         """Pastes that are whole."""
         self._begun, self._begun_at = "", 0.0
         """The beginning of a reply, and when it came."""
+        self._fed_at = 0.0
+        """When something came."""
 
     def feed(self, data: str) -> Iterator[Message]:
         """Keys, pastes and what else comes at once."""
-        now = monotonic()
+        now = self._fed_at = monotonic()
         # Two characters may be a key with alt as well.
         if self._begun and (now - self._begun_at < REPLY_SECONDS or len(self._begun) == 2):
             data, now = self._begun + data, self._begun_at
         self._begun = ""
         if not self._pasting and PASTE not in self._before + data:
             data = self._without_replies(data, now)
-            if BURST.search(data) and ESCAPE not in data:
-                data = f"{PASTE}{data}{PASTED}"
-        # Nothing at all would mean the end of all input.
-        for message in super().feed(plain) if (plain := self._without_pasted(data)) else ():
-            yield Paste(self._pasted.pop(0)) if isinstance(message, Paste) else message
+            text = POINTER.sub("", data)
+            if BURST.search(text) and SEQUENCE.sub("", text):
+                data = "".join((*POINTER.findall(data), PASTE, text.replace(PASTED, ""), PASTED))
+        # Sequence by sequence, so that a bad one costs nothing behind it.
+        for part in PARTS.findall(self._without_pasted(data)):
+            try:
+                for message in super().feed(part):
+                    yield Paste(self._pasted.pop(0)) if isinstance(message, Paste) else message
+            except (ArithmeticError, ValueError):  # a number that no terminal sends: a key beyond Unicode, a screen of no width
+                Parser.__init__(self)
+
+    def tick(self) -> Iterator[Message]:
+        """Keys that no sequence followed; and a paste whose end was lost."""
+        if self._pasting and monotonic() - self._fed_at > PASTE_SECONDS:
+            yield from self.feed(PASTED)
+        yield from super().tick()
 
     def _sequence_to_key_events(self, sequence: str, alt: bool = False) -> Iterator[Key]:
+        if found := KITTY_KEY.fullmatch(sequence):
+            code, _, base, rest, bits = found.groups()
+            if base and (int(bits or 1) - 1) & ALT_OR_CTRL and int(code) > ASCII:
+                code = base
+            sequence = f"\x1b[{code}{rest or ';1'}u"
         # Textual knows alt with letters alone: of a sign it forgets the alt, or takes it for what some keyboards type.
-        if len(sequence) == 2 and sequence[0] == ESCAPE and sequence[1] in SIGNS:
-            for key in super()._sequence_to_key_events(sequence[1]):
-                yield Key(f"alt+{key.key}", key.character)
+        elif len(sequence) == 2 and sequence[0] == ESCAPE and sequence[1] in SIGNS:
+            for event in super()._sequence_to_key_events(sequence[1]):
+                yield Key(f"alt+{event.key}", event.character)
             return
-        yield from super()._sequence_to_key_events(sequence, alt)
+        for event in super()._sequence_to_key_events(sequence, alt):
+            *modifiers, name = event.key.split("+")
+            if {"alt", "ctrl"} & {*modifiers}:
+                name = LAYOUTS.get(name, name)
+            key = "+".join((*modifiers, name))
+            yield Key(PLAIN_KEYS.get(key, key), event.character)
 
     def _without_replies(self, data: str, now: float) -> str:
         data = REPLY.sub("", data)
@@ -163,6 +222,8 @@ class Terminal(LinuxDriver):
             if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup asks
                 signal.signal(number, self._asked)
         super().start_application_mode()  # type: ignore[no-untyped-call]
+        if not constants.DISABLE_KITTY_KEY:
+            self.write(f"\x1b[={KITTY_FLAGS}u")
 
     def _asked(self, number: int, frame: object) -> None:
         for each in ENDING:
@@ -202,20 +263,15 @@ class Terminal(LinuxDriver):
         decode = getincrementaldecoder("utf-8")("replace").decode
         parser = TerminalParser(self._debug)
         while not self.exit_event.is_set():
-            text = None
+            text = ""
             if select.select([self.fileno], [], [], LOOK_SECONDS)[0]:
-                text = decode(data) if (data := self._read()) else ""
+                data = self._read()
                 if not data:
                     self.send_message(self.Ended(signal.SIGHUP))
                     return
-            # Sequence by sequence, so that a bad one costs nothing behind it.
-            for part in PARTS.findall(text or "") or [""]:
-                try:
-                    for message in (*(parser.feed(part) if part else ()), *parser.tick()):
-                        self.process_message(message)
-                except (ArithmeticError, ValueError):
-                    # A number that no terminal sends (a key beyond Unicode, a screen of no width): left out.
-                    parser = _renewed(parser, self._debug)
+                text = decode(data)
+            for message in (*parser.feed(text), *parser.tick()):
+                self.process_message(message)
 
     def _read(self) -> bytes:
         """What arrives at once; nothing where the terminal has gone."""
@@ -230,14 +286,6 @@ class Terminal(LinuxDriver):
         except OSError:
             pass
         return data
-
-
-def _renewed(parser: TerminalParser, debug: bool) -> TerminalParser:
-    """A parser at the beginning of a sequence, which knows what this one knows of the terminal."""
-    fresh = TerminalParser(debug)
-    fresh.mouse_pixels = parser.mouse_pixels
-    fresh.terminal_size, fresh.terminal_pixel_size = parser.terminal_size, parser.terminal_pixel_size
-    return fresh
 
 
 class _Lasting:

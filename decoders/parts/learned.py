@@ -38,6 +38,11 @@ class Reliability:
         odds = USUAL[match] * self.factor
         return odds / (1 + odds)
 
+    def restart(self) -> None:
+        """Begin another text: it may repeat itself less than the last one did."""
+        self._log = min(0.0, self._log)
+        self.factor = math.exp(self._log)
+
     def learn(self, match: int, right: bool) -> None:
         """Take in whether the text went on as it had done after a match of this length."""
         odds = USUAL[match] * self.factor

@@ -14,13 +14,14 @@ from textual.widgets import Static
 
 from ...settings.actions import BY_ID
 from ...settings.keymap import LEADER, KeyBinding, display, shown_keys
+from ..closing import ClosingScreen
 from .context import bindings_of
 
 COLUMN_CELLS = 19
 """Cells of a letter with what it does: `↑  message before`, and a gap."""
 
 
-class LeaderScreen(ModalScreen[None]):
+class LeaderScreen(ClosingScreen[None], ModalScreen[None]):
     """The letters that may follow the leader key, over the lowest rows."""
 
     DEFAULT_CSS = """

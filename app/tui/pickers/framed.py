@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TypeVar
 
 from textual import events
 from textual.containers import Vertical
@@ -11,9 +10,8 @@ from textual.content import Content
 from textual.screen import ModalScreen
 
 from ...text.cells import width
+from ..closing import ClosingScreen, Result
 from ..keys.context import Hint, KeyContext, shown
-
-Result = TypeVar("Result")
 
 CORNERS = 6
 """Cells of an edge that are not its text's: at each end a corner, a line and a blank."""
@@ -27,7 +25,7 @@ class Frame(Vertical):
             self.screen.show_keys()
 
 
-class FramedScreen(ModalScreen[Result]):
+class FramedScreen(ClosingScreen[Result], ModalScreen[Result]):
     """A screen of one frame; a click outside closes it with None.
 
     A subclass puts its widgets into `frame` and names its keys: those that count (`hints`), how to leave and the key for help

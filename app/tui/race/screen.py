@@ -10,7 +10,6 @@ from typing import ClassVar
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Container
-from textual.screen import Screen
 from textual.timer import Timer
 from textual.widget import Widget
 
@@ -25,6 +24,7 @@ from ...render.thoughts import Thoughts
 from ...settings.keymap import RACE
 from ...theming.colouring import Colouring, effective
 from ..actions.switch import method_items
+from ..closing import ClosingScreen
 from ..host import Host
 from ..keys.bar import KeyBar
 from ..keys.context import KeyContext, bindings_of
@@ -43,7 +43,7 @@ FIGURES_SECONDS = 0.12
 """Between two updates of the figures: as fast as they can be read."""
 
 
-class RaceScreen(Screen[None]):
+class RaceScreen(ClosingScreen[None]):
     """The screen of a race, from the start to the results."""
 
     AUTO_FOCUS = None

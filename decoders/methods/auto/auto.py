@@ -142,6 +142,7 @@ class Auto(Drafter):
         self._long = len(tokens) >= LONG
         self._doubt = Rounds(1, known.doubt.yields)
         self._lookup.reliability = known.reliability[self._long]
+        self._lookup.reliability.restart()
         self._reader = self._fusion if known.free else self._lookup
         self._reader.params = replace(self._reader.params, nodes=self.params.nodes)
         self._choices.clear()

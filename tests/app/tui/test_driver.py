@@ -8,11 +8,12 @@ from math import inf
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from textual.events import Key, Paste
 
-from specchat.app.tui.driver import PASTE, PASTED, REPLY_SECONDS, TerminalParser
+from specchat.app.tui.driver import PASTE, PASTE_SECONDS, PASTED, REPLY_SECONDS, TerminalParser
 from specchat.app.tui.frames import FRAME_SECONDS, LONGEST_WAIT, Frames
 
 from ...cases import cases
@@ -76,6 +77,43 @@ def test_lines_that_come_at_once_are_pasted() -> None:
     assert came("hello\r") == ["<h>", "<e>", "<l>", "<l>", "<o>", "<enter>"]
     assert came("\r", "x") == ["<enter>", "<x>"]
     assert came("\r\x1b[A") == ["<enter>", "<up>"]
+
+
+@pytest.mark.parametrize(
+    "data", ["def f():\r\treturn 1\r", "one\r\x1b[31mred", "one\ttwo", "one\r\x0ctwo", "one\r\x0e", "one\n\x1b[15~"]
+)
+def test_what_comes_at_once_is_one_paste_whatever_it_holds(data: str) -> None:
+    assert came(data) == [data]
+    assert came(f"one{data}\x1b[<35;3;4M") == [f"one{data}"]  # the mouse moved over it
+
+
+def test_a_paste_without_an_end_hides_nothing_for_long() -> None:
+    parser = TerminalParser()
+    assert not [*parser.feed(f"{PASTE}one"), *parser.feed("two\x03"), *parser.tick()]
+    parser._fed_at -= 2 * PASTE_SECONDS  # its clock: a test does not wait
+    assert [message.text for message in parser.tick() if isinstance(message, Paste)] == ["onetwo\x03"]
+    assert [message.key for message in parser.feed("\x03") if isinstance(message, Key)] == ["ctrl+c"]
+
+
+KITTY = {
+    "\x1b[1089::99;5u": "ctrl+c",  # a Russian layout, with the base layout's key
+    "\x1b[1081::113;5u": "ctrl+q",
+    "\x1b[1089;5u": "ctrl+c",  # and without: by its place
+    "\x1b[1513;3u": "alt+a",
+    "\x1b[947;5u": "ctrl+g",
+    "\x1b[1078::59;3u": "alt+semicolon",
+    "\x1b[1092::97;;1092u": "ф",  # text stays what it is
+    "\x1b[97:65;2;65u": "A",
+    "\x1b[106;5u": "ctrl+j",
+    "\x1b[127;2u": "backspace",
+    "\x1b[3;2~": "delete",
+    "\x1b[104;5u": "backspace",
+}
+
+
+@pytest.mark.parametrize("sequence", KITTY)
+def test_shortcuts_by_the_kitty_protocol(sequence: str) -> None:
+    assert came(sequence) == [f"<{KITTY[sequence]}>"]
 
 
 def test_alt_with_a_sign_is_a_key_and_types_nothing() -> None:
