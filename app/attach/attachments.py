@@ -169,12 +169,16 @@ def decoded(data: bytes, shown: str) -> tuple[str, str]:
     return text.replace("\r\n", "\n"), notice
 
 
+FOLDED = "[\ufe00"
+"""Begins what stands for a long text in the input box: a bracket, and a selector that no key types and no terminal shows."""
+
+
 def pasted(text: str) -> str:
     """What stands for a long text in the input box; empty for a text that is short enough to stand there itself."""
     lines = text.count("\n") + 1
     if lines > 40:
-        return f"[pasted {lines:,} lines]"
-    return f"[pasted {len(text):,} characters]" if len(text) > 4000 else ""
+        return f"{FOLDED}pasted {lines:,} lines]"
+    return f"{FOLDED}pasted {len(text):,} characters]" if len(text) > 4000 else ""
 
 
 def with_pastes(message: str, pastes: Mapping[str, str]) -> tuple[str, list[Attachment]]:
@@ -183,6 +187,7 @@ def with_pastes(message: str, pastes: Mapping[str, str]) -> tuple[str, list[Atta
     for _ in found:
         for chip in found:
             message = message.strip().removeprefix(chip).removesuffix(chip).strip()
-    return message, [
-        Attachment(chip[1:-1], text := pastes[chip], len(text.encode("utf-8", "replace")), file=False) for chip in found
+    return message.replace(FOLDED, "["), [
+        Attachment(chip.removeprefix(FOLDED)[:-1], text := pastes[chip], len(text.encode("utf-8", "replace")), file=False)
+        for chip in found
     ]

@@ -101,8 +101,7 @@ def test_across_a_window(model: Model, path: Path, page: Page) -> None:
     """An answer that crosses the end of the model's window, and one in a text that is longer than it."""
     long = model.encode(sentences(Random(5), WINDOW // 5))
     assert len(long) > WINDOW + 100
-    # The second begins as the first does, so that a conversation reads half of it once; it parts from it before the answer, whose
-    # tokens one-node passes have read.
+    # A conversation reads the half of them that is the same once. They part before the first answer, which other passes read.
     half = WINDOW // 2
     prompts = [("crossing", long[: WINDOW - TOKENS // 2]), ("beyond", long[:half] + long[-half - 100 :])]
     compared, wrong = _compare(model, prompts, (GREEDY, WARM) if FULL else (GREEDY,))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from textual.widget import Widget
 
 from ....errors import NotPossible, UserError, counted
-from ...attach.attachments import Attachment, escaped, parted
+from ...attach.attachments import FOLDED, Attachment, escaped, parted
 from ...chat.entries import Prompt
 from ...chat.transcript import Transcript
 from ...settings import actions
@@ -80,7 +80,8 @@ class MessageEdit:
         chips = []
         for attachment in attachments:
             name = one_line(attachment.name)
-            chip = box.chip_for(f"[{name} · {size_of(attachment.size)}]" if attachment.file else f"[{name}]", attachment.text)
+            size = f" · {size_of(attachment.size)}" if attachment.file else ""
+            chip = box.chip_for(f"{FOLDED}{name}{size}]", attachment.text)
             self.files[chip] = attachment
             chips.append(chip)
         return "\n".join([*chips, *filter(None, [escaped(message)])])

@@ -16,7 +16,7 @@ from textual.widgets import Static
 
 from ....engine.options import BUILTIN
 from ....errors import NotPossible, UserError
-from ...attach.attachments import attach, compose
+from ...attach.attachments import FOLDED, attach, compose
 from ...chat.dialogue import Busy
 from ...render.inspection_rows import strip_rows
 from ...render.thoughts import thoughts_named
@@ -201,7 +201,8 @@ class ChatScreen(Screen[None]):
             return
         if is_command(text):
             if chip := next((chip for chip in self.input.pastes if chip in text), ""):
-                told = f"A command cannot contain a folded paste. Put the cursor after {chip} and press tab to unfold it."
+                name = chip.replace(FOLDED, "[")
+                told = f"A command cannot contain a folded paste. Put the cursor after {name} and press tab to unfold it."
                 self.host.tell(told, "warning")
                 return
             self.input.take(text)  # before it runs: what it leaves in the box, or keeps of it, is not the command

@@ -8,10 +8,11 @@ from typing import ClassVar
 
 from textual import events
 from textual.binding import BindingType
+from textual.document._document import Location
 from textual.message import Message
 from textual.widgets.text_area import Edit, EditResult
 
-from ...attach.attachments import pasted
+from ...attach.attachments import FOLDED, pasted
 from ...history.prompts import Typed, step_back
 from ...settings.keymap import INPUT
 from ...text.cells import enterable
@@ -64,8 +65,34 @@ class PromptInput(TextBox):
         super().load_text(enterable(text))
 
     def edit(self, edit: Edit) -> EditResult:
+        """Change the text. What stands for a pasted text goes or stays as a whole; what is typed into it comes behind it."""
         edit.text = enterable(edit.text)
+        start, end = sorted((edit.from_location, edit.to_location))
+        edit.from_location = self._outside(start, 1 if start == end else -1)
+        edit.to_location = self._outside(end, 1)
         return super().edit(edit)
+
+    def get_cursor_left_location(self) -> Location:
+        return self._outside(super().get_cursor_left_location(), -1)
+
+    def get_cursor_right_location(self) -> Location:
+        return self._outside(super().get_cursor_right_location(), 1)
+
+    def get_cursor_word_left_location(self) -> Location:
+        return self._outside(super().get_cursor_word_left_location(), -1)
+
+    def get_cursor_word_right_location(self) -> Location:
+        return self._outside(super().get_cursor_word_right_location(), 1)
+
+    def _outside(self, location: Location, step: int) -> Location:
+        """A place that is not within what stands for a pasted text: its start (-1) or end (1) in place of one that is."""
+        row, column = location
+        line = self.document.get_line(row) if row < self.document.line_count else ""  # ctrl+k names the line behind the last
+        start = line.rfind(FOLDED, 0, column + 1)
+        chip = max((chip for chip in self.pastes if start >= 0 and line.startswith(chip, start)), key=len, default="")
+        if start < column < start + len(chip):
+            column = start if step < 0 else start + len(chip)
+        return row, column
 
     def take(self, text: str) -> None:
         """Move a message that was sent out of the box and into the history; what was typed after it stays."""
@@ -194,15 +221,6 @@ class PromptInput(TextBox):
         row, column = self.cursor_location
         self.replace(self.pastes[chip], (row, column - len(chip)), (row, column))
         return True
-
-    def action_delete_left(self) -> None:
-        """Delete a character; what stands for a pasted text goes as a whole."""
-        chip = self.chip() if self.selection.is_empty else ""
-        if chip:
-            row, column = self.cursor_location
-            self.delete((row, column - len(chip)), (row, column))
-        else:
-            super().action_delete_left()
 
     async def _on_paste(self, event: events.Paste) -> None:
         text = enterable(event.text)  # terminals send what enter sends, a carriage return, for each line break

@@ -7,7 +7,7 @@ from pathlib import Path
 from time import monotonic
 from typing import TypeVar
 
-from ...attach.attachments import Attachment, with_pastes
+from ...attach.attachments import FOLDED, Attachment, with_pastes
 from ...attach.names import Suggestion, names_below, names_in, offers, spelled, typed
 from ...terminal.piped import NAME
 from ..actions.complete import KnownNames, TypedCommand, completions, line, quoted
@@ -124,7 +124,7 @@ class NameSuggestions:
     def unfolded(self, draft: str) -> tuple[str, list[Attachment]]:
         """The message, and the long texts that stand folded in its draft."""
         message, pastes = with_pastes(draft, self._host.box.pastes)
-        return message, [self._folded.get(f"[{paste.name}]", paste) for paste in pastes]
+        return message, [self._folded.get(f"{FOLDED}{paste.name}]", paste) for paste in pastes]
 
 
 def _files() -> list[str]:
@@ -162,6 +162,6 @@ _LOOKS: Mapping[str, Callable[[], Mapping[str, str]]] = {"chats": _titles, "mode
 
 def put(box: PromptInput, text: str) -> None:
     """Begin the draft with what was piped in, as one thing: tab shows the text, backspace takes it out."""
-    chip = f"[{NAME}]"
+    chip = f"{FOLDED}{NAME}]"
     box.pastes[chip] = text
     box.put(f"{chip} {box.text}")

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from specchat.app.attach.attachments import (
+    FOLDED,
     MOST_BYTES,
     Attachment,
     attach,
@@ -118,8 +119,8 @@ def test_no_program_of_a_repository_is_run(tmp_path: Path) -> None:
 
 def test_long_pastes() -> None:
     assert pasted("short\n" * 39) == ""
-    assert pasted("x\n" * 211 + "x") == "[pasted 212 lines]"
-    assert pasted("x" * 4001) == "[pasted 4,001 characters]"
+    assert pasted("x\n" * 211 + "x") == f"{FOLDED}pasted 212 lines]"
+    assert pasted("x" * 4001) == f"{FOLDED}pasted 4,001 characters]"
 
 
 names = st.lists(st.text("abcXY/._-é", min_size=1, max_size=20), max_size=30, unique=True)

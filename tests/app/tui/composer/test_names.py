@@ -5,11 +5,13 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
 from textual.events import Paste
 
+from specchat.app.attach.attachments import FOLDED
 from specchat.app.attach.names import folder_of, names_below, names_in, offers, spelled, typed
 from specchat.app.tui.composer.completion import Completion
 
@@ -100,26 +102,54 @@ async def test_a_message_that_waits_for_the_model_comes_back_as_it_was_typed(mak
 LONG = "\n".join(f"line {i}" for i in range(212))
 
 
+CHIP = f"{FOLDED}pasted 212 lines]"
+
+
 async def test_a_long_paste_folds_unfolds_and_is_sent_whole(make_chat: Make, engine: Any) -> None:
     async with chatting(make_chat(), engine, size=SIZE) as (app, pilot):
         box = app.chat_screen.input
         app.post_message(Paste(LONG))
         await pilot.pause()
-        assert box.text == "[pasted 212 lines]"
+        assert box.text == CHIP
         app.post_message(Paste(LONG.upper()))
         await pilot.pause()
-        assert box.text == "[pasted 212 lines][pasted 212 lines, no. 2]"
+        assert box.text == f"{CHIP}{FOLDED}pasted 212 lines, no. 2]"
         await pilot.press("backspace")
-        assert box.text == "[pasted 212 lines]"
+        assert box.text == CHIP
         await pilot.press("tab")
         assert box.text == LONG
-        box.put("Sum up [pasted 212 lines]")
+        box.put(f"Sum up {CHIP} and [pasted 212 lines] too, {CHIP}")
         await pilot.press("enter")
         await settle(app, pilot)
-        assert engine.asked.messages[-1]["content"].endswith(f"{LONG}\n```\n\nSum up")
+        sent = engine.asked.messages[-1]["content"]
+        assert sent.endswith(f"{LONG}\n```\n\nSum up [pasted 212 lines] and [pasted 212 lines] too,")
+        assert sent.count(LONG) == 1
         assert "[pasted 212 lines · 1.8 kB]" in shown(app)
         await pilot.press("up")
-        assert box.text == "Sum up [pasted 212 lines]"
+        assert box.text == f"Sum up {CHIP} and [pasted 212 lines] too, {CHIP}"
+
+
+EDITS = (
+    "left right ctrl+left ctrl+right home end up shift+left shift+right backspace delete ctrl+w alt+backspace alt+d ctrl+k "
+    "ctrl+u ctrl+z ctrl+x x ] tab"
+).split()
+
+
+@pytest.mark.parametrize("seed", range(4))
+async def test_what_stands_for_a_paste_is_one_character_for_every_key(make_chat: Make, engine: Any, seed: int) -> None:
+    """It goes or stays whole, wherever the cursor was put and whatever is pressed."""
+    random = Random(seed)
+    async with chatting(make_chat(), engine, size=SIZE) as (app, pilot):
+        box = app.chat_screen.input
+        for _ in range(25):
+            box.put("")
+            box.post_message(Paste(LONG))
+            await pilot.pause()
+            box.put(f"one {CHIP} two")
+            box.move_cursor((0, random.randrange(len(box.text) + 1)))
+            await pilot.press(*random.choices(EDITS, k=4))
+            assert box.text.count(FOLDED) == box.text.count(CHIP), "it was cut in two"
+            assert "line 0" in box.text or "pasted" not in box.text.replace(CHIP, ""), "a part of it was left"
 
 
 def test_what_is_being_typed() -> None:
