@@ -26,7 +26,7 @@ class ClosingScreen(Screen[Result]):
     def dismiss(self, result: Result | None = None) -> AwaitComplete:
         """Close with `result`, and with it the screens above; nothing where it is closed already."""
         if self.closed:
-            return AwaitComplete.nothing()
+            return AwaitComplete()
         while self.app.screen is not self:
             self.app.screen.dismiss(None)
         return super().dismiss(result)

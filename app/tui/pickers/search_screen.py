@@ -18,9 +18,10 @@ from textual.widgets.input import Selection
 
 from ....errors import UserError
 from ...settings.keymap import HELP, LISTS, shown_keys
+from ..closing import Result
 from ..composer.text_box import next_stop
 from ..keys.context import KEYS, Hint, bindings_of, hints
-from .framed import FramedScreen, Result
+from .framed import FramedScreen
 from .pick_list import Item, PickList
 
 AROUND = 9
