@@ -1,24 +1,19 @@
 """Training a PARD drafter: the loss is that of each chain of masks by itself, and what is written drafts."""
 
-import json
 import shutil
 from pathlib import Path
 
 import pytest
 import torch
 
-from specchat.backends import LoadOptions, load_model
 from specchat.builtin import path
-from specchat.builtin.recipe import data, train_pard
+from specchat.builtin.recipe import data
 from specchat.builtin.recipe import tokenizer as tokens_of
 from specchat.builtin.recipe.data import IGNORED
 from specchat.builtin.recipe.export import export
 from specchat.builtin.recipe.model import SIZES, build
 from specchat.builtin.recipe.train import Run
 from specchat.builtin.recipe.train_pard import MASK, PardLoss, PardSettings, masked
-from specchat.decoders import Conversation, Generation
-
-from ..cases import only_full
 
 WEIGHTS = path()
 CPU = torch.device("cpu")
@@ -38,10 +33,6 @@ def start(tmp_path_factory: pytest.TempPathFactory) -> Path:
     run.save()
     export(run.checkpoint, work, folder)
     return folder
-
-
-def _settings(steps: int) -> PardSettings:
-    return PardSettings(size="tiny", tokens=steps * 450.0, batch=512, warmup=2000, rate=1e-2, optimizer="adamw")
 
 
 def test_the_loss_is_that_of_every_chain_of_masks_by_itself() -> None:
@@ -67,30 +58,3 @@ def test_the_loss_is_that_of_every_chain_of_masks_by_itself() -> None:
     alone = [loss for masks, loss in losses if not masks]
     assert len(alone) == int((labels != IGNORED).sum())
     assert own.item() == pytest.approx(sum(alone) / len(alone), abs=1e-4)
-
-
-@only_full
-def test_the_command_writes_a_drafter(tmp_path: Path, start: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(SIZES, "draft", SIZES["tiny"])
-    out, work = tmp_path / "drafter", tmp_path / "work"
-    arguments = ["--out", out, "--work", work, "--start", start, "--tokens", "1500", "--batch", "512", "--positions", "4"]
-
-    def command(*more: str) -> None:
-        monkeypatch.setattr("sys.argv", ["train_pard", *map(str, arguments), *more])
-        train_pard.main()
-
-    with pytest.raises(SystemExit, match="no checkpoint"):
-        command("--resume", "--type")
-    command("--type")
-    assert json.loads((out / "config.json").read_text())["pard_token"] == MASK
-    assert not list(tmp_path.glob("*.gguf"))
-    command("--resume", "--type", "F32")
-    assert [file.name for file in tmp_path.glob("*.gguf")] == ["drafter-F32.gguf"]
-    drafter = load_model(str(out), LoadOptions(device="cpu"))
-    assert drafter.info.pard_token == MASK
-    conversation = Conversation(drafter, draft_model=drafter)
-    generation = Generation(conversation, [1, 4, 70, 2, 5], "pard", settings={"floor": 0.0}, max_tokens=20)
-    for _ in generation:
-        pass
-    assert generation.totals.drafted > 0
-    drafter.close()

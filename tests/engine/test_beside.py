@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
-import struct
 from itertools import chain
 from pathlib import Path
 
@@ -23,7 +21,6 @@ from specchat.engine.messages import (
     LoadBeside,
     Loaded,
     LoadedBeside,
-    Loading,
     PiecesOf,
     PieceTable,
     Started,
@@ -131,47 +128,6 @@ def test_a_model_that_cannot_be_loaded_leaves_what_is_there(
         assert "\n" not in failed.sentence
     assert said(engine, 30) == ANSWER
     assert said(engine, 31, lane="race-1", model="guest").startswith("Something")
-
-
-def huge(folder: Path) -> Path:
-    """A folder with four terabytes of weights that take no room: the file is sparse."""
-    folder.mkdir()
-    config = json.loads((builtin_path() / "config.json").read_text())
-    (folder / "config.json").write_text(json.dumps(config))
-    for name in ("tokenizer.json", "tokenizer_config.json"):
-        (folder / name).write_bytes((builtin_path() / name).read_bytes())
-    layers = config["num_hidden_layers"]
-    size = (1 << 42) // layers * layers
-    tensors = {  # one for each layer, or the configuration would not fit them
-        f"model.layers.{i}.weight": {
-            "dtype": "F32", "shape": [size // layers // 4], "data_offsets": [size // layers * i, size // layers * (i + 1)]
-        }
-        for i in range(layers)
-    }  # fmt: skip
-    header = json.dumps(tensors).encode()
-    with (folder / "model.safetensors").open("wb") as file:
-        file.write(struct.pack("<Q", len(header)) + header)
-        file.truncate(8 + len(header) + size)
-    return folder
-
-
-@needs_builtin
-def test_a_model_that_does_not_fit_is_refused_before_it_is_read(
-    engine: BareEngine, models: tuple[str, str], tmp_path: Path
-) -> None:
-    try:
-        folder = huge(tmp_path / "huge")
-    except OSError:
-        pytest.skip("this file system holds no sparse file of 4 TB")
-    load(engine, models[0])
-    engine.send(LoadBeside(20, "guest", str(folder), {"device": "cpu"}, lanes=2))
-    *before, failed = engine.until(20, Failed, LoadedBeside)
-    assert isinstance(failed, Failed)
-    assert failed.cause == "user"
-    assert "does not fit in memory next to the chat's model. It takes about 4618.0 GB (4398.0 GB of weights" in failed.sentence
-    assert failed.sentence.endswith("Race a smaller model, or close other programs.")
-    assert not [event for event in before if isinstance(event, Loading) and event.stage == "weights"]
-    assert said(engine, 21) == ANSWER
 
 
 @needs_builtin

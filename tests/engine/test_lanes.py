@@ -159,25 +159,6 @@ def test_bad_requests_are_sentences(desk: Desk, request_: Generate, words: str) 
     assert isinstance(desk.events[-1], Finished)
 
 
-def test_a_stop_that_takes_too_long_ends_the_answer_with_a_sentence_and_all_of_its_text(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    answer = "It begins. " + "a" * 300 + ". It goes on for a while."
-    desk.lanes.start(model(answer=answer), Generate(7, prompt="hi", method="lookup", stop_regex=["(a+)+$"]))
-    monkeypatch.setattr("specchat.decoders.text.REGEX_SECONDS", 0.002)
-    desk.run()
-    failed = desk.events[-1]
-    assert isinstance(failed, Failed)
-    assert (failed.id, failed.cause) == (7, "user")
-    assert "The stop regex '(a+)+$' takes too long" in failed.sentence
-    shown = "".join(step.text for step in steps_of(desk.events, 7)) + failed.tail
-    assert len(shown) == sum(len(step.tokens) for step in steps_of(desk.events, 7)) > 20  # a token is a byte
-    assert answer.startswith(shown)
-    desk.lanes.start(model(), Generate(8, prompt="hi"))  # the lane is as good as before
-    desk.run()
-    assert text_of(desk.events, 8) == TEXT
-
-
 def test_no_model(desk: Desk) -> None:
     desk.lanes.start(None, Generate(1, prompt="hi"))
     assert desk.events == [Failed(1, "user", "No model is loaded. Load one first.")]

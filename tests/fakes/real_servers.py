@@ -65,8 +65,8 @@ def _opener() -> urllib.request.OpenerDirector:
     return urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
-def commands(kind: str, port: int, folder: Path) -> tuple[list[str], str]:
-    """The command of a server, and the model that requests name. What it reads is written into the folder."""
+def commands(kind: str, port: int) -> tuple[list[str], str]:
+    """The command of a server, and the model that requests name."""
     here = ["--host", "127.0.0.1", "--port", str(port)]
     match kind.split():
         case ["llama_cpp.server", *rest]:
@@ -77,12 +77,6 @@ def commands(kind: str, port: int, folder: Path) -> tuple[list[str], str]:
             model = str(builtin_path())
             script = Path(sys.executable).with_name("transformers")
             return [str(script), "serve", model, "--device", "cpu", "--dtype", "float32", *here], model
-        case ["llama-server", "router"]:
-            presets = [f"[plain]\nmodel = {builtin_gguf()}", f"[draft]\nmodel = {builtin_gguf()}", *_preset(_DRAFT)]
-            file = folder / "presets.ini"
-            file.write_text("\n".join([*presets, ""]), encoding="utf-8")
-            options = ["--models-preset", str(file), "--models-max", "2", *_llama()]
-            return [os.environ["SPECCHAT_LLAMA_SERVER"], *here, *options], "draft"
         case ["llama-server", *rest]:
             options = ["-m", str(builtin_gguf()), "--alias", "builtin", *_llama()]
             return [os.environ["SPECCHAT_LLAMA_SERVER"], *here, *options, *SPECULATION[rest[0]]], "builtin"
@@ -98,12 +92,6 @@ def commands(kind: str, port: int, folder: Path) -> tuple[list[str], str]:
             options = ["--dtype", "float32", "--max-model-len", "2048", "--enforce-eager", "--max-num-seqs", "4"]
             return [os.environ["SPECCHAT_VLLM"], *module, *here, *options, *SPECULATION[f"vllm-{rest[0]}"]], "builtin"
     raise ValueError(kind)
-
-
-def _preset(options: list[str]) -> list[str]:
-    """Options of a command as lines of llama-server's presets."""
-    pairs = zip(options[::2], options[1::2], strict=True)
-    return [f"{'model-draft' if name == '-md' else name.lstrip('-')} = {value}" for name, value in pairs]
 
 
 def _vllm(**config: Any) -> list[str]:
@@ -138,7 +126,7 @@ def kinds() -> list[str]:
     """Those that can be started here."""
     found = ["llama_cpp.server", "llama_cpp.server lookup", "transformers"]
     if os.environ.get("SPECCHAT_LLAMA_SERVER"):
-        found += [f"llama-server {name}" for name in (*SPECULATION, "router") if not name.startswith("vllm")]
+        found += [f"llama-server {name}" for name in SPECULATION if not name.startswith("vllm")]
     if os.environ.get("SPECCHAT_VLLM"):
         found += [f"vllm {name.removeprefix('vllm-')}" for name in SPECULATION if name.startswith("vllm")]
     return found
@@ -150,7 +138,7 @@ def real_server(kind: str, log: Path, flags: Sequence[str] = ()) -> Iterator[Rea
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    command, model = commands(kind, port, log.parent)
+    command, model = commands(kind, port)
     command += flags
     more = {
         "LLAMA_TRACE": "1",

@@ -53,22 +53,6 @@ def test_context_full_leaves_the_session_intact() -> None:
     assert session.length == 15
 
 
-def test_dropped_nodes_give_their_slots_back() -> None:
-    session = opened(16)
-    session.prefill(range(10, 22))
-    session.evaluate([5, 6, 7, 8], (ROOT, ROOT, ROOT, ROOT), ())
-    session.drop((0, 2))
-    # Two slots in the middle are free; the living nodes close up.
-    found = session.evaluate([9, 9], (1, 3))
-    assert found.nodes == (4, 5)
-    for first, row in ((6, 0), (8, 1)):
-        other = opened()
-        other.prefill([*range(10, 22), first])
-        torch.testing.assert_close(found.logits[row], other.evaluate([9], (ROOT,)).logits[0], atol=1e-4, rtol=1e-4)
-    session.drop((1, 3))
-    assert session.evaluate([5, 6, 7, 8], (ROOT, 0, 1, 2)).nodes == (0, 1, 2, 3), "and ids behind the last one"
-
-
 @pytest.mark.parametrize("kind", TREES[::3])
 def test_whole_context_can_be_used(kind: str) -> None:
     session = opened(kind=kind)

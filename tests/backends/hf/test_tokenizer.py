@@ -6,14 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from specchat.backends import UserError
-from specchat.backends.chat_template import MARK
 from specchat.backends.hf.tokenizer import TextCodec
 
-from ...fakes.models.tiny import SPECIAL, VOCAB, tiny_folder, tiny_model, write_tokenizer
+from ...fakes.models.tiny import VOCAB, tiny_folder, tiny_model, write_tokenizer
 
 
 def raw(folder: Path) -> Any:
@@ -53,14 +50,6 @@ def metaspace(folder: Path) -> Path:
     return folder
 
 
-def test_special_tokens_in_text_stay_text() -> None:
-    model = tiny_model("llama")
-    text = "a</s>b<|user|>"
-    ids = model.encode(text)
-    assert not set(ids) & set(range(len(SPECIAL)))
-    assert model.decode(ids) == text
-
-
 def test_chat_is_what_transformers_makes_of_it() -> None:
     messages = [
         {"role": "user", "content": " hello "},
@@ -81,19 +70,6 @@ def test_chat_begins_as_in_transformers(start: str, tmp_path: Path) -> None:
     wanted = tokenizer.apply_chat_template(messages, return_dict=False)
     assert wanted.count(1) == bool(start)
     assert TextCodec(tmp_path, 300).encode_chat(messages) == wanted
-
-
-printable = st.text(st.characters(min_codepoint=32, max_codepoint=126), max_size=12)
-
-
-@given(st.lists(printable | st.sampled_from((*SPECIAL, MARK, "<|", "user|>")), max_size=6))
-def test_no_message_can_write_control_tokens(parts: list[str]) -> None:
-    model = tiny_model("llama")
-    content = "".join(parts)
-    ids = model.encode_chat([{"role": "user", "content": content}])
-    # <s> <|user|> … <|assistant|>, and nothing else of the kind
-    assert [i for i in ids if i < len(SPECIAL)] == [0, 2, 3]
-    assert model.decode(ids) == content.replace(MARK, "").strip()
 
 
 def test_protected_parts_get_no_space_of_sentencepiece(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import random
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,6 @@ import pytest
 import torch
 
 from specchat.backends import UserError, load_model
-from specchat.backends.base import ROOT
 from specchat.backends.files.gguf_file import read_layout
 from specchat.backends.heads.base import BlockHead, PathHead
 from specchat.backends.llama.drafters.load import numbers
@@ -23,25 +21,6 @@ from ...fakes.models.llama_tiny import VOCAB, needs_llama, tiny_llama
 
 pytestmark = needs_llama
 
-PATHS: dict[str, dict[str, Any]] = {
-    "all tokens": {},
-    "a reduced vocabulary": {"drafted": 512},
-    "the target's LM head": {"own_head": False, "dtype": torch.bfloat16},
-    "all options": {"taps": (1, 3, 5), "norm_before_fc": True, "norm_before_residual": True, "rope_theta": 500.0},
-    "another width": {"hidden": 32, "own_embeddings": True, "drafted": 64},
-    "speculators": {"style": "speculators", "drafted": 512},
-}
-
-BLOCKS: dict[str, dict[str, Any]] = {
-    "all tokens": {},
-    "a reduced vocabulary": {"drafted": 512, "layers": 3},
-    "one layer and a long block": {"layers": 1, "taps": (0, 1, 4), "block": 16},
-    "its own embeddings": {"own_embeddings": True},
-    "causal": {"is_causal": True},
-    "windows": {"layer_types": ["sliding_attention", "full_attention"], "sliding_window": 24, "is_causal": False},
-    "scaled": {"inner": {"output_multiplier": 0.5, "final_logit_softcapping": 4.0, "input_embedding_scale": 2.0}},
-    "speculators": {"layout": "speculators", "drafted": 512},
-}
 
 APART = {"F32": 1e-3, "F16": 1e-2, "Q8_0": 0.2}
 """Greatest root-mean-square difference of logits from torch's, in units of their standard deviation. Those of unlike
@@ -54,65 +33,6 @@ def both(tmp_path: Path, make: Any, write: Any, kind: str, **options: Any) -> li
     heads = [load_head(make(tmp_path / "head", kind, **options)), load_head(write(tmp_path / "head", **options))]
     assert all(isinstance(head, PathHead if write is write_eagle else BlockHead) for head in heads)
     return heads
-
-
-def apart(found: Any, wanted: Any) -> float:
-    """How far logits [n, vocab] are apart; what is not drafted is minus infinity in both."""
-    drafted = wanted.logits.isfinite()
-    assert torch.equal(found.logits.isfinite(), drafted)
-    assert (found.positions, found.nodes) == (wanted.positions, wanted.nodes)
-    a, b = found.logits[drafted], wanted.logits[drafted]
-    return float((a - b).square().mean().sqrt() / b.std())
-
-
-@pytest.mark.parametrize("layout", list(PATHS))
-def test_scores_of_paths_are_those_of_torch(layout: str, tmp_path: Path) -> None:
-    ours, theirs = both(tmp_path, eagle_file, write_eagle, "F32", **PATHS[layout])
-    assert ours.info.taps == theirs.info.taps
-    assert (ours.info.kind, ours.info.title, ours.info.dtype) == ("eagle", "EAGLE-3", "all F32")
-    rng = random.Random(4)
-    text = [rng.randrange(8, VOCAB) for _ in range(200)]
-    states = torch.randn(200, 3 * WIDTH, generator=torch.Generator().manual_seed(2))
-    sessions = [head.open(256) for head in (ours, theirs)]
-    far, begun = [], 0
-    for end in (150, 151, 154, 190):  # a chunk and a bit, then as steps of decoding have them
-        far.append(apart(*(session.extend(text[begun + 1 : end], states[begun : end - 1]) for session in sessions)))
-        for parents in ([ROOT, ROOT, ROOT], [0, 0, 2], [5, 1, 3, 3], [9]):
-            tokens = [rng.randrange(8, VOCAB) for _ in parents]
-            far.append(apart(*(session.grow(tokens, parents) for session in sessions)))
-        for session in sessions:
-            session.drop(6)
-        far.append(apart(*(session.grow(text[:3], [5, 1, ROOT]) for session in sessions)))
-        begun = end - 1
-    for session in sessions:
-        session.rewind(40)
-        assert session.length == 40
-    far.append(apart(*(session.extend(text[41:61], states[40:60]) for session in sessions)))
-    assert max(far) < APART["F32"]
-
-
-@pytest.mark.parametrize("layout", list(BLOCKS))
-def test_scores_of_blocks_are_those_of_torch(layout: str, tmp_path: Path) -> None:
-    ours, theirs = both(tmp_path, dflash_file, write_blocks, "F32", **BLOCKS[layout])
-    assert (ours.info.taps, ours.positions) == (theirs.info.taps, theirs.positions)
-    assert (ours.info.kind, ours.info.title, ours.info.dtype) == ("dflash", "DFlash", "all F32")
-    rng = random.Random(4)
-    states = torch.randn(200, len(ours.info.taps) * WIDTH, generator=torch.Generator().manual_seed(2))
-    sessions = [head.open(256) for head in (ours, theirs)]
-    far, begun = [], 0
-    for end in (40, 41, 44, 110):
-        for session in sessions:
-            session.extend(states[begun:end])
-            assert session.length == end
-        for count in (ours.positions, 2):
-            token = rng.randrange(8, VOCAB)
-            far.append(apart(*(session.guess(token, count) for session in sessions)))
-        begun = end
-    for session in sessions:
-        session.rewind(30)
-        session.extend(states[30:50])
-    far.append(apart(*(session.guess(9, 3) for session in sessions)))
-    assert max(far) < APART["F32"] / 5
 
 
 @pytest.mark.parametrize("options", [{}, {"layout": "speculators", "drafted": 512}, {"sample_from_anchor": False}])
@@ -139,37 +59,6 @@ def test_dsparks_chain_is_that_of_torch(options: dict[str, Any], tmp_path: Path)
 
 
 SECOND: dict[str, Any] = {"paths": "dflash2", "candidates": 7}
-TREES: dict[str, dict[str, Any]] = {
-    "DSpark": {"paths": "vanilla"},
-    "DSpark, a part of the vocabulary": {"paths": "vanilla", "layout": "speculators", "drafted": 512},
-    "DSpark behind the anchor": {"paths": "vanilla", "sample_from_anchor": False},
-    "DFlash 2": SECOND,
-    "DFlash 2, scaled": SECOND | {"inner": {"output_multiplier": 0.3, "final_logit_softcapping": 4.0}},
-}
-
-
-@pytest.mark.parametrize(("layout", "kind"), [*((layout, "F32") for layout in TREES), ("DSpark", "Q8_0")])
-def test_what_follows_each_node_is_that_of_torch(layout: str, kind: str, tmp_path: Path) -> None:
-    """Where the token before has a say."""
-    ours, theirs = both(tmp_path, dflash_file, write_blocks, kind, **{"rank": 32, **TREES[layout]})
-    assert (ours.info.title, ours.positions) == (layout.split(",")[0].split(" behind")[0], theirs.positions)
-    rng, far = random.Random(4), []
-    states = torch.randn(90, len(ours.info.taps) * WIDTH, generator=torch.Generator().manual_seed(2))
-    sessions = [head.open(128) for head in (ours, theirs)]
-    for begun, end in ((0, 40), (40, 43), (43, 90)):
-        for session in sessions:
-            session.extend(states[begun:end])
-        rows, depths = [session.begin(9, ours.positions) for session in sessions], [0]
-        for _ in range(ours.positions):
-            found, wanted = (row.logits for row in rows)
-            drafted = wanted.isfinite()
-            assert torch.equal(found.isfinite(), drafted)
-            far.append(float((found - wanted)[drafted].square().mean().sqrt() / wanted[drafted].std()))
-            parents = [i for i, depth in enumerate(depths) if depth + 1 < ours.positions and rng.random() < 0.7][-3:] or [0]
-            tokens = [int(each) for each in wanted[0].topk(len(parents)).indices]
-            depths += [depths[parent] + 1 for parent in parents]
-            rows = [session.grow(tokens, parents) for session in sessions]
-    assert max(far) < APART[kind] / (1 if kind == "Q8_0" else 5)
 
 
 @pytest.mark.parametrize("kind", ["F16", "Q8_0", "Q5_0", "Q4_0"])

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from specchat.backends import ROOT, UserError
-from specchat.backends.llama import hidden_states, trial
+from specchat.backends.llama import trial
 from specchat.backends.llama.library import version
 from specchat.backends.llama.model import load_llama
 from specchat.backends.sessions.states import States
@@ -105,16 +105,6 @@ def test_a_trial_that_something_else_ended_is_made_again(tmp_path: Path, monkeyp
     assert not trial.failed("mtp", "lfm2")
 
 
-def test_builds_that_cannot_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hidden_states, "GET_NAMES", ("llama_no_such_function",))
-    hidden_states.layer_inputs.cache_clear()
-    try:
-        assert "This build of llama.cpp" in refused(gguf_of(tiny_folder()))
-    finally:
-        monkeypatch.undo()
-        hidden_states.layer_inputs.cache_clear()
-
-
 def test_states_that_are_not_what_they_seem_are_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     def crooked(self: Any, tap: int, start: int, rows: torch.Tensor) -> None:
         write(self, tap, start, rows.flip(0))
@@ -128,18 +118,3 @@ def test_states_that_are_not_what_they_seem_are_found_out(monkeypatch: pytest.Mo
     assert "were not this model's own" in model.info.capabilities.reasons["states"]
     model.open_session(64).prefill([5, 6, 7])
     model.close()
-
-
-def refused(file: Path) -> str:
-    """Why a loaded model opens no session with taps; everything else works."""
-    model = load_llama(file, "tiny", FLOAT32)
-    assert model.info.capabilities.tree
-    assert not model.info.capabilities.states
-    assert not model.info.notes
-    with pytest.raises(UserError) as caught:
-        model.open_session(64, (0,))
-    session = model.open_session(64)
-    session.prefill([5, 6, 7])
-    assert len(session.evaluate([8], (ROOT,)).top(1)) == 1
-    model.close()
-    return str(caught.value)

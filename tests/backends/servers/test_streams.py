@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from specchat.backends import UserError
 from specchat.backends.base import Sampling
@@ -20,7 +17,6 @@ from specchat.backends.servers.bodies import ServerRequest
 from specchat.backends.servers.model import ServerModel, connect
 from specchat.backends.servers.runs import Run
 from specchat.backends.servers.stream import Outcome, Patience, Taker
-from specchat.tests.cases import cases
 
 from ...fakes.model_servers import BREAK, FakeServer, Written, llama_server, of_words, serving, sglang, text_only, vllm
 
@@ -102,74 +98,6 @@ def test_each_engine_is_found_out_and_heard(loop: asyncio.AbstractEventLoop, eng
         assert heard.lengths == WRITTEN.lengths
     if engine != "OpenAI-compatible":
         assert (heard.outcome.prompt_tokens, heard.outcome.tokens) == (13, sum(WRITTEN.lengths))
-
-
-@pytest.mark.parametrize("engine", STREAMS)
-@cases(500, 20)
-@given(data=st.data())
-def test_however_a_stream_is_cut_it_is_the_same(engine: str, data: st.DataObject) -> None:
-    whole = b"".join(STREAMS[engine](WRITTEN)).replace(b"lighthouse", "l\u00efghth\U0001f98ause".encode())
-    cuts = sorted(data.draw(st.lists(st.integers(0, len(whole)), max_size=30)))
-    parts: list[Any] = [whole[a:b] for a, b in zip([0, *cuts], [*cuts, len(whole)], strict=True) if a < b]
-    for at in data.draw(st.lists(st.integers(0, len(parts)), max_size=4)):
-        parts.insert(at, 0.002)
-    ended = data.draw(st.sampled_from(["well", "early", "reset", "garbage"]))
-    if ended != "well":
-        parts = parts[: data.draw(st.integers(0, len(parts)))]
-    if ended == "reset":
-        parts = [*parts, BREAK]
-    if ended == "garbage":
-        parts = [*parts, data.draw(st.binary(max_size=40)), b"\n\ndata: {]\n\n"]
-    expected = WRITTEN.text.replace("lighthouse", "l\u00efghth\U0001f98ause")
-    loop, model = shared(engine, parts)
-    heard, failed = ask(loop, model, slow=data.draw(st.sampled_from([0.0, 0.001])))
-    assert expected.startswith(heard.text) or ended == "garbage"
-    if ended == "well":
-        assert (heard.text, failed) == (expected, "")
-    elif heard.outcome.reason not in ("eos", "stop"):
-        assert failed.endswith((".", "again."))
-        assert "\n" not in failed
-    arrived = b"".join(part for part in parts if isinstance(part, bytes))
-    if ended == "early":  # all that came whole is there
-        complete = arrived[: arrived.rfind(b"\n\n") + 2] if b"\n\n" in arrived else b""
-        assert heard.text.startswith(_texts(complete))
-
-
-def _texts(stream: bytes) -> str:
-    import json
-
-    out = ""
-    for line in stream.decode().split("\n\n"):
-        body = line.removeprefix("data: ")
-        if body.startswith("{") and (choices := json.loads(body)["choices"]):
-            out += choices[0]["delta"].get("content") or ""
-    return out
-
-
-_SHARED: dict[str, tuple[asyncio.AbstractEventLoop, ServerModel, FakeServer, Any]] = {}
-
-
-def shared(engine: str, parts: Sequence[Any]) -> tuple[asyncio.AbstractEventLoop, ServerModel]:
-    """One server and one connection for all cases of an engine."""
-    if engine not in _SHARED:
-        context = serving(engine)
-        fake = context.__enter__()
-        loop = asyncio.new_event_loop()
-        _SHARED[engine] = (loop, model_of(loop, fake, Patience(5, 5, 0.2)), fake, context)
-    loop, model, fake, _ = _SHARED[engine]
-    fake.stream = list(parts)
-    return loop, model
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _close_shared() -> Iterator[None]:
-    yield
-    for loop, model, _, context in _SHARED.values():
-        loop.run_until_complete(model.close())
-        loop.close()
-        context.__exit__(None, None, None)
-    _SHARED.clear()
-    gc.collect()
 
 
 STALLS = [

@@ -7,7 +7,10 @@ import json
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from specchat.backends.servers.bodies import ServerRequest, body_of
 from specchat.backends.servers.dialects import LLAMA_SERVER, OLLAMA, SGLANG, UNKNOWN, VLLM
@@ -20,6 +23,7 @@ from specchat.engine.messages import Generate
 from specchat.engine.servers.answers import asked_of
 from specchat.errors import UserError
 
+from ...cases import cases
 from ...fakes.model_servers import event
 from ...fakes.wires import Fed, wired
 
@@ -44,14 +48,17 @@ def request_of(engine: str, request: ServerRequest, under: str = "") -> dict[str
     return body_of(Served(engine, "/v1", "m"), request, under)[1]
 
 
-def parted(body: bytes, engine: str = UNKNOWN) -> tuple[str, str, ServerModel, Outcome]:
-    """Thought and answer of a stream; what it was read by, and how it went."""
-    runs: list[Run] = []
+def parted(
+    body: bytes | list[Any], engine: str = UNKNOWN, came: list[Run] | None = None
+) -> tuple[str, str, ServerModel, Outcome]:
+    """Thought and answer of a stream, or of its parts; what it was read by, and how it went. `came` is filled with its runs."""
+    runs: list[Run] = [] if came is None else came
+    parts = [body] if isinstance(body, bytes) else body
     outcome = Outcome()
 
     async def go() -> ServerModel:
         model = ServerModel(
-            wired(lambda _: (200, Fed(body), {"Content-Type": "text/event-stream"})), Served(engine, "/v1", "m")
+            wired(lambda _: (200, Fed(*parts), {"Content-Type": "text/event-stream"})), Served(engine, "/v1", "m")
         )
         try:
             await model.answer(ASK, Taker(runs.append, lambda *_: None), outcome)
@@ -106,15 +113,38 @@ def test_tags_at_the_start_of_the_content(content: str, thought: str, text: str,
 
 
 @pytest.mark.parametrize("row", REAL, ids=[f"{row['engine']} {row['flags']}" for row in REAL])
-def test_streams_of_real_servers(row: dict[str, Any]) -> None:
-    """As llama-server 0.5.0 (build 0c1e570) and vLLM 0.32.0 sent them, with speculation: `text`, `thought` and `tokens` are
-    those of the answer without streaming, `drafted` and `accepted` the server's own account."""
+@cases(100, 12)
+@given(data=st.data())
+def test_streams_of_real_servers(row: dict[str, Any], data: st.DataObject) -> None:
+    """As llama-server 0.5.0 (build 0c1e570) and vLLM 0.32.0 sent them, with speculation, cut anywhere: `text`, `thought` and
+    `tokens` are those of the answer without streaming, `drafted` and `accepted` the server's own account. Of one that ends too
+    early all that came whole is there, and one sentence says what is lacking."""
     body = b"".join(map(event, row["events"])) + b"data: [DONE]\n\n"
-    thought, text, _, outcome = parted(body, row["engine"])
-    assert (thought, text) == (row["thought"], row["text"])
-    assert (outcome.tokens, outcome.drafted, outcome.accepted) == (row["tokens"], row["drafted"], row["accepted"])
-    hidden = outcome.doubt.startswith("Some tokens came without text (parts of a character, marks of a thought, white space")
-    assert (outcome.certainty, hidden) == (("unknown", True) if row["flags"] == "a schema" else ("exact", False))
+    if data.draw(st.booleans()):
+        body = body.replace(b"\n", b"\r\n")
+    cuts = [0, *sorted(data.draw(st.lists(st.integers(0, len(body)), max_size=20)))]
+    parts: list[Any] = [body[a:b] for a, b in zip(cuts, [*cuts[1:], len(body)], strict=True)]
+    ended = data.draw(st.sampled_from(["well", "well", "early", "reset", "garbage"]))
+    if ended == "well":
+        thought, text, _, outcome = parted(parts, row["engine"])
+        assert (thought, text) == (row["thought"], row["text"])
+        assert (outcome.tokens, outcome.drafted, outcome.accepted) == (row["tokens"], row["drafted"], row["accepted"])
+        hidden = outcome.doubt.startswith(
+            "Some tokens came without text (parts of a character, marks of a thought, white space"
+        )
+        assert (outcome.certainty, hidden) == (("unknown", True) if row["flags"] == "a schema" else ("exact", False))
+        return
+    parts = parts[:-1] + {"reset": [httpx2.ReadError("")], "garbage": [b"\n\ndata: {]\n\n"], "early": []}[ended]
+    came, said = list[Run](), "Finished."
+    try:
+        parted(parts, row["engine"], came)
+    except UserError as error:
+        said = str(error)
+    assert said.endswith(".")
+    assert "\n" not in said
+    assert said != "Finished." or b'"finish_reason": "' in b"".join(part for part in parts if isinstance(part, bytes))
+    whole = row["thought"] + row["text"]
+    assert whole.startswith("".join(run.text for run in came)[: len(row["thought"])])
 
 
 @pytest.mark.parametrize("cut", [1, 2, 3, 50])

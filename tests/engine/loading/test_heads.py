@@ -11,14 +11,11 @@ from specchat.backends.loading import builtin_gguf, builtin_path, find_model
 from specchat.backends.options import BUILTIN, BUILTIN_EAGLE
 from specchat.decoders import Generation
 from specchat.engine.drafts import Drafts, conversation_of, refusals
-from specchat.engine.messages import Failed, Finished, Generate, Load, Loaded
+from specchat.engine.messages import Load
 
-from ...fakes.drafters.gguf_heads import eagle_file
-from ...fakes.drafters.gguf_heads import target_folder as gguf_target_folder
 from ...fakes.drafters.head_files import write_head
 from ...fakes.drafters.heads import target
-from ...fakes.engines import BareEngine, steps_of
-from ...fakes.models.llama_tiny import gguf_of, needs_llama
+from ...fakes.models.llama_tiny import needs_llama
 
 
 def test_it_is_loaded_beside_its_target_and_is_no_draft_model(tmp_path: Path) -> None:
@@ -69,35 +66,3 @@ def test_of_the_built_in_head_the_one_for_the_targets_runtime_is_loaded(model: s
     conversation.close()
     drafts.close()
     target.close()
-
-
-def eagle_drafts_the_plain_answer(engine: BareEngine) -> None:
-    """Both methods give the same tokens, and eagle drafts."""
-    answers = []
-    for id, method in enumerate(("greedy", "eagle"), 2):
-        engine.send(Generate(id, prompt="one two three one two", raw=True, method=method, max_tokens=24))
-        events = engine.until(id, Finished, Failed)
-        assert isinstance(events[-1], Finished), events[-1]
-        steps = steps_of(events, id)
-        answers.append([token for step in steps for token in step.tokens])
-    assert answers[0] == answers[1]
-    assert any(step.drafted for step in steps)
-
-
-@needs_llama
-def test_an_engine_drafts_with_a_gguf_head(log: Path, tmp_path: Path) -> None:
-    head = eagle_file(tmp_path / "head", drafted=512)
-    assert Drafts(Load(1, "builtin", str(head))).target_options.backend == "llama.cpp"
-    engine = BareEngine(log)
-    try:
-        target = str(gguf_of(gguf_target_folder()))
-        engine.send(Load(1, target, draft_model=str(head), device="cpu", dtype="float32", threads=1))
-        loaded = engine.until(1, Loaded, Failed)[-1]
-        assert isinstance(loaded, Loaded), loaded
-        assert {key: loaded.head[key] for key in ("kind", "title", "dtype", "taps")} == {
-            "kind": "eagle", "title": "EAGLE-3", "dtype": "all F32", "taps": [2, 3, 3]
-        }  # fmt: skip
-        assert "eagle" not in loaded.unavailable
-        eagle_drafts_the_plain_answer(engine)
-    finally:
-        engine.close()
