@@ -176,7 +176,8 @@ class TorchReference:
         return torch.randn(len(text), len(self.taps) * self.width, generator=torch.Generator().manual_seed(2))
 
     def after(self, text: Sequence[int], states: Tensor, path: Sequence[int]) -> Tensor:
-        session = self.head.open(64)
+        session: Any = self.head.open(64)
+        scores: Any
         if pairs := isinstance(session, HeadSession):
             scores = session.extend(text[1:], states)
         else:

@@ -134,7 +134,8 @@ def test_streams_of_real_servers(row: dict[str, Any], data: st.DataObject) -> No
         )
         assert (outcome.certainty, hidden) == (("unknown", True) if row["flags"] == "a schema" else ("exact", False))
         return
-    parts = parts[:-1] + {"reset": [httpx2.ReadError("")], "garbage": [b"\n\ndata: {]\n\n"], "early": []}[ended]
+    ends: dict[str, list[Any]] = {"reset": [httpx2.ReadError("")], "garbage": [b"\n\ndata: {]\n\n"], "early": []}
+    parts = [*parts[:-1], *ends[ended]]
     came, said = list[Run](), "Finished."
     try:
         parted(parts, row["engine"], came)
