@@ -22,6 +22,9 @@ NEW = 0
 MOST_BYTES = 1_000_000
 """Size at which a file of drafts is begun anew."""
 
+MOST_READ = 64_000_000
+"""Bytes that are read of one: a single draft may be larger than the size above."""
+
 
 class Drafts:
     """The drafts of this run, and those that earlier ones left.
@@ -32,8 +35,8 @@ class Drafts:
 
     def __init__(self, folder: Path | None = None) -> None:
         self.folder = folder or data_folder() / "drafts"
-        self.by_chat: dict[int, Typed] = {}
-        """Number of a chat, or NEW → what is being typed in it."""
+        self.by_chat: dict[int, list[Typed]] = {}
+        """Number of a chat, or NEW → what was typed in it and is not sent, the text in the input box last."""
         self._file = -1
         self._path = self.folder / f"{time.time_ns()}-{os.getpid()}.json"
         self._written = ""
@@ -57,9 +60,7 @@ class Drafts:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 found, shown = _read(file)
-                if shown in found:
-                    last.append(found.pop(shown))
-                last += [found.pop(NEW)] if NEW in found else []
+                last += found.pop(shown, []) + found.pop(NEW, [])
                 self.by_chat |= found
                 self._taken[path] = file
             except OSError:  # it is running, or the file is a pipe
@@ -68,7 +69,7 @@ class Drafts:
 
     def line(self, shown: int) -> str:
         """What there is, as `write` takes it; `shown` is the chat on the screen."""
-        table = {number: json.loads(dumped(typed)) for number, typed in self.by_chat.items() if typed.text.strip()}
+        table = {number: [json.loads(dumped(each)) for each in typed] for number, typed in self.by_chat.items() if typed}
         return json.dumps({"shown": shown, "drafts": table}) if table else ""
 
     def write(self, line: str) -> None:
@@ -120,13 +121,16 @@ class Drafts:
             os.close(file)
 
 
-def _read(file: int) -> tuple[dict[int, Typed], int]:
+def _read(file: int) -> tuple[dict[int, list[Typed]], int]:
     """The last drafts in a file that were written whole, and the number of the chat that was on the screen."""
-    for line in reversed(os.pread(file, 2 * MOST_BYTES, 0).splitlines()):
+    for line in reversed(os.pread(file, MOST_READ, 0).splitlines()):
         try:
             table = json.loads(line)
-            pairs = ((int(number), parsed(json.dumps(typed).encode())) for number, typed in table["drafts"].items())
-            return {number: typed for number, typed in pairs if typed is not None}, int(table["shown"])
+            drafts = {
+                int(number): [*filter(None, (parsed(json.dumps(each).encode()) for each in typed))]
+                for number, typed in table["drafts"].items()
+            }
+            return drafts, int(table["shown"])
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
             continue
     return {}, NEW

@@ -25,8 +25,6 @@ class MessageEdit:
         """What stands in the input box for a file of a message that was put back there → that file."""
         self._prompt: Prompt | None = None
         """The message that is written anew."""
-        self._draft = ""
-        """What was in the input box before."""
         self._first = ""
         """The message as it was put into the box."""
         self._base: Transcript | None = None
@@ -66,7 +64,8 @@ class MessageEdit:
             return
         self.leave()
         box = self.host.box
-        self._prompt, self._draft, self._cut, self._base = prompt, "" if is_command(box.text) else box.text, False, None
+        self._prompt, self._cut, self._base = prompt, False, None
+        box.set_aside = "" if is_command(box.text) else box.text
         _, text = self._left.pop(id(prompt), (prompt, ""))
         self._first = self._typed(prompt)
         box.put(text or self._first)
@@ -99,8 +98,8 @@ class MessageEdit:
     def _end(self) -> None:
         box = self.host.box
         self._prompt, self._base, self._cut = None, None, False
-        box.put(self._draft)
-        self._draft = ""
+        box.put(box.set_aside)
+        box.set_aside = ""
         self._show()
 
     def _show(self) -> None:
@@ -114,7 +113,7 @@ class MessageEdit:
             number = next((n for n, prompt in enumerate(prompts, 1) if prompt is self._prompt), 0)
             composer.border_title = f"editing message {number} of {len(prompts)}"
             composer.border_subtitle = (
-                ("enter sends · esc restores what you were typing") if self._draft else "enter sends · esc cancels"
+                ("enter sends · esc restores what you were typing") if self.host.box.set_aside else "enter sends · esc cancels"
             )
 
     def branch(self) -> None:
@@ -138,7 +137,7 @@ class MessageEdit:
         """The message is out of the input box: the draft may come back."""
         if self._prompt is not None:
             self._left.pop(id(self._prompt), None)
-            self._draft = self._draft or self.host.box.text
+            self.host.box.set_aside = self.host.box.set_aside or self.host.box.text
             self._end()
 
 

@@ -56,6 +56,8 @@ class PromptInput(TextBox):
         self._prefix = ""  # what the messages that are walked through begin with
         self.pastes: dict[str, str] = {}
         """What stands in the box for a long text that was pasted → that text. None is taken out: the history may show it."""
+        self.set_aside = ""
+        """The draft in whose place a message that was sent is edited."""
         self.offering = False
         """Names are offered above the box, so up and down go through them."""
 
@@ -99,7 +101,7 @@ class PromptInput(TextBox):
         if text.strip() and (not self.sent or self.sent[-1] != text):
             self.sent.append(text)
             if self.keep is not None:
-                self.keep(Typed(text, {chip: whole for chip, whole in self.pastes.items() if chip in text}))
+                self.keep(self.typed(text))
         self.put(self.text.removeprefix(text))
 
     def recall(self, history: list[Typed]) -> None:
@@ -113,7 +115,10 @@ class PromptInput(TextBox):
     @property
     def draft(self) -> Typed:
         """What is being typed: not an earlier message that is walked through."""
-        text = self._draft if self.walking else self.text
+        return self.typed(self._draft if self.walking else self.text)
+
+    def typed(self, text: str) -> Typed:
+        """A message with the pasted texts that it names."""
         return Typed(text, {chip: whole for chip, whole in self.pastes.items() if chip in text})
 
     def go_on(self, typed: Typed) -> None:

@@ -86,8 +86,8 @@ class PromptRecall:
         if self._shown != (shown := chat or NEW):  # it got its number, or a new one began: the draft goes along
             drafts.by_chat.pop(self._shown, None)
             self._shown = shown
-            if shown in drafts.by_chat and not box.text:
-                box.go_on(drafts.by_chat[shown])
+            for typed in drafts.by_chat.get(shown, ()) if not box.text else ():
+                box.go_on(typed)
         line = self._line(drafts)
         if line == self._noted and self._begun:
             return
@@ -105,23 +105,29 @@ class PromptRecall:
         self._work(write, "drafts")
 
     def _line(self, drafts: Drafts) -> str:
-        drafts.by_chat[self._shown] = self._host.box.draft
+        drafts.by_chat[self._shown] = self._unsent()
         return drafts.line(self._shown)
+
+    def _unsent(self) -> list[Typed]:
+        """The message that waits for the model, the draft behind an edit, and the text in the box."""
+        box = self._host.box
+        typed = (box.typed(self._host.dialogue.queued or ""), box.typed(box.set_aside), box.draft)
+        return [each for each in typed if each.text.strip()]
 
     def show(self, chat: int | None) -> None:
         """Another chat is on the screen (its number, None for a new one): each has its own draft."""
         box = self._host.box
         before, self._shown = self._shown, chat or NEW
         if self._drafts is not None and before != self._shown:
-            self._drafts.by_chat[before] = box.draft
+            self._drafts.by_chat[before] = self._unsent()
             box.put("")
-            if (typed := self._drafts.by_chat.get(self._shown)) is not None:
+            for typed in self._drafts.by_chat.get(self._shown, ()):
                 box.go_on(typed)
 
     def leave(self) -> str:
         """Keep what is being typed, now; a sentence about it, empty if nothing is."""
         try:
-            draft = self._host.box.draft
+            text = "\n".join(typed.text for typed in self._unsent())
         except NoMatches:  # the first frame is still to come
             return ""
         said = "What you were typing is saved. The next chat starts with it."
@@ -130,10 +136,10 @@ class PromptRecall:
                 if self._drafts is None:  # the chat ends before it has read what others left
                     self._drafts = Drafts()
                 self._drafts.close(self._line(self._drafts))
-                return said if draft.text.strip() else ""
+                return said if text else ""
         except (OSError, UserError):
             pass
-        return f"What you were typing could not be saved:\n{sanitise(draft.text)}" if draft.text.strip() else ""
+        return f"What you were typing could not be saved:\n{sanitise(text)}" if text else ""
 
     def _keep(self, typed: Typed) -> None:
         history = self._history

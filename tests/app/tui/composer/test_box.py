@@ -15,7 +15,7 @@ from specchat.app.text.cells import enterable
 from specchat.app.tui.driver import TerminalParser
 from specchat.engine.messages import Generate
 
-from ....fakes.pilots import chatting, until
+from ....fakes.pilots import ask, chatting, until
 
 Make = Callable[..., Any]
 
@@ -137,3 +137,34 @@ async def test_the_terminals_cursor_is_the_caret(make_chat: Make) -> None:
         await pilot.press("escape")
         await pilot.pause()
         assert app.cursor_position == box.cursor_screen_offset
+
+
+async def test_nothing_typed_is_lost_with_the_chat(make_kept: Make, engine: Any, make_steps: Make) -> None:
+    """The message that waits for a load, and the draft behind an edit, come back as well."""
+
+    def kept() -> Any:
+        app = make_kept()
+        app.chat_history.keep = True
+        return app
+
+    async with chatting(kept(), size=(90, 26)) as (app, pilot):
+        app.box.put("Early")
+        await pilot.press("enter")
+        assert app.dialogue.queued == "Early"
+        app.box.put("Later")
+        app.chat_screen.recall.leave()
+    async with chatting(kept(), size=(90, 26)) as (app, pilot):
+        await until(pilot, lambda: app.box.text == "Later")
+        await pilot.press("up")
+        assert app.box.text == "Early"
+        await pilot.press("down")
+        app.box.put("")
+        await ask(pilot, engine, "Hello", make_steps())
+        app.box.put("Set aside")
+        app.message_edit.edit()
+        app.box.put("Hello there")
+        app.chat_screen.recall.leave()
+    async with chatting(kept(), size=(90, 26)) as (app, pilot):
+        await until(pilot, lambda: app.box.text == "Hello there")
+        await pilot.press("up")
+        assert app.box.text == "Set aside"
