@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 
 
 def main() -> None:
@@ -12,6 +13,9 @@ def main() -> None:
     # has something to finish sets its own handler while it lasts.
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _leave)
+
+    if sys.stderr is None:  # 2>&-: whatever is opened next would be written to as standard error
+        sys.stderr = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
 
     from .app.terminal.encoding import use_utf8
 

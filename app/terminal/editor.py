@@ -17,6 +17,11 @@ WAITING = {**dict.fromkeys(("code", "codium", "cursor", "zed", "subl"), "--wait"
 """Editors with a window of their own, which end at once unless they are told to wait."""
 
 
+def alone_in_terminal() -> bool:
+    """Whether no shell waits behind the chat, which could resume what ctrl+z stops."""
+    return os.getsid(0) == os.getpid()
+
+
 def editor_command(setting: str | None, environment: Mapping[str, str] | None = None) -> list[str]:
     """The words of the command that opens an editor.
 

@@ -5,7 +5,6 @@ The engine is another process; this one draws. It never imports a model runtime 
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -28,6 +27,7 @@ from ..settings import actions
 from ..settings.fields import Settings
 from ..settings.keymap import ALL, conflicts, shown_keys
 from ..settings.locations import config_folder
+from ..terminal.editor import alone_in_terminal
 from ..theming.colouring import effective, way_named
 from .actions.copy import Copier
 from .actions.dispatch import Actions
@@ -127,7 +127,7 @@ class SpecchatApp(TerminalApp):
 
     def action_suspend_process(self) -> None:
         """Suspend the chat, where a shell can resume it."""
-        if os.getsid(0) == os.getpid():
+        if alone_in_terminal():
             self.tell("There is no shell to return to: specchat is all that runs in this terminal.")
         else:
             super().action_suspend_process()

@@ -212,9 +212,11 @@ class Terminal(LinuxDriver):
 
     def __init__(self, app: App[Any], *, debug: bool = False, mouse: bool = True, size: tuple[int, int] | None = None) -> None:
         super().__init__(app, debug=debug, mouse=mouse, size=size)
-        assert sys.__stderr__ is not None
-        sys.__stderr__.reconfigure(encoding="utf-8")
-        self._file: Any = _Lasting(sys.__stderr__)
+        # Textual draws on standard error, which may go elsewhere; standard output is a terminal, or the chat would not begin.
+        shown = sys.__stderr__ if sys.__stderr__ is not None and sys.__stderr__.isatty() else sys.__stdout__
+        assert shown is not None
+        shown.reconfigure(encoding="utf-8")
+        self._file: Any = _Lasting(shown)
 
     def start_application_mode(self) -> None:
         """Take the terminal over. From here on it must be given back, so the signals are heeded from here on."""
@@ -241,6 +243,14 @@ class Terminal(LinuxDriver):
                 with contextlib.suppress(termios.error):
                     termios.tcsetattr(self.fileno, termios.TCSANOW, self.attrs_before)
             os._exit(128 + number)
+
+    def _get_terminal_size(self) -> tuple[int, int]:
+        """Ask the terminal alone: COLUMNS and LINES in the environment may be those of another one."""
+        try:
+            columns, lines = os.get_terminal_size(self._file.fileno())
+        except OSError:
+            return super()._get_terminal_size()
+        return columns or 80, lines or 25
 
     def write(self, data: str) -> None:
         """Write, unless the terminal is somebody else's for now: nothing would take it, and the chat wait for ever."""

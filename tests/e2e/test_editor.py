@@ -64,3 +64,16 @@ def test_the_answer_goes_on_while_the_editor_is_open_and_nothing_is_lost(
         terminal.wait(lambda text: "and more" not in text and "my draft" in text)
         terminal.quit()
     assert not list(tmp_path.glob("specchat-*")), "no file is left behind"
+
+
+def test_ctrl_z_stops_no_editor_that_no_shell_could_resume(editor: Editor, slow_model: list[str]) -> None:
+    env = editor('echo EDITOR OPEN; until [ -e "$GO" ]; do sleep 0.05; done; printf \'written\' > "$1"')
+    with Terminal([SPECCHAT, *slow_model], env=env, owned=True) as terminal:
+        terminal.wait("greedy")
+        terminal.send("\x1be")
+        terminal.wait_raw(b"EDITOR OPEN")
+        terminal.send("\x1a")
+        terminal.pump(0.5)
+        Path(env["GO"]).touch()
+        terminal.wait("written")
+        terminal.quit()

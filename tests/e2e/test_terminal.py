@@ -191,3 +191,18 @@ def test_a_terminal_that_goes_away_ends_the_chat_and_the_draft_is_kept(env: dict
         assert until(lambda: not any(child.is_running() for child in children))
     with Terminal(command, env=env) as terminal:
         terminal.wait("› half a thou")
+
+
+@pytest.mark.parametrize("errors", ["2>/dev/null", "2>&-"])
+def test_the_chat_is_drawn_wherever_its_errors_go(env: dict[str, str], command: list[str], errors: str) -> None:
+    with Terminal(["sh", "-c", f"{shlex.join(command)} {errors}"], env=env) as terminal:
+        terminal.wait("identical")
+        terminal.send("hello\r")
+        terminal.wait("one two three")
+        terminal.quit()
+
+
+def test_the_terminal_alone_tells_its_size(env: dict[str, str], command: list[str]) -> None:
+    with Terminal(command, columns=100, lines=30, env=env | {"COLUMNS": "40", "LINES": "8"}) as terminal:
+        terminal.wait(lambda text: "identical" in text and max(map(len, text.split("\n"))) > 80)
+        terminal.quit()

@@ -18,7 +18,7 @@ from textual.app import App, SuspendNotSupported
 from ....errors import UserError
 from ....plain_file import as_text
 from ...settings import actions
-from ...terminal.editor import editor_command
+from ...terminal.editor import alone_in_terminal, editor_command
 from ...text.cells import one_line
 from ..actions.registry import runs
 from ..host import Host
@@ -90,6 +90,8 @@ def _away(app: App[Any]) -> Iterator[None]:
     """
     # Ctrl-C and Ctrl-\ in the editor reach every process of this terminal. A handler, unlike SIG_IGN, is not inherited.
     before = {number: signal.signal(number, lambda *_: None) for number in (signal.SIGINT, signal.SIGQUIT)}
+    if alone_in_terminal():  # nothing could resume an editor that ctrl+z stops: it inherits that it must not
+        before[signal.SIGTSTP] = signal.signal(signal.SIGTSTP, signal.SIG_IGN)
     try:
         with app.suspend():
             modes = None
