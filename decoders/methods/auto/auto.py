@@ -1,5 +1,5 @@
 """The method picks itself: every step goes to the one from which most tokens per second are expected (docs/auto.md). Discounted
-UCB (Garivier and Moulines 2008) in five situations: is the text long, does it repeat itself, is the target sure?"""
+UCB (Garivier and Moulines 2008) in two situations: the text repeats itself, or it does not."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ WIDTH = 0.6
 """Width of the confidence bound: after time n of N a method's speed may be better by this share times √(ln N / n)."""
 
 ANSWER = 32
-"""Tokens after which an answer's own rounds (passes: doubts) count as much as all others'; reading is spread over no more."""
+"""Tokens after which an answer's own rounds count as much as all others'; reading is spread over no more."""
 
 QUICK = 0.004
 """Seconds of a plain pass up to which a look at the text takes a share of it worth saving."""
@@ -105,11 +105,10 @@ class Auto(Drafter):
         """Rounds that were judged."""
 
         # This answer alone. By situation: tokens that came, and how many were expected (as passes). How long its prompt was,
-        # and what trials have cost. And how many of its words were in doubt.
+        # and what trials have cost.
         self._here = defaultdict[str, Rounds](lambda: Rounds(0, ANSWER, ANSWER))
         self._begun = 0
         self._lost = 0.0
-        self._doubt = Rounds()
         self._long = False
         """The prompt was long."""
 
@@ -140,15 +139,14 @@ class Auto(Drafter):
         self._read = {name: min(read, same) for name, read in self._read.items()}
         self._naps, self._pause = 0, PAUSES[0]
         self._long = len(tokens) >= LONG
-        self._doubt = Rounds(1, known.doubt.yields)
-        self._lookup.reliability = known.reliability[self._long]
+        self._lookup.reliability = known.reliability
         self._lookup.reliability.restart()
         self._reader = self._fusion if known.free else self._lookup
         self._reader.params = replace(self._reader.params, nodes=self.params.nodes)
         self._choices.clear()
         self._here.clear()
         self._begun, self._lost = len(tokens), 0.0
-        for situation in ("new", "repeating") if self._long else ("sure, short", "unsure, short", "repeating, short"):
+        for situation in ("new", "repeating"):
             self._situation = situation
             best, _ = self._choose(context)
             if best != "greedy" and known.rounds[situation][best].yields > 1:
@@ -234,7 +232,7 @@ class Auto(Drafter):
         match = self._lookup.match(context.tokens)
         if context.room < 1 or not costs.known or costs.since >= MEMORY:  # all is held against plain passes
             return self._plain(context)
-        self._situation = self._situation_of(match)
+        self._situation = "repeating" if match >= REPEATING else "new"
         best, speeds = self._choose(context)
         if self._lacks_states(best, context):
             best = "greedy"
@@ -258,18 +256,6 @@ class Auto(Drafter):
                 self._naps = self._pause
                 self._pause = min(2 * self._pause, PAUSES[1])
         return self._plain(context)
-
-    def _situation_of(self, match: int) -> str:
-        """The situation of a step, one of five.
-
-        Args:
-            match: tokens at the end of the text that stood together before.
-        """
-        if self._long:
-            return "repeating" if match >= REPEATING else "new"
-        if match >= REPEATING:
-            return "repeating, short"
-        return "sure, short" if self._doubt.yields < self._figures.doubt.yields else "unsure, short"
 
     def _lacks_states(self, name: str, context: Context) -> bool:
         """Whether a trained drafter has to wait a step for the last of the target's states, which the first pass makes."""
@@ -350,10 +336,6 @@ class Auto(Drafter):
         if self._naps:
             return
         via, tree = verified.tree.via, verified.tree
-        if self._arms and not self._long:
-            doubt = max(0.0, 1 - float(verified.scores.probs(0)[verified.chosen[0]]))
-            self._doubt.learn(doubt, 1.0, 1 - 1 / ANSWER)
-            self._figures.doubt.learn(doubt, 1.0)
         assert self._context is not None
         for reader in (self._reader, self._suffix):
             drafted = tree if via == reader.name else Tree.root(tree.tokens[0])

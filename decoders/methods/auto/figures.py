@@ -69,13 +69,12 @@ class TargetFigures:
         self.rounds = defaultdict[str, defaultdict[str, Rounds]](lambda: defaultdict(Rounds))  # by situation and method
         for situation, known in kept.get("methods", {}).items():
             self.rounds[situation].update({name: Rounds(*map(float, it)) for name, it in known.items()})
-        self.doubt = Rounds(*map(float, kept.get("doubt", ())))  # words of short answers that the target doubts, and passes
-        every = [self.doubt, *(it for known in self.rounds.values() for it in known.values())]
+        every = [it for known in self.rounds.values() for it in known.values()]
         if not all(0 < it < math.inf for each in every for it in astuple(each)):
             raise ValueError("these are no rounds")
         self.reading = {name: float(passes) for name, passes in kept.get("reading", {}).items()}  # by method
         self.written = time.monotonic()
-        self.reliability = defaultdict[bool, Reliability](Reliability)  # how short texts and long ones keep to their matches
+        self.reliability = Reliability()  # how texts keep to their matches
 
     def at(self, tokens: int) -> PassCosts:
         """Turn to what passes over a text of this length take; until that is known, as over the one before."""
@@ -99,7 +98,7 @@ class TargetFigures:
         """The figures as plain data."""
         rounds = {where: {name: astuple(it) for name, it in known.items()} for where, known in self.rounds.items()}
         passes = {bits: it.curve for bits, it in self._lengths.items()}
-        return {"passes": passes, "methods": rounds, "reading": self.reading, "doubt": astuple(self.doubt)}
+        return {"passes": passes, "methods": rounds, "reading": self.reading}
 
 
 file: Path | None = None

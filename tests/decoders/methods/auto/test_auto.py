@@ -152,9 +152,7 @@ def test_trials_that_come_to_nothing_end(auto: Auto, builtin_model: Model, draft
         return 1 + 0.5 * nodes
 
     _, first, _ = drive(auto, builtin_model, prompt, cost, draft_model=draft_model, draft_cost=2.0, tokens=160)
-    assert (
-        0 < max(first[name] for name in arms) <= 3 * TRIAL
-    )  # where the target is sure, where not, and where the text repeats itself
+    assert 0 < max(first[name] for name in arms) <= 2 * TRIAL  # where the text repeats itself, and where it does not
     for _ in range(3):  # not every situation comes at once, and an answer gives half a trial
         _, then, _ = drive(auto, builtin_model, prompt, cost, draft_model=draft_model, draft_cost=2.0, tokens=160)
     assert sum(then[name] for name in arms) < 0.05 * sum(then.values())
@@ -169,14 +167,12 @@ def test_figures_are_kept_for_the_next_time(tmp_path: Path, monkeypatch: pytest.
     for _ in range(3):
         known.costs.learn(1, 1.0)
     known.rounds["new"]["draft"].learn(5, 2.0)
-    known.doubt.learn(0.25, 1.0)
     figures.keep(context, known)
     monkeypatch.setattr(figures, "_known", WeakKeyDictionary())
     read = figures.figures_of(context)
     assert read is not known
     assert read.costs.seconds(1) == pytest.approx(known.costs.seconds(1), rel=0.1)
     assert read.rounds == known.rounds
-    assert read.doubt == known.doubt
 
 
 @pytest.mark.parametrize(
@@ -188,7 +184,6 @@ def test_figures_are_kept_for_the_next_time(tmp_path: Path, monkeypatch: pytest.
         '{"x": 3}',
         "null",
         '{"KEY": {"methods": {"new": {"draft": [0, 1, 1, 1]}}}}',
-        '{"KEY": {"doubt": [1, 1, 0, 1]}}',
     ],
 )
 def test_a_damaged_file_of_figures_is_no_error(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
