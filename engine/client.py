@@ -289,7 +289,7 @@ class EngineClient:
             id = next(iter([*answers, *lost]), 0)
             others = [other for other in lost if other != id]
             # Under the lock, so that nothing of the next process can come before it.
-            loading = next((command.model for command in lost.values() if isinstance(command, Load | LoadBeside)), "")
+            loading = next(filter(None, map(loading_of, lost.values())), "")
             self._events.append(Failed(id, "died", ending(code, ready, self.log_path, loading), others=others))
             self._changed.notify_all()
 
@@ -301,6 +301,16 @@ class EngineClient:
                         self._model = command
             self._events.append(event)
             self._changed.notify_all()
+
+
+def loading_of(command: Command) -> str:
+    """The models that a command loads; empty if it is another one."""
+    match command:
+        case Load():
+            return " with ".join((command.model, *command.drafts))
+        case LoadBeside():
+            return command.model
+    return ""
 
 
 def ends(event: Event) -> bool:

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 
 from ...errors import UserError
 from .base import Kind
-from .formats import Format, Reading, Target, attention_shapes, drafted_shapes, figure, part, whole
+from .formats import Format, Reading, Target, figure, part, whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +28,6 @@ class EagleFormat(Format):
     layers: int
     readings: tuple[Reading, ...]
     """The readings, at least one, the documented one first."""
-    drafted: int | None
-    """How many token ids it can draft, if the configuration says so."""
     target_width: int | None
     """Width of the target's hidden states, if the configuration says so."""
     norm_before_fc: bool
@@ -54,7 +52,6 @@ class EagleFormat(Format):
             self.check_width(name, target, self.target_width or hidden)
         if third and inputs != taps * width:
             raise self.other_layers(name, inputs // width, taps, "eagle_aux_hidden_state_layer_ids")
-        self.check_tensors(name, target, self._expected(taps, target))
         return readings
 
     def _tapping(self, layers: int) -> list[Reading]:
@@ -66,31 +63,6 @@ class EagleFormat(Format):
             if all(0 <= tap <= layers for tap in taps):
                 out.append(replace(reading, taps=taps))
         return out
-
-    def _expected(self, taps: int, target: Target) -> dict[str, tuple[int, ...]]:
-        """The tensors that a drafter needs and their shapes.
-
-        Raises:
-            UserError: the configuration lacks a figure.
-        """
-        shapes, width = self.shapes, target.width
-        third = self.third
-        hidden = shapes["fc.weight"][0]
-        out: dict[str, tuple[int, ...]] = {"fc.weight": (hidden, taps * width if third else 2 * hidden)}
-        for i in range(self.layers):
-            at, reads = f"layers.{i}.", 2 * hidden if third and i == 0 else hidden
-            out |= attention_shapes(self.folder, self.layer, shapes, at, hidden, reads, normed=False)
-            if third or i:
-                out[f"{at}input_layernorm.weight"] = (hidden,)
-            if third and i == 0:
-                out[f"{at}hidden_norm.weight"] = (hidden,)
-        if "fc.bias" in shapes:
-            out["fc.bias"] = (hidden,)
-        if third:
-            out["norm.weight"] = (hidden,)
-            out |= {"input_norm.weight": (taps * width,)} if self.norm_before_fc else {}
-            out |= {f"fc_norm.{i}.weight": (width,) for i in range(taps)} if self.fc_norm else {}
-        return out | drafted_shapes(shapes, self.drafted, hidden, target)
 
 
 def eagle_format(
@@ -123,7 +95,6 @@ def eagle_format(
         layers=layers,
         readings=_readings(folder, config, eagle, speculators) if third else (Reading((-1,)),),
         vocabulary=whole(layer.get("vocab_size")),
-        drafted=whole(config.get("draft_vocab_size")) if third else None,
         target_width=whole(config.get("target_hidden_size")) if third else None,
         norm_before_fc=third and flag("norm_before_fc", "input_norm.weight"),
         fc_norm=third and flag("fc_norm", "fc_norm.0.weight"),

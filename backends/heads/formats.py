@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -122,102 +122,6 @@ class Format(ABC):
                 f"{name} uses the token {mask:,} as its mask, and {target.name} has {target.vocabulary:,} tokens. "
                 f"{self.made_for}"
             )
-
-    def check_tensors(
-        self, name: str, target: Target, wanted: Mapping[str, tuple[int, ...]], unused: Sequence[str] = ()
-    ) -> None:
-        """Refuse missing tensors, those of another shape, and such as nobody asked for but those `unused`."""
-        missing = [tensor for tensor in wanted if tensor not in self.shapes]
-        if missing:
-            raise UserError(
-                f"{name} is missing {counted(len(missing), 'tensor')} that it needs, such as {missing[0]}. "
-                "Download it again, or ask whoever trained it."
-            )
-        for tensor, shape in wanted.items():
-            if self.shapes[tensor] != shape:
-                raise UserError(
-                    f"{name} does not fit {target.name}: {tensor} has the shape {list(self.shapes[tensor])} instead of "
-                    f"{list(shape)}. {self.made_for}"
-                )
-        unknown = [t for t in self.shapes if t not in wanted and t not in (*IGNORED, *unused) and "rotary_emb" not in t]
-        if unknown:
-            raise UserError(
-                f"{name} has tensors that specchat does not know, such as {unknown[0]}, so it would not draft as it was "
-                "trained. Use another drafter."
-            )
-
-
-def attention_shapes(
-    folder: Path,
-    layer: Mapping[str, Any],
-    shapes: Mapping[str, tuple[int, ...]],
-    at: str,
-    hidden: int,
-    reads: int,
-    *,
-    normed: bool,
-) -> dict[str, tuple[int, ...]]:
-    """The tensors of a decoder layer and their shapes, but for what stands before attention in EAGLE heads.
-
-    Args:
-        folder: of the configuration.
-        layer: the configuration of the layers.
-        shapes: what there is; biases and norms of queries and keys are optional.
-        at: where the names begin.
-        hidden: width of the states.
-        reads: width of what attention reads.
-        normed: whether the layer has a norm before attention, and norms of queries and keys in any case.
-
-    Raises:
-        UserError: the configuration lacks a figure.
-    """
-    heads = figure(folder, layer, "num_attention_heads")
-    keys = figure(folder, layer, "num_key_value_heads", heads)
-    head = figure(folder, layer, "head_dim", hidden // heads)
-    if heads % keys or head % 2:
-        raise UserError(
-            f"{folder / 'config.json'} has {heads} attention heads of {head} for {keys} key heads, which does not go "
-            "together. Download it again."
-        )
-    inner = shapes.get(f"{at}mlp.gate_proj.weight", (0,))[0]
-    rows = {"q": heads * head, "k": keys * head, "v": keys * head}
-    out: dict[str, tuple[int, ...]] = {f"{at}self_attn.{name}_proj.weight": (n, reads) for name, n in rows.items()}
-    out |= {f"{at}self_attn.o_proj.weight": (hidden, heads * head), f"{at}mlp.down_proj.weight": (hidden, inner)}
-    out |= {f"{at}mlp.{name}_proj.weight": (inner, hidden) for name in ("gate", "up")}
-    out[f"{at}post_attention_layernorm.weight"] = (hidden,)
-    if normed:
-        out[f"{at}input_layernorm.weight"] = (hidden,)
-    if normed or f"{at}self_attn.q_norm.weight" in shapes:
-        out |= {f"{at}self_attn.{name}_norm.weight": (head,) for name in "qk"}
-    if f"{at}self_attn.q_proj.bias" in shapes:
-        out |= {f"{at}self_attn.{name}_proj.bias": (n,) for name, n in rows.items()}
-    if f"{at}mlp.gate_proj.bias" in shapes:
-        out |= {f"{at}mlp.{name}_proj.bias": (inner,) for name in ("gate", "up")}
-    ends = (f"{at}self_attn.o_proj.bias", f"{at}mlp.down_proj.bias")
-    return out | {name: (hidden,) for name in ends if name in shapes}
-
-
-def drafted_shapes(
-    shapes: Mapping[str, tuple[int, ...]], drafted: int | None, hidden: int, target: Target
-) -> dict[str, tuple[int, ...]]:
-    """The tensors of a drafter's vocabulary and their shapes: needed where it drafts a part of the target's or has another
-    width, else what it has of its own.
-
-    Args:
-        shapes: what there is.
-        drafted: how many ids it drafts, if the configuration says so.
-        hidden: width of its states.
-        target: the model that it is to draft for.
-    """
-    out: dict[str, tuple[int, ...]] = {}
-    count = drafted or (shapes["d2t"][0] if shapes.get("d2t") else target.vocabulary)
-    if "d2t" in shapes or count != target.vocabulary:
-        out["d2t"] = (count,)
-    if "lm_head.weight" in shapes or "d2t" in out or hidden != target.width:
-        out["lm_head.weight"] = (count, hidden)
-    if "embed_tokens.weight" in shapes or hidden != target.width:
-        out["embed_tokens.weight"] = (target.vocabulary, hidden)
-    return out
 
 
 def figure(folder: Path, config: Mapping[str, Any], key: str, default: int | None = None) -> int:

@@ -2,12 +2,11 @@
 assistants. llama.cpp's converter writes them (`convert_hf_to_gguf.py HEAD --target-model-dir TARGET`), as does ours all but the
 assistants.
 
-llama.cpp ends the process over much that is wrong with them, so all of that is looked at here first.
+Only what tells another target's drafter is looked at: what else may be wrong with one, llama.cpp finds out.
 """
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
@@ -26,15 +25,10 @@ DRAFTERS = ("eagle3", "dflash", ASSISTANT)
 TAPS = 3
 """How many of the target's layers an EAGLE-3 head reads in llama.cpp."""
 
-PATTERN = "attention.sliding_window_pattern"
-
 UNREAD = ("masked_embd_centroids.weight", "masked_embd_ordering.weight", "masked_embd_ordering")
 """Tensors of an assistant with a clustered vocabulary; llama.cpp scores all of it."""
 
 MOST_BLOCK = 256
-
-I64 = 27
-"""ggml_type of the table of a reduced vocabulary."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,45 +66,6 @@ class GgufFormat(Format):
             )
         return tuple(taps)
 
-    def check_table(self, name: str, target: Target) -> None:
-        """Refuse a table that does not lead to the target's tokens, each once."""
-        tensor = self.tensors.get("d2t")
-        if tensor is None:
-            return
-        ids = array("q")
-        if tensor.kind == I64:
-            with self.folder.open("rb") as file:
-                file.seek(tensor.begin)
-                ids.frombytes(file.read(tensor.length))
-        if not ids or len(set(ids)) < len(ids) or min(ids) < 0 or max(ids) >= target.vocabulary:
-            raise UserError(
-                f"{name} is damaged: its table d2t does not lead to tokens of {target.name}, each once. Download it again."
-            )
-
-    def attention(self, width: int, reads: int, at: str) -> dict[str, tuple[int, ...]]:
-        """A layer's attention, whose heads' sizes llama.cpp takes from the metadata.
-
-        Args:
-            width: of what it gives.
-            reads: of what it is given.
-            at: the layer's prefix.
-
-        Raises:
-            UserError: the metadata do not go together.
-        """
-        heads = self.figure("attention.head_count")
-        keys = self.figure("attention.head_count_kv", heads)
-        size = self.figure("attention.key_length", width // heads or 1)
-        turned = self.figure("rope.dimension_count", size)
-        if heads % keys or turned % 2 or turned > size or self.figure("attention.value_length", size) != size:
-            raise UserError(f"{self.folder} is damaged (its attention heads do not go together). Download it again.")
-        return {
-            f"{at}attn_q.weight": (heads * size, reads),
-            f"{at}attn_k.weight": (keys * size, reads),
-            f"{at}attn_v.weight": (keys * size, reads),
-            f"{at}attn_output.weight": (width, heads * size),
-        }
-
 
 @dataclass(frozen=True, slots=True)
 class GgufEagleFormat(GgufFormat):
@@ -128,35 +83,7 @@ class GgufEagleFormat(GgufFormat):
                 f"llama.cpp's EAGLE-3 heads have one layer and read {TAPS} of the target's. {name} has "
                 f"{counted(self.figure('block_count'), 'layer')} and reads {len(taps)}. Use another drafter."
             )
-        self.check_tensors(name, target, self._expected(target))
-        self.check_table(name, target)
-        return [Reading(taps, bool(self._told("norm_before_residual")))]
-
-    def _told(self, key: str) -> Any:
-        return self.header.metadata.get(f"eagle3.{key}")
-
-    def _expected(self, target: Target) -> dict[str, tuple[int, ...]]:
-        """The tensors that a head needs and their shapes. Without embeddings or an LM head it uses the target's."""
-        width, inner = self.figure("embedding_length"), self.figure("feed_forward_length")
-        drafted = self.shapes["d2t"][0] if len(self.shapes.get("d2t", ())) == 1 else target.vocabulary
-        reads = TAPS * target.width
-        out: dict[str, tuple[int, ...]] = {"fc.weight": (width, reads), "output_norm.weight": (width,)}
-        out |= {f"blk.0.{norm}.weight": (width,) for norm in ("attn_norm", "attn_norm_2", "ffn_norm")}
-        out |= self.attention(width, 2 * width, "blk.0.")
-        out |= {f"blk.0.ffn_{part}.weight": (inner, width) for part in ("gate", "up")}
-        out["blk.0.ffn_down.weight"] = (width, inner)
-        if self._told("norm_before_fc"):
-            out["enc.output_norm.weight"] = (reads,)
-        if "d2t" in self.shapes:
-            out["d2t"] = (drafted,)
-        if "output.weight" in self.shapes or "d2t" in self.shapes or width != target.width:
-            out["output.weight"] = (drafted, width)
-        if "token_embd.weight" in self.shapes or width != target.width:
-            out["token_embd.weight"] = (target.vocabulary, width)
-        if "rope_freqs.weight" in self.shapes:
-            size = self.figure("attention.key_length", width // self.figure("attention.head_count"))
-            out["rope_freqs.weight"] = (self.figure("rope.dimension_count", size) // 2,)
-        return out
+        return [Reading(taps)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,56 +113,10 @@ class GgufDFlashFormat(GgufFormat):
     def fitting(self, name: str, target: Target) -> list[Reading]:
         """The one reading: `target_layers` counts layers' inputs (see `Format.fitting`)."""
         self.check_vocabulary(name, target)
-        width = self.figure("embedding_length")
-        self.check_width(name, target, width)
+        self.check_width(name, target, self.figure("embedding_length"))
         taps = self.taps(name, target)
-        self.check_tensors(name, target, self._expected(target, len(taps)))
-        self.check_table(name, target)
         self.check_mask(name, target, self.mask)
         return [Reading(taps)]
-
-    def _expected(self, target: Target, taps: int) -> dict[str, tuple[int, ...]]:
-        """The tensors that a drafter needs and their shapes. Without embeddings or an LM head it uses the target's."""
-        width, inner, heads = target.width, self.figure("feed_forward_length"), self.figure("attention.head_count")
-        size = self.figure("attention.key_length", width // heads or 1)
-        drafted = self.shapes["d2t"][0] if len(self.shapes.get("d2t", ())) == 1 else target.vocabulary
-        out: dict[str, tuple[int, ...]] = {"fc.weight": (width, taps * width)}
-        out |= dict.fromkeys(("enc.output_norm.weight", "output_norm.weight"), (width,))
-        optional: dict[str, tuple[int, ...]] = {
-            "d2t": (drafted,),
-            "output.weight": (drafted, width),
-            "token_embd.weight": (target.vocabulary, width),
-            "rope_freqs.weight": (size // 2,),
-        }
-        for i in range(self.figure("block_count")):
-            at = f"blk.{i}."
-            out |= self.attention(width, width, at)
-            out |= dict.fromkeys((f"{at}attn_norm.weight", f"{at}ffn_norm.weight"), (width,))
-            out |= dict.fromkeys((f"{at}attn_q_norm.weight", f"{at}attn_k_norm.weight"), (size,))
-            out |= dict.fromkeys((f"{at}ffn_gate.weight", f"{at}ffn_up.weight"), (inner, width))
-            out[f"{at}ffn_down.weight"] = (width, inner)
-            optional |= dict.fromkeys((f"{at}post_attention_norm.weight", f"{at}post_ffw_norm.weight"), (width,))
-            optional[f"{at}attn_sinks.weight"] = (heads,)
-        if "d2t" in self.shapes:
-            out["output.weight"] = (drafted, width)
-        if isinstance(self.paths, Markov):
-            rank = self.paths.rank
-            out |= {"markov_w1.weight": (target.vocabulary, rank), "markov_w2.weight": (drafted, rank)}
-            optional |= {"conf_proj.weight": (1, width + rank), "conf_proj.bias": (1,)}
-        if isinstance(self.paths, Selector):
-            out |= self._selector(self.paths, width, target)
-        return out | {name: shape for name, shape in optional.items() if name in self.shapes}
-
-    def _selector(self, paths: Selector, width: int, target: Target) -> dict[str, tuple[int, ...]]:
-        """The tensors that only DFlash 2 has, and their shapes."""
-        if width % paths.group or width < paths.candidates * (paths.candidates + 1):
-            raise UserError(f"{self.folder} is damaged (its selector is too wide for its states). Download it again.")
-        out: dict[str, tuple[int, ...]] = {"selector_hidden.weight": (paths.rank, width)}
-        out |= {f"selector_{name}.weight": (target.vocabulary, paths.rank) for name in ("predecessor", "successor")}
-        rows = 2 * paths.kernel * (width // paths.group)
-        for at in (f"blk.{i}.{part}_conv" for i in range(paths.layers) for part in ("attn", "ffn")):
-            out |= {f"{at}_base": (2, paths.kernel, width), f"{at}_proj.weight": (rows, width)}
-        return out
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,10 +130,6 @@ class GgufAssistantFormat(GgufFormat):
         """The one reading: llama.cpp lets it stand at the pending token's position only."""
         self.check_vocabulary(name, target)
         self.check_width(name, target, self.figure("embedding_length_out"))
-        layers = self.figure("block_count")
-        if self.figure("nextn_predict_layers") != layers or len(self._sliding()) != layers:
-            raise UserError(f"{self.folder} is damaged (its layers are not all told of). Download it again.")
-        self.check_tensors(name, target, self._expected(target), UNREAD)
         return [Reading((target.layers,))]
 
     def check_keys(self, name: str, target: str, header: Header) -> None:
@@ -276,42 +153,6 @@ class GgufAssistantFormat(GgufFormat):
             raise UserError(
                 f"{name} reads a layer with a window and one without, which {target} does not end in. {self.made_for}"
             )
-        theirs = header.per_layer("attention.head_count_kv", layers)[-2:]
-        for layer, (slides, heads) in enumerate(zip(self._sliding(), self._heads("attention.head_count_kv"), strict=True)):
-            size, end = self._size(slides), "_swa" * slides
-            if heads != theirs[not slides] or header.number(f"attention.key_length{end}") != size:
-                what = f"its layer {layer} reads {counted(heads, 'key head')} of {size}"
-                raise UserError(f"{name} does not fit {target}: {what}. {self.made_for}")
-
-    def _sliding(self) -> list[bool]:
-        """Whether each layer has a window."""
-        told = self.header.metadata.get(f"{ASSISTANT}.{PATTERN}")
-        return [bool(each) for each in told] if isinstance(told, list) else []
-
-    def _heads(self, key: str) -> list[int]:
-        return self.header.per_layer(key, self.figure("block_count"), self.header.number("attention.head_count"))
-
-    def _size(self, slides: bool) -> int:
-        size = self.figure("attention.key_length" + "_swa" * slides)
-        if self.figure("attention.value_length" + "_swa" * slides) != size:
-            raise UserError(f"{self.folder} is damaged (its attention heads do not go together). Download it again.")
-        return size
-
-    def _expected(self, target: Target) -> dict[str, tuple[int, ...]]:
-        own, inners = self.figure("embedding_length"), self._heads("feed_forward_length")
-        out: dict[str, tuple[int, ...]] = {"token_embd.weight": (target.vocabulary, own), "output_norm.weight": (own,)}
-        out |= {"nextn.pre_projection.weight": (own, 2 * target.width), "nextn.post_projection.weight": (target.width, own)}
-        for i, (slides, heads) in enumerate(zip(self._sliding(), self._heads("attention.head_count"), strict=True)):
-            at, size = f"blk.{i}.", self._size(slides)
-            norms = ("attn_norm", "post_attention_norm", "ffn_norm", "post_ffw_norm")
-            out |= {f"{at}{norm}.weight": (own,) for norm in norms}
-            out |= {f"{at}attn_q.weight": (heads * size, own), f"{at}attn_output.weight": (own, heads * size)}
-            out |= {f"{at}attn_q_norm.weight": (size,), f"{at}layer_output_scale.weight": (1,)}
-            out |= {f"{at}ffn_{part}.weight": (inners[i], own) for part in ("gate", "up")}
-            out[f"{at}ffn_down.weight"] = (own, inners[i])
-            if not slides:
-                out["rope_freqs.weight"] = (size // 2,)
-        return out
 
 
 def _dflash_paths(layout: Layout, shapes: Mapping[str, tuple[int, ...]]) -> Markov | Selector | None:
@@ -320,16 +161,9 @@ def _dflash_paths(layout: Layout, shapes: Mapping[str, tuple[int, ...]]) -> Mark
         return Markov("vanilla", shapes["markov_w1.weight"][-1])
     if not any(name.startswith("selector_") for name in shapes):
         return None
-    keys = {"rank": "selector_rank", "candidates": "selector_top_k", "kernel": "conv_kernel_size", "group": "conv_group_size"}
-    found: dict[str, int] = {}
-    for ours, key in keys.items():
-        value = layout.header.metadata.get(f"dflash.{key}")
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise UserError(f"{layout.file} is damaged ({key} is {str(value)[:40]}). Download it again.")
-        found[ours] = value
     if "d2t" in shapes:
         raise UserError(f"{layout.file} drafts a part of the vocabulary, which DFlash 2 does not do. Use another drafter.")
-    return Selector(**found, layers=layout.header.number("block_count"))
+    return Selector(layout.header.number("selector_top_k", 16))
 
 
 def _dflash(layout: Layout, known: Mapping[str, Any]) -> GgufDFlashFormat:

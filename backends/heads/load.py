@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -15,10 +16,11 @@ from ..base import ROOT, Model, Sampling, Session
 from ..hf.lean.halves import slim
 from ..hf.lean.products import product
 from ..hf.model import TransformersModel
+from ..hf.runner import out_of_memory
 from ..llama.model import LlamaModel
 from .assistant.format import ORDERING, AssistantFormat
 from .assistant.network import AssistantNetwork, AssistantSession
-from .base import BlockHead, Head, HeadInfo, PathHead
+from .base import BlockHead, Head, HeadInfo, PathBlockSession, PathHead
 from .dflash.format import UNUSED, DFlashFormat
 from .dflash.network import DFlashNetwork, DFlashPathSession, DFlashSession
 from .eagle import EagleNetwork, EagleSession
@@ -45,8 +47,28 @@ INTEGERS = (*TABLES, ORDERING)
 """Tensors that hold no weights."""
 
 
+MISFITS = (ArithmeticError, AssertionError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
+"""What torch and our own networks raise of tensors that are missing, or of other shapes than a configuration says."""
+
+
+class Noted(dict[str, Tensor]):
+    """Tensors by name, which notes those that were asked for."""
+
+    def __init__(self, tensors: dict[str, Tensor]) -> None:
+        super().__init__(tensors)
+        self.asked = set[str]()
+
+    def __getitem__(self, name: str) -> Tensor:
+        self.asked.add(name)
+        return super().__getitem__(name)
+
+    def get(self, name: str, default: Any = None) -> Any:
+        self.asked.add(name)
+        return super().get(name, default)
+
+
 def load_head(found: Format, name: str, target: Model) -> Head:
-    """Load a drafter.
+    """Load a drafter, and draft with it once: that tells whether its tensors are those that its configuration speaks of.
 
     Args:
         found: its folder, as `read_format` reads it.
@@ -59,9 +81,40 @@ def load_head(found: Format, name: str, target: Model) -> Head:
     of, lender = target.info, _lender(target, name)
     readings = found.fitting(name, Target(of.name, lender.width, of.layers, of.vocabulary))
     target.tapped(readings[0].taps)  # which proves that its states can be read, now rather than in the first answer
-    weights = _read(found, name, lender.device, lender.dtype)
+    weights = Noted(_read(found, name, lender.device, lender.dtype))
     ids = _ids(weights, name, target)
-    reading, note = readings[0], ""
+    try:
+        head = _made(found, name, target, lender, weights, ids, readings)
+        drafted = _drafted_once(head, target, lender.width)
+        if drafted != of.vocabulary:
+            raise ValueError(f"it drafts from {drafted:,} tokens")
+    except MISFITS as error:
+        if out_of_memory(error):
+            raise
+        why = f"it lacks {error.args[0]}" if isinstance(error, KeyError) else first_line(error)
+        raise UserError(
+            f"{name} does not fit {of.name}, or its weights do not match its config.json ({why}). {found.made_for}"
+        ) from None
+    if unread := sorted(weights.keys() - weights.asked):
+        raise UserError(
+            f"{name} has tensors that specchat does not know, such as {unread[0]}, so it would not draft as it was trained. "
+            "Use another drafter."
+        )
+    return head
+
+
+def _made(
+    found: Format,
+    name: str,
+    target: Model,
+    lender: Lender,
+    weights: Noted,
+    ids: Tensor | None,
+    readings: list[Reading],
+) -> Head:
+    """The drafter, read in the way in which it agrees most with its target."""
+    of, reading, note = target.info, readings[0], ""
+    size = sum(tensor.numel() for tensor in weights.values())
     make: Callable[[HeadInfo], Head]
     match found:
         case EagleFormat():
@@ -84,23 +137,44 @@ def load_head(found: Format, name: str, target: Model) -> Head:
             make = partial(PathHead, weights=partial(AssistantSession, assistant, reading))
         case _:
             assert isinstance(found, MedusaFormat)
-            cut = weights
-            if ids is not None:
-                lm_heads = {name for name, t in weights.items() if name.endswith("lm_head.weight") and len(t) > len(ids)}
-                cut = {name: t[ids] if name in lm_heads else t for name, t in weights.items()}
-            make = partial(MedusaHead, found=found, weights=cut, ids=ids, vocabulary=of.vocabulary)
+            for tensor, value in weights.items():
+                if ids is not None and tensor.endswith("lm_head.weight") and len(value) > len(ids):
+                    weights[tensor] = value[ids]
+            make = partial(MedusaHead, found=found, weights=weights, ids=ids, vocabulary=of.vocabulary)
     return make(
         HeadInfo(
             name=name,
             kind=found.kind,
             title=found.title,
-            parameters=sum(tensor.numel() for tensor in weights.values()),
+            parameters=size,
             dtype=str(lender.dtype).removeprefix("torch."),
             taps=reading.taps,
             path=str(found.folder),
             notes=(note,) if note else (),
         )
     )
+
+
+def _drafted_once(head: Head, target: Model, width: int) -> int:
+    """Draft behind two tokens of a text, whatever their states are; how many tokens the guesses are among."""
+    states = torch.zeros((2, len(head.info.taps) * width))
+    scores: Any
+    match head:
+        case PathHead():
+            with closing(target.open_session(4, head.info.taps)) as text, closing(head.open(4)) as session:
+                text.prefill((0, 0))
+                session.follow(text)
+                session.extend((0, 0), states)
+                scores = session.grow([0], [ROOT])
+        case BlockHead():
+            with closing(head.open(2)) as block:
+                block.extend(states)
+                paths = isinstance(block, PathBlockSession)
+                scores = block.begin(0, head.positions) if paths else block.guess(0, head.positions)
+        case _:
+            assert isinstance(head, MedusaHead)
+            scores = head.guess(states[:1], 2, head.positions)
+    return int(scores.logits.shape[-1])
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,22 +32,9 @@ class MedusaFormat(Format):
 
     def fitting(self, name: str, target: Target) -> list[Reading]:
         self.check_vocabulary(name, target)
-        own = "lm_head.weight" not in self.shapes  # else one for all
-        outputs = [f"{head}.lm_head.weight" for head in range(self.heads)] if own else ["lm_head.weight"]
-        shape = self.shapes.get(outputs[0], ())
+        shape = self.shapes.get("lm_head.weight", self.shapes.get("0.lm_head.weight", ()))  # one for all, or each its own
         if len(shape) == 2:
             self.check_width(name, target, shape[1])
-        wanted: dict[str, tuple[int, ...]] = {}
-        for at in (f"{head}.{block}" for head in range(self.heads) for block in range(self.blocks)):
-            wanted[f"{at}.weight"] = (target.width, target.width)
-            if f"{at}.bias" in self.shapes:
-                wanted[f"{at}.bias"] = (target.width,)
-        rows = target.vocabulary
-        if table := self.shapes.get("token_map"):
-            # Rows of all tokens, of which those in the table are taken (as vLLM's loader does), or rows of these alone.
-            rows = target.vocabulary if shape[:1] == (target.vocabulary,) else table[0]
-            wanted["token_map"] = table[:1]
-        self.check_tensors(name, target, wanted | dict.fromkeys(outputs, (rows, target.width)))
         return [Reading((target.layers,))]
 
 

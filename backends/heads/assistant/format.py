@@ -54,30 +54,8 @@ class AssistantFormat(Format):
         """The readings of transformers and of vLLM: whether its position is the pending token's, or the one before."""
         self.check_vocabulary(name, target)
         self.check_width(name, target, self.width)
-        self.check_tensors(name, target, self._expected(target))
         taps = (target.layers,)
         return [Reading(taps), Reading(taps, earlier=True, note="the position of the last verified token and one row less")]
-
-    def _expected(self, target: Target) -> dict[str, tuple[int, ...]]:
-        text, own = self.text, figure(self.folder, self.text, "hidden_size")
-        heads = figure(self.folder, text, "num_attention_heads")
-        out: dict[str, tuple[int, ...]] = {"pre_projection.weight": (own, 2 * self.width)}
-        out |= {"post_projection.weight": (self.width, own), "embed_tokens.weight": (target.vocabulary, own)}
-        out["norm.weight"] = (own,)
-        inner = figure(self.folder, text, "intermediate_size")
-        for i, kind in enumerate(self.layers):
-            at, size = f"layers.{i}.", self._head(kind)
-            names = ("input", "post_attention", "pre_feedforward", "post_feedforward")
-            out |= {f"{at}{norm}_layernorm.weight": (own,) for norm in names}
-            out |= {f"{at}self_attn.q_proj.weight": (heads * size, own), f"{at}self_attn.o_proj.weight": (own, heads * size)}
-            out |= {f"{at}self_attn.q_norm.weight": (size,), f"{at}layer_scalar": (1,)}
-            out |= {f"{at}mlp.{part}_proj.weight": (inner, own) for part in ("gate", "up")}
-            out[f"{at}mlp.down_proj.weight"] = (own, inner)
-        if "lm_head.weight" in self.shapes:
-            out["lm_head.weight"] = (target.vocabulary, own)
-        if self.clusters:
-            out |= {"masked_embedding.centroids.weight": (self.clusters, own), ORDERING: (target.vocabulary,)}
-        return out
 
     def frequencies(self, kind: str) -> list[float]:
         """By how much each pair of numbers turns from one position to the next, in layers of a type.

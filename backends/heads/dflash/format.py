@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal, cast, get_args
 
 from ....errors import UserError, counted
 from ..base import Kind
-from ..formats import Format, Reading, Target, attention_shapes, drafted_shapes, figure, part, whole
+from ..formats import Format, Reading, Target, figure, part, whole
 
 NAMES = {"encoder.fc.weight": "fc.weight", "encoder.output_norm_enc.weight": "hidden_norm.weight"}
 """transformers' names of tensors → what they are called here."""
@@ -40,39 +40,12 @@ class Markov:
     kind: MarkovKind
     rank: int
 
-    def shapes(self, hidden: int, drafted: int, target: Target) -> dict[str, tuple[int, ...]]:
-        """Its tensors and their shapes; `hidden` is the width of the drafter's states."""
-        at, r = "markov_head.", self.rank
-        out: dict[str, tuple[int, ...]] = {f"{at}markov_w1.weight": (target.vocabulary, r)}
-        out[f"{at}markov_w2.weight"] = (drafted, r)
-        if self.kind == "gated":
-            out |= {f"{at}gate_proj.weight": (r, hidden + r), f"{at}gate_proj.bias": (r,)}
-        if self.kind == "rnn":
-            out |= {f"{at}joint_proj.weight": (3 * r, 2 * r + hidden), f"{at}joint_proj.bias": (3 * r,)}
-        return out
-
 
 @dataclass(frozen=True, slots=True)
 class Selector:
-    """DFlash 2's choice among the most probable tokens of each position, by the token before; and its layers' convolutions."""
+    """DFlash 2's choice among the most probable tokens of each position, by the token before."""
 
-    rank: int
     candidates: int
-    kernel: int
-    """Positions that a convolution sees, its own among them."""
-    group: int
-    """Channels that share a kernel."""
-    layers: int
-
-    def shapes(self, hidden: int, drafted: int, target: Target) -> dict[str, tuple[int, ...]]:
-        """Their tensors and their shapes; `hidden` is the width of the drafter's states."""
-        at, rows = "candidate_selector.", 2 * self.kernel * (hidden // self.group)
-        out: dict[str, tuple[int, ...]] = {f"{at}hidden_projection.weight": (self.rank, hidden)}
-        out |= {f"{at}{name}_codebook": (target.vocabulary, self.rank) for name in ("predecessor", "successor")}
-        for i in range(self.layers):
-            for conv in (f"layers.{i}.attention_conv", f"layers.{i}.mlp_conv"):
-                out |= {f"{conv}.base_kernel": (2, self.kernel, hidden), f"{conv}.kernel_projection.weight": (rows, hidden)}
-        return out
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,8 +68,6 @@ class DFlashFormat(Format):
     """Whether the pending token's own output is the first guess; else it is the first mask's."""
     paths: Markov | Selector | None
     """The layers through which the token before a position changes its guesses; None in a drafter without them."""
-    drafted: int | None
-    """How many token ids it can draft, if the configuration says so."""
     target_width: int | None
     embedding_scale: float
     value_scale: float
@@ -118,20 +89,6 @@ class DFlashFormat(Format):
         if inputs != len(taps) * target.width:
             self.check_width(name, target, self.target_width or hidden)
             raise self.other_layers(name, inputs // target.width, len(taps), "target_layer_ids")
-        wanted: dict[str, tuple[int, ...]] = {"fc.weight": (hidden, inputs)}
-        wanted |= dict.fromkeys(("hidden_norm.weight", "norm.weight"), (hidden,))
-        for i in range(len(self.views)):
-            wanted |= attention_shapes(self.folder, self.layer, self.shapes, f"layers.{i}.", hidden, hidden, normed=True)
-        if isinstance(self.paths, Selector) and hidden % self.paths.group:
-            raise UserError(
-                f"{self.folder / 'config.json'} has a conv_group_size of {self.paths.group}, which does not divide {hidden}, "
-                "the width of its states. Download it again."
-            )
-        own = drafted_shapes(self.shapes, self.drafted, hidden, target)
-        wanted |= own
-        if self.paths is not None:
-            wanted |= self.paths.shapes(hidden, own.get("d2t", (target.vocabulary,))[0], target)
-        self.check_tensors(name, target, wanted, UNUSED)
         self.check_mask(name, target, self.mask)
         return [Reading(taps)]
 
@@ -160,7 +117,7 @@ def dflash_format(
     if not isinstance(mask, int) or isinstance(mask, bool) or not 2 <= block <= MOST_BLOCK:
         what = f"mask_token_id, not {str(mask)[:40]}" if 2 <= block <= MOST_BLOCK else f"a block_size of 2 to {MOST_BLOCK}"
         raise UserError(f"{folder / 'config.json'} needs {what}.")
-    paths = _paths(folder, given, shapes, layers)
+    paths = _paths(folder, given, shapes)
     verifier = part(part(config, "speculators_config"), "verifier").get("name_or_path")
     return DFlashFormat(
         folder=folder,
@@ -178,7 +135,6 @@ def dflash_format(
         # DSpark's, which say markov_rank, take the pending token's output for the first guess.
         from_anchor=bool(given.get("sample_from_anchor", "markov_rank" in given or isinstance(paths, Markov))),
         paths=paths,
-        drafted=whole(config.get("draft_vocab_size")),
         target_width=whole(config.get("target_hidden_size")),
         embedding_scale=_number(folder, given, "input_embedding_scale", 1.0),
         value_scale=_number(folder, given, "attention_value_scale", 1.0),
@@ -203,18 +159,13 @@ def kind_of(config: Mapping[str, Any], shapes: Mapping[str, Any]) -> Literal["ds
     return "dflash" if plain else None
 
 
-def _paths(
-    folder: Path, given: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]], layers: int
-) -> Markov | Selector | None:
+def _paths(folder: Path, given: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]]) -> Markov | Selector | None:
     """What makes guesses go by the token before."""
     kind = kind_of(given, shapes)
     if kind == "dflash2":
-        sizes = {"rank": ("selector_rank", 256), "candidates": ("selector_top_k", 16)}
-        sizes |= {"kernel": ("conv_kernel_size", 2), "group": ("conv_group_size", 16)}
-        found = Selector(**{ours: figure(folder, given, *theirs) for ours, theirs in sizes.items()}, layers=layers)
         if given.get("draft_vocab_size") and "d2t" in shapes:
             raise UserError(f"{folder} drafts a part of the vocabulary, which DFlash 2 does not do. Use another drafter.")
-        return found
+        return Selector(figure(folder, given, "selector_top_k", 16))
     if kind != "dspark":
         return None
     form = given.get("markov_head_type") or "vanilla"

@@ -174,9 +174,12 @@ def _dflash(writer: Any, head: DFlashFormat) -> None:
     writer.add_mask_token_id(head.mask)
     writer.add_bool("dflash.attention.causal", head.views[0].causal)
     if isinstance(head.paths, Selector):
-        found = head.paths
-        figures = {"selector_rank": found.rank, "selector_top_k": found.candidates}
-        for key, figure in (figures | {"conv_kernel_size": found.kernel, "conv_group_size": found.group}).items():
+        rank, hidden = head.shapes["candidate_selector.hidden_projection.weight"]
+        _, kernel, _ = head.shapes["layers.0.mlp_conv.base_kernel"]
+        rows, _ = head.shapes["layers.0.mlp_conv.kernel_projection.weight"]
+        figures = {"selector_rank": rank, "selector_top_k": head.paths.candidates}
+        figures |= {"conv_kernel_size": kernel, "conv_group_size": 2 * kernel * hidden // rows}
+        for key, figure in figures.items():
             writer.add_uint32(f"dflash.{key}", figure)
     if isinstance(head.paths, Markov):
         writer.add_bool("dflash.sample_from_anchor", head.from_anchor)
