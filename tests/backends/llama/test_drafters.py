@@ -17,7 +17,7 @@ from specchat.backends.llama.drafters.load import numbers
 
 from ...fakes.drafters.gguf_heads import WIDTH, dflash_file, eagle_file, load_head, torch_target, write_blocks, write_eagle
 from ...fakes.models.gguf_changes import changed
-from ...fakes.models.llama_tiny import VOCAB, needs_llama, tiny_llama
+from ...fakes.models.llama_tiny import needs_llama, tiny_llama
 
 pytestmark = needs_llama
 
