@@ -169,8 +169,8 @@ def _drafted_once(head: Head, target: Model, width: int) -> int:
         case BlockHead():
             with closing(head.open(2)) as block:
                 block.extend(states)
-                paths = isinstance(block, PathBlockSession)
-                scores = block.begin(0, head.positions) if paths else block.guess(0, head.positions)
+                guess = block.begin if isinstance(block, PathBlockSession) else block.guess
+                scores = guess(0, head.positions)
         case _:
             assert isinstance(head, MedusaHead)
             scores = head.guess(states[:1], 2, head.positions)
