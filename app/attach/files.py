@@ -10,6 +10,8 @@ from math import inf
 from pathlib import Path
 from time import monotonic
 
+from ..text.cells import folded
+
 MOST_ENTRIES = 20_000
 """Entries of one folder, without what is in its folders: more are not looked at."""
 GIT_SECONDS = 5
@@ -70,7 +72,7 @@ def score(query: str, name: str) -> float | None:
 
     Letters count in their order; those that follow each other, begin a word or belong to the last part count more.
     """
-    wanted, text = query.casefold(), name.casefold()
+    wanted, text = folded(query), folded(name)
     if not wanted:
         return -float(name.count("/")) - len(name) / 1000
     last = text.rfind("/") + 1

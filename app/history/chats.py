@@ -18,9 +18,9 @@ from ..chat.entries import ChatEntry
 from ..chat.transcript import Transcript
 from ..chat.variants import Fork
 from ..saved.capture import SavedChat
-from ..text.cells import fit, one_line, sanitise
+from ..text.cells import find_all, fit, folded, one_line, sanitise
 from .entries import ROW, parts_of, read_entry
-from .schema import loaded, stored, words_of
+from .schema import NEXT_TURN, loaded, stored, words_of
 from .store import Store, trouble
 from .writing import TITLE_CELLS, ChatTrack, Rows, SavedEntry, rows_of
 
@@ -37,7 +37,7 @@ MOST_BEGINNINGS = 400
 """Trigrams that one or two letters may be the beginning of."""
 
 _COLUMNS = "chats.id, title, created, changed, model, answers, parent, deleted_at"
-_NEWEST = "deleted_at IS NULL ORDER BY changed DESC, id DESC"
+_NEWEST = "deleted_at IS NULL ORDER BY turn DESC, id DESC"
 _WORDS = re.compile(r'"([^"]+)"|(\S+)')
 
 
@@ -110,32 +110,32 @@ class Chats:
             return [_row(row) for row in self.store.db.execute(f"SELECT {_COLUMNS} FROM chats WHERE {where}", values)]
 
     def search(self, text: str, limit: int = 50) -> list[ChatHit]:
-        """Chats that have all the words of `text` in one prompt, answer or title, newest first. Upper and lower case are the
-        same, a part of a word is enough, and words in double quotes belong together. Behind `thought:` what models thought is
-        searched as well."""
+        """Chats that have all the words of `text` in one prompt, answer or title, newest first. They are compared as
+        `folded` has them, a part of a word is enough, and words in double quotes belong together. Behind `thought:` what models
+        thought is searched as well."""
         text, thoughts = text.lstrip().removeprefix(THOUGHTS), text.lstrip().startswith(THOUGHTS)
         text = text.replace("\0", " ").encode("utf-8", "replace").decode()
-        words = [quoted or word for quoted, word in _WORDS.findall(text) if (quoted or word).strip()]
+        words = [folded(quoted or word) for quoted, word in _WORDS.findall(text) if (quoted or word).strip()]
         if not words:
             return []
-        patterns = [re.compile(re.escape(word), re.IGNORECASE) for word in words]
         found: dict[int, ChatHit] = {}
         with self.store.lock:
             for row in self._rows(f"named AND {_NEWEST}"):
-                if len(found) < limit and all(pattern.search(row.title) for pattern in patterns):
-                    found[row.id] = ChatHit(row, _excerpt(row.title, patterns[0]))
+                if len(found) < limit and all(word in folded(row.title) for word in words):
+                    found[row.id] = ChatHit(row, _excerpt(row.title, words[0]))
             for (entry,) in self._candidates(words):
                 if len(found) >= limit:
                     break
                 found_row = self.store.db.execute("SELECT text, thought FROM entries WHERE id = ?", (entry,)).fetchone()
                 answer, thought = found_row or ("", "")  # another specchat may have removed it just now
                 said = words_of(loaded(answer), loaded(thought) if thoughts else "")
-                if not all(pattern.search(said) for pattern in patterns):
+                whole = folded(said)
+                if not all(word in whole for word in words):
                     continue
                 having = "SELECT chat FROM places WHERE entry = ?1 UNION SELECT chat FROM ends WHERE entry = ?1"
                 for row in self._rows(f"id IN ({having}) AND {_NEWEST}", entry):
                     if row.id not in found and len(found) < limit:
-                        found[row.id] = ChatHit(row, _excerpt(said, patterns[0]), entry)
+                        found[row.id] = ChatHit(row, _excerpt(said, words[0]), entry)
         return list(found.values())
 
     def _candidates(self, words: list[str]) -> sqlite3.Cursor:
@@ -144,7 +144,7 @@ class Chats:
         link = " AND "
         if not trigrams:
             # Too short for the index by themselves: what begins with the longest of them.
-            link, word = " OR ", max(words, key=len).lower()
+            link, word = " OR ", max(words, key=len)
             rows = self.store.db.execute(
                 "SELECT term FROM trigrams WHERE term >= ? AND term < ? LIMIT ?",
                 (word, word + "\U0010ffff", MOST_BEGINNINGS + 1),
@@ -220,9 +220,9 @@ class Chats:
 
     def titled(self, text: str) -> list[ChatRow]:
         """Chats whose title has `text` in it, newest first, or the one of just that title; else the one of that number."""
-        wanted = one_line(text).casefold()
-        some = [row for row in self._rows(_NEWEST) if wanted in row.title.casefold()]
-        same = [row for row in some if row.title.casefold() == wanted]
+        wanted = folded(one_line(text))
+        some = [row for row in self._rows(_NEWEST) if wanted in folded(row.title)]
+        same = [row for row in some if folded(row.title) == wanted]
         if not some and text.isascii() and text.isdigit() and len(text) < 16:
             some = self._rows("deleted_at IS NULL AND id = ?", int(text))
         return same[:1] or some
@@ -276,8 +276,9 @@ class Chats:
         with self.store.transaction() as db:
             now = time()
             new = db.execute(
-                "INSERT INTO chats (title, named, created, changed, model, system, about, parent)"
-                " SELECT CASE WHEN ?1 = '' THEN title ELSE ?1 END, named OR ?1 <> '', ?2, ?2, model, system, about, id"
+                "INSERT INTO chats (title, named, created, changed, model, system, about, parent, turn)"
+                " SELECT CASE WHEN ?1 = '' THEN title ELSE ?1 END, named OR ?1 <> '', ?2, ?2, model, system, about, id,"
+                f" {NEXT_TURN}"
                 " FROM chats WHERE id = ?3",
                 (stored(clean_title(title)) if title else "", now, id),
             ).lastrowid
@@ -337,10 +338,9 @@ def _row(row: Any) -> ChatRow:
     return ChatRow(id, name, created, changed, model, answers, parent, deleted_at is not None)
 
 
-def _excerpt(text: str, pattern: re.Pattern[str]) -> tuple[str, str, str]:
-    """What stands around the first match, on one line."""
-    match = pattern.search(text)
-    start, end = match.span() if match else (0, 0)
+def _excerpt(text: str, word: str) -> tuple[str, str, str]:
+    """What stands around the first place of a word, on one line."""
+    start, end = next(find_all(text, word), (0, 0))
     end = min(end, start + AFTER)
     before, after = text[max(0, start - BEFORE) : start], text[end : start + AFTER]
     lead = "…" if start > BEFORE else ""

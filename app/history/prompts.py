@@ -15,7 +15,7 @@ from pathlib import Path
 
 from ... import plain_file
 from ..settings.locations import data_folder, ensure
-from ..text.cells import enterable
+from ..text.cells import enterable, has_words
 
 MOST = 1000
 """Messages that are kept."""
@@ -142,12 +142,10 @@ def _clean(text: str) -> str:
 
 
 def found(history: Iterable[str], query: str, most: int = 200) -> list[str]:
-    """The messages that have every word of a query, newest first, each once. Upper and lower case are the same."""
-    words = query.casefold().split()
+    """The messages that have every word of a query, newest first, each once."""
     out: dict[str, None] = {}
     for text in reversed(list(history)):
-        folded = text.casefold()
-        if text not in out and all(word in folded for word in words):
+        if text not in out and has_words(text, query):
             out[text] = None
             if len(out) == most:
                 break

@@ -12,7 +12,7 @@ from ...errors import UserError, counted
 from ..chat.about import LOADED_WITH
 from ..settings.checks import checked
 from ..settings.fields import Settings
-from ..text.cells import one_line
+from ..text.cells import folded, one_line
 
 if TYPE_CHECKING:
     from .chats import ChatRow, Chats, OpenedChat
@@ -127,8 +127,8 @@ def one_chat(chats: Chats, text: str, deleted: bool = False) -> ChatRow:
     """
     if text.isascii() and text.isdigit() and len(text) < 16:
         return chats.row(int(text))
-    wanted = one_line(text).casefold()
-    some = [row for row in chats.deleted() if wanted in row.title.casefold()] if deleted else chats.titled(text)
+    wanted = folded(one_line(text))
+    some = [row for row in chats.deleted() if wanted in folded(row.title)] if deleted else chats.titled(text)
     if not some:
         raise UserError(f"No chat is called {one_line(text)!r}. `specchat chats list` shows their numbers and titles.")
     if len(some) > 1:

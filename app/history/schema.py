@@ -16,8 +16,13 @@ from __future__ import annotations
 
 import sqlite3
 
-VERSION = 5
+from ..text.cells import folded
+
+VERSION = 6
 """The schema's version, as `PRAGMA user_version` has it."""
+
+NEXT_TURN = "(SELECT coalesce(max(turn), 0) + 1 FROM chats)"
+"""What `turn` becomes in a chat that changes."""
 
 TABLES = frozenset({"chats", "places", "forks", "ends", "entries", "steps", "words"})
 
@@ -28,7 +33,7 @@ def stored(text: str) -> str:
 
 
 def loaded(text: str | bytes | None) -> str:
-    """A text from the database; version 5 of it may have some as bytes."""
+    """A text from the database; it may have some as bytes."""
     return text.decode("utf-8", "replace") if isinstance(text, bytes) else text or ""
 
 
@@ -36,7 +41,7 @@ def searchable(text: str) -> str:
     """What the index gets of a text. It must stay the same for as long as VERSION does: an entry is taken out of the index by
     telling it the text that went in."""
     # The tokenizer stops at a nul byte. With the spaces every character begins a trigram, so that short words are found too.
-    return stored(text.replace("\0", " ")) + "  "
+    return folded(stored(text.replace("\0", " "))) + "  "
 
 
 SCHEMA = (
@@ -51,9 +56,10 @@ SCHEMA = (
         parent INTEGER REFERENCES chats (id) ON DELETE SET NULL,  -- the chat that it branched from
         deleted_at REAL,
         named INTEGER NOT NULL DEFAULT 0,  -- a title that was given stays when the first prompt changes
-        answers INTEGER NOT NULL DEFAULT 0  -- how many it has
+        answers INTEGER NOT NULL DEFAULT 0,  -- how many it has
+        turn INTEGER NOT NULL DEFAULT 0  -- counts changes of all chats: clocks may be set back
     )""",
-    "CREATE INDEX chats_by_change ON chats (changed DESC, id DESC) WHERE deleted_at IS NULL",
+    "CREATE INDEX chats_by_turn ON chats (turn DESC, id DESC) WHERE deleted_at IS NULL",
     """CREATE TABLE entries (
         id INTEGER PRIMARY KEY AUTOINCREMENT,
         kind TEXT NOT NULL,  -- prompt, answer or notice

@@ -28,7 +28,9 @@ NAME = "history.db"
 BUSY_SECONDS = 5.0
 """How long a write waits for another specchat's; theirs take milliseconds."""
 
-KEPT_SECONDS = 30 * 24 * 3600.0
+DAY_SECONDS = 24 * 3600.0
+
+KEPT_SECONDS = 30 * DAY_SECONDS
 """A deleted chat can be brought back for so long."""
 
 TRIGRAMS = "CREATE VIRTUAL TABLE temp.trigrams USING fts5vocab (main, words, row)"
@@ -297,9 +299,17 @@ def _use_wal(db: sqlite3.Connection) -> None:
 
 
 def purge(db: sqlite3.Connection, now: float | None = None) -> int:
-    """Forget chats that were deleted long ago, in a transaction; returns how many."""
-    before = (time() if now is None else now) - KEPT_SECONDS
-    gone = [id for (id,) in db.execute("SELECT id FROM chats WHERE deleted_at < ?", (before,))]
+    """Forget chats that were deleted long ago, in a transaction; returns how many. So much time has passed once another
+    chat was changed after it, and that a day ago: a clock may be ahead for a while."""
+    now = time() if now is None else now
+    later = "SELECT 1 FROM chats AS other WHERE other.changed BETWEEN chats.deleted_at + ? AND ?"
+    gone = [
+        id
+        for (id,) in db.execute(
+            f"SELECT id FROM chats WHERE deleted_at < ? AND EXISTS ({later})",
+            (now - KEPT_SECONDS, KEPT_SECONDS, now - DAY_SECONDS),
+        )
+    ]
     for id in gone:
         forget(db, id)
     return len(gone)

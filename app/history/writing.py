@@ -20,7 +20,7 @@ from ..saved.capture import model_body, settings_body
 from ..saved.chat_json import figures_body
 from ..text.cells import fit, one_line
 from .entries import pack, parts_of, texts_of
-from .schema import index, indexed, stored, words_of
+from .schema import NEXT_TURN, index, indexed, stored, words_of
 
 TITLE_CELLS = 80
 """Longest title that is made of a prompt."""
@@ -166,8 +166,8 @@ def write(db: sqlite3.Connection, now: ChatSnapshot, identity: Any) -> Written:
     row = (stored(now.model), stored(now.system) if now.system else None, json.dumps(now.about), answers)
     if chat is None:
         chat = db.execute(
-            "INSERT INTO chats (model, system, about, answers, title, named, created, changed, parent)"
-            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            "INSERT INTO chats (model, system, about, answers, title, named, created, changed, parent, turn)"
+            f" VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, {NEXT_TURN})",
             (*row, title, bool(now.title), at, at, parent),
         ).lastrowid
         assert chat is not None
@@ -190,7 +190,7 @@ def write(db: sqlite3.Connection, now: ChatSnapshot, identity: Any) -> Written:
     _write_rows(db, chat, before, rows)
     if grown and not fresh:
         # Somebody goes on with it, so it is no longer deleted.
-        db.execute("UPDATE chats SET changed = ?, deleted_at = NULL WHERE id = ?", (at, chat))
+        db.execute(f"UPDATE chats SET changed = ?, turn = {NEXT_TURN}, deleted_at = NULL WHERE id = ?", (at, chat))
     return Written(chat, list(saved.values()), rows)
 
 

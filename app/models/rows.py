@@ -10,7 +10,7 @@ from ...backends.files.memory import Needs, needs_of
 from ...backends.files.model_card import Card
 from ...backends.options import BUILTIN
 from ..text.amounts import count_of, size_of, time_of
-from ..text.cells import fit, one_line, width
+from ..text.cells import fit, has_words, one_line, width
 from ..text.lines import StyledLine, cut, length, line
 from .downloads import Download
 from .hub import Offer, Repository
@@ -65,8 +65,8 @@ def matches(found: FoundModel, text: str) -> bool:
     """Whether all words of a search are in what is shown of a model."""
     card, spot = found.card, found.spot
     runtime = "gguf llama.cpp" if card.backend == "llama.cpp" else "safetensors transformers"
-    shown = f"{spot.title} {spot.place} {card.architecture} {card.quantization} {runtime}".lower()
-    return all(word in shown for word in text.lower().split())
+    shown = f"{spot.title} {spot.place} {card.architecture} {card.quantization} {runtime}"
+    return has_words(shown, text)
 
 
 def title_of(found: FoundModel) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from ...backends.servers.address import find_server, quoted
 from ...errors import UserError
-from ..text.cells import one_line
+from ..text.cells import has_words, one_line
 from .rows import ModelRow
 
 MOST_MODELS = 100
@@ -81,6 +81,5 @@ def server_rows(found: Sequence[FoundServer], text: str, loaded: str) -> list[Mo
             rows.append(ModelRow(("server", spec), one_line(f"{server.name} · {model}"), mark, note=one_line(told)))
         if server.problem:
             rows.append(ModelRow(("server", server.name), one_line(server.name), note=server.problem, faint=True))
-    words = text.lower().split()
-    rows = [row for row in rows if all(word in f"{row.title} {row.note}".lower() for word in words)]
+    rows = [row for row in rows if has_words(f"{row.title} {row.note}", text)]
     return [ModelRow(None, "Servers"), *rows] if rows else []

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...option import NEXT_ANSWER
-from ..text.cells import fit, one_line
+from ..text.cells import fit, has_words, one_line
 from .checks import catalog, method_params, theme_names
 from .fields import OPTIONS, SERVER, is_chat_key
 from .key_path import join, split
@@ -114,17 +114,14 @@ def rows_of(layers: Layers, entries: Sequence[ListedSetting], query: str = "", m
     groups. With a model, what it has of its own."""
     values = layers.values()
     name, table = layers.of_model(model)
-    words = query.casefold().split()
     out: list[SettingRow] = []
     group = ""
     for entry in entries:
         if model is not None and not entry.per_model:
             continue
         row = _row(entry, layers, values) if model is None else _model_row(entry, layers, values, name, table)
-        if words:
-            text = f"{entry.key} {entry.group} {entry.what} {row.text} {row.mark}".casefold()
-            if not all(word in text for word in words):
-                continue
+        if not has_words(f"{entry.key} {entry.group} {entry.what} {row.text} {row.mark}", query):
+            continue
         if entry.group != group:
             group = entry.group
             out += [SettingRow(), SettingRow(group)] if out else [SettingRow(group)]

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator
 from functools import lru_cache
 from typing import TYPE_CHECKING
+from unicodedata import normalize
 
 if TYPE_CHECKING:
     import regex
@@ -76,6 +77,32 @@ def enterable(text: str) -> str:
 def one_line(text: str) -> str:
     """`text` for a label: sanitised, on one line."""
     return " ".join(sanitise(text).split())
+
+
+def folded(text: str) -> str:
+    """`text` as searches compare it: case, width, ligatures and the way of writing an accent make no difference."""
+    if text.isascii():
+        return text.lower()
+    return normalize("NFKC", normalize("NFKC", text).casefold())
+
+
+def has_words(text: str, query: str) -> bool:
+    """Whether `text` has every word of `query`, or a longer one that holds it."""
+    whole = folded(text)
+    return all(word in whole for word in folded(query).split())
+
+
+def find_all(text: str, query: str) -> Iterator[tuple[int, int]]:
+    """Start and end of each place where `text` has the words of `query`, with any white space between them."""
+    pattern = re.compile(r"\s+".join(map(re.escape, folded(query).split())))
+    if text.isascii():
+        yield from (match.span() for match in pattern.finditer(text.lower()))
+        return
+    clusters = [(span, folded(text[slice(*span)])) for span in graphemes(text)]
+    places = [span for span, part in clusters for _ in part]  # of each folded character
+    for match in pattern.finditer("".join(part for _, part in clusters)):
+        if match[0]:
+            yield places[match.start()][0], places[match.end() - 1][1]
 
 
 @lru_cache(1)

@@ -6,7 +6,9 @@ from typing import TypeVar
 
 from textual import events
 from textual.await_complete import AwaitComplete
+from textual.geometry import Offset
 from textual.screen import Screen
+from textual.widgets import OptionList
 
 Result = TypeVar("Result")
 
@@ -17,6 +19,15 @@ class ClosingScreen(Screen[Result]):
     Textual queues events: a key that was pressed before the screen was taken off the stack still reaches it, and a second
     `dismiss` would close the screen below, or end the app where that is the last.
     """
+
+    @property
+    def chosen_row(self) -> Offset | None:
+        """Where the chosen row of its list begins on the terminal; None while something is typed, or without a list."""
+        for choices in self.query(OptionList):
+            if choices.highlighted is not None:
+                line = choices._index_to_line[choices.highlighted]  # Textual tells it by no other name
+                return choices.content_region.offset + Offset(0, line - choices.scroll_offset.y)
+        return None
 
     @property
     def closed(self) -> bool:

@@ -29,6 +29,7 @@ from textual.widgets import Input, TextArea
 from ...errors import UserError
 from ..chat.entries import Severity
 from ..text.cells import fit, sanitise
+from .closing import ClosingScreen
 from .driver import Terminal
 from .harmless import Harmless
 from .themes import NoColours
@@ -119,8 +120,12 @@ class TerminalApp(App[None]):
         if isinstance(renderable, CompositorUpdate) and not fits(self.terminal_size):
             renderable = refusal(self.terminal_size)
         # Where the caret is, input methods show what they offer. It moves with the layout too, of which the box knows nothing.
-        if isinstance(self.focused, Input | TextArea):
-            self.cursor_position = self.focused.cursor_screen_offset
+        focused = self.focused
+        row = self.screen.chosen_row if isinstance(self.screen, ClosingScreen) else None
+        if row is not None:  # screen readers tell the line that the cursor is on
+            self.cursor_position = row
+        elif isinstance(focused, Input | TextArea):
+            self.cursor_position = focused.cursor_screen_offset
         super()._display(screen, renderable)
 
     @property

@@ -15,6 +15,7 @@ from ...race.entry import RUNTIMES, split_prompt
 from ...settings import actions
 from ...settings.actions import Action
 from ...settings.rows import preset_summary
+from ...text.cells import folded
 from ..host import Host
 from .settings import PRESET_WORDS, set_now
 from .table import COMMANDS, command_of, is_command
@@ -154,10 +155,10 @@ def _ranked(query: str, found: Iterable[Suggestion]) -> list[Suggestion]:
     if not query:
         return list(found)
     scored = [(value, offer) for offer in found if (value := score(query, offer.name)) is not None]
-    whole = [(value, offer) for value, offer in scored if query.casefold() in offer.name.casefold()]
+    whole = [(value, offer) for value, offer in scored if folded(query) in folded(offer.name)]
     scored = whole or scored
     return [
-        offer for _, offer in sorted(scored, key=lambda pair: (not pair[1].name.lower().startswith(query.lower()), -pair[0]))
+        offer for _, offer in sorted(scored, key=lambda pair: (not folded(pair[1].name).startswith(folded(query)), -pair[0]))
     ]
 
 

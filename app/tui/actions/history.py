@@ -11,6 +11,7 @@ from ...chat.transcript import Transcript
 from ...history.resume import continued, own_model, welcome
 from ...settings import actions
 from ...settings.fields import Settings
+from ...text.cells import folded
 from ..host import Host
 from .registry import runs
 
@@ -142,7 +143,7 @@ class ChatHistory:
 
         if opened.found is not None:
             entry, text = opened.found
-            if isinstance(entry, Answer) and text.casefold() not in entry.text.casefold():
+            if isinstance(entry, Answer) and folded(text) not in folded(entry.text):
                 entry.opened = True  # it was found in the thought
         self.host.show_chat(opened.transcript)
         go_on(self.host, opened)

@@ -12,6 +12,7 @@ from textual.notifications import Notification
 from ...chat.methods import Method
 from ...settings.actions import ACTIONS, BY_ID, Action
 from ...settings.keymap import CHAT, GROUPS, LEADER, KeyBinding, after_leader, display, every_way
+from ...text.cells import folded, has_words
 from ...theming.colouring import LABEL_STYLES
 from ..actions.dispatch import Actions
 from .context import KEYS, Hint, KeyContext, shown
@@ -47,8 +48,8 @@ class HelpRow:
 
     @property
     def text(self) -> str:
-        """What is searched, in lower case."""
-        return " ".join((self.title, self.id, self.keys, self.tag, *(line for line, _ in self.about))).casefold()
+        """What is searched."""
+        return " ".join((self.title, self.id, self.keys, self.tag, *(line for line, _ in self.about)))
 
 
 def entries(
@@ -87,16 +88,16 @@ def entries(
 
 def found(rows: Sequence[HelpRow], query: str) -> list[HelpRow]:
     """Rows that have all words of a search: first those that begin with it, then those that have it in what they do."""
-    words = query.casefold().split()
+    words = folded(query).split()
     if not words:
         return list(rows)
 
     def rank(entry: HelpRow) -> int:
-        title = entry.title.casefold()
-        names = (title, entry.keys.casefold(), entry.tag.casefold().removeprefix("/"))
+        title = folded(entry.title)
+        names = (title, folded(entry.keys), folded(entry.tag).removeprefix("/"))
         return 0 if any(name.startswith(words[0]) for name in names) else 1 if all(word in title for word in words) else 2
 
-    return sorted((row for row in rows if row.id and all(word in row.text for word in words)), key=rank)
+    return sorted((row for row in rows if row.id and has_words(row.text, query)), key=rank)
 
 
 def _here(hint: Hint, here: KeyContext, actions: Actions, keymap: Mapping[str, str]) -> HelpRow:

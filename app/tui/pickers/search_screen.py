@@ -13,6 +13,7 @@ from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Horizontal
 from textual.content import Content
+from textual.geometry import Offset
 from textual.widgets import Input, Static
 from textual.widgets.input import Selection
 
@@ -121,6 +122,8 @@ class SearchScreen(FramedScreen[Result], Generic[Result, Item]):
         self._verb = ""
         self._sure: object = None
         """Key of the item that is to be deleted once the key is pressed again."""
+        self._moved = False
+        """The last key moved to another item, rather than typed."""
 
     def compose(self) -> ComposeResult:
         with self.frame:
@@ -225,6 +228,10 @@ class SearchScreen(FramedScreen[Result], Generic[Result, Item]):
         return self._taker is not None
 
     @property
+    def chosen_row(self) -> Offset | None:
+        return self.listed.row if self._moved and self.under is not None else None
+
+    @property
     def searched(self) -> str:
         """What is searched for, also while the box asks for something else."""
         return self._searched if self.asking else self.box.value
@@ -272,6 +279,7 @@ class SearchScreen(FramedScreen[Result], Generic[Result, Item]):
     @on(Input.Changed)
     def _typed(self, event: Input.Changed) -> None:
         event.stop()
+        self._moved = False
         if not self.asking and event.value != self._searched:  # also what the box begins with is told
             self._searched = event.value
             self.search(event.value)
@@ -307,6 +315,7 @@ class SearchScreen(FramedScreen[Result], Generic[Result, Item]):
 
     def action_move(self, by: int) -> None:
         if not self.asking:
+            self._moved = True
             self.listed.move(by)
 
     def action_page(self, direction: int) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from time import monotonic
 
 from ...race.choices import ModelChoice
-from ...text.cells import fit, one_line, width
+from ...text.cells import fit, has_words, one_line, width
 from ...text.lines import StyledLine, line
 from ..keys.context import Hint, hints
 from ..pickers.pick_list import PickList
@@ -78,8 +78,7 @@ class RaceModel(SearchScreen[ModelChoice, ModelChoice]):
 
     def search(self, text: str) -> None:
         query = text.strip()
-        words = query.lower().split()
-        shown = [c for c in self._choices if all(word in f"{c.title} {c.what} {c.place}".lower() for word in words)]
+        shown = [choice for choice in self._choices if has_words(f"{choice.title} {choice.what} {choice.place}", query)]
         if query and all(query not in (c.model, c.title) for c in self._choices):
             shown.append(ModelChoice(query, "", one_line(query), "as typed"))
         self.grow(min(MOST_ROWS, len(self._choices)))

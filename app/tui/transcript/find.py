@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from textual.geometry import Offset
@@ -10,7 +9,7 @@ from textual.selection import Selection
 
 from ...chat.entries import Answer, ChatEntry, Prompt
 from ...render.blocks import EntryBlock
-from ...text.cells import char_at, expand_tabs, word_at
+from ...text.cells import char_at, expand_tabs, find_all, word_at
 from .stack import BlockStack
 
 
@@ -24,8 +23,8 @@ class TextFinder:
         self._at: tuple[int, int] | None = None  # block and offset of the last match
 
     def find(self, text: str) -> tuple[int, int] | None:
-        """Select the last match in the chat; looked for again, the one before, and at the first begin anew. Case and the kind
-        of white space make no difference.
+        """Select the last match in the chat; looked for again, the one before, and at the first begin anew. Case, white space
+        and the way of writing a letter make no difference (see `folded`).
 
         Returns:
             its number from 1 on, and how many there are; None if there is none.
@@ -63,10 +62,9 @@ class TextFinder:
 
     def _matches(self, text: str) -> Iterator[tuple[int, int, int]]:
         """Block, start and end of each, oldest first."""
-        pattern = re.compile(r"\s+".join(map(re.escape, text.split())), re.IGNORECASE)
         for index, block in enumerate(self._view.blocks):
             if text.strip() and isinstance(block.entry, Prompt | Answer):
-                yield from ((index, *match.span()) for match in pattern.finditer("".join(_lines(block))))
+                yield from ((index, *span) for span in find_all("".join(_lines(block)), text))
 
     def _select(self, index: int, start: int, end: int) -> None:
         view = self._view

@@ -84,6 +84,8 @@ class TranscriptView(BlockStack, can_focus=True, inherit_bindings=False):
         self._painter: RowPainter
         self._plain: Style
         self._styled_for: tuple[str, Color] | None = None
+        self._resized: tuple[tuple[int, int], int] | None = None
+        """Block and offset that the last resize kept at the top, and the row that this is."""
         self._waiting: list[EntryBlock] = []
         """Answers that have yet to be rendered as Markdown, oldest first."""
         self.cursor = RunCursor(self, lambda answer, run: self.post_message(self.Inspected(answer, run)))
@@ -177,6 +179,8 @@ class TranscriptView(BlockStack, can_focus=True, inherit_bindings=False):
             self.cursor.resized()
             return
         following, anchor = self.following, self._place()
+        if (kept := self._resized) is not None and kept[1] == self.scroll_offset.y:
+            anchor = kept[0]  # of several resizes each would begin at the start of a row of the one before
         self._cells = cells
         self.screen.clear_selection()  # other text is in its rows now
         self._reset()
@@ -185,6 +189,7 @@ class TranscriptView(BlockStack, can_focus=True, inherit_bindings=False):
             self.to_end()
         elif anchor is not None:
             self.scroll_to(y=self._row_of(*anchor), animate=False, immediate=True, force=True)
+            self._resized = anchor, self.scroll_offset.y
         self.cursor.resized()
 
     def _place(self) -> tuple[int, int] | None:

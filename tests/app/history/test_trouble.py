@@ -168,8 +168,12 @@ def test_what_was_deleted_long_ago_goes_for_good_but_what_a_branch_shares(
     chats.delete(1)
     deleted = chats.store.db.execute("SELECT deleted_at FROM chats WHERE id = 1").fetchone()[0]
     with chats.store.transaction() as db:
-        assert purge(db, deleted + 29 * 24 * 3600) == 0
-        assert purge(db, deleted + 31 * 24 * 3600) == 1
+        day = 24 * 3600
+        assert purge(db, deleted + 29 * day) == 0
+        assert purge(db, deleted + 60 * day) == 0  # a clock that is ahead: nothing was done in that time
+        db.execute("UPDATE chats SET changed = ? WHERE id = ?", (deleted + 40 * day, branch))
+        assert purge(db, deleted + 40.5 * day) == 0
+        assert purge(db, deleted + 41.5 * day) == 1
     assert [row.id for row in chats.newest()] == [branch]
     assert chats.open(branch).transcript.entries[0].text == "The lighthouse"
     assert [found.chat.id for found in chats.search("lighthouse")] == [branch]

@@ -13,7 +13,7 @@ from specchat.app.tui.keys.context import KEYS
 from specchat.app.tui.keys.help import HelpScreen
 from specchat.engine.messages import Cancel, Failed, Load, Loading, Steps
 
-from ...fakes.pilots import ask, chatting, command, loaded, settle, shown, toasts
+from ...fakes.pilots import ask, chatting, command, loaded, rows, settle, shown, toasts
 
 Make = Callable[..., Any]
 SIZE = (90, 26)
@@ -119,7 +119,7 @@ async def test_help_finds_every_key_command_and_method(make_chat: Make) -> None:
         helps = {"help", "ask_help", "race_help"}
         assert {key.id for key in ALL if not key.id.startswith("leader_")} - ids <= helps
         assert {f"method {name}" for name in app.dialogue.methods} <= ids
-        text = " ".join(entry.text for entry in screen.listed.items)
+        text = " ".join(entry.text for entry in screen.listed.items).lower()
         for word in ("/method name", "saxena 2023", "max_ngram=3", "same distribution"):
             assert word in text
         screen.box.value = KEYS["next_method"].what
@@ -290,3 +290,36 @@ async def test_commands(make_chat: Make, engine: Any) -> None:
         await loaded(pilot, engine)
         assert await run("/etc/hosts is a file") == ""
         assert engine.asked.messages == [{"role": "user", "content": "/etc/hosts is a file"}]
+
+
+async def test_resizes_keep_the_place_in_the_text(make_chat: Make, engine: Any, make_steps: Make) -> None:
+    """Each begins at the word that was at the top when the first one came, not at the row that this made of it."""
+    async with chatting(make_chat(), engine, size=(90, 20)) as (app, pilot):
+        await ask(pilot, engine, "Hello", make_steps(" ".join(f"word{n}" for n in range(600))))
+        view = app.chat_screen.view
+        view.scroll_to(y=20, animate=False, immediate=True, force=True)
+        await pilot.pause()
+        top = rows(view)[0]
+        for width in (61, 44, 87, 52, 73, 39, 66, 81, 57, 48, 70, 42, 63, 78, 90):
+            await pilot.resize_terminal(width, 20)
+            assert set(top.split()) & set(rows(view)[0].split())
+        assert rows(view)[0] == top
+
+
+async def test_the_cursor_stands_at_the_chosen_row_of_every_menu(make_chat: Make, engine: Any) -> None:
+    """Screen readers tell the line that it is on; what is typed into a search has it in the box."""
+    async with chatting(make_chat(), engine, size=(100, 40)) as (app, pilot):
+
+        def row() -> str:
+            return app.screen._compositor.render_strips()[app.cursor_position.y].text
+
+        await pilot.press("f2", "down")
+        assert "soft" in row()
+        await pilot.press("up", "up")
+        assert "recompute" in row()
+        await pilot.press("escape", "f1")
+        assert app.cursor_position == app.focused.cursor_screen_offset
+        await pilot.press("down", "down")
+        assert app.screen.under.title[:40] in row()
+        await pilot.press("x")
+        assert app.cursor_position == app.focused.cursor_screen_offset

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specchat.app.text.cells import expand_tabs, fit, graphemes, one_line, sanitise, width
+from specchat.app.text.cells import expand_tabs, find_all, fit, folded, graphemes, has_words, one_line, sanitise, width
 from specchat.app.text.wrap import Flow, line_ends
 
 from ....cases import cases
@@ -162,3 +162,31 @@ def test_cells() -> None:
 
 def test_a_line_ends_before_a_variation_selector() -> None:
     assert list(graphemes("a\n\ufe0f")) == [(0, 1), (1, 2), (2, 3)]
+
+
+@pytest.mark.parametrize(
+    ("text", "query"),
+    [
+        ("Cafe\u0301", "café"),
+        ("ＦＵＬＬ", "full"),
+        ("eﬃcient", "EFFICIENT"),
+        ("Straße", "STRASSE"),
+        ("ΣΊΣΥΦΟΣ", "σίσυφος"),
+        ("한글", "한글"),
+    ],
+)
+def test_ways_of_writing_a_letter_are_the_same_to_a_search(text: str, query: str) -> None:
+    assert has_words(f"before {text} after", query)
+    assert has_words(f"before {query} after", text)
+    (span,) = find_all(f"before {text}\n after", query)
+    assert f"before {text}\n after"[slice(*span)] in text
+
+
+@thorough
+@given(TEXTS, TEXTS, TEXTS)
+def test_a_text_is_found_where_it_stands(before: str, text: str, after: str) -> None:
+    """Wherever letters do not join with what is around them."""
+    whole = f"{before}\n{text}\n{after}"
+    places = [whole[start:end] for start, end in find_all(whole, text)]
+    if text.split():
+        assert any(folded(place).split() == folded(text).split() for place in places)
