@@ -122,7 +122,7 @@ class SearchScreen(FramedScreen[Result], Generic[Result, Item]):
         self._verb = ""
         self._sure: object = None
         """Key of the item that is to be deleted once the key is pressed again."""
-        self._moved = False
+        self._by_keys = False
         """The last key moved to another item, rather than typed."""
 
     def compose(self) -> ComposeResult:
@@ -229,7 +229,7 @@ class SearchScreen(FramedScreen[Result], Generic[Result, Item]):
 
     @property
     def chosen_row(self) -> Offset | None:
-        return self.listed.row if self._moved and self.under is not None else None
+        return self.listed.row if self._by_keys and self.under is not None else None
 
     @property
     def searched(self) -> str:
@@ -279,7 +279,7 @@ class SearchScreen(FramedScreen[Result], Generic[Result, Item]):
     @on(Input.Changed)
     def _typed(self, event: Input.Changed) -> None:
         event.stop()
-        self._moved = False
+        self._by_keys = False
         if not self.asking and event.value != self._searched:  # also what the box begins with is told
             self._searched = event.value
             self.search(event.value)
@@ -315,7 +315,7 @@ class SearchScreen(FramedScreen[Result], Generic[Result, Item]):
 
     def action_move(self, by: int) -> None:
         if not self.asking:
-            self._moved = True
+            self._by_keys = True
             self.listed.move(by)
 
     def action_page(self, direction: int) -> None:

@@ -101,8 +101,7 @@ def test_chats_in_the_list_are_calm_and_fit(text: str, cells: int) -> None:
 
     chat = _row((1, stored(text), 1.7e9, 1.7e9, stored(text), 3, None, None))
     assert isinstance(chat, ChatRow)
-    pattern = re.compile(re.escape(text[len(text) // 2 :][:4]))
-    for item in (chat, ChatHit(chat, _excerpt(text, pattern))):
+    for item in (chat, ChatHit(chat, _excerpt(text, text[len(text) // 2 :][:4]))):
         for row in drawn(item, cells, 1.7e9, None):
             assert all(calm(part) for part, _ in row)
             assert sum(cell_len(part) for part, _ in row) <= cells

@@ -311,7 +311,7 @@ async def test_the_cursor_stands_at_the_chosen_row_of_every_menu(make_chat: Make
     async with chatting(make_chat(), engine, size=(100, 40)) as (app, pilot):
 
         def row() -> str:
-            return app.screen._compositor.render_strips()[app.cursor_position.y].text
+            return str(app.screen._compositor.render_strips()[app.cursor_position.y].text)
 
         await pilot.press("f2", "down")
         assert "soft" in row()
