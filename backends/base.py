@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from ..errors import Cancelled, ContextFull, UserError, counted
+from ..errors import ContextFull, UserError, counted
 from .info import ModelInfo
 from .sampling import UNCONSTRAINED
 from .sampling import Sampling as Sampling
@@ -41,10 +41,6 @@ def chunk_of(left: int) -> int:
     """How many of a prompt's `left` tokens go into the next pass: all passes are about as large, none above PREFILL_CHUNK. Full
     ones would leave a small one to the end, which reads all weights for a few tokens."""
     return -(-left // max(1, -(-left // PREFILL_CHUNK)))
-
-
-Progress = Callable[[int, int], None]
-"""Called with (done, total) units of work."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,15 +186,10 @@ class Session(ABC):
     def close(self) -> None:
         """Free the cache."""
 
-    def prefill(
-        self, tokens: Sequence[int], progress: Progress | None = None, cancelled: Callable[[], bool] | None = None
-    ) -> None:
+    def prefill(self, tokens: Sequence[int]) -> None:
         """Commit `tokens` in chunks (see `chunk_of`), without scores. Living nodes are freed.
 
-        What was evaluated before a cancellation stays committed, so a retry continues from there.
-
         Raises:
-            Cancelled: `cancelled` returned True between two chunks.
             ContextFull: the tokens do not fit; nothing has been evaluated.
         """
         if self.length + len(tokens) > self.context:
@@ -210,14 +201,10 @@ class Session(ABC):
         self.commit(())
         done = 0
         while done < len(tokens):
-            if cancelled is not None and cancelled():
-                raise Cancelled
             chunk = tokens[done : done + chunk_of(len(tokens) - done)]
             self.evaluate(chunk, range(ROOT, len(chunk) - 1), rows=())
             self.commit(range(len(chunk)))
             done += len(chunk)
-            if progress is not None:
-                progress(done, len(tokens))
 
     @property
     def horizon(self) -> int:

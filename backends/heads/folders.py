@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from ...errors import UserError
 from ..files.checkpoint import PICKLES, header, read_json
@@ -13,21 +11,8 @@ from .assistant.format import ASSISTANTS, assistant_format
 from .dflash.format import NAMES as DFLASH
 from .dflash.format import dflash_format, kind_of
 from .eagle_format import eagle_format
-from .formats import Format, part
+from .formats import Format
 from .medusa_format import medusa_format, medusa_name
-
-UNSUPPORTED = {
-    "domino": "Domino",
-    "gemma4": "DSpark for Gemma 4, whose layers are others",
-    "lilicorr": "LiLiCorr",
-    "peagle": "P-EAGLE",
-    "treeflash": "TreeFlash",
-    "xpress": "XPress",
-    "mlp": "an MLP speculator",
-    "mtp": "MTP layers in the speculators layout",
-    "eagle": "EAGLE in the speculators layout",
-}
-"""`speculators_model_type`, or what tells the same, of drafters that are known but not for use here yet."""
 
 UNPICKLE = (
     "import torch, safetensors.torch as s; s.save_file({{k: v.clone().contiguous() for k, v in torch.load({file}, "
@@ -40,7 +25,7 @@ def read_format(folder: Path, files: list[Path]) -> Format | None:
     """The trained drafter in a folder whose files have been checked; None for anything else.
 
     Raises:
-        UserError: it is one that cannot be used here; says why.
+        UserError: its configuration is damaged; says where.
     """
     config = read_json(folder / "config.json")
     names: dict[str, tuple[Path, str]] = {}
@@ -50,12 +35,6 @@ def read_format(folder: Path, files: list[Path]) -> Format | None:
             bare = name.removeprefix("model.")
             ours = DFLASH.get(bare) or medusa_name(bare.replace("midlayer.", "layers.0.", 1))
             names[ours], shapes[ours] = (file, name), tuple(tensor["shape"])
-    other = _unsupported(config, shapes)
-    if other:
-        raise UserError(
-            f"{folder} holds {UNSUPPORTED[other]}, which specchat cannot draft with yet. Use an EAGLE, Medusa, DFlash, "
-            "DFlash 2 or DSpark drafter."
-        )
     if config.get("model_type") in ASSISTANTS or shapes.keys() >= {"pre_projection.weight", "post_projection.weight"}:
         return assistant_format(folder, config, names, shapes)
     if "medusa_num_heads" in config or config.get("model_type") == "medusa" or "0.lm_head.weight" in shapes:
@@ -85,18 +64,3 @@ def refuse_pickles(folder: Path) -> None:
             f"{folder} has only pickled weights, which can run code when opened, so specchat does not open them. Convert them "
             f"once: python -c {json.dumps(code)}"
         )
-
-
-def _unsupported(config: Mapping[str, Any], shapes: Mapping[str, Any]) -> str:
-    """The entry of UNSUPPORTED that a folder is; empty if none."""
-    kind, own = config.get("speculators_model_type"), part(config, "dflash_config")
-    if isinstance(kind, str) and kind not in ("eagle3", "dflash", "dflash2", "dspark"):
-        return kind if kind in UNSUPPORTED else "mlp"
-    for name, tensors in {"xpress": "xpress_head.", "lilicorr": "lilicorr.", "treeflash": "ar_approximation."}.items():
-        if any(tensor.startswith(tensors) for tensor in shapes):
-            return name
-    if "domino" in (config.get("projector_type"), own.get("projector_type")):
-        return "domino"
-    if "layers.0.layer_scalar" in shapes and kind_of(config, shapes) == "dspark":
-        return "gemma4"
-    return "peagle" if "mask_hidden" in shapes else ""

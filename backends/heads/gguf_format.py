@@ -172,17 +172,9 @@ def _dflash(layout: Layout, known: Mapping[str, Any]) -> GgufDFlashFormat:
     Args:
         known: what all formats have.
     """
-    header, data = layout.header, layout.header.metadata
+    data = layout.header.metadata
     paths = _dflash_paths(layout, known["shapes"])
     markov = isinstance(paths, Markov)
-    others = {
-        "DSpark for DeepSeek-V4": bool(header.number("hyper_connection.count")),
-        "DFlash for a model with sections of rotary positions": "dflash.rope.dimension_sections" in data,
-    }
-    if other := next((title for title, there in others.items() if there), ""):
-        raise UserError(
-            f"{layout.file} holds {other}, which specchat cannot draft with yet. Use an EAGLE-3 head or a DFlash drafter."
-        )
     told = {"block_size": data.get("dflash.block_size", 16), "mask_token_id": data.get("tokenizer.ggml.mask_token_id")}
     for key, (least, most) in {"block_size": (2, MOST_BLOCK), "mask_token_id": (0, 1 << 31)}.items():
         value = told[key]

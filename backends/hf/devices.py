@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -78,80 +77,8 @@ def quick_in_bfloat16() -> bool:
     return onednn() and any(getattr(known, name, bool)() for name in asked)
 
 
-TRIES = 2
-"""Passes on each number of threads that are compared, the first of them to warm up."""
-
-BUSY = 3.0
-"""Times what it should take: a pass that takes longer has others compared."""
-
-HELD = 64
-"""Passes before they are compared again."""
-
-MOST_NODES = 64
-"""Passes over more are prompts: nobody knows what those should take."""
-
-
-class Threads:
-    """How many threads torch computes on: those that proved quickest at load, until a pass takes BUSY times what it should.
-    Then other programs want the cores, and threads that wait for each other may take longer than one alone; the next passes
-    try all the numbers in turn, and again every so often until the first is best once more.
-
-    Args:
-        seconds: by number of threads what passes took at load, as `pass_times.pass_seconds` gives it.
-        use: told the number to compute on.
-    """
-
-    def __init__(
-        self, seconds: Mapping[int, tuple[tuple[int, float], ...]], use: Callable[[int], None] = torch.set_num_threads
-    ) -> None:
-        self._use = use
-        self._best = min(seconds, key=lambda count: sum(taken for nodes, taken in seconds[count] if nodes in (1, 8)))
-        self._expected = seconds[self._best]
-        self._counts = sorted(seconds, reverse=True)
-        self._trials: list[int] = []
-        """Numbers still to try, the last first."""
-        self._found: dict[int, float] = {}
-        """Numbers tried → how many times what it should a pass took."""
-        self._held = 0
-        self.now = self._best
-        use(self._best)
-
-    def learn(self, nodes: int, seconds: float) -> None:
-        """Take in a pass, and set the number of threads for the next."""
-        if nodes > MOST_NODES:
-            return
-        times = seconds / self._should(nodes)
-        if self._trials:
-            self._found[self._trials.pop()] = times
-            if self._trials:
-                self._set(self._trials[-1])
-                return
-            self._set(min(self._found, key=lambda count: self._found[count]))
-            self._held = HELD
-        elif self._held:
-            self._held -= 1
-        elif times > BUSY or self.now != self._best:
-            self._found.clear()
-            self._trials = [count for count in self._counts for _ in range(TRIES)]
-            self._set(self._trials[-1])
-
-    def _should(self, nodes: int) -> float:
-        """What a pass took at load."""
-        (n, taken), *more = self._expected
-        for above, longer in more:
-            if nodes <= above:
-                return taken + (longer - taken) * max(0, nodes - n) / (above - n)
-            n, taken = above, longer
-        return taken * nodes / n
-
-    def _set(self, count: int) -> None:
-        if count != self.now:
-            self.now = count
-            self._use(count)
-
-
 def thread_counts(wanted: int | None) -> list[int]:
-    """Numbers of threads to choose from, those that `set_threads` set first; that alone where somebody asked for it."""
+    """Numbers of threads to choose from, the one that is set first; that alone where somebody asked for it."""
     most = torch.get_num_threads()
     if wanted is not None or "OMP_NUM_THREADS" in os.environ:
         return [most]

@@ -32,7 +32,7 @@ from ..pass_times import TOKENS as TIMED_TOKENS
 from ..pass_times import Curve, given_curve, kept_curve, pass_seconds
 from ..proof_text import proof_text
 from ..rounding import TOKENS, ticking
-from .devices import Threads, choose_device, choose_dtype, device_name, over_several, quick_in_bfloat16, thread_counts, too_big
+from .devices import choose_device, choose_dtype, device_name, over_several, quick_in_bfloat16, thread_counts, too_big
 from .graphs.graphs import chosen_graphs
 from .lean.int8 import quantize, read_scales
 from .lean.int8 import works as int8_works
@@ -218,7 +218,7 @@ def _proven(
             taken: tuple[Curve, float] = (), 0.0
             if capabilities.chain:
                 text = proof_text(codec, embedding.shape[0], TIMED_TOKENS)
-                runner, taken = _timed(runner, text, parameters, folder, limit, options, tick)
+                taken = _timed(runner, text, parameters, folder, limit, options, tick)
     except (Cancelled, UserError):
         raise
     except Exception as error:
@@ -290,9 +290,9 @@ def _timed(
     limit: int,
     options: LoadOptions,
     tick: Callable[[], None],
-) -> tuple[Runner, tuple[Curve, float]]:
-    """What passes take and when that was measured; on a CPU with a runner that keeps to the number of threads on which they are
-    quickest."""
+) -> tuple[Curve, float]:
+    """What passes take and when that was measured; of a large model on a CPU, on the number of threads on which they are
+    quickest, which is then set."""
     cpu = runner.device.type == "cpu"
     about = identity(folder.iterdir()), transformers_version, str(torch.__version__), device_name(runner.module, runner.device)
     by_count: dict[int, tuple[Curve, float]] = {}
@@ -303,10 +303,10 @@ def _timed(
         session = session_of(runner, min(limit, TIMED_TOKENS))
         measure = partial(pass_seconds, session, text, tick, cpu=cpu)
         by_count[count] = kept_curve((*about, options.dtype, str(runner.dtype), options.exact, count), measure)
-    if len(by_count) == 1:
-        return runner, by_count[count]
-    threads = Threads({count: curve for count, (curve, _) in by_count.items()})
-    return replace(runner, threads=threads), by_count[threads.now]
+    best = min(by_count, key=lambda count: sum(taken for nodes, taken in by_count[count][0] if nodes in (1, 8)))
+    if choosing:
+        torch.set_num_threads(best)
+    return by_count[best]
 
 
 def _config(folder: Path) -> Any:

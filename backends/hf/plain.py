@@ -19,15 +19,14 @@ from .early_layers import LayerList
 from .runner import Runner
 from .session import TransformersSession
 
-Feeding = Literal["several", "single", "whole"]
-"""How a model takes the tokens that follow others: several in a pass, one in a pass, or only together with all before them, as
-its cache does not work here."""
+Feeding = Literal["several", "single"]
+"""How a model takes the tokens that follow others: several in a pass, or one."""
 
 
-def cache_name(module: Any) -> str | None:
-    """What a model's `forward` calls the cache that it takes; None if it takes none that we know, as GPT and Reformer."""
+def cache_name(module: Any) -> str:
+    """What a model's `forward` calls the cache that it takes; empty if it takes none that we know, as GPT and Reformer."""
     known = inspect.signature(module.forward).parameters
-    return next((name for name in ("past_key_values", "cache_params", "state") if name in known), None)
+    return next((name for name in ("past_key_values", "cache_params", "state") if name in known), "")
 
 
 class PlainSession(ChainSession):
@@ -45,16 +44,13 @@ class PlainSession(ChainSession):
         self._feeding = feeding
         self._cache: Any = None
         self.rope = runner.rope.rule if runner.rope is not None else None
-        self._cache_name = None if feeding == "whole" else cache_name(runner.module)
+        self._cache_name = cache_name(runner.module)
 
     def _forget(self) -> None:
         super()._forget()
         self._cache = None
 
     def _read(self, text: list[int], wanted: list[int]) -> Tensor:
-        if self._feeding == "whole" and not wanted:
-            self._held = text
-            return torch.empty((0, 0))
         pending = text[len(self._held) :]
         parts = []
         with torch.inference_mode():
@@ -68,21 +64,18 @@ class PlainSession(ChainSession):
         """One pass; logits [n, vocab]. The state is lost if it fails."""
         run, name, cache = self._run, self._cache_name, self._cache
         seen = self._held + tokens
-        fed = range(0 if name is None else len(self._held), len(seen))
         # Where there is no cache yet, the model makes one of the kind that it needs.
-        kwargs: dict[str, Any] = {"use_cache": False} if name is None else {name: cache, "use_cache": True}
-        # With a cache some models count from 0 if they are not told; without one Reformer pads the text and not its positions.
-        if run.takes_positions and name is not None:
-            kwargs["position_ids"] = torch.arange(fed.start, fed.stop, device=run.device)[None]
+        kwargs: dict[str, Any] = {name: cache, "use_cache": True}
+        if run.takes_positions:  # some models count from 0 if they are not told
+            kwargs["position_ids"] = torch.arange(len(self._held), len(seen), device=run.device)[None]
         if run.rope is not None:
             run.rope.prompt = self._prompt
         try:
-            out = run.module(input_ids=torch.tensor([seen[fed.start :]], device=run.device), **kwargs)
+            out = run.module(input_ids=torch.tensor([tokens], device=run.device), **kwargs)
         except BaseException:
             self._forget()
             raise
-        if name is not None:
-            self._cache = getattr(out, name, None) or cache
+        self._cache = getattr(out, name, None) or cache
         self._held = seen
         return out.logits[0, -len(tokens) :]  # type: ignore[no-any-return]
 

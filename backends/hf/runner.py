@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import torch
 
-from .devices import Threads
 from .early_layers import LayerList
 from .graphs.graphs import Graphs
 from .lean.lean import LeanModel
@@ -45,8 +44,6 @@ class Runner:
     """Whether they then are the same bits, as the proof found."""
     graphs: type[Graphs] | None = None
     """What passes of few nodes are recorded with, if with anything."""
-    threads: Threads | None = None
-    """Sets the number of CPU threads by what passes take, if there is a choice."""
     rope: Rope | None = None
     """Its rotary positions, if they depend on the length of the text."""
     shift: int = 0

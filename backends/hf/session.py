@@ -121,10 +121,7 @@ class TransformersSession(TreeSession[SlotNode]):
             logits = self._guarded(lambda: self._pass(batch, None if picks is None else risen, self._forward), len(new))
             logits = logits[[bisect_left(risen, place) for place in places]]
         self._add(new)
-        seconds = time.perf_counter() - begun
-        self.forward_seconds += seconds
-        if self._run.threads is not None:
-            self._run.threads.learn(len(new), seconds)
+        self.forward_seconds += time.perf_counter() - begun
         if picks is None:
             return TorchScores(logits, tuple(wanted), tuple([node.position + 1 for node in new]))
         return TorchScores(logits, tuple(wanted), tuple([new[pick].position + 1 for pick in picks]))

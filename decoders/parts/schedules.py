@@ -50,7 +50,7 @@ class Rates:
         return out
 
 
-def best_length(rates: Rates, costs: PassCosts, draft_seconds: float, most: int, least: int = 1) -> int:
+def best_length(rates: Rates, costs: PassCosts, draft_seconds: float, most: int) -> int:
     """The K that maximises tokens per second, E(K) / (K·l_d + l_t(K+1)), from what was measured.
 
     Args:
@@ -58,7 +58,6 @@ def best_length(rates: Rates, costs: PassCosts, draft_seconds: float, most: int,
         costs: seconds of the target's passes, l_t(n).
         draft_seconds: seconds per draft token, l_d.
         most: largest K.
-        least: smallest K.
     """
     if not costs.known:
         return min(4, most)
@@ -66,7 +65,7 @@ def best_length(rates: Rates, costs: PassCosts, draft_seconds: float, most: int,
     speeds: Sequence[float] = [
         expected[length] / (length * draft_seconds + costs.seconds(length + 1)) for length in range(most + 1)
     ]
-    return max(range(min(least, most), most + 1), key=lambda length: speeds[length])
+    return max(range(min(1, most), most + 1), key=lambda length: speeds[length])
 
 
 class Schedule:

@@ -83,7 +83,6 @@ class Sizes:
         self,
         tree: Tree,
         context: Drafting,
-        most: int = MOST_NODES,
         costs: Sequence[float] | None = None,
         rate: float = 1.0,
     ) -> Tree:
@@ -93,7 +92,6 @@ class Sizes:
             tree: as it was drafted. One without probabilities stays as it is, and so does one of which they may decide
                 nothing: whose nodes were drawn from a distribution, or have been evaluated in part.
             context: of the step.
-            most: nodes that a pass may have.
             costs: of a pass by its nodes, in plain passes; None for those measured at load.
             rate: tokens in a plain pass's time that a draft has to beat.
         """
@@ -105,7 +103,7 @@ class Sizes:
         order: Sequence[int] = range(len(tree))
         if any(one < other for one, other in pairwise(reached)):
             order = sorted(order, key=lambda node: (-reached[node], node))  # a path is never likelier than its start
-        most = min(most, MOST_NODES, len(tree))
+        most = min(MOST_NODES, len(tree))
         costs = costs or plain_passes(curve_of(context.model))
         expected = self.expected([reached[node] for node in order[:most]])
         (speed, best) = max(((expected[n] / costs[n], -n) for n in range(2, most + 1)), default=(0.0, -1))

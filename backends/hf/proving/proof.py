@@ -280,13 +280,12 @@ class Proof:
 
     def plain_works(self, feeding: Feeding) -> bool:
         """Whether tokens that go in in this way have the linear logits."""
-        # Where the whole text goes in, the node is its last token: alone it shows whether a token sees those after it.
-        path = PATHS[0][:1] if feeding == "whole" else PATHS[0]
+        path = PATHS[0]
         with narrowed(self.config):
             session = PlainSession(self.runner, PREFIX + 16, feeding)
             session.prefill(self.prefix[:2])
             session.prefill(self.prefix[2:])
-            found = session.evaluate([self.tree[node] for node in path], (ROOT, 0, 1)[: len(path)]).logits
+            found = session.evaluate([self.tree[node] for node in path], (ROOT, 0, 1)).logits
             self.tick()
         return not differs(found, self.rows(path), self.limit)
 

@@ -8,7 +8,6 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
 
 from ....errors import UserError
 from ...info import NOT_NUMBERS, UPTO, Capabilities, shortest
@@ -44,19 +43,11 @@ MORE_KEPT = (
     "This model caches more than keys and values ({}), which specchat's own cache does not hold, so it supports plain decoding "
     "only."
 )
-NO_CACHE = (
-    "This model's own KV cache does not give the logits that it computes without one, so each token reads the whole text again."
+UNFIT = (
+    "Fed token by token through its cache in transformers, this model does not give the logits of a whole text, so it cannot "
+    "write here. Load another causal language model."
 )
-CACHELESS = "transformers has no KV cache for this model that specchat can use, so each token reads the whole text again."
-NOT_CAUSAL = (
-    "In this model a token's logits change with the tokens after it, or passes fail, so it cannot write one token at a time. "
-    "Load a causal language model."
-)
-MASKED = (
-    "transformers writes with this model by putting a token of its own behind the text and having that one guessed, which "
-    "specchat does not do. Load a causal language model."
-)
-FEEDINGS: tuple[Feeding, ...] = ("several", "single", "whole")
+"""Of models that look ahead, have a mask guessed, or keep no cache."""
 UNREADABLE = "specchat cannot read this model's hidden states, so drafters trained on them cannot draft for it."
 PASSES = 11 + ROUNDING_PASSES
 """Forward passes of a proof that succeeds at once (what `progress` counts up to)."""
@@ -123,8 +114,6 @@ def prove(runner: Runner, config: Any, text: Sequence[int], tick: Tick, context:
     Raises:
         UserError: it is no causal language model.
     """
-    if guesses_a_mask(runner.module):
-        raise UserError(MASKED)
     runner = replace(runner, rope=find_rope(runner.module, context))
     found = _proven(runner, config, text, tick, context, exact)
     if found.capabilities.chain or recurrent(runner.module, config):
@@ -178,14 +167,11 @@ def _proven(runner: Runner, config: Any, text: Sequence[int], tick: Tick, contex
         plainly = MORE_KEPT.format(proof.more.replace("_", " ")) if proof.more else NEITHER
     reasons = dict.fromkeys(("tree", "chain", "layers", "states"), plainly)
     proofs = [proof] if twin is None else [proof, twin]
-    cached = cache_name(runner.module) is not None
-    ways_in = FEEDINGS if cached else FEEDINGS[-1:]
-    works = (way for way in ways_in if all(attempt(partial(each.plain_works, way)) for each in proofs))
-    feeding: Feeding | None = next(works, "whole" if plainly == NOT_NUMBERS else None)
+    feedings: Sequence[Feeding] = ("several", "single") if cache_name(runner.module) else ()
+    works = (way for way in feedings if all(attempt(partial(each.plain_works, way)) for each in proofs))
+    feeding: Feeding | None = next(works, "several" if plainly == NOT_NUMBERS else None)
     if feeding is None:
-        raise UserError(NOT_CAUSAL)
-    if feeding == "whole":
-        reasons["cache"] = NO_CACHE if cached else CACHELESS
+        raise UserError(UNFIT)
     return Proven(replace(runner, layers=None), Capabilities(tree=False, chain=False, reasons=reasons), feeding)
 
 
@@ -298,16 +284,6 @@ def with_layers(runner: Runner, proof: Proof, *, tree: bool) -> tuple[Runner, bo
             "of them."
         )
     return replace(runner, layers=None), False, {"layers": why}
-
-
-def guesses_a_mask(model: Any) -> bool:
-    """Whether transformers' `generate` gives the model more tokens than the text has, as to XLM and XLNet."""
-    text = torch.ones((1, 2), dtype=torch.long, device=model.device)
-    try:
-        inputs = model.prepare_inputs_for_generation(text, attention_mask=torch.ones_like(text), use_cache=False)
-    except (AttributeError, LookupError, RuntimeError, TypeError, ValueError):
-        return False
-    return isinstance(given := inputs.get("input_ids"), Tensor) and given.shape[1] > text.shape[1]
 
 
 def recurrent(model: Any, config: Any) -> bool:

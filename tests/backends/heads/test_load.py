@@ -34,20 +34,6 @@ def test_a_head_is_told_by_its_tensors_and_a_model_is_none(tmp_path: Path) -> No
     assert read_format(tiny_folder("llama"), check_folder(tiny_folder("llama"))) is None
 
 
-OTHERS = {
-    "Domino": {"projector_type": "domino"},
-    "P-EAGLE": {"changes": {"mask_hidden": torch.ones((1, 96))}},
-    "an MLP speculator": {"speculators_model_type": "mlp"},
-}
-
-
-@pytest.mark.parametrize("title", list(OTHERS))
-def test_kinds_that_are_known_but_not_loaded_yet_are_named(title: str, tmp_path: Path) -> None:
-    folder = write_head(tmp_path / "head", **OTHERS[title])  # type: ignore[arg-type]
-    with pytest.raises(UserError, match=f"holds {title}, which specchat cannot draft with yet"):
-        find_model(str(folder))
-
-
 def test_a_pickle_is_refused_with_a_command_that_converts_it(tmp_path: Path) -> None:
     import subprocess
     import sys

@@ -1,4 +1,4 @@
-"""Threads follow what passes take; bfloat16 on the CPU where the file and the CPU have it."""
+"""Bfloat16 on the CPU where the file and the CPU have it."""
 
 from __future__ import annotations
 
@@ -8,51 +8,13 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 
 from specchat.backends.hf import model as room
-from specchat.backends.hf.devices import BUSY, HELD, TRIES, Threads
 from specchat.backends.hf.model import BFLOAT16, load_transformers
 from specchat.backends.hf.proving.prove import promised
 from specchat.backends.options import LoadOptions
 
 from ...fakes.models.tiny import tiny_folder
-
-AT_LOAD = {1: ((1, 0.10), (8, 0.16)), 2: ((1, 0.09), (8, 0.10))}
-
-
-def run(threads: Threads, used: list[int], seconds: dict[int, float], passes: int) -> None:
-    """Passes over one node that take so long by number of threads."""
-    for _ in range(passes):
-        threads.learn(1, seconds[used[-1]])
-
-
-def test_the_quickest_at_load_until_the_machine_is_busy_and_again_afterwards() -> None:
-    used: list[int] = []
-    threads = Threads(AT_LOAD, used.append)
-    assert used == [2]
-    run(threads, used, {1: 0.2, 2: 0.09 * BUSY - 0.01}, 200)
-    assert used == [2]
-    run(threads, used, {1: 0.15, 2: 0.45}, 1 + 2 * TRIES)
-    assert threads.now == used[-1] == 1
-    run(threads, used, {1: 0.15, 2: 0.45}, 10 * HELD)
-    assert used.count(1) >= 9
-    run(threads, used, {1: 0.10, 2: 0.09}, 2 * HELD)
-    assert threads.now == used[-1] == 2
-    count = len(used)
-    run(threads, used, {2: 0.09}, 500)
-    assert len(used) == count
-
-
-@given(st.lists(st.tuples(st.integers(1, 600), st.floats(1e-4, 10)), max_size=300))
-def test_only_numbers_that_were_measured_are_used(passes: list[tuple[int, float]]) -> None:
-    used: list[int] = []
-    threads = Threads({**AT_LOAD, 4: ((1, 0.2), (8, 0.3))}, used.append)
-    for nodes, seconds in passes:
-        threads.learn(nodes, seconds)
-    assert set(used) <= {1, 2, 4}
-    assert threads.now == used[-1]
 
 
 @pytest.fixture

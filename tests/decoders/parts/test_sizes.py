@@ -58,7 +58,6 @@ def test_a_copy_is_drafted_far_where_two_nodes_cost_much_and_a_doubtful_guess_no
 def test_a_size_that_is_dearer_than_a_larger_one_is_taken_as_that() -> None:
     tree = line(0.9, 0.9, 0.9, 0.9, 0.9, 0.4, 0.3, 0.3)
     assert len(Sizes().cut(tree, on(DIPPED))) == 8
-    assert len(Sizes().cut(tree, on(DIPPED), most=6)) == 6
 
 
 def test_of_a_tree_the_most_probable_nodes_are_kept_with_their_parents() -> None:
