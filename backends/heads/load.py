@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ...errors import UserError, first_line
@@ -18,17 +19,53 @@ from ..hf.lean.products import product
 from ..hf.model import TransformersModel
 from ..hf.runner import out_of_memory
 from ..llama.model import LlamaModel
+from ..scores import TorchScores
 from .assistant.format import ORDERING, AssistantFormat
 from .assistant.network import AssistantNetwork, AssistantSession
-from .base import BlockHead, Head, HeadInfo, PathBlockSession, PathHead
+from .base import BlockHead, Head, HeadInfo, PathBlockSession, PathHead, PositionHead
 from .dflash.format import UNUSED, DFlashFormat
 from .dflash.network import DFlashNetwork, DFlashPathSession, DFlashSession
 from .eagle import EagleNetwork, EagleSession
 from .eagle_format import EagleFormat
 from .formats import IGNORED, LLAMA, Format, Reading, Target, figure
-from .layers import Parts, stored
-from .medusa import MedusaHead
+from .layers import Parts, scattered, stored
 from .medusa_format import MedusaFormat
+
+
+class MedusaHead(PositionHead):
+    """Loaded Medusa heads (see load.py).
+
+    Args:
+        info: what the interface shows.
+        found: their format.
+        weights: their tensors, on one device and of one type.
+        ids: the target's id of each token that they draft; None where they draft all.
+        vocabulary: the target's token ids.
+    """
+
+    def __init__(
+        self, info: HeadInfo, found: MedusaFormat, weights: Mapping[str, Tensor], ids: Tensor | None, vocabulary: int
+    ) -> None:
+        super().__init__(info, weights)
+        self._blocks, self._ids, self._vocabulary = found.blocks, ids, vocabulary
+        self.positions = found.heads
+
+    def guess(self, state: Tensor, position: int, count: int) -> TorchScores:
+        weights: Mapping[str, Tensor] = self.loaded()
+        with torch.inference_mode():
+            some = next(iter(weights.values()))
+            state, rows = state.to(some.device, some.dtype), []
+            for head in range(count):
+                hidden = state
+                for at in (f"{head}.{block}" for block in range(self._blocks)):
+                    block = weights[f"{at}.weight"]
+                    hidden = hidden + F.silu(F.linear(hidden, block, weights.get(f"{at}.bias")))
+                own = f"{head}.lm_head.weight"
+                lm_head = weights[own if own in weights else "lm_head.weight"]
+                rows.append(F.linear(hidden, lm_head))
+            logits = scattered(torch.cat(rows), self._ids, self._vocabulary)
+        return TorchScores(logits, tuple(range(count)), tuple(range(position, position + count)))
+
 
 TEXT = (
     "The lighthouse stood at the end of a long stone pier. Every evening, the keeper climbed the stairs, lit the lamp and "

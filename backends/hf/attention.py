@@ -127,8 +127,8 @@ def padded(mask: Tensor, parts: Parts) -> Tensor:
     torch sums attention's products in an order that depends on how many keys there are, and on whether a block of queries has
     fewer than four rows. With the same number of keys, those behind a node's own hidden by the mask, and rows in fours, its
     attention has the same bits whatever else is in the pass, in every type (0 of 17,640 passes differ: torch 2.13, CPUs with
-    AVX-512). Norms and activations have that without help, matrix products from some number of rows on (see `rows.py`): a token
-    tree's logits are those of plain decoding, bit for bit. Proven at load (see `rounding.py`).
+    AVX-512). Norms and activations have that without help, matrix products from some number of rows on (see
+    `proving/prove.py`): a token tree's logits are those of plain decoding, bit for bit. Proven at load (see `rounding.py`).
     """
     mask.parts = parts  # type: ignore[attr-defined]
     return mask

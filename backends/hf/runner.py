@@ -39,7 +39,7 @@ class Runner:
     """Whether attention is padded so that a node's logits do not depend on what else is in its pass (see
     `attention.padded`)."""
     fewest: int = 1
-    """Fewest nodes of a pass: its products give each row the same bits from so many rows on (see `rows.py`)."""
+    """Fewest nodes of a pass: its products give each row the same bits from so many rows on (see `proving/prove.py`)."""
     exact: bool = False
     """Whether they then are the same bits, as the proof found."""
     graphs: type[Graphs] | None = None

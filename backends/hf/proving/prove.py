@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from transformers.pytorch_utils import Conv1D
 
 from ....errors import UserError
 from ...info import NOT_NUMBERS, UPTO, Capabilities, shortest
@@ -20,10 +23,63 @@ from ..lean.lean import lean
 from ..masks import native_plan, plans_for
 from ..plain import Feeding, cache_name, session_of
 from ..rope import find_rope
-from ..rows import fewest_rows
 from ..runner import Runner
 from .lengths import unknown_lengths
 from .proof import Check, Proof, StatesProof, Tick, attempt, logger, switched
+
+MOST = 8
+"""Most rows that a pass is filled up to."""
+AMONG = (9, 12, 16, 24)
+"""Rows of products that others are compared with: more than a kernel of oneDNN's takes at once."""
+MOST_OUTPUTS = 128
+"""Outputs that are computed: the order of a sum depends on how many inputs there are."""
+
+
+def fewest_rows(module: nn.Module) -> int:
+    """Find how many rows the products of a model's linear layers need on the CPU, at least; 1 where up to MOST do not help."""
+    shapes = set[tuple[int, int, torch.dtype, bool]]()
+    for part in module.modules():
+        if isinstance(part, nn.Linear | Conv1D):
+            across = isinstance(part, Conv1D)
+            outputs, inputs = part.weight.shape[::-1] if across else part.weight.shape
+            shapes.add((min(outputs, MOST_OUTPUTS), inputs, part.weight.dtype, across))
+    found = [_rows(*shape) for shape in shapes]
+    return max((rows for rows in found if rows <= MOST), default=1)
+
+
+@cache
+def _rows(outputs: int, inputs: int, dtype: torch.dtype, across: bool) -> int:
+    """The same for one shape, whose weights lie input by input if `across`."""
+    rows, weight = cancelling(outputs, inputs, dtype)
+    if across:
+        weight = weight.t().contiguous().t()
+    return settled_rows(lambda some: F.linear(some, weight), rows)
+
+
+def settled_rows(product: Callable[[Tensor], Tensor], rows: Tensor) -> int:
+    """Find from how many of some rows [n, inputs] on each has the bits that it has among all."""
+    with torch.inference_mode():
+        whole = product(rows)
+        fewer = (*range(1, MOST + 1), *(n for n in AMONG if n < len(rows)))
+        other = (n for n in reversed(fewer) if not torch.equal(product(rows[:n]), whole[:n]))
+    return next(other, 0) + 1
+
+
+def cancelling(outputs: int, inputs: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """Make inputs [most of AMONG, inputs] and weights [outputs, inputs] with products of zero.
+
+    Their terms cancel each other, shuffled: of a sum nothing is left but its rounding, which depends on the order of the terms.
+    """
+    source = torch.Generator().manual_seed(0)
+    half = inputs // 2
+    order = torch.randperm(2 * half, generator=source)
+
+    def shuffled(count: int, sign: int) -> Tensor:
+        terms = torch.randn((count, half), generator=source)
+        return F.pad(torch.cat((terms, sign * terms), 1)[:, order], (0, inputs - 2 * half)).to(dtype)
+
+    return shuffled(max(AMONG), -1), shuffled(outputs, 1)
+
 
 SIDE_BITS = 3
 """In units of the largest logit's last place: how close two choices beside a tree's first path must be for the next pass to

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from specchat.backends import ROOT, LoadOptions, Sampling
 from specchat.backends.hf.model import TransformersModel, load_transformers
-from specchat.backends.hf.rows import AMONG, MOST, cancelling, fewest_rows, settled_rows
+from specchat.backends.hf.proving.prove import AMONG, MOST, cancelling, fewest_rows, settled_rows
 from specchat.decoders import Conversation, Generation
 from specchat.decoders.registry import methods, unavailable
 

@@ -12,11 +12,10 @@ import pytest
 from specchat.backends import UserError
 from specchat.backends.servers.bodies import ServerRequest
 from specchat.backends.servers.dialects import UNKNOWN
-from specchat.backends.servers.events import Reader
 from specchat.backends.servers.identify import Served
 from specchat.backends.servers.model import ServerModel
 from specchat.backends.servers.refusals import is_full, status_of
-from specchat.backends.servers.stream import Outcome, Taker
+from specchat.backends.servers.stream import Outcome, Reader, Taker
 
 from ...fakes.model_servers import event
 from ...fakes.wires import Fed, wired

@@ -15,8 +15,7 @@ from torch import Tensor
 from specchat.backends.files.checkpoint import check_folder
 from specchat.backends.heads.base import BlockHead, Head, Kind, PathHead
 from specchat.backends.heads.folders import read_format
-from specchat.backends.heads.load import load_head
-from specchat.backends.heads.medusa import MedusaHead
+from specchat.backends.heads.load import MedusaHead, load_head
 from specchat.backends.hf.model import TransformersModel, load_transformers
 from specchat.backends.options import LoadOptions
 
