@@ -63,10 +63,7 @@ CONFIGS: dict[str, tuple[str, dict[str, Any]]] = {
 
 @functools.cache
 def folder_of(kind: str, room: Path) -> Path:
-    import transformers
-
-    name, sizes = CONFIGS[kind]
-    return write_configured(getattr(transformers, f"{name}Config")(**sizes), room / kind)
+    return write_configured(*CONFIGS[kind], room / kind)
 
 
 @pytest.fixture(scope="module")

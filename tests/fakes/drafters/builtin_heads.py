@@ -22,7 +22,7 @@ from specchat.backends.hf.model import TransformersModel
 from specchat.backends.loading import builtin_path
 from specchat.builtin.recipe.training.layouts import STANDARD_TAPS, speculators
 
-from .dflash_files import Paths, write_dflash
+from .dflash_files import write_dflash
 from .head_files import load_weights, write_medusa
 from .heads import load_dflash
 
@@ -33,15 +33,11 @@ SCALE = 0.05
 """Scale of random weights, so that a layer adds about as much as it gets."""
 
 
-RANK, SURE = 64, 8.0
-"""Layers through which the token before changes a guess: their rank, and the most that they add to a logit."""
-
-
 def write(kind: str, folder: Path, target: TransformersModel, answers: Answers, positions: int) -> Path:
     """Write a drafter into a folder.
 
     Args:
-        kind: eagle (the built-in head), speculators (the same in that layout), medusa, dflash, dspark or dflash2.
+        kind: eagle (the built-in head), speculators (the same in that layout), medusa or dflash.
         folder: to be made, or empty.
         target: the built-in model.
         answers: of the target.
@@ -56,10 +52,6 @@ def write(kind: str, folder: Path, target: TransformersModel, answers: Answers, 
             return _medusa(folder, target, answers, positions)
         case "dflash":
             return _dflash(folder, target, answers, positions)
-        case "dspark":
-            return _dflash(folder, target, answers, positions, "vanilla")
-        case "dflash2":
-            return _dflash(folder, target, answers, positions, "dflash2")
     raise ValueError(kind)
 
 
@@ -98,20 +90,18 @@ def _medusa(folder: Path, target: TransformersModel, answers: Answers, heads: in
     return write_medusa(folder, changes={f"lm_heads.{head}.weight": each for head, each in enumerate(outputs)}, **sizes)
 
 
-def _dflash(folder: Path, target: TransformersModel, answers: Answers, positions: int, paths: Paths = "") -> Path:
-    """A DFlash drafter of two layers or one of its relatives, as z-lab and SpecForge publish them, with its own LM head."""
+def _dflash(folder: Path, target: TransformersModel, answers: Answers, positions: int) -> Path:
+    """A DFlash drafter of two layers, as z-lab publishes them, with its own LM head."""
     width, vocabulary = _width(target), target.info.vocabulary
     sizes: dict[str, Any] = {"width": width, "hidden": width, "vocabulary": vocabulary, "block": 1 + positions, "scale": SCALE}
     sizes |= {"heads": 4, "head": 64, "taps": (1, 4, 6), "num_target_layers": target.info.layers}
     sizes |= {"max_position_embeddings": target.info.context}  # behind these vLLM drafts nothing
-    sizes |= {"paths": paths, "rank": RANK, "candidates": 16}
     # On a CPU vLLM 0.32 norms the text's keys of all layers by the first layer's weights (its rms_norm takes no others).
     norms = {f"layers.{layer}.self_attn.k_norm.weight": torch.linspace(0.8, 1.2, 64) for layer in (0, 1)}
     # An LM head that hands on what it reads.
     head = load_dflash(write_dflash(folder, changes=norms | {"lm_head.weight": torch.eye(vocabulary, width)}, **sizes), target)
     read: list[Tensor] = []
     follow: list[int] = []
-    before: list[int] = []
     for prompt, answer in answers:
         states = _states(target, [*prompt, *answer], head.info.taps)
         session = head.open(len(states))
@@ -121,21 +111,8 @@ def _dflash(folder: Path, target: TransformersModel, answers: Answers, positions
             guessed: Any = session.guess(answer[i], positions)
             read.append(guessed.logits[: len(after), :width])
             follow += after
-            before += answer[i : i + len(after)]
         session.close()
     changes = norms | {"lm_head.weight": _means(torch.cat(read), follow, vocabulary)}
-    weights = load_weights(folder)
-    match paths:
-        case "vanilla":
-            codes = F.normalize(weights["markov_head.markov_w1.weight"])
-            known = torch.zeros(vocabulary, RANK).index_add_(0, torch.tensor(follow), codes[before])
-            changes |= {"markov_head.markov_w1.weight": codes, "markov_head.markov_w2.weight": SURE * F.normalize(known)}
-        case "dflash2":
-            gates = F.linear(torch.cat(read), weights["candidate_selector.hidden_projection.weight"])
-            codes = weights["candidate_selector.predecessor_codebook"]
-            known = torch.zeros(vocabulary, RANK).index_add_(0, torch.tensor(follow), F.normalize(codes[before] * gates))
-            at = "candidate_selector.successor_codebook"
-            changes[at] = SURE * F.normalize(known) / (codes[before] * gates).norm(dim=-1).mean()
     return write_dflash(folder, changes=changes, **sizes)
 
 

@@ -224,7 +224,7 @@ class Mirror:
                     path = self.line(rng.choice(complete))
                     path = path[: rng.randint(0, len(path))]
                     rest = living[len(path) :] if not self.tree else living
-                    kept = rng.randint(0, len(rest)) if not self.tree else rng.choice((0, len(rest) // 2))
+                    kept = rng.randint(0, len(rest)) if not self.tree else rng.choice((0, len(rest) // 2, len(rest)))
                     self.commit(path, rest[:kept] if not self.tree else rng.sample(rest, kept))
                 case "drop" if living:
                     gone = rng.sample(living, rng.randint(1, len(living)))

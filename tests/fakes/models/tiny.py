@@ -42,46 +42,38 @@ SIZES: dict[str, Any] = {
 }
 
 
-def _config(kind: str) -> Any:
-    """The configuration of one tiny model."""
-    import transformers
-
-    t: Any = transformers
-
-    match kind:
-        case "llama":
-            return t.LlamaConfig(**SIZES)
-        case "qwen2":
-            return t.Qwen2Config(**SIZES, use_sliding_window=True, sliding_window=WINDOW, max_window_layers=1)
-        case "qwen3":
-            return t.Qwen3Config(**SIZES, head_dim=8)
-        case "qwen3-moe":
-            return t.Qwen3MoeConfig(**SIZES, head_dim=8, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=24)
-        case "gpt2":
-            return t.GPT2Config(
-                vocab_size=VOCAB, n_embd=32, n_layer=3, n_head=4, n_positions=CONTEXT, bos_token_id=0, eos_token_id=1
-            )
-        case "gemma2":
-            return t.Gemma2Config(
-                **SIZES, head_dim=8, sliding_window=WINDOW, query_pre_attn_scalar=8, attn_logit_softcapping=20.0
-            )
-        case "gemma3":
-            layers = ["sliding_attention", "full_attention", "sliding_attention"]
-            return t.Gemma3TextConfig(**SIZES, head_dim=8, sliding_window=WINDOW, query_pre_attn_scalar=8, layer_types=layers)
-        case "mistral":
-            return t.MistralConfig(**SIZES, sliding_window=WINDOW)
-        case "mixtral":
-            return t.MixtralConfig(**SIZES, num_local_experts=4, num_experts_per_tok=2)
-        case "gpt-neox":
-            sizes = {k: v for k, v in SIZES.items() if k != "num_key_value_heads"}
-            return t.GPTNeoXConfig(**sizes)
-        case "bloom":
-            return t.BloomConfig(vocab_size=VOCAB, hidden_size=32, n_layer=3, n_head=4, bos_token_id=0, eos_token_id=1)
-        case "mamba":
-            return t.MambaConfig(
-                vocab_size=VOCAB, hidden_size=32, num_hidden_layers=2, state_size=4, bos_token_id=0, eos_token_id=1
-            )
-    raise ValueError(kind)
+FEW = {name: SIZES[name] for name in ("vocab_size", "bos_token_id", "eos_token_id")}
+"""Sizes of a family that has names of its own for the others."""
+CONFIGS: dict[str, tuple[str, dict[str, Any]]] = {
+    "llama": ("Llama", SIZES),
+    "qwen2": ("Qwen2", {**SIZES, "use_sliding_window": True, "sliding_window": WINDOW, "max_window_layers": 1}),
+    "qwen3": ("Qwen3", {**SIZES, "head_dim": 8}),
+    "qwen3-moe": (
+        "Qwen3Moe",
+        {**SIZES, "head_dim": 8, "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 24},
+    ),
+    "gpt2": ("GPT2", {**FEW, "n_embd": 32, "n_layer": 3, "n_head": 4, "n_positions": CONTEXT}),
+    "gemma2": (
+        "Gemma2",
+        {**SIZES, "head_dim": 8, "sliding_window": WINDOW, "query_pre_attn_scalar": 8, "attn_logit_softcapping": 20.0},
+    ),
+    "gemma3": (
+        "Gemma3Text",
+        {
+            **SIZES,
+            "head_dim": 8,
+            "sliding_window": WINDOW,
+            "query_pre_attn_scalar": 8,
+            "layer_types": ["sliding_attention", "full_attention", "sliding_attention"],
+        },
+    ),
+    "mistral": ("Mistral", {**SIZES, "sliding_window": WINDOW}),
+    "mixtral": ("Mixtral", {**SIZES, "num_local_experts": 4, "num_experts_per_tok": 2}),
+    "gpt-neox": ("GPTNeoX", {name: size for name, size in SIZES.items() if name != "num_key_value_heads"}),
+    "bloom": ("Bloom", {**FEW, "hidden_size": 32, "n_layer": 3, "n_head": 4}),
+    "mamba": ("Mamba", {**FEW, "hidden_size": 32, "num_hidden_layers": 2, "state_size": 4}),
+}
+"""Class of the configuration and its values, of each tiny model."""
 
 
 TREES = ("llama", "qwen2", "qwen3", "qwen3-moe", "gpt2", "gemma2", "gemma3", "mistral", "mixtral", "gpt-neox")
@@ -107,21 +99,21 @@ def write_tokenizer(folder: Path) -> None:
 
 def write_model(kind: str, folder: Path, *, std: float = 0.4, seed: int = 0, **sizes: int) -> Path:
     """Write a tiny model of this kind with its tokenizer, or one of other sizes."""
-    config = _config(kind)
-    config.update(sizes)
-    return write_configured(config, folder, std=std, seed=seed)
+    name, own = CONFIGS[kind]
+    return write_configured(name, {**own, **sizes}, folder, std=std, seed=seed)
 
 
-def write_configured(config: Any, folder: Path, *, std: float = 0.4, seed: int = 0) -> Path:
-    """Write a model of a configuration with its tokenizer. A large spread of weights keeps greedy answers from looping."""
-    from transformers import AutoModelForCausalLM
+def write_configured(name: str, sizes: dict[str, Any], folder: Path, *, std: float = 0.4, seed: int = 0) -> Path:
+    """Write a model of transformers' configuration of this name with its tokenizer. A large spread of weights keeps greedy
+    answers from looping."""
+    import transformers
 
     torch.manual_seed(seed)
-    auto: Any = AutoModelForCausalLM
-    model = auto.from_config(config)
+    known: Any = transformers
+    model = known.AutoModelForCausalLM.from_config(getattr(known, f"{name}Config")(**sizes))
     with torch.no_grad():
-        for name, weight in model.named_parameters():
-            if weight.ndim > 1 and not any(part in name for part in ("A_log", "conv", "router")):
+        for parameter, weight in model.named_parameters():
+            if weight.ndim > 1 and not any(part in parameter for part in ("A_log", "conv", "router")):
                 weight.normal_(0, std)
     model.save_pretrained(folder)
     write_tokenizer(folder)
