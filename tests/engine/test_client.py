@@ -1,4 +1,4 @@
-"""The client: light to import, never in its caller's way, and over the end of an engine in one sentence."""
+"""The client: light to import, never in its caller's way, over the end of an engine in one sentence; past answers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from specchat.engine.client import EngineClient
-from specchat.engine.messages import Event, Failed, Finished, Loaded, Ready, Started
+from specchat.engine.messages import Event, Failed, Finished, Generate, Loaded, Ready, Remember, Remembered, Started
 
 from ..fakes.engines import ANSWER, LONG, SHORT, alive, answer, ended, failures, recorded, steps_of, text_of, until, wait_gone
 
@@ -145,3 +145,37 @@ def test_the_working_folder_is_not_imported_from(tmp_path: Path, log: Path, monk
     monkeypatch.chdir(tmp_path)
     with EngineClient(log=log) as client:
         assert isinstance(answer(client, client.load(recorded(tmp_path)))[-1], Loaded)
+
+
+TEXT = "The keeper of the lighthouse wrote every evening how far the waves had come, and nobody read it for forty years."
+
+
+def remember(client: EngineClient, command: Remember) -> Remembered:
+    seen: list[Event] = []
+    client.send(command)
+    until(client, seen, lambda seen: bool(seen) and isinstance(seen[-1], Remembered))
+    assert isinstance(seen[-1], Remembered)
+    return seen[-1]
+
+
+def test_what_is_remembered_is_drafted_from_until_it_is_forgotten(tmp_path: Path) -> None:
+    folder = str(tmp_path / "past")
+    with EngineClient() as client:
+        answer(client, client.load(recorded(tmp_path, more={"tell me": TEXT})))
+
+        def ask(past: str = folder) -> tuple[str, int]:
+            id = client.next_id()
+            client.send(Generate(id, prompt="tell me", raw=True, method="lookup", fresh=True, past=past))
+            events = answer(client, id)
+            return text_of(events, id), len(steps_of(events, id))
+
+        text, plain = ask()
+        assert text == TEXT
+        assert remember(client, Remember(client.next_id(), folder)).keys == []
+        assert remember(client, Remember(client.next_id(), folder, [[7, "Something else."], [8, TEXT]])).keys == [7, 8]
+        assert ask("") == (TEXT, plain)  # a chat that is not kept
+        text, steps = ask()
+        assert text == TEXT
+        assert steps < plain / 2
+        assert remember(client, Remember(client.next_id(), folder, forget=[8])).keys == [7]
+        assert ask() == (TEXT, plain)

@@ -20,10 +20,9 @@ from specchat.app.tui.race.state import mark_words
 from specchat.backends.loading import builtin_gguf, builtin_path
 from specchat.engine.client import EngineClient
 
-from ..fakes.engine_races import finished, opened, until
 from ..fakes.model_servers import Written, llama_server, of_words, serving, tokens_of, vllm
 from ..fakes.models.llama_tiny import needs_llama
-from ..fakes.races import started
+from ..fakes.races import finished, opened, started, until
 
 pytestmark = pytest.mark.skipif(not (builtin_path() / "config.json").is_file(), reason="the built-in weights are absent")
 

@@ -1,14 +1,23 @@
-"""Races without an engine: what the tests of races share."""
+"""Races without an engine and on a real one: what their tests share."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from specchat.app.chat.dialogue import Dialogue
+from specchat.app.chat.methods import known_methods
 from specchat.app.race.entry import RaceEntry
 from specchat.app.race.race import Race
+from specchat.app.race.record import RaceRecord
+from specchat.engine.client import EngineClient
 from specchat.engine.messages import Finished, Generate, Started, StepRecord, Steps
+from specchat.engine.options import AnswerOptions
+
+from ..cases import FULL
 
 LABELS = {"soft": "lossy"}
 
@@ -70,3 +79,32 @@ def run(engine: Any, race: Race, lanes: Sequence[tuple[Sequence[int], int, float
     for i, (_, _, busy) in enumerate(lanes):
         finish(engine, i, busy)
     race.dialogue.drain()
+
+
+LENGTH = 64 if FULL else 32
+"""What beam search answers otherwise than greedy."""
+
+
+def until(dialogue: Dialogue, enough: Callable[[], bool], seconds: float = 120) -> None:
+    """Take in what the engine says until something has come about."""
+    deadline = time.monotonic() + seconds
+    while not enough():
+        assert time.monotonic() < deadline, "it did not come about"
+        dialogue.drain()
+        time.sleep(0.002)
+
+
+def finished(race: Race) -> RaceRecord:
+    """The record of a race that has been waited for, every near tie judged."""
+    until(race.dialogue, lambda: not race.running and not any(racer.judging for racer in race.racers))
+    return race.record()
+
+
+@contextmanager
+def opened(folder: Path) -> Iterator[Dialogue]:
+    """A chat with the built-in model loaded."""
+    with EngineClient(log=folder / "engine.log") as client:
+        made = Dialogue(client, "builtin", known_methods(), "lookup", options=AnswerOptions(max_tokens=LENGTH))
+        client.load("builtin", device="cpu", dtype="float32")
+        until(made, lambda: made.phase == "ready")
+        yield made

@@ -1,4 +1,5 @@
-"""Checkpoints that somebody made to do harm, or that the disk broke: each is one sentence, and no pickle is ever opened."""
+"""Checkpoints and GGUF files that somebody made to do harm, or that the disk broke: each is one sentence, and no pickle is ever
+opened; what a model's makers recommend is read."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ import io
 import json
 import os
 import pickle
+import re
 import shutil
 import zipfile
 from collections.abc import Callable
@@ -18,8 +20,13 @@ from safetensors.torch import save
 
 from specchat.backends import LoadOptions, UserError, load_model
 from specchat.backends.files.checkpoint import check_folder, shown
+from specchat.backends.files.gguf_file import read_header
 from specchat.backends.files.model_card import read_card
+from specchat.backends.files.ollama import PARAMETERS, parameters
+from specchat.backends.files.sampling import GGUF, OLLAMA, of_folder, recommended
+from specchat.backends.loading import builtin_gguf
 
+from ...fakes.models.gguf_changes import changed, tokens
 from ...fakes.models.tiny import tiny_folder
 
 WEIGHTS, CONFIG, INDEX = "model.safetensors", "config.json", "model.safetensors.index.json"
@@ -211,3 +218,92 @@ def test_hostile_files_beside_the_weights_are_sentences(case: str, folder: Path)
         load(folder)
     assert "\n" not in str(caught.value)
     assert "specchat-" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("told", "found"),
+    [
+        (
+            {"do_sample": True, "temperature": 0.6, "top_k": 20, "top_p": 0.95, "min_p": 0},
+            {"temperature": 0.6, "top_k": 20, "top_p": 0.95},
+        ),
+        ({"do_sample": True, "top_p": 0.9}, {"temperature": 1.0, "top_p": 0.9}),
+        ({"temperature": 0.6, "top_p": 0.9}, {}),  # transformers decodes it greedily too
+        ({"do_sample": True, "temperature": "warm", "top_k": -1, "top_p": 7, "repetition_penalty": True}, {}),
+        (["no", "table"], {}),
+    ],
+)
+def test_generation_config(tmp_path: Path, told: Any, found: dict[str, float]) -> None:
+    assert of_folder(tmp_path) == {}
+    (tmp_path / "generation_config.json").write_text(json.dumps(told))
+    assert of_folder(tmp_path) == found
+
+
+def test_metadata_of_a_gguf_file() -> None:
+    told = {"general.sampling.temp": 0.6000000238418579, "general.sampling.top_k": 20, "general.sampling.penalty_repeat": 1.0}
+    assert recommended(told, GGUF) == {"temperature": 0.6, "top_k": 20}
+
+
+def test_parameters_of_ollama(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OLLAMA_MODELS", str(tmp_path))
+    manifest = tmp_path / "manifests" / "registry.ollama.ai" / "library" / "qwen3" / "4b"
+    manifest.parent.mkdir(parents=True)
+    assert parameters("ollama:qwen3:4b") == {}
+    digest = "0" * 64
+    manifest.write_text(json.dumps({"layers": [{"mediaType": PARAMETERS, "digest": f"sha256:{digest}"}]}))
+    (tmp_path / "blobs").mkdir()
+    (tmp_path / "blobs" / f"sha256-{digest}").write_text(
+        json.dumps({"temperature": 0.6, "repeat_penalty": 1.1, "stop": ["<|im_end|>"]})
+    )
+    assert recommended(parameters("ollama:qwen3:4b"), OLLAMA) == {"temperature": 0.6, "repetition_penalty": 1.1}
+
+
+TOKENS = tokens(builtin_gguf())
+
+ODD_FILES: dict[str, tuple[dict[str, Any], str]] = {
+    "alignment of 0": ({"general.alignment": 0}, "an alignment of 0"),
+    "alignment of 2^31": ({"general.alignment": 1 << 31}, "incomplete"),
+    "a kind of several": ({"general.type": [b"adapter"], "tokenizer.ggml.model": None}, "contains no tokenizer"),
+}
+
+
+@pytest.mark.parametrize("case", ODD_FILES)
+def test_what_cannot_be_read_is_a_sentence(case: str, tmp_path: Path) -> None:
+    values, said = ODD_FILES[case]
+    file = changed(builtin_gguf(), tmp_path / "model.gguf", values)
+    with pytest.raises(UserError, match=said) as caught:
+        read_header(file)
+    assert "\n" not in str(caught.value)
+    assert str(caught.value).endswith(".")
+
+
+def test_a_file_that_is_changed_in_nothing_is_good(tmp_path: Path) -> None:
+    file = changed(builtin_gguf(), tmp_path / "model.gguf", {"tokenizer.ggml.tokens": TOKENS})
+    assert read_header(file).metadata == read_header(builtin_gguf()).metadata
+    assert file.read_bytes() == builtin_gguf().read_bytes()
+
+
+def test_pipes_and_devices_are_sentences(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.gguf")
+    (tmp_path / "loop.gguf").symlink_to("loop.gguf")
+    (tmp_path / "zero.gguf").symlink_to("/dev/zero")
+    for name, said in (("pipe", "not a regular file"), ("loop", "There is no file"), ("zero", "not a regular file")):
+        file = tmp_path / f"{name}.gguf"
+        with pytest.raises(UserError, match=said):
+            read_header(file)
+        assert read_card(file).problem
+
+
+@pytest.mark.parametrize(
+    ("data", "begins"),
+    [
+        (b"", "it is empty"),
+        (b"<!DOCTYPE html>", "it starts with <!DO"),
+        (b"\xff\xfe\x00b\x00", "it starts with the bytes ff fe 00 62"),
+        (b"GG\nF", "it starts with the bytes 47 47 0a 46"),
+    ],
+)
+def test_what_is_no_gguf_file_is_told_in_plain_words(data: bytes, begins: str, tmp_path: Path) -> None:
+    (tmp_path / "model.gguf").write_bytes(data)
+    with pytest.raises(UserError, match=re.escape(f"model.gguf is not a GGUF file ({begins}). Download it again, or convert")):
+        read_header(tmp_path / "model.gguf")

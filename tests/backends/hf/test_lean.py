@@ -1,4 +1,5 @@
-"""The lean pass gives the model's own logits, shares its weights, and steps aside where it is not sure."""
+"""The lean pass gives the model's own logits, shares its weights, and steps aside where it is not sure; products in halves and
+attention of padded passes have the bits that they should."""
 
 from __future__ import annotations
 
@@ -8,11 +9,16 @@ from typing import Any
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 from transformers.models.llama.modeling_llama import LlamaRMSNorm
 
+from specchat.backends import load_model
 from specchat.backends.base import ROOT
+from specchat.backends.hf import attention
+from specchat.backends.hf.attention import MANY_ROWS, MOST_ROWS, in_view, most_rows, padded, parts_of, tree_attention
 from specchat.backends.hf.early_layers import LayerList
+from specchat.backends.hf.lean import halves
+from specchat.backends.hf.lean.halves import slim
 from specchat.backends.hf.lean.lean import LeanModel, lean, norm
 from specchat.backends.hf.model import load_transformers
 from specchat.backends.hf.session import TransformersSession
@@ -132,3 +138,90 @@ def test_a_norm_in_half_types_is_the_models_own_whatever_stands_out(dtype: torch
         torch.testing.assert_close(found, wanted, rtol=2 * torch.finfo(dtype).eps, atol=torch.finfo(dtype).tiny)
         assert (found == wanted).double().mean() > 0.98
         assert torch.equal(torch.cat([ours(hidden[i : i + 1]) for i in range(64)]), found)
+
+
+def weight(*shape: int) -> Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(len(shape) + shape[0])).half().float()
+
+
+@pytest.mark.parametrize("rows", [1, 2, 7, 33])
+def test_they_are_float32s_products(rows: int) -> None:
+    inputs, bias = weight(rows, 77), torch.randn(300)
+    matrix = weight(300, 77)
+    with torch.inference_mode():
+        torch.testing.assert_close(slim(matrix)(inputs), inputs @ matrix.t())
+        torch.testing.assert_close(slim(matrix, bias)(inputs), inputs @ matrix.t() + bias)
+
+
+def test_what_half_floats_cannot_hold_stays_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    packed: list[Tensor] = []
+
+    def pack(matrix: Tensor) -> Tensor:
+        packed.append(matrix)
+        return matrix
+
+    known = halves._known()  # asked before torch's own is replaced
+    monkeypatch.setattr(torch, "fbgemm_pack_gemm_matrix_fp16", pack)
+    fine, large = weight(4, 4), weight(4, 4)
+    large[0, 0] = 70000.0
+    for matrix in (fine + 1e-5, large, fine.double(), fine.bfloat16(), weight(1100, 1000)):
+        with torch.inference_mode():
+            found = slim(matrix)(torch.eye(matrix.shape[1], dtype=matrix.dtype))
+        assert torch.equal(found, matrix.t())
+    assert not packed
+    slim(fine)
+    assert len(packed) == known
+
+
+def test_a_row_has_the_same_bits_among_any_number_of_others() -> None:
+    if not halves._known():
+        pytest.skip("this CPU has no kernel for half floats")
+    product, inputs = slim(weight(96, 672)), torch.randn(64, 672)
+    with torch.inference_mode():
+        wanted = product(inputs)
+        for first, count in ((0, 1), (5, 2), (20, 3), (1, 7), (30, 33)):
+            assert torch.equal(product(inputs[first : first + count]), wanted[first : first + count])
+
+
+def test_the_built_in_model_is_read_as_half_floats_and_computed_in_float32() -> None:
+    model: Any = load_model("builtin", LoadOptions(device="cpu", threads=1))
+    assert model.info.dtype == "float32"
+    assert model._runner.lean.halves == halves._known()
+
+
+HEADS, KV_HEADS, WIDTH = 14, 2, 64
+
+
+def chain(start: int, n: int, dtype: torch.dtype) -> Tensor:
+    """The mask of a chain of n nodes behind `start` tokens, as a padded pass has it."""
+    keys = in_view(start + n)
+    later = torch.arange(keys) > torch.arange(start, start + n)[:, None]
+    mask = torch.zeros((1, 1, n, keys), dtype=dtype).masked_fill_(later, torch.finfo(dtype).min)
+    return padded(mask, parts_of(start, n))
+
+
+@pytest.mark.parametrize("most", [MOST_ROWS, None], ids=["few rows at once", "as many as may be"])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32], ids=str)
+def test_a_node_among_many_has_the_bits_that_it_has_alone(
+    dtype: torch.dtype, most: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if most is not None:
+        monkeypatch.setattr(attention, "most_rows", lambda *_: most)
+    torch.manual_seed(0)
+    start, n = 500, 160
+    room = in_view(start + n)
+    query = torch.randn(1, HEADS, n, WIDTH).to(dtype)
+    key, value = (torch.randn(1, KV_HEADS, room, WIDTH).to(dtype) for _ in range(2))
+    layer = nn.Identity()
+    mask = chain(start, n, dtype)
+    for _ in range(2):  # the second layer of a pass gets the same mask
+        found = tree_attention(layer, query, key, value, mask)[0]
+        for node in range(0, n, 13):
+            own = chain(start + node, 1, dtype)
+            seen = own.shape[3]
+            alone = tree_attention(layer, query[:, :, node : node + 1], key[:, :, :seen], value[:, :, :seen], own)[0]
+            assert torch.equal(alone[0, 0], found[0, node])
+
+
+def test_how_many_rows_may_be_at_once_is_known() -> None:
+    assert most_rows(torch.bfloat16, WIDTH, WIDTH) in (MOST_ROWS, MANY_ROWS)

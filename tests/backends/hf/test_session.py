@@ -1,16 +1,26 @@
-"""What a transformers session promises beside right logits: limits, reuse between turns, cancellation, harmless errors."""
+"""What a transformers session promises beside right logits: limits, reuse between turns, cancellation, harmless errors; what
+hybrids and taps need besides."""
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 
 from specchat.backends import ROOT, ContextFull, Sampling, UserError
+from specchat.backends.hf.model import load_transformers
 from specchat.backends.hf.runner import out_of_memory
+from specchat.backends.options import LoadOptions
+from specchat.backends.sessions.chain import CATCH_UP
+from specchat.backends.sessions.states import States
 
-from ...fakes.models.tiny import CONTEXT, TREES, tiny_model
+from ...fakes.drafters.mtp_files import HYBRIDS, Family, mtp_folder, mtp_target
+from ...fakes.models.mirror import alike
+from ...fakes.models.references import logits_of, network
+from ...fakes.models.tiny import CONTEXT, TREES, VOCAB, tiny_folder, tiny_model
 
 GREEDY = Sampling()
 
@@ -108,3 +118,106 @@ def test_out_of_memory_is_a_sentence_and_the_session_goes_on(error: Exception, m
     fresh = opened()
     fresh.prefill([*range(10, 20), 5])
     torch.testing.assert_close(found.logits[1], fresh.evaluate([7], (ROOT,)).logits[0], atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("family", HYBRIDS)
+def test_a_refused_draft_costs_its_accepted_tokens_again_and_nothing_else(family: Family) -> None:
+    model, passes = mtp_target(family), []
+    session = model.open_session(256)
+    hook = model.module.register_forward_pre_hook(
+        lambda _module, _args, named: passes.append(named["input_ids"].shape[1]), with_kwargs=True
+    )
+    try:
+        session.prefill(range(5, 65))
+        for step in range(3):
+            session.evaluate(range(70, 75), range(ROOT, 4))
+            session.commit((0, 1))
+            assert passes == [60, 5, 7, 9][: step + 2]
+        # What has added up goes in alone, so that the next refused draft is cheap again.
+        for _ in range(CATCH_UP):
+            session.evaluate(range(70, 75), range(ROOT, 4))
+            session.commit((0, 1))
+        assert max(passes[1:]) <= CATCH_UP + 5
+        assert passes.count(5) > 1
+        # A chain that is taken whole leaves nothing to do.
+        session.evaluate(range(70, 73), range(ROOT, 2))
+        session.commit((0, 1, 2))
+        del passes[:]
+        session.evaluate((80,), (ROOT,))
+        session.commit((0,))
+        session.evaluate((81, 82), (ROOT, 0))
+        assert passes == [1, 2]
+    finally:
+        hook.remove()
+        session.close()
+
+
+@pytest.mark.parametrize("family", HYBRIDS)
+def test_a_pass_that_fails_loses_nothing(family: Family, monkeypatch: pytest.MonkeyPatch) -> None:
+    session = mtp_target(family).open_session(64)
+    session.prefill(range(5, 25))
+    session.evaluate(range(70, 75), range(ROOT, 4))
+    session.commit((0,))
+    layer = mtp_target(family).module.model.layers[-1].mlp
+
+    def broken(*_: Any, **__: Any) -> Tensor:
+        raise RuntimeError("CUDA out of memory")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(layer, "forward", broken)
+        with pytest.raises((UserError, RuntimeError)):
+            session.evaluate((80, 81), (ROOT, 0))
+    found: Any = session.evaluate((80, 81), (ROOT, 0))
+    alike(found.logits, logits_of(network(mtp_folder(family)), [*range(5, 25), 70, 80, 81])[-2:])
+
+
+def test_what_it_cannot_do_it_says() -> None:
+    model = mtp_target("qwen3-next")
+    able = model.info.capabilities
+    assert (able.chain, able.tree, able.layers, able.states) == (True, False, False, True)
+    assert "cannot branch, so methods draft chains only" in able.reasons["tree"]
+    session = model.open_session(32)
+    with pytest.raises(UserError, match="branching trees"):
+        session.evaluate((5, 6), (ROOT, ROOT))
+
+
+TAPS = (1, 0, 3, 2, 1)
+"""In no order and one twice; the tiny models have three layers."""
+
+
+def some(count: int, seed: int = 0) -> list[int]:
+    rng = random.Random(seed)
+    return [rng.randrange(4, VOCAB) for _ in range(count)]
+
+
+def tapped(kind: str) -> Any:
+    return tiny_model(kind).open_session(taps=TAPS)
+
+
+def test_what_is_not_committed_has_no_states() -> None:
+    session = tapped("llama")
+    assert session.states(0, 0).shape == (0, 5 * 32)
+    session.prefill(some(10))
+    session.evaluate([5], (ROOT,))
+    for first, end in ((0, 11), (-1, 3), (5, 4)):
+        with pytest.raises(ValueError, match="not all committed"):
+            session.states(first, end)
+
+
+def test_a_model_whose_states_are_not_what_they_seem_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    def crooked(self: Any, tap: int, start: int, rows: torch.Tensor) -> None:
+        write(self, tap, start, rows.flip(0))
+
+    write = States.write
+    monkeypatch.setattr(States, "write", crooked)
+    model = load_transformers(tiny_folder("llama"), "llama", LoadOptions(device="cpu"))
+    with pytest.raises(UserError, match="were not this model's own"):
+        model.open_session(taps=(0,))
+    assert not model.info.capabilities.states
+    assert model.info.capabilities.tree
+    assert "were not this model's own" in model.info.capabilities.reasons["states"]
+    monkeypatch.undo()
+    with pytest.raises(UserError, match="were not this model's own"):  # it is not tried again
+        model.open_session(taps=(0,))
+    model.open_session().prefill(some(3))
+    model.close()

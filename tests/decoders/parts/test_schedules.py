@@ -1,11 +1,31 @@
-"""Draft lengths, and the costs they are chosen from."""
+"""Draft lengths, the costs they are chosen from, how many nodes are verified, and prompt lookup for a draft model."""
 
 from __future__ import annotations
 
-import pytest
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
 
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from specchat.backends import Model, Sampling, Session
+from specchat.backends.info import MOST_NODES, least_share, plain_passes
+from specchat.decoders import Conversation, Generation, encode_prompt
+from specchat.decoders.acceptance import Acceptance
+from specchat.decoders.base import Context
+from specchat.decoders.parts.cascade import Copies, Worth, grow_chain
 from specchat.decoders.parts.costs import PassCosts
+from specchat.decoders.parts.ppm import ContextModel
+from specchat.decoders.parts.proposers import DraftModel, FirstLayers, Proposer
 from specchat.decoders.parts.schedules import Rates, Schedule, best_length
+from specchat.decoders.parts.sizes import Sizes
+from specchat.decoders.tree import Tree
+
+from ...cases import FULL, cases
+from ...fakes.models.toy import ToyModel, drafting
+from ...fakes.prompts import TEXTS
 
 
 def costs(one: float, per_node: float, sizes: tuple[int, ...] = (1, 2, 4, 8, 16, 32)) -> PassCosts:
@@ -112,3 +132,185 @@ def test_sizes_off_the_line_are_learned() -> None:
     assert known.seconds(4) == pytest.approx(1.0, rel=0.12)
     assert known.seconds(5) == pytest.approx(1.5, rel=0.12)
     assert known.seconds(16) == pytest.approx(2.5, rel=0.05)
+
+
+COPY = f"Repeat this text exactly: {TEXTS[0]}"
+STORY = "Tell me a story about a dog."
+
+
+def context_of(model: Model, session: Session, tokens: Sequence[int], sampling: Sampling, acceptance: Acceptance) -> Context:
+    eos = frozenset(model.info.eos_ids)
+    return Context(tokens, session, sampling, 60, eos, model=model, acceptance=acceptance)
+
+
+def chains(model: Model, make: Any, prompt: str, copies: Copies | None, **more: Any) -> tuple[list[list[int]], int]:
+    """Chains of 12 at eight places of an answer, and the draft's passes."""
+    sampling = more.get("sampling", Sampling())
+    conversation = Conversation(model)
+    tokens = encode_prompt(model, prompt)
+    answer = Generation(conversation, tokens, max_tokens=60, sampling=sampling)
+    list(answer)
+    text = answer.tokens
+    proposer: Proposer = make()
+    out, passes = [], 0
+    for end in range(len(tokens) + 1, len(text), max(1, (len(text) - len(tokens)) // 8)):
+        conversation.session.rewind(0)
+        conversation.session.prefill(text[: end - 1])
+        context = context_of(model, conversation.session, text[:end], sampling, more.get("acceptance", Acceptance()))
+        tree = grow_chain(proposer, context, 12, copies=copies)
+        assert tree.parents == list(range(-1, len(tree) - 1))
+        out.append(tree.tokens)
+        passes += len(proposer.seconds)
+        if isinstance(proposer, FirstLayers):
+            # What was foreseen in vain is gone: a full pass completes just the chain.
+            assert tree.pre_evaluated == proposer.evaluated <= len(tree)
+            scores = conversation.session.evaluate(
+                tree.tokens[tree.pre_evaluated :], tree.parents[tree.pre_evaluated :], range(len(tree))
+            )
+            assert len(scores.choose(Sampling())) == len(tree)
+        proposer.settle(range(min(2, proposer.evaluated)))
+    proposer.close()
+    conversation.close()
+    return out, passes
+
+
+SAMPLED = Sampling(temperature=0.8, seed=3)
+WAYS: list[dict[str, Any]] = [
+    {},
+    {"sampling": SAMPLED},
+    {"sampling": SAMPLED, "acceptance": Acceptance("rejection")},
+    {"sampling": Sampling(temperature=0.8, seed=3, repetition_penalty=1.3)},
+]
+
+
+@pytest.mark.usefixtures("idle")
+@pytest.mark.parametrize("layers", [0, 4], ids=["draft", "first layers"])
+@pytest.mark.parametrize("way", range(len(WAYS)) if FULL else (0, 2))
+def test_a_copy_is_drafted_in_fewer_passes(builtin_model: Model, draft_model: Model, layers: int, way: int) -> None:
+    def make() -> Proposer:
+        return FirstLayers(layers) if layers else DraftModel(draft_model, 2048)
+
+    alone, passes = chains(builtin_model, make, COPY, None, **WAYS[way])
+    helped, fewer = chains(builtin_model, make, COPY, Copies(ContextModel(), Worth()), **WAYS[way])
+    assert helped == alone, "another's guesses change nothing about a draft's own choices"
+    assert passes == sum(len(chain) - 1 for chain in alone)
+    assert fewer < passes / (1.5 if way else 2)
+
+
+def test_what_followed_is_foreseen_up_to_the_end_of_an_answer() -> None:
+    text = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 50, 51, 1, 2, 3]
+    copies = Copies(ContextModel(), Worth())
+    copies.follow(text)
+    line, chances = copies.after((), 20, frozenset())
+    assert len(line) > 3
+    assert line == text[3 : 3 + len(line)]
+    assert chances == sorted(chances, reverse=True)
+    assert 1 >= chances[0] >= chances[-1] > 0
+    assert copies.after((), 2, frozenset())[0] == [4, 5]
+    assert copies.after((), 20, frozenset([5]))[0] == [4, 5], "nothing follows an EOS token"
+    assert copies.after([4, 5], 3, frozenset())[0] == [6, 7, 8], "behind drafted tokens as well"
+    assert copies.after([4, 5], 3, frozenset([5])) == ([], [])
+    assert copies.after([], 0, frozenset()) == ([], [])
+
+
+@cases(200)
+@given(st.lists(st.integers(0, 3), min_size=1, max_size=60), st.lists(st.integers(0, 3), max_size=6), st.integers(0, 12))
+def test_a_line_always_stood_behind_the_last_tokens(text: list[int], drafted: list[int], most: int) -> None:
+    copies = Copies(ContextModel(), Worth())
+    copies.follow(text)
+    line, chances = copies.after(drafted, most, frozenset([3]))
+    assert len(line) == len(chances) <= most
+    last = [*text, *drafted][-1]
+    places = [i for i in range(len(text)) if text[i] == last and text[i + 1 : i + 1 + len(line)] == line]
+    assert not line or places
+    assert 3 not in line[:-1]
+
+
+Q8_0 = ((1, 20.0), (2, 52.0), (4, 74.0), (8, 76.0), (16, 110.0))
+Q4_0 = ((1, 10.0), (2, 14.0), (4, 16.0), (8, 27.0), (16, 44.0))
+DIPPED = ((1, 10.0), (4, 18.0), (6, 24.0), (8, 19.0), (16, 60.0))
+
+
+def on(curve: tuple[tuple[int, float], ...], tokens: Sequence[int] = (1, 2, 3)) -> Context:
+    model = ToyModel(0)
+    model.info = replace(model.info, pass_seconds=curve)
+    return replace(drafting(list(tokens)), model=model)
+
+
+def line(*chances: float) -> Tree:
+    """A chain in which each token is so probable if those before it are right."""
+    tree = Tree.chain(3, range(10, 10 + len(chances)))
+    tree.reached = [1.0]
+    for chance in chances:
+        tree.reached.append(tree.reached[-1] * chance)
+    return tree
+
+
+def test_costs_lie_on_lines_between_the_sizes_that_were_measured() -> None:
+    costs = plain_passes(Q8_0)
+    assert [round(costs[n], 2) for n in (0, 1, 2, 3, 4, 6, 8, 12, 16)] == [1, 1, 2.6, 3.15, 3.7, 3.75, 3.8, 4.65, 5.5]
+    assert costs[32] == pytest.approx(5.5 + 16 * 1.7 / 8), "beyond them it goes on"
+    assert len(costs) == MOST_NODES + 1
+    assert plain_passes(DIPPED)[8] < plain_passes(DIPPED)[6], "what dips stays so"
+    assert set(plain_passes(())) == set(plain_passes(((1, 0.02),))) == {1.0}
+    assert least_share(Q8_0) == pytest.approx(0.2125, abs=0.01)
+    assert least_share(()) == 0
+
+
+def test_a_copy_is_drafted_far_where_two_nodes_cost_much_and_a_doubtful_guess_not_at_all() -> None:
+    copy, doubtful = line(*[0.95] * 15), line(0.6, 0.5, 0.5)
+    assert len(Sizes().cut(copy, on(Q8_0))) == 16
+    sizes = Sizes()
+    assert len(sizes.cut(doubtful, on(Q8_0))) == 1
+    assert sizes.declined == (2, 2.6)
+    assert len(Sizes().cut(doubtful, on(Q4_0))) == 4
+    assert len(Sizes().cut(doubtful, on(()))) == 4, "where costs are not known everything is tried"
+
+
+def test_a_size_that_is_dearer_than_a_larger_one_is_taken_as_that() -> None:
+    tree = line(0.9, 0.9, 0.9, 0.9, 0.9, 0.4, 0.3, 0.3)
+    assert len(Sizes().cut(tree, on(DIPPED))) == 8
+
+
+def test_of_a_tree_the_most_probable_nodes_are_kept_with_their_parents() -> None:
+    tree = Tree([3, 5, 6, 7, 8, 9], [-1, 0, 0, 1, 3, 2], reached=[1.0, 0.8, 0.1, 0.7, 0.6, 0.05])
+    cut = Sizes().cut(tree, on(Q4_0))
+    assert (cut.tokens, cut.parents, cut.reached) == ([3, 5, 7, 8], [-1, 0, 1, 2], [1.0, 0.8, 0.7, 0.6])
+    assert cut.as_drafted(range(4)) == (tree, [0, 1, 3, 4])
+
+
+def test_a_draft_that_says_nothing_of_its_chances_stays_whole() -> None:
+    tree = Tree.chain(3, [1, 2, 3])
+    assert Sizes().cut(tree, on(Q8_0)) is tree
+
+
+def test_promises_that_are_broken_are_believed_less() -> None:
+    sizes, context, tree = Sizes(), on(Q4_0), line(0.75, 0.75, 0.75)
+    tries = 0
+    while len(cut := sizes.cut(tree, context)) > 1 and tries < 50:
+        sizes.learn(cut, [0], context)
+        tries += 1
+    assert 0 < tries < 8
+    kept = line(0.75, 0.75, 0.75)
+    other = Sizes()
+    for _ in range(20):
+        other.learn(kept, range(4), context)
+    assert other.expected(kept.reached)[-1] > Sizes().expected(kept.reached)[-1]
+
+
+def test_what_was_declined_is_judged_by_how_the_text_goes_on() -> None:
+    tokens = [1, 2, 3]
+    context = on(Q8_0, ())
+    context.tokens = tokens
+    sizes, wrong = Sizes(), Sizes()
+    for right in (True, False):
+        judged = sizes if right else wrong
+        del tokens[3:]
+        for _ in range(30):
+            before = len(tokens)
+            tree = line(0.6, 0.6)
+            assert len(judged.cut(tree, context)) == 1 or right
+            tokens += [10, 11, 12, 13] if right else [99]
+            judged.learn(Tree.root(3), [0], context)
+            assert len(tokens) > before
+    assert sizes.expected([1.0, 0.6])[-1] > 1.6 > wrong.expected([1.0, 0.6])[-1]

@@ -1,0 +1,213 @@
+"""Constrained answers under other rules, limits, stops and beams, and behind thoughts; the same masks give the text of
+transformers' own `generate` and of llama.cpp's grammar sampler."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from copy import copy
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from llguidance import LLMatcher
+
+from specchat.backends import LoadOptions, Model, Sampling, load_model
+from specchat.backends.grammars.constraint import Constraint, grammar, regex
+from specchat.backends.hf.graphs.graphs import Rerun
+from specchat.backends.loading import builtin_gguf, builtin_path
+from specchat.decoders import Conversation, Generation, encode_prompt
+from specchat.decoders.acceptance import Acceptance
+from specchat.decoders.text import Stops
+
+from ...cases import FULL
+from ...fakes.answers import answered, one_by_one
+from ...fakes.models.llama_tiny import needs_llama
+from ...fakes.models.references import generated
+from ...fakes.models.thinkers import ANSWER, FAMILIES, THOUGHT, thinker
+from .cases import CONSTRAINTS, prompts, valid
+
+MOST = 120 if FULL else 48
+PROMPTS = 50 if FULL else 1
+SHAPES = [*CONSTRAINTS] if FULL else ["flat", "regex"]
+
+
+@pytest.fixture(scope="module", params=["transformers", "recorded", "llama.cpp"] if FULL else ["transformers", "llama.cpp"])
+def model(request: pytest.FixtureRequest, builtin_model: Model) -> Iterator[Model]:
+    """The built-in model on both runtimes; with transformers its passes are launched as they come, or run over buffers that
+    never move, as on a GPU."""
+    if request.param == "llama.cpp":
+        pytest.importorskip("llama_cpp")
+        loaded = load_model(str(builtin_path().parent / "target-Q8_0.gguf"), LoadOptions(device="cpu"))
+        yield loaded
+        loaded.close()
+        return
+    other: Any = copy(builtin_model)
+    other._runner = replace(other._runner, graphs=Rerun if request.param == "recorded" else None)
+    yield other
+
+
+@cache
+def reference(model: Model, text: str, name: str, sampling: Sampling) -> list[int]:
+    return one_by_one(model, encode_prompt(model, text), sampling, MOST, CONSTRAINTS[name])
+
+
+def constrained(model: Model, draft: Model, text: str, name: str, method: str, **options: Any) -> tuple[Generation, str]:
+    asked = {"max_tokens": MOST, "constraint": CONSTRAINTS[name], **options}
+    generation, steps = answered(model, text, method, draft=draft, **asked)
+    return generation, "".join(step.text for step in steps)
+
+
+@pytest.mark.parametrize("rule", ["rejection", "soft:1", "soft:0.5", "typical"] if FULL else ["rejection", "typical"])
+def test_other_acceptance_rules_stay_within_the_constraint(model: Model, draft_model: Model, rule: str) -> None:
+    for method in ("lookup", "tree", "lookahead", "jacobi"):
+        for i, name in enumerate(SHAPES):
+            options = {"acceptance": Acceptance.parse(rule), "sampling": Sampling(temperature=0.9, seed=i)}
+            generation, shown = constrained(model, draft_model, prompts(2)[1], name, method, **options)
+            assert generation.valid is valid(name, shown) or generation.finish_reason == "length", (method, name, shown)
+
+
+def test_beam_search_follows_a_constraint_and_one_beam_is_greedy(model: Model, draft_model: Model) -> None:
+    if not model.info.capabilities.tree:
+        pytest.skip("no trees")
+    for text in prompts(PROMPTS)[:12]:
+        for name in SHAPES:
+            one, _ = constrained(model, draft_model, text, name, "beam", settings={"beams": 1})
+            assert one.answer == reference(model, text, name, Sampling())
+            four, shown = constrained(model, draft_model, text, name, "beam")
+            assert valid(name, shown) or four.finish_reason == "length"
+
+
+@pytest.mark.parametrize("limit", [1, 3, 9])
+def test_a_limit_or_a_stop_cuts_what_the_grammar_writes(model: Model, draft_model: Model, limit: int) -> None:
+    text = prompts(1)[0]
+    for name in SHAPES:
+        whole = reference(model, text, name, Sampling())
+        cut, _ = constrained(model, draft_model, text, name, "lookup", max_tokens=limit)
+        assert cut.answer == whole[:limit]
+        assert cut.valid is (limit >= len(whole))
+    generation, shown = constrained(model, draft_model, text, "flat", "lookup", stops=Stops(['": '[: limit % 3 + 1]]))
+    assert generation.finish_reason == "stop"
+    assert not generation.valid
+    assert '{"name": '.startswith(shown)
+
+
+@pytest.mark.parametrize("name", [*CONSTRAINTS])
+def test_what_the_grammar_writes_is_counted_apart(builtin_model: Model, draft_model: Model, name: str) -> None:
+    """A step without nodes is the grammar's; elsewhere what it leaves no choice about is neither drafted nor accepted."""
+    text = prompts(1)[0]
+    conversation = Conversation(builtin_model)
+    generation = Generation(conversation, encode_prompt(builtin_model, text), constraint=CONSTRAINTS[name], max_tokens=MOST)
+    steps = [*generation]
+    wrote = [step for step in steps if not step.nodes]
+    assert all(step.grammar == len(step.tokens) > 0 for step in wrote)
+    assert all(step.grammar == 0 and len(step.tokens) == 1 for step in steps if step.nodes)
+    totals = generation.totals
+    assert totals.steps == len(steps) - len(wrote)
+    assert totals.tokens == totals.steps + totals.grammar
+    assert totals.own_tokens_per_step == 1
+    # Every token but the last, which nobody reads, goes through the model once.
+    assert conversation.session.length in (len(generation.tokens) - 1, len(generation.tokens) - 1 - len(steps[-1].tokens))
+
+
+LENGTH = 80
+KNOWN = [*CONSTRAINTS] if FULL else ["flat", "grammar"]
+
+
+class Masked:
+    """A logits processor of transformers: llguidance's mask, its matcher fed with what `generate` has chosen."""
+
+    def __init__(self, model: Model, constraint: Constraint, prompt: int) -> None:
+        self._matcher = LLMatcher(model.grammar_tokenizer(), constraint.compiled(), log_level=0)
+        self._at = prompt
+
+    def __call__(self, ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+        for token in ids[0, self._at :].tolist():
+            assert self._matcher.consume_token(token)
+        self._at = ids.shape[1]
+        bits = np.unpackbits(np.frombuffer(self._matcher.compute_bitmask(), np.uint8), bitorder="little")
+        return scores.masked_fill(torch.from_numpy(bits[: scores.shape[1]] == 0), -torch.inf)
+
+
+def answer(model: Model, text: str, constraint: Constraint, method: str) -> Generation:
+    return answered(model, text, method, constraint=constraint, max_tokens=LENGTH)[0]
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_transformers_generate_with_a_logits_processor(builtin_model: Model, reference_network: Any, name: str) -> None:
+    for text in prompts(50 if FULL else 2):
+        prompt = encode_prompt(builtin_model, text)
+        masked = Masked(builtin_model, CONSTRAINTS[name], len(prompt))
+        eos = list(builtin_model.info.eos_ids)
+        expected = generated(reference_network, prompt, LENGTH, eos_token_id=eos, logits_processor=[masked])
+        for method in ("greedy", "lookup"):
+            assert answer(builtin_model, text, CONSTRAINTS[name], method).answer == expected, (text, method)
+
+
+SENTENCE = 'root ::= [a-zA-Z ]+ "."\n'
+"""Leaves a choice everywhere. Where there is none, ours cuts tokens in the usual way, llama.cpp's as the model likes."""
+
+
+def test_llama_cpps_grammar_sampler_writes_the_same_text() -> None:
+    llama_cpp = pytest.importorskip("llama_cpp")
+    from specchat.backends import LoadOptions, load_model
+
+    gguf = str(builtin_gguf())
+    theirs = llama_cpp.Llama(gguf, n_ctx=512, verbose=False, n_threads=1)
+    parsed = llama_cpp.LlamaGrammar.from_string(SENTENCE, verbose=False)
+    model = load_model(gguf, LoadOptions(device="cpu", threads=1))
+    asked = prompts(50 if FULL else 6)
+    parted = 0
+    for text in asked:
+        prompt = encode_prompt(model, text)
+        out = theirs.create_completion(prompt, max_tokens=LENGTH, temperature=0.0, grammar=parsed, repeat_penalty=1.0)
+        said = out["choices"][0]["text"]
+        generation = answer(model, text, grammar(SENTENCE), "lookup")
+        ours = model.decode(generation.answer)
+        if said == ours:
+            continue
+        parted += 1
+        same = next(n for n in range(len(generation.answer)) if not said.startswith(model.decode(generation.answer[: n + 1])))
+        theirs.reset()
+        theirs.eval([*prompt, *generation.answer[:same]])
+        logits = llama_cpp.llama_get_logits_ith(theirs._ctx.ctx, -1)
+        rest = said[len(model.decode(generation.answer[:same])) :]
+        best = max(logits[token] for token, piece in enumerate(model.pieces()) if piece and rest.startswith(piece))
+        assert best - logits[generation.answer[same]] < model.info.capabilities.near_tie, (text, said, ours)
+    assert parted <= len(asked) / 4
+    model.close()
+
+
+HI = [{"role": "user", "content": "Hi"}]
+METHODS = ("greedy", "lookup", "recycle", "jacobi") if FULL else ("lookup",)
+MARKED = [name for name in FAMILIES if name != "told"] if FULL else ["opens", "opened"]
+"""Families whose marks are tokens: a thought that is opened by spelling its mark out would break the constraint."""
+
+
+def parts(generation: Generation) -> tuple[str, str]:
+    told = ["", ""]
+    for step in generation:
+        at = 0
+        for part, characters, _ in step.spans:
+            told[part] += step.text[at : at + characters]
+            at += characters
+    return told[1], told[0]
+
+
+@pytest.mark.parametrize("runtime", ["transformers", pytest.param("llama.cpp", marks=needs_llama)])
+@pytest.mark.parametrize("name", MARKED)
+def test_the_answer_alone_is_constrained(name: str, runtime: str) -> None:
+    model = thinker(name, runtime)
+    variables: dict[str, Any] = FAMILIES[name].on[1]
+    for method in METHODS:
+        conversation = Conversation(model)
+        for pattern, expected in ((r"Yes, [0-9]+\.", ANSWER), (r"(No|Never), [0-9]{2}!", None)):
+            prompt = encode_prompt(model, HI, variables=variables)
+            generation = Generation(conversation, prompt, method, max_tokens=60, constraint=regex(pattern))
+            thought, answer = parts(generation)
+            assert thought == THOUGHT, (method, thought, answer)
+            assert generation.valid, (method, pattern, answer, generation.finish_reason)
+            assert expected is None or answer == expected
+        conversation.close()
