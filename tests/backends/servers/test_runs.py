@@ -101,6 +101,7 @@ def test_vllm_is_proved_by_its_own_account(written: Written) -> None:
     assert lengths(runs) == written.lengths
     assert text(runs) == written.text
     assert cutter.told.drafted == written.drafted
+    assert sum(run.accepted for run in runs) == written.accepted
 
 
 @cases(2000)
