@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable
 
 
@@ -57,3 +58,8 @@ def did_you_mean(name: str, known: Iterable[str], otherwise: str | None = None) 
     if near:
         return f"did you mean {near[0]}?"
     return f"choose from {', '.join(known)}." if otherwise is None else otherwise
+
+
+def shell_line(*words: str) -> str:
+    """A command to show, quoted for the shell, since other people chose the names in it. None is shown that was not here."""
+    return shlex.join(words)

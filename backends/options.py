@@ -7,9 +7,8 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from shlex import quote
 
-from ..errors import UserError
+from ..errors import UserError, shell_line
 from ..option import NEXT_LOAD, option
 
 BUILTIN = "builtin"
@@ -132,7 +131,7 @@ def cpu_threads(wanted: int | None) -> int:
 
 def pip_command() -> str:
     """The command that installs the llama.cpp bindings into this Python."""
-    return f"{quote(sys.executable)} -m pip install llama-cpp-python"
+    return shell_line(sys.executable, "-m", "pip", "install", "llama-cpp-python")
 
 
 def rebuild_command(flag: str) -> str:

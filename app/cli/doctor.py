@@ -12,13 +12,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
-from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from ... import __version__
 from ...engine.logfile import log_path
 from ...engine.options import builtin_path, rebuild_command
-from ...errors import counted
+from ...errors import counted, shell_line
 from ...plain_file import cache_folder
 from ..settings import locations
 from ..settings.fields import Settings
@@ -180,7 +179,7 @@ def _versions(problems: list[Problem]) -> dict[str, str | None]:
     for name in REQUIRED:
         versions[name] = _version(name)
         if versions[name] is None:
-            problems.append(Problem(f"The package {name} is missing.", f"{_pip()} install {name}"))
+            problems.append(Problem(f"The package {name} is missing.", _pip("install", name)))
     versions.update((name, _version(name)) for name in OPTIONAL)
     return versions
 
@@ -192,8 +191,8 @@ def _version(name: str) -> str | None:
         return None
 
 
-def _pip() -> str:
-    return f"{quote(sys.executable)} -m pip"
+def _pip(*words: str) -> str:
+    return shell_line(sys.executable, "-m", "pip", *words)
 
 
 def _machine() -> dict[str, Any]:
@@ -237,7 +236,7 @@ def _probed(name: str, code: str, problems: list[Problem], package: str, *, seri
         return {}
     if done.returncode:
         reason = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1].removeprefix(_OURS)
-        fix = f"{_pip()} install --force-reinstall --no-cache-dir {package}"
+        fix = _pip("install", "--force-reinstall", "--no-cache-dir", package)
         problems.append(Problem(f"{name} is installed but cannot be used: {reason}", fix, serious))
         return {}
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
@@ -248,7 +247,7 @@ def _devices(problems: list[Problem]) -> dict[str, Any]:
     devices = _probed("torch", _PROBE, problems, "torch", serious=True)
     if devices and not devices["cuda"] and not devices["built_for_cuda"] and shutil.which("nvidia-smi"):
         what = "There is an NVIDIA driver, but this torch was built for the CPU only."
-        problems.append(Problem(what, f"{_pip()} install --force-reinstall torch", serious=False))
+        problems.append(Problem(what, _pip("install", "--force-reinstall", "torch"), serious=False))
     return devices
 
 
@@ -286,7 +285,7 @@ def _settings(problems: list[Problem]) -> str:
     _, sentence = load_settings()
     if sentence is None:
         return "ok"
-    problems.append(Problem(sentence, f"{os.environ.get('EDITOR', 'nano')} {quote(str(locations.settings_file()))}"))
+    problems.append(Problem(sentence, f"{os.environ.get('EDITOR', 'nano')} {shell_line(str(locations.settings_file()))}"))
     return sentence
 
 
@@ -295,9 +294,9 @@ def _builtin(problems: list[Problem]) -> bool:
     here = any(folder.glob("*.safetensors")) and (folder / "config.json").is_file()
     if not here:
         clone = locations.package_folder()
-        fix = f"{_pip()} install --force-reinstall specchat"
+        fix = _pip("install", "--force-reinstall", "specchat")
         if (clone / ".git").exists():
-            fix = f"git -C {quote(str(clone))} checkout -- builtin"
+            fix = shell_line("git", "-C", str(clone), "checkout", "--", "builtin")
         problems.append(Problem(f"The built-in model is missing from {folder}.", fix))
     return here
 
@@ -320,7 +319,7 @@ def _draft_models(problems: list[Problem]) -> list[str]:
         return [f"none. {sentence}"] if (sentence := look_for(target)) else []
     if own.problem:
         what = f"{settings.model} has MTP layers that cannot draft: {own.problem}"
-        problems.append(Problem(what, f"specchat models --drafts-for {quote(settings.model)}", serious=False))
+        problems.append(Problem(what, shell_line("specchat", "models", "--drafts-for", settings.model), serious=False))
         return []
     return [f"none, but {settings.model} drafts for itself with {counted(own.count, 'MTP layer')} (method mtp)"]
 
@@ -334,7 +333,7 @@ def _draft_model(name: str, settings: Settings, library: Library, problems: list
     head = draft.card.head
     if target is not None and not (found := pair(library, target, draft)).able:
         what = f"{name} cannot draft for {settings.model}: {found.reason}"
-        problems.append(Problem(what, f"specchat models --drafts-for {quote(settings.model)}", serious=False))
+        problems.append(Problem(what, shell_line("specchat", "models", "--drafts-for", settings.model), serious=False))
     kind = "PARD draft model" if draft.card.pard else "draft model"
     return f"{name} ({f'trained drafter, {head.title}' if head is not None else kind})"
 
@@ -350,4 +349,4 @@ def _writable(problems: list[Problem]) -> None:
     for name, folder in folders.items():
         above = next(parent for parent in (folder, *folder.parents) if parent.exists())
         if not os.access(above, os.W_OK):
-            problems.append(Problem(f"The folder {above} ({name}) is not writable.", f"chmod u+w {quote(str(above))}"))
+            problems.append(Problem(f"The folder {above} ({name}) is not writable.", shell_line("chmod", "u+w", str(above))))

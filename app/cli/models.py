@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import shutil
 import signal
 from collections.abc import Sequence
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ...errors import Cancelled, UserError
+from ...errors import Cancelled, UserError, shell_line
 from ..settings.fields import Settings
 from ..settings.precedence import read_settings
 from ..text.amounts import size_of
@@ -87,7 +86,7 @@ def _print_server(name: str, settings: Settings, as_json: bool) -> None:
     about += [f"{found.context:,} tokens of context"] if found.context else []
     typer.echo(one_line(" · ".join(about)))
     for model in found.models:
-        typer.echo(f"  {one_line(model)}: specchat --model {shlex.quote(found.spec(model))}")
+        typer.echo(f"  {one_line(model)}: {shell_line('specchat', '--model', found.spec(model))}")
 
 
 def _all(settings: Settings) -> tuple[Any, list[FoundModel]]:
@@ -184,7 +183,9 @@ def _fetch(spec: str, as_json: bool) -> None:
     if as_json:
         print_json({"model": offer.spec, "size": offer.size, "path": str(folder), "commit": repository.commit})
     else:
-        typer.echo(f"{offer.spec} is ready ({size_of(offer.size)}). Chat with it: specchat --model {offer.spec}")
+        typer.echo(
+            f"{offer.spec} is ready ({size_of(offer.size)}). Chat with it: {shell_line('specchat', '--model', offer.spec)}"
+        )
 
 
 def _told(found: FoundModel) -> dict[str, Any]:

@@ -94,6 +94,8 @@ class TerminalApp(App[None]):
         if self._early is not None and isinstance(event, events.Key | events.Paste):
             self._early.append(event)
             return
+        if isinstance(event, events.MouseDown) and self._has_gone(event):
+            return
         if isinstance(event, events.Resize):
             if not (fits(self.terminal_size) and fits(event.size)):
                 self.refresh(layout=True)
@@ -101,6 +103,11 @@ class TerminalApp(App[None]):
             size = Size(max(event.size.width, LEAST.width), max(event.size.height, LEAST.height))
             event = events.Resize(size, size, size, event.pixel_size)
         await super().on_event(event)
+
+    def _has_gone(self, event: events.MouseDown) -> bool:
+        """Whether what was clicked on has been removed since it was drawn; Textual asks it for its parent all the same."""
+        widget, _ = self.screen.get_widget_and_offset_at(event.x, event.y)
+        return widget is not None and widget is not self.screen and widget.parent is None
 
     async def on_ready(self) -> None:
         """Take in what was typed meanwhile, in its order."""

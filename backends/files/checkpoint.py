@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from ...errors import UserError
+from ...errors import UserError, shell_line
 from ...plain_file import opened
 from ...plain_file import read_json as read_any
 
@@ -292,4 +292,4 @@ def _lacking(what: str, packages: Sequence[str]) -> str:
             lacking.append(name.removeprefix("google.").replace("_", "-"))
     if not lacking:
         return ""
-    return f"{what} needs {' and '.join(lacking)}, not installed here: `pip install {' '.join(lacking)}`."
+    return f"{what} needs {' and '.join(lacking)}, not installed here: `{shell_line('pip', 'install', *lacking)}`."

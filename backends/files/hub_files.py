@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from ...errors import UserError
+from ...errors import UserError, shell_line
 from ...plain_file import hub_cache, read_text
 from .checkpoint import PICKLES
 
@@ -55,10 +55,10 @@ def chosen(repository: str, quantization: str, names: Sequence[str]) -> list[str
         raise UserError(f"{repository} has no {quantization} quantization: {what}")
     files = plain_files(names)
     if not any(name.endswith(".safetensors") for name in files) and any(matches(name, PICKLES) for name in names):
+        fetch = shell_line("hf", "download", repository, "--local-dir", "FOLDER")
         raise UserError(
             f"{repository} has only pickled weights, which can run code when opened, so specchat does not open them. Look for "
-            f"a safetensors version, or run `hf download {repository} --local-dir FOLDER` and load FOLDER: specchat then says "
-            "how to convert them."
+            f"a safetensors version, or run `{fetch}` and load FOLDER: specchat then says how to convert them."
         )
     return files
 

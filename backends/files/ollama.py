@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from ...errors import UserError
+from ...errors import UserError, shell_line
 from ...plain_file import read_json, user_path
 
 PREFIX = "ollama:"
@@ -99,9 +99,8 @@ def locate_ollama(spec: str) -> Path:
                     "the folder."
                 )
             return blob
-    raise UserError(
-        f"Ollama does not have {spec.removeprefix(PREFIX)} here. Download it with `ollama pull {spec.removeprefix(PREFIX)}`."
-    )
+    name = spec.removeprefix(PREFIX)
+    raise UserError(f"Ollama does not have {name} here. Download it with `{shell_line('ollama', 'pull', name)}`.")
 
 
 def _blob(folder: Path, manifest: Path, kind: str = MODEL) -> Path | None:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
-from ...errors import UserError
+from ...errors import UserError, shell_line
 from ..files.checkpoint import PICKLES, header, read_json
 from .assistant.format import ASSISTANTS, assistant_format
 from .dflash.format import NAMES as DFLASH
@@ -62,5 +61,5 @@ def refuse_pickles(folder: Path) -> None:
         code = UNPICKLE.format(file=repr(str(pickles[0])), out=repr(str(folder / "model.safetensors")))
         raise UserError(
             f"{folder} has only pickled weights, which can run code when opened, so specchat does not open them. Convert them "
-            f"once: python -c {json.dumps(code)}"
+            f"once: {shell_line('python', '-c', code)}"
         )

@@ -44,6 +44,9 @@ from .proving.prove import PASSES, Proven, promised, prove, rounded
 from .runner import Runner, out_of_memory
 from .tokenizer import TextCodec, eos_ids
 
+ATTENTION = (None, "eager", "sdpa", "flex_attention")
+"""Kinds of attention that a configuration may ask for; of any other transformers fetches native code."""
+
 LARGE = 50_000_000
 """Parameters from which on numbers of threads are compared: passes take milliseconds, of which Python's share is small."""
 
@@ -155,7 +158,7 @@ def load_transformers(
         needed = weight_bytes(files, 1 if int8 else None if dtype is None else dtype.itemsize)
         spread = over_several(needed, device, options.device, name)
         try:
-            module, missing = _read(view, dtype, "auto" if spread else {"": device}, progress, cancelled)
+            module, missing = _read(view, config, dtype, "auto" if spread else {"": device}, progress, cancelled)
             parameters, weights = sum(p.numel() for p in module.parameters()), weights_of(module)
             if int8 and not missing:
                 if whole:
@@ -341,6 +344,9 @@ def _config(folder: Path) -> Any:
             f"The model in {folder} ({', '.join(built) or kind}) is not a causal language model, so it cannot generate text. "
             "Use one whose name ends in ForCausalLM."
         )
+    for part in (config, *(getattr(config, name) for name in config.sub_configs)):
+        if part is not None and part._attn_implementation not in ATTENTION:
+            part._attn_implementation = None
     return config
 
 
@@ -356,6 +362,7 @@ def context_limit(config: Any) -> int:
 
 def _read(
     folder: Path,
+    config: Any,
     dtype: torch.dtype | None,
     device_map: Any,
     progress: StageProgress | None,
@@ -366,6 +373,7 @@ def _read(
         loader: Any = AutoModelForCausalLM
         module, found = loader.from_pretrained(
             str(folder),
+            config=config,
             dtype="auto" if dtype is None else dtype,
             device_map=device_map,
             use_safetensors=True,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+from ...errors import shell_line
 from ..base import Elsewhere
 
 LINE = (
@@ -88,19 +89,19 @@ def draft_simple(model: str, most: int, threshold: float = 0.0) -> str:
         most: draft tokens.
         threshold: least probability of a draft token.
     """
-    found = f"--spec-type draft-simple --spec-draft-model {model} --spec-draft-n-max {most}"
+    found = f"--spec-type draft-simple --spec-draft-model {shell_line(model)} --spec-draft-n-max {most}"
     return found + (f" --spec-draft-p-min {threshold:g}" if threshold else "")
 
 
 def standalone(model: str, tokens: int) -> str:
     """SGLang's options for a draft model that writes a chain. It counts the pending token as a draft token."""
     chain = f"--speculative-num-steps {tokens} --speculative-eagle-topk 1 --speculative-num-draft-tokens {tokens + 1}"
-    return f"--speculative-algorithm STANDALONE --speculative-draft-model-path {model} {chain}"
+    return f"--speculative-algorithm STANDALONE --speculative-draft-model-path {shell_line(model)} {chain}"
 
 
 def speculative(method: str, **settings: object) -> str:
     """vLLM's option for a method of its own."""
-    return f"--speculative-config '{json.dumps({'method': method, **settings})}'"
+    return shell_line("--speculative-config", json.dumps({"method": method, **settings}))
 
 
 def as_chain(found: Elsewhere, width: int = 2) -> Elsewhere:

@@ -13,6 +13,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 from transformers import LlamaForCausalLM
+from transformers.utils.import_utils import is_kernels_available
 
 from specchat.backends import Cancelled, LoadOptions, UserError, load_model
 from specchat.backends.hf.masks import Reach
@@ -206,6 +207,13 @@ def test_a_bad_folder_is_one_sentence(case: str, folder: Path) -> None:
     assert "\n" not in str(caught.value)
     assert str(caught.value).endswith(".")
     assert caught.value.__suppress_context__ or caught.value.__context__ is None
+
+
+@pytest.mark.parametrize("field", ["_attn_implementation", "attn_implementation"])
+def test_no_field_makes_transformers_fetch_native_code(field: str, folder: Path) -> None:
+    edit(folder, **{field: "owner/kernel"})
+    assert load(folder).info.capabilities.tree
+    assert not is_kernels_available()  # installed or not
 
 
 @pytest.mark.parametrize(

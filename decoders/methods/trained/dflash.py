@@ -12,6 +12,7 @@ from heapq import nlargest
 
 from ....backends.base import Scores
 from ....backends.heads.base import BlockHead, BlockSession, PathBlockSession
+from ....errors import shell_line
 from ... import needs
 from ...base import Context, Elsewhere, param
 from ...parts.drafting import Following, node_budget
@@ -120,7 +121,7 @@ class DFlash(Grower):
         found = {
             "transformers": ("model.generate(**inputs, assistant_model=draft, speculation_type='dflash')", ""),
             "llama-server": (
-                f"--spec-type draft-dflash --spec-draft-model {draft_model} --spec-draft-n-max {params.depth}",
+                f"--spec-type draft-dflash --spec-draft-model {shell_line(draft_model)} --spec-draft-n-max {params.depth}",
                 "A DSpark drafter needs --spec-type draft-dspark.",
             ),
             "vLLM": (speculative("dflash", model=draft_model, num_speculative_tokens=params.depth), ""),

@@ -13,6 +13,7 @@ from weakref import WeakKeyDictionary
 
 from ....backends.base import PREFILL_CHUNK, ROOT, Scores
 from ....backends.heads.base import Head, HeadSession, PathHead
+from ....errors import shell_line
 from ... import needs
 from ...base import Context, Elsewhere, Verified, param
 from ...parts.cascade import Copies, Worth
@@ -128,7 +129,7 @@ class Eagle(Grower):
     def elsewhere(cls, params: EagleParams, draft_model: str) -> Elsewhere:
         found = {
             "llama-server": (
-                f"--spec-type draft-eagle3 --spec-draft-model {draft_model} --spec-draft-n-max {params.depth}",
+                f"--spec-type draft-eagle3 --spec-draft-model {shell_line(draft_model)} --spec-draft-n-max {params.depth}",
                 "",
             ),
             "vLLM": (speculative("eagle3", model=draft_model, num_speculative_tokens=params.depth), ""),

@@ -40,12 +40,14 @@ def test_a_pickle_is_refused_with_a_command_that_converts_it(tmp_path: Path) -> 
 
     folder = write_head(tmp_path / "a head's folder")
     weights = load_weights(folder)
-    torch.save(weights, folder / "pytorch_model.bin")
+    # A command that is told is data of others: it may not run what a name says.
+    torch.save(weights, folder / "pytorch_model$(touch PASTED)`touch PASTED`.bin")
     (folder / "model.safetensors").unlink()
     with pytest.raises(UserError, match="only pickled weights") as caught:
         find_model(str(folder))
     command = str(caught.value).partition("once: python ")[2]
-    subprocess.run(f"{sys.executable} {command}", shell=True, check=True)
+    subprocess.run(f"{sys.executable} {command}", shell=True, check=True, cwd=tmp_path)
+    assert not (tmp_path / "PASTED").exists()
     found = load_weights(folder)
     assert found.keys() == weights.keys()
     assert load(folder).info.title == "EAGLE-3"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -22,6 +23,12 @@ def model(tmp_path: Path) -> str:
     return recorded_model(tmp_path, {"hello": words, "count": COUNTING})
 
 
+def environment(folder: Path) -> dict[str, str]:
+    """An environment with next to nothing in it."""
+    runtime = os.environ["SPECCHAT_RUNTIME"]
+    return {"PATH": "", "SPECCHAT_CONFIG": str(folder), "SPECCHAT_LOG": str(folder / "log"), "SPECCHAT_RUNTIME": runtime}
+
+
 def run(model: str, folder: Path, *args: str, piped: bytes | None = None) -> subprocess.CompletedProcess[bytes]:
     return subprocess.run(
         [sys.executable, "-m", "specchat", "run", *args, "--model", model],
@@ -30,7 +37,7 @@ def run(model: str, folder: Path, *args: str, piped: bytes | None = None) -> sub
         stdin=subprocess.DEVNULL if piped is None else None,
         capture_output=True,
         timeout=120,
-        env={"PATH": "", "SPECCHAT_CONFIG": str(folder), "SPECCHAT_LOG": str(folder / "log"), "OMP_NUM_THREADS": "1"},
+        env={**environment(folder), "OMP_NUM_THREADS": "1"},
         check=False,
     )
 
@@ -102,8 +109,7 @@ def test_json_lines_are_the_steps_and_then_the_whole(here: Call, model: str) -> 
 def counting(model: str, folder: Path) -> subprocess.Popen[bytes]:
     """A program whose answer takes minutes."""
     command = [sys.executable, "-m", "specchat", "run", "count", "--jsonl", "--model", f"{model}?pace=0.2"]
-    environment = {"PATH": "", "SPECCHAT_CONFIG": str(folder), "SPECCHAT_LOG": str(folder / "log")}
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=folder, env=environment)
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=folder, env=environment(folder))
 
 
 def test_lines_come_as_they_are_made(model: str, tmp_path: Path) -> None:
