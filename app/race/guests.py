@@ -49,11 +49,8 @@ class RaceModels:
         """Ids of all commands that were ever sent from here."""
 
     def want(self, entries: Sequence[RaceEntry]) -> None:
-        """Let the engine hold the models of these, and no others. One that could not be loaded is tried again."""
-        wanted = {entry.key: entry for entry in entries if entry.key}
-        for key in [key for key in self._guests if key not in wanted]:
-            self._drop(key)
-        for key, entry in wanted.items():
+        """Let the engine hold the models of these. One that could not be loaded is tried again."""
+        for key, entry in {entry.key: entry for entry in entries if entry.key}.items():
             guest = self._guests.get(key)
             if guest is None or guest.state in ("failed", "cancelled"):
                 self._load(entry, sum(other.key == key for other in entries))
@@ -67,12 +64,6 @@ class RaceModels:
         self.ids.add(guest.id)
         engine.send(LoadBeside(guest.id, entry.key, entry.model or self._dialogue.model, options, lanes))
 
-    def _drop(self, key: str) -> None:
-        guest = self._guests.pop(key)
-        if guest.state == "loading":
-            self._dialogue.engine.send(Cancel(guest.id))
-        self._dialogue.engine.send(UnloadBeside(key))
-
     def cancel(self) -> None:
         for guest in self._guests.values():
             if guest.state == "loading":
@@ -80,8 +71,10 @@ class RaceModels:
 
     def close(self) -> None:
         """Give all of them back."""
-        for key in tuple(self._guests):
-            self._drop(key)
+        self.cancel()
+        for key in self._guests:
+            self._dialogue.engine.send(UnloadBeside(key))
+        self._guests.clear()
 
     def forget(self) -> None:
         """The engine ended, and they with it."""

@@ -34,9 +34,9 @@ class KeptRace(Race):
             racer.track = LaneTrack.of(lane.answer)
             racer.compared = len(racer.tokens) if lane.position is None else lane.position
 
-    def _want(self) -> None:
+    def start(self) -> None:
         self.kept = None
-        super()._want()
+        super().start()
 
     @property
     def unit(self) -> Unit:

@@ -38,8 +38,6 @@ class Racer:
     """Id of the question how near a tie it was; 0 if none is open."""
     track: LaneTrack = field(default_factory=LaneTrack)
     """How far it was when."""
-    against: Racer | None = None
-    """Whom it has been compared with."""
 
     @property
     def tokens(self) -> array[int]:
@@ -96,10 +94,6 @@ class Racer:
     def compare(self, first: Racer) -> bool:
         """Compare the tokens that have come since the last call with those of the first lane of the same model (which may be
         this one); whether they have been found to part just now."""
-        if self.against is not first:
-            if self.against is not None:  # what is known was about another lane
-                self.compared, self.position, self.gap, self.judging = 0, None, None, 0
-            self.against = first
         if self.position is not None or first is self:
             return False
         if not self.told or not first.told:

@@ -101,36 +101,9 @@ class Race:
             self._close(racer)
             self.racers[i] = self._racer(racer.entry, racer.lane)
         self.paused, self.slowed, self.loading = False, False, None
-        self._want()
+        self.models.want([racer.entry for racer in self.racers])
         for racer in self.racers:
             self._run(racer)
-
-    def swap(self, index: int, entry: RaceEntry) -> None:
-        """Let another method or model run in a lane; the others stay as they are."""
-        self._first_round()
-        self._close(self.racers[index])
-        self.racers[index] = racer = self._racer(entry, self.racers[index].lane)
-        self._want()
-        self._run(racer)
-        self._compare()
-
-    def add(self, entry: RaceEntry) -> None:
-        self._first_round()
-        used = {racer.lane for racer in self.racers}
-        lane = next(name for n in range(1, MOST + 1) if (name := f"race-{n}") not in used)
-        racer = self._racer(entry, lane)
-        self.racers.append(racer)
-        self._want()
-        self._run(racer)
-
-    def remove(self, index: int) -> None:
-        self._first_round()
-        self._close(self.racers.pop(index))
-        self._want()
-        self._compare()
-
-    def _want(self) -> None:
-        self.models.want([racer.entry for racer in self.racers])
 
     def pause(self) -> None:
         """Hold every lane, or let them go on."""
@@ -158,8 +131,6 @@ class Race:
 
     def _run(self, racer: Racer) -> None:
         engine = self.dialogue.engine
-        if all(other.done for other in self.racers if other is not racer):
-            self.paused = False  # a pause of lanes that have ended since
         racer.id = engine.next_id()
         self._own.add(racer.id)
         request = self.dialogue.request() | {"method": racer.entry.method, "settings": dict(racer.entry.settings)}

@@ -181,7 +181,7 @@ class Races:
         from ..race.screen import RaceScreen
 
         host = self.host
-        screen = self.screen = RaceScreen(race, host, self.entry, self.ask_model, self._exports.choose_race, caption)
+        screen = self.screen = RaceScreen(race, host, self._exports.choose_race, caption)
 
         def left(_: None) -> None:
             self.screen = None

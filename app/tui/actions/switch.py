@@ -15,7 +15,7 @@ from ...chat.choosing import PLAIN, copied, exits_early, why_plain
 from ...chat.dialogue import Dialogue
 from ...chat.entries import Answer, Prompt
 from ...chat.methods import GROUPS, SERVER, Method, length_of, reach_of, served_method, why_none
-from ...race.guests import RaceGuest, short_name
+from ...race.guests import short_name
 from ...render.verdict import against
 from ...settings import actions
 from ...settings.keymap import shown_keys
@@ -53,14 +53,12 @@ def method_settings(dialogue: Dialogue, name: str, given: Mapping[str, str], *, 
     return settings
 
 
-def method_items(dialogue: Dialogue, guest: RaceGuest | None = None) -> list[MenuItem]:
-    """The methods, for a menu; those that a model (None: the loaded one) cannot run say why. Where a server decides, ours are
-    one line, which stands for plain decoding on another model."""
+def method_items(dialogue: Dialogue) -> list[MenuItem]:
+    """The methods, for a menu; those that the model cannot run say why. Where a server decides, ours are one line, which stands
+    for plain decoding on another model."""
     from ..pickers.menu import MenuItem
 
-    reasons = dialogue.unavailable if guest is None else guest.unavailable
-    info = dialogue.info if guest is None else guest.info
-    methods = dialogue.methods if guest is None else dialogue.methods_of(info)
+    reasons, info = dialogue.unavailable, dialogue.info
     served = served_method(info)
     why = {PLAIN: why_plain(info)}
     others = [MenuItem(PLAIN, "others", reason=_sentence(reasons.get(PLAIN, "")), group="specchat's own")] if served else []
@@ -76,7 +74,7 @@ def method_items(dialogue: Dialogue, guest: RaceGuest | None = None) -> list[Men
             lead=why.get(method.name) or _measured(dialogue, method.name),
             more=" ".join(filter(None, (reach_of(method, info)[1], method.pays))),
         )
-        for method in (served or methods).values()
+        for method in (served or dialogue.methods).values()
     ] + others
 
 

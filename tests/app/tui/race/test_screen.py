@@ -13,7 +13,6 @@ from specchat.app.tui.keys.bar import KeyBar
 from specchat.app.tui.keys.help import HelpScreen
 from specchat.app.tui.pickers.menu import Menu
 from specchat.app.tui.race import screen as race_screen
-from specchat.app.tui.race.pane import RacePane
 from specchat.app.tui.race.photo_finish import PhotoFinish, headline, too_close
 from specchat.app.tui.race.screen import RaceScreen
 from specchat.app.tui.race.setup import RaceSetup
@@ -240,40 +239,6 @@ async def test_p_holds_every_lane(make_chat: Make, engine: Any) -> None:
         assert [c.paused for c in engine.sent if isinstance(c, Pause)][3:] == [False] * 3
 
 
-async def test_a_number_swaps_that_panes_method(make_chat: Make, engine: Any) -> None:
-    async with make_chat().run_test(size=(100, 30)) as pilot:
-        screen = await race(pilot, engine)
-        await run(pilot, engine)
-        await pilot.press("2")
-        assert isinstance(pilot.app.screen, Menu)
-        await pilot.press("1")
-        await pilot.pause()
-        assert [racer.entry.method for racer in screen.race.racers] == ["greedy", "greedy", "soft"]
-        assert [racer.done for racer in screen.race.racers] == [True, False, True]
-        await pilot.press("4")  # there is no fourth pane
-        assert top(pilot) is screen
-
-
-async def test_panes_are_added_and_removed(make_chat: Make, engine: Any) -> None:
-    async with make_chat().run_test(size=(100, 30), notifications=True) as pilot:
-        screen = await race(pilot, engine)
-        await run(pilot, engine)
-        await pilot.press("plus", "3")
-        await pilot.pause()
-        assert [racer.entry.method for racer in screen.race.racers] == ["greedy", "lookup", "soft", "lookup"]
-        assert len(screen.query(RacePane)) == 4
-        await pilot.press("plus")
-        assert top(pilot) is screen  # told that there are enough
-        await pilot.press("minus", "1")
-        await pilot.pause()
-        assert [racer.entry.method for racer in screen.race.racers] == ["lookup", "soft", "lookup"]
-        assert len(screen.query(RacePane)) == 3
-        await pilot.press("minus", "1")
-        await pilot.press("minus")
-        assert top(pilot) is screen
-        assert any("needs 2 panes" in n.message for n in pilot.app._notifications)
-
-
 async def test_e_saves_the_race(make_chat: Make, engine: Any, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     async with make_chat().run_test(size=(100, 30)) as pilot:
@@ -286,19 +251,13 @@ async def test_e_saves_the_race(make_chat: Make, engine: Any, tmp_path: Any, mon
         assert [path.suffix for path in tmp_path.iterdir() if path.name.startswith("specchat-race")] == [".html"]
 
 
-async def test_theme_colours_room_help_and_scrolling(make_chat: Make, engine: Any) -> None:
+async def test_theme_colours_help_and_scrolling(make_chat: Make, engine: Any) -> None:
     async with make_chat().run_test(size=(100, 24)) as pilot:
         screen = await race(pilot, engine)
         await run(pilot, engine)
         await pilot.press("f6")
         assert {pane.text.colouring for pane in screen.panes} == {"off"}
         assert pilot.app.chat_screen.view.colouring == "off"
-        rows = screen.panes[0].text.size.height
-        await pilot.press("f")
-        await pilot.pause()
-        assert screen.panes[0].text.size.height > rows
-        await pilot.press("f")
-        await pilot.pause()
         bottom = screen.panes[0].text.scroll_offset.y
         assert bottom
         await pilot.press("pageup")
