@@ -1,7 +1,7 @@
 """Every chat, kept: an SQLite database in the data folder. docs/files.md tells how.
 
 `store` opens the database, `schema` says what is in it, `entries` turns what was said into rows and back, `recorder` saves a
-chat while it is written, `chats` lists, searches, opens, renames, deletes and branches.
+chat while it is written, `chats` lists, searches, opens, renames and deletes.
 """
 
 remarks: list[str] = []

@@ -1,4 +1,4 @@
-"""The chats there are: listed, searched, opened, renamed, deleted, branched."""
+"""The chats there are: listed, searched, opened, renamed, deleted."""
 
 from __future__ import annotations
 
@@ -261,38 +261,6 @@ class Chats:
     def deleted(self) -> list[ChatRow]:
         """Chats that can be brought back, the last deleted one first."""
         return self._rows("deleted_at IS NOT NULL ORDER BY deleted_at DESC")
-
-    def branch(self, id: int, entries: int | None = None, title: str = "") -> int:
-        """A new chat that shares the beginning of one; its number.
-
-        Args:
-            entries: how many of its entries; all if None.
-            title: of the new one; the other's if empty.
-
-        Raises:
-            UserError: there is no such chat.
-        """
-        self.row(id)
-        with self.store.transaction() as db:
-            now = time()
-            new = db.execute(
-                "INSERT INTO chats (title, named, created, changed, model, system, about, parent, turn)"
-                " SELECT CASE WHEN ?1 = '' THEN title ELSE ?1 END, named OR ?1 <> '', ?2, ?2, model, system, about, id,"
-                f" {NEXT_TURN}"
-                " FROM chats WHERE id = ?3",
-                (stored(clean_title(title)) if title else "", now, id),
-            ).lastrowid
-            assert new is not None
-            db.execute(
-                "INSERT INTO places SELECT ?, position, entry FROM places WHERE chat = ? AND position < ?",
-                (new, id, 2**62 if entries is None else entries),
-            )
-            db.execute(
-                "UPDATE chats SET answers = (SELECT count(*) FROM places JOIN entries ON entries.id = entry"
-                " WHERE chat = ?1 AND kind = 'answer') WHERE id = ?1",
-                (new,),
-            )
-        return new
 
 
 @contextmanager

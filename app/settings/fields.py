@@ -77,12 +77,6 @@ class Settings(LoadOptions, DraftOptions, AnswerOptions):
     editor: str | None = option(
         None, "Command of the editor for your message; by default $VISUAL or $EDITOR.", group="Chat", when=AT_ONCE
     )
-    suspend: bool = option(
-        False,
-        "Let ctrl+z suspend the chat, and `fg` in the shell resume it, instead of undoing in the input box: true or false.",
-        group="Chat",
-        when=AT_ONCE,
-    )
     methods: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Settings of decoding methods, one table per method."""
     models: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)

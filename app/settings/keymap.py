@@ -121,9 +121,6 @@ CHATS = (
     KeyBinding("chats_rename", "ctrl+r", "rename", "Rename the chat under the cursor", "rename"),
     KeyBinding("chats_delete", "ctrl+d", "delete", "Delete the chat under the cursor", "delete"),
     KeyBinding("chats_undo", "ctrl+z", "undo", "Restore the last chat deleted", "undo"),
-    KeyBinding(
-        "chats_branch", "ctrl+g", "branch", "Branch: a new chat that starts as a copy of the one under the cursor", "branch"
-    ),
 )
 """Further keys of the list of chats."""
 
@@ -144,7 +141,6 @@ PROMPTS = (KeyBinding("prompts_older", "ctrl+f", "move(1)", "The next older mess
 """Further keys of the search in earlier messages."""
 
 SETTINGS = (
-    KeyBinding("settings_scope", "tab", "scope", "Switch between settings for all models and for the loaded model", "scope"),
     KeyBinding("settings_default", "ctrl+d", "default", "Back to the default: remove it from the settings file", "default"),
     KeyBinding("settings_undo", "ctrl+z", "undo", "Undo the last change", "undo"),
 )

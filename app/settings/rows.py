@@ -10,10 +10,9 @@ from typing import Any
 
 from ...option import NEXT_ANSWER
 from ..text.cells import fit, has_words, one_line
-from .checks import catalog, method_params, theme_names
-from .fields import OPTIONS, SERVER, is_chat_key
+from .checks import catalog, theme_names
+from .fields import OPTIONS
 from .key_path import join, split
-from .keymap import ALL as KEYS
 from .precedence import Layers, Origin, default_of
 
 WORDS = {
@@ -27,9 +26,6 @@ WORDS = {
 """Kind of origin → what stands beside the value."""
 
 DEFAULT = Origin("default", "default")
-
-AS_FOR_ALL = "same as all"
-"""What stands where a model has nothing of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,22 +41,12 @@ class ListedSetting:
     choices: tuple[str, ...] = ()
     """What it may be; empty where that is not one of a few words."""
 
-    @property
-    def per_model(self) -> bool:
-        """Whether a model may have its own."""
-        return is_chat_key(split(self.key))
 
-
-def entries(methods: Mapping[str, Any] | None = None) -> list[ListedSetting]:
-    """Every setting but the keys, in groups; those of these decoding methods by name, or of all in the catalog."""
+def entries(methods: Mapping[str, Any]) -> list[ListedSetting]:
+    """Every setting but the keys, in groups; those of these decoding methods by name."""
     out = [_plain(key) for key in OPTIONS]
-    params = (
-        {name: method.params for name, method in methods.items()}
-        if methods is not None
-        else {entry["name"]: entry["params"] for entry in catalog()}
-    )
-    for name in params:
-        for param in params[name]:
+    for name, method in methods.items():
+        for param in method.params:
             choices = tuple(map(str, param.get("choices") or ()))
             if not choices and isinstance(param["default"], bool):
                 choices = ("true", "false")
@@ -76,21 +62,7 @@ def _plain(key: str) -> ListedSetting:
         choices = tuple(theme_names())
     elif key == "method":
         choices = tuple(entry["name"] for entry in catalog())
-    return ListedSetting(key, said.group, about(key), said.when, choices)
-
-
-def about(key: str) -> str:
-    """What a setting is about; '' if nobody said."""
-    match split(key):
-        case ("models" | "presets", _, *inner):
-            return about(join(inner))
-        case ("methods", method, name):
-            return next((str(param["doc"]) for param in method_params(method) if param["name"] == name), "")
-        case ("servers", _, name):
-            return SERVER.get(name, "").replace("`", "")
-        case ("keymap", binding):
-            return next((found.what for found in KEYS if found.id == binding), "")
-    return OPTIONS[key].help.replace("`", "") if key in OPTIONS else ""
+    return ListedSetting(key, said.group, said.help.replace("`", ""), said.when, choices)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +71,6 @@ class SettingRow:
 
     title: str = ""
     entry: ListedSetting | None = None
-    key: str = ""
-    """The key by which it is changed: with the model's name in front where it is one model's."""
     value: Any = None
     text: str = ""
     """The value on a line."""
@@ -109,17 +79,14 @@ class SettingRow:
     """Where it comes from in a word; empty at the default."""
 
 
-def rows_of(layers: Layers, entries: Sequence[ListedSetting], query: str = "", model: str | None = None) -> list[SettingRow]:
+def rows_of(layers: Layers, entries: Sequence[ListedSetting], query: str = "") -> list[SettingRow]:
     """Rows of the settings that have all words of a query in their name, description or value, below the headings of their
-    groups. With a model, what it has of its own."""
+    groups."""
     values = layers.values()
-    name, table = layers.of_model(model)
     out: list[SettingRow] = []
     group = ""
     for entry in entries:
-        if model is not None and not entry.per_model:
-            continue
-        row = _row(entry, layers, values) if model is None else _model_row(entry, layers, values, name, table)
+        row = _row(entry, layers, values)
         if not has_words(f"{entry.key} {entry.group} {entry.what} {row.text} {row.mark}", query):
             continue
         if entry.group != group:
@@ -132,18 +99,7 @@ def rows_of(layers: Layers, entries: Sequence[ListedSetting], query: str = "", m
 def _row(entry: ListedSetting, layers: Layers, values: dict[str, Any]) -> SettingRow:
     origin = layers.origin(entry.key)
     value = values.get(entry.key, default_of(entry.key))
-    return SettingRow(entry.key, entry, entry.key, value, shown(value), origin, WORDS.get(origin.kind, ""))
-
-
-def _model_row(entry: ListedSetting, layers: Layers, values: dict[str, Any], name: str, table: dict[str, Any]) -> SettingRow:
-    key = join(("models", name, *split(entry.key)))
-    if entry.key in table:
-        value = table[entry.key]
-        origin = Origin("model", layers.place(layers.read.lines.get(key, 0)))
-        return SettingRow(entry.key, entry, key, value, shown(value), origin, "this model")
-    general = {**layers.read.values, **layers.read.environment}.get(entry.key, default_of(entry.key))
-    origin = Origin("default", f"not set for this model: {shown(general)} as for all models")
-    return SettingRow(entry.key, entry, key, None, AS_FOR_ALL, origin)
+    return SettingRow(entry.key, entry, value, shown(value), origin, WORDS.get(origin.kind, ""))
 
 
 def detail(row: SettingRow) -> list[tuple[str, str]]:
@@ -151,13 +107,8 @@ def detail(row: SettingRow) -> list[tuple[str, str]]:
     entry = row.entry
     assert entry is not None
     default = shown(default_of(entry.key))
-    said = one_line(row.origin.said)
-    own = row.origin.kind != "default" or row.text == AS_FOR_ALL
-    parts = [
-        f"default {default}",
-        *([f"from {said}" if row.origin.kind != "default" else said] if own else []),
-        f"applies {entry.when}",
-    ]
+    source = [f"from {one_line(row.origin.said)}"] if row.origin.kind != "default" else []
+    parts = [f"default {default}", *source, f"applies {entry.when}"]
     lines = [(one_line(entry.what), "$foreground"), (" · ".join(parts), "$quiet")]
     if entry.choices:
         lines.append((f"one of {', '.join(entry.choices)}", "$quiet"))

@@ -9,10 +9,9 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any
 
 from textual import on
-from textual.binding import Binding
 from textual.content import Content
 
 from ...errors import UserError
@@ -64,7 +63,6 @@ class SpecchatApp(TerminalApp):
     TITLE = "specchat"
     CSS_PATH = "app.tcss"
     ENABLE_COMMAND_PALETTE = False
-    BINDINGS: ClassVar = [Binding("ctrl+z", "suspend_process", show=False, priority=True)]
 
     def __init__(
         self,
@@ -120,17 +118,6 @@ class SpecchatApp(TerminalApp):
         """The signal that ends the chat."""
         self.last_words = ""
         """What is to be said once the terminal is given back."""
-
-    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """The key that suspends undoes as a rule."""
-        return self.settings.suspend if action == "suspend_process" else True
-
-    def action_suspend_process(self) -> None:
-        """Suspend the chat, where a shell can resume it."""
-        if alone_in_terminal():
-            self.tell("There is no shell to return to: specchat is all that runs in this terminal.")
-        else:
-            super().action_suspend_process()
 
     def get_default_screen(self) -> ChatScreen:
         return ChatScreen(self, self.actions, self.message_edit, self.copier, self.chat_history.keep, self.piped, self.tour)
@@ -214,7 +201,6 @@ class SpecchatApp(TerminalApp):
         self.untell()
         self.live.idle()
         self.chat_history.idle()
-        self.chat_screen.recall.idle(self.chat_history.current)
         self.models.idle()
         dialogue = self.dialogue
         if dialogue.phase in ("ready", "unloaded"):
@@ -335,8 +321,8 @@ class SpecchatApp(TerminalApp):
     def show_chat(self, transcript: Transcript) -> None:
         self.message_edit.leave()
         self.chat_history.opened(transcript)
-        self.dialogue.transcript = transcript
-        self.chat_screen.recall.show(self.chat_history.current)
+        before, self.dialogue.transcript = self.chat_history.current, transcript
+        self.chat_screen.recall.swap(before, self.chat_history.current)
         self.chat_screen.view.show(transcript)
         self.changed()
 

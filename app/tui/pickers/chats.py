@@ -1,4 +1,4 @@
-"""/chats: every chat there is, found as you type, opened, renamed, deleted and brought back, branched."""
+"""/chats: every chat there is, found as you type, opened, renamed, deleted and brought back."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ class ChatsScreen(SearchScreen[OpenedChat, ChatRow | ChatHit]):
 
     def item_hints(self) -> tuple[Hint, ...]:
         undo = [("chats_undo", "")] if self._gone else []
-        return hints(("list_choose", "open"), ("chats_rename", ""), ("chats_delete", ""), *undo, ("chats_branch", ""))
+        return hints(("list_choose", "open"), ("chats_rename", ""), ("chats_delete", ""), *undo)
 
     # Searching
 
@@ -152,10 +152,6 @@ class ChatsScreen(SearchScreen[OpenedChat, ChatRow | ChatHit]):
     def choose(self, item: ChatRow | ChatHit) -> None:
         hit = item if isinstance(item, ChatHit) else None
         self._open(lambda chats: chats.open(_row(item).id, hit))
-
-    def action_branch(self) -> None:
-        if (item := self.under) is not None:
-            self._open(lambda chats: chats.open(chats.branch(_row(item).id)))
 
     def action_rename(self) -> None:
         if (item := self.under) is not None:

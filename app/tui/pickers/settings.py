@@ -7,10 +7,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual.binding import BindingType
-from textual.content import Content
 
 from ...settings.file import from_text, takes_many, variable
-from ...settings.key_path import join, split
 from ...settings.keymap import SETTINGS
 from ...settings.precedence import default_of
 from ...settings.rows import ListedSetting, SettingRow, detail, entries, rows_of, typed_form
@@ -49,7 +47,6 @@ class SettingsScreen(SearchScreen[None, SettingRow]):
         super().__init__(listed, host.live.keymap, "Settings", "Search settings", query)
         self._host, self._live, self._dialogue = host, host.live, host.dialogue
         self._entries: list[ListedSetting] = []
-        self._model_only = False
 
     def on_mount(self) -> None:
         self._entries = entries(self._dialogue.methods)
@@ -60,21 +57,14 @@ class SettingsScreen(SearchScreen[None, SettingRow]):
         if problems := self._live.layers.read.problems:
             self.say(problems[0], wrong=True)
 
-    @property
-    def _model(self) -> str | None:
-        return self._dialogue.model if self._model_only else None
-
     def _show(self, key: object = None) -> None:
-        rows = rows_of(self._live.layers, self._entries, self.searched, self._model)
+        rows = rows_of(self._live.layers, self._entries, self.searched)
         self.listed.show(rows, self.listed.key if key is None else key)
-        scope = f"only {one_line(self._dialogue.model)}" if self._model_only else "all models"
-        self.frame.border_title = Content(f"Settings · {fit(scope, 40)}")
         self.tell()
 
     def item_hints(self) -> tuple[Hint, ...]:
-        scope = "all models" if self._model_only else "this model"
         undo = [("settings_undo", "")] if self._live.undo else []
-        return hints(("list_choose", "change"), ("settings_scope", scope), ("settings_default", ""), *undo)
+        return hints(("list_choose", "change"), ("settings_default", ""), *undo)
 
     def about(self, item: SettingRow | None) -> list[tuple[str, str]]:
         return detail(item) if item is not None else []
@@ -90,19 +80,13 @@ class SettingsScreen(SearchScreen[None, SettingRow]):
             self.say("")
         super().action_move(by)
 
-    def action_scope(self) -> None:
-        if not self.asking:
-            self._model_only = not self._model_only
-            self.say("")
-            self._show()
-
     def action_default(self) -> None:
         if (row := self.under) is None:
             return
-        if row.key not in self._live.layers.read.values:
+        if row.title not in self._live.layers.read.values:
             self.say(f"The settings file does not set {row.title}.", wrong=True)
             return
-        self._keep({row.key: None}, row.title)
+        self._keep({row.title: None})
 
     def action_undo(self) -> None:
         undo = self._live.undo
@@ -110,7 +94,7 @@ class SettingsScreen(SearchScreen[None, SettingRow]):
             return
         changes = undo.pop()
         self._live.keep(changes)
-        self._show(_name(next(iter(changes))))
+        self._show(next(iter(changes)))
         self.say("Undid the last change.")
 
     # Changing
@@ -124,12 +108,12 @@ class SettingsScreen(SearchScreen[None, SettingRow]):
         if entry.key == "system":
             about = "The system prompt for new chats. The model reads it before everything else."
             screen = TextScreen("System prompt", str(item.value or ""), about, self._live.keymap)
-            self._host.ask(screen, lambda text: self._keep({item.key: text.rstrip() or None}, item.title))
+            self._host.ask(screen, lambda text: self._keep({item.title: text.rstrip() or None}))
         elif entry.choices:
             default = typed_form(default_of(entry.key))
             items = [MenuItem(word, word, "default" if word == default else "") for word in entry.choices]
             menu = Menu(_title(entry), items, typed_form(item.value), self._live.keymap)
-            self._host.ask(menu, lambda word: self._keep({item.key: from_text(item.key, word)}, item.title))
+            self._host.ask(menu, lambda word: self._keep({item.title: from_text(item.title, word)}))
         else:
             self.ask(
                 fit(one_line(_title(entry)), 40), typed_form(item.value), "keep", lambda text: self._take(item, text), "nothing"
@@ -137,39 +121,33 @@ class SettingsScreen(SearchScreen[None, SettingRow]):
 
     def _take(self, row: SettingRow, text: str) -> None:
         def keep() -> None:
-            value: Any = from_text(row.key, text)
-            if not text.strip() and (default_of(row.key) is None or takes_many(row.key) or split(row.key)[0] == "models"):
+            value: Any = from_text(row.title, text)
+            if not text.strip() and (default_of(row.title) is None or takes_many(row.title)):
                 value = None  # nothing is set
-            self._live.keep({row.key: value}, undoable=True)
+            self._live.keep({row.title: value}, undoable=True)
 
         if self.tried(keep):
             self.end_asking()
-            self._kept(row.key, row.title)
+            self._kept(row.title)
 
-    def _keep(self, changes: Mapping[str, Any], title: str) -> None:
+    def _keep(self, changes: Mapping[str, Any]) -> None:
         if self.tried(lambda: self._live.keep(changes, undoable=True)):
-            self._kept(next(iter(changes)), title)
+            self._kept(next(iter(changes)))
 
-    def _kept(self, key: str, title: str) -> None:
+    def _kept(self, key: str) -> None:
         self._host.changed()
-        self._show(title)
-        entry = next(entry for entry in self._entries if entry.key == _name(key))
+        self._show(key)
+        entry = next(entry for entry in self._entries if entry.key == key)
         layers = self._live.layers
         said = f"Saved in {short_path(layers.read.path)}; it applies {entry.when}."
         warn = ""
         if os.environ.get(variable(entry.key)):  # also where a later word counts for now
             warn = f" ${variable(entry.key)} goes before the file from the next start on."
-        elif split(key)[0] != "models" and layers.origin(entry.key).kind == "model":
-            warn = f" {one_line(self._dialogue.model)} has its own value, which overrides this; tab shows it."
+        elif layers.origin(entry.key).kind == "model":
+            warn = f" {one_line(self._dialogue.model)} has its own value, which overrides this."
         elif entry.key == "model":
             said = f"Saved in {short_path(layers.read.path)}; it applies from the next start. /model loads one now."
         self.say(f"{said}{warn}", wrong=bool(warn))
-
-
-def _name(key: str) -> str:
-    """A setting without its model's name."""
-    parts = split(key)
-    return join(parts[2:]) if parts[0] == "models" else key
 
 
 def _title(entry: ListedSetting) -> str:

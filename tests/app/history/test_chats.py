@@ -161,17 +161,6 @@ def test_titles_are_one_line_and_fit(chats: Chats, dialogue: Dialogue) -> None:
         chats.rename(99, "x")
 
 
-def test_a_branch_of_a_part(chats: Chats, dialogue: Dialogue) -> None:
-    first = put(chats.store, dialogue, "One", "1", "Two", "2", system="Be brief.")
-    branch = chats.branch(first, entries=2)
-    opened = chats.open(branch)
-    assert [entry.text for entry in opened.transcript.entries] == ["One", "1"]
-    assert opened.transcript.system == "Be brief."
-    row = chats.row(branch)
-    assert (row.parent, row.answers, row.title) == (first, 1, "One")
-    assert chats.row(chats.branch(first, title="Other way")).title == "Other way"
-
-
 HOSTILE = st.one_of(
     st.text(
         alphabet=st.one_of(

@@ -162,9 +162,13 @@ def test_what_was_deleted_long_ago_goes_for_good_but_what_a_branch_shares(
     recorder: Recorder, chats: Chats, dialogue: Dialogue, say: Say
 ) -> None:
     say("The lighthouse")
+    before = dialogue.transcript
+    dialogue.transcript = recorder.branch(dialogue, "")
+    keep(recorder, dialogue)
+    branch = chats.latest().id
+    dialogue.transcript = before
     say("The harbour")
     keep(recorder, dialogue)
-    branch = chats.branch(1, entries=2)
     chats.delete(1)
     deleted = chats.store.db.execute("SELECT deleted_at FROM chats WHERE id = 1").fetchone()[0]
     with chats.store.transaction() as db:

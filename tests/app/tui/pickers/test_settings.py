@@ -86,24 +86,15 @@ async def test_a_number_is_found_changed_written_and_undone(start: Start, file: 
         assert not isinstance(app.screen, SettingsScreen)
 
 
-async def test_a_model_has_values_of_its_own(start: Start, file: Path) -> None:
-    async with chatting(start("[sampling]\ntemperature = 0.2\n"), size=(100, 34)) as (app, pilot):
-        screen = await opened(pilot, "tab", *"temperature")
+async def test_what_a_model_has_of_its_own_goes_before_a_change(start: Start, file: Path) -> None:
+    async with chatting(start("[models.builtin.sampling]\ntemperature = 0.9\n"), size=(100, 34)) as (app, pilot):
+        screen = await opened(pilot, *"temperature")
         assert screen.listed.item is not None
-        assert screen.listed.item.text == "same as all"
-        assert "not set for this model: 0.2 as for all models" in told(screen)
-        await pilot.press("enter", *"0.9", "enter")
-        await written(pilot)
-        assert app.dialogue.options.sampling.temperature == 0.9
-        assert "[models.builtin.sampling]\ntemperature = 0.9\n" in file.read_text()
-        await pilot.press("tab")
-        assert screen.listed.item.mark == "this model"
+        assert (screen.listed.item.text, screen.listed.item.mark) == ("0.9", "this model")
         await pilot.press("enter", "backspace", "backspace", "backspace", *"0.1", "enter")
         assert "builtin has its own value, which overrides this" in note(screen)
-        await pilot.press("tab", "ctrl+d")
         await written(pilot)
-        assert app.dialogue.options.sampling.temperature == 0.1
-        assert "models" not in file.read_text()
+        assert app.dialogue.options.sampling.temperature == 0.9
 
 
 async def test_a_change_of_the_file_is_seen_while_the_screen_is_open(start: Start, file: Path) -> None:
