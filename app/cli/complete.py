@@ -15,7 +15,6 @@ import typer
 
 from ..settings.checks import theme_names
 from ..settings.fields import OPTIONS
-from ..settings.locations import everything
 from ..settings.precedence import load_settings
 from ..text.cells import fit
 
@@ -133,28 +132,6 @@ def setting_keys(typed: str) -> Offered:
     yield from ((key, "") for key in OPTIONS)
 
 
-@_completing
-def locations(typed: str) -> Offered:
-    for name, path in everything().items():
-        yield name, str(path)
-
-
-@_completing
-def devices(typed: str) -> Offered:
-    """Kinds of devices; which are there only torch could tell."""
-    yield from ((name, "") for name in ("auto", "cpu", "cuda", "mps"))
-
-
-@_completing
-def rules(typed: str) -> Offered:
-    yield from (
-        ("exact", "only the target's own choice"),
-        ("rejection", "keeps the target's distribution"),
-        ("soft:", "BETA"),
-        ("typical:", "EPSILON,DELTA"),
-    )
-
-
 def choices(words: Sequence[str]) -> Completer:
     return _completing(lambda typed: ((word, "") for word in words))
 
@@ -169,8 +146,5 @@ BY_OPTION: Mapping[str, Completer] = {
     "--preset": presets,
     "--resume": chats,
     "--chat": chats,
-    "--device": devices,
-    "--draft-device": devices,
-    "--accept": rules,
 }
 """Option → what its value may be, wherever the option is; those of a few words say themselves what they may be."""

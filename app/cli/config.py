@@ -10,7 +10,6 @@ from typing import Annotated, Any
 import typer
 
 from ...errors import UserError
-from ..settings import locations
 from ..settings.checks import known
 from ..settings.fields import OPTIONS
 from ..settings.file import from_text, read, save, spots, takes_many
@@ -95,12 +94,6 @@ def unset(keys: Annotated[list[str], argument(None, "KEY…")]) -> None:
             raise UserError(f"The settings file does not set {key}. `specchat settings --changed` shows what it sets.")
     save({join(parts): None for key in keys for parts in there if parts[: len(split(key))] == split(key)})
     typer.echo(f"{', '.join(keys)}: removed from {found.path}.")
-
-
-@config.command()
-def path() -> None:
-    """Print where the settings file is."""
-    typer.echo(locations.settings_file())
 
 
 @config.command()

@@ -20,13 +20,12 @@ from ...engine.options import builtin_path, rebuild_command
 from ...errors import counted, shell_line
 from ...plain_file import cache_folder
 from ..settings import locations
-from ..settings.fields import Settings
 from ..settings.precedence import load_settings
 from ..terminal.ansi import colour_depth
 from ..text.amounts import size_of
 
 if TYPE_CHECKING:
-    from ..models.library import Library
+    pass
 
 REQUIRED = ("torch", "transformers", "textual", "safetensors", "huggingface-hub", "accelerate", "numpy", "tomlkit", "typer")
 OPTIONAL = ("llama-cpp-python",)
@@ -82,8 +81,6 @@ class Report:
     settings: str = ""
     """ok, no file (the defaults hold), or the sentence that says what is wrong."""
     builtin_model: bool = False
-    draft_model: str = ""
-    """The one that the settings name, and what it is, or the model's own MTP layers; empty where there is nothing of that."""
     problems: list[Problem] = field(default_factory=list)
 
 
@@ -98,7 +95,6 @@ def examine() -> Report:
     report.paths = {name: str(path) for name, path in locations.everything().items()}
     report.settings = _settings(report.problems)
     report.builtin_model = _builtin(report.problems)
-    report.draft_model = "; ".join(_draft_models(report.problems))
     _writable(report.problems)
     return report
 
@@ -134,8 +130,6 @@ def page(report: Report) -> Iterator[str]:
     yield "State"
     yield f"  {'settings file':18} {report.settings}"
     yield f"  {'built-in model':18} {'present' if report.builtin_model else 'missing'}"
-    if report.draft_model:
-        yield f"  {'draft model':18} {report.draft_model}"
     yield ""
     if not report.problems:
         yield "Everything is in order."
@@ -299,43 +293,6 @@ def _builtin(problems: list[Problem]) -> bool:
             fix = shell_line("git", "-C", str(clone), "checkout", "--", "builtin")
         problems.append(Problem(f"The built-in model is missing from {folder}.", fix))
     return here
-
-
-def _draft_models(problems: list[Problem]) -> list[str]:
-    """Whether the draft models and the trained drafter that the settings name can draft for their model, as far as they are
-    here; where they name none, whether the model drafts for itself, or what to look for."""
-    from ..models.library import Library
-    from ..models.pairing import look_for
-
-    settings, _ = load_settings()
-    library = Library()
-    if settings.draft_model:
-        return [_draft_model(name, settings, library, problems) for name in settings.draft_model]
-    target = library.named(settings.model, settings.model_folders)
-    own = target.card.mtp if target is not None else None
-    if target is None:
-        return []
-    if own is None:
-        return [f"none. {sentence}"] if (sentence := look_for(target)) else []
-    if own.problem:
-        what = f"{settings.model} has MTP layers that cannot draft: {own.problem}"
-        problems.append(Problem(what, shell_line("specchat", "models", "--drafts-for", settings.model), serious=False))
-        return []
-    return [f"none, but {settings.model} drafts for itself with {counted(own.count, 'MTP layer')} (method mtp)"]
-
-
-def _draft_model(name: str, settings: Settings, library: Library, problems: list[Problem]) -> str:
-    from ..models.pairing import pair
-
-    draft, target = (library.named(spec, settings.model_folders) for spec in (name, settings.model))
-    if draft is None:
-        return f"{name} (not on this machine)"
-    head = draft.card.head
-    if target is not None and not (found := pair(library, target, draft)).able:
-        what = f"{name} cannot draft for {settings.model}: {found.reason}"
-        problems.append(Problem(what, shell_line("specchat", "models", "--drafts-for", settings.model), serious=False))
-    kind = "PARD draft model" if draft.card.pard else "draft model"
-    return f"{name} ({f'trained drafter, {head.title}' if head is not None else kind})"
 
 
 def _writable(problems: list[Problem]) -> None:

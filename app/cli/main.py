@@ -210,7 +210,7 @@ def doctor(
 
 
 @app.command()
-def locate(name: Annotated[str | None, argument("Print only this path.", offered=completion_shell.locations)] = None) -> None:
+def locate(name: Annotated[str | None, argument("Print only this path.")] = None) -> None:
     """Print where settings, data, cache, log and models are."""
     from .listing import print_locations
 

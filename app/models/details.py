@@ -55,8 +55,8 @@ def of_download(download: Download) -> list[Sentence]:
     amount = f"{size_of(download.done)} of {size_of(download.total)} downloaded."
     if download.state == "failed":
         return [(one_line(download.sentence), "$warning", 4), (amount, "$quiet", 1)]
-    told = {"paused": "Paused. You can resume it in a later chat too.", "starting": "Asking the Hub …"}
-    return [(amount, "$foreground", 1), (told.get(download.state, "Continues when you close this list."), "$quiet", 1)]
+    told = "Asking the Hub …" if download.state == "starting" else "Continues when you close this list."
+    return [(amount, "$foreground", 1), (told, "$quiet", 1)]
 
 
 def of_offer(repository: Repository, offer: Offer, room: FreeMemory | None, options: Mapping[str, Any]) -> list[Sentence]:

@@ -1,4 +1,4 @@
-"""Downloads from the Hub beside the chat: each in a thread, with progress, held and begun again."""
+"""Downloads from the Hub beside the chat: each in a thread, with progress, given up and begun again."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .hub import Offer, fetch
 RATE_SECONDS = 5.0
 """Seconds of the latest progress that the rate is taken from."""
 
-State = Literal["starting", "running", "paused", "failed", "done"]
+State = Literal["starting", "running", "failed", "done"]
 
 
 @dataclass(slots=True)
@@ -26,12 +26,11 @@ class Download:
     total: int = 0
     done: int = 0
     """Bytes that are there."""
-    state: State = "paused"
+    state: State = "starting"
     sentence: str = ""
     """What is wrong, if it failed."""
     _told: deque[tuple[float, int]] = field(default_factory=lambda: deque(maxlen=64))
     _stop: threading.Event = field(default_factory=threading.Event)
-    _thread: threading.Thread | None = None
 
     @property
     def active(self) -> bool:
@@ -70,45 +69,31 @@ class Downloads:
         return any(download.active for download in self.all.values())
 
     def start(self, offer: Offer) -> Download:
-        """Fetch what the Hub offers; one that is under way or paused goes on."""
+        """Fetch what the Hub offers; one that is under way goes on."""
         download = self.all.get(offer.spec)
-        if download is None or download.state == "done":
+        if download is None or not download.active:
             download = self.all[offer.spec] = Download(offer.spec, offer.size, offer.there)
-        self.go_on(download)
+            self.begin(download)
         return download
 
-    def go_on(self, download: Download) -> None:
+    def begin(self, download: Download) -> None:
         """Begin, or begin again with the files that are not whole."""
-        if download.active:
-            return
-        before = download._thread
-        download.state, download.sentence, download._stop = "starting", "", threading.Event()
+        download.state, download.sentence = "starting", ""
         download._told.clear()
-        stop = download._stop
-        download._thread = threading.Thread(
-            target=self._fetch, args=(download, stop, before), name=f"download {download.spec}", daemon=True
-        )
-        download._thread.start()
-
-    def pause(self, download: Download) -> None:
-        """Hold it; files that are whole stay."""
-        if download.active:
-            download._stop.set()
-            download.state = "paused"
+        threading.Thread(target=self._fetch, args=(download,), name=f"download {download.spec}", daemon=True).start()
 
     def cancel(self, download: Download) -> None:
-        """Give it up."""
-        self.pause(download)
+        """Give it up; files that are whole stay."""
+        download._stop.set()
         self.all.pop(download.spec, None)
 
     def close(self) -> None:
-        """Hold all."""
+        """Give all of them up."""
         for download in self.all.values():
-            self.pause(download)
+            download._stop.set()
 
-    def _fetch(self, download: Download, stop: threading.Event, before: threading.Thread | None) -> None:
-        if before is not None:
-            before.join()
+    def _fetch(self, download: Download) -> None:
+        stop = download._stop
 
         def progress(_: str, done: int, total: int) -> None:
             if stop.is_set():
@@ -121,15 +106,15 @@ class Downloads:
         except Cancelled:
             return
         except UserError as error:
-            self._end(download, stop, "failed", str(error))
+            self._end(download, "failed", str(error))
         except Exception as error:  # the library's own trouble
-            self._end(download, stop, "failed", f"Could not download {download.spec} ({type(error).__name__}: {error}).")
+            self._end(download, "failed", f"Could not download {download.spec} ({type(error).__name__}: {error}).")
         else:
             download.done = download.total
-            self._end(download, stop, "done")
+            self._end(download, "done")
 
-    def _end(self, download: Download, stop: threading.Event, state: State, sentence: str = "") -> None:
-        if stop.is_set():  # paused meanwhile
+    def _end(self, download: Download, state: State, sentence: str = "") -> None:
+        if download._stop.is_set():  # given up meanwhile
             return
         download.sentence = " ".join(sentence.split())
         download.state = state

@@ -122,12 +122,12 @@ def _download_row(download: Download) -> ModelRow:
     share = download.done / download.total if download.total else 0.0
     full = min(BAR_CELLS, int(share * BAR_CELLS))
     bar = "━" * full + "╌" * (BAR_CELLS - full)
-    words = {"starting": "asking the Hub", "paused": "paused", "failed": "interrupted", "running": ""}[download.state]
+    words = {"starting": "asking the Hub", "failed": "interrupted", "running": ""}[download.state]
     parts = [words] if words else []
     if download.state == "running" and download.rate:
         left = download.seconds_left
         parts += [f"{size_of(download.rate)}/s", *([f"{time_of(left)} left"] if left is not None else [])]
-    colour = {"paused": "$warning", "failed": "$error"}.get(download.state, "$primary")
+    colour = "$error" if download.state == "failed" else "$primary"
     return ModelRow(
         ("download", download.spec),
         one_line(download.spec),

@@ -124,7 +124,7 @@ class ModelsView:
         if row is None:
             return ""
         if (download := self.download(row)) is not None:
-            return "pause" if download.active else "resume"
+            return "" if download.active else "try again"
         if (offer := self.offer(row)) is not None:
             return "load" if self.here(offer) else "download"
         if isinstance(row.key, tuple) and row.key[0] == "look":

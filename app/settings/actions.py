@@ -29,8 +29,6 @@ class Action(NamedTuple):
     """Words that may come first, each with what it does."""
     aliases: tuple[str, ...] = ()
     """Other names of the command, as people know it from elsewhere."""
-    each: str = ""
-    """The help lists what may come first one by one, each after this."""
     letter: str = ""
     """Default keys after the leader key, where not the letters of its alt keys and the numbers of its F keys."""
     repeat: str = ""
@@ -66,13 +64,10 @@ METHOD_MENU = Action(
     "f2",
     "methods",
     slash="method NAME key=value …",
-    each="Method:",
 )
 MODEL = Action("model", "Load another model: builtin, a folder, or owner/name on the Hub", slash="model NAME")
 MODELS = Action("models", "Models on this machine and on the Hub: load or download one", "alt+m", "models", slash="models TEXT")
-THEME_MENU = Action(
-    "theme_menu", "Choose a colour theme, with a live preview", "f3,ctrl+t", "theme", slash="theme NAME", each="Theme:"
-)
+THEME_MENU = Action("theme_menu", "Choose a colour theme, with a live preview", "f3,ctrl+t", "theme", slash="theme NAME")
 COLOURS = Action(
     "colours",
     "Colour passes by their tokens, or not at all",
@@ -80,7 +75,6 @@ COLOURS = Action(
     "colours",
     slash="colours length|off",
     words={"length": "by the tokens of a pass", "off": "not at all"},
-    each="Colours:",
 )
 MARKDOWN = Action(
     "markdown", "Show finished answers as Markdown, or coloured by pass again", "ctrl+g", "Markdown", slash="markdown"
@@ -99,7 +93,6 @@ THOUGHTS = Action(
     "thought",
     slash="thoughts open|folded|hidden",
     words={"open": "show them whole", "folded": "a line once the answer begins", "hidden": "not at all"},
-    each="Thoughts:",
 )
 PANELS = Action(
     "panels",
@@ -114,7 +107,6 @@ PANELS = Action(
         "speed": "why the answer was no faster",
         "off": "close it",
     },
-    each="Side panel:",
 )
 WHY = Action(
     "why",
@@ -225,7 +217,6 @@ EXPORT = Action(
     "export",
     slash="export html|md|json|FILE [thoughts] [!]",
     words={"html": "a web page", "md": "Markdown", "json": "to open again with /open"},
-    each="Export the chat as",
 )
 OPEN = Action("open", "Open a chat or a race saved as JSON; alone, return to the previous chat", slash="open FILE.json")
 CHATS = Action("chats", "Your chats: search, open, rename, delete", "alt+h", "chats", slash="chats TEXT")

@@ -67,10 +67,9 @@ class Settings(LoadOptions, DraftOptions, AnswerOptions):
         group="Chat",
         when=NEXT_START,
     )
-    notify: str = option(
-        "auto",
-        "How to notify you of a long answer that ends while the terminal is in the background: {}.",
-        choices=("auto", "osc9", "osc777", "bell", "off"),
+    notify: bool = option(
+        True,
+        "Notify you when a long answer ends while the terminal is in the background: true or false.",
         group="Chat",
         when=AT_ONCE,
     )

@@ -132,7 +132,7 @@ MODELS = (
         "Show which models can draft for the one under the cursor, and why others cannot",
         "drafts",
     ),
-    KeyBinding("models_cancel", "ctrl+x", "cancel", "Cancel a download and delete it", "cancel"),
+    KeyBinding("models_cancel", "ctrl+x", "cancel", "Cancel a download; files that are whole stay", "cancel"),
     KeyBinding("models_again", "ctrl+r", "again", "Search for models again", "search again"),
 )
 """Further keys of the list of models."""

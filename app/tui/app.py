@@ -248,7 +248,8 @@ class SpecchatApp(TerminalApp):
         self.chat_screen.query_one(StatusLine).flash(line)
 
     def _say(self, text: str) -> None:
-        notify(self, self.settings.notify, text)
+        if self.settings.notify:
+            notify(self, text)
 
     def action_do(self, id: str, *words: str) -> None:
         """Run an action of the table; what stops an answer ends the tour first."""

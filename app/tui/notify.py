@@ -5,6 +5,7 @@ Only terminals that tell when they lose the focus are ever told anything, and ea
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from math import inf
 from time import monotonic
@@ -14,10 +15,16 @@ from textual.app import App
 
 from ...errors import counted
 from ..chat.dialogue import Dialogue
-from ..terminal.notify import sequence, way_here
+from ..text.cells import fit, one_line
 
 LONG_SECONDS = 5.0
 """What ended sooner was hardly left alone for long."""
+
+OSC9 = ("iTerm.app", "WezTerm", "ghostty", "rio")
+"""TERM_PROGRAM of terminals that show OSC 9 as a notification."""
+
+LONGEST = 120
+"""Characters of a notification."""
 
 
 class Notifier:
@@ -59,9 +66,18 @@ class Notifier:
         return f"The answer has ended ({answer.ending}): {counted(answer.figures.tokens, 'token')}."
 
 
-def notify(app: App[Any], way: str, text: str) -> None:
+def sequence(text: str) -> str:
+    """What makes this terminal notify: OSC 9 where it is known to show that, else the bell, which tmux and screen pass on."""
+    term, program = os.environ.get("TERM", ""), os.environ.get("TERM_PROGRAM", "")
+    known = program in OSC9 or os.environ.get("KITTY_WINDOW_ID") or term in ("xterm-kitty", "xterm-ghostty", "wezterm")
+    if not known or os.environ.get("TMUX") or os.environ.get("STY"):
+        return "\a"
+    return f"\x1b]9;specchat: {fit(one_line(text), LONGEST)}\x1b\\"  # never begins with a digit: 9;4 is a progress bar
+
+
+def notify(app: App[Any], text: str) -> None:
     """Notify, unless the terminal is in front."""
     driver = app._driver
-    if not app.app_focus and driver is not None and (data := sequence(way_here(way), text)):
-        driver.write(data)
+    if not app.app_focus and driver is not None:
+        driver.write(sequence(text))
         driver.flush()

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from functools import cached_property
 
 from ....errors import UserError
-from ...attach.names import Suggestion
-from ...settings.actions import ACTIONS, BY_ID, Action
+from ...settings.actions import BY_ID, Action
 from ..host import Host
-from .complete import KnownNames, TypedCommand, offered
 from .registry import methods_of
 from .table import parse
 
@@ -53,14 +51,6 @@ class Actions:
             self.run(row, *words)
         finally:
             self.running = ""
-
-    def offers(self) -> Iterator[tuple[Action, Suggestion]]:
-        """What may come first behind the commands that the help lists one by one, each with its row."""
-        known = KnownNames()
-        known.take(self.host)
-        for row in ACTIONS:
-            for offer in offered(row, TypedCommand(row.command, (), "", 0), known) if row.each else ():
-                yield row, offer
 
     def begin(self, row: Action) -> None:
         """Put a command into the input box, where what follows it is completed."""

@@ -75,15 +75,7 @@ def entries(
     for place, keys in GROUPS.items():
         if keys not in (CHAT, LEADER) and (others := [key for key in keys if key.id not in named]):
             rows += [HelpRow(), HelpRow(place), *(_key(key, keymap) for key in others)]
-    rows += [HelpRow(), HelpRow("What words mean"), *_words()]
-    offers = [(row, offer) for row, offer in actions.offers() if row.id != "method_menu"] if in_chat else []
-    rows += [HelpRow(), HelpRow("Choices")] if offers else []
-    return rows + [
-        HelpRow(
-            f"{row.each} {offer.name}", f"{row.id} {offer.name}", tag=offer.what, run=partial(actions.do, row.id, offer.name)
-        )
-        for row, offer in offers
-    ]
+    return [*rows, HelpRow(), HelpRow("What words mean"), *_words()]
 
 
 def found(rows: Sequence[HelpRow], query: str) -> list[HelpRow]:

@@ -159,17 +159,6 @@ class ModelsScreen(SearchScreen[None, ModelRow]):
             self.looking.judge(found)
         self._show(NO_DRAFT)
 
-    def action_pause(self) -> None:
-        download = self._view.download(self.listed.item)
-        if download is None:
-            return
-        downloads = self._downloads
-        if download.active:
-            downloads.pause(download)
-        else:
-            downloads.go_on(download)
-        self._show()
-
     def action_cancel(self) -> None:
         """Give the download under the cursor up; asked twice where something would be lost."""
         download = self._view.download(self.listed.item)
@@ -183,8 +172,10 @@ class ModelsScreen(SearchScreen[None, ModelRow]):
         self._show()
 
     def choose(self, item: ModelRow) -> None:
-        if self._view.download(item) is not None:
-            self.action_pause()
+        if (download := self._view.download(item)) is not None:
+            if not download.active:
+                self._downloads.begin(download)
+                self._show()
             return
         match item.key:
             case ("look", name):

@@ -87,8 +87,6 @@ def test_every_option_is_completed(home: Path) -> None:
     assert offered("zsh", "specchat --theme ") == theme_names()
     assert "nodes=" in offered("zsh", "specchat run --set ")
     assert offered("zsh", "specchat run --kv-type q8") == ["q8_0"]
-    assert offered("zsh", "specchat run --accept r") == ["rejection"]
-    assert offered("zsh", "specchat locate s") == ["settings"]
     assert "--stop-regex" in offered("zsh", "specchat run --stop-r")
     assert "chats" in offered("zsh", "specchat cha")
 

@@ -1,4 +1,4 @@
-"""Downloads beside the chat: progress, pause, going on, giving up; each fault told once."""
+"""Downloads beside the chat: progress, giving up, beginning again; each fault told once."""
 
 from __future__ import annotations
 
@@ -77,24 +77,16 @@ def test_rate_and_time_left_are_those_of_late(monkeypatch: pytest.MonkeyPatch) -
         assert (download.rate, download.seconds_left) == (rate, left)
 
 
-def test_one_that_is_paused_begins_again(hub: Hub, downloads: Downloads, tmp_path: Path) -> None:
-    download = stalled(hub, downloads, tmp_path)
-    downloads.pause(download)
-    assert download.state == "paused"
-    wait_until(lambda: download._thread is not None and not download._thread.is_alive())
-    assert parts(tmp_path) == []
-    hub.asked.clear()
-    downloads.go_on(download)
-    wait_until(lambda: download.state == "done")
-    assert hub.bodies() == [""]
-
-
-def test_one_that_is_given_up_leaves_nothing(hub: Hub, downloads: Downloads, tmp_path: Path) -> None:
+def test_one_that_is_given_up_leaves_nothing_and_can_begin_again(hub: Hub, downloads: Downloads, tmp_path: Path) -> None:
     download = stalled(hub, downloads, tmp_path)
     downloads.cancel(download)
     assert not downloads.all
     wait_until(lambda: not parts(tmp_path))
     assert not downloads.news
+    hub.asked.clear()
+    again = start(downloads)
+    wait_until(lambda: again.state == "done")
+    assert hub.bodies() == [""]
 
 
 def test_a_fault_is_one_sentence_and_it_can_be_tried_again(hub: Hub, downloads: Downloads) -> None:
@@ -105,5 +97,5 @@ def test_a_fault_is_one_sentence_and_it_can_be_tried_again(hub: Hub, downloads: 
     assert "\n" not in download.sentence
     assert list(downloads.news) == [download]
     hub.refuse_files = None
-    downloads.go_on(download)
+    downloads.begin(download)
     wait_until(lambda: download.state == "done")

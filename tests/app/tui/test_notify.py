@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from textual.events import AppBlur, AppFocus
 
-from specchat.app.terminal.notify import way_here
 from specchat.app.tui import notify
 
 from ...fakes.pilots import chatting, command, settle
@@ -17,23 +16,24 @@ Make = Callable[..., Any]
 
 
 @pytest.mark.parametrize(
-    ("environment", "way"),
+    ("environment", "begins"),
     [
-        ({"TERM": "xterm-256color", "TERM_PROGRAM": "iTerm.app"}, "osc9"),
-        ({"TERM": "xterm-kitty"}, "osc9"),
-        ({"TERM": "foot"}, "osc777"),
-        ({"TERM": "rxvt-unicode-256color"}, "osc777"),
-        ({"TERM": "xterm-256color", "TERM_PROGRAM": "Apple_Terminal"}, "bell"),
-        ({"TERM": "xterm-256color", "VTE_VERSION": "7600"}, "bell"),
-        ({"TERM": "tmux-256color", "TMUX": "x", "TERM_PROGRAM": "iTerm.app"}, "bell"),
-        ({"TERM": "screen", "STY": "x"}, "bell"),
-        ({}, "bell"),
+        ({"TERM": "xterm-256color", "TERM_PROGRAM": "iTerm.app"}, "\x1b]9;specchat: Done"),
+        ({"TERM": "xterm-kitty"}, "\x1b]9;specchat: Done"),
+        ({"TERM": "xterm-256color", "TERM_PROGRAM": "Apple_Terminal"}, "\a"),
+        ({"TERM": "tmux-256color", "TMUX": "x", "TERM_PROGRAM": "iTerm.app"}, "\a"),
+        ({"TERM": "screen", "STY": "x", "KITTY_WINDOW_ID": "1"}, "\a"),
+        ({}, "\a"),
     ],
 )
-def test_a_terminal_gets_only_what_it_is_known_to_have(environment: dict[str, str], way: str) -> None:
-    assert way_here("auto", environment) == way
-    assert way_here("off", environment) == "off"
-    assert way_here("osc777", environment) == "osc777", "the setting knows better"
+def test_a_terminal_gets_only_what_it_is_known_to_have(
+    environment: dict[str, str], begins: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("TERM", "TERM_PROGRAM", "KITTY_WINDOW_ID", "TMUX", "STY"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    assert notify.sequence("Done").startswith(begins)
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ def written(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         if data.startswith("note "):  # Textual asks for the mouse pointer's shape as well
             out.append(data.removeprefix("note "))
 
-    monkeypatch.setattr("specchat.app.tui.notify.sequence", lambda way, text: "" if way == "off" else f"note {way}: {text}")
+    monkeypatch.setattr("specchat.app.tui.notify.sequence", lambda text: f"note {text}")
     monkeypatch.setattr("textual.drivers.headless_driver.HeadlessDriver.write", write)
     return out
 
@@ -67,7 +67,7 @@ async def ask(app: Any, pilot: Any, engine: Any, make_steps: Make) -> None:
 async def test_a_long_answer_that_ends_unseen_is_told(
     make_chat: Make, engine: Any, make_steps: Make, clock: list[float], written: list[str]
 ) -> None:
-    async with chatting(make_chat(notify="osc9"), engine) as (app, pilot):
+    async with chatting(make_chat(), engine) as (app, pilot):
         await ask(app, pilot, engine, make_steps)
         app.post_message(AppBlur())
         await settle(app, pilot)
@@ -76,14 +76,14 @@ async def test_a_long_answer_that_ends_unseen_is_told(
         await settle(app, pilot)
         [told] = written
         tokens = app.dialogue.transcript.answers()[0].figures.tokens
-        assert told == f"osc9: The answer has ended (finished): {tokens} tokens."
+        assert told == f"The answer has ended (finished): {tokens} tokens."
 
 
 @pytest.mark.parametrize("case", ["in front", "soon", "by hand", "off", "back in front"])
 async def test_nothing_is_told_where_nobody_waits_for_it(
     make_chat: Make, engine: Any, make_steps: Make, clock: list[float], written: list[str], case: str
 ) -> None:
-    async with chatting(make_chat(notify="off" if case == "off" else "osc9"), engine) as (app, pilot):
+    async with chatting(make_chat(notify=case != "off"), engine) as (app, pilot):
         await ask(app, pilot, engine, make_steps)
         if case != "in front":
             app.post_message(AppBlur())

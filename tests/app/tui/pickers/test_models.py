@@ -120,7 +120,7 @@ def test_all_models(picture: Make, engine: Any, home: Path) -> None:
 
 def test_downloads(picture: Make, engine: Any, home: Path) -> None:
     async def before(pilot: Any) -> None:
-        held = Download("sea/Buoy-GGUF:Q8_0", 4_280_000_000, 1_510_000_000)
+        held = Download("sea/Buoy-GGUF:Q8_0", 4_280_000_000, 1_510_000_000, "running")
         broken = Download("sea/Buoy", 15_200_000_000, 9_000_000_000, "failed")
         broken.sentence = "The disk with ~/hub is full. Free about 6.2 GB and load sea/Buoy again; files that are whole stay."
         pilot.app.models.downloads.all.update({each.spec: each for each in (held, broken)})
