@@ -10,7 +10,6 @@ import sys
 import textwrap
 import time
 from collections.abc import Callable, Mapping, Sequence
-from csv import DictWriter
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
@@ -278,20 +277,8 @@ def say(text: str) -> None:
     stream.write("\n".join(lines) + "\n")
 
 
-def write_tables(
-    csv: Path | None,
-    markdown: Path | None,
-    results: Sequence[Mapping[str, Any]],
-    head: Sequence[str],
-    rows: Sequence[Sequence[str]],
-    heading: str = "",
-) -> None:
-    """Write results to a file as CSV, and the table of them to another as Markdown below a heading; None for no such file."""
-    if csv is not None:
-        with csv.open("w", encoding="utf-8", newline="") as file:
-            writer = DictWriter(file, dict.fromkeys(key for row in results for key in row), lineterminator="\n")
-            writer.writeheader()
-            writer.writerows(results)
+def write_table(markdown: Path | None, head: Sequence[str], rows: Sequence[Sequence[str]], heading: str = "") -> None:
+    """Write a table to a file as Markdown, below a heading; None for no such file."""
     if markdown is not None:
         lines = [head, ["---"] + ["---:"] * (len(head) - 1), *rows]
         table = ("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |\n" for line in lines)

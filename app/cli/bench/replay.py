@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -14,7 +14,7 @@ from ....engine.catalog import get
 from ....errors import UserError
 from ...terminal.output import Notes
 from ..exit_codes import ANSWERED
-from .lab import Lab, Spec, read_spec, read_specs, say, show_table, write_tables
+from .lab import BASE, Lab, Spec, read_spec, read_specs, say, show_table
 from .requests import ReplayRequest
 
 REFERENCE = Spec("lookup:variant=reference", "lookup", {"variant": "reference"})
@@ -51,7 +51,7 @@ def replay_files(request: ReplayRequest, files: Sequence[Path]) -> int:
 
 
 def choose_specs(request: ReplayRequest) -> list[Spec]:
-    """The methods to replay: those named, or all that a record alone can score, with every node budget asked for.
+    """The methods to replay: those named, or all that a record alone can score.
 
     Raises:
         UserError: a method that cannot be replayed, or a setting that it does not have.
@@ -63,18 +63,9 @@ def choose_specs(request: ReplayRequest) -> list[Spec]:
     for spec in specs:
         if reason := why_not(get(spec.name), over_model=request.over_model, forced=request.forced):
             raise UserError(f"The method {spec.name} cannot be replayed: it {reason}.")
-    out: dict[str, Spec] = {}
-    for spec in specs:
-        budgeted = any(f.name == "nodes" for f in fields(get(spec.name).Params))
-        if request.budgets and budgeted and not {"nodes", "variant"} & set(spec.settings):
-            for nodes in request.budgets:
-                label = f"{spec.label}:nodes={nodes}"
-                out[label] = read_spec(label)
-        else:
-            out[spec.label] = spec
-    if request.over_model:
-        out = {"greedy": read_spec("greedy"), **out}  # what the seconds are compared with
-    return list(out.values())
+    if request.over_model and all(spec.label != BASE for spec in specs):
+        specs.insert(0, read_spec(BASE))  # what the seconds are compared with
+    return specs
 
 
 def _measure(request: ReplayRequest, specs: Sequence[Spec], lab: Lab, found: Replayed) -> None:
@@ -175,7 +166,7 @@ def _print(request: ReplayRequest, found: Replayed, labels: Sequence[str]) -> No
         ]
         for row in results
     ]
-    write_tables(request.csv, request.markdown, results, head, rows)
+    write_table(request.markdown, head, rows)
     if request.as_json:
         report = {
             "transcripts": [str(path) for path in found.files],

@@ -1,4 +1,4 @@
-"""What a bench run tells: table, JSON, CSV and Markdown."""
+"""What a bench run tells: table, JSON and Markdown."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 
 from ....errors import counted
 from ...text.amounts import count_of
-from .lab import BASE, BenchRun, is_own, say, show_table, write_tables
-from .statistics import compare, scaling, summarise
+from .lab import BASE, BenchRun, is_own, say, show_table
+from .statistics import compare, summarise
 
 
 def print_report(bench: BenchRun) -> None:
@@ -18,7 +18,7 @@ def print_report(bench: BenchRun) -> None:
     report = report_of(bench)
     results = report["results"]
     head, rows = table(results, bench.base)
-    write_tables(request.csv, request.markdown, results, head, rows, f"{_heading(report)}\n\n")
+    write_table(request.markdown, head, rows, f"{_heading(report)}\n\n")
     if request.as_json:
         print(json.dumps(report, ensure_ascii=False))
         return
@@ -28,12 +28,6 @@ def print_report(bench: BenchRun) -> None:
         say("")
         say("Head to head, how many times as fast:")
         show_table(*_comparisons(report["comparisons"]), left=3)
-    for name, line in report["scaling"].items():
-        if fit := line["fit"]:
-            say(
-                f"{name}: tokens a pass = {fit['intercept']:.2f} + {fit['slope']:.2f} · ln(nodes per token), "
-                f"which explains {fit['r2']:.0%}"
-            )
 
 
 def report_of(bench: BenchRun) -> dict[str, Any]:
@@ -53,7 +47,6 @@ def report_of(bench: BenchRun) -> dict[str, Any]:
         "clock": request.clock,
         "results": results,
         "comparisons": comparisons(bench, results),
-        "scaling": sweeps(bench, results),
         "problems": [*bench.prompts.problems, *bench.problems],
         "errors": sum(1 for row in bench.rows if row.get("error")),
         "record": str(bench.record),
@@ -74,20 +67,6 @@ def comparisons(bench: BenchRun, results: Sequence[dict[str, Any]]) -> list[dict
             if rivals:
                 best = max(rivals, key=lambda row: row["speedup"])["method"]
                 out += [line for line in compare(bench.rows, [(auto, best)], clock) if line["category"] == category]
-    return out
-
-
-def sweeps(bench: BenchRun, results: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """The points of each `--sweep` over all categories, and the line through tokens a pass on log(nodes per token)."""
-    out = {}
-    overall = "all" if any(row["category"] == "all" for row in results) else None
-    for sweep in bench.request.sweep or ():
-        place, _, values = sweep.partition("=")
-        name, _, param = place.partition(".")
-        labels = [f"{name}:{param}={value.strip()}" for value in values.split(",") if value.strip()]
-        rows = [row for label in labels for row in results if row["method"] == label and overall in (None, row["category"])]
-        points = [(row["nodes_per_token"], row["tokens_per_step"]) for row in rows if row["nodes_per_token"] > 0]
-        out[place] = {"points": points, "fit": scaling(points)}
     return out
 
 

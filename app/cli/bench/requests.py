@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -14,7 +13,6 @@ from ..options import MODELS, AsJson, Several, argument, flag, option
 
 OnModels = Annotated[Settings, Several(*MODELS)]
 Constrained = Annotated[Settings, Several(*MODELS, *SHAPES)]
-Csv = Annotated[Path | None, option("--csv", "Write the table to this file as CSV.", "FILE")]
 Markdown = Annotated[Path | None, option("--markdown", "Write the table to this file as Markdown.", "FILE")]
 Methods = Annotated[str, option("--methods", "Only these methods, as NAME or NAME:SETTING=VALUE:…", "LIST")]
 Category = Annotated[list[str] | None, option("--category", "Only this category. Repeat for more.", "NAME")]
@@ -45,10 +43,6 @@ class BenchRequest:
     against: Annotated[
         str, option("--against", "Also compare other implementations: transformers, llama-cpp, or one as NAME/METHOD.", "LIST")
     ] = ""
-    sweep: Annotated[
-        list[str] | None,
-        option("--sweep", "Compare these values of a setting. Repeat for more settings.", "NAME.SETTING=A,B,…"),
-    ] = None
     limit: Annotated[int | None, option("--limit", "At most N prompts per category (built-in tasks: 6).", "N")] = None
     category: Category = None
     rounds: Annotated[int, option("--rounds", "Answer each prompt N times with each method (default 1).", "N")] = 1
@@ -60,7 +54,6 @@ class BenchRequest:
         Path | None, option("--record", "Save every measurement in this file; by default in the cache.", "FILE")
     ] = None
     as_json: AsJson = False
-    csv: Csv = None
     markdown: Markdown = None
 
     def __post_init__(self) -> None:
@@ -85,7 +78,6 @@ class ReplayRequest:
     tokenizer: Annotated[
         Path | None, option("--tokenizer", "Folder with the tokenizer.json of the model that wrote the answers.", "FOLDER")
     ] = None
-    nodes: Annotated[str, option("--nodes", "Trees of at most N nodes, for methods with this setting.", "N,N,…")] = ""
     methods: Methods = ""
     limit: Annotated[int | None, option("--limit", "Only the first N records of each file.", "N")] = None
     past: Past = None
@@ -97,7 +89,6 @@ class ReplayRequest:
         str | None, option("--on-model", "Run the passes on this model, though another wrote the answers.", "MODEL")
     ] = None
     as_json: AsJson = False
-    csv: Csv = None
     markdown: Markdown = None
 
     def __post_init__(self) -> None:
@@ -119,21 +110,6 @@ class ReplayRequest:
         """Whether a model runs the passes."""
         return self.forced or self._named
 
-    @property
-    def budgets(self) -> Sequence[int]:
-        """The sizes of trees that `nodes` names.
-
-        Raises:
-            UserError: they are no numbers.
-        """
-        try:
-            numbers = [int(part) for part in self.nodes.split(",") if part.strip()]
-        except ValueError:
-            numbers = [0]
-        if any(number < 1 for number in numbers):
-            raise UserError(f"--nodes takes whole numbers from 1 up, separated by commas, not {self.nodes!r}.")
-        return numbers
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TuneRequest:
@@ -149,7 +125,6 @@ class TuneRequest:
     max_tokens: Annotated[int, option("--max-tokens", "Stop each answer after N tokens (default 128).", "N")] = 128
     clock: Clock = "wall"
     no_save: Annotated[bool, flag("--no-save", "Do not save the result in the settings.")] = False
-    exhaustive: Annotated[bool, flag("--exhaustive", "Measure every candidate on every prompt, however long it takes.")] = False
     as_json: AsJson = False
 
     def __post_init__(self) -> None:

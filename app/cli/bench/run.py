@@ -48,7 +48,7 @@ def run_bench(request: BenchRequest) -> int:
     remote = is_server(request.settings.model, request.settings)
     if remote:
         refuse(request)
-    chosen, swept = _named(request) if not remote else ([], [])
+    chosen = _named(request) if not remote else []
     if request.others and request.settings.constraint is not None:
         raise UserError("Other implementations are not constrained here. Leave out --against, or the schema.")
     notes = Notes("auto")
@@ -57,7 +57,7 @@ def run_bench(request: BenchRequest) -> int:
     with Lab(notes) as lab:
         lab.load(request.settings)
         bench.info = lab.info
-        bench.specs = choose_servers(bench, lab) if remote else _available(request, lab, chosen, swept, bench.problems)
+        bench.specs = choose_servers(bench, lab) if remote else _available(request, lab, chosen, bench.problems)
         for problem in bench.problems:
             notes.sentence(problem)
         _measure(bench, lab)
@@ -68,16 +68,8 @@ def run_bench(request: BenchRequest) -> int:
     return lab.code
 
 
-def _named(request: BenchRequest) -> tuple[list[Spec], list[Spec]]:
-    """The methods that were named, and those of the sweeps."""
-    chosen = read_specs(request.methods) if request.methods else []
-    swept = []
-    for sweep in request.sweep or ():
-        place, equals, values = sweep.partition("=")
-        name, dot, param = place.partition(".")
-        if not (equals and dot and values):
-            raise UserError(f"--sweep takes METHOD.SETTING=VALUE,VALUE,…, such as lookup.nodes=4,16,64, not {sweep!r}.")
-        swept += [read_spec(f"{name}:{param}={value.strip()}") for value in values.split(",") if value.strip()]
+def _named(request: BenchRequest) -> list[Spec]:
+    """The methods that were named."""
     for name in request.others:
         package, _, method = name.partition("/")
         if is_server(name, request.settings):
@@ -85,21 +77,16 @@ def _named(request: BenchRequest) -> tuple[list[Spec], list[Spec]]:
         if package not in PEERS or (method and method not in PEERS[package]):
             known = ", ".join(PEERS)
             raise UserError(f"--against takes {known}, or one of their methods such as transformers/lookup, not {name!r}.")
-    return chosen, swept
+    return read_specs(request.methods) if request.methods else []
 
 
-def _available(
-    request: BenchRequest, lab: Lab, chosen: Sequence[Spec], swept: Sequence[Spec], problems: list[str]
-) -> list[Spec]:
+def _available(request: BenchRequest, lab: Lab, chosen: Sequence[Spec], problems: list[str]) -> list[Spec]:
     """The methods of this run, plain decoding first; a sentence for each that cannot run here."""
     assert lab.loaded is not None
     unavailable = lab.loaded.unavailable
     specs = {BASE: read_spec(BASE)}
-    if chosen or swept:
-        wanted = [*chosen, *swept]
-    else:
-        wanted = [read_spec(name) for name, method in methods().items() if method.compared and name not in unavailable]
-    for spec in wanted:
+    unasked = [read_spec(name) for name, method in methods().items() if method.compared and name not in unavailable]
+    for spec in chosen or unasked:
         if reason := unavailable.get(spec.name):
             problems.append(f"The method {spec.name} is left out: {reason}")
         else:

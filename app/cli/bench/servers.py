@@ -26,8 +26,8 @@ def refuse(request: BenchRequest) -> None:
     Raises:
         UserError: it was asked for.
     """
-    if request.methods or request.sweep:
-        raise UserError("A server decides how it decodes. Leave out --methods and --sweep, and compare servers with --against.")
+    if request.methods:
+        raise UserError("A server decides how it decodes. Leave out --methods, and compare servers with --against.")
     if request.settings.constraint is not None:
         raise UserError("A server's constrained answers are not measured here. Leave out the schema.")
     if request.clock == "cpu":

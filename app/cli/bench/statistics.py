@@ -168,18 +168,3 @@ def compare(rows: Sequence[Row], pairings: Sequence[tuple[str, str]], clock: str
                 line = {"method": method, "against": against, "category": category}
                 out.append({**line, "ratio": ratio, "low": low, "high": high, "pairs": count})
     return out
-
-
-def scaling(points: Sequence[tuple[float, float]]) -> dict[str, float] | None:
-    """The straight line of tokens a pass on the natural log of what they cost: slope, intercept, and r2, how much of it that
-    explains; None for fewer than three points or all at one place."""
-    if len(points) < 3:
-        return None
-    xs, ys = [math.log(x) for x, _ in points], [y for _, y in points]
-    mx, my = sum(xs) / len(xs), sum(ys) / len(ys)
-    spread, rise = sum((x - mx) ** 2 for x in xs), sum((x - mx) * (y - my) for x, y in zip(xs, ys, strict=True))
-    total = sum((y - my) ** 2 for y in ys)
-    if spread == 0:
-        return None
-    slope = rise / spread
-    return {"slope": slope, "intercept": my - slope * mx, "r2": rise * rise / (spread * total) if total else 1.0}

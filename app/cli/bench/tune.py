@@ -91,7 +91,7 @@ def tune(request: TuneRequest) -> int:
         started = time.monotonic()
         blocks = _blocks(request, prompts, lab, specs)
         layers = int(loaded.info.get("layers", 0))
-        search = _search(request, prompts, lab, joined(specs, blocks, layers, exhaustive=request.exhaustive))
+        search = _search(request, prompts, lab, joined(specs, blocks, layers))
         search.default = in_force(request.settings, search.specs, loaded.unavailable, loaded.info)
         search.blocks, search.passes = blocks, blocks.passes
         # Both are to be done within the time that was given.
@@ -125,10 +125,10 @@ def _blocks(request: TuneRequest, prompts: PromptSet, lab: Lab, specs: Sequence[
     return search_blocks(lab, request.settings, prompts.items, most, 60 * request.minutes * TIME_SHARE, request.clock)
 
 
-def joined(specs: Sequence[Spec], blocks: Blocks, layers: int, *, exhaustive: bool = False) -> list[Spec]:
+def joined(specs: Sequence[Spec], blocks: Blocks, layers: int) -> list[Spec]:
     """The candidates with what the search for blocks found. It has scored every number of first layers, so it takes the place
-    of early exit's grid, but in the exhaustive search that it is judged against."""
-    grid = get("early-exit").grid(layers) if blocks.specs and not exhaustive else []
+    of early exit's grid."""
+    grid = get("early-exit").grid(layers) if blocks.specs else []
     kept = [spec for spec in specs if not (spec.name == "early-exit" and spec.settings in grid)]
     return list({spec.label: spec for spec in [*kept, *blocks.specs]}.values())
 

@@ -84,13 +84,13 @@ class TuneSearch:
         alive = [spec for spec in self.specs if spec.label != BASE]
         ranked: list[Spec] = []
         begin = 0
-        sizes = [len(self.items)] if self.request.exhaustive else rung_sizes(len(self.items), len(alive))
+        sizes = rung_sizes(len(self.items), len(alive))
         for number, size in enumerate(sizes, 1):
             for item in self.items[begin:size]:
                 order = [base, *alive]
                 random.Random(f"tune/{item.id}").shuffle(order)
                 for spec in order:
-                    if self.now() > deadline and not self.request.exhaustive:
+                    if self.now() > deadline:
                         self.out_of_time = True
                         break
                     self.told(

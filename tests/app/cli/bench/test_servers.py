@@ -102,7 +102,6 @@ def test_passes_that_are_not_told_are_not_counted(bench: Run, tmp_path: Path) ->
     ("words", "sentence"),
     [
         (["--methods", "lookup"], "Leave out --methods"),
-        (["--sweep", "lookup.nodes=1,2"], "Leave out --methods and --sweep"),
         (["--clock", "cpu"], "Leave out --clock"),
         (["--against", "transformers"], "A server is compared with servers"),
     ],

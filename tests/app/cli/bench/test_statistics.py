@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from specchat.app.cli.bench.report import table
-from specchat.app.cli.bench.statistics import interval, pairs, scaling, summarise
+from specchat.app.cli.bench.statistics import interval, pairs, summarise
 
 
 def row(item: str, method: str, seconds: float, turn: int = 0, **more: Any) -> dict[str, Any]:
@@ -69,13 +69,3 @@ def test_a_line_tells_what_a_token_costs() -> None:
     assert dict(zip(head, cells, strict=True))["FLOPs/tok"] == "20M"
     (none,) = summarise([row("c", "draft", 1.0)], ["draft"], "greedy", "wall")
     assert "FLOPs/tok" not in table([none])[0], "columns without a figure are left out"
-
-
-def test_the_scaling_law_is_a_line_in_the_log_of_nodes() -> None:
-    import math
-
-    fit = scaling([(n, 1 + 0.5 * math.log(n)) for n in (1.0, 2.0, 4.0, 8.0)])
-    assert fit is not None
-    assert (fit["slope"], fit["intercept"], fit["r2"]) == pytest.approx((0.5, 1.0, 1.0))
-    assert scaling([(1.0, 1.0), (2.0, 2.0)]) is None
-    assert scaling([(2.0, 1.0)] * 3) is None

@@ -43,11 +43,11 @@ SPEEDS = {f"lookup:nodes={n}": 1 + 0.05 * n for n in range(1, 21)} | {f"fusion:n
 
 
 def test_halving_finds_nearly_the_best_in_a_third_of_the_grids_passes() -> None:
-    search, grid = searching(SPEEDS), searching(SPEEDS, exhaustive=True)
+    search = searching(SPEEDS)
     found = result_of(search, search.run())
-    result_of(grid, grid.run())
+    grid = sum(len(search.items) * 60 / speed for speed in SPEEDS.values())
     assert SPEEDS[found["spec"]] >= 0.95 * max(SPEEDS.values())
-    assert search.passes <= grid.passes / 3
+    assert search.passes <= grid / 3
     assert [len(rung["candidates"]) for rung in search.rungs] == [30, 10, 4]
 
 
@@ -120,8 +120,6 @@ def test_the_best_sets_of_blocks_are_measured_in_the_place_of_guesses(capsys: py
     assert len({spec.label for spec in after}) == len(after)
     assert [spec.label for spec in after] == ["early-exit:skip=2a", *(spec.label for spec in specs)]
     assert joined(before, Blocks(), 8) == before
-    whole = joined(before, blocks, 8, exhaustive=True)
-    assert {spec.label for spec in [*before, *specs]} == {spec.label for spec in whole}
     # The best number of first layers is always measured.
     deeper = [*({**FOUND[0], "skip": f"{layer}a"} for layer in range(7)), FOUND[1]]
     assert [spec.settings.get("layers") for spec in block_specs(deeper)] == [None] * (SETS + 1) + ["4"]
