@@ -14,7 +14,7 @@ from ....engine.catalog import get
 from ....errors import UserError
 from ...terminal.output import Notes
 from ..exit_codes import ANSWERED
-from .lab import BASE, Lab, Spec, read_spec, read_specs, say, show_table
+from .lab import BASE, Lab, Spec, read_spec, read_specs, say, show_table, write_table
 from .requests import ReplayRequest
 
 REFERENCE = Spec("lookup:variant=reference", "lookup", {"variant": "reference"})

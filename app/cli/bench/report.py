@@ -8,7 +8,7 @@ from typing import Any
 
 from ....errors import counted
 from ...text.amounts import count_of
-from .lab import BASE, BenchRun, is_own, say, show_table
+from .lab import BASE, BenchRun, is_own, say, show_table, write_table
 from .statistics import compare, summarise
 
 
