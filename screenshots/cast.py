@@ -14,11 +14,11 @@ from typing import Any
 from PIL import Image
 from textual.pilot import Pilot
 
-from specchat.app.race.slow import SlowRace
 from specchat.app.race.subject import talk
 from specchat.app.settings.fields import Settings
 from specchat.app.settings.file import changed
 from specchat.app.tui.app import SpecchatApp
+from specchat.app.tui.tour.tour import SlowRace
 from specchat.engine.client import EngineClient
 from specchat.screenshots.make import COPY, png, say, until
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from enum import StrEnum
+from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
@@ -15,16 +17,16 @@ import typer
 from ...engine.options import LOADING
 from ...errors import UserError
 from ...plain_file import FULL, stand_somewhere
+from ..cli import complete as completion_shell
 from ..history import told
 from ..settings.fields import OPTIONS
 from ..settings.precedence import load_settings, read_settings
 from ..terminal import encoding
 from ..text.cells import sanitise
-from . import complete as completion_shell
+from .bench.requests import BenchRequest, ReplayRequest, TuneRequest
 from .chats import chats, why
 from .config import config
 from .exit_codes import BROKEN, CLOSED, USER
-from .measure import register
 from .models import models
 from .options import (
     FLAGS,
@@ -40,6 +42,63 @@ from .options import (
     takes_settings,
     with_options,
 )
+
+LOADED = ("device", "dtype", "context", "threads", "exact")
+"""Settings on how the model is loaded."""
+
+
+def bench(request: BenchRequest) -> int:
+    """Compare decoding methods on your model, machine and prompts.
+
+    All methods answer a prompt before the next one comes. ctrl+c keeps what has been measured; --resume continues.
+    """
+    from .bench.run import run_bench
+
+    return run_bench(request)
+
+
+def replay(request: ReplayRequest) -> int:
+    """Score decoding methods on recorded answers: tokens a pass, and with a model the speedup.
+
+    Without --model no model runs. With it, the model runs the passes, but the tokens are those of the record. With --on-model,
+    any model does: all it chooses is replaced by the record, and only its seconds count. Each line of a file is {"prompt",
+    "response"} or {"messages": [{"role", "content"}]}.
+    """
+    from .bench.replay import replay_files
+
+    return replay_files(request)
+
+
+def tune(request: TuneRequest) -> int:
+    """Find the fastest method and settings for a model, and save them as its default.
+
+    Measures on this machine with your prompts. Also prints the equivalent settings for other engines.
+    """
+    from .bench.tune import tune as search
+
+    if not 0 < request.minutes < 10_000:
+        raise UserError(f"--minutes takes a number above 0, not {request.minutes:g}.")
+    return search(request)
+
+
+def _measuring(does: Callable[[Any], int], request: type[Any]) -> Callable[..., None]:
+    """A command that makes a request of its options and ends with the exit code."""
+
+    @wraps(does)
+    def call(context: typer.Context, settings: Given, loading: Given, **values: Any) -> None:
+        given = {**(context.obj or {}), **settings, **loading}
+        raise typer.Exit(does(request(settings=with_options(read_settings(), given), **values)))
+
+    kind = inspect.Parameter.KEYWORD_ONLY
+    call.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+        [
+            inspect.Parameter("context", kind, annotation=typer.Context),
+            *inspect.signature(request, eval_str=True).parameters.values(),
+            inspect.Parameter("loading", kind, annotation=Annotated[Given, Several(*LOADED)]),
+        ]
+    )
+    return takes_settings(call)
+
 
 # Rich's help and tracebacks would cost 60 ms at every start.
 app = typer.Typer(
@@ -217,7 +276,8 @@ def locate(name: Annotated[str | None, argument("Print only this path.")] = None
     print_locations(name)
 
 
-register(app)
+for does, asked in ((bench, BenchRequest), (replay, ReplayRequest), (tune, TuneRequest)):
+    app.command()(_measuring(does, asked))
 app.command()(models)
 app.command()(why)
 app.add_typer(chats)

@@ -6,7 +6,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import asdict
 from datetime import datetime
 from itertools import pairwise
-from statistics import median_low
+from math import log, sqrt
+from statistics import fmean, median_low, stdev
 
 from ...engine.messages import (
     Cancel,
@@ -36,13 +37,40 @@ from .entry import RaceEntry
 from .guests import RaceGuest, RaceModels
 from .lane import Racer
 from .record import RaceLane, RaceRecord
-from .rounds import MOST_ROUNDS, MOST_SECONDS, slower
 
 FEWEST, MOST = 2, 4
 """Lanes of a race."""
 
 NEAR = 0.1
 """Logits: where two tokens are nearer than this, arithmetic in another order may turn one into the other."""
+
+
+MOST_ROUNDS = 9
+"""Rounds of a race."""
+
+MOST_SECONDS = 3.0
+"""Seconds of all lanes' clocks together that no further round may exceed: a race of a large model has one."""
+
+SURE = 3.0
+"""Standard errors that the mean of three rounds or more must be away from a draw."""
+
+LEAST, LONG, SHORT = 1.01, 1.05, 1.8
+"""Times as long as the other that a lane must take at least, to be surely slower: by three rounds or more; by one or two that
+were long; by one or two that were short, where a machine's other work may stretch a clock."""
+
+
+def slower(ratios: Sequence[float], *, last: bool) -> bool:
+    """Whether a lane is surely slower than another.
+
+    Args:
+        ratios: its clock by the other one's, for each round.
+        last: no further round will be run, as they are long or many.
+    """
+    logs = [log(ratio) for ratio in ratios]
+    mean = fmean(logs)
+    if len(logs) < 3:
+        return mean > log(LONG if last else SHORT)
+    return mean > max(SURE * stdev(logs) / sqrt(len(logs)), log(LEAST))
 
 
 class Race:

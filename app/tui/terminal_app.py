@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import threading
 import unicodedata
 from collections import deque
@@ -12,11 +13,13 @@ from dataclasses import replace
 from textwrap import wrap
 from typing import Any, TypeVar
 
+from rich.cells import cell_len
 from rich.console import RenderableType
 from rich.segment import Segment
 from textual import events
 from textual._compositor import CompositorUpdate, LayoutUpdate
 from textual.app import App
+from textual.color import Color
 from textual.driver import Driver
 from textual.drivers.linux_driver import LinuxDriver
 from textual.filter import LineFilter, Monochrome, NoColor
@@ -28,11 +31,32 @@ from textual.widgets import Input, TextArea
 
 from ...errors import UserError
 from ..chat.entries import Severity
-from ..text.cells import fit, sanitise
+from ..text.cells import HOSTILE, fit, sanitise
 from .closing import ClosingScreen
 from .driver import Terminal
-from .harmless import Harmless
 from .themes import NoColours
+
+_STEERING = re.compile(f"[{HOSTILE}\t\n]")
+
+
+def _blank(match: re.Match[str]) -> str:
+    """A mark that is as wide as Textual took the character for; most take no cells."""
+    return "�" * cell_len(match[0])
+
+
+def harmless(text: str) -> str:
+    """A part of a row without anything that a terminal might obey; as many cells as before."""
+    return text if text.isprintable() else _STEERING.sub(_blank, text)
+
+
+class Harmless(LineFilter):
+    """A filter over each row that is drawn, the last one."""
+
+    def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
+        if all(segment.text.isprintable() for segment in segments):
+            return segments
+        return [Segment(harmless(text), style, control) for text, style, control in segments]
+
 
 T = TypeVar("T")
 

@@ -259,7 +259,7 @@ def make_chat(engine: FakeEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("SPECCHAT_CONFIG", str(tmp_path))
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setenv("COLORTERM", "truecolor")
-    monkeypatch.setattr("specchat.app.terminal.clipboard.tool", list)
+    monkeypatch.setattr("specchat.app.tui.actions.copy.clipboard_tool", list)
 
     def make(**changes: Any) -> Any:
         from textual.pilot import Pilot

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import mean
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from ....decoders.replay import model_free, why_not
 from ....engine.catalog import get
 from ....errors import UserError
+from ...chat.entries import OWN_END
+from ...history.chats import OpenedChat, reading
+from ...settings.file import changed
 from ...terminal.output import Notes
 from ..exit_codes import ANSWERED
 from .lab import BASE, Lab, Spec, read_spec, read_specs, say, show_table, write_table
@@ -19,6 +24,48 @@ from .requests import ReplayRequest
 
 REFERENCE = Spec("lookup:variant=reference", "lookup", {"variant": "reference"})
 """Prompt lookup as published: what the others are compared with."""
+
+
+MOST = 2**31
+
+
+def record(chat: OpenedChat) -> str:
+    """A chat as a line: every answer in it is a record, with all that was said before as its prompt. Empty if it has none."""
+    messages = chat.transcript.messages()
+    if not any(message["role"] == "assistant" for message in messages):
+        return ""
+    last = chat.transcript.answers()[-1]
+    body: dict[str, object] = {"messages": messages}
+    if last.reason not in OWN_END:
+        body["finish_reason"] = "length"
+    return json.dumps(body)
+
+
+@contextmanager
+def recorded(wanted: Sequence[str] = ()) -> Iterator[Path]:
+    """The history as a JSONL file, which is gone afterwards.
+
+    Args:
+        wanted: only these chats, by number or title; all if there are none.
+
+    Raises:
+        UserError: there is no such chat, or none at all with an answer in it.
+    """
+    from ...history.resume import one_chat
+
+    with TemporaryDirectory(prefix="specchat-") as folder:
+        path = Path(folder) / "history.jsonl"
+        count = 0
+        with reading() as chats, path.open("w", encoding="utf-8") as file:
+            rows = [one_chat(chats, text) for text in wanted] if wanted else chats.newest(limit=MOST)
+            for row in rows:
+                if line := record(chats.open(row.id)):
+                    file.write(line + "\n")
+                    count += 1
+        if not count:
+            what = "in these chats" if wanted else "in the history"
+            raise UserError(f"There are no answers {what} yet. Ask something with `specchat`.")
+        yield path
 
 
 @dataclass(slots=True)
@@ -31,16 +78,25 @@ class Replayed:
     problems: list[str] = field(default_factory=list)
 
 
-def replay_files(request: ReplayRequest, files: Sequence[Path]) -> int:
+def replay_files(request: ReplayRequest) -> int:
     """Replay; print; return the exit code."""
+    files = list(request.transcripts or ())
+    if not files and not (request.history or request.chat):
+        raise UserError("There is nothing to replay. Give JSONL files of recorded answers, or --history for your own chats.")
+    if request.on_model is not None:
+        settings = changed(request.settings, {"model": request.on_model}, {"model": "--on-model"})
+        request = replace(request, settings=settings)
     specs = choose_specs(request)
     for path in (*files, *(request.past or ())):
         if not path.exists():
             raise UserError(f"There is no file {path}. Give a JSONL file of recorded prompts and responses.")
     notes = Notes("auto")
-    found = Replayed(files)
-    with Lab(notes) as lab:
-        _measure(request, specs, lab, found)
+    with ExitStack() as stack:
+        if request.history or request.chat:
+            files.append(stack.enter_context(recorded(request.chat or ())))
+        found = Replayed(files)
+        with Lab(notes) as lab:
+            _measure(request, specs, lab, found)
     for problem in found.problems:
         notes.sentence(problem)
     if found.rows:

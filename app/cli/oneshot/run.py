@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 from ....engine.client import EngineClient
 from ....engine.messages import (
@@ -23,25 +23,31 @@ from ....engine.messages import (
     StepRecord,
     Steps,
 )
-from ....errors import counted
+from ....errors import UserError, counted
 from ...chat.about import About, generate_fields, known_word
 from ...chat.answer_json import answer_json
 from ...chat.choosing import PLAIN
-from ...chat.entries import Answer, cut_sentence, loop_sentence
+from ...chat.entries import Answer, Prompt, cut_sentence, loop_sentence
 from ...chat.pieces import Pieces
 from ...chat.runs import Run, spelled
+from ...chat.transcript import Transcript
 from ...render.verdict import verdict_text
+from ...settings.fields import Settings
 from ...settings.precedence import with_recommended
+from ...terminal.ansi import DIM, RESET, Depth, colour_depth, run_colour
 from ...terminal.output import Notes, stdout
 from ...text.amounts import progress_of
-from ...theming.colouring import way_named
+from ...text.cells import sanitise
+from ...theming.colouring import Colouring, ink_name, legend, way_named
 from ..exit_codes import ANSWERED, BROKEN, CLOSED, USER
 from ..interrupts import POLL_SECONDS, Interrupts
-from .output import AnswerOutput
 from .request import Request, attached, check, prompt_of
 
 if TYPE_CHECKING:
-    from .kept import KeptRun
+    from ...history.recorder import Recorder
+
+CLOSE_SECONDS = 10.0
+"""Longest wait for the disk at the end: a run has nothing else to do, and another specchat may hold the file for a moment."""
 
 
 def run_once(request: Request) -> int:
@@ -76,9 +82,6 @@ def _chat(request: Request, notes: Notes) -> tuple[KeptRun | None, Request]:
     keep = request.go_on and request.settings.history if request.keep is None else request.keep
     if not (request.go_on or keep):
         return None, request
-    from ...chat.transcript import Transcript
-    from .kept import KeptRun, opened
-
     settings = request.settings
     if not request.go_on:
         return KeptRun(Transcript(system=settings.system), write=keep), request
@@ -88,6 +91,150 @@ def _chat(request: Request, notes: Notes) -> tuple[KeptRun | None, Request]:
     if "system" in request.explicit:
         transcript.system = settings.system
     return KeptRun(transcript, write=keep), replace(request, settings=settings)
+
+
+class KeptRun:
+    """A chat that goes on, or a new one; `write` saves it as it does."""
+
+    def __init__(self, transcript: Transcript, *, write: bool) -> None:
+        self.transcript = transcript
+        self.write = write
+        self._about: About | None = None
+        self._recorder: Recorder | None = None
+
+    @property
+    def number(self) -> int | None:
+        """The chat's number in the history, once it is closed; None if it is not kept."""
+        track = self.transcript.track
+        return track.chat if self.write and track is not None else None
+
+    def about(self) -> About:
+        """The model, method and settings that it goes on with, once something is asked."""
+        assert self._about is not None
+        return self._about
+
+    def ask(self, prompt: str, answer: Answer, about: About) -> list[dict[str, str]]:
+        """Add a prompt, as it is sent, and the answer to come; the messages for the engine."""
+        self._about = about
+        self.transcript.entries.append(Prompt(prompt))
+        messages = self.transcript.messages()
+        self.transcript.entries.append(answer)
+        if self.write:
+            from ...history.recorder import Recorder
+
+            self._recorder = Recorder()
+        return messages
+
+    def note(self) -> None:
+        """Save what there is so far."""
+        if self._recorder is not None:
+            self._recorder.note(self)
+
+    def close(self) -> list[str]:
+        """Write down the end; sentences on what went wrong, or was done to the history. A second call does nothing."""
+        recorder, self._recorder = self._recorder, None
+        if recorder is None:
+            return []
+        recorder.close(self, CLOSE_SECONDS)
+        return [sentence for sentence, _ in recorder.sentences()]
+
+
+def opened(chat: str | None, settings: Settings, given: Collection[str]) -> tuple[Transcript, Settings, list[str]]:
+    """The chat to go on with, what it goes on with (its own model, method and settings), and what there is to say of it.
+
+    `chat` is a number, a title or a part of one, None the last chat. What the command line asks for, `given`, goes before the
+    chat's own settings.
+
+    Raises:
+        UserError: there is no such chat, there are several, or the history cannot be read.
+    """
+    from ...history.chats import reading
+    from ...history.resume import continued, one_chat, remarks
+
+    with reading() as chats:
+        if chat is not None and not chat.strip():
+            raise UserError("--resume takes a chat's number or title: `specchat chats list` shows them.")
+        found = chats.open((chats.latest() if chat is None else one_chat(chats, chat)).id)
+    settings = continued(settings, found, dict.fromkeys(given))
+    return found.transcript, settings, remarks(found, settings.model)
+
+
+class AnswerOutput:
+    """The answer's text. On a terminal harmless, and coloured as in the chat; piped, the text as it is."""
+
+    def __init__(self, stream: TextIO, color: str, way: Colouring = "length") -> None:
+        self._stream = stream
+        self._way = way
+        self.is_terminal = stream.isatty()
+        self.depth: Depth = colour_depth(color, self.is_terminal)
+        # Coloured text is for eyes even through a pipe (`| less -R`).
+        self._safe = self.is_terminal or self.depth > 0
+        self._ink = "plain"
+        self._last = "\n"
+        self._begun = False
+        self.coloured = False
+        """Whether a run with a colour was written."""
+
+    def write(self, runs: Iterable[Run], notes: Notes | None = None) -> None:
+        """Write some runs.
+
+        Args:
+            notes: get their thoughts; None: nobody does.
+
+        Raises:
+            OSError: nobody reads any more, or the disk is full.
+        """
+        shown: list[str] = []
+        for run in runs:
+            for thought, late, text in run.pieces():
+                if thought:
+                    self._put(shown)
+                    if notes is not None:
+                        notes.thought(text)
+                    continue
+                if notes is not None:
+                    notes.end_thought()
+                if not late:
+                    self._ink = ink_name(self._way, run.shade, run.together)
+                # Line breaks between a thought and the answer belong to neither.
+                text = text if self._begun or not run.spans else text.lstrip("\n")
+                self._begun = self._begun or bool(text)
+                shown.append(self._coloured(text))
+            self._ink = ink_name(self._way, run.shade, run.together)
+        self._put(shown)
+
+    def _put(self, shown: list[str]) -> None:
+        if text := "".join(shown):
+            self._stream.write(text)
+            self._stream.flush()
+        shown.clear()
+
+    def line(self, text: str) -> None:
+        """Write a line that is data, as it is."""
+        self._stream.write(f"{text}\n")
+        self._stream.flush()
+
+    def end_line(self) -> None:
+        """End the last line, where the text did not."""
+        if self._last != "\n":
+            self._stream.write("\n")
+            self._stream.flush()
+            self._last = "\n"
+
+    def _coloured(self, text: str) -> str:
+        if not text:
+            return ""
+        self._last = text[-1]
+        if self._safe:
+            text = sanitise(text)
+        colour = run_colour(self._ink, self.depth)
+        self.coloured |= bool(colour)
+        return f"{colour}{text}{RESET}" if colour else text
+
+    def legend(self, depth: Depth) -> str:
+        """What the colours of the answer mean, in as many of them; empty where it has none."""
+        parts = legend(self._way) if self.coloured and depth else []
+        return "".join(f"{run_colour(ink, depth) if ink else DIM}{text}{RESET}" for text, ink in parts)
 
 
 @dataclass

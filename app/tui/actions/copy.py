@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
 from threading import Lock
 
 from textual.app import App
@@ -9,15 +14,94 @@ from textual.app import App
 from ....errors import NotPossible, UserError, counted
 from ...chat.entries import Answer, Notice, Prompt
 from ...settings import actions
-from ...terminal import clipboard
 from ...text.cells import fit, one_line, sanitise
-from ...text.code_blocks import CodeBlock, code_blocks
 from ..host import Host
 from .registry import runs
 from .rewrite import prompts_of
 
 LOOK_BACK = 200_000
 """Characters of answers that are looked through for code, last answer first (some 0.2 s)."""
+
+TIMEOUT_SECONDS = 2.0
+"""xclip waits for ever for an X server that does not answer."""
+
+PREVIEW_ROWS = 3
+"""Lines of a block of code in the menu of several."""
+
+
+@dataclass(frozen=True, slots=True)
+class CodeBlock:
+    """One block of code."""
+
+    text: str
+    """The code as it stands in the answer, without the fence and without the last line break."""
+    language: str = ""
+    """The language that the fence names; empty for none, and for code that is only indented."""
+
+    @property
+    def lines(self) -> int:
+        return self.text.count("\n") + 1
+
+    def preview(self, cells: int) -> str:
+        """The block's first lines that say something, each cut to fit."""
+        said = [line for line in self.text.expandtabs(4).splitlines() if line.strip()]
+        shown = [fit(_safe(line), cells) for line in said[:PREVIEW_ROWS]]
+        return "\n".join(shown + (["…"] if len(said) > PREVIEW_ROWS else []))
+
+
+def code_blocks(answer: str) -> list[CodeBlock]:
+    """Every block of code in an answer, in order. A fence that is still open counts as far as it goes."""
+    if "```" not in answer and "~~~" not in answer and "    " not in answer and "\t" not in answer:
+        return []
+    from markdown_it import MarkdownIt  # 20 ms, and most chats never ask
+
+    # Blocks alone: what is inside a line is of no interest, and takes most of the time.
+    parser = MarkdownIt("commonmark").disable("inline")
+    found = []
+    for token in parser.parse(answer.replace("\r\n", "\n")):
+        if token.type in ("fence", "code_block") and token.content.strip():
+            language = one_line(token.info).split()[:1] if token.type == "fence" else []
+            found.append(CodeBlock(token.content.removesuffix("\n"), "".join(language)[:24]))
+    return found
+
+
+def _safe(line: str) -> str:
+    indent = len(line) - len(line.lstrip(" "))
+    return " " * min(indent, 12) + one_line(line)
+
+
+def clipboard_tool() -> list[str]:
+    """The command that copies its standard input here; empty where there is none."""
+    if sys.platform == "darwin":
+        command = ["pbcopy"]
+    elif os.environ.get("WAYLAND_DISPLAY"):
+        command = ["wl-copy"]
+    elif os.environ.get("DISPLAY"):
+        command = ["xclip", "-selection", "clipboard", "-in"]
+    else:
+        return []
+    return command if shutil.which(command[0]) else []
+
+
+def copy_with_tool(text: str) -> str:
+    """Copy a text with the platform's tool; its name, empty if it did not. It may take TIMEOUT_SECONDS."""
+    if not (command := clipboard_tool()):
+        return ""
+    try:
+        # Its output goes nowhere: xclip stays in the background and would keep a pipe open. Without a locale pbcopy takes
+        # UTF-8 for Mac Roman.
+        subprocess.run(
+            command,
+            input=text.encode("utf-8", "replace"),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            timeout=TIMEOUT_SECONDS,
+            env={**os.environ, "LC_ALL": "en_US.UTF-8"},
+            check=True,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return command[0]
 
 
 class Copier:
@@ -174,13 +258,13 @@ class Copier:
 
         def copy() -> str:
             with self._turn:  # two at once would find each other's text
-                return clipboard.copy(text)
+                return copy_with_tool(text)
 
         def told(tool: str) -> None:
             sent = f"Sent {what} to the terminal's clipboard (OSC 52). Terminals do not confirm this."
             self.host.tell(f"Copied {what} with {tool}." if tool else sent)
 
-        if clipboard.tool():
+        if clipboard_tool():
             self.host.beside(copy, told)
         else:
             told("")

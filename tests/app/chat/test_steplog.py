@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specchat.app.chat.entries import Answer
+from specchat.app.chat.entries import Answer, StepLog
 from specchat.app.chat.pieces import Pieces
-from specchat.app.chat.steplog import StepLog
 from specchat.engine.messages import StepRecord
 
 seconds = st.floats(0, 10, width=32)

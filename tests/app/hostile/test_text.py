@@ -15,7 +15,7 @@ from rich.segment import Segment
 from textual.color import Color
 
 from specchat.app.chat.entries import Answer, Notice, Prompt
-from specchat.app.cli.oneshot.output import AnswerOutput
+from specchat.app.cli.oneshot.run import AnswerOutput
 from specchat.app.history.chats import ChatHit, ChatRow
 from specchat.app.models.details import lines, of_offer
 from specchat.app.models.rows import offer_rows
@@ -24,9 +24,9 @@ from specchat.app.terminal.output import Notes
 from specchat.app.text.cells import fit, one_line, sanitise, width
 from specchat.app.text.lines import cut, ends, line, paragraph
 from specchat.app.theming.themes import load_themes
-from specchat.app.tui.harmless import Harmless, harmless
 from specchat.app.tui.notify import sequence
 from specchat.app.tui.pickers.chats import drawn
+from specchat.app.tui.terminal_app import Harmless, harmless
 from specchat.app.tui.transcript.markdown_rows import markdown_rows
 from specchat.backends.files.hub_listing import Offer, Repository
 from specchat.engine.messages import StepRecord

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from specchat.app.chat.dialogue import Dialogue
-from specchat.app.race.race import Race
-from specchat.app.race.rounds import MOST_ROUNDS, slower
+from specchat.app.race.race import MOST_ROUNDS, Race, slower
 from specchat.app.tui.race.photo_finish import headline
 from specchat.app.tui.race.state import standings
 from specchat.engine.messages import Finished, Generate, Prefilling, Started, Steps

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from textual.events import Key, Paste
 
+from specchat.app.tui.app import FRAME_SECONDS, LONGEST_WAIT, Frames
 from specchat.app.tui.driver import PASTE, PASTE_SECONDS, PASTED, REPLY_SECONDS, TerminalParser
-from specchat.app.tui.frames import FRAME_SECONDS, LONGEST_WAIT, Frames
 
 from ...cases import cases
 

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 from specchat.app.race.race import Race
-from specchat.app.race.slow import SlowRace
 from specchat.app.settings.locations import first_start
 from specchat.app.tui.actions.race import Races
 from specchat.app.tui.race.screen import RaceScreen
 from specchat.app.tui.tour import tour as script
 from specchat.app.tui.tour.caption import Caption
+from specchat.app.tui.tour.tour import SlowRace
 from specchat.engine.messages import (
     Advance,
     Cancel,

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from specchat.app.chat.entries import Answer
-from specchat.app.cli.oneshot.output import AnswerOutput
+from specchat.app.cli.oneshot.run import AnswerOutput
 from specchat.app.terminal.ansi import run_colour
 from specchat.app.terminal.output import Notes
 from specchat.app.theming.colouring import ink_name

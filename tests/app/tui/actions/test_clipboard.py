@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from specchat.app.terminal import clipboard
+from specchat.app.tui.actions import copy
 
 TEXT = "def f():\n    return 'Grüße 👩‍👩‍👧'\n"
 
@@ -31,7 +31,7 @@ def xclip(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Pa
 
 def test_a_tool_has_the_text(xclip: Callable[[str], Path]) -> None:
     board = xclip("cat > board")
-    assert clipboard.copy(TEXT) == "xclip"
+    assert copy.copy_with_tool(TEXT) == "xclip"
     assert board.read_text() == TEXT
 
 
@@ -39,12 +39,12 @@ def test_a_tool_has_the_text(xclip: Callable[[str], Path]) -> None:
 def test_a_tool_that_does_not_take_it_has_not_copied(
     xclip: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch, script: str
 ) -> None:
-    monkeypatch.setattr(clipboard, "TIMEOUT_SECONDS", 0.2)
+    monkeypatch.setattr(copy, "TIMEOUT_SECONDS", 0.2)
     xclip(script)
-    assert clipboard.copy(TEXT) == ""
+    assert copy.copy_with_tool(TEXT) == ""
 
 
 def test_there_is_no_tool_where_there_is_no_screen(xclip: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch) -> None:
     xclip("cat > board")
     monkeypatch.delenv("DISPLAY")
-    assert clipboard.copy(TEXT) == ""
+    assert copy.copy_with_tool(TEXT) == ""

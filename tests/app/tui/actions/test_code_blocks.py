@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specchat.app.text.code_blocks import code_blocks
+from specchat.app.tui.actions.copy import code_blocks
 
 ANSWER = """First:
 
