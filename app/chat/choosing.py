@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from itertools import pairwise
 from typing import Any
 
 from ...engine.options import BUILTIN, least_share, plain_passes
@@ -20,9 +18,6 @@ text, the other wins where text is copied, on the fastest models too. `auto` cho
 
 FEWEST_TOKENS = 16
 """An answer of fewer tells nothing about speed."""
-
-WORDS_READ = 20_000
-"""Words of a chat, from its end, that are searched for what an answer copies: 20 ms."""
 
 
 def exits_early(model: str) -> bool:
@@ -94,16 +89,3 @@ class Speeds:
     def ratio(self, model: str, method: str) -> float | None:
         """How many times as fast as plain decoding; None where that is not known."""
         return self._ratios.get((model, method))
-
-
-def copied(answer: str, before: Iterable[str]) -> tuple[int, int]:
-    """How many words of an answer follow the same word as earlier, in the texts before it or in the answer itself, of how many:
-    what methods that draft from the text can know."""
-    earlier = re.findall(r"\w+", " ".join(before))[-WORDS_READ:]
-    words = re.findall(r"\w+", answer)
-    seen = set(pairwise(earlier))
-    found = 0
-    for pair in pairwise([*earlier[-1:], *words]):
-        found += pair in seen
-        seen.add(pair)
-    return found, len(words)

@@ -251,15 +251,13 @@ def doctor(
 
     Passes of one token and of several are compared on a text, and the page says how often they part.
     """
-    if model is not None:
-        from .doctor_model import examine
-
-        settings = with_options(read_settings(), {**(context.obj or {}), **loading, "model": model})
-        raise typer.Exit(examine(settings, as_json=json))
-    if loading:
-        raise UserError(f"{FLAGS[next(iter(loading))]} is for a model. Name it: specchat doctor MODEL.")
     from . import doctor as checks
 
+    if model is not None:
+        settings = with_options(read_settings(), {**(context.obj or {}), **loading, "model": model})
+        raise typer.Exit(checks.examine_model(settings, as_json=json))
+    if loading:
+        raise UserError(f"{FLAGS[next(iter(loading))]} is for a model. Name it: specchat doctor MODEL.")
     report = checks.examine()
     if json:
         print_json(asdict(report))

@@ -91,9 +91,9 @@ class Chats:
         with self.store.lock:
             return int(self.store.db.execute("SELECT count(*) FROM chats WHERE deleted_at IS NULL").fetchone()[0])
 
-    def newest(self, offset: int = 0, limit: int = 100) -> list[ChatRow]:
+    def newest(self, limit: int = 100) -> list[ChatRow]:
         """Chats, the last changed one first."""
-        return self._rows(f"{_NEWEST} LIMIT ? OFFSET ?", limit, offset)
+        return self._rows(f"{_NEWEST} LIMIT ?", limit)
 
     def row(self, id: int) -> ChatRow:
         """A chat by its number, also a deleted one.

@@ -108,8 +108,6 @@ class EntryBlock:
         entry: what it shows; an answer may grow.
         badge: of a prompt, which of its variants this is; empty where there is no other.
         answers: of an answer, all that there are to the same message, where there are several.
-        model: of an answer, the name of its model, where the sentence below it is to tell it.
-        speeds: whether that sentence tells how fast the answer came.
         thoughts: how the thoughts of an answer are shown that the reader has neither opened nor folded.
     """
 
@@ -119,14 +117,11 @@ class EntryBlock:
         cells: int,
         badge: str = "",
         answers: Sequence[Answer] = (),
-        *,
-        model: str = "",
-        speeds: bool = True,
         thoughts: Thoughts = "folded",
     ) -> None:
         self.entry = entry
         self.cells = cells
-        self.badge, self._answers, self._model, self._speeds = badge, answers, model, speeds
+        self.badge, self._answers = badge, answers
         self.thoughts = thoughts
         self._table: list[list[StyledPart]] = []
         self.sections = [Section(False, cells)]
@@ -194,7 +189,7 @@ class EntryBlock:
         wrapped = [each.flow.wrap() for each in self.sections[start:]]
         grown = grown or wrapped[0] < before or len(wrapped) > 1
         if answer.done:
-            self._verdict = verdict_lines(answer, self.cells, self._model, speeds=self._speeds)
+            self._verdict = verdict_lines(answer, self.cells)
             if len(self._answers) > 1:
                 self._table = table(self._answers, answer, self.cells)
             self.closed = True

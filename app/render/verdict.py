@@ -47,25 +47,25 @@ def verdict(answer: Answer, *, speeds: bool = True) -> StyledLine:
 def signed(answer: Answer, model: str = "", *, speeds: bool = True) -> StyledLine:
     """The verdict with the methods that wrote the answer, the model's name where it is given, and how the answer came: its
     speed (unless that is told beside it), the time to its first token, and that it came to its end."""
-    return (*verdict(answer, speeds=speeds), *_signature(answer, model, speeds))
+    return (*verdict(answer, speeds=speeds), *_signature(answer, model, speeds=speeds))
 
 
-def verdict_lines(answer: Answer, cells: int, model: str = "", *, speeds: bool = True) -> list[StyledLine]:
+def verdict_lines(answer: Answer, cells: int) -> list[StyledLine]:
     """The signed sentence on as many rows as it takes; what follows it goes to a row of its own rather than to be torn. Last
     comes what made the answer slower than plain decoding, if it was."""
-    rows, signature = flowed(verdict(answer, speeds=speeds), cells), _signature(answer, model, speeds)
+    rows, signature = flowed(verdict(answer), cells), _signature(answer, "", speeds=True)
     if length(rows[-1]) + length(signature) <= cells:
         rows[-1] += signature
     else:
         rows += flowed(tuple((text.removeprefix(SIGN), style) for text, style in signature), cells)
-    if answer.held_back and speeds:
+    if answer.held_back:
         rows += flowed(((f"{one_line(answer.held_back)} /why says what would help.", "quiet"),), cells)
     return rows
 
 
-def verdict_text(answer: Answer, model: str = "", *, speeds: bool = True) -> str:
+def verdict_text(answer: Answer, model: str = "") -> str:
     """The signed sentence as text."""
-    return "".join(text for text, _ in signed(answer, model, speeds=speeds))
+    return "".join(text for text, _ in signed(answer, model))
 
 
 def against(ratio: float, other: str = "plain") -> tuple[str, str]:
@@ -78,7 +78,7 @@ def against(ratio: float, other: str = "plain") -> tuple[str, str]:
     return (f"as fast as {other}", "quiet") if near == 1 else (f"slower than {other} ({near:g}×)", "warning")
 
 
-def _signature(answer: Answer, model: str, speeds: bool) -> StyledLine:
+def _signature(answer: Answer, model: str, *, speeds: bool) -> StyledLine:
     figures = answer.figures
     parts = [" on ".join(filter(None, (one_line(" → ".join(answer.methods)).strip(), one_line(model))))]
     if speeds and figures.tokens:

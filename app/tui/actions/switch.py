@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any
 from textual.content import Content
 
 from ....engine.options import BUILTIN, BUILTIN_EAGLE, draft_names
-from ....errors import NotPossible, UserError, counted, did_you_mean
+from ....errors import NotPossible, UserError, did_you_mean
 from ...chat.about import default_of, known_word, word_after, words_of
-from ...chat.choosing import PLAIN, copied, exits_early, why_plain
+from ...chat.choosing import PLAIN, exits_early, why_plain
 from ...chat.dialogue import Dialogue
-from ...chat.entries import Answer, Prompt
 from ...chat.methods import GROUPS, SERVER, Method, length_of, reach_of, served_method, why_none
 from ...race.guests import short_name
 from ...render.verdict import against
@@ -95,13 +94,6 @@ def group_hints(dialogue: Dialogue, keymap: Mapping[str, str]) -> dict[str, str]
     hints: dict[str, str] = {}
     if dialogue.info.get("server"):  # what keeps ours from decoding is none of these
         return hints
-    entries = dialogue.transcript.entries
-    last = next((i for i in reversed(range(len(entries))) if isinstance(entries[i], Answer)), None)
-    if last is not None:
-        before = [entry.text for entry in entries[:last] if isinstance(entry, Answer | Prompt)]
-        found, words = copied(entries[last].text, before)
-        if words:
-            hints["text"] = f"{found} of {counted(words, 'word')} {'was' if found == 1 else 'were'} there before"
     models = dialogue.draft_models
     trained = [name for name, method in dialogue.methods.items() if method.group == "trained"]
     if dialogue.info and "draft" in dialogue.unavailable:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from specchat.app.chat.choosing import FEWEST_TOKENS, PROMISING, Speeds, copied, first_method, shortlist, why_plain
+from specchat.app.chat.choosing import FEWEST_TOKENS, PROMISING, Speeds, first_method, shortlist, why_plain
 from specchat.app.chat.methods import GROUPS, known_methods
 
 METHODS = known_methods()
@@ -74,11 +74,3 @@ def test_speeds_are_the_last_comparison_on_one_model() -> None:
     speeds.add("one", "draft", 100, 0.0)  # not known
     assert speeds.ratio("one", "draft") == 2.1
     assert speeds.ratio("two", "draft") is None
-
-
-def test_words_that_could_be_copied() -> None:
-    text = "The lamp was lit at six."
-    assert copied(text, [f"Repeat this: {text}"]) == (5, 6)  # all but the first
-    assert copied("a fox ran and a fox ran", []) == (2, 7)  # from the answer itself
-    assert copied("", ["Hello"]) == (0, 0)
-    assert copied("…", ["Hello"]) == (0, 0)

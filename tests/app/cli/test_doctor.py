@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from specchat.app.cli import doctor, doctor_model
+from specchat.app.cli import doctor
 from specchat.app.cli.bench.lab import Interrupted, Lab
 from specchat.app.cli.main import app
 from specchat.app.settings.fields import Settings
@@ -109,7 +109,7 @@ def lab(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> type[FakeLab]:
     monkeypatch.setenv("SPECCHAT_CONFIG", str(tmp_path))
     (tmp_path / "settings.toml").write_text("draft_model = 'small'")
     FakeLab.answer = PROVEN
-    monkeypatch.setattr(doctor_model, "Lab", FakeLab)
+    monkeypatch.setattr(doctor, "Lab", FakeLab)
     return FakeLab
 
 
