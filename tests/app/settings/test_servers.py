@@ -9,7 +9,6 @@ import pytest
 from specchat.app.settings.fields import Settings
 from specchat.app.settings.file import changed, flat, save
 from specchat.app.settings.precedence import load_settings, read_settings
-from specchat.app.settings.rows import about
 from specchat.errors import UserError
 
 FILE = """
@@ -72,7 +71,3 @@ def test_a_model_that_is_an_address_holds_no_password() -> None:
         with pytest.raises(UserError) as caught:
             changed(Settings(), {"model": wrong}, {"model": "--model"})
         assert "secret" not in str(caught.value)
-
-
-def test_each_is_explained() -> None:
-    assert about("servers.work.key_env").startswith("Environment variable that holds the server's key")
