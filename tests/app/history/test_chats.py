@@ -77,10 +77,9 @@ def titles(found: Any) -> list[str]:
     return [each.chat.title for each in found]
 
 
-def test_chats_are_listed_by_their_last_change_in_pages(chats: Chats, dialogue: Dialogue) -> None:
+def test_chats_are_listed_by_their_last_change(chats: Chats, dialogue: Dialogue) -> None:
     ids = [put(chats.store, dialogue, f"Chat {n}", "Yes.") for n in range(7)]
-    assert [row.id for row in chats.newest(0, 3)] == ids[:-4:-1]
-    assert [row.id for row in chats.newest(6, 3)] == ids[:1]
+    assert [row.id for row in chats.newest(3)] == ids[:-4:-1]
     assert chats.count() == 7
     assert chats.latest().id == ids[-1]
     chats.store.db.execute("UPDATE chats SET changed = changed + 1e9 WHERE id = ?", (ids[2],))  # by a clock that was ahead

@@ -177,7 +177,7 @@ async def send(app: Any, pilot: Any, engine: Any, *sent: str) -> None:
 
 
 @pytest.mark.filterwarnings("error")
-async def test_a_command_that_ran_is_no_draft(make_chat: Make, engine: Any, file: Path) -> None:
+async def test_a_command_that_ran_is_no_draft(make_chat: Make) -> None:
     first = keeping(make_chat)
     async with first.run_test(size=SIZE) as pilot:
         await pilot.pause()
@@ -185,7 +185,6 @@ async def test_a_command_that_ran_is_no_draft(make_chat: Make, engine: Any, file
         await pilot.press("enter")
     gc.collect()  # a coroutine that nobody has waited for is told here
     assert first.last_words == ""
-    assert not file.exists()
 
 
 async def test_what_is_being_typed_when_the_chat_ends_is_an_earlier_message_of_the_next(make_chat: Make, file: Path) -> None:

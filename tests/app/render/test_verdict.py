@@ -20,8 +20,8 @@ def written(
     return answer
 
 
-def said(answer: Answer, *, speeds: bool = True) -> str:
-    return "".join(text for text, _ in verdict(answer, speeds=speeds))
+def said(answer: Answer) -> str:
+    return "".join(text for text, _ in verdict(answer))
 
 
 @pytest.mark.parametrize(
@@ -79,15 +79,10 @@ def test_a_pass_that_took_prompt_tokens_along_is_not_compared() -> None:
     assert said(answer).startswith("2.0× faster")
 
 
-def test_without_speeds_the_guesses_are_told() -> None:
-    assert said(written(("draft", 3, 4, 2), plain=0.01, repeats=30), speeds=False) == "60 of 120 guesses were right."
-
-
 def test_it_is_signed_and_takes_the_rows_it_needs() -> None:
     answer = written(("greedy", 1, 0, 0), ("draft", 3, 4, 2), plain=0.01, repeats=20, reason="length")
     sentence, came = "Token limit. 2.0× faster than plain: 40 of 80 guesses were right. · greedy → draft", "88.9 tokens/s"
     assert verdict_text(answer) == f"{sentence} · {came} · first token after 110 ms"
-    assert verdict_text(answer, speeds=False) == "Token limit. 40 of 80 guesses were right. · greedy → draft"
     for cells in range(16, 90):
         rows = ["".join(text for text, _ in row) for row in verdict_lines(answer, cells)]
         assert max(map(len, rows)) <= cells
@@ -101,7 +96,6 @@ def test_what_made_an_answer_slower_stands_below_it() -> None:
     (plain,) = verdict_lines(answer, 200)
     answer.held_back = "The text repeats little."
     assert verdict_lines(answer, 200) == [plain, (("The text repeats little. /why says what would help.", "quiet"),)]
-    assert len(verdict_lines(answer, 200, speeds=False)) == 1
     assert max(len("".join(text for text, _ in row)) for row in verdict_lines(answer, 20)) <= 20
     assert "/why" not in verdict_text(answer)
 

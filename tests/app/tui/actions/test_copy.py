@@ -59,8 +59,8 @@ async def test_a_tool_copies_beside_the_interface(
         given.append(text)
         return "xclip"
 
-    monkeypatch.setattr("specchat.app.tui.actions.copy.tool", lambda: ["xclip"])
-    monkeypatch.setattr("specchat.app.tui.actions.copy.copy", copy)
+    monkeypatch.setattr("specchat.app.tui.actions.copy.clipboard_tool", lambda: ["xclip"])
+    monkeypatch.setattr("specchat.app.tui.actions.copy.copy_with_tool", copy)
     async with chatting(make_chat(), size=SIZE, notifications=True) as (app, pilot):
         await ask(pilot, engine, "Hello", make_steps("A short one."))
         await pilot.press("ctrl+y", "ctrl+y")

@@ -186,4 +186,4 @@ async def test_the_help_begins_with_what_is_here(make_chat: Make, engine: Any, m
         assert ids[0] == "menu_choose"
         name, ids = await here("escape", "alt+o")
         assert name == "Settings"
-        assert ids[:3] == ["list_choose", "settings_default", "settings_undo"]
+        assert ids[:3] == ["list_choose", "settings_default", "list_leave"]
