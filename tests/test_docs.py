@@ -25,7 +25,7 @@ ELSEWHERE = {
     "--target-model-dir",  # llama.cpp's converter
     *("--pairs", "--prompts", "--compare", "--gguf", "--only", "--rows", "--vllm", "--kind"),  # benchmarks
     *("--runtime", "--units", "--draft-units", "--cores", "--runs", "--answers", "--table", "--quality"),
-    *("--strict", "--unbuffered"),  # mypy, jq
+    *("--strict", "--unbuffered", "--sw"),  # mypy, jq, pytest
     *("--out", "--special-token-by-id"),  # train_pard, gguf-new-metadata
     *("--metrics", "--no-slots", "--spec-type", "--spec-draft-n-max"),  # llama-server
     *("--spec-ngram-simple-size-n", "--spec-ngram-simple-size-m", "--spec-draft-p-min"),

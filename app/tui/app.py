@@ -29,7 +29,6 @@ from ..settings import actions
 from ..settings.fields import Settings
 from ..settings.keymap import ALL, conflicts, shown_keys
 from ..settings.locations import config_folder
-from ..terminal.editor import alone_in_terminal
 from ..theming.colouring import effective, way_named
 from .actions.copy import Copier
 from .actions.dispatch import Actions

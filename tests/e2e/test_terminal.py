@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import sys
 import termios
@@ -22,6 +23,20 @@ ENDING = [signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGINT] if FULL 
 
 SWITCHES = (1000, 1003, 1006, 1004, 2004, 1049)
 """Modes that are on in the chat: mouse, focus, bracketed paste, the other screen."""
+
+
+def bring_back(terminal: Terminal, typed: str) -> None:
+    """Press ↑, again if the earlier messages are still being read: then it goes to the starters, and esc comes back."""
+
+    def seen(screen: str) -> bool:
+        if "↑↓ choose" in screen:
+            terminal.send("\x1b")
+            terminal.wait(lambda screen: "↑↓ choose" not in screen)
+            terminal.send("\x1b[A")
+        return f"› {typed}" in screen
+
+    terminal.send("\x1b[A")
+    terminal.wait(seen)
 
 
 @pytest.fixture
@@ -85,8 +100,7 @@ def test_a_signal_gives_the_terminal_back_and_keeps_chat_and_draft(
     with Terminal([*command, "--continue"], env=env) as terminal:
         terminal.wait("one two three")
         terminal.wait("● ready")
-        terminal.send("\x1b[A")
-        terminal.wait("› half a thou")
+        bring_back(terminal, "half a thou")
         terminal.quit()
 
 
@@ -132,8 +146,7 @@ def test_a_draft_is_one_key_away_after_whatever_ends_the_program(env: dict[str, 
         with Terminal([sys.executable, "-c", CRASHING, *command[3:]], env=env) as terminal:
             terminal.wait("● ready")  # while a model is being loaded, ctrl+c ends that first
             if before:
-                terminal.send("\x1b[A")
-                terminal.wait(f"› {before}")
+                bring_back(terminal, before)
             draft = f"half a thought, then {how}"
             terminal.send(f"\x15{draft}")
             terminal.wait(f"› {draft}")
@@ -142,8 +155,7 @@ def test_a_draft_is_one_key_away_after_whatever_ends_the_program(env: dict[str, 
             before = draft
     with Terminal(command, env=env) as terminal:
         terminal.wait("● ready")
-        terminal.send("\x1b[A")
-        terminal.wait(f"› {before}")
+        bring_back(terminal, before)
 
 
 def test_a_terminal_that_goes_away_ends_the_chat_and_the_draft_is_kept(env: dict[str, str], command: list[str]) -> None:
@@ -161,8 +173,7 @@ def test_a_terminal_that_goes_away_ends_the_chat_and_the_draft_is_kept(env: dict
         assert until(lambda: not any(child.is_running() for child in children))
     with Terminal(command, env=env) as terminal:
         terminal.wait("● ready")
-        terminal.send("\x1b[A")
-        terminal.wait("› half a thou")
+        bring_back(terminal, "half a thou")
 
 
 @pytest.mark.parametrize("errors", ["2>/dev/null", "2>&-"])

@@ -82,7 +82,7 @@ class PromptRecall:
             return ""
         with suppress(OSError, UserError):
             history = PromptHistory()
-            if self._keeps and all([history.add(typed) for typed in unsent]):
+            if self._keeps and False not in list(map(history.add, unsent)):
                 return "What you were typing is saved: the up key brings it back."
         return "\n".join(("What you were typing could not be saved:", *(sanitise(typed.text) for typed in unsent)))
 
