@@ -20,7 +20,7 @@ from ..chat.variants import Fork
 from ..saved.capture import SavedChat
 from ..text.cells import find_all, fit, folded, one_line, sanitise
 from .entries import ROW, parts_of, read_entry
-from .schema import NEXT_TURN, loaded, stored, words_of
+from .schema import loaded, stored, words_of
 from .store import Store, trouble
 from .writing import TITLE_CELLS, ChatTrack, Rows, SavedEntry, rows_of
 
