@@ -15,7 +15,7 @@ from .html import STYLE, figures, head, legend, spans, text, top
 from .look import Look, headline
 
 SERVED = "A server's clock is its own where it tells the time, else that of the arrival."
-CLOCK = "By each pane's own clock, the prompt's prefill included."
+CLOCK = "Ranked by decoding: each pane's own clock begins when its prompt is read."
 
 SLOWED = "Run in slow motion: passes taken one at a time are slower than passes in a row, so no speeds are compared."
 

@@ -1,4 +1,8 @@
-"""How far a lane was when, by its own clock: what speeds and places are reckoned from."""
+"""How far a lane was when, by its own clock: what speeds and places are reckoned from.
+
+The clock runs while the lane decodes, from the moment its prompt was read: reading takes every method the same, and what other
+programs add to it would decide a short race.
+"""
 
 from __future__ import annotations
 
@@ -47,16 +51,16 @@ class LaneTrack:
         return ends[-1] if ends else 0
 
     def time(self, amount: int, unit: Unit, figures: Figures) -> float:
-        """The lane's own clock when it had written so much, the prompt's prefill included; 0 if it never had."""
+        """The lane's own clock when it had written so much; 0 if it never had."""
         index = bisect_left(self._of(unit), amount)
         if amount <= 0 or index >= len(self._seconds):
             return 0.0
-        return figures.prefill_seconds + self._seconds[index] * self._stretch(figures)
+        return self._seconds[index] * self._stretch(figures)
 
     def clock(self, figures: Figures) -> list[float]:
         """The lane's own clock at the end of each run [runs]."""
         stretch = self._stretch(figures)
-        return [figures.prefill_seconds + seconds * stretch for seconds in self._seconds]
+        return [seconds * stretch for seconds in self._seconds]
 
     def _stretch(self, figures: Figures) -> float:
         """What the engine did between two steps is in no step, but on the lane's clock."""
@@ -94,8 +98,8 @@ class TimedLane(Protocol):
 
 
 def common(amounts: Iterable[int]) -> int:
-    """The length at which lanes are compared: that of the shortest text. A longer text shares its prefill among more tokens, a
-    shorter one is done sooner, and neither of these is speed."""
+    """The length at which lanes are compared: that of the shortest text. A shorter one is done
+    sooner, which is no speed."""
     return min(amounts, default=0)
 
 

@@ -69,15 +69,15 @@ class Racer:
 
     @property
     def seconds(self) -> float:
-        """The lane's own clock: what it has computed, from the prompt on, other lanes' turns left out."""
-        return self.answer.figures.seconds
+        """The lane's own clock: seconds of decoding, other lanes' turns left out."""
+        return self.answer.figures.decode_seconds
 
     def time(self, amount: int, unit: Unit) -> float:
         """Its own clock when it had written so much; 0 if it never had."""
         return self.track.time(amount, unit, self.answer.figures)
 
     def speed(self, unit: Unit) -> float:
-        """What it has written, per second of its own clock, the prompt's prefill included."""
+        """What it has written, per second of its own clock."""
         return self.track.amount(unit) / self.seconds if self.seconds > 0 else 0.0
 
     def take(self, event: Event) -> None:

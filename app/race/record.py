@@ -44,8 +44,8 @@ class RaceLane:
 
     @property
     def seconds(self) -> float:
-        """Seconds of its own compute, from the prompt to the last token; turns of other lanes left out."""
-        return self.answer.figures.seconds
+        """Seconds of its own decoding; turns of other lanes left out."""
+        return self.answer.figures.decode_seconds
 
     def clock(self) -> list[float]:
         """The lane's own clock at the end of each run, in seconds [runs]."""
@@ -102,7 +102,7 @@ class RaceRecord:
         return 0.0 if self.slowed else speedup(self.lanes[0], lane, self.unit, self.finish_line)
 
     def speed(self, lane: RaceLane, unit: Unit | None = None) -> float:
-        """What a lane wrote, per second of its own clock, the prompt's prefill included; 0 where speeds are not told."""
+        """What a lane wrote, per second of its own clock; 0 where speeds are not told."""
         return lane.track.amount(unit or self.unit) / lane.seconds if lane.seconds > 0 and not self.slowed else 0.0
 
     def ranking(self) -> list[RaceLane]:

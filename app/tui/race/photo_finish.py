@@ -36,7 +36,7 @@ def headline(rows: Sequence[LaneFigures]) -> tuple[str, str, list[str]]:
         return f"{winner.name} and {' and '.join(level)}", ": too close to call", more
     if winner.slowed:
         return winner.name, f" wins: {winner.tokens_per_step:.2f} tokens a pass", []
-    what = f" wins in {in_words(winner.seconds)}"
+    what = f" wins: {in_words(winner.seconds)} of decoding"
     if winner.line:
         # Being done is no merit where less was written: what counts is who was there first.
         what = f" wins: {counted(winner.line, SHORT[winner.unit].removesuffix('s'))} in {in_words(winner.arrival)}"
@@ -111,7 +111,7 @@ class PhotoFinish(Widget):
                 else []
             ),
             # A pass on its own is slower than one of many, so that clocks would tell another order.
-            *([] if slowed else [("clock", [(in_words(row.seconds), "$quiet" if line else "$foreground") for row in rows])]),
+            *([] if slowed else [("decoding", [(in_words(row.seconds), "$quiet" if line else "$foreground") for row in rows])]),
             *([(unit, [(f"{row.amount:,}", "$foreground") for row in rows])] if line else []),
             *([] if slowed else [(f"{unit}/s", [(f"{row.speed:,.0f}", "$foreground") for row in rows])]),
             ("a pass", [(f"{row.tokens_per_step:.2f}" if row.tokens_per_step else "–", "$foreground") for row in rows]),
@@ -122,6 +122,8 @@ class PhotoFinish(Widget):
             ),
             *([] if line else [(unit, [(f"{row.amount:,}", "$quiet") for row in rows])]),
             ("accepted", [("–" if row.acceptance is None else percent(row.acceptance), "$quiet") for row in rows]),
+            ("prompt", [(in_words(row.prompt_seconds), "$quiet") for row in rows]),
+            ("total", [(in_words(row.prompt_seconds + row.seconds), "$quiet") for row in rows]),
         ]
         marks = [(f"{row.sign} {row.mark}", row.mark_style) for row in rows]
         marks = [(row.doing, "$warning") if row.doing else mark for row, mark in zip(rows, marks, strict=True)]

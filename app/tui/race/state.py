@@ -28,7 +28,9 @@ class LaneFigures:
     expected: int = 1
     """Amount that a full bar stands for."""
     seconds: float = 0.0
-    """Time on the lane's own clock, from start to end."""
+    """Time on the lane's own clock: of decoding."""
+    prompt_seconds: float = 0.0
+    """Time of reading the prompt, which is on no clock."""
     speed: float = 0.0
     """Amount per second of the clock."""
     tokens_per_step: float = 0.0
@@ -100,6 +102,7 @@ def _figures(race: Race, racer: Racer, *, live: bool = False) -> LaneFigures:
         amount=racer.track.amount(race.unit),
         expected=race.expected,
         seconds=racer.seconds,
+        prompt_seconds=figures.prefill_seconds,
         speed=racer.speed(race.unit),
         tokens_per_step=figures.tokens_per_step,
         acceptance=figures.acceptance,

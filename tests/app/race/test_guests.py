@@ -139,24 +139,24 @@ def test_other_tokens_are_asked_for_and_make_characters_the_unit(dialogue: Dialo
     assert made.racers[1].answer.pieces.raw(1) == "due"
     assert dialogue.pieces.raw(1) == ""
     assert [racer.track.amount("characters") for racer in made.racers] == [8, 12]
-    assert made.speedup(made.racers[1]) == pytest.approx(1.1 / 0.6)
+    assert made.speedup(made.racers[1]) == pytest.approx(1.0 / 0.5)
     state = live_state(made, 1)
     assert (state.amount, state.unit, state.model) == (12, "characters", "small.gguf")
-    assert state.speed == pytest.approx(12 / 0.6)
-    assert state.tokens_per_second == pytest.approx(2 / 0.6)
+    assert state.speed == pytest.approx(12 / 0.5)
+    assert state.tokens_per_second == pytest.approx(2 / 0.5)
 
 
 def test_being_done_sooner_with_less_is_not_being_faster(dialogue: Dialogue, engine: FakeEngine) -> None:
     made = race(dialogue, RaceEntry("greedy"), RaceEntry("soft"))
-    # Ten tokens in 0.1 + 1.0 s; four in 0.1 + 0.8 s. At four tokens the first lane's clock was at 0.5 s.
+    # Ten tokens in 0.1 + 1.0 s; four in 0.1 + 0.8 s. At four tokens the first lane had decoded for 0.4 s.
     run(engine, made, [(list(range(10)), 1, 1.1), ([0, 1, 2, 3], 1, 0.9)])
     assert made.finish_line == 4
     assert [made.place(racer) for racer in made.racers] == [1, 2]
-    assert made.speedup(made.racers[1]) == pytest.approx(0.5 / 0.9)
+    assert made.speedup(made.racers[1]) == pytest.approx(0.4 / 0.8)
     rows = standings(made)
     assert [(row.name, row.line) for row in rows] == [("greedy", 4), ("soft", 4)]
     name, what, more = headline(rows)
-    assert (name, what) == ("greedy", " wins: 4 tokens in 500 ms")
+    assert (name, what) == ("greedy", " wins: 4 tokens in 400 ms")
     assert more[0] == "soft was done sooner but wrote 4 of 10"
     assert "400 ms ahead of soft" in more
 
@@ -211,7 +211,7 @@ def test_a_race_of_models_is_a_file_of_version_2_and_comes_back(dialogue: Dialog
     assert [back.speedup(lane) for lane in back.lanes] == pytest.approx([made.speedup(racer) for racer in made.racers])
     finishes = photo_finish(back)
     assert [finish.name for finish in finishes] == ["greedy on builtin", "greedy on m", "lookup on m"]
-    assert finishes[2].figures[1] == "20 chars/s"
+    assert finishes[2].figures[1] == "27 chars/s"
     assert "compared in characters" in remarks(back)[0]
     page = export_race(record, tmp_path / "race.html", dark).read_text()
     assert "greedy on builtin" in page

@@ -37,10 +37,10 @@ def run(made: Race, dialogue: Dialogue, engine: Any, clocks: list[tuple[float, f
 @pytest.mark.parametrize(
     ("clocks", "rounds", "said"),
     [
-        ([(0.04, 0.01)], 1, "lookup wins in 10 ms"),  # no doubt
-        ([(5.0, 4.0)], 1, "lookup wins in 4.00 s"),  # long
-        ([(0.04, 0.03), (0.04, 0.031), (0.041, 0.03)], 3, "lookup wins in 30 ms"),
-        ([(0.03, 0.04), (0.04, 0.03)], None, "lookup wins in 30 ms"),  # the first round was chance
+        ([(0.04, 0.01)], 1, "lookup wins: 10 ms of decoding"),  # no doubt
+        ([(5.0, 4.0)], 1, "lookup wins: 4.00 s of decoding"),  # long
+        ([(0.04, 0.03), (0.04, 0.031), (0.041, 0.03)], 3, "lookup wins: 30 ms of decoding"),
+        ([(0.03, 0.04), (0.04, 0.03)], None, "lookup wins: 30 ms of decoding"),  # the first round was chance
         ([(0.03, 0.03)], MOST_ROUNDS, "greedy and lookup: too close to call"),
     ],
 )

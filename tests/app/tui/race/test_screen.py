@@ -309,7 +309,7 @@ def standing(number: int, name: str, place: int | None, seconds: float, speedup:
 
 def test_the_headline_says_who_wins_and_by_how_much() -> None:
     rows = [standing(2, "lookup", 1, 0.5, 2.0), standing(3, "fusion", 2, 0.65, 1.5), standing(1, "greedy", 3, 1.0)]
-    assert headline(rows) == ("lookup", " wins in 500 ms", ["2.0× faster than greedy", "150 ms ahead of fusion"])
+    assert headline(rows) == ("lookup", " wins: 500 ms of decoding", ["2.0× faster than greedy", "150 ms ahead of fusion"])
     rows = [standing(1, "greedy", 1, 1.0), standing(2, "lookup", 2, 1.0001, 0.9)]
     assert headline(rows)[2] == ["a hair ahead of lookup"]
 
