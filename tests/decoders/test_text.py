@@ -259,12 +259,6 @@ def test_what_is_held_and_when_it_is_let_go() -> None:
     assert stream.stopped
 
 
-def test_the_earliest_stop_wins_even_if_it_is_complete_later() -> None:
-    assert "".join(chars("xabcd", Stops(["b", "abcd"]))[0]) == "x"
-    assert "".join(chars("xabce", Stops(["b", "abcd"]))[0]) == "xa"
-    assert "".join(chars("xab", Stops(["b", "abcd"]))[0]) == "xa"
-
-
 def test_a_regex_that_could_match_for_ever_holds_only_so_much() -> None:
     text = "a" + "b" * 5 * STOP
     stream, held = TextStream(lambda ids: "".join(map(chr, ids)), Stops(patterns=["a.*z"])), 0

@@ -19,7 +19,6 @@ from specchat.engine.messages import (
     Load,
     Loaded,
     Quit,
-    Ready,
     Started,
     Steps,
     Switched,
@@ -28,18 +27,6 @@ from specchat.engine.messages import (
 from specchat.engine.wire import dump
 
 from ..fakes.engines import ANSWER, LONG, BareEngine, recorded, steps_of, text_of, wait_gone, wait_until
-
-
-def test_loads_and_answers(engine: BareEngine, tmp_path: Path) -> None:
-    engine.send(Load(1, recorded(tmp_path)), Generate(2, prompt="hello"))
-    ready, *events = engine.until(2, Finished)
-    assert isinstance(ready, Ready)
-    assert ready.pid == engine.process.pid
-    loaded = next(event for event in events if isinstance(event, Loaded))
-    assert loaded.info["backend"] == "recorded"
-    assert loaded.info["load_seconds"] > 0
-    assert "greedy" not in loaded.unavailable
-    assert text_of(events, 2) == ANSWER
 
 
 def test_garbage_is_ignored_and_logged(engine: BareEngine, tmp_path: Path, log: Path) -> None:

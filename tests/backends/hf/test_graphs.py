@@ -1,4 +1,5 @@
-"""Passes over buffers that never move: recorded once, right ever after, and left alone where they cannot be."""
+"""Passes over buffers that never move: recorded once, right ever after, and left alone where they cannot be. What is recorded
+shows in private fields alone."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """The lean pass gives the model's own logits, shares its weights, and steps aside where it is not sure; products in halves and
-attention of padded passes have the bits that they should."""
+attention of padded passes have the bits that they should. Which pass a model took shows in private fields alone."""
 
 from __future__ import annotations
 

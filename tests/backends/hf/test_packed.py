@@ -1,4 +1,5 @@
-"""Packed weights give the model's own logits, are in memory once, and leave the model itself working."""
+"""Packed weights give the model's own logits, are in memory once, and leave the model itself working. Where weights are kept
+shows in private fields alone."""
 
 from __future__ import annotations
 

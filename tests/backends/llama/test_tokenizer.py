@@ -1,4 +1,5 @@
-"""Text on llama.cpp: ids as its own tokenizer gives them, which for our models are transformers' too."""
+"""Text on llama.cpp: ids as its own tokenizer gives them, which for our models are transformers' too. Transformers' tokenizer,
+which ids are compared with, is a private field."""
 
 from __future__ import annotations
 

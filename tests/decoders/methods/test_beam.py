@@ -1,4 +1,5 @@
-"""Beam search: transformers' sequences and scores, what streams, and what happens when another method takes over."""
+"""Beam search: transformers' sequences and scores, what streams, and what happens when another method takes over. That no node
+is left in the cache shows in a private field alone; that the search would go on to the end is patched in."""
 
 from __future__ import annotations
 

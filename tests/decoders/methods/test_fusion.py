@@ -1,4 +1,5 @@
-"""Fusion: the tree's probabilities, where its tokens come from, growing against starting afresh, the floor that lookup sets."""
+"""Fusion: the tree's probabilities, where its tokens come from, growing against starting afresh, the floor that lookup sets.
+Who voted for a node shows in a private field alone."""
 
 from __future__ import annotations
 

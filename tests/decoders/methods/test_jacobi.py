@@ -1,4 +1,5 @@
-"""Jacobi iterations: the guesses, their refreshing, and that they end."""
+"""Jacobi iterations: the guesses, their refreshing, and that they end. Right guesses are put in its private field, as no prompt
+makes them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Lookahead decoding: the window's layout, the truth of its n-grams, and the corner cases that others crash or lose in."""
+"""Lookahead decoding: the window's layout, the truth of its n-grams, and the corner cases that others crash or lose in. The
+window and the pool are private, and read here: drafts show the one in part and the other by chance."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The online n-gram model: what it stores, what it drafts, and that it remembers."""
+"""The online n-gram model: what it stores, what it drafts, and that it remembers. The pool is private, and read here: drafts
+show what is in it by chance."""
 
 from __future__ import annotations
 

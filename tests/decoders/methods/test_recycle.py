@@ -1,4 +1,5 @@
-"""Token recycling: the table of successors, the tree that grows from it, and that it survives."""
+"""Token recycling: the table of successors, the tree that grows from it, and that it survives. The table is private, and read
+here: a draft shows a few of its rows."""
 
 from __future__ import annotations
 

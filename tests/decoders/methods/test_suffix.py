@@ -1,4 +1,5 @@
-"""Suffix decoding: its counts against counting anew, its drafts against the published rule, past answers."""
+"""Suffix decoding: its counts against counting anew, its drafts against the published rule, past answers. That what is kept is
+bounded shows in private fields alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Drafting on while the target verifies: the same tokens on both runtimes, what it wastes, and what happens when it fails."""
+"""Drafting on while the target verifies: the same tokens on both runtimes, what it wastes, and what happens when it fails. What
+it thinks of its chances is replaced, so that a random model drafts on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""auto: what it picks when passes, drafts and texts cost and yield what the test says."""
+"""auto: what it picks when passes, drafts and texts cost and yield what the test says. Its clock, its figures and their file
+are replaced: what this machine took before must not decide."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""PARD: several tokens from one pass of the draft model, on both runtimes; what it drafts, and what it leaves behind."""
+"""PARD: several tokens from one pass of the draft model, on both runtimes; what it drafts, and what it leaves behind. The
+scores and the session of the draft are private, and read here: a tree shows the best of them."""
 
 from __future__ import annotations
 
