@@ -15,7 +15,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -133,13 +133,12 @@ def kinds() -> list[str]:
 
 
 @contextmanager
-def real_server(kind: str, log: Path, flags: Sequence[str] = ()) -> Iterator[RealServer]:
-    """A server of the built-in model, once it answers; with more of its own flags."""
+def real_server(kind: str, log: Path) -> Iterator[RealServer]:
+    """A server of the built-in model, once it answers."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     command, model = commands(kind, port)
-    command += flags
     more = {
         "LLAMA_TRACE": "1",
         "HF_HUB_OFFLINE": "1",

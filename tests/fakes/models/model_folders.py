@@ -21,9 +21,7 @@ def string(text: str) -> bytes:
     return len(data).to_bytes(8, "little") + data
 
 
-def write_gguf(
-    file: Path, *, tokens: Sequence[str] = ("a", "b"), architecture: str = "llama", extra: Sequence[bytes] = (), rows: int = 64
-) -> Path:
+def write_gguf(file: Path, *, tokens: Sequence[str] = ("a", "b"), architecture: str = "llama", rows: int = 64) -> Path:
     """A GGUF file with one tensor of `rows` × 64 numbers in F32."""
 
     def text(key: str, value: str) -> bytes:
@@ -46,7 +44,6 @@ def write_gguf(
         number(f"{architecture}.embedding_length", 64),
         number(f"{architecture}.attention.head_count", 4),
         number(f"{architecture}.attention.head_count_kv", 2),
-        *extra,
     ]
     tensor = string("token_embd.weight") + (2).to_bytes(4, "little")
     tensor += (64).to_bytes(8, "little") + rows.to_bytes(8, "little") + (0).to_bytes(4, "little") + (0).to_bytes(8, "little")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import random
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -23,16 +22,11 @@ from ....cases import FULL
 from ....fakes.drafters import heads
 from ....fakes.drafters.gguf_heads import (
     counting,
-    glm_llama,
-    llama_target,
-    random_gguf_blocks,
-    random_gguf_head,
-    random_gguf_paths,
 )
 from ....fakes.drafters.heads import cyclic_target, right_head, target
 from ....fakes.drafters.mtp_files import FAMILIES, mtp_folder, mtp_target
-from ....fakes.models.gemma import gemma, gemma_llama, random_assistant, random_assistant_file
 from ....fakes.models.llama_tiny import needs_llama
+from ...worlds import LLAMA, WORLDS
 
 DEEP: dict[str, Any] = {"nodes": 12, "depth": 3, "width": 3, "grow": 2, "floor": 0, "cascade": False}
 WIDE: dict[str, Any] = {"nodes": 16, "width": 3, "floor": 0}
@@ -40,8 +34,8 @@ TREES = {"eagle": DEEP, "mtp": DEEP, "medusa": WIDE, "dflash": WIDE}
 SAMPLED = Sampling(temperature=0.8, seed=11)
 
 GGUF = ("eagle", "assistant", "dflash", "dspark", "dflash2", "mtp")
-LLAMA = [pytest.param(f"llama.cpp {kind}", marks=needs_llama) for kind in GGUF]
-ONE_OF_EACH = ["eagle eagle3", "eagle assistant", "medusa", "dflash", "dflash rnn", "dflash dflash2", "mtp glm4-moe", *LLAMA]
+IN_GGUF = [pytest.param(f"llama.cpp {kind}", marks=needs_llama) for kind in GGUF]
+ONE_OF_EACH = ["eagle eagle3", "assistant", "medusa", "dflash", "dflash rnn", "dflash dflash2", "mtp glm4-moe", *IN_GGUF]
 
 
 RIGHT: dict[str, Callable[[], Head]] = {
@@ -84,39 +78,20 @@ class Pair(NamedTuple):
         return generation, steps
 
 
-def mtp_of(words: list[str], right: bool = False) -> Pair:
-    model = mtp_target(words[1], right, int(words[2]) if len(words) > 2 else 1)
+def right_mtp(family: str) -> Pair:
+    """A model that repeats each token's successor, with MTP layers that know."""
+    name, _, layers = family.partition(" ")
+    model = mtp_target(name, True, int(layers or 1))
     head = load_mtp(model)
     assert head is not None
     return Pair(model, head)
 
 
-@functools.cache
-def pair(kind: str) -> Pair:
+def pair(name: str) -> Pair:
     """A drafter that knows nothing, beside its target."""
-    match kind.split():
-        case ["eagle", "assistant"]:
-            return Pair(gemma(), random_assistant())
-        case ["eagle", style]:
-            return Pair(heads.target(), heads.random_head(style))
-        case ["medusa"]:
-            return Pair(heads.target(), heads.random_medusa())
-        case ["dflash"]:
-            return Pair(heads.target(), heads.random_dflash())
-        case ["dflash", paths]:
-            return Pair(heads.target(), heads.random_paths(paths))
-        case ["llama.cpp", "mtp"]:
-            drafts = Drafts(Load(1, "glm"))
-            drafts.join(glm_llama())
-            assert drafts.head is not None
-            return Pair(glm_llama(), drafts.head)
-        case ["llama.cpp", "assistant"]:
-            return Pair(gemma_llama(), random_assistant_file())
-        case ["llama.cpp", which]:
-            heads_of = {"eagle": random_gguf_head, "dflash": random_gguf_blocks}
-            return Pair(llama_target(), heads_of[which]() if which in heads_of else random_gguf_paths(which))
-        case words:
-            return mtp_of(words)
+    world = (WORLDS | LLAMA)[name]()
+    assert world.head is not None
+    return Pair(world.model, world.head)
 
 
 def prompts(count: int, length: int = 12) -> list[list[int]]:
@@ -158,7 +133,7 @@ def test_one_that_is_right_is_accepted_to_the_end_of_its_draft(kind: str, sampli
 
 @pytest.mark.parametrize("family", [*FAMILIES, "glm4-moe 3"])
 def test_an_mtp_layer_that_is_right_is_accepted_to_the_depth_of_its_draft(family: str) -> None:
-    both = mtp_of(["mtp", *family.split()], right=True)
+    both = right_mtp(family)
     for sampling, settings, depth in ((Sampling(), {**both.chain, "depth": 4}, 4), (SAMPLED, both.tree, 3)):
         generation, steps = both.run([0, 2, 70, 71], settings=settings, sampling=sampling)
         assert generation.answer == both.run([0, 2, 70, 71], "greedy", sampling=sampling)[0].answer
