@@ -16,6 +16,7 @@ from torch import Tensor
 from ....errors import UserError
 from ...base import ROOT, Model, Session
 from ...files.gguf_file import Tensor as FileTensor
+from ...heads.assistant.memory import AssistantMemory
 from ...heads.base import BlockHead, BlockSession, Head, HeadInfo, PathHead
 from ...heads.dflash.paths import MarkovHead, SelectorHead, path_head
 from ...heads.formats import Target
@@ -27,11 +28,55 @@ from ..hidden_states import next_states
 from ..library import library
 from ..model import LlamaModel, file_type
 from ..proof import TOLERANCE, difference
+from ..session import LlamaSession
 from ..trial import works
-from .assistant import LlamaAssistantSession
-from .context import Loaded
+from .context import Loaded, PathContext, opened
 from .dflash import LlamaDFlashPathSession, LlamaDFlashSession
 from .eagle import LlamaEagleSession
+
+HOLDER = 1
+"""The first of the target's sequences, as bits: it holds the text and nothing else."""
+
+
+class LlamaAssistantSession(AssistantMemory):
+    """What an assistant knows of a conversation, and its context beside the target's session.
+
+    Args:
+        loaded: the assistant.
+        width: of the target's states.
+        context: most tokens.
+    """
+
+    def __init__(self, loaded: Loaded, width: int, context: int) -> None:
+        super().__init__(context)
+        self._loaded, self._width = loaded, width
+        self._run: PathContext | None = None
+
+    def follow(self, target: Session) -> None:
+        assert isinstance(target, LlamaSession)
+        weights, runtime = self._loaded.weights, self._loaded.runtime
+
+        def make(other: Context) -> PathContext:
+            size = target.context
+            return opened(lambda: PathContext(weights, runtime, size, other.rows, self._width, other, mtp=True), size)
+
+        self._run = target.reader(weights, make)
+
+    def _step(self, tokens: Sequence[int], states: Tensor) -> tuple[Tensor, Tensor]:
+        assert self._run is not None, "follow comes first"
+        run, found = self._run, []
+        for begin in range(0, len(tokens), run.rows):
+            part = tokens[begin : begin + run.rows]
+            # Every node at the pending token's position: none stays in the cache.
+            positions, holders = [self.length] * len(part), [HOLDER] * len(part)
+            found.append(run.decode_beside(part, states[begin : begin + len(part)], positions, holders))
+        logits, after = zip(*found, strict=True)
+        return torch.cat(logits), torch.cat(after)
+
+    def close(self) -> None:
+        super().close()
+        self._run = None
+
 
 SHARED = ("token_embd.weight", "output.weight")
 """Tensors that a drafter uses of its target's where it has none."""

@@ -32,7 +32,7 @@ from specchat.engine.messages import (
     Switch,
     Work,
 )
-from specchat.engine.servers.measuring import measure_answer
+from specchat.engine.servers.answers import measure_answer
 
 from ...fakes.model_servers import Pass, Written, llama_server, of_words, rendered, serving, tokens_of, vllm
 
