@@ -16,7 +16,7 @@ from .heads.base import Head
 from .heads.folders import read_format, refuse_pickles
 from .heads.formats import Format
 from .heads.gguf_format import DRAFTERS, GgufFormat, read_gguf_format
-from .options import BACKENDS, BUILTIN, SHIPPED, LoadOptions, StageProgress
+from .options import BUILTIN, SHIPPED, LoadOptions, StageProgress
 from .servers.address import is_url
 
 GGUF_ON_HUB = re.compile(r"[\w.-]+/[\w.-]+:[\w.-]+", re.ASCII)
@@ -87,8 +87,6 @@ def _on_llama(spec: str, options: LoadOptions) -> bool:
 
 def _check_backend(spec: str, options: LoadOptions, gguf: bool) -> None:
     """Reject a runtime that cannot read this model."""
-    if options.backend not in BACKENDS:
-        raise UserError(f"There is no backend {options.backend!r}: choose from {', '.join(BACKENDS)}.")
     if options.backend == ("transformers" if gguf else "llama.cpp"):
         other = "GGUF files run on llama.cpp only" if gguf else "llama.cpp runs only GGUF files"
         raise UserError(f"{spec} does not run on {options.backend}: {other}. Leave out --backend or choose another file.")

@@ -105,22 +105,16 @@ class LoadOptions:
         Raises:
             UserError: more were asked for.
         """
-        if self.context is not None and not 1 <= self.context <= limit:
+        if self.context is not None and self.context > limit:
             raise UserError(f"The context of {name} is at most {limit:,} tokens, not {self.context:,}. Choose a smaller one.")
         return self.context or min(limit, self.context_at_most or limit)
 
 
 def cpu_threads(wanted: int | None) -> int:
-    """CPU threads: those asked for, else OMP_NUM_THREADS, else one per physical core that we may use.
-
-    Raises:
-        UserError: fewer than one.
-    """
+    """CPU threads: those asked for, else OMP_NUM_THREADS, else one per physical core that we may use."""
     import psutil
 
     if wanted is not None:
-        if wanted < 1:
-            raise UserError("threads must be 1 or more.")
         return wanted
     named = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0]
     if named.isdigit() and int(named) > 0:

@@ -51,15 +51,13 @@ class EngineClient:
     Generate starts a new process; before a Generate the last model is loaded again (its events carry the id of its Load).
     """
 
-    def __init__(self, *, log: Path | None = None, environment: Mapping[str, str] | None = None) -> None:
+    def __init__(self, *, log: Path | None = None) -> None:
         """Make a client; no process yet.
 
         Args:
             log: the engine's log file; None for the usual one.
-            environment: variables set in the engine process in addition to ours.
         """
         self._log = log
-        self._environment = dict(environment or {})
         self._ids = itertools.count(1)
         self._events: deque[Event] = deque()
         self._changed = threading.Condition()
@@ -238,7 +236,7 @@ class EngineClient:
                 stdout=subprocess.PIPE,
                 stderr=stderr,
                 bufsize=0,
-                env={**os.environ, **self._environment, LOG_VARIABLE: str(self.log_path)},
+                env={**os.environ, LOG_VARIABLE: str(self.log_path)},
                 # Out of the terminal's foreground group: Ctrl-C and Ctrl-Z are the app's.
                 process_group=0,
             )

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ..backends.base import PREFILL_CHUNK, ROOT, Model
+from ..backends.base import PREFILL_CHUNK, ROOT, Model, Sampling
 from ..backends.grammars.constraint import constraint_of
 from ..backends.sampling import gumbel_of
 from ..decoders.acceptance import Acceptance, probabilities
@@ -39,7 +39,7 @@ from .messages import (
     Switched,
     Watch,
 )
-from .requests import prompt_of, sampling_of
+from .requests import prompt_of
 
 if TYPE_CHECKING:
     from ..decoders.past.index import Past
@@ -156,7 +156,7 @@ class Lanes:
                 prompt,
                 request.method,
                 settings=request.settings,
-                sampling=sampling_of(request.sampling),
+                sampling=Sampling(**request.sampling),
                 acceptance=Acceptance.parse(request.accept),
                 max_tokens=request.max_tokens,
                 stops=Stops(request.stop, request.stop_regex),

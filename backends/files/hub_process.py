@@ -215,15 +215,10 @@ class Hub:
                         f"There is no model {name} on the Hub, or it is private. Check the name, or run `hf auth login` if it "
                         f"is yours.{unsent}"
                     )
-                case errors.RemoteEntryNotFoundError():
-                    return f"The Hub lists a file of {name} that it does not have (404). Try again later."
                 case errors.FileMetadataError():
                     return self._foreign("a file")
                 case errors.HfHubHTTPError():
                     return self._status(cause.response.status_code, unsent)
-                case httpx2.InvalidURL() | httpx2.UnsupportedProtocol():
-                    where = one_line(self.constants.ENDPOINT)
-                    return f"Cannot send a request to {where}. Check HF_ENDPOINT and the proxies."
                 case OSError() if cause.errno in FULL:
                     return (
                         f"The disk with {self.folder.parent} is full. Free about {_bytes(self.total - self.done)} and load "
@@ -232,7 +227,7 @@ class Hub:
         broken = next((cause for cause in causes if isinstance(cause, httpx2.TransportError)), None)
         if broken is None:
             text = one_line(error) if isinstance(error, OSError) else f"{type(error).__name__}: {one_line(error)}"
-            return f"Could not download {self.spec} ({text}). Check the free disk space and HF_HUB_CACHE."
+            return f"Could not download {self.spec} ({text}). Check HF_ENDPOINT, HF_HUB_CACHE and the free disk space."
         reason = self._reason(broken, causes)
         if self.told is None:
             return (
@@ -259,8 +254,6 @@ class Hub:
                 f"The Hub limits how often it is asked, and refuses {name} for now (429). Try again in some minutes; `hf auth "
                 "login` raises the limit."
             )
-        if status == 511:
-            return f"This network needs a login before it lets you reach {self.host}. Log in with a browser, then try again."
         return f"The Hub answered {status} for {name}. Try again later, or use `{BUILTIN}`."
 
     def _reason(self, broken: BaseException, causes: Sequence[BaseException]) -> str:

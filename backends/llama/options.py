@@ -47,18 +47,16 @@ def choose_runtime(options: LoadOptions, header: Header) -> Runtime:
     remote = rpc_devices(options.rpc) if options.rpc else []
     if remote and options.device != "cpu":
         remote += gpus
-    flash = _named("flash attention", options.flash_attention, FLASH)
+    flash = FLASH[options.flash_attention]
     wanted = options.kv_type
     if wanted == "auto":
-        wanted = DTYPES.get(options.dtype, "")
         if options.dtype == INT8:
             raise UserError(
                 "GGUF files keep the type of their weights, so there is no --dtype int8. Choose a file in Q8_0, or for the "
                 "cache --kv-type q8_0."
             )
-        if not wanted:
-            raise UserError(f"There is no dtype {options.dtype!r}: choose from auto, float32, bfloat16, float16.")
-    cache = _named("cache type", wanted, CACHE_TYPES)
+        wanted = DTYPES[options.dtype]
+    cache = CACHE_TYPES[wanted]
     if flash == FLASH["auto"] and BLOCKS[cache][0] == 1 and (cache == F32 or not gpu_layers):
         # On a CPU llama.cpp's own auto would turn it on; at 8k tokens that took 65 instead of 13 ms for one node, and 1,450
         # instead of 108 ms for 33 (7 million parameters, one thread of AVX-512). On a GPU a float32 cache is asked for to
@@ -82,20 +80,10 @@ def even_runtime(runtime: Runtime, options: LoadOptions) -> Runtime | None:
     return replace(runtime, flash_attention=FLASH["on"], type_k=CACHE_TYPES["bf16"], type_v=CACHE_TYPES["f16"])
 
 
-def _named(what: str, value: str, known: dict[str, int]) -> int:
-    if value not in known:
-        raise UserError(f"There is no {what} {value!r}: choose from {', '.join(known)}.")
-    return known[value]
-
-
 def _placement(options: LoadOptions, gpus: list[Device]) -> tuple[int, int, int]:
     """Layers on the GPU (-1 all), the GPU that is used alone, and how several share."""
-    split = _named("split mode", options.split_mode, SPLIT_MODES)
+    split = SPLIT_MODES[options.split_mode]
     kind, _, number = options.device.partition(":")
-    if kind not in ("auto", "cpu", "cuda", "mps") or (number and not (kind == "cuda" and number.isdigit())):
-        raise UserError(f"There is no device {options.device!r}: choose from auto, cpu, cuda, cuda:N, mps.")
-    if options.gpu_layers is not None and options.gpu_layers < 0:
-        raise UserError("gpu_layers must be 0 or more.")
     asked = kind in ("cuda", "mps") or bool(options.gpu_layers)
     if kind == "cpu" and options.gpu_layers:
         raise UserError("--gpu-layers needs a GPU as the device. Leave out --gpu-layers or --device.")
@@ -124,7 +112,7 @@ def _remote_placement(options: LoadOptions) -> tuple[int, int, int]:
         raise UserError(f"With --rpc the device is auto (local GPUs take part) or cpu (they do not), not {options.device!r}.")
     if options.gpu_layers is not None and options.gpu_layers < 1:
         raise UserError("With --rpc at least one layer must go to a device. Leave out --gpu-layers or --rpc.")
-    split = _named("split mode", options.split_mode, SPLIT_MODES)
+    split = SPLIT_MODES[options.split_mode]
     return -1 if options.gpu_layers is None else options.gpu_layers, 0, split
 
 

@@ -10,6 +10,7 @@ from concurrent.futures import CancelledError
 from dataclasses import asdict, fields
 from typing import Any, TypeVar
 
+from ...backends.base import Sampling
 from ...backends.grammars.constraint import constraint_of
 from ...backends.servers.address import Address, find_server
 from ...backends.servers.bodies import ServerRequest
@@ -35,7 +36,6 @@ from ..messages import (
     Work,
     Worked,
 )
-from ..requests import sampling_of
 from ..tasks.work import UNTOLD
 
 POLL_SECONDS = 0.05
@@ -255,8 +255,6 @@ def asked_of(request: Generate) -> ServerRequest:
         raise UserError("A server cannot stop at a regular expression. Use --stop with a text.")
     if request.accept != "exact":
         raise UserError("The server decides which draft tokens it accepts. Set accept to exact.")
-    if (request.prompt is None) == (request.messages is None):
-        raise UserError("A request needs either a prompt or chat messages.")
     messages = request.messages
     if messages is None and not request.raw:
         messages = [{"role": "user", "content": request.prompt or ""}]
@@ -264,7 +262,7 @@ def asked_of(request: Generate) -> ServerRequest:
     if constraint is not None:
         constraint.check()
     return ServerRequest(
-        *(messages, request.prompt or "", sampling_of(request.sampling), request.max_tokens, request.stop),
+        *(messages, request.prompt or "", Sampling(**request.sampling), request.max_tokens, request.stop),
         constraint=constraint,
         think=request.think,
         think_budget=request.think_budget,

@@ -84,10 +84,7 @@ def run(
     """Run a task to its end; post its parts and its result, or what went wrong."""
     job = Job(model, drafts, lambda data: post(Working(command.id, data)), cancelled)
     try:
-        target = TASKS.get(command.task)
-        if target is None:
-            raise UserError(f"The engine has no task {command.task!r}: choose from {', '.join(TASKS)}.")
-        module, name = target.split(":")
+        module, name = TASKS[command.task].split(":")
         result: dict[str, Any] = getattr(import_module(f".{module}", __package__), name)(job, **command.options)
     except BaseException as error:  # see `failure`
         post(failure(command.id, error))

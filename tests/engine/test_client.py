@@ -100,11 +100,13 @@ def test_a_kill_at_once_is_tried_again_by_the_next_prompt(tmp_path: Path, log: P
 
 
 def test_an_engine_that_cannot_start_is_a_sentence(tmp_path: Path, log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with EngineClient(log=log, environment={"PYTHONHOME": str(tmp_path)}) as client:
+    monkeypatch.setenv("PYTHONHOME", str(tmp_path))
+    with EngineClient(log=log) as client:
         id = client.load(recorded(tmp_path))
         sentences = [failed.sentence for failed in failures(client.stream(id))]
         assert any("could not start" in sentence or "keeps stopping" in sentence for sentence in sentences)
     assert "encodings" in log.read_text()  # what Python said on its standard error
+    monkeypatch.delenv("PYTHONHOME")
     monkeypatch.setattr(sys, "executable", str(tmp_path / "no-python"))
     with EngineClient(log=log) as client:
         (failed,) = answer(client, client.load("builtin"))[-1:]

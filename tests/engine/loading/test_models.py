@@ -28,7 +28,7 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
 
 
 @pytest.fixture
-def client(tmp_path: Path, hub: Hub) -> Iterator[EngineClient]:
+def client(tmp_path: Path, hub: Hub, monkeypatch: pytest.MonkeyPatch) -> Iterator[EngineClient]:
     environment = {
         "HF_ENDPOINT": hub.address,
         "HF_HUB_CACHE": str(tmp_path / "cache"),
@@ -36,7 +36,9 @@ def client(tmp_path: Path, hub: Hub) -> Iterator[EngineClient]:
         "HF_HUB_DOWNLOAD_TIMEOUT": "300",  # nothing but a cancel ends a wait for the server
         "OLLAMA_MODELS": str(tmp_path / "ollama"),
     }
-    with EngineClient(log=tmp_path / "log", environment=environment) as made:
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    with EngineClient(log=tmp_path / "log") as made:
         yield made
 
 

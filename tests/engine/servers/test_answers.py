@@ -119,7 +119,6 @@ def test_what_a_server_cannot_do_is_said_and_the_answer_goes_on(client: EngineCl
     [
         ({"stop_regex": ["a+"]}, "cannot stop at a regular expression"),
         ({"accept": "rejection"}, "decides which draft tokens it accepts"),
-        ({"sampling": {"top_q": 1}}, "no sampling setting 'top_q'"),
     ],
 )
 def test_what_no_server_can_do_is_refused(client: EngineClient, options: dict[str, Any], said: str) -> None:

@@ -109,7 +109,6 @@ def test_a_task_reports_and_ends_over_the_pipe(client: EngineClient, tmp_path: P
 @pytest.mark.parametrize(
     ("task", "options", "cause", "says"),
     [
-        ("nonsense", {}, "user", "no task 'nonsense'"),
         ("answer", {"prompt": "x"}, "user", "No model is loaded"),
         ("answer", {"nonsense": 1}, "bug", "log"),
     ],
