@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import Any
 
 import pytest
 from torch.utils.flop_counter import FlopCounterMode
 
-from specchat.backends import LoadOptions, Model, load_model
+from specchat.backends import LoadOptions, load_model
 from specchat.backends.base import ROOT
 from specchat.backends.hf.model import load_transformers
 from specchat.backends.info import flops
+from specchat.backends.loading import builtin_path
 
+from ..fakes.models import llama_tiny
 from ..fakes.models.llama_tiny import needs_llama
 from ..fakes.models.tiny import tiny_folder
 
@@ -34,7 +37,8 @@ def test_a_short_text_takes_what_torch_counts(kind: str, monkeypatch: pytest.Mon
 
 
 @needs_llama
-def test_it_is_the_same_on_llama_cpp(builtin_model: Model) -> None:
-    model = load_model("builtin", LoadOptions(backend="llama.cpp"))
-    assert model.info.weights == builtin_model.info.weights > 0
-    model.close()
+@pytest.mark.parametrize("head", ["tied", "its own"])
+def test_it_is_the_same_on_llama_cpp(head: str) -> None:
+    folder = builtin_path() if head == "tied" else llama_tiny.tiny_folder()
+    with closing(load_model(str(folder))) as ours, closing(load_model(str(llama_tiny.gguf_of(folder)))) as theirs:
+        assert theirs.info.weights == ours.info.weights > 0

@@ -11,8 +11,20 @@ from pathlib import Path
 
 import pytest
 
-from specchat.engine.client import EngineClient
-from specchat.engine.messages import Event, Failed, Finished, Generate, Loaded, Ready, Remember, Remembered, Started
+from specchat.engine.client import EngineClient, loading_of
+from specchat.engine.messages import (
+    Event,
+    Failed,
+    Finished,
+    Generate,
+    Load,
+    LoadBeside,
+    Loaded,
+    Ready,
+    Remember,
+    Remembered,
+    Started,
+)
 
 from ..fakes.engines import ANSWER, LONG, SHORT, alive, answer, ended, failures, recorded, steps_of, text_of, until, wait_gone
 
@@ -97,6 +109,12 @@ def test_a_kill_at_once_is_tried_again_by_the_next_prompt(tmp_path: Path, log: P
     id = client.generate("short")
     assert text_of(answer(client, id), id) == SHORT
     client.close()
+
+
+def test_what_was_being_loaded_is_named() -> None:
+    assert loading_of(Load(1, "a", ["b", "c"])) == "a with b with c"
+    assert loading_of(LoadBeside(1, "key", "a", {})) == "a"
+    assert not loading_of(Generate(1))
 
 
 def test_an_engine_that_cannot_start_is_a_sentence(tmp_path: Path, log: Path, monkeypatch: pytest.MonkeyPatch) -> None:

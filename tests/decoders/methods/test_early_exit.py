@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+
 import pytest
 
-from specchat.backends import Model, Sampling, UserError
+from specchat.backends import LoadOptions, Model, Sampling, UserError, load_model
 from specchat.backends.base import Block
 from specchat.decoders.methods.early_exit import what_is_left
 
 from ...fakes.answers import answered, plain
+from ...fakes.models.llama_tiny import needs_llama
 from ...fakes.models.tiny import tiny_model
 from ...fakes.prompts import TEXTS
 
@@ -27,6 +30,14 @@ def test_on_the_built_in_model_drafts_are_accepted(builtin_model: Model, samplin
         assert found.totals.drafted > 20
         accepted[skip] = found.totals.accepted
     assert sum(bool(count) for count in accepted.values()) >= 3, accepted
+
+
+def test_of_themselves_half_of_the_layers_draft(builtin_model: Model) -> None:
+    found = []
+    for layers in (0, 4, 1):
+        settings = {"layers": layers, "tokens": 3, "schedule": "constant"}
+        found.append(answered(builtin_model, COPY, "early-exit", settings, max_tokens=48)[0].totals.accepted)
+    assert found[0] == found[1] > found[2]
 
 
 def test_lists() -> None:
@@ -61,3 +72,12 @@ def test_a_model_whose_blocks_cannot_be_told_apart_says_so_and_goes_on() -> None
         answered(model, [5, 6, 7], "early-exit", {"skip": "1a"}, max_tokens=8)
     for skip in ("1", "1-2"):
         assert answered(model, [5, 6, 7], "early-exit", {"skip": skip}, max_tokens=8)[0].answer == plain(model, [5, 6, 7], 8)
+
+
+@needs_llama
+def test_llama_cpp_says_that_it_runs_all_layers() -> None:
+    with (
+        closing(load_model("builtin", LoadOptions(backend="llama.cpp"))) as model,
+        pytest.raises(UserError, match=r"early-exit is not available here: llama\.cpp runs all layers of a model or none"),
+    ):
+        answered(model, COPY, "early-exit", max_tokens=8)

@@ -143,6 +143,8 @@ def test_a_quick_draft_model_takes_over_and_a_slow_one_does_not(
     models = taken["draft"] + taken["tree"] + taken["early-exit"]
     share = models / (models + taken["greedy"]) if seconds < 1 else models / sum(taken.values())
     assert low <= share <= high
+    known = auto._figures.rounds  # this text repeats itself at its end alone
+    assert all(known[situation]["draft"].rounds > 1 for situation in ("new", "repeating"))
 
 
 def test_trials_that_come_to_nothing_end(auto: Auto, builtin_model: Model, draft_model: Model) -> None:
