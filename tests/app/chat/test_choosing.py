@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
 
 from specchat.app.chat.choosing import FEWEST_TOKENS, PROMISING, Speeds, first_method, shortlist, why_plain
-from specchat.app.chat.methods import GROUPS, known_methods
+from specchat.app.chat.methods import GROUPS, LABELS, known_methods, method_named
+from specchat.decoders.registry import BUILT_IN, methods
 
 METHODS = known_methods()
 NOT_TRAINED = {name: "it needs a trained drafter." for name, method in METHODS.items() if method.group == "trained"}
@@ -74,3 +76,25 @@ def test_speeds_are_the_last_comparison_on_one_model() -> None:
     speeds.add("one", "draft", 100, 0.0)  # not known
     assert speeds.ratio("one", "draft") == 2.1
     assert speeds.ratio("two", "draft") is None
+
+
+# Every method is explained
+
+
+@pytest.mark.parametrize("name", BUILT_IN)
+def test_an_explanation_is_two_to_four_sentences(name: str) -> None:
+    text = METHODS[name].explains
+    assert 2 <= len(re.findall(r"[.](?: |$)", text)) <= 4
+    assert 100 <= len(text) <= 420
+    assert text == " ".join(text.split())
+    assert [other for other in METHODS if METHODS[other].explains == text] == [name]
+    assert text != METHODS[name].summary
+
+
+def test_of_a_method_that_is_not_here_the_name_is_known() -> None:
+    assert method_named("lookup") is METHODS["lookup"]
+    assert (method_named("mine").name, method_named("mine").explains) == ("mine", "")
+
+
+def test_every_label_is_explained() -> None:
+    assert {method.label for method in methods().values()} <= set(LABELS)

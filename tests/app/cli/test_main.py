@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from specchat import __version__
+from specchat.app.cli.listing import pages
 from specchat.app.cli.options import FLAGS
 from specchat.app.settings.fields import OPTIONS
 from specchat.engine.messages import Load
@@ -140,3 +141,11 @@ def test_the_chat_refuses_without_a_terminal(call: Call) -> None:
     code, out, err = call()
     assert (code, out) == (2, "")
     assert err == "specchat: The chat needs a terminal for its input and output. Use `specchat run PROMPT` here.\n"
+
+
+# The tables in docs/methods.md and docs/settings.md are those of the code
+
+
+def test_the_tables_are_written() -> None:
+    for page, text in pages():
+        assert page.read_text(encoding="utf-8") == text, "write it again: python -m specchat.app.cli.listing"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import signal
@@ -11,7 +12,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet
 import pytest
+
+from specchat.app.cli.bench.items import MASKED, MT_BENCH, read_items
+from specchat.app.cli.bench.lab import show_table
+from specchat.app.cli.bench.report import table
+from specchat.app.text.cells import width
+from specchat.errors import UserError
 
 from ....fakes.engines import paced, wait_until
 from ....fakes.records import recorded_model
@@ -142,3 +150,145 @@ def test_what_can_be_mended_is_one_sentence(run: Run, args: list[str], says: str
     done = run(*args)
     assert done.returncode == 2
     assert says in done.stderr
+
+
+# Prompts from files of every kind, and what is wrong in them
+
+
+def file(folder: Path, text: str, name: str = "p.jsonl") -> Path:
+    path = folder / name
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_lines_of_every_kind_become_prompts(tmp_path: Path) -> None:
+    chat = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]
+    rows = [{"prompt": "one"}, {"turns": ["x", "y"], "category": "math"}, {"messages": chat, "category": "chat"}]
+    found = read_items(file(tmp_path, "\n".join(map(json.dumps, rows)) + "\n\n"), None)
+    assert [(i.id, i.category, i.turns) for i in found.items[:3]] == [
+        ("1", "prompts", ("one",)),
+        ("2", "math", ("x",)),
+        ("2/2", "math", ("x", "y")),
+    ]
+    assert found.items[3].messages == ({"role": "user", "content": "a"},)  # an answer at the end is not asked for
+    assert found.problems == []
+
+
+def test_bad_lines_are_named_and_the_rest_goes_on(tmp_path: Path) -> None:
+    bad = ['{"category": "math"}', "nonsense", '{"turns": []}', "[1]", '{"messages": [{"role": "user"}]}', '{"prompt": " "}']
+    text = "\n".join(['{"prompt": "a"}', *bad])
+    found = read_items(file(tmp_path, text), None)
+    assert len(found.items) == 1
+    assert [f"line {n}" in problem for n, problem in zip(range(2, 8), found.problems, strict=True)] == [True] * 6
+
+
+def test_a_category_without_prompts_is_said(tmp_path: Path) -> None:
+    path = file(tmp_path, '{"prompt": "a", "category": "x"}\n')
+    found = read_items(path, None, ("x", "nope"))
+    assert len(found.items) == 1
+    assert "no category 'nope': choose from x" in found.problems[0]
+    with pytest.raises(UserError, match="no category 'nope'"):
+        read_items(path, None, ("nope",))
+
+
+@pytest.mark.parametrize("text", ["", "\n\n", "nonsense {"])
+def test_a_file_without_prompts_is_refused(tmp_path: Path, text: str) -> None:
+    with pytest.raises(UserError, match=r"p\.jsonl"):
+        read_items(file(tmp_path, text), None)
+
+
+def test_spec_bench_and_speed_bench_are_read_as_they_are_published(tmp_path: Path) -> None:
+    names = (*MT_BENCH, "translation", "summarization", "qa", "math_reasoning", "rag")
+    rows = [{"question_id": 81 + i, "category": name, "turns": ["a"], "reference": []} for i, name in enumerate(names)]
+    found = read_items(file(tmp_path, "\n".join(map(json.dumps, rows))), 2)
+    assert [item.category for item in found.items] == ["mt_bench"] * 2 + list(names[8:])
+
+    columns = {
+        "question_id": ["a", "b", "c"],
+        "category": ["coding", "roleplay", "roleplay"],
+        "sub_category": ["python", "", ""],
+        "turns": [["x", "y"], ["z"], [MASKED]],
+        "multiturn": [True, False, False],
+    }
+    pyarrow.parquet.write_table(pyarrow.table(columns), tmp_path / "test-00000-of-00001.parquet")
+    found = read_items(tmp_path / "test-00000-of-00001.parquet", None)
+    assert [(item.category, item.turns) for item in found.items] == [
+        ("coding", ("x",)),
+        ("coding", ("x", "y")),
+        ("roleplay", ("z",)),
+    ]
+    assert "1 prompt is a placeholder" in found.problems[0]
+    with pytest.raises(UserError, match="not a Parquet file"):
+        read_items(file(tmp_path, "text", "p.parquet"), None)
+
+
+# Tables in narrow terminals: fewer columns, named below, and never a broken word
+
+
+WIDTHS = (60, 80, 100, 120, 160)
+METHODS = ("greedy", "early-exit:layers=2:schedule=constant:tokens=4", "transformers/prompt-lookup", "lookup:nodes=32")
+
+
+class Terminal(io.StringIO):
+    """Standard output that claims to be a terminal."""
+
+    encoding = "utf-8"
+
+    def isatty(self) -> bool:
+        return True
+
+
+def terminal(monkeypatch: pytest.MonkeyPatch, cells: int) -> Terminal:
+    """A terminal of so many columns in the place of standard output. (No fixture: pytest puts its own there after them.)"""
+    out = Terminal()
+    monkeypatch.setattr(sys, "stdout", out)
+    monkeypatch.setenv("COLUMNS", str(cells))
+    return out
+
+
+def bench_table() -> tuple[list[str], list[list[str]]]:
+    """As `specchat bench` has it."""
+    row = {
+        "tokens_per_second": 123.4,
+        "speedup": 1.5,
+        "speedup_low": 1.41,
+        "speedup_high": 1.62,
+        "tokens_per_step": 3.21,
+        "acceptance_rate": 0.4,
+        "nodes_per_token": 2.2,
+        "flops_per_token": 41.3e6,
+        "identical": 6,
+        "prompts": 6,
+        "pairs": 6,
+        "draft_share": 0.02,
+        "forward_share": 0.9,
+    }
+    return table([{**row, "category": c, "method": m} for c in ("copy", "summarization") for m in METHODS])
+
+
+@pytest.mark.parametrize("cells", WIDTHS)
+def test_a_table_keeps_within_the_width_and_says_what_it_leaves_out(monkeypatch: pytest.MonkeyPatch, cells: int) -> None:
+    out = terminal(monkeypatch, cells)
+    head, rows = bench_table()
+    show_table(head, rows, left=2, spare=("forward", "draft", "nodes/tok", "accepted", "95%"))
+    lines = out.getvalue().splitlines()
+    assert max(map(width, lines)) <= cells
+    title = lines[0].split()
+    assert title[:4] == ["category", "method", "tok/s", "speedup"]
+    said = " ".join(" ".join(lines).partition("Too narrow to show: ")[2].split())
+    gone = said.partition(".")[0].split(", ") if said else []
+    assert sorted(title + gone) == sorted(head)
+    assert (cells == 160) == (not gone)
+    # Names are whole, or go on in the next line behind a sign; figures are never broken.
+    for method in METHODS:
+        assert method in "".join(line[15:].split("  ")[0] for line in lines)
+    assert len([line for line in lines if "123.4" in line and "1.50×" in line]) == len(rows)
+
+
+def test_a_pipe_gets_all_columns(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    head, rows = bench_table()
+    show_table(head, rows, left=2)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].split() == head
+    assert len(lines) == 1 + len(rows)

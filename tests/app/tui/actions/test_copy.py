@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import stat
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from specchat.app.chat.entries import Answer, Prompt
+from specchat.app.tui.actions import copy
+from specchat.app.tui.actions.copy import code_blocks
 from specchat.app.tui.pickers.menu import Menu
 
 from ....fakes.pilots import ask, chatting, command, toasts
@@ -103,3 +109,107 @@ async def test_messages_are_gone_through_marked_and_copied(make_chat: Make, engi
         await pilot.press("escape")
         assert view.mark.entry is None
         assert marked_rows(app) == []
+
+
+# Copies, with programs of the test's own in the place of the system's tools
+
+
+TEXT = "def f():\n    return 'Grüße 👩‍👩‍👧'\n"
+
+
+@pytest.fixture
+def xclip(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Path]:
+    """Makes an xclip that is first on the PATH; a file for what it is given."""
+    for name, value in (("WAYLAND_DISPLAY", ""), ("DISPLAY", ":9"), ("PATH", f"{tmp_path}:/usr/bin:/bin")):
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr("sys.platform", "linux")
+
+    def make(script: str) -> Path:
+        file = tmp_path / "xclip"
+        file.write_text(f"#!/bin/sh\ncd {tmp_path}\n{script}\n")
+        file.chmod(file.stat().st_mode | stat.S_IXUSR)
+        return tmp_path / "board"
+
+    return make
+
+
+def test_a_tool_has_the_text(xclip: Callable[[str], Path]) -> None:
+    board = xclip("cat > board")
+    assert copy.copy_with_tool(TEXT) == "xclip"
+    assert board.read_text() == TEXT
+
+
+@pytest.mark.parametrize("script", ["exit 1", "sleep 60"], ids=["fails", "hangs"])
+def test_a_tool_that_does_not_take_it_has_not_copied(
+    xclip: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch, script: str
+) -> None:
+    monkeypatch.setattr(copy, "TIMEOUT_SECONDS", 0.2)
+    xclip(script)
+    assert copy.copy_with_tool(TEXT) == ""
+
+
+def test_there_is_no_tool_where_there_is_no_screen(xclip: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    xclip("cat > board")
+    monkeypatch.delenv("DISPLAY")
+    assert copy.copy_with_tool(TEXT) == ""
+
+
+# The code in an answer
+
+
+ANSWER = """First:
+
+```python
+def f():
+    return 1
+
+```
+
+Then in a list:
+
+1. run it
+
+   ```sh
+   make test
+   ```
+
+And indented:
+
+    x = 1
+    y = 2
+
+Tildes, with backticks inside:
+
+~~~
+```
+~~~
+"""
+
+
+def test_every_kind_of_block_is_found_as_it_stands() -> None:
+    found = [(block.language, block.text) for block in code_blocks(ANSWER)]
+    assert found == [("python", "def f():\n    return 1\n"), ("sh", "make test"), ("", "x = 1\ny = 2"), ("", "```")]
+
+
+def test_a_block_that_is_still_being_written_counts_as_far_as_it_goes() -> None:
+    assert [block.text for block in code_blocks("So:\n\n```c\nint a;\nint b")] == ["int a;\nint b"]
+
+
+def test_prose_has_none() -> None:
+    assert code_blocks("A sentence with `code` in it.\nAnd    spaces.") == []
+
+
+def test_a_preview_shows_controls_and_fits() -> None:
+    [block] = code_blocks("```\n\x1b[31mred\n\n\tlong " + "x" * 200 + "\nthree\nfour\n```")
+    assert block.lines == 5
+    lines = block.preview(20).split("\n")
+    assert lines[0] == "␛[31mred"
+    assert lines[1].startswith("    long x")
+    assert all(len(line) <= 24 for line in lines)
+    assert lines[-1] == "…"
+
+
+@given(st.text())
+def test_any_text_can_be_looked_through(text: str) -> None:
+    for block in code_blocks(f"```{text}\n{text}"):
+        assert "\x1b" not in block.preview(40)

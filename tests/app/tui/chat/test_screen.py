@@ -8,9 +8,13 @@ from typing import Any
 
 import pytest
 
-from specchat.engine.messages import Loading, Steps, Switched
+from specchat.app.chat.dialogue import Dialogue
+from specchat.app.chat.entries import Answer, Prompt
+from specchat.app.tui.chat.welcome import OPENINGS, STARTERS
+from specchat.engine.messages import Load, Loaded, Loading, Steps, Switched
 
-from ....fakes.pilots import chatting, command, loaded, settle
+from ....fakes.pilots import ask, chatting, command, loaded, rows, settle, shown, toasts
+from ...conftest import INFO
 
 Make = Callable[..., Any]
 
@@ -108,3 +112,94 @@ def test_without_colours(
 
     monkeypatch.setenv("NO_COLOR", "1")
     assert snap_compare(make_chat(), terminal_size=(80, 24), run_before=before)
+
+
+# A base model on the screen: it says what it is, offers beginnings, and goes on at a key
+
+
+SIZE = (110, 32)
+
+
+@pytest.fixture
+def base(engine: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """An engine whose model has no template."""
+    info = {**INFO, "name": "base.gguf", "has_template": False}
+    monkeypatch.setattr(engine, "loaded", lambda **unavailable: engine.events.append(Loaded(1, dict(info), unavailable)))
+    return engine
+
+
+def welcome(app: Any) -> str:
+    """What the empty chat says."""
+    return "\n".join(row for child in app.chat_screen.query_one("#welcome").children for row in rows(child))
+
+
+def header(app: Any) -> str:
+    return str(app.chat_screen.query_one("#header").render())
+
+
+async def test_it_says_what_it_is_and_offers_beginnings(make_chat: Make, base: Any) -> None:
+    async with chatting(make_chat(), base, size=SIZE) as (app, pilot):
+        assert "base model" in header(app)
+        assert "goes on from a text" in welcome(app)
+        assert OPENINGS[2].title in welcome(app)
+        assert STARTERS[1].title not in welcome(app)
+        assert app.box.placeholder.startswith("Begin a text")
+        await pilot.press("tab", "2")
+        assert base.asked.messages == [{"role": "user", "content": OPENINGS[0].prompt}]
+
+
+async def test_others_say_nothing_of_it(make_chat: Make, engine: Any) -> None:
+    async with chatting(make_chat(), engine, size=SIZE) as (app, pilot):
+        assert "base model" not in header(app)
+        assert STARTERS[1].title in welcome(app)
+        assert app.box.placeholder.startswith("Ask")
+        await ask(pilot, engine, "Hello")
+        await pilot.press("alt+g")
+        assert "Send one that asks it to go on" in toasts(app)
+        assert len(app.dialogue.transcript.answers()) == 1
+
+
+async def test_a_key_goes_on_from_where_the_text_ends(make_chat: Make, base: Any, make_steps: Make) -> None:
+    async with chatting(make_chat(), base, size=SIZE) as (app, pilot):
+        await pilot.press("alt+g")
+        assert "no text to go on from" in toasts(app)
+        await ask(pilot, base, "Once", make_steps(" upon a time"))
+        app.box.put("half a thought")
+        await pilot.press("alt+g")
+        assert app.box.text == "half a thought"
+        assert base.asked.messages == [{"role": "user", "content": "Once"}, {"role": "assistant", "content": " upon a time"}]
+        base.begin(make_steps(", a fox"))
+        await settle(app, pilot)
+        await pilot.press("alt+g")
+        assert len(app.dialogue.transcript.entries) == 4, "not while it writes"
+        base.finish()
+        await settle(app, pilot)
+        await command(pilot, "/more")
+        told = {"role": "assistant", "content": " upon a time, a fox"}
+        assert base.asked.messages == [{"role": "user", "content": "Once"}, told]
+
+
+async def test_what_goes_on_can_be_taken_back_retried_and_kept(make_chat: Make, base: Any, make_steps: Make) -> None:
+    async with chatting(make_chat(), base, size=SIZE) as (app, pilot):
+        await ask(pilot, base, "Once", make_steps(" upon a time"))
+        await pilot.press("alt+g")
+        base.begin(make_steps(", a fox"))
+        base.finish()
+        await settle(app, pilot)
+        assert "…" in shown(app)
+        await pilot.press("alt+r")
+        assert base.asked.messages[-1] == {"role": "assistant", "content": " upon a time"}
+        base.begin(make_steps(", a bear"))
+        base.finish()
+        await settle(app, pilot)
+        assert "‹ 2/2 ›" in shown(app)
+        await pilot.press("alt+u")
+        kinds = [entry for entry in app.dialogue.transcript.entries if isinstance(entry, Prompt | Answer)]
+        assert [entry.text for entry in kinds] == ["Once", " upon a time"]
+
+
+def test_a_template_is_of_one_model(dialogue: Dialogue, engine: Any) -> None:
+    dialogue.load_model(dialogue.model, chat_template="mine.jinja")
+    dialogue.load_model("other.gguf")
+    first, second = [each.chat_template for each in engine.sent if isinstance(each, Load)][-2:]
+    assert (first, second) == ("mine.jinja", "")
