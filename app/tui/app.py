@@ -6,7 +6,7 @@ The engine is another process; this one draws. It never imports a model runtime 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from time import monotonic, process_time
@@ -147,7 +147,7 @@ class SpecchatApp(TerminalApp):
             load=settings.load_options(),
             chosen=settings.method is not None,
         )
-        self.live = LiveSettings(settings, self.dialogue, super().beside, self._applied, self._settings_news)
+        self.live = LiveSettings(settings, self.dialogue, super().beside, self._applied)
         self.chat_history = ChatHistory(self, keep, settings.past)
         self.exports = Exports(self)
         self.models = Models(self, self._say)
@@ -212,7 +212,6 @@ class SpecchatApp(TerminalApp):
         self.frames.begin()
         self.app_resume_signal.subscribe(self, lambda _: self.refresh(layout=True))  # the terminal shows nothing of it any more
         self.set_interval(IDLE_SECONDS, self._idle)
-        self.live.begin()
 
     def on_unmount(self) -> None:
         self.live.close()
@@ -260,7 +259,6 @@ class SpecchatApp(TerminalApp):
         if not self.is_running:  # it ends, and the widgets go one by one
             return
         self.untell()
-        self.live.idle()
         self.chat_history.idle()
         self.models.idle()
         dialogue = self.dialogue
@@ -297,11 +295,6 @@ class SpecchatApp(TerminalApp):
             self.set_keymap(dict(after.keymap))
             for id in ("#keys", "#status", "#panel"):
                 self.chat_screen.query_one(id).refresh()
-
-    def _settings_news(self, problems: Sequence[str]) -> None:
-        for problem in problems:
-            self.tell(problem, "warning")
-        self.changed()
         if hasattr(self.screen, "settings_changed"):
             self.screen.settings_changed()
 

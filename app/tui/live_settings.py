@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from ...engine.options import AnswerOptions
@@ -17,15 +16,9 @@ from ..settings.checks import checked
 from ..settings.fields import Settings
 from ..settings.file import ReadSettings, from_text, read, save
 from ..settings.key_path import join, split
-from ..settings.keymap import conflicts
 from ..settings.precedence import Layers, chat_part, layers_of, recommended
 
-LOOK_SECONDS = 0.5
-"""Between looks whether somebody else has changed the file."""
-
-Stamp = tuple[int, int, int] | None
-
-InThread = Callable[[Callable[[], None], Callable[[None], None]], None]
+InThread = Callable[[Callable[[], ReadSettings | None], Callable[[ReadSettings | None], None]], None]
 """Does work in a thread, then something here; a UserError of it is told."""
 
 
@@ -37,7 +30,6 @@ class LiveSettings:
         dialogue: what they are for.
         beside: does what waits for the disk.
         applied: told what the settings were and what they are, whenever others are in force.
-        news: told when the file says something else, with sentences on what is wrong in it.
     """
 
     def __init__(
@@ -46,12 +38,11 @@ class LiveSettings:
         dialogue: Dialogue,
         beside: InThread,
         applied: Callable[[Settings, Settings], None],
-        news: Callable[[Sequence[str]], None],
     ) -> None:
         layers = layers_of(settings)
         self.settings = replace(settings, layers=layers)
         """The settings in force."""
-        self._dialogue, self._beside, self._applied, self._tell = dialogue, beside, applied, news
+        self._dialogue, self._beside, self._applied = dialogue, beside, applied
         self.keymap: dict[str, str] = dict(settings.keymap)
         """The keys in force. Screens hold it too, so it is changed in place."""
         self.undo: list[dict[str, Any]] = []
@@ -59,9 +50,6 @@ class LiveSettings:
         self._home: Mapping[str, Any] | None = {} if layers.chat else None  # what was set before a saved chat was opened
         self._model = dialogue.model
         self._methods: dict[str, str | None] = {}  # by model: the method that had been chosen when it was left
-        self._news: ReadSettings | None = None
-        self._stamp = stamp(layers.read.path)
-        self._stop = threading.Event()
         self._writing = threading.Lock()
         self._pending: list[dict[str, Any]] = []
         dialogue.transcript.system = settings.system or None
@@ -73,13 +61,8 @@ class LiveSettings:
         """Where the settings in force come from."""
         return layers_of(self.settings)
 
-    def begin(self) -> None:
-        """Look at the file from now on."""
-        threading.Thread(target=self._watch, name="settings", daemon=True).start()
-
     def close(self) -> None:
-        """Look no longer; what waits is written."""
-        self._stop.set()
+        """Write what waits."""
         with suppress(UserError):  # nobody is there to be told
             self._write()
 
@@ -260,10 +243,10 @@ class LiveSettings:
         )
         self.use(weaker)
         self._pending.append(values)
-        self._beside(self._write, lambda _: None)
+        self._beside(self._write, self._take)
 
-    def _write(self) -> None:
-        """Write what waits, in the order in which it came.
+    def _write(self) -> ReadSettings | None:
+        """Write what waits, in the order in which it came; the file then, None if nothing waited.
 
         Raises:
             UserError: the file cannot be written.
@@ -273,51 +256,21 @@ class LiveSettings:
             while self._pending:
                 changes.update(self._pending.pop(0))
             if not changes:
-                return
+                return None
             try:
                 save(changes, self.layers.read.path)
             except UserError as error:
                 raise UserError(f"Not saved for the next chat: {error}") from None
-            self._take(read())
+            return read()
 
-    def _watch(self) -> None:
-        while not self._stop.wait(LOOK_SECONDS):
-            self.check()
-
-    def check(self) -> None:
-        """Read the file if it has changed; from a thread of its own."""
-        with self._writing:
-            now = stamp(self.layers.read.path)
-            if now != self._stamp and not self._pending:
-                self._take(read())
-
-    def _take(self, found: ReadSettings) -> None:
-        self._stamp, self._news = stamp(found.path), found
-
-    def idle(self) -> None:
-        """Take in what the file says now."""
-        if self._news is None or self._pending or self._writing.locked():  # what is being written is newer
+    def _take(self, found: ReadSettings | None) -> None:
+        """Take in a file that was written, with its lines as they are now."""
+        if found is None or self._pending or self._writing.locked():  # what is being written is newer
             return
-        found, self._news = self._news, None
         layers = self.layers
-        problems = [problem for problem in found.problems if problem not in layers.read.problems][:1]
-        changed = found.values != layers.read.values
         # What was set aside of the environment by a later word stays aside.
         environment = {key: value for key, value in found.environment.items() if key in layers.read.environment}
         self.use(replace(layers, read=replace(found, environment=environment)))
-        if changed:
-            problems += conflicts({split(key)[1]: value for key, value in found.values.items() if split(key)[0] == "keymap"})
-        if changed or problems or found.lines != layers.read.lines:
-            self._tell(problems)
-
-
-def stamp(path: Path) -> Stamp:
-    """What changes when a file does; None if there is none."""
-    try:
-        found = path.stat()
-    except OSError:
-        return None
-    return found.st_mtime_ns, found.st_size, found.st_ino
 
 
 def _without(values: Mapping[str, Any], keys: Mapping[str, Any]) -> dict[str, Any]:

@@ -51,13 +51,10 @@ class SettingsScreen(SearchScreen[None, SettingRow]):
     def on_mount(self) -> None:
         self._entries = entries(self._dialogue.methods)
         self.settings_changed()
-
-    def settings_changed(self) -> None:
-        self._show()
         if problems := self._live.layers.read.problems:
             self.say(problems[0], wrong=True)
 
-    def _show(self, key: object = None) -> None:
+    def settings_changed(self, key: object = None) -> None:
         rows = rows_of(self._live.layers, self._entries, self.searched)
         self.listed.show(rows, self.listed.key if key is None else key)
         self.tell()
@@ -73,7 +70,7 @@ class SettingsScreen(SearchScreen[None, SettingRow]):
 
     def search(self, text: str) -> None:
         self.say("")
-        self._show()
+        self.settings_changed()
 
     def action_move(self, by: int) -> None:
         if not self.asking:
@@ -94,7 +91,7 @@ class SettingsScreen(SearchScreen[None, SettingRow]):
             return
         changes = undo.pop()
         self._live.keep(changes)
-        self._show(next(iter(changes)))
+        self.settings_changed(next(iter(changes)))
         self.say("Undid the last change.")
 
     # Changing
@@ -136,7 +133,7 @@ class SettingsScreen(SearchScreen[None, SettingRow]):
 
     def _kept(self, key: str) -> None:
         self._host.changed()
-        self._show(key)
+        self.settings_changed(key)
         entry = next(entry for entry in self._entries if entry.key == key)
         layers = self._live.layers
         said = f"Saved in {short_path(layers.read.path)}; it applies {entry.when}."

@@ -16,11 +16,11 @@ from ..conftest import INFO
 async def test_an_older_look_at_the_file_takes_back_nothing_that_is_being_written(make_chat: Callable[..., Any]) -> None:
     app = make_chat()
     async with app.run_test():
-        app.live._news = read()
+        found = read()
         with app.live._writing:
             app.actions.command("/colours off")
             app.live._pending.clear()  # as `_write` does before it saves
-            app.live.idle()
+            app.live._take(found)
             assert app.view.colouring == "off"
 
 

@@ -50,7 +50,6 @@ async def opened(pilot: Any, *keys: str) -> SettingsScreen:
 async def written(pilot: Any) -> None:
     """Wait for the file."""
     await pilot.app.workers.wait_for_complete()
-    pilot.app.live.idle()
     await pilot.pause()
 
 
@@ -95,24 +94,6 @@ async def test_what_a_model_has_of_its_own_goes_before_a_change(start: Start, fi
         assert "builtin has its own value, which overrides this" in note(screen)
         await written(pilot)
         assert app.dialogue.options.sampling.temperature == 0.9
-
-
-async def test_a_change_of_the_file_is_seen_while_the_screen_is_open(start: Start, file: Path) -> None:
-    async with chatting(start('theme = "dark"\n'), size=(100, 34)) as (app, pilot):
-        screen = await opened(pilot, *"sampling.top_k")
-        file.write_text('theme = "light"\nzzz = 1\n[sampling]\ntop_k = 12\n')
-        app.live.check()
-        app.live.idle()
-        await pilot.pause()
-        assert screen.listed.item is not None
-        assert (screen.listed.item.text, screen.listed.item.mark) == ("12", "file")
-        assert app.theme == "light"
-        assert app.dialogue.options.sampling.top_k == 12
-        assert "line 2: There is no setting zzz" in note(screen)
-        file.unlink()
-        app.live.check()
-        app.live.idle()
-        assert app.dialogue.options.sampling.top_k == 0
 
 
 async def test_a_model_that_is_loaded_brings_its_own_method_and_sampling(start: Start, engine: Any) -> None:
