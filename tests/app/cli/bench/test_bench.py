@@ -17,7 +17,7 @@ import pytest
 
 from specchat.app.cli.bench.items import MASKED, MT_BENCH, read_items
 from specchat.app.cli.bench.lab import show_table
-from specchat.app.cli.bench.report import table
+from specchat.app.cli.bench.run import table
 from specchat.app.text.cells import width
 from specchat.errors import UserError
 

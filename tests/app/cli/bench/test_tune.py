@@ -15,12 +15,11 @@ import pytest
 
 from specchat.app.cli.bench.items import Item
 from specchat.app.cli.bench.lab import Spec, read_spec, read_specs
-from specchat.app.cli.bench.report import table
 from specchat.app.cli.bench.requests import TuneRequest
+from specchat.app.cli.bench.run import table
 from specchat.app.cli.bench.statistics import interval, pairs, summarise
-from specchat.app.cli.bench.tune import candidates, joined, result_of, unclear
+from specchat.app.cli.bench.tune import TuneSearch, candidates, joined, result_of, rung_sizes, unclear
 from specchat.app.cli.bench.tune_blocks import SETS, Blocks, block_specs, show_blocks
-from specchat.app.cli.bench.tune_search import TuneSearch, rung_sizes
 from specchat.app.settings.fields import Settings
 from specchat.app.settings.precedence import read_settings
 from specchat.decoders.methods.early_exit import what_is_left
