@@ -1,4 +1,4 @@
-"""`specchat tune`: the fastest method and settings for a model, a device and prompts (see tune_search.py)."""
+"""`specchat tune`: the fastest method and settings for a model, a device and prompts."""
 
 from __future__ import annotations
 
