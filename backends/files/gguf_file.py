@@ -247,7 +247,7 @@ def _read(file: Path) -> Layout:
             magic = stream.read(8)
             if magic[:4] != MAGIC:
                 raise UserError(
-                    f"{file} is not a GGUF file ({_begins(magic[:4])}). Download it again, or convert the model with "
+                    f"{file} is not a GGUF file (it begins with {magic[:4]!r}). Download it again, or convert the model with "
                     "llama.cpp's convert_hf_to_gguf.py."
                 )
             with mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data:
@@ -258,14 +258,6 @@ def _read(file: Path) -> Layout:
         raise UserError(f"{file} is damaged ({error}). Download it again.") from None
     except OSError as error:
         raise UserError(f"Cannot read {file} ({error.strerror or error}).") from None
-
-
-def _begins(magic: bytes) -> str:
-    """How a file begins that is none of ours: as text, where it may be a web page or a pointer of Git LFS."""
-    if not magic:
-        return "it is empty"
-    text = magic.decode("ascii", "replace")
-    return f"it starts with {text}" if text.isprintable() and text.isascii() else f"it starts with the bytes {magic.hex(' ')}"
 
 
 def _parse(file: Path, data: mmap.mmap, size: int) -> Layout:

@@ -203,10 +203,11 @@ class Connection:
             )
         if isinstance(error, httpx2.ProxyError):
             return Unreachable(f"The proxy does not reach {host} ({self.said(error)}). Check HTTPS_PROXY and NO_PROXY.")
-        if isinstance(error, httpx2.RemoteProtocolError | httpx2.DecodingError):
-            return UserError(f"{host} does not answer as a server of models does ({self.said(error)}). Check the address.")
-        if isinstance(error, httpx2.ReadError | httpx2.WriteError):
-            return UserError(f"{host} hangs up without an answer. Check the address, and whether it begins with http or https.")
+        if isinstance(error, httpx2.RemoteProtocolError | httpx2.DecodingError | httpx2.ReadError | httpx2.WriteError):
+            return UserError(
+                f"{host} does not answer as a server of models does ({self.said(error)}). Check the address, and whether it "
+                "begins with http or https."
+            )
         return Unreachable(
             f"Nothing answers at {host} ({self.said(error)}). Start the server, or check the address and the network."
         )

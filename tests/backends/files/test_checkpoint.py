@@ -294,16 +294,8 @@ def test_pipes_and_devices_are_sentences(tmp_path: Path) -> None:
         assert read_card(file).problem
 
 
-@pytest.mark.parametrize(
-    ("data", "begins"),
-    [
-        (b"", "it is empty"),
-        (b"<!DOCTYPE html>", "it starts with <!DO"),
-        (b"\xff\xfe\x00b\x00", "it starts with the bytes ff fe 00 62"),
-        (b"GG\nF", "it starts with the bytes 47 47 0a 46"),
-    ],
-)
-def test_what_is_no_gguf_file_is_told_in_plain_words(data: bytes, begins: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("data", [b"", b"<!DOCTYPE html>", b"\xff\xfe\x00b\x00"])
+def test_what_is_no_gguf_file_is_told_in_plain_words(data: bytes, tmp_path: Path) -> None:
     (tmp_path / "model.gguf").write_bytes(data)
-    with pytest.raises(UserError, match=re.escape(f"model.gguf is not a GGUF file ({begins}). Download it again, or convert")):
+    with pytest.raises(UserError, match=re.escape(f"is not a GGUF file (it begins with {data[:4]!r}). Download it again")):
         read_header(tmp_path / "model.gguf")

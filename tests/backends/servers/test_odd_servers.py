@@ -224,7 +224,3 @@ def test_a_request_for_an_answer_is_sent_once() -> None:
     bodies, _, failed = asked("vLLM", lambda _: broken(httpx2.RemoteProtocolError("Server disconnected")), CHAT)
     assert len(bodies) == 1
     assert "broke off before the answer began" in failed
-
-
-def test_a_server_that_hangs_up_is_told_so() -> None:
-    assert "fake:1 hangs up without an answer. Check the address" in str(found(lambda _: broken(httpx2.ReadError(""))))

@@ -33,11 +33,12 @@ def test_on_the_built_in_model_drafts_are_accepted(builtin_model: Model, samplin
 
 
 def test_of_themselves_half_of_the_layers_draft(builtin_model: Model) -> None:
-    found = []
-    for layers in (0, 4, 1):
+    drafted = {}
+    for layers in (0, 4, 7):
         settings = {"layers": layers, "tokens": 3, "schedule": "constant"}
-        found.append(answered(builtin_model, COPY, "early-exit", settings, max_tokens=48)[0].totals.accepted)
-    assert found[0] == found[1] > found[2]
+        text = "What is the capital of France?"
+        drafted[layers] = answered(builtin_model, text, "early-exit", settings, max_tokens=48)[0].totals.drafted
+    assert drafted[0] == drafted[4] != drafted[7]
 
 
 def test_lists() -> None:
