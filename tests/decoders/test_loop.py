@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from specchat.app.render.tree_rows import StepTree
-from specchat.backends import ContextFull, Model, UserError, load_model
+from specchat.backends import Model, UserError, load_model
 from specchat.decoders import Conversation, Generation, Stops, encode_prompt, generate
 
 from ..fakes.records import recorded_model
@@ -37,28 +37,6 @@ def test_the_record_comes_out_and_ends_with_eos(model: Model, method: str) -> No
     assert totals.tokens == len(generation.answer) == sum(totals.runs)
     assert totals.steps == len(totals.runs)
     assert (totals.tokens_per_step > 1.5) == (method == "lookup")
-
-
-@pytest.mark.parametrize("method", ["greedy", "lookup"])
-def test_the_token_limit_is_exact(model: Model, method: str) -> None:
-    whole = [token for step in generate(model, PROMPT) for token in step.tokens]
-    for limit in range(1, 9):
-        generation = generate(model, PROMPT, method, max_tokens=limit)
-        assert [token for step in generation for token in step.tokens] == whole[:limit] == generation.answer
-        assert generation.finish_reason == "length"
-
-
-def test_a_broad_tree_near_the_end_of_the_context(model: Model) -> None:
-    """Its depth fits, its nodes do not: the step is a plain one (it raised ContextFull)."""
-    prompt = encode_prompt(model, PROMPT)
-    whole = [token for step in generate(model, PROMPT) for token in step.tokens]
-    for spare in range(1, 40, 3):
-        generation = Generation(Conversation(model, context=len(prompt) + spare), prompt, "lookup", settings={"nodes": 64})
-        # The last token that was chosen needs no room: it is not evaluated.
-        assert [token for step in generation for token in step.tokens] == whole[: spare + 1]
-        assert generation.finish_reason == ("context" if spare + 1 < len(whole) else "eos")
-    with pytest.raises(ContextFull, match="context"):
-        Generation(Conversation(model, context=len(prompt)), prompt)
 
 
 def test_a_stop_string_ends_the_answer_and_is_not_shown(model: Model) -> None:
@@ -100,18 +78,6 @@ def test_every_step_counts_what_is_in_the_answer(builtin_model: Model, method: s
     assert sum(totals.taken) == totals.accepted
     if method != "beam":
         assert totals.accepted <= totals.tokens - totals.steps + 1
-
-
-def test_cancel_keeps_what_is_there(model: Model) -> None:
-    generation = generate(model, PROMPT)
-    text = ""
-    for step in generation:
-        text += step.text
-        if step.index == 4:
-            generation.cancel()
-    assert generation.finish_reason == "cancelled"
-    assert generation.totals.steps == 5
-    assert RESPONSE.startswith(text + generation.flush())
 
 
 def test_a_second_turn_evaluates_only_what_is_new(model: Model) -> None:

@@ -30,20 +30,6 @@ def opened(context: int | None = None, kind: str = "llama") -> Any:
     return tiny_model(kind).open_session(context)
 
 
-def test_second_turn_prefills_only_what_is_new() -> None:
-    session = opened()
-    first = list(range(10, 70))
-    session.prefill(first)
-    assert session.nodes_evaluated == len(first)
-    second = [*first[:50], *range(100, 130)]
-    shared = session.align(second)
-    assert shared == 50
-    session.prefill(second[shared:])
-    assert session.nodes_evaluated == len(first) + 30
-    assert list(session.tokens) == second
-    assert session.forward_seconds > 0
-
-
 def test_context_full_leaves_the_session_intact() -> None:
     session, other = opened(16), opened(16)
     session.prefill(range(10, 22))

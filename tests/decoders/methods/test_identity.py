@@ -1,8 +1,7 @@
-"""Methods labelled identical give the plain method's tokens: transformers' own `generate`, and each other when sampling."""
+"""Plain decoding gives the tokens of transformers' own `generate`; on a copy, methods that draft take few steps."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from copy import copy
 from dataclasses import replace
 from typing import Any
@@ -10,10 +9,8 @@ from typing import Any
 import pytest
 
 from specchat.backends import Model, Sampling
-from specchat.backends.hf.graphs.graphs import Rerun
 from specchat.decoders import Conversation, Generation, encode_prompt
 from specchat.decoders.parts.schedules import SCHEDULES
-from specchat.decoders.registry import methods
 
 from ...cases import FULL
 from ...fakes.answers import answered, plain
@@ -24,41 +21,17 @@ TOKENS = 128 if FULL else 40
 PROMPTS = 50 if FULL else 2
 RECOMPUTE_PROMPTS = PROMPTS if FULL else 1
 """Without a KV cache each token costs a pass over everything."""
-IDENTICAL = [name for name, method in methods().items() if method.label == "identical" and not method.head_kind()]
 
 
-@pytest.fixture(scope="module", params=[None, Rerun], ids=["launched", "recorded"])
-def endless(builtin_model: Model, request: pytest.FixtureRequest) -> Model:
-    """The built-in model without an end token: every answer has all its tokens. Its passes are launched as they come, or run
-    over buffers that never move, as on a GPU."""
-    model: Any = copy(builtin_model)
-    model.info = replace(model.info, eos_ids=())
-    model._runner = replace(model._runner, graphs=request.param)
-    return model  # type: ignore[no-any-return]
-
-
-def answer(model: Model, draft: Model, prompt: Sequence[int], method: str, sampling: Sampling | None = None) -> list[int]:
-    """TOKENS tokens of one method in a conversation of its own."""
-    generation, _ = answered(model, prompt, method, draft=draft, sampling=sampling, max_tokens=TOKENS)
-    assert generation.finish_reason == "length"
-    return generation.answer
-
-
-@pytest.fixture(scope="module")
-def reference(endless: Model, reference_network: Any) -> list[tuple[list[int], list[int]]]:
-    """(prompt, greedy answer by transformers' generate) for every prompt."""
-    reference_network.generation_config.eos_token_id = None
-    prompts = [encode_prompt(endless, text) for text in mixed_prompts(PROMPTS)]
-    return [(prompt, generated(reference_network, prompt, TOKENS)) for prompt in prompts]
-
-
-@pytest.mark.parametrize("endless", [None, Rerun] if FULL else [None], ids=["launched", "recorded"][: 1 + FULL], indirect=True)
-@pytest.mark.parametrize("method", IDENTICAL)
-def test_greedy_tokens_are_those_of_transformers_generate(
-    endless: Model, draft_model: Model, reference: list[tuple[list[int], list[int]]], method: str
-) -> None:
-    for prompt, expected in reference[: RECOMPUTE_PROMPTS if method == "recompute" else None]:
-        assert answer(endless, draft_model, prompt, method) == expected
+@pytest.mark.parametrize("method", ["greedy", "recompute"])
+def test_greedy_tokens_are_those_of_transformers_generate(builtin_model: Model, reference_network: Any, method: str) -> None:
+    """The same without an end token, so that every answer has all its tokens; what drafts is held to these methods' text."""
+    endless, reference_network.generation_config.eos_token_id = copy(builtin_model), None
+    endless.info = replace(endless.info, eos_ids=())
+    for text in mixed_prompts(RECOMPUTE_PROMPTS if method == "recompute" else PROMPTS):
+        prompt = encode_prompt(endless, text)
+        found, _ = answered(endless, prompt, method, max_tokens=TOKENS)
+        assert found.answer == generated(reference_network, prompt, TOKENS)
 
 
 def test_a_switch_changes_tokens_per_step_within_two_steps(builtin_model: Model) -> None:

@@ -16,8 +16,6 @@ from hypothesis import strategies as st
 from specchat.backends import Sampling
 from specchat.decoders.acceptance import Acceptance
 from specchat.decoders.base import Context, Drafter
-from specchat.decoders.conversation import Conversation
-from specchat.decoders.loop import Generation
 from specchat.decoders.methods.fusion import Fusion
 from specchat.decoders.methods.lookup import Lookup, LookupParams
 from specchat.decoders.parts.drafting import Trie, drawn
@@ -27,21 +25,7 @@ from specchat.decoders.parts.proposers import Guesses
 from specchat.decoders.tree import Tree
 
 from ...cases import cases
-from ...fakes.models.toy import ToyModel, drafting, run
-
-FLOORS = {"ngram": 2.0, "suffix": 2.0, "recycle": 1.5, "jacobi": 1.05, "lookahead": 1.5}
-"""Tokens per step on text that repeats itself."""
-
-
-@pytest.mark.parametrize(("method", "floor"), FLOORS.items())
-def test_repetitive_text_is_drafted(method: str, floor: float) -> None:
-    rates = []
-    for seed in range(8):
-        model = ToyModel(seed, vocabulary=5)
-        totals = run(Generation(Conversation(model), [0, 1, 2], method, max_tokens=150)).totals
-        assert totals.accepted > 0
-        rates.append(totals.tokens_per_step)
-    assert sum(rates) / len(rates) > floor, rates
+from ...fakes.models.toy import drafting
 
 
 def test_a_trie_has_no_equal_siblings_and_keeps_its_budget() -> None:
