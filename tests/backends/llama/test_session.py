@@ -177,7 +177,7 @@ def test_states_that_are_not_what_they_seem_are_found_out(monkeypatch: pytest.Mo
     model.close()
 
 
-PROMPTS, TOKENS, LENGTHS = (20, 64, range(1, 17)) if FULL else (2, 24, (1, 5, 16))
+TOKENS = 64 if FULL else 24
 
 
 def load(architecture: str, folder: Path, **options: Any) -> LlamaModel:
@@ -269,11 +269,6 @@ def test_what_a_hybrid_can_do_it_says(tmp_path: Path) -> None:
     model.close()
 
 
-MIXED = mixed_prompts(50 if FULL else 2)
-"""Without a KV cache 64 tokens cost 64 passes over everything."""
-MANY = 128 if FULL else 40
-
-
 def test_float32_logits_are_transformers() -> None:
     from ...fakes.models.llama_tiny import linear
 
@@ -292,36 +287,25 @@ def test_float32_answers_are_transformers_token_for_token(folder: Any) -> None:
     network: Any = AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32)
     network.eval()
     network.generation_config.eos_token_id = None
-    model = load_llama(gguf_of(path), "float32", FLOAT32)
+    model, many, texts = load_llama(gguf_of(path), "float32", FLOAT32), 128 if FULL else 40, mixed_prompts(50 if FULL else 2)
+    model.info = replace(model.info, eos_ids=())
     differences = []
-    for text in MIXED:
+    for text in texts:
         ids = encode_prompt(model, text)
         with torch.inference_mode():
-            output = network.generate(torch.tensor([ids]), do_sample=False, max_new_tokens=MANY, pad_token_id=0)
-        wanted = output[0, len(ids) :].tolist()
-        conversation = Conversation(model)
-        generation = Generation(conversation, ids, "greedy", max_tokens=MANY)
-        generation._eos = frozenset()
-        list(generation)
-        conversation.close()
-        at = next((i for i, (ours, theirs) in enumerate(zip(generation.answer, wanted, strict=True)) if ours != theirs), None)
+            output = network.generate(torch.tensor([ids]), do_sample=False, max_new_tokens=many, pad_token_id=0)
+        wanted, found = output[0, len(ids) :].tolist(), plain(model, ids, many)
+        at = next((i for i, (ours, theirs) in enumerate(zip(found, wanted, strict=True)) if ours != theirs), None)
         if at is not None:
             with torch.inference_mode():
                 logits = network(torch.tensor([ids + wanted[:at]])).logits[0, -1]
-            differences.append(float(logits[wanted[at]] - logits[generation.answer[at]]))
-    print(f"{len(differences)} of {len(MIXED)} answers differ, first where the logits are {differences} apart")
+            differences.append(float(logits[wanted[at]] - logits[found[at]]))
+    print(f"{len(differences)} of {len(texts)} answers differ, first where the logits are {differences} apart")
     assert all(gap < 1e-3 for gap in differences)
     model.close()
 
 
 IDS = [(31 * i + 7) % 2000 + 8 for i in range(40)]
-
-
-@pytest.fixture
-def gemma2(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Every other layer sees WINDOW tokens only."""
-    monkeypatch.setenv("SPECCHAT_CACHE", str(tmp_path))
-    return zoo.write("gemma2", tmp_path / "gemma2.gguf")
 
 
 def test_longrope_reads_a_text_alike_in_sessions_of_every_size(tmp_path: Path) -> None:
