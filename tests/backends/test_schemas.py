@@ -27,7 +27,7 @@ def text(**more: Any) -> dict[str, Any]:
     return {"type": "string", **more}
 
 
-DATE, TIME, UUID, MAIL, URI = (text(format=name) for name in ("date", "date-time", "uuid", "email", "uri"))
+DATE, TIME, UUID, MAIL = (text(format=name) for name in ("date", "date-time", "uuid", "email"))
 MONEY = obj("amount currency", amount={**N, "multipleOf": 0.01, "minimum": 0}, currency=text(pattern="^[A-Z]{3}$"))
 ADDRESS = obj(
     "street city zip", street=text(maxLength=80), city=S, zip=text(pattern=r"^\d{5}(-\d{4})?$"), country=text(maxLength=2)

@@ -113,7 +113,6 @@ WRONG_BLOCKS: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "nan": ({}, {"fc.weight": np.full((64, 128), np.nan, np.float32)}, "Cannot load head.gguf: .*invalid data"),
 }
 
-AT = "dflash."
 WRONG_SECOND: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "a part": ({}, {"d2t": np.arange(512)}, "drafts a part of the vocabulary, which DFlash 2 does not do"),
     "nan": ({}, {"selector_hidden.weight": np.full((12, 64), np.nan, np.float32)}, "Cannot load head.gguf: .*invalid data"),
