@@ -1,5 +1,5 @@
-"""Training: the loss falls, a resumed run equals an unbroken one, and the export says what the checkpoint says; of PARD drafters
-the loss is that of each chain of masks by itself."""
+"""Training: the loss falls, a resumed run equals an unbroken one, and the export says what the checkpoint says; the loss of PARD
+drafters is that of each chain of masks by itself."""
 
 import json
 import shutil

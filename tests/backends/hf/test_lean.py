@@ -15,7 +15,7 @@ from transformers.models.llama.modeling_llama import LlamaRMSNorm
 from specchat.backends import load_model
 from specchat.backends.base import ROOT
 from specchat.backends.hf import attention
-from specchat.backends.hf.attention import MANY_ROWS, MOST_ROWS, in_view, most_rows, padded, parts_of, tree_attention
+from specchat.backends.hf.attention import MOST_ROWS, in_view, padded, parts_of, tree_attention
 from specchat.backends.hf.early_layers import LayerList
 from specchat.backends.hf.lean import halves
 from specchat.backends.hf.lean.halves import slim
@@ -145,7 +145,7 @@ def weight(*shape: int) -> Tensor:
 
 
 @pytest.mark.parametrize("rows", [1, 2, 7, 33])
-def test_they_are_float32s_products(rows: int) -> None:
+def test_products_in_halves_are_float32s(rows: int) -> None:
     inputs, bias = weight(rows, 77), torch.randn(300)
     matrix = weight(300, 77)
     with torch.inference_mode():
@@ -221,7 +221,3 @@ def test_a_node_among_many_has_the_bits_that_it_has_alone(
             seen = own.shape[3]
             alone = tree_attention(layer, query[:, :, node : node + 1], key[:, :, :seen], value[:, :, :seen], own)[0]
             assert torch.equal(alone[0, 0], found[0, node])
-
-
-def test_how_many_rows_may_be_at_once_is_known() -> None:
-    assert most_rows(torch.bfloat16, WIDTH, WIDTH) in (MOST_ROWS, MANY_ROWS)

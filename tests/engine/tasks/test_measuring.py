@@ -20,8 +20,6 @@ from specchat.engine.tasks.work import Job
 
 from ...fakes.engines import recorded
 
-KEPT = ("rope_parameters", "rms_norm_eps", "layer_types", "block_size", "mask_token_id", "target_layer_ids", "head_dim")
-
 PROMPT = "Repeat this text exactly: The quick brown fox jumps over the lazy dog near the river."
 
 
