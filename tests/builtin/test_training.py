@@ -1,4 +1,4 @@
-"""Training: the loss falls, a resumed run equals an unbroken one, and the export says what the checkpoint says; the loss of PARD
+"""Training: the loss falls, a resumed run equals an unbroken one, the export says what the checkpoint says; the loss of PARD
 drafters is that of each chain of masks by itself."""
 
 import json
