@@ -67,17 +67,6 @@ class LaneTrack:
         return figures.decode_seconds / self._seconds[-1] if self._seconds and self._seconds[-1] > 0 else 1.0
 
 
-def in_words(seconds: float) -> str:
-    """A clock: `47 ms`, `1.42 s`, `12.3 s`, `2:05`."""
-    if seconds < 0.9995:
-        return f"{seconds * 1000:.0f} ms"
-    if seconds < 10:
-        return f"{seconds:.2f} s"
-    if seconds < 100:
-        return f"{seconds:.1f} s"
-    return f"{int(seconds) // 60}:{int(seconds) % 60:02d}"
-
-
 def bars(*figures: Sequence[float]) -> list[float]:
     """How long each lane's bar is, the longest being 1: by the first of these figures that any lane has."""
     lengths = next(filter(any, figures), figures[-1])

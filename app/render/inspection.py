@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, get_args
+from typing import NamedTuple
 
 from ...errors import counted
 from ..chat.entries import Answer
 from ..chat.methods import method_named
 from ..chat.pieces import Pieces
+from ..text.amounts import milliseconds
 from ..text.cells import fit, one_line, sanitise, width
 from ..text.charts import percent
 from ..text.lines import StyledLine, length
@@ -19,10 +20,6 @@ METHOD, LABEL, VALUE, CONTEXT = "bold $primary", "$quiet", "bold $foreground", "
 REFUSED, NOTE = "bold $error", "italic $accent"
 LIT = "lit"
 """Stands for the style of the run itself: of accepted tokens, and of the model's own."""
-
-Detail = Literal["full", "plain", "brief"]
-DETAILS: tuple[Detail, ...] = get_args(Detail)
-"""How much a sentence says: what does not fit is said in fewer words."""
 
 PHRASE = 28
 """Longest text in quotes, in cells."""
@@ -228,12 +225,6 @@ def shares(run: Inspection) -> str:
     return " + ".join(f"{name} {milliseconds(seconds)}" for name, seconds in parts)
 
 
-def milliseconds(seconds: float) -> str:
-    """Seconds as milliseconds, to a tenth where there are few."""
-    value = seconds * 1e3
-    return f"{value:.1f}" if value < 100 else f"{value:,.0f}"
-
-
 def tokens(run: Inspection, cells: int) -> StyledLine:
     """The run's tokens, those accepted apart from the model's own."""
     if not run.tokens:
@@ -275,9 +266,8 @@ def _listed(texts: Sequence[str], name: str, cells: int) -> StyledLine:
     return tuple(out)
 
 
-def verdict(run: Inspection, detail: Detail = "full") -> list[StyledLine]:
-    """Sentences on what became of the draft, the most important first."""
-    brief = detail == "brief"
+def verdict(run: Inspection, *, brief: bool = False) -> list[StyledLine]:
+    """Sentences on what became of the draft, the most important first; brief ones have fewer words."""
     if not run.step:
         return [(("How this answer was decoded is not known: it came without its passes.", LABEL),)]
     if run.earlier or not run.count:
@@ -290,7 +280,7 @@ def verdict(run: Inspection, detail: Detail = "full") -> list[StyledLine]:
             return [(("Every draft token was accepted.", LABEL),)]
         what = f"{refused:,} of {counted(run.drafted, 'draft token')} {'were' if refused > 1 else 'was'} rejected"
         return [((f"{what}." if brief else f"{what}. Which ones was not recorded.", LABEL),)]
-    out = [_fork(fork, detail) for fork in run.forks]
+    out = [_fork(fork, brief=brief) for fork in run.forks]
     if not (run.forks and run.forks[0].last):
         out.insert(0, _end(run, brief=brief))
     return out
@@ -347,8 +337,7 @@ def _end(run: Inspection, *, brief: bool) -> StyledLine:
     return (said, LABEL), (own, LIT), (f"{_chance(run.prob)}.", LABEL)
 
 
-def _fork(fork: DraftFork, detail: Detail) -> StyledLine:
-    brief = detail == "brief"
+def _fork(fork: DraftFork, *, brief: bool) -> StyledLine:
     cells = SHORT_PHRASE if brief else PHRASE
     texts = [branch.text for branch in fork.refused]
     marked = len({text.strip(" ") for text in (*texts, fork.taken)}) <= len(texts)  # they differ in blanks alone
@@ -363,7 +352,7 @@ def _fork(fork: DraftFork, detail: Detail) -> StyledLine:
         if i:
             final = i == len(fork.refused) - 1
             out.append((" or " if final else ", ", LABEL))
-        chance = _chance(branch.prob, " likely" if detail == "full" and not i else "")
+        chance = _chance(branch.prob, " likely" if not brief and not i else "")
         out += [(quoted(branch.text, cells, marked=marked), REFUSED), (chance, LABEL)]
     if (rest := len(fork.refused) - most) > 0:
         out.append((f" +{rest}" if brief else f" or {rest} more", LABEL))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..text.lines import StyledLine, cut, ends, flowed, length
-from .inspection import DETAILS, LABEL, NOTE, Inspection, costs, figures, shares, tokens, verdict
+from .inspection import LABEL, NOTE, Inspection, costs, figures, shares, tokens, verdict
 
 JOINED = "\N{NO-BREAK SPACE}"
 """Stands for the blanks of a quotation while its sentence is broken into rows."""
@@ -48,7 +48,7 @@ def inspection_rows(run: Inspection, cells: int, rows: int, keys: str = "") -> l
 
 def _sentences(run: Inspection, cells: int, room: int) -> list[StyledLine]:
     """The verdict and the note in the rows that are left."""
-    said = [list(ways) for ways in zip(*(verdict(run, detail) for detail in DETAILS), strict=True)]
+    said = [list(ways) for ways in zip(verdict(run), verdict(run, brief=True), strict=True)]
     if run.note:
         said.append([((run.note, NOTE),)])
     out: list[StyledLine] = []
@@ -57,9 +57,7 @@ def _sentences(run: Inspection, cells: int, room: int) -> list[StyledLine]:
         if left < 1:
             break
         tries = [wrapped(parts, cells, left + 1) for parts in ways]
-        fewest = min(map(len, tries[:2]))
-        fits = (rows for rows in tries if len(rows) <= (fewest if fewest <= left else left))
-        out += next(fits, wrapped(ways[-1], cells, left))
+        out += next((rows for rows in tries if len(rows) <= left), wrapped(ways[-1], cells, left))
     return out
 
 

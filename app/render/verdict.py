@@ -5,7 +5,7 @@ from __future__ import annotations
 from ...errors import counted
 from ..chat.entries import Answer, Severity
 from ..chat.methods import method_named, right_or_accepted
-from ..text.amounts import milliseconds, speed_of, times
+from ..text.amounts import clock_of, speed_of, times
 from ..text.cells import one_line
 from ..text.lines import StyledLine, flowed, length
 
@@ -83,15 +83,11 @@ def _signature(answer: Answer, model: str, *, speeds: bool) -> StyledLine:
     parts = [" on ".join(filter(None, (one_line(" → ".join(answer.methods)).strip(), one_line(model))))]
     if speeds and figures.tokens:
         parts.append(speed_of(figures.tokens_per_second) if figures.tokens_per_second else "")
-        parts.append(f"first token after {_short(figures.first_seconds)}" if figures.first_seconds else "")
+        parts.append(f"first token after {clock_of(figures.first_seconds)}" if figures.first_seconds else "")
         parts.append("finished" if answer.reason == "eos" else "")  # any other reason leads the sentence
     parts.append(f"passes {one_line(figures.certainty)}" if figures.certainty else "")
     told = SIGN.join(filter(None, parts))
     return ((f"{SIGN}{told}", "quiet"),) if told else ()
-
-
-def _short(seconds: float) -> str:
-    return f"{seconds:.1f} s" if seconds >= 1 else f"{milliseconds(seconds)} ms"
 
 
 def _unmeasured(answer: Answer) -> str:

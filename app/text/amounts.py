@@ -56,6 +56,17 @@ def time_of(seconds: float) -> str:
     return f"{hours} h {minutes} min" if minutes and hours < 24 else f"{hours} h"
 
 
+def clock_of(seconds: float) -> str:
+    """A clock: `47 ms`, `1.42 s`, `12.3 s`, `2:05`."""
+    if seconds < 0.9995:
+        return f"{seconds * 1000:.0f} ms"
+    if seconds < 10:
+        return f"{seconds:.2f} s"
+    if seconds < 100:
+        return f"{seconds:.1f} s"
+    return f"{int(seconds) // 60}:{int(seconds) % 60:02d}"
+
+
 def speed_of(rate: float) -> str:
     """Tokens a second: `1,204 tokens/s`, `7.3 tokens/s`."""
     return f"{rate:,.0f} tokens/s" if rate >= 100 else f"{rate:.1f} tokens/s"

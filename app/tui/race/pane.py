@@ -9,8 +9,8 @@ from textual.widget import Widget
 
 from ....errors import counted
 from ...chat.entries import Answer
-from ...race.clock import SHORT, in_words
-from ...text.amounts import times
+from ...race.clock import SHORT
+from ...text.amounts import clock_of, times
 from ...text.cells import fit, one_line, width
 from ...text.charts import eighths
 from ...theming.colouring import LABEL_STYLES, bar_name
@@ -106,7 +106,7 @@ class PaneFoot(Widget):
             "speedup": [(times(state.speedup) if state.speedup else "", "bold $foreground")],
             "seconds": [(f"{state.passes:,}", "bold $foreground"), (" passes" if state.passes != 1 else " pass", "$quiet")]
             if state.slowed
-            else [(in_words(state.seconds), "bold $foreground")],
+            else [(clock_of(state.seconds), "bold $foreground")],
             "speed": [(f"{state.speed:,.0f}", "bold $foreground"), (f" {SHORT[state.unit]}/s", "$quiet")],
             "other": [(f"{state.tokens_per_second:,.0f}", "bold $foreground"), (" tokens/s", "$quiet")],
             "step": [(_step(state), "bold $foreground"), (" tokens a pass", "$quiet")],

@@ -8,9 +8,9 @@ from textual.content import Content
 from textual.widget import Widget
 
 from ....errors import counted
-from ...race.clock import SHORT, bars, in_words
+from ...race.clock import SHORT, bars
 from ...render.verdict import against
-from ...text.amounts import times
+from ...text.amounts import clock_of, times
 from ...text.cells import fit, width
 from ...text.charts import eighths, percent
 from ...theming.colouring import bar_name
@@ -36,15 +36,15 @@ def headline(rows: Sequence[LaneFigures]) -> tuple[str, str, list[str]]:
         return f"{winner.name} and {' and '.join(level)}", ": too close to call", more
     if winner.slowed:
         return winner.name, f" wins: {winner.tokens_per_step:.2f} tokens a pass", []
-    what = f" wins: {in_words(winner.seconds)} of decoding"
+    what = f" wins: {clock_of(winner.seconds)} of decoding"
     if winner.line:
         # Being done is no merit where less was written: what counts is who was there first.
-        what = f" wins: {counted(winner.line, SHORT[winner.unit].removesuffix('s'))} in {in_words(winner.arrival)}"
+        what = f" wins: {counted(winner.line, SHORT[winner.unit].removesuffix('s'))} in {clock_of(winner.arrival)}"
     if winner.number != 1 and winner.speedup:
         more.append(against(winner.speedup, first.name)[0])
     if len(through) > 1:
         ahead = (through[1].arrival - winner.arrival) if winner.line else through[1].seconds - winner.seconds
-        more.append(f"{in_words(ahead) if ahead >= 0.0005 else 'a hair'} ahead of {through[1].name}")
+        more.append(f"{clock_of(ahead) if ahead >= 0.0005 else 'a hair'} ahead of {through[1].name}")
     sooner = [row for row in through if row.seconds < winner.seconds and row.amount < winner.amount]
     if winner.line and sooner:
         short = min(sooner, key=lambda row: row.seconds)
@@ -106,12 +106,12 @@ class PhotoFinish(Widget):
             if slowed
             else ("speed", [(times(row.speedup) if row.speedup else "–", "bold $foreground") for row in rows]),
             *(
-                [(f"at {line:,}", [(in_words(row.arrival) if row.arrival else "–", "$foreground") for row in rows])]
+                [(f"at {line:,}", [(clock_of(row.arrival) if row.arrival else "–", "$foreground") for row in rows])]
                 if line and not slowed
                 else []
             ),
             # A pass on its own is slower than one of many, so that clocks would tell another order.
-            *([] if slowed else [("decoding", [(in_words(row.seconds), "$quiet" if line else "$foreground") for row in rows])]),
+            *([] if slowed else [("decoding", [(clock_of(row.seconds), "$quiet" if line else "$foreground") for row in rows])]),
             *([(unit, [(f"{row.amount:,}", "$foreground") for row in rows])] if line else []),
             *([] if slowed else [(f"{unit}/s", [(f"{row.speed:,.0f}", "$foreground") for row in rows])]),
             ("a pass", [(f"{row.tokens_per_step:.2f}" if row.tokens_per_step else "–", "$foreground") for row in rows]),
@@ -122,8 +122,8 @@ class PhotoFinish(Widget):
             ),
             *([] if line else [(unit, [(f"{row.amount:,}", "$quiet") for row in rows])]),
             ("accepted", [("–" if row.acceptance is None else percent(row.acceptance), "$quiet") for row in rows]),
-            ("prompt", [(in_words(row.prompt_seconds), "$quiet") for row in rows]),
-            ("total", [(in_words(row.prompt_seconds + row.seconds), "$quiet") for row in rows]),
+            ("prompt", [(clock_of(row.prompt_seconds), "$quiet") for row in rows]),
+            ("total", [(clock_of(row.prompt_seconds + row.seconds), "$quiet") for row in rows]),
         ]
         marks = [(f"{row.sign} {row.mark}", row.mark_style) for row in rows]
         marks = [(row.doing, "$warning") if row.doing else mark for row, mark in zip(rows, marks, strict=True)]

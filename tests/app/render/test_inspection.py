@@ -10,7 +10,7 @@ import pytest
 
 from specchat.app.chat.entries import Answer
 from specchat.app.chat.pieces import Pieces
-from specchat.app.render.inspection import DETAILS, LABEL, LIT, inspect, quoted, verdict
+from specchat.app.render.inspection import LABEL, LIT, inspect, quoted, verdict
 from specchat.app.render.inspection_rows import inspection_rows, wrapped
 from specchat.app.text.cells import width
 from specchat.app.text.lines import cut, length
@@ -44,7 +44,7 @@ def pieces(vocabulary: list[str]) -> Pieces:
 def test_all_that_is_known_of_a_run(answer: Answer, pieces: Pieces) -> None:
     text = rows_of(answer, 1, pieces, rows=6)
     assert "fusion  pass 2 of 4 · drafted 7 · accepted 3 · 4 tokens" in text
-    assert "10.0 ms · 8 nodes" in text
+    assert "10 ms · 8 nodes" in text
     assert "draft 0.4 + pass 9.3 + rest 0.3 ms" in text
     assert "accepted ␣evening ␣Ana ␣climbed  model’s own ␣the" in text
     assert "After ‘climbed’ the draft said ‘of’ (2% likely), the model chose ‘the’ (97%)" in text
@@ -146,9 +146,8 @@ def test_hostile_text_stays_text_and_every_row_fits() -> None:
 
 
 def test_as_many_words_as_there_is_room_for(answer: Answer, pieces: Pieces) -> None:
-    lengths = [len(said(verdict(inspect(answer, 1, pieces), detail)[0])) for detail in DETAILS]
-    assert lengths == sorted(lengths, reverse=True)
-    assert len(set(lengths)) == len(DETAILS)
+    run = inspect(answer, 1, pieces)
+    assert len(said(verdict(run, brief=True)[0])) < len(said(verdict(run)[0]))
     assert "After ‘climbed’: draft ‘of’ (2%), model ‘the’ (97%)" in rows_of(answer, 1, pieces, cells=54, rows=3)
 
 
