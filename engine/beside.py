@@ -159,15 +159,11 @@ def check_room(name: str, path: Path, options: LoadOptions, lanes: int) -> None:
 
 def _llama_room(path: Path, options: LoadOptions) -> tuple[bool, int, str]:
     """Whether llama.cpp takes the GPU, bytes that are free there, and where that is."""
-    import psutil
-
     from ..backends.files.gguf_file import read_header
-    from ..backends.llama.library import devices
-    from ..backends.llama.options import choose_runtime
+    from ..backends.llama.options import choose_runtime, free_memory
 
-    if choose_runtime(options, read_header(path)).gpu_layers:
-        return True, sum(device.free for device in devices() if device.gpu), "on the GPU"
-    return False, int(psutil.virtual_memory().available), "in memory"
+    runtime = choose_runtime(options, read_header(path))
+    return bool(runtime.gpu_layers), *free_memory(runtime)
 
 
 def _torch_room(path: Path, options: LoadOptions) -> tuple[bool, int, str]:
