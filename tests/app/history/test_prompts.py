@@ -187,6 +187,19 @@ async def test_a_command_that_ran_is_no_draft(make_chat: Make) -> None:
     assert first.last_words == ""
 
 
+async def test_each_chat_has_its_own_draft_and_all_are_kept(make_chat: Make, file: Path) -> None:
+    app = keeping(make_chat)
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.pause()
+        box, recall = app.box, app.chat_screen.recall
+        for before, after, draft in ((1, 2, "of one"), (2, 3, "of two"), (3, 1, "")):
+            box.put(draft)
+            recall.swap(before, after)
+        assert box.text == "of one"
+        recall.leave()
+    assert [typed.text for typed in PromptHistory(file).read()][:2] == ["of two", "of one"]
+
+
 async def test_what_is_being_typed_when_the_chat_ends_is_an_earlier_message_of_the_next(make_chat: Make, file: Path) -> None:
     first = keeping(make_chat)
     async with first.run_test(size=SIZE) as pilot:

@@ -67,6 +67,12 @@ def test_only_what_is_clearly_faster_takes_the_place_of_what_there_was() -> None
     assert unclear(search, "lookup").startswith("Nothing was clearly faster than fusion, so")
 
 
+def test_plain_decoding_is_the_pick_where_all_are_slower() -> None:
+    search = searching({"lookup": 0.8, "fusion": 0.7}, noise=0.05)
+    pick = result_of(search, search.run())
+    assert (pick["method"], pick["settings"], pick["speedup"]) == ("greedy", {}, 1.0)
+
+
 def test_the_search_ends_when_its_time_is_over() -> None:
     search = searching(SPEEDS, minutes=1)
     clock = iter(range(10_000))
