@@ -20,6 +20,9 @@ SOON = 0.012
 MOST_SOON = 200
 """Rounds that wait for timers alone: one that comes again before its last turn is done, on a slow machine, is no work."""
 
+Make = Callable[..., Any]
+"""A fixture that makes something: the app, an answer's steps."""
+
 held: set[str] = set()
 """Groups of workers that a test holds up, for which nobody can wait."""
 

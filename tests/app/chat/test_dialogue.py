@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -26,9 +25,8 @@ from specchat.engine.messages import (
 )
 from specchat.engine.options import AnswerOptions
 
+from ...fakes.pilots import Make
 from ..conftest import under_way
-
-Make = Callable[..., Any]
 
 
 def phase(dialogue: Dialogue) -> str:

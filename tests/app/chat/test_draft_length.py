@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -11,9 +10,8 @@ from specchat.app.chat.methods import DraftLength, known_methods, length_of, why
 from specchat.engine.catalog import get, parse_params
 from specchat.engine.messages import Switch, Switched
 
-from ...fakes.pilots import chatting, command, settle, status
+from ...fakes.pilots import Make, ask, chatting, status
 
-Make = Callable[..., Any]
 METHODS = known_methods()
 
 
@@ -71,12 +69,7 @@ def test_a_schedule_decides_which_setting_counts() -> None:
 async def answering(app: Any, pilot: Any, engine: Any, records: Any) -> int:
     """A chat in the middle of an answer; its id."""
     app.dialogue.methods = METHODS
-    engine.loaded()
-    app.take_events()
-    await command(pilot, "Hello")
-    id: int = engine.begin(records)
-    await settle(app, pilot)
-    return id
+    return await ask(pilot, engine, "Hello", records, finish=False)
 
 
 async def test_longer_and_shorter_in_mid_answer(make_chat: Make, engine: Any, make_steps: Make) -> None:

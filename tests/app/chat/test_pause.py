@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from specchat.app.chat.dialogue import Dialogue
 from specchat.engine.messages import Advance, Generate, Pause, Paused, ScoreStep, StepScores, Watch
 
+from ...fakes.pilots import Make, chatting, settle, status
 from ...fakes.pilots import ask as asked
-from ...fakes.pilots import chatting, settle, status
 from ..conftest import under_way
 
-Make = Callable[..., Any]
 SIZE = (110, 30)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import re
 from base64 import b64encode
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -28,7 +27,6 @@ from specchat.engine.messages import StepRecord
 from ...fakes.races import run
 from .test_formats import Page
 
-Make = Callable[..., Any]
 DARK = load_themes()[0]["dark"]
 NASTY = "</span></script><script>alert(1)</script>\x1b[31m\u202e]]>\x00"
 

@@ -22,7 +22,7 @@ from specchat.backends.base import Sampling
 from specchat.engine.messages import Failed, Load, Steps
 from specchat.engine.options import AnswerOptions
 
-from ...fakes.pilots import chatting, settle
+from ...fakes.pilots import Make, chatting, settle
 from ..conftest import keep
 
 Say = Callable[..., None]
@@ -162,9 +162,6 @@ def test_two_that_turn_the_same_chat_lose_nothing(
 
 
 # A chat goes on with its own model, method and settings
-
-
-Make = Callable[..., Any]
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import os
 import stat
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +20,8 @@ from specchat.app.history import prompts as prompt_history
 from specchat.app.history.prompts import PromptHistory, Typed, found, step_back
 from specchat.app.tui.pickers.prompts import PromptSearch
 
-from ...fakes.pilots import chatting, command, settle
+from ...fakes.pilots import Make, chatting, command, settle
 
-Make = Callable[..., Any]
 SIZE = (90, 26)
 
 

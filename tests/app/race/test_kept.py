@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +9,9 @@ from specchat.app.saved.race_json import race_json
 from specchat.app.tui.race.screen import RaceScreen
 from specchat.engine.messages import Generate
 
-from ...fakes.pilots import chatting, toasts, until
+from ...fakes.pilots import Make, chatting, toasts, until
 from ...fakes.races import run
 
-Make = Callable[..., Any]
 LANES = [(range(24), 1, 2.0), (range(24), 3, 0.9), ([*range(20), 90, 91, 92, 93], 4, 0.7)]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
@@ -16,7 +15,7 @@ from specchat.app.text.cells import width
 from specchat.app.text.lines import cut, length
 from specchat.engine.messages import StepRecord
 
-Make = Callable[..., Any]
+from ...fakes.pilots import Make
 
 
 def said(parts: Any) -> str:

@@ -23,7 +23,7 @@ from specchat.app.text.lines import StyledLine, length
 from specchat.engine.catalog import Totals
 from specchat.engine.messages import Finished, StepRecord
 
-Make = Callable[..., Any]
+from ...fakes.pilots import Make
 
 
 def merged() -> list[StepRecord]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -15,20 +14,12 @@ from specchat.app.settings.file import changed
 from specchat.app.theming.colouring import INKS, WAYS, bared, effective, ink_name, inks_of, legend
 from specchat.errors import UserError
 
-from ...fakes.pilots import chatting, command, settle
-
-Make = Callable[..., Any]
+from ...fakes.pilots import Make, ask, chatting
 
 
 async def answered(pilot: Any, engine: Any, make_steps: Make) -> None:
     """A chat with one answer."""
-    await pilot.pause()
-    engine.loaded()
-    pilot.app.take_events()
-    await command(pilot, "How does prompt lookup work?")
-    engine.begin(make_steps())
-    engine.finish()
-    await settle(pilot.app, pilot)
+    await ask(pilot, engine, "How does prompt lookup work?", make_steps())
 
 
 def styles(app: Any) -> list[Style]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -15,9 +14,8 @@ from specchat.app.tui.keys.context import KEYS
 from specchat.app.tui.keys.help import HelpScreen
 from specchat.engine.messages import Cancel, Failed, Load, Loading, Steps, Switched
 
-from ...fakes.pilots import ask, chatting, command, loaded, rows, settle, shown, toasts
+from ...fakes.pilots import Make, ask, chatting, command, loaded, rows, settle, shown, toasts
 
-Make = Callable[..., Any]
 SIZE = (90, 26)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -13,9 +12,8 @@ from specchat.app.tui import notify
 from specchat.app.tui.keys.help import HelpScreen
 from specchat.app.tui.terminal_app import NOTICE_ROWS, RECENT
 
-from ...fakes.pilots import chatting, command, settle, until
+from ...fakes.pilots import Make, chatting, command, settle, until
 
-Make = Callable[..., Any]
 LONG = " ".join(f"word{n}" for n in range(120))
 
 

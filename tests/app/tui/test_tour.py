@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -34,10 +34,8 @@ from specchat.engine.messages import (
     Switched,
 )
 
-from ...fakes.pilots import chatting, command, held, settle, toasts, until
+from ...fakes.pilots import Make, chatting, command, held, settle, toasts, until
 from ..conftest import INFO, TEXT, FakeEngine
-
-Make = Callable[..., Any]
 
 SIZE = (100, 30)
 LONG = 1000.0

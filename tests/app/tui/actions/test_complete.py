@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +18,8 @@ from specchat.app.tui.actions.settings import set_now
 from specchat.app.tui.actions.table import COMMANDS, parse
 from specchat.app.tui.composer.completion import Completion
 
-from ....fakes.pilots import chatting, settle
+from ....fakes.pilots import Make, chatting, settle
 
-Make = Callable[..., Any]
 SIZE = (90, 26)
 
 KNOWN = KnownNames(

@@ -16,9 +16,8 @@ from specchat.app.tui.actions import copy
 from specchat.app.tui.actions.copy import code_blocks
 from specchat.app.tui.pickers.menu import Menu
 
-from ....fakes.pilots import ask, chatting, command, toasts
+from ....fakes.pilots import Make, ask, chatting, command, toasts
 
-Make = Callable[..., Any]
 SIZE = (90, 26)
 CODE = "Two ways.\n\n```python\ndef one():\n    return 1\n```\n\nOr:\n\n```sh\nmake two\n```\n"
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +10,8 @@ import pytest
 from specchat.app.export.formats import FORMATS
 from specchat.engine.messages import PieceTable
 
-from ....fakes.pilots import chatting, settle, until
+from ....fakes.pilots import Make, chatting, settle, until
 
-Make = Callable[..., Any]
 SIZE = (90, 26)
 
 pytestmark = pytest.mark.usefixtures("here")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +15,8 @@ from specchat.app.history.store import Store
 from specchat.app.tui.pickers.chats import ChatsScreen
 from specchat.errors import UserError
 
-from ....fakes.pilots import ask, chatting, command, settle, toasts
+from ....fakes.pilots import Make, ask, chatting, command, settle, toasts
 
-Make = Callable[..., Any]
 SIZE = (100, 30)
 
 

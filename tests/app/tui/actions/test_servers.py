@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -13,9 +12,8 @@ from specchat.app.race.entry import RaceEntry
 from specchat.app.tui.race.screen import RaceScreen
 from specchat.engine.messages import Loaded
 
-from ....fakes.pilots import settle
+from ....fakes.pilots import Make, settle
 
-Make = Callable[..., Any]
 HERE, THERE = "http://a:1", "http://b:2"
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -11,9 +10,8 @@ import pytest
 from specchat.app.chat.entries import Answer, Notice, Prompt
 from specchat.errors import UserError
 
-from ....fakes.pilots import ask, chatting, command, settle, shown, status, toasts
+from ....fakes.pilots import Make, ask, chatting, command, settle, shown, status, toasts
 
-Make = Callable[..., Any]
 SIZE = (100, 30)
 
 

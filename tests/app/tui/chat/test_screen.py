@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -13,10 +12,8 @@ from specchat.app.chat.entries import Answer, Prompt
 from specchat.app.tui.chat.welcome import OPENINGS, STARTERS
 from specchat.engine.messages import Load, Loaded, Loading, Steps, Switched
 
-from ....fakes.pilots import ask, chatting, command, loaded, rows, settle, shown, toasts
+from ....fakes.pilots import Make, ask, chatting, command, loaded, rows, settle, shown, toasts
 from ...conftest import INFO
-
-Make = Callable[..., Any]
 
 
 async def load(pilot: Any, engine: Any) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -15,9 +14,8 @@ from specchat.app.tui.transcript.line_view import LineView
 from specchat.engine.messages import Finished, Paused, StepRecord, Steps, Switched, Watch
 
 from ....fakes import pilots
-from ....fakes.pilots import chatting, command, settle, status, toasts, until
+from ....fakes.pilots import Make, chatting, command, settle, status, toasts, until
 
-Make = Callable[..., Any]
 SIZE = (120, 40)
 
 

@@ -20,9 +20,7 @@ from specchat.app.tui.driver import TerminalParser
 from specchat.engine.messages import Generate
 from specchat.errors import UserError
 
-from ....fakes.pilots import ask, chatting, until
-
-Make = Callable[..., Any]
+from ....fakes.pilots import Make, ask, chatting, until
 
 EVIL = "a\x1b]0;owned\x07 \x1b[31mred\x9b2J \u202eb\u2066 [bold]x[/bold]\r\ntwo\u2028three"
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +13,10 @@ from specchat.app.tui.pickers.menu import Menu
 from specchat.engine.client import EngineClient
 from specchat.engine.messages import Count, Counted, Generate, Loaded
 
-from ....fakes.pilots import ask, chatting, command, settle
+from ....fakes.pilots import Make, ask, chatting, command, settle
 from ....fakes.records import recorded_model
 from ...conftest import steps
 
-Make = Callable[..., Any]
 LONG = "long " * 1000
 """5,000 bytes: more than the 4,096 tokens of the tests' model, if each were a token."""
 

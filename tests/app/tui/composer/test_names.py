@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -15,9 +14,8 @@ from specchat.app.attach.attachments import FOLDED
 from specchat.app.attach.names import folder_of, names_below, names_in, offers, spelled, typed
 from specchat.app.tui.composer.completion import Completion
 
-from ....fakes.pilots import chatting, command, settle, shown, toasts
+from ....fakes.pilots import Make, chatting, command, settle, shown, toasts
 
-Make = Callable[..., Any]
 SIZE = (90, 26)
 
 

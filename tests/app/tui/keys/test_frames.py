@@ -23,9 +23,8 @@ from specchat.app.tui.race.model import RaceModel
 from specchat.app.tui.race.setup import RaceSetup
 
 from ....fakes.models.model_folders import make_home
-from ....fakes.pilots import chatting, settle
+from ....fakes.pilots import Make, chatting, settle
 
-Make = Callable[..., Any]
 Pilot = Any
 
 WAYS: dict[type[FramedScreen[Any]], list[str]] = {

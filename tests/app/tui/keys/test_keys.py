@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from typing import Any
 
 from specchat.app.settings.actions import ACTIONS
@@ -12,11 +11,9 @@ from specchat.app.tui.keys.bar import KeyBar
 from specchat.app.tui.keys.help import HelpScreen
 from specchat.app.tui.keys.leader import LeaderScreen
 from specchat.app.tui.pickers.menu import Menu
-from specchat.engine.messages import Steps
 
-from ....fakes.pilots import chatting, settle
+from ....fakes.pilots import Make, ask, chatting, settle
 
-Make = Callable[..., Any]
 SIZE = (100, 30)
 
 
@@ -25,10 +22,7 @@ def bar(app: Any) -> str:
 
 
 async def answering(app: Any, pilot: Any, engine: Any, make_steps: Make) -> None:
-    await pilot.press(*"Hello", "enter")
-    engine.begin()
-    engine.events.append(Steps(engine.asked.id, make_steps()))
-    await settle(app, pilot)
+    await ask(pilot, engine, "Hello", make_steps(), finish=False)
 
 
 def plain(key: str) -> bool:

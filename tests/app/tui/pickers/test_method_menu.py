@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from textual.widgets import OptionList, Static
@@ -10,9 +9,8 @@ from textual.widgets import OptionList, Static
 from specchat.app.chat.methods import GROUPS, known_methods
 from specchat.app.tui.pickers.method_menu import MethodMenu
 
-from ....fakes.pilots import ask, chatting, loaded
+from ....fakes.pilots import Make, ask, chatting, loaded
 
-Make = Callable[..., Any]
 NEEDS = "it needs a draft model: load one with --draft-model."
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +16,7 @@ from specchat.engine.messages import Cancel, Failed, Load, Loading
 
 from ....fakes.models.hub_server import COMMIT, Hub, serving
 from ....fakes.models.model_folders import make_home, write_folder, write_gguf
-from ....fakes.pilots import until
-
-Make = Callable[..., Any]
-
+from ....fakes.pilots import Make, until
 
 WEIGHTS = bytes(range(256)) * 2000
 

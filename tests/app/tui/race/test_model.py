@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -26,12 +25,10 @@ from specchat.engine.messages import (
     UnloadBeside,
 )
 
-from ....fakes.pilots import worked
+from ....fakes.pilots import Make, worked
 from ....fakes.races import asked, begin
 from ...conftest import INFO
 from .test_screen import load, numbered, pane_text, race, take
-
-Make = Callable[..., Any]
 
 pytestmark = pytest.mark.usefixtures("still")
 

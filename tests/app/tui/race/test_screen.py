@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -19,11 +18,9 @@ from specchat.app.tui.race.setup import RaceSetup
 from specchat.app.tui.race.state import LaneFigures
 from specchat.engine.messages import Cancel, CloseLane, Finished, Judge, Judged, Pause, Prefilling, StepRecord, Steps
 
-from ....fakes.pilots import command, loaded, settle, toasts
+from ....fakes.pilots import Make, command, loaded, settle, toasts
 from ....fakes.races import asked, begin, finish, records, write
 from ...conftest import steps
-
-Make = Callable[..., Any]
 
 pytestmark = pytest.mark.usefixtures("still")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -13,7 +12,7 @@ from specchat.app.text.cells import expand_tabs, find_all, fit, folded, grapheme
 from specchat.app.text.wrap import Flow, line_ends
 
 from ....cases import cases
-from ....fakes.pilots import ask, chatting, command, shown, toasts
+from ....fakes.pilots import Make, ask, chatting, command, shown, toasts
 
 CHARACTERS = st.one_of(
     st.sampled_from("ab cd  e\n\n\t-."),
@@ -198,8 +197,6 @@ def test_a_text_is_found_where_it_stands(before: str, text: str, after: str) -> 
 
 # Text in the transcript: found by /find, pointed at by a double click, and where a search of all chats leads
 
-
-Make = Callable[..., Any]
 
 # Cells of it are no characters, and it has two lines however wide the terminal is.
 ANSWER = "漢字\tthe first Needle.\nAnd a needle\nagain 👍🏽, then nothing\n" + "more\n" * 60

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -15,9 +14,7 @@ from specchat.app.tui.transcript.inspector import Inspector
 from specchat.engine.messages import Paused, StepRecord, Steps
 
 from ....fakes import pilots
-from ....fakes.pilots import chatting, loaded, settle
-
-Make = Callable[..., Any]
+from ....fakes.pilots import Make, chatting, loaded, settle
 
 
 def blocks(*entries: Any, cells: int = 30) -> list[EntryBlock]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -17,9 +16,7 @@ from specchat.app.tui.transcript.markdown_rows import markdown_rows
 from specchat.engine.messages import StepRecord
 
 from ....cases import cases
-from ....fakes.pilots import ask, chatting, command, settle, shown
-
-Make = Callable[..., Any]
+from ....fakes.pilots import Make, ask, chatting, command, settle, shown
 
 PALETTE = load_themes()[0]["dark"]
 COLOURS = {**PALETTE.colours, **PALETTE.variables()}

@@ -11,12 +11,10 @@ from specchat.app.render.blocks import TAIL
 from specchat.engine.messages import Finished, Loaded, Steps
 
 from ....cases import FULL
-from ....fakes.pilots import command, settle, toasts
+from ....fakes.pilots import Make, command, settle, toasts
 from ....fakes.races import asked, begin, finish
 from ....fakes.thoughts import THINKING, THOUGHT, thinking_steps
 from ...conftest import INFO, TEXT
-
-Make = Callable[..., Any]
 
 ANSWER = TEXT.partition("\n\n")[0] + "\n\nIt pays where an answer repeats the prompt, as in edits and summaries."
 
