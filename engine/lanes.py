@@ -353,6 +353,7 @@ def _tail(generation: Generation) -> str:
 def _finished(lane: Lane, generation: Generation) -> Finished:
     tail = generation.flush()  # may find a stop
     period, repeats = generation.loop or (0, 0)
+    plain, contended = _plain_seconds(lane, generation)
     return Finished(
         id=lane.id,
         reason=generation.finish_reason or "error",
@@ -363,24 +364,30 @@ def _finished(lane: Lane, generation: Generation) -> Finished:
         period=period,
         repeats=repeats,
         valid=generation.valid,
-        plain_seconds=_plain_seconds(lane, generation) if lane.compare else 0.0,
+        plain_seconds=plain,
+        contended=contended,
     )
 
 
-def _plain_seconds(lane: Lane, generation: Generation) -> float:
-    """Time a plain step at the answer's end; 0 for a plain answer, where whoever stopped it would wait for that, and where
-    other programs kept the two from being compared."""
+def _plain_seconds(lane: Lane, generation: Generation) -> tuple[float, bool]:
+    """Time a plain step at the answer's end.
+
+    Returns:
+        Its seconds: 0 for a plain answer, where whoever stopped it would wait for that, and where other programs kept the two
+        from being compared; and whether these did.
+    """
     totals = generation.totals
     plain = generation.drafter.plain and totals.nodes == totals.tokens
     slow = generation.finish_reason == "cancelled" and totals.forward_seconds > PLAIN_SECONDS * totals.steps
-    if plain or slow or not lane.step_seconds:
-        return 0.0
+    if not lane.compare or plain or slow or not lane.step_seconds:
+        return 0.0, False
     begun, cpu = time.perf_counter(), time.process_time()
     seconds = generation.plain_seconds(PLAIN_STEPS, PLAIN_SECONDS)
     here = (time.process_time() - cpu) / (time.perf_counter() - begun)
     before = lane.step_cpu_seconds / lane.step_seconds
     even = min(here, before) >= max(LEAST_SHARE, EVEN_SHARE * max(here, before))
-    return seconds if even or generation.conversation.model.info.device != "cpu" else 0.0
+    contended = seconds > 0 and not even and generation.conversation.model.info.device == "cpu"
+    return 0.0 if contended else seconds, contended
 
 
 def _label(generation: Generation) -> str:

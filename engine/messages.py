@@ -401,6 +401,8 @@ class Finished(Event):
     """Whether the answer matches the constraint; None without one."""
     plain_seconds: float = 0.0
     """Time of a plain step at the answer's end, taken for Generate's `compare`; 0 where it was not."""
+    contended: bool = False
+    """Other programs kept that step and the answer's from being compared."""
     served: dict[str, Any] = field(default_factory=dict)
     """What is known of a server's answer: `certainty`, `doubt`, and what the server counted, each where it told:
     `prompt_tokens`, `reused`, `tokens`, `steps`, `drafted`, `accepted`."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from ..text.amounts import times
+from ..text.amounts import rate, times
 from ..text.cells import fit, one_line, width
 from .entries import Answer
 
@@ -120,7 +120,7 @@ def table(answers: Sequence[Answer], shown: Answer, cells: int) -> list[list[Sty
                 f"{'●' if number == at else ' '} {number + 1}  {name_of(answer, answers)}",
                 f"{figures.tokens:,}" if figures.steps else "–",
                 f"{figures.tokens_per_step:.2f}" if figures.tokens_per_step else "–",
-                f"{figures.tokens_per_second:,.1f}" if figures.tokens_per_second else "–",
+                rate(figures.tokens_per_second) if figures.tokens_per_second else "–",
                 times(speedup) if speedup else "–",
                 f"{SIGNS[like.mark]} {like.said or like.mark}",
             ]

@@ -179,6 +179,8 @@ class Figures:
     """The part of `decode_seconds` until the first token."""
     plain_seconds: float = 0.0
     """Time of a plain step at the answer's end; 0 where none was timed."""
+    contended: bool = False
+    """Other programs kept its speed from being compared."""
     timed: int = 0
     """Steps that took no prompt tokens along: what the others took says little of a step."""
     timed_tokens: int = 0
@@ -460,7 +462,8 @@ class Answer:
                 figures.prefill_seconds = event.prefill_seconds
                 if event.busy_seconds > event.prefill_seconds:
                     figures.decode_seconds = event.busy_seconds - event.prefill_seconds
-                figures.plain_seconds, figures.valid = event.plain_seconds, event.valid
+                figures.plain_seconds, figures.contended = event.plain_seconds, event.contended
+                figures.valid = event.valid
                 self._take_served(event.served)
             case Failed(ended=True):
                 self._take_served(event.served)

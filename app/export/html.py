@@ -10,7 +10,7 @@ from html import escape
 
 from ..chat.entries import Answer, Notice, Prompt
 from ..render.thoughts import thought_line
-from ..render.verdict import signed
+from ..render.verdict import verdict
 from ..saved.capture import SavedChat
 from ..theming.colouring import Ink
 from .look import Look, headline, told, visible
@@ -168,7 +168,7 @@ def spans(answer: Answer, look: Look, clock: Sequence[float] = (), *, unfolded: 
 
 def figures(answer: Answer, model: str = "", *, speeds: bool = True) -> str:
     """The sentence below an answer; `model`: the name of its model, where it is to tell it."""
-    parts = [f'<span class="{css}">{text(said)}</span>' for said, css in signed(answer, model, speeds=speeds)]
+    parts = [f'<span class="{css}">{text(said)}</span>' for said, css in verdict(answer, model, speeds=speeds)]
     return f'<p class="figures">{"".join(parts)}</p>\n'
 
 

@@ -9,7 +9,7 @@ from ...errors import counted
 from ..chat.compare import SIGNS, Mark
 from ..race.clock import SHORT, Unit, bars
 from ..race.record import RaceLane, RaceRecord
-from ..text.amounts import clock_of, times
+from ..text.amounts import clock_of, rate, times
 from ..theming.colouring import bar_name
 from .html import STYLE, figures, head, legend, spans, text, top
 from .look import Look, headline
@@ -144,7 +144,7 @@ class Finish(NamedTuple):
         speedup = times(self.speedup) if self.speedup else "–"
         return [
             counted(self.passes, "pass", "passes") if self.passes else clock_of(self.seconds),
-            f"{self.speed:,.0f} {SHORT[self.unit]}/s" if self.speed else "–",
+            f"{rate(self.speed)} {SHORT[self.unit]}/s" if self.speed else "–",
             f"{self.tokens_per_step:.2f} tokens a pass" if self.tokens_per_step else "–",
             speedup,
         ]

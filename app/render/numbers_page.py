@@ -10,13 +10,12 @@ from ...engine.options import flops
 from ...errors import counted
 from ..chat.answer_json import DOUBLE, WHAT_IF_LENGTHS
 from ..chat.entries import Answer
-from ..chat.methods import method_named
-from ..text.amounts import flops_of, milliseconds
+from ..chat.methods import method_named, right_or_accepted
+from ..text.amounts import flops_of, milliseconds, rate
 from ..text.cells import fit, one_line, width
 from ..text.charts import Trend, bar, columns, percent, portions, resampled
-from ..text.lines import StyledLine, cut, ends, figures_rows, flowed, line, paragraph, track
+from ..text.lines import StyledLine, cut, ends, figures_rows, line, paragraph, track
 from ..theming.colouring import bar_name
-from .verdict import verdict
 
 RATES = (0.5, 0.6, 0.7, 0.8, 0.9)
 """α of the table of draft lengths."""
@@ -60,8 +59,7 @@ def numbers_lines(answer: Answer | None, method: str, curve: Curve, cells: int) 
     if answer.figures.certainty:
         return _served(answer, part, curve, method, cells)
     several = len(answer.by_method) > 1
-    out = _verdict(answer, cells) if answer.done else []
-    out += _by_method(answer, plain) if several else _speed(part, cells)
+    out = _by_method(answer, plain) if several else _speed(answer, part, cells)
     sections = [
         _thought(answer),
         # Where tokens come together that no pass gave together, their number says nothing of the passes.
@@ -87,10 +85,11 @@ def _served(answer: Answer, part: Totals, curve: Curve, method: str, cells: int)
     known = certainty != "unknown"
     rows = [
         *([(f"{figures.tokens_per_step:.2f}", "tokens a pass")] if figures.steps else []),
-        (f"{figures.tokens_per_second:,.0f}", "tokens/s"),
+        (rate(figures.tokens_per_second), "tokens/s"),
         (f"{figures.tokens:,}", "tokens"),
+        *_first_token(answer),
     ]
-    out = [*(_verdict(answer, cells) if answer.done else []), *figures_rows(rows, cells)]
+    out = figures_rows(rows, cells)
     out += [(), *paragraph(f"Passes: {certainty}. {SURE.get(certainty, '')}".rstrip(), cells, "$quiet")]
     for section in (
         _thought(answer),
@@ -122,22 +121,24 @@ def heading(text: str, note: str, cells: int) -> StyledLine:
     return ends(line((text, "bold $primary")), line((note, "$quiet")), cells)
 
 
-def _verdict(answer: Answer, cells: int) -> list[StyledLine]:
-    """The sentence that stands below the answer, too."""
-    told = tuple((text, f"${style}" if style == "quiet" else f"bold ${style}") for text, style in verdict(answer))
-    return [*flowed(told, cells), ()]
+def _first_token(answer: Answer) -> list[tuple[str, str]]:
+    seconds = answer.figures.first_seconds
+    return [(f"{milliseconds(seconds)} ms", "to the first token")] if seconds else []
 
 
-def _speed(totals: Totals, cells: int) -> list[StyledLine]:
+def _speed(answer: Answer, totals: Totals, cells: int) -> list[StyledLine]:
     figures = [
         (f"{totals.tokens_per_step:.2f}", "tokens a pass"),
-        (f"{totals.tokens_per_second:,.0f}", "tokens/s"),
+        (rate(totals.tokens_per_second), "tokens/s"),
         (f"{totals.tokens:,}", "tokens"),
     ]
     if totals.grammar:
         figures[1:1] = [(f"{totals.own_tokens_per_step:.2f}", "without the grammar's")]
         figures.append((f"{totals.grammar:,}", "by the grammar"))
-    return figures_rows(figures, cells)
+    if totals.drafted:
+        right = right_or_accepted(answer.label)
+        figures.append((f"{totals.accepted:,} of {totals.drafted:,}", f"guesses {right}"))
+    return figures_rows([*figures, *_first_token(answer)], cells)
 
 
 def _by_method(answer: Answer, plain: float) -> list[StyledLine]:
@@ -146,7 +147,7 @@ def _by_method(answer: Answer, plain: float) -> list[StyledLine]:
             "a pass": f"{totals.tokens_per_step:.2f}",
             "α": f"{totals.alpha:.2f}" if totals.drafted else "–",
             **({"× plain": f"{totals.speedup(plain):.2f}"} if plain else {}),
-            "tokens/s": f"{totals.tokens_per_second:,.0f}",
+            "tokens/s": rate(totals.tokens_per_second),
         }
         for name, totals in answer.by_method.items()
     }

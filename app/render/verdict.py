@@ -1,11 +1,11 @@
-"""What an answer comes to in one sentence: how its speed compares with plain decoding, and how its guesses did."""
+"""What an answer comes to, in one line that is always the same: `2.0× · 4.8 tokens a pass · 267 tokens/s · draft`."""
 
 from __future__ import annotations
 
 from ...errors import counted
 from ..chat.entries import Answer, Severity
-from ..chat.methods import method_named, right_or_accepted
-from ..text.amounts import clock_of, speed_of, times
+from ..chat.methods import method_named
+from ..text.amounts import speed_of, times
 from ..text.cells import one_line
 from ..text.lines import StyledLine, flowed, length
 
@@ -13,103 +13,89 @@ ENDS: dict[Severity, str] = {"information": "quiet", "warning": "warning", "erro
 """How bad an answer's end is → the style in which it is told."""
 
 SIGN = " · "
-"""Before each part that follows the sentence."""
+"""Between two parts of the line."""
 
 
-def verdict(answer: Answer, *, speeds: bool = True) -> StyledLine:
-    """The sentence about a finished answer, as "2.9× faster than plain: 83 of 120 guesses were right.", with the names of its
-    styles: quiet, success, warning, error.
+def verdict(answer: Answer, model: str = "", *, speeds: bool = True) -> StyledLine:
+    """The line about a finished answer, with the names of its styles (quiet, success, warning, error): how it ended unless by
+    itself, how many times as fast as plain decoding it was, tokens a pass and a second, methods, why nothing was drafted.
 
     Args:
+        model: the model's name, where it is to be told.
         speeds: whether to tell how fast it came; not where that is told beside it.
     """
-    figures, ending = answer.figures, f"{answer.ending.capitalize()}{' in the middle of the thought' * answer.thinking}."
-    if not figures.tokens:
-        return ((ending, ENDS[answer.severity]),)
-    ended: StyledLine = () if answer.reason == "eos" and not answer.thinking else ((f"{ending} ", ENDS[answer.severity]),)
-    match answer.valid:
-        case True:
-            ended = (*ended, ("✓ ", "success"))
-        case False:
-            ended = (*ended, ("✗ It does not match the schema. ", "warning"))
-    ratio = figures.speedup if speeds else 0.0
-    lead, style = against(ratio) if ratio else (_unmeasured(answer) if speeds else "", "quiet")
-    fact = _fact(answer)
-    if style == "quiet" and not figures.drafted and ratio:  # what is worth saying is why it was no faster
-        lead, fact = fact, lead
-    if figures.grammar:
-        fact += f"; the grammar wrote {figures.grammar:,} of {counted(figures.tokens, 'token')}"
-    first, rest = (lead, f": {fact}.") if lead else (fact, ".")
-    doubt: StyledLine = ((f" {one_line(figures.doubt)}", "warning"),) if figures.doubt else ()
-    return (*ended, (first[:1].upper() + first[1:], style), (rest, "quiet"), *doubt)
-
-
-def signed(answer: Answer, model: str = "", *, speeds: bool = True) -> StyledLine:
-    """The verdict with the methods that wrote the answer, the model's name where it is given, and how the answer came: its
-    speed (unless that is told beside it), the time to its first token, and that it came to its end."""
-    return (*verdict(answer, speeds=speeds), *_signature(answer, model, speeds=speeds))
+    parts = _parts(answer, model, speeds=speeds)
+    return tuple(part for each in parts for part in ((SIGN, "quiet"), each))[1:]
 
 
 def verdict_lines(answer: Answer, cells: int) -> list[StyledLine]:
-    """The signed sentence on as many rows as it takes; what follows it goes to a row of its own rather than to be torn. Last
-    comes what made the answer slower than plain decoding, if it was."""
-    rows, signature = flowed(verdict(answer), cells), _signature(answer, "", speeds=True)
-    if length(rows[-1]) + length(signature) <= cells:
-        rows[-1] += signature
-    else:
-        rows += flowed(tuple((text.removeprefix(SIGN), style) for text, style in signature), cells)
+    """The line on as many rows as it takes, broken between its parts; below it what made the answer slower than plain decoding,
+    if it was."""
+    rows: list[StyledLine] = []
+    for part in _parts(answer, "", speeds=True):
+        if rows and length(rows[-1]) + len(SIGN) + length((part,)) <= cells:
+            rows[-1] = (*rows[-1], (SIGN, "quiet"), part)
+        else:
+            rows += flowed((part,), cells)
     if answer.held_back:
         rows += flowed(((f"{one_line(answer.held_back)} /why says what would help.", "quiet"),), cells)
     return rows
 
 
 def verdict_text(answer: Answer, model: str = "") -> str:
-    """The signed sentence as text."""
-    return "".join(text for text, _ in signed(answer, model))
+    """The line as text."""
+    return "".join(text for text, _ in verdict(answer, model))
 
 
 def against(ratio: float, other: str = "plain") -> tuple[str, str]:
-    """How many times as fast as another speed one is, in words, and their style. One decimal: it repeats no better."""
-    near = round(ratio, 1) or round(ratio, 2)
-    if not near:
-        return f"slower than {other} ({times(ratio)})", "warning"
-    if near > 1:
-        return f"{near:.1f}× faster than {other}", "success"
-    return (f"as fast as {other}", "quiet") if near == 1 else (f"slower than {other} ({near:g}×)", "warning")
+    """How many times as fast as another speed one is, in words, and their style."""
+    said, style = times(ratio), _style(ratio)
+    if style == "success":
+        return f"{said} faster than {other}", style
+    return (f"as fast as {other}", style) if style == "quiet" else (f"slower than {other} ({said})", style)
 
 
-def _signature(answer: Answer, model: str, *, speeds: bool) -> StyledLine:
-    figures = answer.figures
-    parts = [" on ".join(filter(None, (one_line(" → ".join(answer.methods)).strip(), one_line(model))))]
-    if speeds and figures.tokens:
-        parts.append(speed_of(figures.tokens_per_second) if figures.tokens_per_second else "")
-        parts.append(f"first token after {clock_of(figures.first_seconds)}" if figures.first_seconds else "")
-        parts.append("finished" if answer.reason == "eos" else "")  # any other reason leads the sentence
-    parts.append(f"passes {one_line(figures.certainty)}" if figures.certainty else "")
-    told = SIGN.join(filter(None, parts))
-    return ((f"{SIGN}{told}", "quiet"),) if told else ()
+def _style(ratio: float) -> str:
+    """Style of a speed beside plain decoding's. What is the same to a decimal is as fast: it repeats no better."""
+    near = round(ratio, 1)
+    return "success" if near > 1 else "quiet" if near == 1 else "warning"
 
 
-def _unmeasured(answer: Answer) -> str:
-    """What leads the sentence where the speed was not compared."""
-    if answer.figures.certainty:
-        several = answer.figures.tokens_per_step > 1
-        return f"{answer.figures.tokens_per_step:.1f} tokens a pass" if several else ""
-    if answer.figures.drafted:
-        return f"{answer.figures.tokens_per_step:.1f} tokens a pass"
-    return "plain decoding" if all(method_named(name).plain for name in answer.methods) else ""
+def _parts(answer: Answer, model: str, *, speeds: bool) -> StyledLine:
+    figures, served = answer.figures, one_line(answer.figures.certainty)
+    parts: list[tuple[str, str]] = []
+    if answer.reason != "eos" or answer.thinking or not figures.tokens:
+        ended = f"{answer.ending.capitalize()}{' in the middle of the thought' * answer.thinking}"
+        parts.append((ended, ENDS[answer.severity]))
+    if not figures.tokens:
+        return tuple(parts)
+    if answer.valid is not None:
+        parts.append(("✓ matches", "success") if answer.valid else ("✗ does not match the schema", "warning"))
+    if speeds:
+        if figures.speedup and any(method_named(name).name != "greedy" for name in answer.methods):
+            parts.append((times(figures.speedup), _style(figures.speedup)))
+        elif figures.contended:
+            parts.append(("speed unknown: the machine was busy", "warning"))
+        parts.append((f"{figures.tokens_per_step:.1f} tokens a pass" if figures.steps else "", "quiet"))
+        parts.append((speed_of(figures.tokens_per_second) if figures.tokens_per_second else "", "quiet"))
+    parts.append((" on ".join(filter(None, (one_line(" → ".join(answer.methods)).strip(), one_line(model)))), "quiet"))
+    parts.append((f"passes {served}" if served else "", "quiet"))
+    parts.append((_undrafted(answer), "quiet"))
+    if figures.grammar:
+        parts.append((f"the grammar wrote {figures.grammar:,} of {counted(figures.tokens, 'token')}", "quiet"))
+    parts.append((one_line(figures.doubt), "warning"))
+    return tuple(part for part in parts if part[0])
 
 
-def _fact(answer: Answer) -> str:
-    drafted, accepted = answer.figures.drafted, answer.figures.accepted
-    if drafted:
-        right = right_or_accepted(answer.label)
-        return f"{accepted:,} of {counted(drafted, 'guess', 'guesses')} {'was' if accepted == 1 else 'were'} {right}"
-    if certainty := answer.figures.certainty:
-        return "the server guessed nothing" if certainty == "exact" else "the server does not tell what it guessed"
-    if why := answer.figures.why_declined:
-        return why
-    methods = [method_named(name) for name in answer.methods]
+def _undrafted(answer: Answer) -> str:
+    """Why nothing was drafted; empty where something was, and of greedy decoding, which never does."""
+    figures, methods = answer.figures, [method_named(name) for name in answer.methods]
+    if figures.drafted or all(method.name == "greedy" for method in methods):
+        return ""
+    if figures.certainty:
+        return "the server guessed nothing" if figures.certainty == "exact" else "the server does not tell what it guessed"
+    if figures.why_declined:
+        return figures.why_declined
     if all(method.undrafted for method in methods):
         return " or ".join(dict.fromkeys(method.undrafted for method in methods))
     return "nothing to guess from here" if any(method.group == "text" for method in methods) else "no guess would pay here"

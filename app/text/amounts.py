@@ -67,14 +67,23 @@ def clock_of(seconds: float) -> str:
     return f"{int(seconds) // 60}:{int(seconds) % 60:02d}"
 
 
-def speed_of(rate: float) -> str:
-    """Tokens a second: `1,204 tokens/s`, `7.3 tokens/s`."""
-    return f"{rate:,.0f} tokens/s" if rate >= 100 else f"{rate:.1f} tokens/s"
+def rate(each_second: float) -> str:
+    """A number a second in three digits: `1,204`, `267`, `52.3`, `7.31`."""
+    if each_second >= 99.95:
+        return f"{each_second:,.0f}"
+    return f"{each_second:.1f}" if each_second >= 9.995 else f"{each_second:.2f}"
+
+
+def speed_of(each_second: float) -> str:
+    """Tokens a second: `1,204 tokens/s`, `7.31 tokens/s`."""
+    return f"{rate(each_second)} tokens/s"
 
 
 def times(ratio: float) -> str:
-    """How many times as fast, or as much: `2.31×`, `<0.01×`."""
-    return f"{ratio:.2f}×" if ratio >= 0.005 else "<0.01×"
+    """How many times as fast, or as much, in two digits, since it repeats no better: `12×`, `2.3×`, `0.93×`, `<0.01×`."""
+    if ratio < 0.005:
+        return "<0.01×"
+    return f"{ratio:.0f}×" if ratio >= 9.95 else f"{ratio:.1f}×" if ratio >= 0.945 else f"{ratio:.2f}×"
 
 
 def milliseconds(seconds: float) -> str:

@@ -47,7 +47,7 @@ def test_switch_in_mid_answer_type_cancel_and_go_on(env: dict[str, str], slow_re
         terminal.send("count\r")
         terminal.wait("0 1 2")
         terminal.send("\x1b")
-        terminal.wait("Cancelled.")
+        terminal.wait("Cancelled ·")
         terminal.quit()
         assert not psutil.pid_exists(engine.pid) or engine.status() == psutil.STATUS_ZOMBIE
 
@@ -72,7 +72,7 @@ def test_hostile_model_text_is_shown_and_does_nothing(env: dict[str, str], tmp_p
     with Terminal([SPECCHAT, "--model", recorded_model(tmp_path, {"go": text})], env=env) as terminal:
         terminal.wait("identical")
         terminal.send("go\r")
-        terminal.wait(lambda text: "[bold]b[/bold]" in text and "first token after" in text)
+        terminal.wait(lambda text: "[bold]b[/bold]" in text and "tokens a pass ·" in text)
         assert "end" in terminal.text
         for sequence in (b"\x1b[31mred", b"\x1b]0;owned", b"\x1b]52;c;ZXZpbA", b"\x9b2J"):
             assert sequence not in terminal.raw
@@ -94,11 +94,11 @@ def test_type_race_switch_and_quit(env: dict[str, str]) -> None:
         # Back in the chat: the draft is where it was, and is sent now.
         terminal.wait(lambda text: "accepted" not in text and "the boat and the lamp." in text)
         terminal.send("\r")
-        terminal.wait("first token after")
+        terminal.wait("tokens a pass ·")
         terminal.send("\x0e")  # ctrl+n
         terminal.wait("◆ lookup")
         terminal.send("What is prompt lookup?\r")
-        terminal.wait(lambda text: text.count("first token after") >= 2 and "lookup" in text)
+        terminal.wait(lambda text: text.count("tokens a pass ·") >= 2 and "lookup" in text)
         terminal.send("\x1bOS\x1bOS")  # F4 twice: the token tree
         terminal.wait(lambda text: "numbers" in text and " node" in text)
         terminal.quit()

@@ -12,7 +12,7 @@ from ....errors import counted
 from ...chat.dialogue import Dialogue
 from ...chat.entries import Figures
 from ...chat.methods import right_or_accepted
-from ...text.amounts import progress_of
+from ...text.amounts import progress_of, rate
 from ...text.charts import eighths
 from ...theming.colouring import Colouring, legend_line
 from ..keys.bar import LEGEND_FROM
@@ -109,7 +109,7 @@ class StatusLine(Widget):
         if not figures.steps:
             return [self._lively("stopping" if stopping else "writing")]
         hinted, speed = self._hint is not None, figures.recent_tokens_per_second
-        parts = [_figure(f"{speed:,.0f}" if speed >= 100 else f"{speed:.1f}", "tokens/s")] if figures.tokens else []
+        parts = [_figure(rate(speed), "tokens/s")] if figures.tokens else []
         parts += _per_pass(figures, "a pass" if hinted else "tokens a pass")
         if figures.drafted and not hinted and self.dialogue.answer:
             right = right_or_accepted(self.dialogue.answer.label)

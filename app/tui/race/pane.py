@@ -10,7 +10,7 @@ from textual.widget import Widget
 from ....errors import counted
 from ...chat.entries import Answer
 from ...race.clock import SHORT
-from ...text.amounts import clock_of, times
+from ...text.amounts import clock_of, rate, times
 from ...text.cells import fit, one_line, width
 from ...text.charts import eighths
 from ...theming.colouring import LABEL_STYLES, bar_name
@@ -107,8 +107,8 @@ class PaneFoot(Widget):
             "seconds": [(f"{state.passes:,}", "bold $foreground"), (" passes" if state.passes != 1 else " pass", "$quiet")]
             if state.slowed
             else [(clock_of(state.seconds), "bold $foreground")],
-            "speed": [(f"{state.speed:,.0f}", "bold $foreground"), (f" {SHORT[state.unit]}/s", "$quiet")],
-            "other": [(f"{state.tokens_per_second:,.0f}", "bold $foreground"), (" tokens/s", "$quiet")],
+            "speed": [(rate(state.speed), "bold $foreground"), (f" {SHORT[state.unit]}/s", "$quiet")],
+            "other": [(rate(state.tokens_per_second), "bold $foreground"), (" tokens/s", "$quiet")],
             "step": [(_step(state), "bold $foreground"), (" tokens a pass", "$quiet")],
             "amount": [(f"{state.amount:,}", "bold $foreground"), (f" {amount.partition(' ')[2]}", "$quiet")],
         }

@@ -10,7 +10,7 @@ from textual.widget import Widget
 from ....errors import counted
 from ...race.clock import SHORT, bars
 from ...render.verdict import against
-from ...text.amounts import clock_of, times
+from ...text.amounts import clock_of, rate, times
 from ...text.cells import fit, width
 from ...text.charts import eighths, percent
 from ...theming.colouring import bar_name
@@ -113,10 +113,10 @@ class PhotoFinish(Widget):
             # A pass on its own is slower than one of many, so that clocks would tell another order.
             *([] if slowed else [("decoding", [(clock_of(row.seconds), "$quiet" if line else "$foreground") for row in rows])]),
             *([(unit, [(f"{row.amount:,}", "$foreground") for row in rows])] if line else []),
-            *([] if slowed else [(f"{unit}/s", [(f"{row.speed:,.0f}", "$foreground") for row in rows])]),
+            *([] if slowed else [(f"{unit}/s", [(rate(row.speed), "$foreground") for row in rows])]),
             ("a pass", [(f"{row.tokens_per_step:.2f}" if row.tokens_per_step else "–", "$foreground") for row in rows]),
             *(
-                [("tokens/s", [(f"{row.tokens_per_second:,.0f}", "$quiet") for row in rows])]
+                [("tokens/s", [(rate(row.tokens_per_second), "$quiet") for row in rows])]
                 if unit != "tokens" and not slowed
                 else []
             ),

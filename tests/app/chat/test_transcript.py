@@ -138,9 +138,9 @@ def test_rows_of_an_answer() -> None:
     assert block.closed
     rows = [block.row(i) for i in range(block.height)]
     assert [row.kind for row in rows] == ["answer", "answer", "blank", "figures", "blank"]
-    told = "lookup · 20.0 tokens/s · first token after 100 ms"
-    assert rows[3].text == f"Token limit. 2.0 tokens a pass: 1 of 3 guesses was right. · {told}"
-    assert rows[3].styles == ("warning", "quiet", "quiet", "quiet")
+    told = "20.0 tokens/s · lookup"
+    assert rows[3].text == f"Token limit · 2.0 tokens a pass · {told}"
+    assert rows[3].styles == ("warning", *["quiet"] * 6)
 
 
 def test_an_answer_whose_passes_turn_out_unknown_loses_its_colours() -> None:

@@ -81,7 +81,7 @@ def test_a_thought_that_is_not_closed_is_never_hidden() -> None:
     assert "s, not finished" in block.row(0).text
     assert block.row(0).styles == ("warning",)
     told = " ".join(row.text for row in map(block.row, range(block.height)) if row.kind == "figures")
-    assert "Token limit in the middle of the thought." in told
+    assert "Token limit in the middle of the thought" in told
 
 
 def test_the_cursor_goes_where_runs_can_be_seen() -> None:
