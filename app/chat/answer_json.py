@@ -43,6 +43,7 @@ def answer_json(answer: Answer) -> dict[str, Any]:
         "nodes_per_token": totals.nodes_per_token,
         "flops_per_token": flops(answer.weights, totals.nodes_per_token),
         "prefill_seconds": answer.figures.prefill_seconds,
+        "first_token_seconds": answer.figures.first_seconds,
         "decode_seconds": totals.seconds,
         "tokens_per_second": totals.tokens_per_second,
         "draft_seconds": totals.draft_seconds,
