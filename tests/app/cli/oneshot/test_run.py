@@ -89,7 +89,7 @@ def test_json_has_every_figure(call: Call, model: str, method: str) -> None:
     assert list(data) == (
         "model backend device method label prompt_tokens tokens steps tokens_per_step grammar_tokens own_tokens_per_step "
         "draft_tokens accepted_tokens acceptance_rate ahead_tokens wasted_tokens alpha position_acceptance drafters "
-        "nodes nodes_per_token flops_per_token prefill_seconds decode_seconds "
+        "nodes nodes_per_token flops_per_token prefill_seconds first_token_seconds decode_seconds "
         "tokens_per_second draft_seconds forward_seconds other_seconds draft_token_seconds plain_seconds pass_seconds "
         "speedup by_method what_if finish_reason text token_ids runs messages"
     ).split(" ")
