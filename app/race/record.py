@@ -101,10 +101,6 @@ class RaceRecord:
         compared."""
         return 0.0 if self.slowed else speedup(self.lanes[0], lane, self.unit, self.finish_line)
 
-    def speed(self, lane: RaceLane, unit: Unit | None = None) -> float:
+    def speed(self, lane: RaceLane) -> float:
         """What a lane wrote, per second of its own clock; 0 where speeds are not told."""
-        return lane.track.amount(unit or self.unit) / lane.seconds if lane.seconds > 0 and not self.slowed else 0.0
-
-    def ranking(self) -> list[RaceLane]:
-        """The lanes, the fastest first; equals in their order."""
-        return sorted(self.lanes, key=lambda lane: -self.speedup(lane))
+        return lane.track.amount(self.unit) / lane.seconds if lane.seconds > 0 and not self.slowed else 0.0

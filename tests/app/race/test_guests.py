@@ -33,7 +33,6 @@ from specchat.errors import UserError
 from ...fakes.races import asked, begin, finish, records, run, started, write
 from ..conftest import INFO, FakeEngine
 
-MESSAGES = [{"role": "user", "content": "Hello"}]
 SMALL = {**INFO, "name": "small.gguf", "backend": "llama.cpp", "dtype": "Q4_0", "path": "/secret/small.gguf"}
 
 
