@@ -36,9 +36,6 @@ class MemoryFit:
 
     verdict: Literal["fits", "short", "too large", "unknown"]
     """short: with a shorter conversation than usual."""
-    needed: int = 0
-    tokens: int = 0
-    """Length of the conversation that was reckoned with; short: of one that fits."""
     told: str = ""
     """How it was judged, as a sentence."""
 
@@ -80,20 +77,17 @@ def judge(needs: Needs, free: FreeMemory, options: Mapping[str, Any]) -> MemoryF
     """
     model = needs.footprint(gpu=free.gpu, dtype=options.get("dtype") or "auto", kv_type=options.get("kv_type") or "auto")
     if not model.weights:
-        return MemoryFit("unknown", told="Its memory use is unknown.")
+        return MemoryFit("unknown", "Its memory use is unknown.")
     asked = options.get("context")
     tokens = min(asked or USUAL, needs.context or asked or USUAL)
     cache = model.cache(tokens)
-    needed = model.base + cache
     parts = f"{size_of(model.weights)} of weights{' as float32' if model.widened else ''}"
     parts += f" and {size_of(cache)} of KV cache for {tokens:,} tokens" if cache else ", KV cache not counted"
     there = f"{size_of(free.free)} free {free.where}"
-    if needed <= free.free:
-        return MemoryFit("fits", needed, tokens, f"Fits: {parts}; {there}.")
+    if model.base + cache <= free.free:
+        return MemoryFit("fits", f"Fits: {parts}; {there}.")
     left = free.free - model.base
     shorter = int(left / model.token) // 256 * 256 if model.token and left > 0 else 0
     if shorter >= LEAST:
-        return MemoryFit(
-            "short", needed, shorter, f"Fits with {shorter:,} tokens of context (--context {shorter}): {parts}; {there}."
-        )
-    return MemoryFit("too large", needed, tokens, f"Too large: {parts}; {there}.")
+        return MemoryFit("short", f"Fits with {shorter:,} tokens of context (--context {shorter}): {parts}; {there}.")
+    return MemoryFit("too large", f"Too large: {parts}; {there}.")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import struct
 from collections.abc import Sequence
 from pathlib import Path
@@ -215,21 +216,20 @@ NEEDS = Needs("llama.cpp", 4_000_000_000, 4_000_000_000, 32_768, 65_536)
 
 
 @pytest.mark.parametrize(
-    ("free", "verdict"), [(6_000_000_000, "fits"), (4_900_000_000, "short"), (4_100_000_000, "too large"), (10, "too large")]
+    ("free", "verdict"), [(5_273_741_824, "fits"), (5_273_741_823, "short"), (4_100_000_000, "too large"), (10, "too large")]
 )
 def test_what_fits(free: int, verdict: str) -> None:
     # 4.2 GB with what a pass needs, and 8,192 tokens × 65,536 numbers × 2 bytes.
     fit = judge(NEEDS, FreeMemory(free, "in memory"), {})
     assert fit.verdict == verdict
-    assert fit.needed == int(4e9 * 1.05) + 8192 * 65_536 * 2
     assert "4.0 GB of weights" in fit.told
     assert "1.1 GB of KV cache for 8,192 tokens" in fit.told
 
 
 def test_a_shorter_conversation_that_fits_is_named_and_does_fit() -> None:
     fit = judge(NEEDS, FreeMemory(4_900_000_000, "in memory"), {})
-    assert f"--context {fit.tokens}" in fit.told
-    assert judge(NEEDS, FreeMemory(4_900_000_000, "in memory"), {"context": fit.tokens}).verdict == "fits"
+    (tokens,) = re.findall(r"--context (\d+)", fit.told)
+    assert judge(NEEDS, FreeMemory(4_900_000_000, "in memory"), {"context": int(tokens)}).verdict == "fits"
 
 
 def test_transformers_holds_32_bits_on_the_cpu_unless_told_otherwise() -> None:
