@@ -119,7 +119,8 @@ def test_a_load_is_cancelled_at_whatever_pass() -> None:
 
 @pytest.mark.parametrize("runtime", ["transformers", pytest.param("llama.cpp", marks=needs_llama)])
 @pytest.mark.parametrize("stage", ["weights", "check"])
-def test_loading_can_be_cancelled(stage: str, runtime: str) -> None:
+def test_loading_can_be_cancelled(stage: str, runtime: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPECCHAT_CACHE", str(tmp_path))  # nothing is proved yet
     path, seen = tiny_of_both() if runtime == "transformers" else gguf_of(tiny_of_both()), list[str]()
     options = LoadOptions(device="cpu")
     with pytest.raises(Cancelled):
