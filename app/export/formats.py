@@ -17,6 +17,7 @@ from ..race.record import RaceRecord
 from ..saved.capture import SavedChat, capture
 from ..saved.chat_json import chat_json
 from ..saved.race_json import race_json
+from ..settings.locations import exports_folder
 from ..text.cells import one_line
 from ..theming.colouring import Colouring
 from ..theming.themes import Palette
@@ -67,7 +68,8 @@ def target(text: str, format: str | None = None, stem: str = "specchat") -> Path
     """The file that is meant.
 
     Args:
-        text: as typed; `~` is the home folder. A folder that exists, or nothing, stands for a file in it named by the time.
+        text: as typed; `~` is the home folder. A folder that exists, or nothing for that of exports, stands for a file in it
+            named by the time.
         format: what it must be; by its suffix if None.
         stem: how a name made up here begins.
 
@@ -76,7 +78,7 @@ def target(text: str, format: str | None = None, stem: str = "specchat") -> Path
     """
     if "\0" in text:
         raise UserError("A file name cannot contain the NUL character. Choose another name.")
-    path = user_path(text)
+    path = user_path(text) if text else exports_folder()
     if format is not None and (not text or os.path.isdir(path)):
         return path / f"{stem}-{datetime.now():%Y-%m-%d-%H%M%S}.{format}"
     if format is None:

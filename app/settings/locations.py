@@ -43,6 +43,11 @@ def data_folder() -> Path:
     return _folder("SPECCHAT_DATA", platformdirs.user_data_path(APP, appauthor=False))
 
 
+def exports_folder() -> Path:
+    """The folder of exports that were given no name; SPECCHAT_EXPORTS names another."""
+    return _folder("SPECCHAT_EXPORTS", platformdirs.user_documents_path() / APP)
+
+
 def first_start() -> bool:
     """Whether nobody has used specchat here before: there are neither settings nor data."""
     return not settings_file().exists() and not data_folder().exists()
@@ -59,6 +64,7 @@ def everything() -> Mapping[str, Path]:
         "settings": settings_file(),
         "themes": themes_folder(),
         "data": data_folder(),
+        "exports": exports_folder(),
         "cache": cache_folder(),
         "log": log_path(),
         "builtin": builtin_path(),

@@ -257,6 +257,7 @@ def tree_steps() -> Callable[[], list[StepRecord]]:
 def make_chat(engine: FakeEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
     """Makes the app, with no settings but those given and no clipboard tool."""
     monkeypatch.setenv("SPECCHAT_CONFIG", str(tmp_path))
+    monkeypatch.setenv("SPECCHAT_EXPORTS", ".")
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setenv("COLORTERM", "truecolor")
     monkeypatch.setattr("specchat.app.tui.actions.copy.clipboard_tool", list)

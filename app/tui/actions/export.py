@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from ....errors import NotPossible, UserError
 from ....plain_file import user_path
 from ...settings import actions
+from ...settings.locations import ensure, exports_folder
 from ...text.amounts import short_path
 from ...text.cells import one_line
 from ..host import Host
@@ -63,10 +64,10 @@ class Exports:
             "md": "Texts and figures, without colours.",
             "json": "Colours and trees; /open brings it back.",
         }
-        self._ask("Export this chat as", details, lambda format: self.export("", format))
+        self._ask("Export this chat", details, lambda format: self.export("", format))
 
     def choose_race(self, record: RaceRecord) -> None:
-        """Ask for the format of a race, and write it to a file in this folder."""
+        """Ask for the format of a race, and write it to a file in the folder of exports."""
         from ...saved.race_json import frozen_race
 
         still = frozen_race(record)
@@ -74,20 +75,20 @@ class Exports:
             "html": "Replays the race at its recorded pace.",
             "json": "Passes, trees, clocks; /open shows it again.",
         }
-        self._ask("Export this race as", details, lambda format: self.export_race(still, format))
+        self._ask("Export this race", details, lambda format: self.export_race(still, format))
 
     def _ask(self, title: str, details: Mapping[str, str], chosen: Callable[[str], None]) -> None:
         from ...export.formats import FORMATS
         from ..pickers.menu import Menu, MenuItem
 
         items = [MenuItem(format, format, FORMATS[format], detail=detail) for format, detail in details.items()]
-        self.host.ask(Menu(title, items, "", self.host.live.keymap), chosen)
+        self.host.ask(Menu(f"{title} to {short_path(exports_folder())} as", items, "", self.host.live.keymap), chosen)
 
     def export(self, text: str, format: str | None = None, overwrite: bool = False, *, thoughts: bool = False) -> None:
         """Write the chat to a file.
 
         Args:
-            text: the file as typed; empty for one in this folder that is named by the time.
+            text: the file as typed; empty for one in the folder of exports that is named by the time.
             format: one of FORMATS; by the file's suffix if None.
             overwrite: replace a file of that name.
             thoughts: with what the model thought.
@@ -103,7 +104,7 @@ class Exports:
         self._write(path, lambda: export_chat(saved, path, look, overwrite))
 
     def export_race(self, record: RaceRecord, format: str) -> None:
-        """Write a race to a file in this folder.
+        """Write a race to a file in the folder of exports.
 
         Raises:
             UserError: it cannot be tried; what fails later is told beside the race.
@@ -119,7 +120,12 @@ class Exports:
             other = f" ({one_line(path.name)} already exists; add ! to overwrite it)" if place.name != path.name else ""
             self.host.tell(f"Saved as {short_path(place)}{other}.")
 
-        self.host.beside(work, done, f"Writing {one_line(path.name)} …")
+        def write() -> Path:
+            if path.parent == exports_folder():
+                ensure(path.parent)
+            return work()
+
+        self.host.beside(write, done, f"Writing {one_line(path.name)} …")
 
     @runs(actions.OPEN)
     def open(self, *words: str) -> None:

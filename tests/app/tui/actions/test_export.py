@@ -10,7 +10,7 @@ import pytest
 from specchat.app.export.formats import FORMATS
 from specchat.engine.messages import PieceTable
 
-from ....fakes.pilots import Make, chatting, settle, until
+from ....fakes.pilots import Make, ask, chatting, settle, until, worked
 
 SIZE = (90, 26)
 
@@ -89,3 +89,19 @@ async def test_a_refused_command_goes_where_nothing_of_it_can_be_corrected(make_
             await command(app, pilot, text)
             assert box.text == text
             assert box.cursor_location == (0, len(text))
+
+
+async def test_an_export_without_a_name_says_where_it_goes(
+    make_chat: Make, engine: Any, make_steps: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Into a folder of its own, which is made for it: not wherever specchat was started."""
+    monkeypatch.chdir(tmp_path)
+    async with chatting(make_chat(), size=(90, 26)) as (app, pilot):
+        monkeypatch.setenv("SPECCHAT_EXPORTS", str(tmp_path / "papers" / "chats"))
+        await ask(pilot, engine, "Hello", make_steps())
+        await pilot.press("alt+s")
+        assert "papers/chats" in str(app.screen.frame.border_title)
+        await pilot.press("2")
+        await worked(pilot)
+    (file,) = (tmp_path / "papers" / "chats").iterdir()
+    assert file.suffix == ".md"
