@@ -16,7 +16,7 @@ from ... import plain_file
 from ...errors import UserError
 from ...plain_file import user_path
 from ..text.amounts import size_of
-from ..text.cells import one_line
+from ..text.cells import FOLDED, one_line
 
 MOST_BYTES = 2_000_000
 """Bytes of one file. Far more than a local model's context holds; a file above it was hardly meant."""
@@ -167,10 +167,6 @@ def decoded(data: bytes, shown: str) -> tuple[str, str]:
         text = data.decode(encoding, errors="replace")
         notice = f"{shown} is not entirely {encoding.upper()[:6].rstrip('-')}: unreadable characters are shown as �."
     return text.replace("\r\n", "\n"), notice
-
-
-FOLDED = "[\ufe00"
-"""Begins what stands for a long text in the input box: a bracket, and a selector that no key types and no terminal shows."""
 
 
 def pasted(text: str) -> str:

@@ -44,6 +44,10 @@ WORD = re.compile(r"\w+|\s+|[^\w\s]+")
 """What a double click takes: a word, or what stands between two."""
 
 
+FOLDED = "[\u2063"
+"""Begins what stands for a long text in the input box: a bracket, and a separator that no key types. It is never drawn."""
+
+
 def _visible(match: re.Match[str]) -> str:
     code = ord(match[0])
     if code < 0x20:
@@ -57,7 +61,7 @@ def sanitise(text: str) -> str:
     """`text` with control characters, bidi controls and lone surrogates as visible text; tabs and newlines stay."""
     if "\r\n" in text:
         text = text.replace("\r\n", "\n")
-    text = _HOSTILE.sub(_visible, text)
+    text = _HOSTILE.sub(_visible, text.replace(FOLDED, "["))
     return _TOWER.sub(_parted, _STRAY.sub(_visible, text)) if _JOINER in text else text
 
 

@@ -260,6 +260,7 @@ class SpecchatApp(TerminalApp):
             return
         self.untell()
         self.chat_history.idle()
+        self.chat_screen.recall.idle(self.chat_history.current)
         self.models.idle()
         dialogue = self.dialogue
         if dialogue.phase in ("ready", "unloaded"):
@@ -375,8 +376,8 @@ class SpecchatApp(TerminalApp):
     def show_chat(self, transcript: Transcript) -> None:
         self.message_edit.leave()
         self.chat_history.opened(transcript)
-        before, self.dialogue.transcript = self.chat_history.current, transcript
-        self.chat_screen.recall.swap(before, self.chat_history.current)
+        self.dialogue.transcript = transcript
+        self.chat_screen.recall.show(self.chat_history.current)
         self.chat_screen.view.show(transcript)
         self.changed()
 

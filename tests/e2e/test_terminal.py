@@ -9,6 +9,7 @@ import sys
 import termios
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import psutil
 import pytest
@@ -23,20 +24,6 @@ ENDING = [signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGINT] if FULL 
 
 SWITCHES = (1000, 1003, 1006, 1004, 2004, 1049)
 """Modes that are on in the chat: mouse, focus, bracketed paste, the other screen."""
-
-
-def bring_back(terminal: Terminal, typed: str) -> None:
-    """Press ↑, again if the earlier messages are still being read: then it goes to the starters, and esc comes back."""
-
-    def seen(screen: str) -> bool:
-        if "↑↓ choose" in screen:
-            terminal.send("\x1b")
-            terminal.wait(lambda screen: "↑↓ choose" not in screen)
-            terminal.send("\x1b[A")
-        return f"› {typed}" in screen
-
-    terminal.send("\x1b[A")
-    terminal.wait(seen)
 
 
 @pytest.fixture
@@ -94,13 +81,12 @@ def test_a_signal_gives_the_terminal_back_and_keeps_chat_and_draft(
         assert off(terminal.raw) == list(SWITCHES)
         assert terminal.raw.rfind(b"\x1b[?25h") > terminal.raw.rfind(b"\x1b[?25l")  # the cursor
         assert terminal.raw.rfind(b"\x1b[<u") > terminal.raw.rfind(b"\x1b[>")  # kitty's keys
-        assert "specchat: What you were typing is saved: the up key brings it back." in terminal.text
+        assert "specchat: What you were typing is saved. The next chat starts with it." in terminal.text
         assert "Traceback" not in terminal.text
         assert until(lambda: not any(child.is_running() for child in children))
     with Terminal([*command, "--continue"], env=env) as terminal:
-        terminal.wait("one two three")
-        terminal.wait("● ready")
-        bring_back(terminal, "half a thou")
+        terminal.wait("› half a thou")
+        assert "one two three" in terminal.text
         terminal.quit()
 
 
@@ -125,7 +111,11 @@ main()
 """The program with a fault: ctrl+home ends it."""
 
 
-def test_a_draft_is_one_key_away_after_whatever_ends_the_program(env: dict[str, str], command: list[str]) -> None:
+def test_a_draft_is_there_after_whatever_ends_the_program(env: dict[str, str], command: list[str]) -> None:
+    def kept() -> bool:
+        files = (Path(env["SPECCHAT_DATA"]) / "drafts").glob("*.json")
+        return any(draft in file.read_text(encoding="utf-8") for file in files)
+
     def end(terminal: Terminal, how: str) -> int:
         match how:
             case "ctrl+q":
@@ -137,16 +127,19 @@ def test_a_draft_is_one_key_away_after_whatever_ends_the_program(env: dict[str, 
             case "crash":
                 terminal.send("\x1b[1;5H")
                 return 1
+            case "SIGKILL":
+                assert until(kept)
+                terminal.process.kill()
+                return -signal.SIGKILL
             case _:
                 terminal.process.send_signal(signal.Signals[how])
                 return 128 + signal.Signals[how]
 
     before = ""
-    for how in ("ctrl+q", "ctrl+c twice", "SIGTERM", "SIGHUP", "crash") if FULL else ("ctrl+q", "crash"):
+    for how in ("ctrl+q", "ctrl+c twice", "SIGTERM", "SIGHUP", "SIGKILL", "crash") if FULL else ("ctrl+q", "SIGKILL", "crash"):
         with Terminal([sys.executable, "-c", CRASHING, *command[3:]], env=env) as terminal:
+            terminal.wait(f"› {before}" if before else "Ask something")
             terminal.wait("● ready")  # while a model is being loaded, ctrl+c ends that first
-            if before:
-                bring_back(terminal, before)
             draft = f"half a thought, then {how}"
             terminal.send(f"\x15{draft}")
             terminal.wait(f"› {draft}")
@@ -154,8 +147,7 @@ def test_a_draft_is_one_key_away_after_whatever_ends_the_program(env: dict[str, 
             assert terminal.exit_code() == code
             before = draft
     with Terminal(command, env=env) as terminal:
-        terminal.wait("● ready")
-        bring_back(terminal, before)
+        terminal.wait(f"› {before}")
 
 
 def test_a_terminal_that_goes_away_ends_the_chat_and_the_draft_is_kept(env: dict[str, str], command: list[str]) -> None:
@@ -172,8 +164,7 @@ def test_a_terminal_that_goes_away_ends_the_chat_and_the_draft_is_kept(env: dict
         assert terminal.process.returncode == 128 + signal.SIGHUP
         assert until(lambda: not any(child.is_running() for child in children))
     with Terminal(command, env=env) as terminal:
-        terminal.wait("● ready")
-        bring_back(terminal, "half a thou")
+        terminal.wait("› half a thou")
 
 
 @pytest.mark.parametrize("errors", ["2>/dev/null", "2>&-"])

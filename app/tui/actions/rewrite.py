@@ -5,12 +5,12 @@ from __future__ import annotations
 from textual.widget import Widget
 
 from ....errors import NotPossible, UserError, counted
-from ...attach.attachments import FOLDED, Attachment, escaped, parted
+from ...attach.attachments import Attachment, escaped, parted
 from ...chat.entries import Prompt
 from ...chat.transcript import Transcript
 from ...settings import actions
 from ...text.amounts import size_of
-from ...text.cells import one_line
+from ...text.cells import FOLDED, one_line
 from ..host import Host
 from .registry import runs
 from .table import is_command

@@ -16,13 +16,14 @@ from textual.widgets import Static
 
 from ....engine.options import BUILTIN
 from ....errors import NotPossible, UserError
-from ...attach.attachments import FOLDED, attach, compose
+from ...attach.attachments import attach, compose
 from ...chat.dialogue import Busy
 from ...render.inspection_rows import strip_rows
 from ...render.thoughts import thoughts_named
 from ...render.why_page import made, unchanged
 from ...settings import actions
 from ...settings.keymap import CHAT, shown_keys
+from ...text.cells import FOLDED
 from ...theming.colouring import Colouring, effective, legend_line, way_named
 from ..actions.copy import Copier
 from ..actions.dispatch import Actions

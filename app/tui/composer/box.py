@@ -12,10 +12,10 @@ from textual.document._document import Location
 from textual.message import Message
 from textual.widgets.text_area import Edit, EditResult
 
-from ...attach.attachments import FOLDED, pasted
+from ...attach.attachments import pasted
 from ...history.prompts import Typed, step_back
 from ...settings.keymap import INPUT
-from ...text.cells import enterable
+from ...text.cells import FOLDED, enterable
 from ..keys.context import bindings_of
 from .text_box import TextBox
 

@@ -7,9 +7,10 @@ from pathlib import Path
 from time import monotonic
 from typing import TypeVar
 
-from ...attach.attachments import FOLDED, Attachment, with_pastes
+from ...attach.attachments import Attachment, with_pastes
 from ...attach.names import Suggestion, names_below, names_in, offers, spelled, typed
 from ...terminal.piped import NAME
+from ...text.cells import FOLDED
 from ..actions.complete import KnownNames, TypedCommand, completions, line, quoted
 from ..host import Host
 from .box import PromptInput

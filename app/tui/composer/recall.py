@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from textual.css.query import NoMatches
@@ -12,6 +12,7 @@ from textual.worker import Worker
 
 from ....errors import UserError
 from ....plain_file import FULL
+from ...history.drafts import NEW, Drafts
 from ...history.prompts import PromptHistory, Typed
 from ...settings import actions
 from ...text.amounts import short_path
@@ -28,8 +29,9 @@ class PromptRecall:
         self._history: PromptHistory | None = None
         self._turn = asyncio.Lock()
         self._warned = False
-        self._drafts: dict[int | None, list[Typed]] = {}
-        """Number of a chat that another took the place of (None for one without) → what was typed in it and is not sent."""
+        self._drafts: Drafts | None = None
+        self._shown = NEW
+        self._noted, self._writing, self._begun = "", False, False
 
     def begin(self) -> None:
         """Read what earlier chats left, beside the first frame."""
@@ -37,9 +39,9 @@ class PromptRecall:
             return
         self._history = PromptHistory()
         self._host.box.keep = self._keep
-        self.refresh()
+        self.refresh(first=True)
 
-    def refresh(self) -> None:
+    def refresh(self, first: bool = False) -> None:
         """Take in what other chats have added meanwhile."""
         history = self._history
         if history is None:
@@ -54,8 +56,57 @@ class PromptRecall:
                     return
                 if found is not None:
                     self._host.box.recall(found)
+                if first:
+                    await self._take_up()
 
         self._work(read, "prompts")
+
+    async def _take_up(self) -> None:
+        """Go on with what was being typed when a chat was ended; no other chat does then."""
+        drafts = Drafts()
+        try:
+            left = await asyncio.to_thread(drafts.take_over)
+        except OSError as error:
+            self._warn("Cannot read what was being typed", error, drafts.folder)
+            return
+        self._drafts = drafts
+        for typed in left:
+            self._host.box.go_on(typed)
+
+    def idle(self, chat: int | None) -> None:
+        """Keep what is being typed, in a thread; call it several times a second.
+
+        Args:
+            chat: number of the chat on the screen, once the history has it.
+        """
+        drafts = self._drafts
+        if drafts is None or self._writing:
+            return
+        box = self._host.box
+        if self._shown != (shown := chat or NEW):  # it got its number, or a new one began: the draft goes along
+            drafts.by_chat.pop(self._shown, None)
+            self._shown = shown
+            for typed in drafts.by_chat.get(shown, ()) if not box.text else ():
+                box.go_on(typed)
+        line = self._line(drafts)
+        if line == self._noted and self._begun:
+            return
+        self._writing = True
+
+        async def write() -> None:
+            try:
+                await asyncio.to_thread(drafts.write, line)
+                self._noted, self._begun = line, True
+            except (OSError, UserError):
+                pass  # said at the end, if it is still so
+            finally:
+                self._writing = False
+
+        self._work(write, "drafts")
+
+    def _line(self, drafts: Drafts) -> str:
+        drafts.by_chat[self._shown] = self._unsent()
+        return drafts.line(self._shown)
 
     def _unsent(self) -> list[Typed]:
         """The message that waits for the model, the draft behind an edit, and the text in the box."""
@@ -63,28 +114,32 @@ class PromptRecall:
         typed = (box.typed(self._host.dialogue.queued or ""), box.typed(box.set_aside), box.draft)
         return [each for each in typed if each.text.strip()]
 
-    def swap(self, before: int | None, after: int | None) -> None:
-        """Keep the draft of the chat that leaves the screen, and take up that of the one that comes, by their numbers."""
-        if before != after:
-            box = self._host.box
-            self._drafts[before] = self._unsent()
+    def show(self, chat: int | None) -> None:
+        """Another chat is on the screen (its number, None for a new one): each has its own draft."""
+        box = self._host.box
+        before, self._shown = self._shown, chat or NEW
+        if self._drafts is not None and before != self._shown:
+            self._drafts.by_chat[before] = self._unsent()
             box.put("")
-            for typed in self._drafts.pop(after, ()):
+            for typed in self._drafts.by_chat.get(self._shown, ()):
                 box.go_on(typed)
 
     def leave(self) -> str:
-        """Keep what is typed and not sent, now, in all chats; a sentence about it, empty if nothing is."""
+        """Keep what is being typed, now; a sentence about it, empty if nothing is."""
         try:
-            unsent = [typed for drafts in self._drafts.values() for typed in drafts] + self._unsent()
+            text = "\n".join(typed.text for typed in self._unsent())
         except NoMatches:  # the first frame is still to come
             return ""
-        if not unsent:
-            return ""
-        with suppress(OSError, UserError):
-            history = PromptHistory()
-            if self._keeps and False not in list(map(history.add, unsent)):
-                return "What you were typing is saved: the up key brings it back."
-        return "\n".join(("What you were typing could not be saved:", *(sanitise(typed.text) for typed in unsent)))
+        said = "What you were typing is saved. The next chat starts with it."
+        try:
+            if self._keeps:
+                if self._drafts is None:  # the chat ends before it has read what others left
+                    self._drafts = Drafts()
+                self._drafts.close(self._line(self._drafts))
+                return said if text else ""
+        except (OSError, UserError):
+            pass
+        return f"What you were typing could not be saved:\n{sanitise(text)}" if text else ""
 
     def _keep(self, typed: Typed) -> None:
         history = self._history
@@ -104,12 +159,12 @@ class PromptRecall:
         nobody has waited for."""
         return self._host.box.run_worker(work, group=group)
 
-    def _warn(self, what: str, error: OSError | UserError) -> None:
+    def _warn(self, what: str, error: OSError | UserError, path: Path | None = None) -> None:
         if not self._warned and self._history is not None:
             self._warned = True
             why = str(error)
             if isinstance(error, OSError):
-                place = short_path(self._history.path)
+                place = short_path(path or self._history.path)
                 mend = f"free some space for {place}" if error.errno in FULL else f"move {place} out of the way"
                 why = f"{error.strerror or type(error).__name__}; {mend}."
             self._host.tell(f"{what}: {why}", "warning")

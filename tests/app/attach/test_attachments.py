@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from specchat.app.attach.attachments import (
-    FOLDED,
     MOST_BYTES,
     Attachment,
     attach,
@@ -22,6 +21,7 @@ from specchat.app.attach.attachments import (
     pasted,
 )
 from specchat.app.attach.files import ranked, score, walk
+from specchat.app.text.cells import FOLDED
 from specchat.errors import UserError
 
 hostile = st.text(st.sampled_from("`\n\r ~a[]@\x1b\u202e\u2028")) | st.text()

@@ -17,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from specchat.app.history import prompts as prompt_history
+from specchat.app.history.drafts import Drafts
 from specchat.app.history.prompts import PromptHistory, Typed, found, step_back
 from specchat.app.tui.pickers.prompts import PromptSearch
 
@@ -176,7 +177,7 @@ async def send(app: Any, pilot: Any, engine: Any, *sent: str) -> None:
 
 
 @pytest.mark.filterwarnings("error")
-async def test_a_command_that_ran_is_no_draft(make_chat: Make) -> None:
+async def test_a_command_that_ran_is_no_draft(make_chat: Make, file: Path) -> None:
     first = keeping(make_chat)
     async with first.run_test(size=SIZE) as pilot:
         await pilot.pause()
@@ -184,29 +185,17 @@ async def test_a_command_that_ran_is_no_draft(make_chat: Make) -> None:
         await pilot.press("enter")
     gc.collect()  # a coroutine that nobody has waited for is told here
     assert first.last_words == ""
+    assert Drafts().take_over() == []
 
 
-async def test_each_chat_has_its_own_draft_and_all_are_kept(make_chat: Make, file: Path) -> None:
-    app = keeping(make_chat)
-    async with app.run_test(size=SIZE) as pilot:
-        await pilot.pause()
-        box, recall = app.box, app.chat_screen.recall
-        for before, after, draft in ((1, 2, "of one"), (2, 3, "of two"), (3, 1, "")):
-            box.put(draft)
-            recall.swap(before, after)
-        assert box.text == "of one"
-        recall.leave()
-    assert [typed.text for typed in PromptHistory(file).read()][:2] == ["of two", "of one"]
-
-
-async def test_what_is_being_typed_when_the_chat_ends_is_an_earlier_message_of_the_next(make_chat: Make, file: Path) -> None:
+async def test_a_chat_that_ends_before_it_has_read_what_others_left_keeps_its_draft(make_chat: Make, file: Path) -> None:
     first = keeping(make_chat)
     async with first.run_test(size=SIZE) as pilot:
         await pilot.pause()
+        first.chat_screen.recall._drafts = None
         first.chat_screen.input.put("half a thought")
         first.exit()
-    assert first.last_words == "What you were typing is saved: the up key brings it back."
-    assert [typed.text for typed in PromptHistory(file).read()] == ["half a thought"]
+    assert "half a thought" in [typed.text for typed in Drafts().take_over()]
 
 
 async def test_the_search_narrows_as_one_types_and_the_draft_is_one_down(make_chat: Make) -> None:

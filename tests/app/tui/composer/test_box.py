@@ -13,7 +13,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from textual.events import Key, Paste
 
-from specchat.app.history.prompts import PromptHistory, Typed
+from specchat.app.history.prompts import Typed
 from specchat.app.terminal.editor import editor_command
 from specchat.app.text.cells import enterable
 from specchat.app.tui.driver import TerminalParser
@@ -157,14 +157,20 @@ async def test_nothing_typed_is_lost_with_the_chat(make_kept: Make, engine: Any,
         app.box.put("Later")
         app.chat_screen.recall.leave()
     async with chatting(kept(), size=(90, 26)) as (app, pilot):
-        await until(pilot, lambda: len(app.box.sent) >= 2)
-        assert [typed.text for typed in PromptHistory().read()][-2:] == ["Early", "Later"]
+        await until(pilot, lambda: app.box.text == "Later")
+        await pilot.press("up")
+        assert app.box.text == "Early"
+        await pilot.press("down")
+        app.box.put("")
         await ask(pilot, engine, "Hello", make_steps())
         app.box.put("Set aside")
         app.message_edit.edit()
         app.box.put("Hello there")
         app.chat_screen.recall.leave()
-    assert [typed.text for typed in PromptHistory().read()][-2:] == ["Set aside", "Hello there"]
+    async with chatting(kept(), size=(90, 26)) as (app, pilot):
+        await until(pilot, lambda: app.box.text == "Hello there")
+        await pilot.press("up")
+        assert app.box.text == "Set aside"
 
 
 # Which editor is opened, and what is said where there is none. tests/e2e has it open one

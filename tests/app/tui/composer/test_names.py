@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from textual.events import Paste
 
-from specchat.app.attach.attachments import FOLDED
 from specchat.app.attach.names import folder_of, names_below, names_in, offers, spelled, typed
+from specchat.app.text.cells import FOLDED
 from specchat.app.tui.composer.completion import Completion
 
 from ....fakes.pilots import Make, chatting, command, settle, shown, toasts
