@@ -129,7 +129,7 @@ def _first_token(answer: Answer) -> list[tuple[str, str]]:
 def _speed(answer: Answer, totals: Totals, cells: int) -> list[StyledLine]:
     figures = [
         (f"{totals.tokens_per_step:.2f}", "tokens a pass"),
-        (rate(totals.tokens_per_second), "tokens/s"),
+        (rate(answer.figures.tokens_per_second), "tokens/s"),
         (f"{totals.tokens:,}", "tokens"),
     ]
     if totals.grammar:

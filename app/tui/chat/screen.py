@@ -297,7 +297,7 @@ class ChatScreen(Screen[None]):
     def _to_starters(self) -> bool:
         welcome = self.query_one(Welcome)
         if welcome.display:
-            welcome.choices.focus()
+            self.set_focus(welcome.choices)  # at once: the next key may be there already
         return welcome.display
 
     @on(events.DescendantFocus)

@@ -246,6 +246,11 @@ class PromptInput(TextBox):
         return chip
 
     async def _on_key(self, event: events.Key) -> None:
+        if self.app.focused is not self:  # the key before it, which came with it, has moved the focus or opened a screen
+            event.stop()
+            event.prevent_default()
+            self.app.post_message(type(event)(event.key, event.character))
+            return
         # Textual looks for a widget's bindings only when a key has bubbled up to the app, while text is put in at once: of
         # keys that arrive together (a fast typist, ssh) a backspace or an enter would come after the letters behind it.
         for binding in self._bindings.key_to_bindings.get(event.key, ()):

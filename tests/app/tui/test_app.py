@@ -51,7 +51,7 @@ async def test_enter_sends_and_the_answer_comes(make_chat: Make, engine: Any, ma
         await settle(app, pilot)
         seen = shown(app)
         assert "Prompt lookup looks for" in seen
-        assert "lookup · " in seen
+        assert "· lookup" in seen
 
 
 async def test_up_and_down_walk_the_history(make_chat: Make, engine: Any, make_steps: Make) -> None:

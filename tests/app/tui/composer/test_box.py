@@ -126,6 +126,16 @@ async def test_keys_take_what_a_reader_sees(make_chat: Make) -> None:
         assert box.text == " two "
 
 
+async def test_keys_that_come_with_one_that_moves_the_focus_go_where_it_went(make_chat: Make) -> None:
+    """As over a slow link, or from a script."""
+    async with chatting(make_chat(), size=(90, 26)) as (app, pilot):
+        for key, character in (("ctrl+o", None), ("2", "2"), ("x", "x")):
+            app.post_message(Key(key, character))
+        await pilot.pause()
+        assert app.box.text == ""
+        assert type(app.screen).__name__ == "MethodMenu"
+
+
 async def test_the_terminals_cursor_is_the_caret(make_chat: Make) -> None:
     async with chatting(make_chat(), size=(90, 26)) as (app, pilot):
         box = app.chat_screen.input
