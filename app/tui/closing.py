@@ -24,8 +24,9 @@ class ClosingScreen(Screen[Result]):
     def chosen_row(self) -> Offset | None:
         """Where the chosen row of its list begins on the terminal; None while something is typed, or without a list."""
         for choices in self.query(OptionList):
-            if choices.highlighted is not None:
-                line = choices._index_to_line[choices.highlighted]  # Textual tells it by no other name
+            # Textual tells it by no other name; where there is no room for a line, it has none.
+            line = choices._index_to_line.get(-1 if choices.highlighted is None else choices.highlighted)
+            if line is not None:
                 return choices.content_region.offset + Offset(0, line - choices.scroll_offset.y)
         return None
 
