@@ -342,7 +342,7 @@ class Answer:
     opened: bool | None = None
     """Whether the reader wants to see its thought; None: as the setting says."""
     weights: int = 0
-    """Of the model, as `ModelInfo.weights`."""
+    """Number of the model's weights that a pass uses, as in `ModelInfo.weights`."""
     curve: tuple[tuple[int, float], ...] = ()
     """(nodes, seconds) of the model's passes, as measured at load; of an answer of this sitting."""
     held_back: str = ""

@@ -83,7 +83,7 @@ PASTE_SECONDS = 3.0
 """Longest gap within a bracketed paste. One whose end was lost must not hide what is typed after it."""
 
 KITTY_FLAGS = 29
-"""Of the kitty keyboard protocol: Textual's, and 4 for the key's place on the layout that shortcuts are named after."""
+"""Flags of the kitty keyboard protocol that the chat asks for: Textual's 25, and 4 for each key's place on a Latin layout."""
 
 KITTY_KEY = re.compile(r"\x1b\[(\d+):(\d*)(?::(\d+))?(;(\d*)[\d:;]*)?u")
 """A key of that protocol with alternates: its code, with shift, and in the place of the base layout; its modifiers."""

@@ -22,7 +22,7 @@ from ..fakes.answers import one_by_one
 ROUNDS, TOKENS = (12, 64) if FULL else (2, 16)
 """Answers that each method begins in a world, and the most tokens of each."""
 CONTEXT, MOST = 256, 24
-"""Of a conversation, and of a new text before a part of it is repeated."""
+"""Context of a conversation, and the longest new text before a part of it is repeated, in tokens."""
 SAMPLINGS = (
     *[Sampling()] * 3,
     *(Sampling(temperature=0.8, seed=seed) for seed in (4, 7)),

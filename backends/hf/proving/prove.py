@@ -103,7 +103,7 @@ UNFIT = (
     "Fed token by token through its cache in transformers, this model does not give the logits of a whole text, so it cannot "
     "write here. Load another causal language model."
 )
-"""Of models that look ahead, have a mask guessed, or keep no cache."""
+"""Refusal of models that look ahead, fill in masked tokens, or cannot use a KV cache."""
 UNREADABLE = "specchat cannot read this model's hidden states, so drafters trained on them cannot draft for it."
 PASSES = 11 + ROUNDING_PASSES
 """Forward passes of a proof that succeeds at once (what `progress` counts up to)."""

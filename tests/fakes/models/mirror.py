@@ -186,7 +186,7 @@ class Mirror:
             self.same(self.session.states(0, len(self.committed)), self.states(self.committed))
 
     def _parents(self, rng: Random, size: int, above: Sequence[int]) -> list[int]:
-        """Of new nodes: anywhere in a tree, one after the other in a chain."""
+        """Choose the parents of new nodes: anywhere in a tree, each the one before it in a chain."""
         if not self.tree:
             return [max(above, default=ROOT), *range(self.next, self.next + size - 1)]
         return [rng.choice([ROOT, *above, *range(self.next, self.next + i)]) for i in range(size)]
