@@ -42,8 +42,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """What the package offers, when it is asked for: whoever needs one record of it does not wait for all methods."""
-    for module in ("acceptance", "base", "conversation", "loop", "registry", "text", "tree"):
-        if name in __all__ and hasattr(found := import_module(f".{module}", __name__), name):
-            return getattr(found, name)
+    """Import an exported name on first use, so that reading one record does not load every method."""
+    for submodule in ("acceptance", "base", "conversation", "loop", "registry", "text", "tree"):
+        if name in __all__ and hasattr(module := import_module(f".{submodule}", __name__), name):
+            return getattr(module, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

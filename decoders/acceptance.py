@@ -44,8 +44,8 @@ class Acceptance:
     """typical, with `delta`: accept iff p > min(epsilon, delta · exp(−entropy of p))."""
     delta: float = 0.09
     by_token: bool = False
-    """rejection: each token is tested by itself, with probability min(1, p/q), from the root down; else whole paths, from the
-    leaves up, which accepts more."""
+    """rejection: test one token at a time from the root down, with probability min(1, p/q). Otherwise whole paths are tested
+    from the leaves up, which accepts more."""
 
     @property
     def label(self) -> Label:
@@ -106,15 +106,15 @@ EXACT = Acceptance()
 
 
 def walk(tree: Tree, chosen: Sequence[int]) -> list[int]:
-    """The accepted path: from node 0 to a child that carries what the target chose, as long as there is one.
+    """Follow the target's choices down the tree as long as there is a child that carries the chosen token.
 
     Args:
         tree: tokens and parents [n]; of two equal siblings the first counts.
         chosen: the target's choice after each node [n].
 
     Returns:
-        indices of the accepted nodes, node 0 first. The choice after the last of them is the next pending token, so a step
-        produces as many tokens as this has entries.
+        indices of the accepted nodes, node 0 first. The choice after the last of them is the bonus token, the next one pending,
+        so a step produces as many tokens as this has entries.
     """
     path = [0]
     # Parents precede children, so one pass in index order finds the whole path.
@@ -128,9 +128,9 @@ def walk(tree: Tree, chosen: Sequence[int]) -> list[int]:
 def accept(
     tree: Tree, scores: Scores, chosen: Sequence[int], rule: Acceptance, sampling: Sampling, histories: Histories
 ) -> tuple[list[int], int]:
-    """The accepted path under a rule other than exact match, and the token after it.
+    """Find the accepted path under a rule other than exact match, and the token after it.
 
-    Its draws are independent of the draft's, and of those of other steps: they have streams of their own (`noise.Purpose`).
+    Its draws are independent of the draft's and of other steps': each kind has its own stream (`sampling.Purpose`).
 
     Args:
         tree: tokens and parents [n], with the draft's distributions where children were sampled.
@@ -143,33 +143,34 @@ def accept(
     Returns:
         indices of the accepted nodes, node 0 first, and the next pending token.
     """
-    children: dict[int, list[int]] = {}
-    for node, parent in enumerate(tree.parents[1:], 1):
-        children.setdefault(parent, []).append(node)
+    children = tree.children()
     if rule.rule == "rejection" and not rule.by_token and not sampling.greedy and tree.apart:
-        return _traversed(tree, scores, sampling, children, histories)
-    test = _typical if rule.rule == "typical" else _sampled
+        return _traverse(tree, scores, sampling, children, histories)
     path = [0]
     while True:
         node = path[-1]
         history = histories(node) if sampling.uses_history else None
-        accepted, token = test(tree, scores, chosen[node], rule, sampling, node, children.get(node, []), history)
+        test = _NodeTest(tree, scores, node, children.get(node, []), chosen[node], history)
+        accepted, token = test.typical(rule, sampling) if rule.rule == "typical" else test.sampled(rule, sampling)
         if accepted is None:
             return path, token
         path.append(accepted)
 
 
-def _traversed(
+def _traverse(
     tree: Tree, scores: Scores, sampling: Sampling, children: dict[int, list[int]], histories: Histories
 ) -> tuple[list[int], int]:
-    """The accepted path under `rejection`, and a token after it: traversal verification, on a chain block verification.
+    """Find the accepted path under `rejection` by traversal verification, which on a chain is block verification.
 
-    Of a leaf its whole path is tested: `stands` is the probability that it does, given what has been refused. A refused leaf
-    takes from its parent's p what it could have claimed; then the parent's next child has its turn, or, as a leaf, the parent.
+    A leaf is tested with its whole path: `stands` is the probability that the path is accepted, given the refusals so far. A
+    refused leaf takes from its parent's p what it could have claimed; then the parent's next child has its turn, or, as a leaf,
+    the parent.
     """
     root, node = scores.positions[0], 0
-    stands, after, left = {0: 1.0}, dict[int, Any](), dict[int, Iterator[tuple[int, Any]]]()
-    # By node the child that is being tested, and what its token was drawn from.
+    stands = {0: 1.0}
+    after: dict[int, Any] = {}
+    untested: dict[int, Iterator[tuple[int, Any]]] = {}
+    # By node the child that is being tested, and the distribution that its token was drawn from.
     tested: dict[int, tuple[int, Any]] = {}
 
     def p(node: int) -> Any:
@@ -178,14 +179,14 @@ def _traversed(
         return after[node]
 
     while True:
-        tries = left.setdefault(node, _tries(tree, node, children.get(node, [])))
-        while (found := next(tries, None)) is not None:
-            tested[node] = child, q = found
+        tries = untested.setdefault(node, _tries(tree, node, children.get(node, [])))
+        while (attempt := next(tries, None)) is not None:
+            tested[node] = child, q = attempt
             token = tree.tokens[child]
-            # Of two draws of one token the second finds nothing left.
+            # Of two draws of one token the second finds no probability left.
             stands[child] = min(1.0, stands[node] * float(p(node)[token]) / (float(q[token]) if q is not None else 1.0))
             node = child
-            tries = left.setdefault(node, _tries(tree, node, children.get(node, [])))
+            tries = untested.setdefault(node, _tries(tree, node, children.get(node, [])))
         if node == 0 or uniform(sampling.seed, root, Purpose.ACCEPT, node) < stands[node]:
             return tree.path(node), _pick(p(node), uniform(sampling.seed, scores.positions[node], Purpose.RESIDUAL))
         above = tree.parents[node]
@@ -193,19 +194,22 @@ def _traversed(
         rest = stands[above] * p(above)
         if q is not None:
             rest = (rest - q).clip(0)
-        rest[tree.tokens[child]] = 0  # what rounding leaves of it is nothing
+        rest[tree.tokens[child]] = 0  # only a rounding error can be left of it
         total = float(rest.sum())
         if total > 0:
-            after[above], stands[above] = rest / total, total / (total + 1 - stands[above])
+            after[above] = rest / total
+            stands[above] = total / (total + 1 - stands[above])
         elif above:
             stands[above] = 0.0
         node = above
 
 
 def _tries(tree: Tree, node: int, children: list[int]) -> Iterator[tuple[int, Any]]:
-    """The children of a node in the order in which they are tested, each with the distribution [vocab] that its token was drawn
-    from. A sibling was drawn from what q had left; of several drafters one comes after the other, each with its own q. Last
-    come those that no distribution proposed, with None: they were certain, q = 1 at their token."""
+    """Yield the children of a node in the order of testing, each with the distribution [vocab] that its token was drawn from.
+
+    A sibling was drawn from what q had left. Several drafters come one after the other, each with its own q. Children that no
+    distribution proposed come last, with None: they were certain, q = 1 at their token.
+    """
     drawn = set[int]()
     for draws in tree.draws(node):
         q = _normal(draws.q)
@@ -218,40 +222,87 @@ def _tries(tree: Tree, node: int, children: list[int]) -> Iterator[tuple[int, An
     yield from ((child, None) for child in children if child not in drawn)
 
 
-def _sampled(
-    tree: Tree, scores: Scores, own: int, rule: Acceptance, sampling: Sampling, node: int, children: list[int], history: Any
-) -> tuple[int | None, int]:
-    """One node under `rejection` or `soft`: an accepted child, or a token drawn from what the refused ones left.
+@dataclass(frozen=True, slots=True)
+class _NodeTest:
+    """A test of one node's children. Each rule returns the accepted child or None, and the token that comes next."""
 
-    Every refusal takes from p what the refused child could have claimed, p ← norm(max(0, p − q)). Of several drafters one comes
-    after the other (SpecInfer's multi-step speculative sampling): a token that both drew is tried twice.
-    """
-    if sampling.greedy:
-        return _greedy(tree, scores, own, rule, sampling, node, children, history)
-    position = scores.positions[node]
-    p = _normal(scores.probs(node, sampling, history))
-    for attempt, (child, q) in enumerate(_tries(tree, node, children)):
-        token = tree.tokens[child]
-        likely = float(q[token]) if q is not None else 1.0
-        limit = rule.beta if rule.rule == "soft" else uniform(sampling.seed, position, Purpose.ACCEPT, attempt)
-        if passes(float(p[token]), likely, limit):
-            return child, token
-        left = (p - q).clip(0) if q is not None else p.copy()
-        left[token] = 0  # it has been refused: what rounding leaves of it is nothing
-        total = left.sum()
-        # Rounding alone can leave nothing: then p equals q, and whatever p says is right.
-        p = left / total if total > 0 else p
-    return None, _pick(p, uniform(sampling.seed, position, Purpose.RESIDUAL))
+    tree: Tree
+    scores: Scores
+    node: int
+    children: list[int]
+    choice: int
+    """The target's own choice after the node."""
+    history: Sequence[int] | None
+    """All tokens up to the node; None where no penalty reads them."""
+
+    def sampled(self, rule: Acceptance, sampling: Sampling) -> tuple[int | None, int]:
+        """Test under `rejection` or `soft`; without an accepted child, draw the token from the residual.
+
+        Every refusal takes from p what the refused child could have claimed, p ← norm(max(0, p − q)). Several drafters come one
+        after the other (SpecInfer's multi-step speculative sampling): a token that both drew is tried twice.
+        """
+        if sampling.greedy:
+            return self._greedy(rule, sampling)
+        position = self.scores.positions[self.node]
+        p = _normal(self.scores.probs(self.node, sampling, self.history))
+        for attempt, (child, q) in enumerate(_tries(self.tree, self.node, self.children)):
+            token = self.tree.tokens[child]
+            likely = float(q[token]) if q is not None else 1.0
+            limit = rule.beta if rule.rule == "soft" else uniform(sampling.seed, position, Purpose.ACCEPT, attempt)
+            if passes(float(p[token]), likely, limit):
+                return child, token
+            residual = (p - q).clip(0) if q is not None else p.copy()
+            residual[token] = 0  # it was refused: only a rounding error can be left of it
+            total = residual.sum()
+            # Rounding alone can leave nothing: then p equals q, and any token of p is right.
+            p = residual / total if total > 0 else p
+        return None, _pick(p, uniform(sampling.seed, position, Purpose.RESIDUAL))
+
+    def _greedy(self, rule: Acceptance, sampling: Sampling) -> tuple[int | None, int]:
+        """Test at temperature 0: rejection is exact match, and soft compares p and q in the plain softmax."""
+        tokens = self.tree.tokens
+        if (same := self._chosen_child()) is not None:
+            return same, self.choice
+        if rule.rule == "soft" and self.children:
+            p = self.scores.probs(self.node, compared(sampling), self.history)
+            drawn = {child: draws for draws in reversed(self.tree.draws(self.node)) for child in draws.nodes}
+            for child in sorted(self.children, key=lambda child: -float(p[tokens[child]])):
+                token = tokens[child]
+                likely = float(drawn[child].q[token]) if child in drawn else 1.0
+                if passes(float(p[token]), likely, rule.beta):
+                    return child, token
+        return None, self.choice
+
+    def typical(self, rule: Acceptance, sampling: Sampling) -> tuple[int | None, int]:
+        """Accept the most probable child with p > min(ε, δ · exp(−entropy of p)).
+
+        p is taken at the temperature in force, or at 1 for greedy decoding, without filters, which would change the entropy.
+        A child that is the target's own choice is always accepted: it would come next anyhow.
+        """
+        import numpy as np  # here alone: exact match, the usual rule, needs no arrays
+
+        if (same := self._chosen_child()) is not None or not self.children:
+            return same, self.choice
+        unfiltered = Sampling(temperature=sampling.temperature or 1.0, repetition_penalty=sampling.repetition_penalty)
+        p = _normal(self.scores.probs(self.node, unfiltered, self.history))
+        nonzero = p[p > 0]
+        limit = min(rule.epsilon, rule.delta * math.exp(float((nonzero * np.log(nonzero)).sum())))
+        best = max(self.children, key=lambda child: float(p[self.tree.tokens[child]]))
+        token = self.tree.tokens[best]
+        return (best, token) if p[token] > limit else (None, self.choice)
+
+    def _chosen_child(self) -> int | None:
+        return next((child for child in self.children if self.tree.tokens[child] == self.choice), None)
 
 
 def compared(sampling: Sampling) -> Sampling:
-    """The settings under which p and q are compared: those in force, or for greedy decoding, whose filters leave one token,
-    the plain softmax. Penalties hold either way."""
+    """Return the settings under which p and q are compared: those in force, but the plain softmax for greedy decoding, whose
+    filters leave one token. Penalties hold either way."""
     return Sampling(temperature=1.0, repetition_penalty=sampling.repetition_penalty) if sampling.greedy else sampling
 
 
 def passes(p: float, q: float, limit: float) -> bool:
-    """The test of one draft token: q ≤ p, or else 1 − p/q < limit.
+    """Test one draft token: q ≤ p, or else 1 − p/q < limit.
 
     With a limit drawn uniformly each time this accepts with probability min(1, p/q): rejection sampling. A fixed limit is the
     soft rule's β: 0 accepts only q ≤ p, 1 all. (One source prints the soft test the wrong way round, "accept if
@@ -260,66 +311,22 @@ def passes(p: float, q: float, limit: float) -> bool:
     return q <= p or 1 - p / q < limit or limit >= 1
 
 
-def _greedy(
-    tree: Tree, scores: Scores, own: int, rule: Acceptance, sampling: Sampling, node: int, children: list[int], history: Any
-) -> tuple[int | None, int]:
-    """At temperature 0 rejection is exact match; the soft rule takes p and q from the plain softmax, where more than one token
-    has some of it, and any child that greedy decoding would choose."""
-    for child in children:
-        if tree.tokens[child] == own:
-            return child, own
-    if rule.rule == "soft" and children:
-        p = scores.probs(node, compared(sampling), history)
-        by = {child: draws for draws in reversed(tree.draws(node)) for child in draws.nodes}
-        for child in sorted(children, key=lambda child: -float(p[tree.tokens[child]])):
-            token = tree.tokens[child]
-            likely = float(by[child].q[token]) if child in by else 1.0
-            if passes(float(p[token]), likely, rule.beta):
-                return child, token
-    return None, own
-
-
 def _normal(p: Any) -> Any:
-    """The same distribution in float64 [vocab], its sum 1."""
+    """Normalise a distribution [vocab] in float64."""
     p = p.astype("float64")
     return p / p.sum()
 
 
 def _pick(p: Any, number: float) -> int:
-    """The token of a distribution [vocab] at which its cumulative sum passes `number` (0 … 1)."""
-    upto = p.cumsum()
-    index = int(upto.searchsorted(number * upto[-1], side="right"))
+    """Return the token of a distribution [vocab] at which its cumulative sum passes `number` (0 … 1)."""
+    cumulative = p.cumsum()
+    index = int(cumulative.searchsorted(number * cumulative[-1], side="right"))
     # A number so near 1 that rounding passes the end takes the last token that has any probability.
     return index if index < len(p) and p[index] > 0 else int(p.nonzero()[0][-1])
 
 
-def _typical(
-    tree: Tree, scores: Scores, own: int, rule: Acceptance, sampling: Sampling, node: int, children: list[int], history: Any
-) -> tuple[int | None, int]:
-    """One node under `typical`: the most probable child with p > min(ε, δ · exp(−entropy of p)), or the target's own choice.
-
-    p is taken at the temperature in force, or at 1 for greedy decoding; no filter, so that the entropy is the model's own.
-    A child that is the target's own choice is accepted in any case: it would come next anyhow.
-    """
-    same = next((child for child in children if tree.tokens[child] == own), None)
-    if same is not None or not children:
-        return same, own
-    unfiltered = Sampling(temperature=sampling.temperature or 1.0, repetition_penalty=sampling.repetition_penalty)
-    p = _normal(scores.probs(node, unfiltered, history))
-    some = p[p > 0]
-    limit = min(rule.epsilon, rule.delta * math.exp(float((some * _log(some)).sum())))
-    best = max(children, key=lambda child: float(p[tree.tokens[child]]))
-    return (best, tree.tokens[best]) if p[tree.tokens[best]] > limit else (None, own)
-
-
-def _log(p: Any) -> Any:
-    import numpy as np  # here alone: exact match, the usual rule, needs no arrays
-
-    return np.log(p)
-
-
 def probabilities(tree: Tree, scores: Scores, end: int, last: int) -> tuple[float, ...]:
-    """The target's probability (plain softmax) of every token after node 0, in node order, then of `last` after node `end`.
+    """Read the target's probability (plain softmax) of each token after node 0, in node order, then of `last` after `end`.
 
     Args:
         tree: what was verified [n].
@@ -329,9 +336,10 @@ def probabilities(tree: Tree, scores: Scores, end: int, last: int) -> tuple[floa
     """
     rows: dict[int, Any] = {}
 
-    def prob(node: int, token: int) -> float:
+    def probability(node: int, token: int) -> float:
         if node not in rows:
             rows[node] = scores.probs(node)
         return float(rows[node][token])
 
-    return (*(prob(tree.parents[node], tree.tokens[node]) for node in range(1, len(tree))), prob(end, last))
+    drafted = [probability(parent, token) for parent, token in zip(tree.parents[1:], tree.tokens[1:], strict=True)]
+    return (*drafted, probability(end, last))

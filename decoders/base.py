@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Context:
-    """What a drafter sees before each step."""
+    """The state that a drafter sees before each step."""
 
     tokens: Sequence[int]
     """The prompt, the answer so far, and the pending token at the end. A live view that grows between steps."""
     session: Session
     """The target's KV cache; it holds `tokens[:-1]`."""
     sampling: Sampling
-    room: int
+    max_depth: int
     """The greatest depth of the draft below the pending token, within the token limit and the context. May be 0."""
     eos_ids: frozenset[int]
     """Tokens that end an answer: never draft past one."""
@@ -50,9 +50,9 @@ class Context:
     drafter: Callable[[str], Drafter] | None = None
     """Returns the conversation's drafter with that name, including what it has learned: for methods that build on others."""
     past: Past | None = None
-    """Past answers to draft from beside the text, if there are any."""
+    """Past answers to draft from as well, if any."""
     matcher: Matcher | None = None
-    """The constraint on the answer, if there is one; it stands at the end of `tokens`."""
+    """The constraint on the answer, if any, advanced to the end of `tokens`."""
 
     @property
     def draft_model(self) -> Model | None:
@@ -78,13 +78,12 @@ class Verified:
     """Scores of all n nodes, for `top(k)`; valid during the call only."""
     draft_seconds: float = 0.0
     forward_seconds: float = 0.0
-    """Time of the pass, the choice from its scores and moving the tree's nodes in the cache; 0 if the pass took a prompt
-    along."""
+    """Time of the pass, the choice from its scores and the commit in the cache; 0 if the pass read prompt tokens too."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of a step."""
+    """The tokens, tree and counts that a step produced. Fields with the name of a `StepRecord` field are the same."""
 
     tokens: Sequence[int]
     """The tokens that are now certain, in order; may be empty."""
@@ -95,17 +94,13 @@ class Outcome:
     drafted: int = 0
     accepted: int = 0
     earlier: int = 0
-    """How many of `tokens` earlier passes had found, one each; this pass only made them certain."""
     done: bool = False
-    """The answer has ended."""
+    """Whether the answer has ended."""
     probs: tuple[float, ...] = ()
-    """The probabilities that `loop.Step.probs` has."""
     grammar: int = 0
-    """As `StepRecord.grammar`."""
 
     def first(self, count: int) -> Outcome:
-        """The same where the answer ends after its first `count` tokens: what hangs below them was drafted for nothing, as is
-        never done past an EOS, and counts as neither drafted nor accepted."""
+        """Cut to the first `count` tokens. Nodes below them count as neither drafted nor accepted, as none past an EOS do."""
         if count >= len(self.tokens):
             return self
         path = self.path[: count + 1]
@@ -127,7 +122,7 @@ class Outcome:
 
     @property
     def note(self) -> str:
-        """What a step says of the tokens that a constraint left no choice about."""
+        """The step's note on grammar-forced tokens."""
         if not self.grammar:
             return ""
         if self.grammar == len(self.tokens):
@@ -135,11 +130,10 @@ class Outcome:
         return f"The grammar wrote {self.grammar} of these tokens: neither drafted nor accepted."
 
     def record(self) -> dict[str, Any]:
-        """The same in the fields of a `StepRecord`."""
-        tree, tokens = self.tree, tuple(self.tokens)
-        counts = {"drafted": self.drafted, "accepted": self.accepted, "earlier": self.earlier}
-        more = {"ahead": tree.ahead, "wasted": tree.wasted, "grammar": self.grammar}
-        return {"tokens": tokens, "probs": self.probs, **more, **counts, **tree.record(self.path)}
+        """Return the outcome in the fields of a `StepRecord`."""
+        counts = {"drafted": self.drafted, "accepted": self.accepted, "earlier": self.earlier, "grammar": self.grammar}
+        ahead = {"ahead": self.tree.ahead, "wasted": self.tree.wasted}
+        return {"tokens": tuple(self.tokens), "probs": self.probs, **counts, **ahead, **self.tree.record(self.path)}
 
 
 def param(
@@ -165,15 +159,15 @@ class NoParams:
 
 
 Group = Literal["plain", "text", "draft model", "own layers", "trained", "automatic"]
-"""Where a method's draft comes from: nowhere (plain decoding), the text and the passes before, a second model, the target's own
-layers, a drafter trained for this one target, or whichever of these is expected to be fastest."""
+"""The source of a method's draft: none (plain decoding), the text and earlier passes, a second model, the target's own layers,
+a drafter trained for this target, or the source that is expected to be fastest."""
 
 Elsewhere = Mapping[str, tuple[str, str]]
 """Engine → its nearest setting, to be copied (empty if there is none), and one sentence on what differs."""
 
 
 class Configured:
-    """Something that settings can be given to, as `param` declares them."""
+    """Base of classes whose settings `param` declares."""
 
     name: ClassVar[str]
     Params: ClassVar[type[Any]] = NoParams
@@ -183,7 +177,7 @@ class Configured:
 
 
 class Drafter(Configured, ABC):
-    """A decoding method. Each subclass has a file of its own, named after the method, and sets these class attributes.
+    """A decoding method. Each subclass has its own file, named after the method, and sets these class attributes.
 
     An instance serves one conversation. It is kept when the user switches to another method and back, and for later turns, so
     `draft` must look at `context.tokens` and catch up with what was added meanwhile, or start over if the tokens differ from
@@ -192,50 +186,49 @@ class Drafter(Configured, ABC):
 
     label: ClassVar[Label] = "identical"
     summary: ClassVar[str]
-    """What it does, in one sentence."""
+    """One sentence on the method."""
     pays: ClassVar[str]
-    """When it pays, in a sentence or two."""
+    """One or two sentences on the texts and models that it speeds up."""
     group: ClassVar[Group] = "text"
     """The methods that it is listed with."""
     paper: ClassVar[str] = ""
     """Title, first author, year, and a link if there is one."""
     explains: ClassVar[str] = ""
-    """How it works, in two to four sentences, for someone who sees it for the first time."""
+    """Two to four sentences on its mechanism, for someone who sees it for the first time."""
     undrafted: ClassVar[str] = ""
-    """What it does instead of drafting, if it never drafts; completes the sentence "greedy drafts nothing: "."""
+    """The reason why it never drafts, if so; completes the sentence "greedy drafts nothing: "."""
     other_nodes: ClassVar[str] = ""
-    """What its passes evaluate besides the draft, if anything, in one sentence."""
+    """One sentence on the nodes that its passes evaluate besides the draft, if any."""
     compared: ClassVar[bool] = True
     """Whether `bench` and `tune` include it by default; off for methods with different answers, or slow by design."""
     requires: ClassVar[Sequence[Need]] = ()
-    """What it cannot do without, in the order in which that is said (see `needs`)."""
+    """Its requirements; the first one that is not met is the one that the user reads (see `needs`)."""
     reads_cache: ClassVar[bool] = True
     """Whether `draft` uses more of the target's session than its size. If not, the first pass of an answer evaluates the end of
     the prompt together with the draft."""
     drafts: ClassVar[bool] = True
     """False for plain decoding, which needs neither trees nor chains."""
     searches: ClassVar[bool] = False
-    """It follows several texts in passes of its own (`step`), so that nobody else may add to the answer between two of them."""
+    """Whether it follows several texts in its own passes (`step`), so that the answer must not grow between two of them."""
     plain: ClassVar[bool] = False
-    """It is what the others are compared with: one node a pass."""
+    """Whether the others are compared with it: one node a pass."""
 
     def __init__(self, params: Any = None) -> None:
         super().__init__(params)
         self.sizes = Sizes()
-        """How much of its trees is verified."""
 
     @classmethod
     def needs(cls, *kinds: type[Need]) -> bool:
-        """Whether one of these is among what it requires."""
+        """Return whether it has a requirement of one of these kinds."""
         return any(isinstance(need, kinds) for need in cls.requires)
 
     @classmethod
     def head_kind(cls) -> str:
-        """The kind of trained drafter that it drafts with; empty if it does without."""
+        """Return the kind of trained drafter that it drafts with; "" for none."""
         return next((need.kind for need in cls.requires if isinstance(need, TrainedDrafter)), "")
 
     def prepare(self, context: Context) -> None:
-        """Open what it drafts with, such as a draft model's cache. Called when the method is chosen, so no step's time has it.
+        """Open resources such as a draft model's cache. Called when the method is chosen, so no step's time includes it.
 
         Raises:
             UserError: it cannot draft here; says why.
@@ -243,28 +236,28 @@ class Drafter(Configured, ABC):
 
     @abstractmethod
     def draft(self, context: Context) -> Tree:
-        """Return the tree to verify in this step; node 0 is `context.pending`, and the depth is at most `context.room`."""
+        """Return the tree to verify in this step; node 0 is `context.pending`, and the depth is at most `context.max_depth`."""
 
     def sized(self, tree: Tree, context: Context) -> Tree:
-        """The part of a drafted tree that is worth a pass."""
+        """Cut a drafted tree to the part that is worth a pass."""
         return self.sizes.cut(tree, context)
 
     def learn(self, verified: Verified) -> None:
-        """Learn from a step. Called after each step that this drafter drafted. Where the target could not evaluate all of the
-        tree, `verified.tree` is another one, of those nodes that it could, numbered anew."""
+        """Learn from a step. Called after each step that this drafter drafted. Where the target could not evaluate the whole
+        tree, `verified.tree` is another one, of the nodes that it could, renumbered."""
 
     @classmethod
     def grid(cls, layers: int) -> Sequence[Mapping[str, str]]:
-        """The settings that `tune` compares; by default only the method's defaults.
+        """List the settings that `tune` compares; by default only the method's defaults.
 
         Args:
-            layers: how many the model has; 0 if it cannot stop early.
+            layers: the model's number of them; 0 if it cannot stop early.
         """
         return ({},)
 
     @classmethod
     def elsewhere(cls, params: Any, draft_model: str) -> Elsewhere:
-        """The nearest equivalents in transformers, llama-server and vLLM; an engine that is missing has none.
+        """Name the nearest equivalents in transformers, llama-server and vLLM; an engine that is missing has none.
 
         Args:
             params: its settings.
@@ -273,8 +266,8 @@ class Drafter(Configured, ABC):
         return {}
 
     def step(self, context: Context, verify: Callable[[Drafter, Context], Outcome]) -> Outcome:
-        """One pass: `verify` what this method drafts. A method that does not draft and verify (beam search) runs a pass of its
-        own, and may keep nodes alive in the session until the next one."""
+        """Run one pass: `verify` the draft. A method that does not draft and verify (beam search) runs another kind of pass,
+        and may keep nodes alive in the session until the next one."""
         return verify(self, context)
 
     def leave(self, context: Context) -> Sequence[int]:
@@ -283,23 +276,23 @@ class Drafter(Configured, ABC):
         return ()
 
     def horizon(self, session: Session) -> int:
-        """How long the text may get before all of it is read again (see `Session.horizon`)."""
+        """Return the length from which on the whole text is read again (see `Session.horizon`)."""
         return session.horizon
 
     @property
     def note(self) -> str:
-        """One short sentence about the last step, if there is something worth saying (`auto` changed its mind)."""
+        """A short sentence about the last step, if worth saying (`auto` changed its mind)."""
         return ""
 
     def close(self) -> None:
         """Free the drafter's resources, such as a draft session."""
 
 
-def label_of(
+def effective_label(
     method: type[Drafter] | Drafter, acceptance: Acceptance, sampling: Sampling, model: Capabilities | None = None
 ) -> Label:
-    """The label of a method's tokens under an acceptance rule, on a model. Rejection sampling at temperature 0 is exact match,
-    and a method that drafts nothing has nothing to accept."""
+    """Weaken a method's label by an acceptance rule and a model. Rejection sampling at temperature 0 is exact match, and a
+    method that drafts nothing has nothing to accept."""
     order: list[Label] = ["identical", "same distribution", "lossy"]
     if not method.drafts:
         return method.label
@@ -316,12 +309,12 @@ KINDS: dict[str, type[Any]] = {"int": int, "float": float, "bool": bool, "str": 
 
 
 def setting_type(f: Any) -> str:
-    """The name of a `Params` field's type, whether or not its module postpones annotations."""
+    """Name a `Params` field's type, whether or not its module postpones annotations."""
     return str(getattr(f.type, "__name__", f.type))
 
 
 def describe_params(method: type[Drafter]) -> list[dict[str, Any]]:
-    """Name, type, default, range and documentation of each of a method's settings, as plain data."""
+    """Describe each of a method's settings as plain data: name, type, default, range and documentation."""
     return [
         {
             "name": f.name,
@@ -343,18 +336,18 @@ def parse_params(method: type[Configured], settings: dict[str, Any]) -> Any:
     Raises:
         UserError: a name is unknown (suggests the nearest), or a value has the wrong type or is out of range.
     """
-    known = {f.name: f for f in fields(method.Params)}
+    declared = {f.name: f for f in fields(method.Params)}
     values: dict[str, Any] = {}
     for name, value in settings.items():
-        if name not in known:
-            hint = did_you_mean(name, known, None if known else "it has no settings.")
+        if name not in declared:
+            hint = did_you_mean(name, declared, None if declared else "it has no settings.")
             raise UserError(f"Method {method.name} has no setting {name!r}: {hint}")
-        values[name] = _convert(method.name, known[name], value)
+        values[name] = _convert(method.name, declared[name], value)
     return method.Params(**values)
 
 
 def _convert(method: str, f: Any, value: Any) -> Any:
-    """One value in the type of its field, checked against the field's range."""
+    """Convert a value to the type of its field and check it against the field's range."""
     kind = KINDS[setting_type(f)]
     if kind is bool and isinstance(value, str):
         if value.lower() not in ON_OFF:
@@ -365,8 +358,8 @@ def _convert(method: str, f: Any, value: Any) -> Any:
         if (kind is float and not isfinite(out)) or (kind is int and not isinstance(value, str) and out != value):
             raise ValueError
     except (TypeError, ValueError, OverflowError):
-        wanted = {int: "a whole number", float: "a number"}.get(kind, "text")
-        raise UserError(f"{method}.{f.name} takes {wanted}, not {value!r}.") from None
+        noun = {int: "a whole number", float: "a number"}.get(kind, "text")
+        raise UserError(f"{method}.{f.name} takes {noun}, not {value!r}.") from None
     low, high, choices = f.metadata.get("low"), f.metadata.get("high"), f.metadata.get("choices")
     if choices and out not in choices:
         raise UserError(f"{method}.{f.name} takes one of {', '.join(choices)}, not {value!r}.")

@@ -35,7 +35,7 @@ class Conversation:
             draft_model: one or several, for the methods that draft with one; or a function that loads them when such a method
                 is first chosen.
             head: a trained drafter, for the methods that draft with one; the session then hands out the states that it reads.
-                A function is called when such a method is first chosen, and the session is opened anew.
+                A function is called when such a method is first chosen, and the session is replaced.
             context: the most tokens in the conversation.
         """
         self.model = model
@@ -52,7 +52,6 @@ class Conversation:
         self.session = self._open(context)
         self._drafters: dict[str, Drafter] = {}
         self.past: Past | None = None
-        """Answers from before that drafters may draft from."""
 
     def _open(self, context: int | None) -> Session:
         if self.head is None:
@@ -60,7 +59,7 @@ class Conversation:
         return self.model.open_session(context, self.head.info.taps)
 
     def _load_head(self) -> None:
-        """Load the trained drafter that is offered. Handing out states costs time in every pass, so it begins here."""
+        """Load the offered trained drafter. Only now, as handing out states costs time in every pass."""
         assert self._offered is not None
         self.head = self._offered()
         self._offered = None
@@ -71,11 +70,11 @@ class Conversation:
             self.session = new
 
     def helper(self, name: str) -> Drafter:
-        """The drafter with this name, for methods that build on others; a new one gets default settings."""
+        """Return the drafter with this name, for methods that build on others; a new one gets default settings."""
         return self._drafters.get(name) or self.drafter(name)
 
     def drafter(self, name: str, settings: Mapping[str, Any] | None = None) -> Drafter:
-        """The drafter with this name and these settings, kept from earlier use.
+        """Return the drafter with this name and these settings, including what it has learned in this conversation.
 
         Raises:
             UserError: there is no such method or setting, or the model cannot run it.
@@ -84,9 +83,11 @@ class Conversation:
         if method.needs(TrainedDrafter) and self._offered is not None:
             self._load_head()
         if method.needs(DraftModel) and self._load_drafts is not None:
-            self.draft_models, self._load_drafts = tuple(self._load_drafts()), None
+            self.draft_models = tuple(self._load_drafts())
+            self._load_drafts = None
         reason = registry.unavailable(
-            *(method, self.model.info.capabilities),
+            method,
+            self.model.info.capabilities,
             draft_model=bool(self.draft_models) or self._load_drafts is not None,
             pard=any(model.info.pard_token is not None for model in self.draft_models),
             head=self.head.info if self.head is not None else None,
@@ -102,7 +103,7 @@ class Conversation:
         return drafter
 
     def forget(self) -> None:
-        """Start over with an empty cache and new drafters, in the same memory."""
+        """Start over with an empty cache and new drafters in the same memory."""
         self.forget_drafters()
         self.session.rewind(0)
 
@@ -142,7 +143,7 @@ def encode_prompt(
 
 
 def _one_text(messages: Sequence[Message]) -> str:
-    """A chat as one text to go on from: each message a paragraph, and each answer behind what it went on from."""
+    """Join a chat into one text to continue: each message is a paragraph, each answer directly follows its message."""
     text = ""
     for message in messages:
         gap = "\n\n" if text and message["role"] != "assistant" else ""

@@ -1,8 +1,8 @@
-"""Text out of tokens, one token at a time: what has been given out, in total, is always a prefix of decode(all tokens).
+"""Incremental detokenization: the text given out so far is always a prefix of decode(all tokens).
 
-Decoding every token by itself is wrong (a character may span tokens; SentencePiece drops the first space of whatever it
-decodes), decoding everything again at each token is O(n²). So a short window is decoded: a few tokens whose text is known,
-the *anchor*, followed by those not given out yet; what goes beyond the anchor's text is new.
+Decoding each token alone is wrong (a character may span tokens; SentencePiece drops the first space of a text), decoding
+everything again at each token is O(n²). So a short window is decoded: a few tokens whose text is known, the *anchor*, followed
+by those not given out yet; the text beyond the anchor's is new.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ Decode = Callable[[Sequence[int]], str]
 
 INVALID = "\ufffd"
 HELD_INVALID = 3
-"""U+FFFD at the end of a text that may yet become a character: of 4 bytes at most 3 are waiting, and some decoders show
+"""Most U+FFFD at the end of a text that may yet become a character: of its 4 bytes at most 3 are there, and some decoders show
 one U+FFFD for each."""
 WINDOW = 32
 """Most tokens in the window; only endless invalid bytes reach it."""
 TAIL = 16
-"""Tokens kept when such a window is cut. UTF-8 finds its beat again within 3 bytes, so any 16 tokens end in the same text."""
+"""Tokens kept when such a window is cut. UTF-8 resynchronises within 3 bytes, so any 16 tokens end in the same text."""
 RUN = 64
 """Most tokens of a run of byte tokens that are held back, and decoded again at each token. A longer run is taken to stay
 valid, the one case in which the text given out can differ from decode(all tokens)."""
@@ -36,49 +36,44 @@ class Detokenizer:
     Args:
         decode: token ids to text. Called a few times per token, with some tokens only; at the start also on single ids
             up to BYTE_IDS, to learn what byte tokens do.
-        behind: tokens whose text this one goes on from; none for a text of its own, whose first space SentencePiece drops.
+        behind: tokens whose text this one continues; none for a new text, whose first space SentencePiece drops.
     """
 
     def __init__(self, decode: Decode, behind: Sequence[int] = ()) -> None:
         self._decode = decode
         self._anchor = list(behind)
-        """Tokens given out already, whose text is not empty (or the answer's first tokens, while they show nothing)."""
+        """Tokens given out already, with some text (or the answer's first tokens, while they show nothing)."""
         self._fresh: list[int] = []
-        """Tokens after the anchor that are not, or not all, given out."""
+        """Tokens after the anchor that are not, or not entirely, given out."""
         self._shown = len(decode(behind)) if behind else 0
         """Characters of decode(anchor + fresh) that were given out."""
         self._alone: dict[int, str] = {}
         self._kinds: dict[int, Kind] = {}
         self._probe: int | None = None
         self._hopeless = False
-        """The run of byte tokens in `fresh` can never become valid."""
+        """Whether the run of byte tokens in `fresh` can never become valid."""
         self._started = False
 
     def push(self, token: int) -> str:
-        """Take a token; return the text that is certain now, often "" in the middle of a character."""
+        """Add a token; return the text that is certain now, often "" in the middle of a character."""
         if not self._started:
             self._started = True
             self._probe = fusing_byte(self._decode)
         return self._push(token) if self._probe is None else self._push_fusing(token, self._probe)
 
     def flush(self) -> str:
-        """The rest of the text, at the end: an unfinished character becomes U+FFFD."""
-        text = self._new(len(self._window()))
-        self._fresh, self._hopeless = [], False
+        """Return the rest of the text at the end: an unfinished character becomes U+FFFD."""
+        text = self._window()[self._shown :]
+        self._fresh = []
+        self._hopeless = False
         self._shown = len(self._window())
         return text
 
     def _window(self) -> str:
         return self._decode(self._anchor + self._fresh)
 
-    def _new(self, end: int) -> str:
-        """Give out the window's text up to `end`."""
-        text = self._window()[self._shown : end]
-        self._shown = max(self._shown, end)
-        return text
-
     def _settle(self, token: int) -> None:
-        """All text is given out: start a new window behind `token`."""
+        """Start a new window behind `token`, once all text is given out."""
         if token not in self._alone:
             self._alone[token] = self._decode([token])
         if self._alone[token]:
@@ -92,7 +87,7 @@ class Detokenizer:
         self._shown = len(self._decode(self._anchor))
 
     def _push(self, token: int) -> str:
-        """For decoders that concatenate bytes: only an unfinished character at the end can change."""
+        """Add a token with a decoder that concatenates bytes: only an unfinished character at the end can change."""
         self._fresh.append(token)
         text = self._window()
         waiting = min(len(text) - len(text.rstrip(INVALID)), HELD_INVALID)
@@ -102,14 +97,15 @@ class Detokenizer:
         if not waiting:
             self._settle(token)
         elif len(self._fresh) > WINDOW:
-            held = len(text) - self._shown
-            self._anchor, self._fresh = [], self._fresh[-TAIL:]
-            self._shown = len(self._window()) - held
+            pending = len(text) - self._shown
+            self._anchor = []
+            self._fresh = self._fresh[-TAIL:]
+            self._shown = len(self._window()) - pending
         return out
 
     def _push_fusing(self, token: int, probe: int) -> str:
-        """For decoders that turn a *whole run* of byte tokens into U+FFFD if any of it is invalid (`ByteFallback` of the
-        tokenizers library, so Llama 2, Mistral, Gemma): a run is certain when it has ended, or can never become valid."""
+        """Add a token with a decoder that turns a *whole run* of byte tokens into U+FFFD if any of it is invalid
+        (`ByteFallback` of tokenizers: Llama 2, Mistral, Gemma). A run is certain once it has ended or can never be valid."""
         kind = self._kind(token, probe)
         if kind == "nothing":
             return ""
@@ -121,7 +117,7 @@ class Detokenizer:
             self._settle(token)
             return out
         if self._hopeless:
-            # What came before suffices to show the next byte as invalid: the window need not grow.
+            # The bytes before suffice to show the next one as invalid: the window need not grow.
             self._fresh.pop()
             return text[self._shown :]
         run = self._fresh
@@ -133,7 +129,8 @@ class Detokenizer:
             return out
         if len(run) < RUN:
             return ""
-        done, self._fresh = run[: len(run) - valid], run[len(run) - valid :]
+        done = run[: len(run) - valid]
+        self._fresh = run[len(run) - valid :]
         out = self._decode(self._anchor + done)[self._shown :]
         if not self._decode(self._anchor):
             self._anchor = self._anchor + done
@@ -141,11 +138,11 @@ class Detokenizer:
         return out
 
     def _invalid(self, run: list[int]) -> bool:
-        """Whether a run of byte tokens shows one U+FFFD per byte (a real U+FFFD is one for three)."""
+        """Return whether a run of byte tokens shows one U+FFFD per byte (a real U+FFFD is one for three)."""
         return bool(run) and self._decode(run) == INVALID * len(run)
 
     def _kind(self, token: int, probe: int) -> Kind:
-        """What a token is to the runs around it, learnt by decoding it between two invalid bytes."""
+        """Classify a token by decoding it between two invalid bytes."""
         if token not in self._kinds:
             match self._decode([probe, token, probe]):
                 case "\ufffd\ufffd\ufffd":
@@ -158,7 +155,7 @@ class Detokenizer:
 
 
 def fusing_byte(decode: Decode) -> int | None:
-    """The token of byte 0x80, if `decode` shows a valid character as invalid once an invalid byte follows it; else None."""
+    """Find the token of byte 0x80, if `decode` shows a valid character as invalid once an invalid byte follows; else None."""
     try:
         byte = next((i for i in range(BYTE_IDS) if decode([i]) == INVALID), None)
         if byte is None or byte < 0x80:

@@ -33,13 +33,13 @@ if TYPE_CHECKING:
     from .repeats import Loop, LoopGuard
 
 WARMING = 2
-"""After passes of another size, so many plain steps take longer than the steps after them."""
+"""Plain steps after passes of another size that take longer than the steps after them."""
 
 THOUGHT_OVER = "The thought had its {}, so its end was put in."
-"""What a step says of a budget that is used up."""
+"""A step's note when a thought's budget is used up."""
 
 READ_AGAIN = "Beyond {:,} tokens this model reads a text with other positions, so all of it was read again."
-"""What a step says of the model's LongRoPE."""
+"""A step's note on the model's LongRoPE."""
 
 FinishReason = Literal["eos", "length", "context", "stop", "loop", "cancelled", "error"]
 """eos: the model ended its answer; length: the token limit; context: the context is full; stop: a stop string or regex;
@@ -49,7 +49,7 @@ loop: the answer repeated itself."""
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step(StepRecord):
     """The result of one verification pass. Iteration adds the character that is held back to the last step's text; after
-    `advance`, `flush` gives it."""
+    `run_pass`, `flush` returns it."""
 
     index: int
     """The step's number within the answer, from 0."""
@@ -58,7 +58,7 @@ class Step(StepRecord):
 
 
 class Generation(Iterator[Step]):
-    """One answer. Iterate over its steps, or call `advance` to run one forward pass at a time.
+    """One answer. Iterate over its steps, or call `run_pass` to run one forward pass at a time.
 
     Args:
         conversation: the chat to continue; what its cache shares with the prompt is not evaluated again.
@@ -69,10 +69,10 @@ class Generation(Iterator[Step]):
         acceptance: when a draft token is accepted; exact if None.
         max_tokens: the most tokens in the answer; None for as many as the context holds.
         stops: stop strings and regexes that end the answer, besides EOS.
-        stop_loops: end the answer if it repeats itself far beyond what ordinary text does (`LoopGuard`).
-        constraint: what the whole answer must match; tokens that would break it are not chosen. What it leaves no choice
-            about it writes itself, without a pass.
-        think_budget: the most tokens in its thoughts; then the marks that lead to the answer are put in.
+        stop_loops: end the answer if it repeats itself far more than ordinary text does (`LoopGuard`).
+        constraint: grammar of the whole answer; tokens that would break it are not chosen. It writes forced tokens itself,
+            without a pass.
+        think_budget: the most tokens in its thoughts; then the marks that lead to the answer are inserted.
 
     Raises:
         UserError: the method or a setting is unknown, the model does not have a token of the prompt, or the constraint cannot
@@ -121,18 +121,16 @@ class Generation(Iterator[Step]):
         self.max_tokens = max_tokens
         self.finish_reason: FinishReason | None = None
         self.loop: Loop | None = None
-        """What the answer repeated, where that ended it."""
+        """The repetition that ended the answer, if one did."""
         self.totals = Totals()
-        """What its steps did, and the same by method. Under `auto`, and under merged methods, steps count for the drafter that
-        made them."""
         able = self._caps = model.info.capabilities
         self._most = able.most if self.acceptance.rule == "exact" else None
-        """Nodes of the largest pass, where passes are held to sizes with plain decoding's bits."""
+        """Nodes of the largest pass, where only passes up to a size have plain decoding's bits."""
         self._blocks = self.acceptance.rule == "exact" and (self._most is not None or not able.exact)
-        """Sizes of passes matter, so every method reads the prompt in the same ones."""
-        # The drafter may have opened the session anew.
+        """Whether results depend on the size of passes, so that every method reads the prompt in the same ones."""
+        # Only now, as the drafter may have replaced the session.
         self.reused = conversation.session.align(prompt[:-1], blocks=self._blocks)
-        """How many prompt tokens were already in the cache."""
+        """Number of prompt tokens that were already in the cache."""
         self.prefill_seconds = 0.0
         self.watch = Watch()
         self._ties = SideGuard(able.near_tie) if able.exact and able.near_tie else None
@@ -141,15 +139,15 @@ class Generation(Iterator[Step]):
         self._text = TextStream(model.decode, stops, splitter, behind)
         self._budget = think_budget
         self._ending = False
-        """The next step puts in the end of a thought."""
+        """Whether the next step inserts the end of a thought."""
         self._guard: LoopGuard | None = None
         if stop_loops:
-            from .repeats import LoopGuard  # NumPy: who lists the methods does not wait for it
+            from .repeats import LoopGuard  # NumPy, which listing the methods should not import
 
             self._guard = LoopGuard(model.decode)
         self._matcher: Matcher | None = None
-        self._begun: int | None = None
-        """Where the part of the answer that is constrained begins; None where it has not."""
+        self._constrained_from: int | None = None
+        """Index of the first constrained token; None before it."""
         if constraint is not None:
             from ..backends.grammars.matcher import Matcher
 
@@ -157,20 +155,19 @@ class Generation(Iterator[Step]):
         self._eos = frozenset(model.info.eos_ids)
         self._branching = able.tree and self._most is None
         self._cancelled = False
-        self._index = 0
-        """Number of the next step."""
-        self._note = ""
-        """The note for the next step, in place of its drafter's own."""
-        self._left: tuple[Drafter, Sequence[int]] | None = None
-        """A method that has been left, and the tokens that it had found: they are the next step."""
+        self._next_index = 0
+        self._next_note = ""
+        """A note for the next step, in place of its drafter's."""
+        self._settled: tuple[Drafter, Sequence[int]] | None = None
+        """A drafter, and tokens that it leaves without a pass: they are the next step."""
         self.drafter.prepare(self._context())
         if self._over_budget():
             self._end_thought()
 
     def __next__(self) -> Step:
         while self.finish_reason is None:
-            step = self.advance()
-            if step is not None and self.finish_reason is not None:  # the last one brings what was held back
+            step = self.run_pass()
+            if step is not None and self.finish_reason is not None:  # the last one includes the text held back
                 tail = self.flush()
                 return replace(step, text=step.text + tail, held="", spans=joined(step.spans, self._text.spans()))
             if step is not None:
@@ -181,7 +178,7 @@ class Generation(Iterator[Step]):
 
     @property
     def method(self) -> str:
-        """Name of the method in force."""
+        """Name of the current method."""
         return self.drafter.name
 
     @property
@@ -191,15 +188,15 @@ class Generation(Iterator[Step]):
 
     @property
     def trouble(self) -> UserError | None:
-        """Why the answer could not continue; its text is complete up to there."""
+        """The error that ended the answer early; its text is complete up to there."""
         return self._text.trouble
 
     @property
     def valid(self) -> bool | None:
-        """Whether the text up to here matches the constraint; None without one. A stop takes text away, so then it does not."""
+        """Whether the text so far matches the constraint; None without one. A stop takes text away, so then it does not."""
         if self._matcher is None:
             return None
-        return self.finish_reason != "stop" and self._bound() is not None and self._matcher.matches
+        return self.finish_reason != "stop" and self._constraint() is not None and self._matcher.matches
 
     @property
     def answer(self) -> list[int]:
@@ -219,12 +216,12 @@ class Generation(Iterator[Step]):
         self.drafter = drafter
 
     def cancel(self) -> None:
-        """End the answer before the next pass and keep what is there, including a beam search's best text so far."""
+        """End the answer before the next pass and keep its text, including a beam search's best text so far."""
         self._cancelled = True
 
-    def advance(self) -> Step | None:
-        """Run one forward pass: a chunk of the prompt, which returns None, or a step. Once `finish_reason` is set there is
-        nothing left to do, and it returns None."""
+    def run_pass(self) -> Step | None:
+        """Run one forward pass: a chunk of the prompt, which returns None, or a step. Once `finish_reason` is set, do nothing
+        and return None."""
         if self.finish_reason is not None:
             return None
         if self._cancelled:
@@ -232,24 +229,24 @@ class Generation(Iterator[Step]):
             step = self._settle()
             self.finish_reason = "cancelled"
             return step
-        if self._left is not None:
+        if self._settled is not None:
             return self._settle()
         session = self.conversation.session
         if len(self.tokens) > self.drafter.horizon(session):
-            self._note = READ_AGAIN.format(session.horizon)
+            self._next_note = READ_AGAIN.format(session.horizon)
             session.align(self.tokens[:-1])
         left = len(self.tokens) - 1 - session.length
         reads = left > 0 and (self.drafter.reads_cache or self._blocks)
         if left > PREFILL_CHUNK or (reads and session.length < self.prompt_tokens - 1):
             self._prefill_chunk()
             return None
-        if (step := self._certain()) is not None:
+        if (step := self._forced_step()) is not None:
             return step
         clock = StepClock(session, self.watch, self.prompt_tokens)
-        if reads:  # what a constraint wrote
+        if reads:  # tokens that a constraint wrote
             session.prefill(self.tokens[session.length : -1])
         outcome = self.drafter.step(self._context(), partial(verify, clock=clock, watch=self.watch, guard=self._ties))
-        return self._take(self.drafter, outcome, clock)
+        return self._append(self.drafter, outcome, clock)
 
     def flush(self) -> str:
         """Return the text still held back (an unfinished character, a possible stop). Call it at the end."""
@@ -261,12 +258,13 @@ class Generation(Iterator[Step]):
     def plain_seconds(self, most: int, seconds: float) -> float:
         """Run plain steps from the end of the text on, undo them, and return the mean of their seconds: at least one step, at
         most `most`, none begun after `seconds`. 0 if the context is full or the cache cannot be rewound."""
-        session, times = self.conversation.session, list[float]()
+        session = self.conversation.session
         if not self._caps.chain or len(self.tokens) >= session.context:
             return 0.0
         length, most = session.length, min(most, session.horizon - len(self.tokens))
-        if most < 1 or session.shared(self.tokens[:length]) < length:  # what is in the cache would have to be read again
+        if most < 1 or session.shared(self.tokens[:length]) < length:  # the cache's contents would have to be read again
             return 0.0
+        times: list[float] = []
         plain = Generation(self.conversation, self.tokens, sampling=self.sampling, max_tokens=most + 1)
         plain._eos = frozenset()
         for step in plain:
@@ -277,43 +275,43 @@ class Generation(Iterator[Step]):
         session.rewind(min(length, session.length))
         return mean(times[WARMING:] or times) if times else 0.0
 
-    def _bound(self) -> Matcher | None:
-        """The constraint, at the answer's end; None without one, and where a thought is open, which may say anything."""
+    def _constraint(self) -> Matcher | None:
+        """Return the constraint at the answer's end; None without one, and inside a thought, which may say anything."""
         matcher = self._matcher
         if matcher is None or self._text.free:
-            self._begun = None
+            self._constrained_from = None
             return None
-        if self._begun is None:
-            self._begun = len(self.tokens)
-        matcher.follow(self.tokens, self._begun)
-        matcher.opens = self._text.opens if self._begun == len(self.tokens) else frozenset()
+        if self._constrained_from is None:
+            self._constrained_from = len(self.tokens)
+        matcher.follow(self.tokens, self._constrained_from)
+        matcher.opens = self._text.opens if self._constrained_from == len(self.tokens) else frozenset()
         return matcher
 
-    def _certain(self) -> Step | None:
-        """A step of the tokens that the constraint leaves no choice about, if there are any; it takes no pass: the next one
-        reads them with its tree."""
-        matcher = self._bound()
+    def _forced_step(self) -> Step | None:
+        """Make a step of the grammar-forced tokens, if there are any, without a pass: the next one reads them with its tree."""
+        matcher = self._constraint()
         if matcher is None or matcher.opens or self.drafter.searches:
             return None
-        tokens = matcher.forced()[: self._room() + 1]
-        over = not tokens and not matcher.ends and matcher.stopped
-        if not tokens and not over:
+        tokens = matcher.forced()[: self._max_depth() + 1]
+        done = not tokens and not matcher.ends and matcher.stopped
+        if not tokens and not done:
             return None
-        outcome = Outcome(tokens, Tree.root(self.tokens[-1]), (0,), grammar=len(tokens), done=over)
-        return self._take(self.drafter, outcome, StepClock(self.conversation.session, self.watch))
+        outcome = Outcome(tokens, Tree.root(self.tokens[-1]), (0,), grammar=len(tokens), done=done)
+        return self._append(self.drafter, outcome, StepClock(self.conversation.session, self.watch))
 
     def _leave(self) -> None:
-        """End what the method in force has begun (beam search: its best text is certain now)."""
+        """Have the current method finish (beam search: its best text is certain now)."""
         if tokens := self.drafter.leave(self._context()):
-            self._left = self.drafter, tokens
+            self._settled = self.drafter, tokens
 
     def _settle(self) -> Step | None:
-        """A step of the tokens that a method left behind, if it did; it takes no pass."""
-        if self._left is None:
+        """Make a step of the settled tokens, if there are any, without a pass."""
+        if self._settled is None:
             return None
-        (drafter, tokens), self._left = self._left, None
+        drafter, tokens = self._settled
+        self._settled = None
         outcome = Outcome(tokens, Tree.chain(self.tokens[-1], tokens), earlier=len(tokens))
-        step = self._take(drafter, outcome, StepClock(self.conversation.session, self.watch))
+        step = self._append(drafter, outcome, StepClock(self.conversation.session, self.watch))
         self._ending = False
         return step
 
@@ -324,47 +322,48 @@ class Generation(Iterator[Step]):
         session.prefill(self.tokens[session.length : session.length + size])
         self.prefill_seconds += time.perf_counter() - start
 
-    def _room(self) -> int:
-        """Most draft tokens below the pending one: a path of d of them yields d + 1 tokens and takes d + 1 slots."""
+    def _max_depth(self) -> int:
+        """Count the draft tokens that a path may have: d of them yield d + 1 tokens and take d + 1 slots."""
         session = self.conversation.session
         slots = self.drafter.horizon(session)
         if self._caps.reach is not None:
             slots = min(slots, max(self._caps.reach, len(self.tokens)))
-        room = slots - max(session.length, len(self.tokens) - 1) - 1
+        depth = slots - max(session.length, len(self.tokens) - 1) - 1
         if self.max_tokens is not None:
-            room = min(room, self.max_tokens - (len(self.tokens) - self.prompt_tokens) - 1)
-        return room
+            depth = min(depth, self.max_tokens - (len(self.tokens) - self.prompt_tokens) - 1)
+        return depth
 
     def _context(self) -> Context:
         conversation = self.conversation
         return Context(
-            self.tokens,
-            conversation.session,
-            self.sampling,
-            self._room() if self._most is None else min(self._room(), self._most - 1),
-            self._eos,
-            self._branching,
-            conversation.draft_models,
-            conversation.model,
-            self.acceptance,
-            conversation.head,
-            conversation.helper,
-            conversation.past,
-            self._bound(),
+            tokens=self.tokens,
+            session=conversation.session,
+            sampling=self.sampling,
+            max_depth=self._max_depth() if self._most is None else min(self._max_depth(), self._most - 1),
+            eos_ids=self._eos,
+            branching=self._branching,
+            draft_models=conversation.draft_models,
+            model=conversation.model,
+            acceptance=self.acceptance,
+            head=conversation.head,
+            drafter=conversation.helper,
+            past=conversation.past,
+            matcher=self._constraint(),
         )
 
-    def _take(self, drafter: Drafter, outcome: Outcome, clock: StepClock) -> Step:
+    def _append(self, drafter: Drafter, outcome: Outcome, clock: StepClock) -> Step:
         """Make an outcome part of the answer."""
-        note, self._note = self._note, ""
+        note = self._next_note
+        self._next_note = ""
         new = self._cut(list(outcome.tokens), done=outcome.done)
-        waiting, whole = len(self._text.held), len(new)
+        held, most = len(self._text.held), len(new)
         text = self._show(new)
         outcome = outcome.first(len(new))
         self.tokens.extend(new)
         if self._over_budget() and self.finish_reason is None:
             self._end_thought()
-        elif len(new) < whole and self.finish_reason is None:
-            self._go_back()
+        elif len(new) < most and self.finish_reason is None:
+            self._rewind()
         spent = clock.stop()
         self.prefill_seconds += clock.prefill_seconds
         step = Step(
@@ -372,15 +371,15 @@ class Generation(Iterator[Step]):
             **outcome.record(),
             **spent,
             text=text,
-            carried=min(waiting, len(text)),
+            carried=min(held, len(text)),
             held=self._text.waiting,
             note=note or drafter.note or outcome.note,
             declined=drafter.sizes.declined if spent["nodes"] and not outcome.drafted else (),
             spans=self._text.spans(),
-            index=self._index,
+            index=self._next_index,
             tree=outcome.tree,
         )
-        self._index += 1
+        self._next_index += 1
         self.totals.add(step)
         return step
 
@@ -388,20 +387,22 @@ class Generation(Iterator[Step]):
         return self._budget is not None and not self._ending and self._text.thinking and self._text.thought >= self._budget
 
     def _end_thought(self) -> None:
-        """Put in what ends the thought, as the next step; what the cache has beyond the text goes."""
+        """Insert the marks that end the thought, as the next step."""
         thoughts = self.conversation.model.thoughts
         assert thoughts is not None
-        self._go_back()
-        self._left, self._ending = (self.drafter, thoughts.closing(self._text.undecided)), True
-        self._note = THOUGHT_OVER.format(counted(self._budget or 0, "token"))
+        self._rewind()
+        self._settled = self.drafter, thoughts.closing(self._text.undecided)
+        self._ending = True
+        self._next_note = THOUGHT_OVER.format(counted(self._budget or 0, "token"))
 
-    def _go_back(self) -> None:
+    def _rewind(self) -> None:
+        """Drop what the cache holds beyond the text."""
         session = self.conversation.session
         self.drafter.leave(self._context())
         session.rewind(session.shared(self.tokens[:-1], self.prompt_tokens))
 
     def _cut(self, new: list[int], *, done: bool = False) -> list[int]:
-        """The tokens of a step, cut at the token limit; sets the finish reason."""
+        """Cut the tokens of a step at the token limit; set the finish reason."""
         if done:
             self.finish_reason = "eos"
         if self.max_tokens is not None:
@@ -409,8 +410,8 @@ class Generation(Iterator[Step]):
             if len(new) >= left:
                 self.finish_reason = "length"
                 return new[:left]
-        held = max(self.conversation.session.length, len(self.tokens) - 1 + len(new))
-        if held >= self.conversation.session.context:
+        length = max(self.conversation.session.length, len(self.tokens) - 1 + len(new))
+        if length >= self.conversation.session.context:
             self.finish_reason = "context"
         return new
 
@@ -428,7 +429,8 @@ class Generation(Iterator[Step]):
             elif self._over_budget() or (free and not self._text.free):
                 self.finish_reason = self.finish_reason if i + 1 == len(new) else None
             elif self._guard is not None and (loop := self._guard.push(token)):
-                self.finish_reason, self.loop = "loop", loop
+                self.finish_reason = "loop"
+                self.loop = loop
             else:
                 continue
             del new[i + 1 :]
@@ -444,7 +446,7 @@ def generate(
     """Answer a prompt: `for step in generate(load_model("builtin"), "Hello", method="lookup"): print(step.text, end="")`.
 
     Args:
-        model: what `load_model` returned.
+        model: from `load_model`.
         prompt: text (sent as a chat message if the model has a chat template), chat messages, or token ids.
         method: name of the decoding method.
         options: those of Generation.

@@ -1,4 +1,4 @@
-"""What a method needs of the target and of what is loaded beside it; each need says what is missing."""
+"""Requirements of a method on the target and the drafters loaded with it; each says what is missing."""
 
 from __future__ import annotations
 
@@ -18,28 +18,27 @@ TRAINED = {
 
 @dataclass(frozen=True, slots=True)
 class Present:
-    """What there is for a method to work with."""
+    """The capabilities of the target, and the drafters loaded with it."""
 
     capabilities: Capabilities
     draft_model: bool = True
-    """Whether there is a draft model."""
     pard: bool = True
-    """Whether it is a PARD model."""
+    """Whether one of the draft models is a PARD model."""
     head: HeadName | None = None
     """The trained drafter, if there is one."""
 
     @property
     def loaded(self) -> HeadName | None:
-        """A trained drafter that somebody has loaded: not an MTP layer, which is the model's own."""
+        """A trained drafter that was loaded with `--draft-model`: not an MTP layer, which is part of the model."""
         return None if self.head is None or self.head.kind == "mtp" else self.head
 
 
 class Need(ABC):
-    """One thing that a method cannot do without."""
+    """A requirement of a method."""
 
     @abstractmethod
     def lacks(self, present: Present) -> str:
-        """Why it is not met; empty if it is."""
+        """Return the reason why it is not met; "" if it is."""
 
 
 class Chains(Need):
@@ -58,7 +57,7 @@ class Trees(Need):
         return "" if able.tree else able.reasons.get("tree", "This model cannot verify branching trees.")
 
 
-class FirstLayers(Need):
+class EarlyStop(Need):
     """The target can stop after some of its layers, or it is not known yet."""
 
     def lacks(self, present: Present) -> str:
@@ -77,7 +76,7 @@ class DraftModel(Need):
         return "it needs a draft model. Load one with --draft-model."
 
 
-class Pard(Need):
+class PardModel(Need):
     """The draft model is a PARD one (`ModelInfo.pard_token`)."""
 
     def lacks(self, present: Present) -> str:
@@ -101,5 +100,6 @@ class TrainedDrafter(Need):
             return ""
         if self.kind == "mtp":
             return "it needs an MTP layer in the model's own checkpoint, and no other trained drafter as --draft-model."
-        found = f", and {present.loaded.name} ({present.loaded.title}) is loaded" if present.loaded is not None else ""
-        return f"it needs {TRAINED[self.kind]}{found}. Load one with --draft-model."
+        loaded = present.loaded
+        instead = f", and {loaded.name} ({loaded.title}) is loaded" if loaded is not None else ""
+        return f"it needs {TRAINED[self.kind]}{instead}. Load one with --draft-model."

@@ -44,47 +44,47 @@ in each."""
 @cache
 def methods() -> Mapping[str, type[Drafter]]:
     """Every method by name. Another package that is broken is left out; `broken()` says why."""
-    found = {name: _load_own(target) for name, target in BUILT_IN.items()}
+    drafters = {name: _load_built_in(target) for name, target in BUILT_IN.items()}
     for point in entry_points(group="specchat.drafters"):
         try:
             drafter = _checked(point.load(), point.value)
-            if drafter.name in found:
+            if drafter.name in drafters:
                 raise TypeError(f"{point.value} reuses the name of another method, {drafter.name}")
         except Exception as error:  # others' code may raise anything
             _broken[point.name] = f"{type(error).__name__}: {error}"
             continue
-        found[drafter.name] = drafter
-    return found
+        drafters[drafter.name] = drafter
+    return drafters
 
 
-def _checked(found: object, value: str) -> type[Drafter]:
-    """What the entry point `value` gave, if it is a method."""
-    if not (isinstance(found, type) and issubclass(found, Drafter)):
-        raise TypeError(f"{value} is not a subclass of specchat.decoders.Drafter")
-    lacks = [name for name in ("name", "summary", "pays") if not isinstance(getattr(found, name, None), str)]
-    lacks += sorted(getattr(found, "__abstractmethods__", ()))
-    if lacks:
-        raise TypeError(f"{value} does not define {', '.join(lacks)}")
-    if found.group not in get_args(Group):
-        raise TypeError(f"{value}.group is none of {', '.join(get_args(Group))}")
-    if not is_dataclass(found.Params):
-        raise TypeError(f"{value}.Params is not a dataclass")
-    for setting in fields(found.Params):
+def _checked(method: object, source: str) -> type[Drafter]:
+    """Return an entry point's object if it is a method; `source` names it in errors."""
+    if not (isinstance(method, type) and issubclass(method, Drafter)):
+        raise TypeError(f"{source} is not a subclass of specchat.decoders.Drafter")
+    missing = [name for name in ("name", "summary", "pays") if not isinstance(getattr(method, name, None), str)]
+    missing += sorted(getattr(method, "__abstractmethods__", ()))
+    if missing:
+        raise TypeError(f"{source} does not define {', '.join(missing)}")
+    if method.group not in get_args(Group):
+        raise TypeError(f"{source}.group is none of {', '.join(get_args(Group))}")
+    if not is_dataclass(method.Params):
+        raise TypeError(f"{source}.Params is not a dataclass")
+    for setting in fields(method.Params):
         if setting_type(setting) not in KINDS:
-            raise TypeError(f"{value}.Params.{setting.name} is none of {', '.join(KINDS)}")
-    return found
+            raise TypeError(f"{source}.Params.{setting.name} is none of {', '.join(KINDS)}")
+    return method
 
 
 _broken: dict[str, str] = {}
 
 
 def broken() -> Mapping[str, str]:
-    """The entry points that could not be loaded: name → reason."""
+    """Map each entry point that could not be loaded to the reason."""
     methods()
     return _broken
 
 
-def _load_own(target: str) -> type[Drafter]:
+def _load_built_in(target: str) -> type[Drafter]:
     module, name = target.split(":")
     drafter: type[Drafter] = getattr(import_module(f".methods.{module}", __package__), name)
     return drafter
@@ -96,11 +96,10 @@ def get(name: str) -> type[Drafter]:
     Raises:
         UserError: there is none; suggests the nearest.
     """
-    known = methods()
-    if name in known:
-        return known[name]
-    hint = did_you_mean(name, known)
-    if name == "sample":  # what others call it
+    if name in methods():
+        return methods()[name]
+    hint = did_you_mean(name, methods())
+    if name == "sample":  # other engines' name for it
         hint = "greedy samples at a temperature above 0. Use greedy and set the temperature."
     raise UserError(f"There is no method {name!r}: {hint}")
 
@@ -113,7 +112,7 @@ def unavailable(
     pard: bool = True,
     head: HeadName | None = None,
 ) -> str:
-    """The reason why a model with these capabilities cannot run `method`; empty if it can. The other arguments are those of
+    """Return the reason why a model with these capabilities cannot run `method`; "" if it can. The other arguments are those of
     `Present`."""
     if not method.drafts:
         return ""
@@ -122,25 +121,19 @@ def unavailable(
 
 
 ROUNDED = "identical but for near ties"
-"""What *identical* becomes on a model whose passes of many nodes round differently (see `Capabilities.identical`)."""
+"""The label in place of *identical* on a model whose passes of many nodes round differently (see `Capabilities.identical`)."""
 
 
 def describe() -> list[dict[str, Any]]:
     """Describe every method as plain data, as `specchat methods --json` prints it."""
+    texts = ("summary", "pays", "paper", "explains", "plain", "undrafted", "other_nodes", "compared")
     return [
         {
             "name": method.name,
             "group": method.group,
             "label": method.label,
             "labels": [method.label, ROUNDED] if method.label == "identical" and method.drafts else [method.label],
-            "summary": method.summary,
-            "pays": method.pays,
-            "paper": method.paper,
-            "explains": method.explains,
-            "plain": method.plain,
-            "undrafted": method.undrafted,
-            "other_nodes": method.other_nodes,
-            "compared": method.compared,
+            **{name: getattr(method, name) for name in texts},
             "params": describe_params(method),
         }
         for method in methods().values()
@@ -151,12 +144,12 @@ ENGINES = ("transformers", "llama-server", "vLLM", "SGLang")
 
 
 def elsewhere(name: str, settings: Mapping[str, Any], draft_model: str = "DRAFT") -> dict[str, tuple[str, str]]:
-    """How to get a method, or its nearest equivalent, in other engines.
+    """Translate a method into settings of other engines.
 
     Args:
         name: of the method.
         settings: of the method, those that are not at their default.
-        draft_model: how the draft model is named.
+        draft_model: the draft model's name.
 
     Returns:
         For each of ENGINES, the setting to copy (empty if there is none), and what differs.
@@ -165,5 +158,5 @@ def elsewhere(name: str, settings: Mapping[str, Any], draft_model: str = "DRAFT"
         UserError: there is no such method or setting.
     """
     method = get(name)
-    found = method.elsewhere(parse_params(method, dict(settings)), draft_model)
-    return {engine: found.get(engine, ("", f"It has no equivalent of {name}.")) for engine in ENGINES}
+    equivalents = method.elsewhere(parse_params(method, dict(settings)), draft_model)
+    return {engine: equivalents.get(engine, ("", f"It has no equivalent of {name}.")) for engine in ENGINES}

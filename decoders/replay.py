@@ -14,7 +14,7 @@ from ..backends.base import ROOT, Layers, Model, Sampling, Scores, Session
 from ..backends.sessions.tree import Node, TreeSession
 from .acceptance import walk
 from .base import Context, Drafter
-from .needs import DraftModel, FirstLayers, TrainedDrafter
+from .needs import DraftModel, EarlyStop, TrainedDrafter
 from .registry import methods
 from .stats import Totals
 from .step import StepRecord
@@ -46,7 +46,7 @@ def why_not(method: type[Drafter], *, over_model: bool = False, forced: bool = F
         over_model: a model runs the passes (`replay(over=…)`), and its choices are there where the record has none.
         forced: only its seconds count (`replay(forced=True)`).
     """
-    if method.needs(DraftModel, FirstLayers, TrainedDrafter):
+    if method.needs(DraftModel, EarlyStop, TrainedDrafter):
         return "drafts with a model"
     if method.step is not Drafter.step:
         return "does not draft and verify"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..backends.grammars.constraint import Constraint, constraint_of
 from ..decoders.acceptance import Acceptance
-from ..decoders.base import ON_OFF, label_of, parse_params
+from ..decoders.base import ON_OFF, effective_label, parse_params
 from ..decoders.registry import broken, describe, elsewhere, get, methods
 from ..decoders.stats import Share, Totals, thought_of
 from ..decoders.text import Stops
@@ -19,9 +19,9 @@ __all__ = [
     "broken",
     "constraint_of",
     "describe",
+    "effective_label",
     "elsewhere",
     "get",
-    "label_of",
     "methods",
     "parse_params",
     "thought_of",

@@ -12,7 +12,7 @@ from ..backends.base import PREFILL_CHUNK, ROOT, Model, Sampling
 from ..backends.grammars.constraint import constraint_of
 from ..backends.sampling import gumbel_of
 from ..decoders.acceptance import Acceptance, probabilities
-from ..decoders.base import label_of
+from ..decoders.base import effective_label
 from ..decoders.conversation import Conversation
 from ..decoders.loop import Generation
 from ..decoders.text import Stops
@@ -260,7 +260,7 @@ class Lanes:
         for name in tuple(self._lanes):
             self.close_lane(name)
 
-    def advance(self) -> None:
+    def run_pass(self) -> None:
         """One forward pass for the lane that has computed least."""
         lane = min((lane for lane in self._running if not lane.held), key=lambda lane: lane.clock)
         assert lane.generation is not None
@@ -274,7 +274,7 @@ class Lanes:
         before, watching = generation.prefill_seconds, generation.watch.seconds
         start, cpu, finished = self._clock(), time.process_time(), None
         try:
-            step = generation.advance()
+            step = generation.run_pass()
             seconds = self._clock() - start - (generation.watch.seconds - watching)
             lane.clock += seconds
             lane.busy_seconds += seconds
@@ -393,7 +393,7 @@ def _plain_seconds(lane: Lane, generation: Generation) -> tuple[float, bool]:
 def _label(generation: Generation) -> str:
     """What holds of the tokens of the method in force."""
     capabilities = generation.conversation.model.info.capabilities
-    return label_of(generation.drafter, generation.acceptance, generation.sampling, capabilities)
+    return effective_label(generation.drafter, generation.acceptance, generation.sampling, capabilities)
 
 
 def judged(request: Judge, model: Model, answer: Generation) -> Judged:

@@ -98,7 +98,7 @@ class Server:
             if not lanes.running or not self._commands.empty():
                 self._serve(self._commands.get(), lanes)
             else:
-                lanes.advance()
+                lanes.run_pass()
 
     def _read(self) -> None:
         """Take in commands. The end of the stream ends the process, whatever the main thread is doing."""

@@ -66,11 +66,11 @@ class ChatModel:
 
     @property
     def label(self) -> str:
-        return self.label_of(self.method)
+        return self.effective_label(self.method)
 
-    def label_of(self, name: str) -> str:
+    def effective_label(self, name: str) -> str:
         """Label of a method under the acceptance rule in force, on the loaded model."""
-        from ...engine.catalog import Acceptance, get, label_of
+        from ...engine.catalog import Acceptance, effective_label, get
 
         if name not in self.methods:
             return ""
@@ -80,7 +80,7 @@ class ChatModel:
         if rule == "exact" and bits:
             return self.methods[name].label
         capabilities = Capabilities(exact=bits)
-        return label_of(get(name), Acceptance.parse(rule), sampling, capabilities)
+        return effective_label(get(name), Acceptance.parse(rule), sampling, capabilities)
 
     def shortlist(self) -> list[str]:
         """The methods worth a try on this model."""

@@ -259,7 +259,7 @@ class Dialogue(ChatModel):
         self.method = request["method"]
         curve = tuple((nodes, seconds) for nodes, seconds in self.info.get("pass_seconds") or ())
         weights = self.info.get("weights", 0)
-        self.answer = Answer(self.method, self.label_of(self.method), asked=request, curve=curve, weights=weights)
+        self.answer = Answer(self.method, self.effective_label(self.method), asked=request, curve=curve, weights=weights)
         self.transcript.entries.append(self.answer)
         self._answer_id = self.answer.id = self.engine.next_id()
         self.phase = "prefill"

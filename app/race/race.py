@@ -118,7 +118,7 @@ class Race:
         return self._own | self.models.ids
 
     def _racer(self, entry: RaceEntry, lane: str) -> Racer:
-        return Racer(lane, entry, Answer(entry.method, self.dialogue.label_of(entry.method)))
+        return Racer(lane, entry, Answer(entry.method, self.dialogue.effective_label(entry.method)))
 
     # What the person does
 

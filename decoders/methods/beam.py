@@ -230,7 +230,9 @@ class Beam(Drafter):
         """A search from the pending token on. What other methods left alive in the session goes."""
         context.session.commit(())
         pending = Link(context.pending, None, 0)
-        return Search(context.session, context.tokens, context.room + 1, frozenset(context.tokens), pending, [(pending, 0.0)])
+        return Search(
+            context.session, context.tokens, context.max_depth + 1, frozenset(context.tokens), pending, [(pending, 0.0)]
+        )
 
     def _make_room(self, search: Search) -> None:
         """Drop beams that are too many: since a change of settings, or where their tails do not fit in the context beside each

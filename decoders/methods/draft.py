@@ -21,7 +21,7 @@ from ..parts.ahead import Ahead, OwnThread
 from ..parts.cascade import Copies, Worth, grow_chain
 from ..parts.elsewhere import COPIED, draft_chain, noted
 from ..parts.ppm import ContextModel
-from ..parts.proposers import DraftModel
+from ..parts.proposers import DraftModelProposer
 from ..parts.schedules import SCHEDULES, Schedule
 from ..parts.vocabularies import Reencoded, mismatch
 from ..tree import Tree
@@ -85,7 +85,7 @@ class Draft(Drafter):
 
     def __init__(self, params: DraftParams | None = None) -> None:
         super().__init__(params)
-        self._proposer: DraftModel | None = None
+        self._proposer: DraftModelProposer | None = None
         self._reencoded: Reencoded | None = None
         self._opened: tuple[Model, bool] | None = None
         """The draft model, and whether its text may be encoded anew."""
@@ -100,7 +100,7 @@ class Draft(Drafter):
         if params.schedule != self._schedule.name:
             self._schedule = Schedule(params.schedule)
         self.prepare(context)
-        length = min(self._schedule.length(params.tokens, params.most), context.room)
+        length = min(self._schedule.length(params.tokens, params.most), context.max_depth)
         self._asked = length > 0
         if not self._asked:
             return Tree.root(context.pending)
@@ -133,7 +133,7 @@ class Draft(Drafter):
             self._reencoded = Reencoded(target, model, context.session.context)
         else:
             size = context.session.context
-            self._proposer = Ahead(model, size) if isinstance(model, OwnThread) else DraftModel(model, size)
+            self._proposer = Ahead(model, size) if isinstance(model, OwnThread) else DraftModelProposer(model, size)
             self._copies = Copies(self._index, _worth.setdefault(model, Worth()))
         self._opened = wanted
 

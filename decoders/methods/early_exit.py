@@ -73,7 +73,7 @@ class EarlyExit(Drafter):
         "well, wherever the model can do without them."
     )
     paper = "LayerSkip: Enabling Early Exit Inference and Self-Speculative Decoding, Elhoushi 2024, arXiv:2404.16710"
-    requires = (needs.FirstLayers(),)
+    requires = (needs.EarlyStop(),)
     reads_cache = False
     Params = EarlyExitParams
     params: EarlyExitParams
@@ -134,7 +134,7 @@ class EarlyExit(Drafter):
             self._schedule = Schedule(params.schedule)
         self.prepare(context)
         assert self._proposer is not None
-        length = min(self._schedule.length(params.tokens, params.most), context.room)
+        length = min(self._schedule.length(params.tokens, params.most), context.max_depth)
         if length < 1:
             return Tree.root(context.pending)
         enough = params.threshold if params.schedule == "confidence" else 0.0

@@ -222,7 +222,7 @@ class Fusion(Drafter):
 
     def _grow(self, context: Context) -> Tree:
         """The tree, its nodes in the order of their probability."""
-        eos, room, branching = context.eos_ids, context.room, context.branching
+        eos, room, branching = context.eos_ids, context.max_depth, context.branching
         floor = self.sizes.least(context, self.params.floor)
         budget = node_budget(context, self.params.nodes)
         tree = Tree.root(context.pending)

@@ -72,7 +72,7 @@ class Jacobi(Drafter):
             guesses += (
                 [tokens[-1]] * missing if params.start == "repeat" else drawn(tokens, missing, params.seed, context.eos_ids)
             )
-        room = min(context.room, node_budget(context, len(guesses) + 1) - 1)
+        room = min(context.max_depth, node_budget(context, len(guesses) + 1) - 1)
         tree = Tree.chain(context.pending, until_eos(guesses[: max(0, room)], context.eos_ids))
         tree.keeps = True
         tree.reached = [USUALLY**depth for depth in range(len(tree))]

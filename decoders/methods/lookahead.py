@@ -92,7 +92,7 @@ class Lookahead(Drafter):
         """What the last tree was drafted for."""
 
     def draft(self, context: Context) -> Tree:
-        params, eos, room = self.params, context.eos_ids, context.room
+        params, eos, room = self.params, context.eos_ids, context.max_depth
         self._context = context
         if params.text:
             self._read(context)
@@ -169,7 +169,7 @@ class Lookahead(Drafter):
         deepest = len(window) + len(window[0].tokens) - 2
         size = len(trie.tree) + sum(len(column.tokens) for column in window) - 1
         dear = plain_passes(curve_of(context.model))[min(size, MOST_NODES)] > DEAR
-        if deepest > context.room or size > trie.budget or dear or not context.branching:
+        if deepest > context.max_depth or size > trie.budget or dear or not context.branching:
             for column in window:
                 column.nodes = []
             return

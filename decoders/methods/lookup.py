@@ -200,7 +200,7 @@ class Lookup(Drafter):
             start = first.follows(n)
             if start is None or start + params.tokens > length or start >= length - n:
                 continue
-            draft = first.tokens[start : start + min(params.tokens, context.room)].tolist()
+            draft = first.tokens[start : start + min(params.tokens, context.max_depth)].tolist()
             eos = next((i for i, token in enumerate(draft) if token in context.eos_ids), len(draft))
             return draft[: eos + 1]
         return []
@@ -208,7 +208,7 @@ class Lookup(Drafter):
     def _grow(self, context: Context) -> Tree:
         """The tree of all lines, best first."""
         params, eos = self.params, context.eos_ids
-        reach = min(context.room, params.nodes - 1)
+        reach = min(context.max_depth, params.nodes - 1)
         tree = Tree.root(context.pending)
         chances = [1.0]
         if params.floor < 0:

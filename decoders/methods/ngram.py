@@ -93,7 +93,7 @@ class Ngram(Drafter):
             completions = [(0, tuple(drawn(context.tokens, params.n - 1, params.seed, context.eos_ids)))]
         trie = Trie(context.pending, node_budget(context, params.nodes))
         for key, completion in completions if context.branching else completions[:1]:
-            trie.add_match(until_eos(completion[: context.room], context.eos_ids), key)
+            trie.add_match(until_eos(completion[: context.max_depth], context.eos_ids), key)
         return trie.tree
 
     def learn(self, verified: Verified) -> None:

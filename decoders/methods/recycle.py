@@ -135,7 +135,7 @@ class Recycle(Drafter):
 
     def _grow(self, context: Context, shares: Sequence[float], ranks: int) -> Tree:
         """Best first: always the child whose path is most probable."""
-        table, eos, reach = self._table, context.eos_ids, context.room
+        table, eos, reach = self._table, context.eos_ids, context.max_depth
         budget = node_budget(context, self.params.nodes)
         tree = Tree.root(context.pending)
         tokens, parents = tree.tokens, tree.parents

@@ -324,7 +324,7 @@ class Suffix(Drafter):
         heap: list[tuple[float, int, int, int, int]] = []
         node, reached, order = 0, 1.0, 0
         while True:
-            if depths[node] < context.room and (node == 0 or tokens[node] not in eos):
+            if depths[node] < context.max_depth and (node == 0 or tokens[node] not in eos):
                 wanted = limit + 1 - len(tokens) if branching else 1
                 children = nlargest(wanted, automaton.next[state].items(), key=lambda child: count[child[1]])
                 for token, after in children:

@@ -19,7 +19,7 @@ from ..base import Context, Drafter, Elsewhere, param
 from ..parts.elsewhere import as_chain, draft_chain
 from ..parts.growth import MOST, Grower, nodes_of
 from ..parts.merging import MERGED, merged
-from ..parts.proposers import DraftModel
+from ..parts.proposers import DraftModelProposer
 from ..parts.vocabularies import mismatch
 
 
@@ -93,7 +93,7 @@ class TokenTree(Grower):
 
     def __init__(self, params: TreeParams | None = None) -> None:
         super().__init__(params)
-        self._models: dict[str, DraftModel] = {}
+        self._models: dict[str, DraftModelProposer] = {}
         """The draft models that are open; some may not be in use at the moment, as `merge` says."""
 
     def prepare(self, context: Context) -> None:
@@ -116,7 +116,7 @@ class TokenTree(Grower):
                 raise UserError(f"tree.merge names {name}, and {loaded}. Load another with --draft-model.")
         return {name: found for name, found in there.items() if name in named or not named}
 
-    def _open(self, context: Context) -> Mapping[str, DraftModel]:
+    def _open(self, context: Context) -> Mapping[str, DraftModelProposer]:
         chosen = self._chosen(context)
         if not chosen and not self._merged:
             raise UserError("The method tree needs a draft model. Load one with --draft-model, or set merge=lookup,recycle.")
@@ -133,7 +133,7 @@ class TokenTree(Grower):
                     f"The draft model's tokenizer differs from the target's ({reason}). Choose a draft model of the same "
                     "family, or the method draft with reencode=on."
                 )
-            self._models[name] = DraftModel(model, context.session.context, number)
+            self._models[name] = DraftModelProposer(model, context.session.context, number)
         return {name: self._models[name] for name in chosen}
 
     def _expansion(self) -> list[int]:

@@ -20,7 +20,7 @@ from ...backends.base import Layers, Message, Model, Scores, Session
 from ..base import Context, Verified
 from ..tree import Tree
 from .drafting import COUPLED
-from .proposers import DraftModel, Guesses
+from .proposers import DraftModelProposer, Guesses
 
 T = TypeVar("T")
 
@@ -137,7 +137,7 @@ class Made:
     """What the guesses were drawn for: a step, by the length of its text, and the node's number in that."""
 
 
-class Ahead(DraftModel):
+class Ahead(DraftModelProposer):
     """A draft model that drafts on while its draft, a chain, is verified.
 
     What it evaluates then are nodes of the same cache, below the draft's end. A verdict that takes the whole draft, and goes on
@@ -179,7 +179,7 @@ class Ahead(DraftModel):
             raise failed
         # One change of threads a draft rather than one a pass, and none for a draft that is there already.
         tree = grow() if self.known(context) else self._worker.run(grow)
-        left = context.room - len(tree)
+        left = context.max_depth - len(tree)
         if self._ids and on > 0 and left > 0:
             self._halt = False
             self._job = self._worker.submit(partial(self._draft_on, min(on, left + 1), len(context.tokens), len(tree)))

@@ -135,11 +135,11 @@ def grow_chain(proposer: Proposer, context: Context, most: int, enough: float = 
         copies: drafts for the proposer; None for one pass a token.
     """
     tree = Tree.chain(context.pending, ())
-    most = min(most, context.room, context.session.context - context.session.length - 1)
+    most = min(most, context.max_depth, context.session.context - context.session.length - 1)
     if most < 1:
         return tree
     reading = context.session.length < len(context.tokens) - 1  # the first pass may begin with the prompt
-    room = min(most, proposer.room(context))  # the draft model's own context may be the smaller one
+    room = min(most, proposer.capacity(context))  # the draft model's own context may be the smaller one
     if copies is not None:
         copies.follow(context.tokens)
     line, chances = _expected(proposer, copies, context, tree, room)

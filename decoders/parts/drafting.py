@@ -20,7 +20,7 @@ COUPLED = (0.75, 0.12, 0.05, 0.03)
 def node_budget(context: Context, nodes: int) -> int:
     """Most nodes of a tree, the pending one included: `nodes`, or what is left of the context.
 
-    `Context.room` bounds the depth; but each node takes a slot of the cache, on whichever branch it is.
+    `Context.max_depth` bounds the depth; but each node takes a slot of the cache, on whichever branch it is.
     """
     session = context.session
     return max(1, min(nodes, session.context - session.length))

@@ -103,7 +103,7 @@ class Grower(Drafter):
     def draft(self, context: Context) -> Tree:
         self._merged = self._others(context)
         self._growths, self._tree = {}, None
-        if context.room < 1 or node_budget(context, max(self.params.nodes, nodes_of(self._expansion()))) < 2:
+        if context.max_depth < 1 or node_budget(context, max(self.params.nodes, nodes_of(self._expansion()))) < 2:
             return Tree.root(context.pending)
         self._proposers = self._open(context)
         share, budget = self._budget(context)
@@ -162,7 +162,7 @@ class Grower(Drafter):
         names = tuple(self._proposers)
         shares = self._shares.setdefault(names, Shares(len(names)))
         expansion = self._expansion()
-        chain = min(len(expansion) or self.params.depth, context.room)
+        chain = min(len(expansion) or self.params.depth, context.max_depth)
         nodes = dict(zip(names, shares.allot(budget - 1, chain), strict=True))
         for name, count in nodes.items():
             if count:
@@ -196,11 +196,11 @@ class Grower(Drafter):
         if self._sampled(context):
             if not expansion:
                 widths, most = [ceil(width * part) for width in widths], ceil(most * part)
-            self._draw(proposer, context, growth, slots(budget, widths[: context.room], most, whole=bool(expansion)))
+            self._draw(proposer, context, growth, slots(budget, widths[: context.max_depth], most, whole=bool(expansion)))
             return
         floor = self._floor(context) if not expansion else 0.0
         level = [0]
-        for width in widths[: context.room]:
+        for width in widths[: context.max_depth]:
             if expansion:
                 room = budget - len(growth.tree)
             if not level or room < 1:

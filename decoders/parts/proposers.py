@@ -55,7 +55,7 @@ class Proposer(ABC):
         """The most leaves that the nodes of a round may have here; None for any number."""
         return None
 
-    def room(self, context: Context) -> int:
+    def capacity(self, context: Context) -> int:
         """Most nodes that may be alive here in a round, the pending token included."""
         return context.session.context - context.session.length
 
@@ -197,7 +197,7 @@ class Proposer(ABC):
         return guesses
 
 
-class DraftModel(Proposer):
+class DraftModelProposer(Proposer):
     """A draft model in a session of its own, which follows the target's text.
 
     One of the two may have ids that the other lacks: tokens added to a vocabulary, padding. Those that the target lacks are
@@ -237,8 +237,8 @@ class DraftModel(Proposer):
     def branches(self) -> int | None:
         return self.session.branches
 
-    def room(self, context: Context) -> int:
-        return min(super().room(context), self.session.context - len(self._read(context)) + 1)
+    def capacity(self, context: Context) -> int:
+        return min(super().capacity(context), self.session.context - len(self._read(context)) + 1)
 
     def readable(self, line: Sequence[int]) -> Sequence[int]:
         ids = self.model.info.readable

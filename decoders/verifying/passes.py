@@ -26,7 +26,7 @@ class Pass:
         self.lacking = context.tokens[session.length : -1]
         self.drafting = tree.pre_evaluated / (len(self.lacking) + tree.pre_evaluated) if tree.pre_evaluated else 0.0
         """What part of the session's passes until now was drafting, with its first layers."""
-        # `room` bounds the depth; at the very end of the context a broad tree may still have too many nodes.
+        # `max_depth` bounds the depth; at the very end of the context a broad tree may still have too many nodes.
         most = session.context - session.length - len(self.lacking)
         readable = context.model.info.readable if context.model is not None else None
         self.tree = self._allowed(tree).fitted(most, session.branches if context.branching else 1, readable)

@@ -262,7 +262,7 @@ def write(
             generation = Generation(conversation, ids, "fusion" if trees else "greedy", max_tokens=wanted)
             while generation.finish_reason is None and passes + generation.totals.steps < most:
                 job.check()
-                generation.advance()
+                generation.run_pass()
         finally:
             conversation.close()
         passes += generation.totals.steps

@@ -122,7 +122,7 @@ def measure_answer(
     with Timed() as took:
         while generation.finish_reason is None:
             job.check()
-            generation.advance()
+            generation.run_pass()
     totals, answer_ids = generation.totals, generation.answer
     return {
         "tokens": answer_ids,

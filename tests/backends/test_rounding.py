@@ -17,7 +17,7 @@ from specchat.backends.loading import builtin_gguf
 from specchat.backends.rounding import MOST_COST, SIZES, Rounding, drafting_gain, promise
 from specchat.decoders import Conversation, Generation
 from specchat.decoders.acceptance import Acceptance
-from specchat.decoders.base import label_of
+from specchat.decoders.base import effective_label
 from specchat.decoders.methods.draft import Draft
 from specchat.decoders.methods.plain import Greedy
 
@@ -233,7 +233,7 @@ def test_no_pass_is_larger_than_the_sizes_with_equal_bits(method: str, monkeypat
 def test_the_label_says_what_holds() -> None:
     exact, loose = Capabilities(most=2), Capabilities(exact=False)
     plain = Sampling()
-    labels = [label_of(Draft, Acceptance(), plain, found) for found in (exact, loose)]
+    labels = [effective_label(Draft, Acceptance(), plain, found) for found in (exact, loose)]
     assert labels == ["identical", "identical but for near ties"]
-    assert label_of(Greedy, Acceptance(), plain, loose) == "identical"
-    assert label_of(Draft, Acceptance("soft", 0.3), plain, loose) == "lossy"
+    assert effective_label(Greedy, Acceptance(), plain, loose) == "identical"
+    assert effective_label(Draft, Acceptance("soft", 0.3), plain, loose) == "lossy"

@@ -145,7 +145,7 @@ class Talk:
         generation = Generation(self.conversation, prompt, way[0], settings=way[1], **options)
         ends, switching = rng.randint(1, 60), rng.random() < 0.4
         while generation.finish_reason is None:
-            step = generation.advance()
+            step = generation.run_pass()
             assert generation.answer == wanted[: len(generation.answer)], told
             if step is not None:
                 self.accepted[step.method] += step.accepted

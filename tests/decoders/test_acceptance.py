@@ -15,7 +15,7 @@ from specchat.backends import UserError
 from specchat.backends.base import ROOT, Sampling
 from specchat.backends.scores import TorchScores
 from specchat.decoders.acceptance import Acceptance, accept, passes
-from specchat.decoders.base import Context, label_of
+from specchat.decoders.base import Context, effective_label
 from specchat.decoders.parts.position_tree import position_tree
 from specchat.decoders.registry import get
 from specchat.decoders.tree import Draws, Tree
@@ -236,9 +236,9 @@ def test_anything_else_is_refused_with_what_there_is(text: str) -> None:
     ],
 )
 def test_the_label_says_what_holds(method: str, rule: str, sampling: Sampling, label: str) -> None:
-    assert label_of(get(method), Acceptance.parse(rule), sampling) == label
+    assert effective_label(get(method), Acceptance.parse(rule), sampling) == label
 
 
 def test_beam_search_keeps_its_own_label() -> None:
     beam = get("beam")
-    assert label_of(beam, Acceptance("rejection"), HOT) == beam.label
+    assert effective_label(beam, Acceptance("rejection"), HOT) == beam.label

@@ -37,7 +37,7 @@ class Echo(Drafter):
     Params = EchoParams
 
     def draft(self, context):
-        count = min(self.params.tokens, context.room)
+        count = min(self.params.tokens, context.max_depth)
         ends = [i for i, token in enumerate(context.tokens[-count:]) if token in context.eos_ids] if count else []
         draft = list(context.tokens[-count:])[: ends[0] if ends else None] if count else []
         return Tree.chain(context.pending, draft)

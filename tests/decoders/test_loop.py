@@ -143,26 +143,26 @@ def test_the_first_pass_takes_the_prompt_along(model: Model, method: str) -> Non
     prompt = encode_prompt(model, PROMPT)
     conversation = Conversation(model)
     generation = Generation(conversation, prompt, method)
-    first = generation.advance()
+    first = generation.run_pass()
     assert first is not None
     assert first.prefilled == len(prompt) - 1
     assert first.nodes == len(first.tree)
     assert conversation.session.nodes_evaluated == len(prompt) - 1 + first.nodes
     assert conversation.session.length == len(prompt) - 1 + max(1, len(first.path))
-    second = generation.advance()
+    second = generation.run_pass()
     assert second is not None
     assert second.prefilled == 0
     # Of a prompt that the cache holds already only the last token is evaluated.
-    again = Generation(conversation, prompt, method).advance()
+    again = Generation(conversation, prompt, method).run_pass()
     assert again is not None
     assert again.prefilled == 0
 
 
 def test_a_method_that_works_in_the_cache_finds_the_prompt_there(model: Model) -> None:
     generation = generate(model, PROMPT, "recompute")
-    assert generation.advance() is None
+    assert generation.run_pass() is None
     assert generation.conversation.session.length == generation.prompt_tokens - 1
-    first = generation.advance()
+    first = generation.run_pass()
     assert first is not None
     assert first.prefilled == 0
 
@@ -171,7 +171,7 @@ def test_long_prompts_are_read_in_chunks_before_the_first_pass(model: Model) -> 
     prompt = encode_prompt(model, PROMPT) * 30
     generation = Generation(Conversation(model), prompt, "greedy")
     chunks = 0
-    while (step := generation.advance()) is None:
+    while (step := generation.run_pass()) is None:
         chunks += 1
         assert chunks < 100
     assert chunks == (len(prompt) - 2) // 512

@@ -33,7 +33,7 @@ class Spy(Drafter):
 
     def draft(self, context: Context) -> Tree:
         self.seen.append(list(context.tokens))
-        self.rooms.add(context.room)
+        self.rooms.add(context.max_depth)
         assert list(context.session.tokens) == list(context.tokens[:-1])
         return Tree.chain(context.pending, self.line)
 

@@ -123,9 +123,9 @@ def test_a_cancel_loses_nothing() -> None:
     model = thinker("told", "transformers")
     for passes in range(1, 12):
         generation = answer(model, HI, {}, "greedy")
-        steps = [step for _ in range(passes) if (step := generation.advance()) is not None]
+        steps = [step for _ in range(passes) if (step := generation.run_pass()) is not None]
         generation.cancel()
-        generation.advance()
+        generation.run_pass()
         thought, text = parted(steps, generation.flush())
         assert THOUGHT.startswith(thought.removesuffix("</th")) or (passes, thought) == (1, "<th")
         assert not text or thought == THOUGHT
@@ -149,7 +149,7 @@ def test_through_the_engine(lanes: tuple[Lanes, list[Event]], runtime: str) -> N
         events.clear()
         running.start(model, Generate(1, messages=HI, **more))
         while running.running:
-            running.advance()
+            running.run_pass()
         return list(events)
 
     def told(came: Sequence[Event]) -> tuple[str, str]:

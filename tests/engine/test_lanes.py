@@ -64,7 +64,7 @@ class Desk:
 
     def run(self, turns: int | None = None) -> None:
         while self.lanes.running and turns != 0:
-            self.lanes.advance()
+            self.lanes.run_pass()
             turns = None if turns is None else turns - 1
 
 
@@ -124,7 +124,7 @@ def test_plain_steps_are_timed_at_the_end_and_undone(compare: bool, monkeypatch:
     for id, method in ((1, "lookup"), (2, "greedy"), (3, "recompute")):
         lanes.start(target, Generate(id, prompt="hi", method=method, compare=compare))
         while lanes.running:
-            lanes.advance()
+            lanes.run_pass()
     ends = {event.id: event for event in events if isinstance(event, Finished)}
     assert [ends[id].plain_seconds > 0 for id in (1, 2, 3)] == [compare, False, compare]
     assert [event.reused for event in events if isinstance(event, Started)] == [0, 1, 1]

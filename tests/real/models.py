@@ -18,7 +18,7 @@ from specchat.backends.heads.base import Head
 from specchat.backends.loading import find_model
 from specchat.decoders import Conversation, Generation, registry
 from specchat.decoders.acceptance import EXACT
-from specchat.decoders.base import label_of
+from specchat.decoders.base import effective_label
 from specchat.decoders.conversation import encode_prompt
 
 from ..cases import FULL
@@ -73,7 +73,7 @@ def methods(model: Model, label: str | None = None) -> list[str]:
     able, head = model.info.capabilities, head_of(model)
     name_of_head = None if head is None else head.info
     offered = {
-        name: label_of(method, EXACT, GREEDY, able)
+        name: effective_label(method, EXACT, GREEDY, able)
         for name, method in registry.methods().items()
         if method.drafts and not registry.unavailable(method, able, draft_model=False, pard=False, head=name_of_head)
     }
@@ -134,7 +134,7 @@ def switching(
     rng = Random(seed)
     generation = Generation(conversation, prompt, rng.choice(names), sampling=sampling, max_tokens=TOKENS)
     while generation.finish_reason is None:
-        generation.advance()
+        generation.run_pass()
         if rng.random() < 0.4:
             generation.switch(rng.choice(names))
     return generation.answer

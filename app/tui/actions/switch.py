@@ -65,7 +65,7 @@ def method_items(dialogue: Dialogue) -> list[MenuItem]:
         MenuItem(
             method.name,
             method.name,
-            label := dialogue.label_of(method.name),
+            label := dialogue.effective_label(method.name),
             LABEL_STYLES.get(label, "$quiet"),
             method.summary,
             reason=_sentence(reasons.get(method.name, "")),

@@ -195,7 +195,7 @@ class SidePanel(Vertical):
                 name = dialogue.switching or dialogue.method
                 return method_lines(
                     dialogue.methods.get(name) or Method(name),
-                    dialogue.label_of(name),
+                    dialogue.effective_label(name),
                     dialogue.settings.get(name, {}),
                     next((a.by_method[name] for a in self._answers() if name in a.by_method), None),
                     cells,

@@ -97,7 +97,7 @@ def _figures(race: Race, racer: Racer, *, live: bool = False) -> LaneFigures:
     return LaneFigures(
         index + 1,
         racer.entry.name,
-        label_of(race, racer),
+        effective_label(race, racer),
         doing=doing_of(race, racer),
         amount=racer.track.amount(race.unit),
         expected=race.expected,
@@ -162,7 +162,7 @@ def called(race: Race) -> list[str]:
     return [f"{name} · {model}" for name, model in zip(names, models, strict=True)]
 
 
-def label_of(race: Race, racer: Racer) -> str:
+def effective_label(race: Race, racer: Racer) -> str:
     """What is promised of a lane's text. It is a promise about the lane's own model: beside another it would say too much."""
     return racer.answer.label if racer.entry.key == race.racers[0].entry.key else ""
 

@@ -193,7 +193,7 @@ class Auto(Drafter):
         """
         known = self._figures.rounds[self._situation][name]  # T = known.tokens, S = known.passes, n = known.lately
         here = self._here[self._situation]  # f = here.yields
-        still = max(1, min(context.room + 1, ANSWER))  # m
+        still = max(1, min(context.max_depth + 1, ANSWER))  # m
         reading = self._missing(name, context) * self._figures.reading.get(name, 0.0) / still  # c · r / m
         optimism = 1 + WIDTH * math.sqrt(math.log(1 + every) / known.lately)
         return optimism / (1 / (known.yields * here.yields) + reading)
@@ -230,7 +230,7 @@ class Auto(Drafter):
             return Tree([context.pending], [ROOT], via="greedy")
         costs = self._figures.at(len(context.tokens))
         match = self._lookup.match(context.tokens)
-        if context.room < 1 or not costs.known or costs.since >= MEMORY:  # all is held against plain passes
+        if context.max_depth < 1 or not costs.known or costs.since >= MEMORY:  # all is held against plain passes
             return self._plain(context)
         self._situation = "repeating" if match >= REPEATING else "new"
         best, speeds = self._choose(context)

@@ -133,7 +133,7 @@ class DFlash(Grower):
 
     def draft(self, context: Context) -> Tree:
         params, proposer = self.params, self._open(context)[self.name]
-        positions = min(params.depth, proposer.head.positions, context.room)
+        positions = min(params.depth, proposer.head.positions, context.max_depth)
         if isinstance(proposer, PathBlocks):
             proposer.positions = positions
             return super().draft(context)

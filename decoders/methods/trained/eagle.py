@@ -150,7 +150,7 @@ class Eagle(Grower):
         self._expected = [], []
         if self.params.cascade and self._copies is not None:
             self._copies.follow(context.tokens)
-            most = min(node_budget(context, self.params.nodes) - 1, context.room)
+            most = min(node_budget(context, self.params.nodes) - 1, context.max_depth)
             self._expected = line, chances = self._copies.after((), most, context.eos_ids)
             if sum(chances) >= COPIES:
                 self._growths, self._tree, self._merged = {}, None, []

@@ -78,7 +78,7 @@ class Medusa(Drafter):
     def draft(self, context: Context) -> Tree:
         params, head = self.params, context.head
         assert isinstance(head, PositionHead)
-        positions, budget = min(head.positions, context.room), node_budget(context, params.nodes)
+        positions, budget = min(head.positions, context.max_depth), node_budget(context, params.nodes)
         if positions < 1 or budget < 2:
             return Tree.root(context.pending)
         proposer = HeadPositions(head)

@@ -14,7 +14,7 @@ from ...base import Context, Drafter, Elsewhere, param
 from ...parts.drafting import node_budget
 from ...parts.elsewhere import as_chain, speculative
 from ...parts.position_tree import position_tree
-from ...parts.proposers import DraftModel
+from ...parts.proposers import DraftModelProposer
 from ...parts.vocabularies import mismatch
 from ...tree import Tree
 
@@ -50,7 +50,7 @@ class Pard(Drafter):
         "less well than by `draft`, but cost next to nothing."
     )
     paper = "PARD: Accelerating LLM Inference with Low-Cost PARallel Draft Model Adaptation, An 2025, arXiv:2504.18583"
-    requires = (needs.DraftModel(), needs.Pard())
+    requires = (needs.DraftModel(), needs.PardModel())
     Params = PardParams
     params: PardParams
 
@@ -65,7 +65,7 @@ class Pard(Drafter):
 
     def __init__(self, params: PardParams | None = None) -> None:
         super().__init__(params)
-        self._proposer: DraftModel | None = None
+        self._proposer: DraftModelProposer | None = None
         self._asked = False
         """Whether anything was to be drafted in this round; else a note is one of another round."""
 
@@ -76,7 +76,7 @@ class Pard(Drafter):
         params = self.params
         proposer, mask = self._open(context)
         # The pending token predicts the first position, so K of them take K - 1 masks.
-        positions = min(params.tokens, context.room, max(1, proposer.room(context)))
+        positions = min(params.tokens, context.max_depth, max(1, proposer.capacity(context)))
         budget = node_budget(context, params.nodes)
         self._asked = positions > 0 and budget > 1
         if not self._asked:
@@ -86,7 +86,7 @@ class Pard(Drafter):
         proposer.settle([0])
         return tree
 
-    def _open(self, context: Context) -> tuple[DraftModel, int]:
+    def _open(self, context: Context) -> tuple[DraftModelProposer, int]:
         """The draft model and its mask token."""
         model = next(model for model in context.draft_models if model.info.pard_token is not None)
         if self._proposer is None or model is not self._proposer.model:
@@ -96,7 +96,7 @@ class Pard(Drafter):
                 raise UserError(
                     f"The draft model's tokenizer differs from the target's ({reason}). Choose one of the same family."
                 )
-            self._proposer = DraftModel(model, context.session.context)
+            self._proposer = DraftModelProposer(model, context.session.context)
         assert model.info.pard_token is not None
         return self._proposer, model.info.pard_token
 

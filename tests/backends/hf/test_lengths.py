@@ -17,7 +17,7 @@ from specchat.backends.hf.model import load_transformers
 from specchat.backends.hf.proving.lengths import SHORT, twin_of, unknown_lengths
 from specchat.backends.options import LoadOptions
 from specchat.decoders import Conversation, Generation
-from specchat.decoders.needs import Pard
+from specchat.decoders.needs import PardModel
 from specchat.decoders.registry import methods, unavailable
 from specchat.engine.lanes import judged, step_probs
 from specchat.engine.messages import Judge, ScoreStep
@@ -93,7 +93,7 @@ def drafting(model: Model) -> list[str]:
     """The methods that must give plain decoding's tokens here."""
     found = []
     for name, method in methods().items():
-        wanted = method.label == "identical" and not (method.head_kind() or method.needs(Pard))
+        wanted = method.label == "identical" and not (method.head_kind() or method.needs(PardModel))
         if wanted and not unavailable(method, model.info.capabilities, draft_model=True):
             found.append(name)
     return found

@@ -13,7 +13,7 @@ import pytest
 from specchat.backends import Model, Sampling, UserError
 from specchat.decoders import Conversation, Generation
 from specchat.decoders.base import Drafter, describe_params, parse_params
-from specchat.decoders.needs import DraftModel, Pard, TrainedDrafter
+from specchat.decoders.needs import DraftModel, PardModel, TrainedDrafter
 from specchat.decoders.registry import methods, unavailable
 
 from ...cases import FULL
@@ -120,7 +120,7 @@ def test_all_settings_at_the_ends_of_their_ranges(runtime: str, name: str) -> No
     target, draft = (tiny_llama(),) * 2 if runtime == "llama.cpp" else (tiny_model("llama"), smaller_model("llama"))
     head = tiny_head(kind) if (kind := method.head_kind()) and runtime == "transformers" else None
     if unavailable(method, target.info.capabilities, draft_model=True, pard=True, head=head.info if head else None) or (
-        runtime == "llama.cpp" and method.needs(Pard)
+        runtime == "llama.cpp" and method.needs(PardModel)
     ):
         pytest.skip("not on this runtime")
     rng = random.Random(1)

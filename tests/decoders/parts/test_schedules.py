@@ -18,7 +18,7 @@ from specchat.decoders.base import Context
 from specchat.decoders.parts.cascade import Copies, Worth, grow_chain
 from specchat.decoders.parts.costs import PassCosts
 from specchat.decoders.parts.ppm import ContextModel
-from specchat.decoders.parts.proposers import DraftModel, FirstLayers, Proposer
+from specchat.decoders.parts.proposers import DraftModelProposer, FirstLayers, Proposer
 from specchat.decoders.parts.schedules import Rates, Schedule, best_length
 from specchat.decoders.parts.sizes import Sizes
 from specchat.decoders.tree import Tree
@@ -188,7 +188,7 @@ WAYS: list[dict[str, Any]] = [
 @pytest.mark.parametrize("way", range(len(WAYS)) if FULL else (0, 2))
 def test_a_copy_is_drafted_in_fewer_passes(builtin_model: Model, draft_model: Model, layers: int, way: int) -> None:
     def make() -> Proposer:
-        return FirstLayers(layers) if layers else DraftModel(draft_model, 2048)
+        return FirstLayers(layers) if layers else DraftModelProposer(draft_model, 2048)
 
     alone, passes = chains(builtin_model, make, COPY, None, **WAYS[way])
     helped, fewer = chains(builtin_model, make, COPY, Copies(ContextModel(), Worth()), **WAYS[way])

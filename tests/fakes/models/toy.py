@@ -92,12 +92,12 @@ def run(generation: Generation) -> Generation:
     session = generation.conversation.session
     eos = generation.conversation.model.info.eos_ids
     while generation.finish_reason is None:
-        room = generation._room()
-        step = generation.advance()
+        most = generation._max_depth()
+        step = generation.run_pass()
         if step is None:
             continue
         tree = step.tree
-        assert max(tree.depths()) <= room
+        assert max(tree.depths()) <= most
         siblings = list(zip(tree.parents, tree.tokens, strict=True))
         assert len(set(siblings)) == len(siblings), "a node twice"
         assert all(parent < node for node, parent in enumerate(tree.parents))

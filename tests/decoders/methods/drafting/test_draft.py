@@ -110,7 +110,7 @@ def test_an_error_in_the_middle_of_a_draft_leaves_nothing_behind(monkeypatch: py
             failures = 0
             while generation.finish_reason is None:
                 try:
-                    generation.advance()
+                    generation.run_pass()
                 except UserError:
                     failures += 1
         assert failures == 1

@@ -120,7 +120,7 @@ def test_each_position_is_what_transformers_says_behind_the_masks(pard: Model, n
         with torch.inference_mode():
             wanted = network(masked).logits[0, -POSITIONS:]
         torch.testing.assert_close(scores.logits, wanted, atol=1e-3, rtol=1e-3)
-        generation.advance()
+        generation.run_pass()
 
 
 def test_masks_leave_nothing_in_the_cache(pard: Model, network: Any) -> None:
