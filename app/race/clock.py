@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from typing import Literal, Protocol
 
 from ..chat.entries import Answer, Figures
+from ..chat.methods import method_named
 from ..chat.runs import Run
 
 Unit = Literal["tokens", "characters"]
@@ -84,6 +85,22 @@ class TimedLane(Protocol):
     @property
     def track(self) -> LaneTrack:
         """How far it was when."""
+
+
+def idle(answer: Answer) -> str:
+    """A note that a method drafted nothing in a whole answer, and why; empty for answers with drafts, of servers, and of methods
+    that never draft. It decoded plainly under another name: only chance sets its speed apart from plain decoding's."""
+    figures, method = answer.figures, method_named(answer.method)
+    drafted = figures.drafted or figures.tokens > figures.steps
+    if not answer.through or figures.certainty or drafted or method.plain or method.undrafted:
+        return ""
+    return f"drafted nothing ({figures.why_declined})" if figures.why_declined else "drafted nothing"
+
+
+def same_work(one: Answer, other: Answer) -> bool:
+    """Whether two answers of one model came from one method in the same passes, so that only chance sets their clocks apart."""
+    passes = [[(run.tokens, run.drafted) for run in answer.runs] for answer in (one, other)]
+    return one.method == other.method and passes[0] == passes[1]
 
 
 def common(amounts: Iterable[int]) -> int:

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 
 from ...engine.messages import Event, Failed, Finished, Started
 from ..chat.entries import TEXT_END, Answer
-from ..chat.methods import method_named
 from .clock import LaneTrack, Unit
 from .entry import RaceEntry
 
@@ -57,15 +56,6 @@ class Racer:
     def through(self) -> bool:
         """It has reached the end of its answer."""
         return self.answer.through
-
-    @property
-    def idle(self) -> str:
-        """A note that a method drafted nothing in the whole answer, and why; empty for lanes that drafted or never do."""
-        figures, method = self.answer.figures, method_named(self.entry.method)
-        drafted = figures.drafted or figures.tokens > figures.steps
-        if not self.through or self.served or drafted or method.plain or method.undrafted:
-            return ""
-        return f"drafted nothing ({figures.why_declined})" if figures.why_declined else "drafted nothing"
 
     @property
     def seconds(self) -> float:

@@ -32,7 +32,7 @@ from ..chat.choosing import PLAIN
 from ..chat.compare import Mark
 from ..chat.dialogue import Dialogue
 from ..chat.entries import Answer
-from .clock import Unit, finish_line, speedup
+from .clock import Unit, finish_line, idle, same_work, speedup
 from .entry import RaceEntry
 from .guests import RaceGuest, RaceModels
 from .lane import Racer
@@ -48,15 +48,15 @@ NEAR = 0.1
 MOST_ROUNDS = 9
 """Rounds of a race."""
 
-MOST_SECONDS = 3.0
+MOST_SECONDS = 10.0
 """Seconds of all lanes' clocks together that no further round may exceed: a race of a large model has one."""
 
 SURE = 3.0
 """Standard errors that the mean of three rounds or more must be away from a draw."""
 
 LEAST, LONG, SHORT = 1.01, 1.05, 1.8
-"""Times as long as the other that a lane must take at least, to be surely slower: by three rounds or more; by one or two that
-were long; by one or two that were short, where a machine's other work may stretch a clock."""
+"""Times as long as the other that a lane must take at least, to be surely slower: by three rounds or more; in each of one or
+two that were long; in each of one or two that were short, where a machine's other work may stretch a clock."""
 
 
 def slower(ratios: Sequence[float], *, last: bool) -> bool:
@@ -67,10 +67,9 @@ def slower(ratios: Sequence[float], *, last: bool) -> bool:
         last: no further round will be run, as they are long or many.
     """
     logs = [log(ratio) for ratio in ratios]
-    mean = fmean(logs)
     if len(logs) < 3:
-        return mean > log(LONG if last else SHORT)
-    return mean > max(SURE * stdev(logs) / sqrt(len(logs)), log(LEAST))
+        return min(logs) > log(LONG if last else SHORT)
+    return fmean(logs) > max(SURE * stdev(logs) / sqrt(len(logs)), log(LEAST))
 
 
 class Race:
@@ -201,13 +200,15 @@ class Race:
         line, unit = self.finish_line, self.unit
         clocks = [[racers[lane].time(line, unit) for racers in self._rounds] for lane in range(len(self.racers))]
         medians = list(map(median_low, clocks))
-        order = sorted(range(len(clocks)), key=medians.__getitem__)
-        self.tied = {
-            self.racers[lane].lane
+        order = sorted((n for n, racer in enumerate(lanes) if not idle(racer.answer)), key=medians.__getitem__)
+        alike = {lane for ahead, lane in pairwise(order) if self._same_work(lanes[ahead], lanes[lane])}
+        tied = alike | {
+            lane
             for ahead, lane in pairwise(order)
             if not slower([one / other for one, other in zip(clocks[lane], clocks[ahead], strict=True)], last=last)
         }
-        if self.tied and not last:
+        self.tied = {self.racers[lane].lane for lane in tied}
+        if tied > alike and not last:
             self._again = [self._racer(racer.entry, racer.lane) for racer in self.racers]
             for racer in self._again:
                 self._close(racer)
@@ -218,12 +219,16 @@ class Race:
             racer.answer, racer.track = shown.answer, shown.track
         self._measure()
 
+    @staticmethod
+    def _same_work(one: Racer, other: Racer) -> bool:
+        return one.entry.key == other.entry.key and same_work(one.answer, other.answer)
+
     def _measure(self) -> None:
         """Remember how the lanes on the chat's model fared against its plain decoding."""
         if self.racers[0].entry.key or self.racers[0].entry.method != PLAIN:
             return
         for racer in self.racers[1:]:
-            if not racer.entry.key and racer.through:
+            if not racer.entry.key and racer.through and not idle(racer.answer):
                 self.dialogue.measure(racer.answer, self.speedup(racer))
 
     @property
@@ -302,6 +307,15 @@ class Race:
         nothing to compare yet, or the race was slowed."""
         return 0.0 if self.slowed else speedup(self.racers[0], racer, self.unit, 0 if self.running else self.finish_line)
 
+    def prompt_seconds(self, racer: Racer) -> float:
+        """The time of reading the prompt: one figure for the lanes of a model, which do the same work there. Each reads it into a
+        cache of its own; what the quickest of them took is what other programs disturbed least."""
+        own = racer.answer.figures.prefill_seconds
+        if racer.served or not own:
+            return own
+        times = [other.answer.figures.prefill_seconds for other in self.racers if other.entry.key == racer.entry.key]
+        return min(filter(None, times))
+
     def _at_line(self, racer: Racer) -> float:
         """Its clock at the finish line; in slow motion its passes, which are the same at any pace. 0 if it never got there."""
         return racer.answer.figures.steps if self.slowed else racer.time(self.finish_line, self.unit)
@@ -309,7 +323,7 @@ class Race:
     def _arrival(self, racer: Racer) -> float | None:
         """Its clock at the finish line; None where it is not through, wrote nothing, or drafted nothing: what decodes plainly
         under another name is no faster or slower than plain decoding but by chance."""
-        return self._at_line(racer) or None if racer.through and not racer.idle else None
+        return self._at_line(racer) or None if racer.through and not idle(racer.answer) else None
 
     def ranking(self) -> list[Racer]:
         """The lanes that are through, as they reached the finish line; then the others, by how far they got."""
@@ -335,7 +349,7 @@ class Race:
             return self.place(order[order.index(racer) - 1])
         place = 1
         for other in self.racers:
-            if other.idle:
+            if idle(other.answer):
                 continue
             # One that still writes may have been there already, whenever it will be done.
             there = self._at_line(other) if other.through or not (other.done or self.slowed) else 0.0

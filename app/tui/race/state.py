@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from ....errors import counted
 from ...chat.compare import SIGNS
-from ...race.clock import Unit
+from ...race.clock import Unit, idle
 from ...race.guests import RaceGuest
 from ...race.lane import Racer
 from ...race.race import Race
@@ -30,7 +30,7 @@ class LaneFigures:
     seconds: float = 0.0
     """Time on the lane's own clock: of decoding."""
     prompt_seconds: float = 0.0
-    """Time of reading the prompt, which is on no clock."""
+    """Time of reading the prompt, which is on no clock: the same for all lanes of a model."""
     speed: float = 0.0
     """Amount per second of the clock."""
     tokens_per_step: float = 0.0
@@ -82,7 +82,7 @@ def standings(race: Race) -> list[LaneFigures]:
                 row,
                 name=names[racer.lane],
                 mark="reference" if racer is race.racers[0] else row.mark,
-                doing="" if racer.through else racer.answer.ending,
+                doing=idle(racer.answer) if racer.through else racer.answer.ending,
                 line=race.finish_line if len(lengths) > 1 else 0,
                 arrival=racer.time(race.finish_line, race.unit) if racer.through else 0.0,
                 rounds=race.round,
@@ -102,7 +102,7 @@ def _figures(race: Race, racer: Racer, *, live: bool = False) -> LaneFigures:
         amount=racer.track.amount(race.unit),
         expected=race.expected,
         seconds=racer.seconds,
-        prompt_seconds=figures.prefill_seconds,
+        prompt_seconds=race.prompt_seconds(racer),
         speed=racer.speed(race.unit),
         tokens_per_step=figures.tokens_per_step,
         acceptance=figures.acceptance,
@@ -170,7 +170,7 @@ def effective_label(race: Race, racer: Racer) -> str:
 def doing_of(race: Race, racer: Racer) -> str:
     """What goes on before there are figures, or why there are no more."""
     if racer.done:
-        return racer.idle if racer.through else racer.answer.ending
+        return idle(racer.answer) if racer.through else racer.answer.ending
     if racer.tokens:
         return ""
     if race.loading is not None:

@@ -164,11 +164,11 @@ def test_who_was_there_sooner_is_ahead_though_it_still_writes(dialogue: Dialogue
     made = race(dialogue, RaceEntry("greedy"), RaceEntry("soft"))
     for i, count in enumerate((4, 9)):
         begin(engine, i)
-        write(engine, i, records(("greedy", "soft")[i], list(range(count)), seconds=(0.3, 0.1)[i]))
-    finish(engine, 0, 1.3)
+        write(engine, i, records(("greedy", "soft")[i], list(range(count)), seconds=(3.0, 1.0)[i]))
+    finish(engine, 0, 12.1)
     dialogue.drain()
     assert [made.place(racer) for racer in made.racers] == [2, None]
-    finish(engine, 1, 1.9)
+    finish(engine, 1, 18.1)
     dialogue.drain()
     assert [made.place(racer) for racer in made.racers] == [2, 1]
 

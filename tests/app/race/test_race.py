@@ -13,6 +13,7 @@ from specchat.app.race.entry import RaceEntry
 from specchat.app.race.lane import FULL
 from specchat.app.race.race import Race
 from specchat.app.race.subject import suggested, talk
+from specchat.app.tui.race.state import standings
 from specchat.engine.messages import CloseLane, Failed, Generate, Judge, Judged, Loaded, Loading
 
 from ...fakes.races import asked, begin, finish, records, run, started, write
@@ -150,15 +151,25 @@ def test_places_go_by_the_lanes_own_clocks(dialogue: Dialogue, engine: FakeEngin
 
 
 def test_a_lane_that_drafted_nothing_has_no_place(dialogue: Dialogue, engine: FakeEngine) -> None:
-    """It decoded plainly under another name; the lanes beside it keep their order."""
+    """It decoded plainly under another name, here as fast as greedy; the lanes beside it keep their order."""
     made = race(dialogue, "greedy", "lookup", "suffix")
     for i, name in enumerate(("greedy", "lookup", "greedy")):
         begin(engine, i)
-        write(engine, i, records(name, [1, 2], seconds=(0.3, 0.2, 0.1)[i]))
-        finish(engine, i, 0.8 - i / 10)
+        write(engine, i, records(name, [1, 2], seconds=(2.0, 1.0, 1.99)[i]))
+        finish(engine, i, (4.1, 2.1, 4.08)[i])
     dialogue.drain()
     assert [made.place(racer) for racer in made.racers] == [2, 1, None]
-    assert made.racers[2].idle == "drafted nothing"
+    assert {row.name: row.doing for row in standings(made)} == {"greedy": "", "lookup": "", "suffix": "drafted nothing"}
+
+
+def test_the_prompt_is_one_figure_for_the_lanes_of_a_model(dialogue: Dialogue, engine: FakeEngine) -> None:
+    made = race(dialogue)
+    for i, prefill in enumerate((0.2, 0.1)):
+        begin(engine, i)
+        write(engine, i, records("greedy", [1, 2], seconds=2.0))
+        finish(engine, i, 4.0 + prefill, prefill)
+    dialogue.drain()
+    assert [(row.prompt_seconds, row.seconds) for row in standings(made)] == [(0.1, pytest.approx(4.0))] * 2
 
 
 def test_what_goes_wrong_in_one_lane_is_told_there_alone(dialogue: Dialogue, engine: FakeEngine) -> None:

@@ -38,7 +38,10 @@ def run(made: Race, dialogue: Dialogue, engine: Any, clocks: list[tuple[float, f
     ("clocks", "rounds", "said"),
     [
         ([(0.04, 0.01)], 1, "lookup wins: 10 ms of decoding"),  # no doubt
-        ([(5.0, 4.0)], 1, "lookup wins: 4.00 s of decoding"),  # long
+        ([(6.0, 4.0)], 1, "lookup wins: 4.00 s of decoding"),  # too long for another
+        ([(6.0, 6.2)], 1, "greedy and lookup: too close to call"),
+        ([(2.0, 1.5)], 2, "lookup wins: 1.50 s of decoding"),  # long
+        ([(1.5, 2.0), (1.7, 1.6)], 2, "greedy and lookup: too close to call"),  # the clocks of the two rounds overlap
         ([(0.04, 0.03), (0.04, 0.031), (0.041, 0.03)], 3, "lookup wins: 30 ms of decoding"),
         ([(0.03, 0.04), (0.04, 0.03)], None, "lookup wins: 30 ms of decoding"),  # the first round was chance
         ([(0.03, 0.03)], MOST_ROUNDS, "greedy and lookup: too close to call"),
@@ -59,6 +62,13 @@ def test_a_rerun_forgets_the_rounds(dialogue: Dialogue, engine: Any) -> None:
     run(made, dialogue, engine, [(0.03, 0.03)])
     made.start()
     assert (made.round, made.tied, made.settling) == (1, set(), False)
+
+
+def test_the_same_passes_share_a_place(dialogue: Dialogue, engine: Any) -> None:
+    """Chance alone sets two lanes of one method apart: they are not run again, and neither wins."""
+    made = race(dialogue, "greedy", "greedy")
+    run(made, dialogue, engine, [(6.0, 3.0)])
+    assert (made.round, [made.place(racer) for racer in made.racers]) == (1, [1, 1])
 
 
 def test_what_is_certain() -> None:

@@ -70,7 +70,7 @@ async def run(pilot: Any, engine: Any, end: bool = True) -> None:
         share = len(lane) if end else (len(lane) // 4, len(lane) * 2 // 3, len(lane) // 2)[i]
         engine.events += [Prefilling(id, 30, 30, 0.12), Steps(id, lane[:share])]
         if end:
-            engine.events.append(Finished(id, "eos", "\n", 0.12, 0.12 + 0.031 * len(lane)))
+            engine.events.append(Finished(id, "eos", "\n", 0.12, 0.12 + 0.31 * len(lane)))
     await take(pilot)
 
 
