@@ -144,6 +144,10 @@ class StepLog:
             values[name] = [round(share, 4) for share in values[name]]
         return StepRecord(method=method, drafters=drafters, **values, **self._rare.get(index, {}))
 
+    def passes(self, steps: int) -> int:
+        """How many of the first steps took a pass; what a constraint wrote took none."""
+        return sum(map(bool, self._usual["nodes"][:steps]))
+
     def tokens_before(self, index: int) -> int:
         """How many tokens the steps before a step have."""
         return self._ends[(index - 1) * len(LISTS)] if index else 0
@@ -413,6 +417,12 @@ class Answer:
             out.append((self.thinking, self.held))
         for thought, pieces in groupby(out, key=itemgetter(0)):
             yield thought, "".join(text for _, text in pieces)
+
+    def pass_of(self, index: int) -> tuple[int, int]:
+        """The number of the pass that made a run, from 1, and how many the answer has: 0 while it is being written. What took no
+        pass counts with the one before."""
+        number = max(1, self.log.passes(min(index + 1, len(self.log))))
+        return number, max(number, self.log.passes(len(self.log))) if self.done else 0
 
     @property
     def done(self) -> bool:

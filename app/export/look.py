@@ -57,7 +57,7 @@ def told(answer: Answer, index: int) -> str:
     run = answer.runs[index]
     if not len(answer.log):
         return f"{run.method} · how it was decoded is not known"
-    parts = [run.method, f"pass {index + 1}", counted(run.tokens, "token")]
+    parts = [run.method, f"pass {answer.pass_of(index)[0]}", counted(run.tokens, "token")]
     if run.earlier:
         parts.append("a pass for each")
     parts.append(f"{run.accepted} of {run.drafted} drafted accepted" if run.drafted else "nothing drafted")

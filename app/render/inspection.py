@@ -62,9 +62,9 @@ class Inspection:
 
     method: str
     step: int
-    """The number of the step, from 1; 0 if none is known."""
+    """The number of the pass, from 1; 0 if none is known."""
     steps: int
-    """How many steps the answer has; 0 while it is being written, and where none is known."""
+    """How many passes the answer has; 0 while it is being written, and where none is known."""
     drafted: int
     accepted: int
     count: int
@@ -114,10 +114,9 @@ def inspect(answer: Answer, index: int, pieces: Pieces) -> Inspection:
     known = len(pieces) > 0
     tokens = tuple(visible(pieces.text(token)) for token in record.tokens) if known else ((text,) if text else ())
     traced = not record.drafted or bool(record.tree_tokens)
-    steps = len(answer.log) if answer.done else 0
     own = int(tree.choice is not None)
     return Inspection(
-        *(one_line(record.method), index + 1, steps, record.drafted, record.accepted, len(record.tokens)),
+        *(one_line(record.method), *answer.pass_of(index), record.drafted, record.accepted, len(record.tokens)),
         earlier=record.earlier,
         guessed=max(0, len(record.tokens) - record.accepted - own) if method_named(record.method).other_nodes else 0,
         nodes=record.nodes if record.drafted or not answer.figures.certainty else 0,  # a server's are not known

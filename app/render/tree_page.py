@@ -145,7 +145,8 @@ def _nothing(answer: Answer | None, cells: int, *, paused: bool, keys: str) -> l
 
 def _head(answer: Answer, step: int, cells: int, *, selected: bool, paused: bool, keys: str) -> list[StyledLine]:
     record = answer.log.record(step)
-    where = f" pass {step + 1:,} of {len(answer.log):,}"
+    number, passes = answer.pass_of(step)
+    where = f" pass {number:,} of {passes:,}" if passes else f" pass {number:,}"
     state: StyledLine = ()
     if selected:
         state = (("selected", "$accent"),)

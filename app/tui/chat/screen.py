@@ -330,7 +330,8 @@ class ChatScreen(Screen[None]):
     def on_transcript_view_inspected(self, event: TranscriptView.Inspected) -> None:
         """The strip tells about the run that is looked into, and the side panel shows its step."""
         self.show_inspection()
-        self.panel.select(event.answer, event.index)
+        cursor = self.view.cursor  # both go by where it is now: the event may be older
+        self.panel.select(cursor.answer or event.answer, cursor.spot.run if cursor.spot is not None else None)
         self.show_key_context()
 
     def show_inspection(self) -> None:

@@ -18,10 +18,10 @@ class RunCursor:
 
     Args:
         view: the transcript's.
-        told: called with an answer and the run of it that is looked into; None when it is none any more.
+        told: called with the answer of which another run is looked into, or none any more.
     """
 
-    def __init__(self, view: BlockStack, told: Callable[[Answer, int | None], object]) -> None:
+    def __init__(self, view: BlockStack, told: Callable[[Answer], object]) -> None:
         self.view = view
         self._told = told
         self.spot: RunSpot | None = None
@@ -250,7 +250,7 @@ class RunCursor:
         """Say which run it is; `before` is the answer that it was one of, for when it is none any more."""
         answer = self.answer or before
         if answer is not None:
-            self._told(answer, None if self.spot is None else self.spot.run)
+            self._told(answer)
 
     def _repaint(self) -> None:
         if self.spot is not None and self.place is not None:

@@ -64,10 +64,9 @@ class TranscriptView(BlockStack, can_focus=True, inherit_bindings=False):
 
     @dataclass
     class Inspected(Message):
-        """Another run is looked into: number `index` of the answer's; or none is any more (None)."""
+        """The cursor is on another run, or on none any more; `answer` has it, or had it."""
 
         answer: Answer
-        index: int | None
 
     @dataclass
     class Turned(Message):
@@ -88,7 +87,7 @@ class TranscriptView(BlockStack, can_focus=True, inherit_bindings=False):
         """Block and offset that the last resize kept at the top, and the row that this is."""
         self._waiting: list[EntryBlock] = []
         """Answers that have yet to be rendered as Markdown, oldest first."""
-        self.cursor = RunCursor(self, lambda answer, run: self.post_message(self.Inspected(answer, run)))
+        self.cursor = RunCursor(self, lambda answer: self.post_message(self.Inspected(answer)))
         self.mark = MessageMark(self)
         self.finder = TextFinder(self)
         self.draws = 0

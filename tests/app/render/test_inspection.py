@@ -11,6 +11,7 @@ from specchat.app.chat.entries import Answer
 from specchat.app.chat.pieces import Pieces
 from specchat.app.render.inspection import LABEL, LIT, inspect, quoted, verdict
 from specchat.app.render.inspection_rows import inspection_rows, wrapped
+from specchat.app.render.tree_page import tree_lines
 from specchat.app.text.cells import width
 from specchat.app.text.lines import cut, length
 from specchat.engine.messages import StepRecord
@@ -49,6 +50,21 @@ def test_all_that_is_known_of_a_run(answer: Answer, pieces: Pieces) -> None:
     assert "After ‘climbed’ the draft said ‘of’ (2% likely), the model chose ‘the’ (97%)" in text
     assert "After ‘Ana’ the draft also said ‘light on’ (21% likely), the model went with ‘climbed’ (54%)" in text
     assert text.endswith("From 15 guesses that had been worth it.")
+
+
+@pytest.mark.parametrize("done", [False, True])
+def test_the_strip_and_the_tree_page_count_passes_alike(pieces: Pieces, done: bool) -> None:
+    """What a constraint wrote took no pass, and is not counted as one."""
+    made = Answer("lookup", "identical")
+    for nodes in (1, 0, 4, 0, 2):
+        made.add(StepRecord("lookup", [0], "x", nodes=nodes, grammar=int(not nodes)))
+    if done:
+        made.finish("eos")
+    of = " of 3" if done else ""
+    for index, number in enumerate((1, 1, 2, 2, 3)):
+        page = tree_lines(made, index, pieces, 60, 20)
+        assert f"pass {number}{of} ·" in rows_of(made, index, pieces)
+        assert f"pass {number}{of} " in f"{said(page[0])} "
 
 
 def test_the_likeliest_refused_branch_comes_first(answer: Answer, pieces: Pieces) -> None:
