@@ -419,8 +419,8 @@ class Answer:
             yield thought, "".join(text for _, text in pieces)
 
     def pass_of(self, index: int) -> tuple[int, int]:
-        """The number of the pass that made a run, from 1, and how many the answer has: 0 while it is being written. What took no
-        pass counts with the one before."""
+        """The number of the pass that made a run, from 1, and how many the answer has: 0 while it is being written. A run that
+        took no pass counts with the one before."""
         number = max(1, self.log.passes(min(index + 1, len(self.log))))
         return number, max(number, self.log.passes(len(self.log))) if self.done else 0
 

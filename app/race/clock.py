@@ -88,8 +88,8 @@ class TimedLane(Protocol):
 
 
 def idle(answer: Answer) -> str:
-    """A note that a method drafted nothing in a whole answer, and why; empty for answers with drafts, of servers, and of methods
-    that never draft. It decoded plainly under another name: only chance sets its speed apart from plain decoding's."""
+    """A note that a method drafted nothing in a whole answer, and why; empty for answers with drafts, of servers, and of
+    methods that never draft. It decoded plainly under another name: only chance sets its speed apart from plain decoding's."""
     figures, method = answer.figures, method_named(answer.method)
     drafted = figures.drafted or figures.tokens > figures.steps
     if not answer.through or figures.certainty or drafted or method.plain or method.undrafted:

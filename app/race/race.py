@@ -308,8 +308,8 @@ class Race:
         return 0.0 if self.slowed else speedup(self.racers[0], racer, self.unit, 0 if self.running else self.finish_line)
 
     def prompt_seconds(self, racer: Racer) -> float:
-        """The time of reading the prompt: one figure for the lanes of a model, which do the same work there. Each reads it into a
-        cache of its own; what the quickest of them took is what other programs disturbed least."""
+        """The time of reading the prompt: one figure for the lanes of a model, which do the same work there. Each reads it into
+        a cache of its own; what the quickest of them took is what other programs disturbed least."""
         own = racer.answer.figures.prefill_seconds
         if racer.served or not own:
             return own

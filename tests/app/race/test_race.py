@@ -169,7 +169,7 @@ def test_the_prompt_is_one_figure_for_the_lanes_of_a_model(dialogue: Dialogue, e
         write(engine, i, records("greedy", [1, 2], seconds=2.0))
         finish(engine, i, 4.0 + prefill, prefill)
     dialogue.drain()
-    assert [(row.prompt_seconds, row.seconds) for row in standings(made)] == [(0.1, pytest.approx(4.0))] * 2
+    assert [row.prompt_seconds for row in standings(made)] == [0.1, 0.1]
 
 
 def test_what_goes_wrong_in_one_lane_is_told_there_alone(dialogue: Dialogue, engine: FakeEngine) -> None:
