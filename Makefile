@@ -1,5 +1,5 @@
 # Two commands do everything on a fresh machine: `make chat` and `make test`. Both set up .venv first, with the versions of
-# constraints.txt; later runs start at once.
+# constraints.txt; later runs start at once. `make quick` is `make test` without what has to be compiled.
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -11,7 +11,7 @@ SETUP = pyproject.toml constraints.txt
 # Bytecode is kept, whatever the environment says: without it every worker and every engine compiles all there is, anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: chat test test-all test-real lint format unit screenshots clean
+.PHONY: chat test quick quick-unit test-all test-real lint format unit screenshots clean
 
 chat: $(VENV)/.chat
 	@$(BIN)/specchat
@@ -19,6 +19,14 @@ chat: $(VENV)/.chat
 # mypy takes a minute of one core, so the tests begin beside it.
 test: $(VENV)/.dev
 	@$(MAKE) -j2 lint unit
+
+# About 90 seconds on two cores, without llama.cpp: what most edits break.
+QUICK = $(addprefix tests/app/,attach chat export history render settings text theming) tests/decoders/methods \
+  tests/decoders/constrained tests/test_docs.py tests/test_errors.py tests/test_plain_file.py tests/test_rooms.py
+quick: $(VENV)/.tools
+	@$(MAKE) -j2 lint quick-unit
+quick-unit: $(VENV)/.tools
+	$(PYTEST) -n $(WORKERS) --dist worksteal -k "not llama and not gguf" $(QUICK)
 
 # Before each release: all prompts, 5,000 cases of each property, hundreds of killed processes. Hours.
 test-all: export SPECCHAT_FULL = 1
@@ -29,7 +37,7 @@ test-real: $(VENV)/.dev
 	@test -d "$(SPECCHAT_REAL)" || { echo "Name a folder with models: SPECCHAT_REAL=FOLDER make test-real"; exit 1; }
 	TOKENIZERS_PARALLELISM=false $(BIN)/python -m pytest tests/real
 
-lint: $(VENV)/.dev
+lint: $(VENV)/.tools
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports --no-logo
@@ -38,11 +46,12 @@ lint: $(VENV)/.dev
 # Three processes for two cores (a gigabyte each), up to eight or one per core: with one a core idles 40% of the time, as tests wait
 # for terminals, timers and engines; with two each, what they load anew takes longer than they wait. One torch thread each: torch's
 # own threads would fight over the same cores.
+PYTEST = OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE TOKENIZERS_PARALLELISM=false $(BIN)/python -m pytest
 WORKERS ?= $(shell $(PYTHON) -c 'import os; n = os.cpu_count() or 1; print(max(n, min(3 * n // 2, 8)))')
 unit: $(VENV)/.dev
-	OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE TOKENIZERS_PARALLELISM=false $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
+	$(PYTEST) -n $(WORKERS) --dist worksteal
 
-format: $(VENV)/.dev
+format: $(VENV)/.tools
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
@@ -59,7 +68,11 @@ $(VENV)/.chat: $(VENV)/bin/python $(SETUP)
 	$(PIP) install -q -c constraints.txt -e .
 	@touch $@
 
-$(VENV)/.dev: $(VENV)/.chat
+$(VENV)/.tools: $(VENV)/.chat
+	$(PIP) install -q -c constraints.txt -e '.[dev]'
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.tools
 	@echo "Setting up the tests: llama-cpp-python is compiled the first time, about four minutes on two cores."
 	$(PIP) install -q -c constraints.txt -e '.[dev,llama-cpp]'
 	@touch $@

@@ -11,7 +11,7 @@ import grimp
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PARTS = ("app", "backends", "builtin", "decoders", "engine", "themes", "errors.py", "plain_file.py")
+PARTS = ("app", "backends", "builtin", "decoders", "engine", "themes", "errors.py", "option.py", "plain_file.py")
 
 MOST_FILES = 24
 """Python files in a folder that can still be seen at a glance."""
