@@ -14,11 +14,12 @@ PAGE = Path(__file__).parents[2] / "docs" / "first-method.md"
 
 
 def environment(folder: Path) -> dict[str, str]:
-    """A virtual environment on top of the running one, as a user's that has specchat: `pip`, `python` and `specchat` are its own."""
+    """A virtual environment on top of the running one, which has specchat; its `pip`, `python` and `specchat` are its own."""
     venv.create(folder, symlinks=True)
     (packages,) = folder.glob("lib/python*/site-packages")
     below = [path for path in sys.path if path.endswith("site-packages")] or site.getsitepackages()
-    (packages / "below.pth").write_text("".join(f"import site; site.addsitedir({path!r})\n" for path in below), encoding="utf-8")
+    lines = [f"import site; site.addsitedir({path!r})\n" for path in below]
+    (packages / "below.pth").write_text("".join(lines), encoding="utf-8")
     for name in ("pip", "specchat"):
         command = folder / "bin" / name
         command.write_text(f'#!/bin/sh\nexec "{folder}/bin/python" -m {name} "$@"\n', encoding="utf-8")
