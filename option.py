@@ -32,6 +32,8 @@ class Option:
     """The same in words, to follow "takes"."""
     low: int | None = None
     """The least that a number may be."""
+    high: int | None = None
+    """The most that it may be."""
     kind: str = ""
     """Its type, as `str`, `int`, `float`, `bool` or `tuple[str, ...]`."""
 

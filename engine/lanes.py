@@ -28,6 +28,7 @@ from .messages import (
     Generate,
     Judge,
     Judged,
+    Pace,
     Pause,
     Paused,
     Prefilling,
@@ -85,6 +86,10 @@ class Lane:
         self.paused = False
         self.due = 0
         """Steps that a paused answer may still take."""
+        self.pace = self.next = 0.0
+        """Steps a second (0: as many as it can), and when the next one may begin."""
+        self.rested = False
+        """As in Finished."""
 
     @property
     def held(self) -> bool:
@@ -113,9 +118,10 @@ class Lanes:
         self._running: list[Lane] = []
 
     @property
-    def running(self) -> bool:
-        """Whether any answer wants a turn: one is being written, and not paused."""
-        return not all(lane.held for lane in self._running)
+    def rest(self) -> float | None:
+        """Seconds until an answer may take its next turn; None where none is being written, or all are paused."""
+        now = self._clock()
+        return min((max(0.0, lane.next - now) for lane in self._running if not lane.held), default=None)
 
     def start(
         self,
@@ -168,7 +174,8 @@ class Lanes:
             self._fail(lane, request.id, error)
             return
         lane.id, lane.generation, lane.answered, lane.busy_seconds = request.id, generation, generation, 0.0
-        lane.paused, lane.due, lane.compare = request.paused, 0, request.compare
+        lane.paused, lane.due, lane.compare = False, 0, request.compare
+        lane.pace, lane.next, lane.rested = request.pace, 0.0, False
         lane.step_seconds = lane.step_cpu_seconds = 0.0
         generation.watch.on = request.watch
         # A lane that joins late starts level with the one furthest behind, else it would have the device to itself.
@@ -199,6 +206,11 @@ class Lanes:
             others = (other.clock for other in self._running if other is not lane and not other.held)
             lane.clock = max(lane.clock, min(others, default=lane.clock))
         self._post(Paused(lane.id, lane.paused))
+
+    def pace(self, request: Pace) -> None:
+        """Slow a running answer down, or let it go as fast as it can."""
+        if (lane := self._find(request.id)) is not None:
+            lane.pace, lane.next = request.passes, 0.0
 
     def step(self, request: Advance) -> None:
         """Let a paused answer take some steps."""
@@ -261,8 +273,10 @@ class Lanes:
             self.close_lane(name)
 
     def run_pass(self) -> None:
-        """One forward pass for the lane that has computed least."""
-        lane = min((lane for lane in self._running if not lane.held), key=lambda lane: lane.clock)
+        """One forward pass for the lane that has computed least, of those that may take one now."""
+        now = self._clock()
+        ready = (lane for lane in self._running if not lane.held and lane.next <= now)
+        lane = min(ready, key=lambda lane: lane.clock)
         assert lane.generation is not None
         self._turn(lane, lane.generation)
 
@@ -286,6 +300,8 @@ class Lanes:
                 lane.step_seconds += seconds
                 lane.step_cpu_seconds += time.process_time() - cpu
                 lane.due -= lane.paused
+                lane.rested = lane.rested or lane.paused or lane.pace > 0
+                lane.next = start + 1 / lane.pace if lane.pace else 0.0
                 self._post(Steps(lane.id, [step]))
             if generation.finish_reason is None:
                 return
@@ -366,6 +382,7 @@ def _finished(lane: Lane, generation: Generation) -> Finished:
         valid=generation.valid,
         plain_seconds=plain,
         contended=contended,
+        rested=lane.rested,
     )
 
 
@@ -373,13 +390,13 @@ def _plain_seconds(lane: Lane, generation: Generation) -> tuple[float, bool]:
     """Time a plain step at the answer's end.
 
     Returns:
-        Its seconds: 0 for a plain answer, where whoever stopped it would wait for that, and where other programs kept the two
-        from being compared; and whether these did.
+        Its seconds: 0 for a plain answer, for one that rested, where whoever stopped it would wait for that, and where other
+        programs kept the two from being compared; and whether these did.
     """
     totals = generation.totals
     plain = generation.drafter.plain and totals.nodes == totals.tokens
     slow = generation.finish_reason == "cancelled" and totals.forward_seconds > PLAIN_SECONDS * totals.steps
-    if not lane.compare or plain or slow or not lane.step_seconds:
+    if not lane.compare or plain or slow or lane.rested or not lane.step_seconds:
         return 0.0, False
     begun, cpu = time.perf_counter(), time.process_time()
     seconds = generation.plain_seconds(PLAIN_STEPS, PLAIN_SECONDS)

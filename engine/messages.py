@@ -94,8 +94,8 @@ class Generate(Command):
     """End the answer where it repeats itself far beyond what text does."""
     watch: bool = False
     """As if Watch had been sent."""
-    paused: bool = False
-    """As if Pause had been sent."""
+    pace: float = 0.0
+    """As if Pace had been sent."""
     model: str = ""
     """Key of a LoadBeside; empty for the chat's model."""
     compare: bool = False
@@ -136,6 +136,14 @@ class Pause(Command):
 
     id: int
     paused: bool = True
+
+
+@dataclass(slots=True)
+class Pace(Command):
+    """Let the answer `id` take so many passes a second and no more; 0 for full speed. Ignored if it has ended."""
+
+    id: int
+    passes: float = 0.0
 
 
 @dataclass(slots=True)
@@ -403,6 +411,8 @@ class Finished(Event):
     """Time of a plain step at the answer's end, taken for Generate's `compare`; 0 where it was not."""
     contended: bool = False
     """Other programs kept that step and the answer's from being compared."""
+    rested: bool = False
+    """The device rested between its steps (a pace, or single ones), which slows each: they are compared with no plain step."""
     served: dict[str, Any] = field(default_factory=dict)
     """What is known of a server's answer: `certainty`, `doubt`, and what the server counted, each where it told:
     `prompt_tokens`, `reused`, `tokens`, `steps`, `drafted`, `accepted`."""

@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +32,7 @@ from .messages import (
     Loaded,
     LoadedBeside,
     Loading,
+    Pace,
     Pause,
     PiecesOf,
     PieceTable,
@@ -95,10 +97,11 @@ class Server:
         self._beside = Beside(self._outbox.post)
         while True:
             # One pass at most lies between a command's arrival and its effect.
-            if not lanes.running or not self._commands.empty():
-                self._serve(self._commands.get(), lanes)
-            else:
+            if (rest := lanes.rest) == 0 and self._commands.empty():
                 lanes.run_pass()
+                continue
+            with suppress(queue.Empty):  # an answer has rested long enough
+                self._serve(self._commands.get(timeout=rest), lanes)
 
     def _read(self) -> None:
         """Take in commands. The end of the stream ends the process, whatever the main thread is doing."""
@@ -142,6 +145,8 @@ class Server:
                     lanes.pause(command)
             case Advance():
                 lanes.step(command)
+            case Pace():
+                lanes.pace(command)
             case Watch():
                 lanes.watch(command)
             case Judge():

@@ -17,6 +17,7 @@ from ...engine.messages import (
     Generate,
     Loaded,
     Loading,
+    Pace,
     Pause,
     Paused,
     PiecesOf,
@@ -36,6 +37,7 @@ from ...errors import UserError
 from ..text.cells import one_line
 from .about import generate_fields
 from .chat_model import ChatModel
+from .choosing import PLAIN
 from .entries import Answer, Notice, Prompt, Severity, loop_sentence
 from .methods import served_method
 from .pieces import Pieces
@@ -66,7 +68,9 @@ class Dialogue(ChatModel):
     switching: str | None = None
     """A method asked for in mid-answer, until the engine has it in force."""
     paused: bool = False
-    """The answer is held between two steps; or, if there is none, the next one begins so."""
+    """The answer is held between two steps."""
+    pace: float = 0.0
+    """Steps a second that answers take at most; 0 for full speed."""
     watching: bool = False
     """Whether steps are to carry the target's probabilities."""
     past: str = ""
@@ -91,6 +95,10 @@ class Dialogue(ChatModel):
     """What goes out for the queued prompt, where that is more than was typed."""
     _back: str | None = None
     """The method to go back to after an answer that was asked for with another one."""
+    _shown_at: float = 0.0
+    """The pace of the queued prompt (see `submit`)."""
+    _pace_back: float | None = None
+    """The pace to go back to after an answer that had one of its own."""
 
     @property
     def busy(self) -> bool:
@@ -112,21 +120,23 @@ class Dialogue(ChatModel):
 
     # What the person does
 
-    def submit(self, text: str, draft: str = "") -> bool:
+    def submit(self, text: str, draft: str = "", pace: float = 0.0) -> bool:
         """Ask; False if that must wait until the answer under way has ended (nothing happened, keep the draft).
 
         Args:
             text: what is sent, attachments included.
             draft: what was typed, where that is something else: it is handed back if the text cannot go out.
+            pace: show how methods differ: at that pace, unless there is one already, and with plain decoding first, unless
+                somebody has chosen a method.
         """
         if self.phase in ("prefill", "writing") or self.queued is not None:
             return False
         if self.phase == "unloaded":
             self.load_model(self.model)
         if self.phase in ("loading", "stopping"):
-            self.queued, self._waiting = draft or text, text
+            self.queued, self._waiting, self._shown_at = draft or text, text, pace
             return True
-        self._ask(text)
+        self._ask(text, pace)
         return True
 
     def cancel(self) -> bool:
@@ -142,22 +152,26 @@ class Dialogue(ChatModel):
         self.phase = "stopping"
         return True
 
-    def pause(self, on: bool | None = None) -> bool:
-        """Hold the answer between two steps, or (False) let it go on; None for the other way round. Where there is none, the
-        next one begins held. Returns whether it is held now."""
-        if self.phase == "stopping":
+    def pause(self) -> bool:
+        """Hold the answer between two steps, or let it go on; False if there is none."""
+        if self.phase not in ("prefill", "writing"):
             return False
-        self.paused = not self.paused if on is None else on
+        self.paused = not self.paused
+        self.engine.send(Pause(self._answer_id, self.paused))
+        return True
+
+    def set_pace(self, passes: float) -> None:
+        """Let this answer and those after it take so many steps a second at most; 0 for full speed."""
+        self.pace, self._pace_back = passes, None
         if self.phase in ("prefill", "writing"):
-            self.engine.send(Pause(self._answer_id, self.paused))
-        return self.paused
+            self.engine.send(Pace(self._answer_id, passes))
 
     def step(self, steps: int = 1) -> bool:
         """Let the answer take some steps, held after them; False if there is none."""
         if self.phase not in ("prefill", "writing"):
             return False
         if not self.paused:
-            self.pause(True)
+            self.pause()
         self.engine.send(Advance(self._answer_id, steps))
         return True
 
@@ -187,7 +201,7 @@ class Dialogue(ChatModel):
         return id
 
     def take_queued(self) -> str:
-        text, self.queued, self._waiting = self.queued or "", None, ""
+        text, self.queued, self._waiting, self._shown_at = self.queued or "", None, "", 0.0
         return text
 
     def switch(self, name: str | None, settings: dict[str, Any] | None = None) -> None:
@@ -250,9 +264,15 @@ class Dialogue(ChatModel):
         self._back = self.method
         self._answer(request, fresh=True)
 
-    def _ask(self, text: str) -> None:
+    def _ask(self, text: str, pace: float = 0.0) -> None:
         self.transcript.entries.append(Prompt(text))
-        self._answer(self.request())
+        request = self.request()
+        if pace and not self.pace:
+            self.pace, self._pace_back = pace, 0.0
+        if pace and not self.chosen:
+            self._back = self.method
+            request |= {"method": PLAIN, "settings": {}}
+        self._answer(request)
 
     def _answer(self, request: dict[str, Any], fresh: bool = False) -> None:
         messages = self.transcript.messages()
@@ -268,7 +288,7 @@ class Dialogue(ChatModel):
                 self._answer_id,
                 messages=messages,
                 watch=self.watching,
-                paused=self.paused,
+                pace=self.pace,
                 compare=True,
                 past="" if fresh else self.past,  # where the answer before is in already
                 fresh=fresh,
@@ -415,6 +435,8 @@ class Dialogue(ChatModel):
         elif self._back is not None:
             self.method = self._back
         self._back = None
+        if self._pace_back is not None:
+            self.pace, self._pace_back = self._pace_back, None
         self.answer, self._answer_id, self.paused = None, 0, False
         self.phase = "ready"
         if send:
@@ -422,6 +444,6 @@ class Dialogue(ChatModel):
 
     def _send_queued(self) -> None:
         if self.queued is not None:
-            full = self._waiting
+            full, pace = self._waiting, self._shown_at
             draft = self.take_queued()
-            self._ask(full or draft)
+            self._ask(full or draft, pace)

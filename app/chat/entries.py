@@ -185,6 +185,8 @@ class Figures:
     """Time of a plain step at the answer's end; 0 where none was timed."""
     contended: bool = False
     """Other programs kept its speed from being compared."""
+    rested: bool = False
+    """Its passes were slowed down, so their seconds tell no speed."""
     timed: int = 0
     """Steps that took no prompt tokens along: what the others took says little of a step."""
     timed_tokens: int = 0
@@ -473,6 +475,7 @@ class Answer:
                 if event.busy_seconds > event.prefill_seconds:
                     figures.decode_seconds = event.busy_seconds - event.prefill_seconds
                 figures.plain_seconds, figures.contended = event.plain_seconds, event.contended
+                figures.rested = event.rested
                 figures.valid = event.valid
                 self._take_served(event.served)
             case Failed(ended=True):

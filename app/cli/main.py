@@ -127,7 +127,7 @@ class When(StrEnum):
 def chat(
     context: typer.Context,
     *,
-    given: Annotated[Given, Several(*MODELS, *LOADING, "method", *THINKING, "theme", "system")],
+    given: Annotated[Given, Several(*MODELS, *LOADING, "method", *THINKING, "theme", "pace", "system")],
     preset: Preset = None,
     open_file: Annotated[Path | None, option("--open", "Open a chat or a race saved as JSON.", "FILE")] = None,
     last: Annotated[bool, flag("--continue", "Continue the last chat.")] = False,

@@ -20,6 +20,7 @@ from ...engine.messages import (
     Judged,
     LoadedBeside,
     Loading,
+    Pace,
     Pause,
     Paused,
     PieceTable,
@@ -97,8 +98,10 @@ class Race:
         self.messages = messages
         self.racers = [self._racer(entry, f"race-{n}") for n, entry in enumerate(entries, 1)]
         self.paused = False
+        self.pace = dialogue.pace
+        """Passes a second that each lane takes at most; 0 for full speed."""
         self.slowed = False
-        """Passes were taken one at a time, for eyes. They take longer then, and not all alike: no speeds are told."""
+        """Passes rested in between, for eyes. They take longer then, and not all alike: no speeds are told."""
         self.loading: Loading | None = None
         """The engine loads the model again, after its end."""
         self.models = RaceModels(dialogue)
@@ -127,7 +130,7 @@ class Race:
         for i, racer in enumerate(self.racers):
             self._close(racer)
             self.racers[i] = self._racer(racer.entry, racer.lane)
-        self.paused, self.slowed, self.loading = False, False, None
+        self.paused, self.slowed, self.loading = False, self.pace > 0, None
         self.models.want([racer.entry for racer in self.racers])
         for racer in self.racers:
             self._run(racer)
@@ -137,7 +140,16 @@ class Race:
         self.paused = not self.paused
         for racer in self.racers:
             if not racer.done:
-                self.dialogue.engine.send(Pause(racer.id, self.held))
+                self.dialogue.engine.send(Pause(racer.id, self.paused))
+
+    def set_pace(self, passes: float) -> None:
+        """Let every lane take so many passes a second at most; 0 for full speed. Further rounds, of which nothing is seen, keep
+        theirs."""
+        self.pace = passes
+        self.slowed = self.slowed or (passes > 0 and self.running)
+        for racer in self.racers:
+            if not racer.done:
+                self.dialogue.engine.send(Pace(racer.id, passes))
 
     def cancel(self) -> None:
         """Stop every lane within a pass, and what is being loaded; what is there stays."""
@@ -165,8 +177,8 @@ class Race:
         if racer.entry.key:  # another model has words and a template of its own
             request["think"] = word_for(self.models.info(racer.entry.key), self.dialogue.options.think)
             request.pop("template_vars", None)
-        lane, model = racer.lane, racer.entry.key
-        engine.send(Generate(racer.id, lane, messages=self.messages, paused=self.held, model=model, **generate_fields(request)))
+        lane, model, pace = racer.lane, racer.entry.key, 0.0 if self._again else self.pace
+        engine.send(Generate(racer.id, lane, messages=self.messages, pace=pace, model=model, **generate_fields(request)))
 
     def _close(self, racer: Racer) -> None:
         self.dialogue.engine.send(CloseLane(racer.lane))
@@ -247,11 +259,6 @@ class Race:
     def served(self) -> list[Racer]:
         """The lanes that servers write, which cannot be held."""
         return [racer for racer in self.racers if self.models.info(racer.entry.key).get("server")]
-
-    @property
-    def held(self) -> bool:
-        """Whether lanes wait between two steps."""
-        return self.paused
 
     @property
     def running(self) -> bool:

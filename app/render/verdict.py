@@ -77,7 +77,8 @@ def _parts(answer: Answer, model: str, *, speeds: bool) -> StyledLine:
         elif figures.contended:
             parts.append(("speed unknown: the machine was busy", "warning"))
         parts.append((f"{figures.tokens_per_step:.1f} tokens a pass" if figures.steps else "", "quiet"))
-        parts.append((speed_of(figures.tokens_per_second) if figures.tokens_per_second else "", "quiet"))
+        speed = "slowed down" if figures.rested else speed_of(figures.tokens_per_second) if figures.tokens_per_second else ""
+        parts.append((speed, "quiet"))
     parts.append((" on ".join(filter(None, (one_line(" → ".join(answer.methods)).strip(), one_line(model)))), "quiet"))
     parts.append((f"passes {served}" if served else "", "quiet"))
     parts.append((_undrafted(answer), "quiet"))

@@ -80,7 +80,7 @@ def answer_json(answer: Answer, pieces: Pieces, more: dict[str, Any]) -> Iterato
 
 def figures_body(figures: Figures) -> dict[str, Any]:
     body = {name: getattr(figures, name) for name in _FIGURES}
-    more = {name: value for name in ("plain_seconds", "certainty", "doubt") if (value := getattr(figures, name))}
+    more = {name: value for name in ("plain_seconds", "rested", "certainty", "doubt") if (value := getattr(figures, name))}
     return body | more | ({} if figures.valid is None else {"valid": figures.valid})
 
 
@@ -177,6 +177,7 @@ def read_answer(entry: Table) -> Answer:
     for name in _FIGURES:
         setattr(answer.figures, name, figures.number(name) if name.endswith("seconds") else figures.count(name))
     answer.figures.plain_seconds = figures.number("plain_seconds", 0.0)
+    answer.figures.rested = figures.data.get("rested") is True
     answer.figures.certainty = one_line(figures.text("certainty", ""))
     answer.figures.doubt = one_line(figures.text("doubt", ""))
     answer.figures.valid = valid if isinstance(valid := figures.data.get("valid"), bool) else None

@@ -124,9 +124,17 @@ RACE = Action(
     slash="race METHOD METHOD@MODEL … : PROMPT",
     takes="prompt",
 )
-PAUSE = Action("pause", "Pause or continue the answer; without one, the next starts paused", "f8", "pause", slash="pause")
+PAUSE = Action("pause", "Pause or continue the answer", "f8", "pause", slash="pause")
 STEP = Action(
     "step", "Take one pass of the answer, or N, then pause", "f9", "one pass", slash="pass N", aliases=("step",), repeat="step"
+)
+PACE = Action(
+    "pace",
+    "Slow answers and races to N passes a second; alone, the next pace, and full speed again",
+    "f10,alt+c",
+    "pace",
+    slash="pace N",
+    letter="c",
 )
 DRAFT_SHORTER = Action(
     "draft_shorter", "Shorter drafts, even in the middle of an answer", "ctrl+down,alt+minus", "shorter drafts", repeat="draft"

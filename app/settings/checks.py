@@ -119,6 +119,8 @@ def check_value(called: str, name: str, value: Any) -> Any:
             number = _number(called, kind, value)
             if said.low is not None and number < said.low:
                 raise UserError(f"{called} must be at least {said.low}, not {value}.")
+            if said.high is not None and number > said.high:
+                raise UserError(f"{called} must be at most {said.high}, not {value}.")
             return number
 
 

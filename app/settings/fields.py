@@ -53,6 +53,15 @@ class Settings(LoadOptions, DraftOptions, AnswerOptions):
         group="Look",
         when=AT_ONCE,
     )
+    pace: int = option(
+        0,
+        "Slow answers and races to N passes a second, to watch them; 0 is full speed.",
+        "N",
+        group="Look",
+        when=AT_ONCE,
+        low=0,
+        high=20,
+    )
     panel: str = option(
         "off",
         "Page of the side panel at the start: {}.",

@@ -95,6 +95,7 @@ RACE = (
     KeyBinding("race_export", "e", "export", "Save the race as a web page or JSON", "export"),
     KeyBinding("race_theme", "f3,t", "app.do('theme_menu')", "Choose a colour theme, with a live preview", "theme"),
     KeyBinding("race_colours", "f6,c", "app.do('colours')", "Colour passes by their tokens, or not at all", "colours"),
+    KeyBinding("race_pace", "f10,s", "app.do('pace')", "Slow the race down, or full speed again", "pace"),
     KeyBinding("race_up", "pageup,up", "scroll_texts(-1)", "Scroll the texts up", "up"),
     KeyBinding("race_down", "pagedown,down", "scroll_texts(1)", "Scroll the texts down", "down"),
     KeyBinding("race_help", "question_mark,f1,ctrl+p", "app.do('help')", "This help", "help"),

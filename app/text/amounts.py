@@ -79,6 +79,11 @@ def speed_of(each_second: float) -> str:
     return f"{rate(each_second)} tokens/s"
 
 
+def pace_of(passes: float) -> str:
+    """Passes a second that answers are slowed down to: `4 passes a second`."""
+    return f"{passes:.2g} {'pass' if passes == 1 else 'passes'} a second"
+
+
 def times(ratio: float) -> str:
     """How many times as fast, or as much, in two digits, since it repeats no better: `12×`, `2.3×`, `0.93×`, `<0.01×`."""
     if ratio < 0.005:

@@ -146,6 +146,7 @@ class SpecchatApp(TerminalApp):
             {name: dict(table) for name, table in settings.methods.items()},
             load=settings.load_options(),
             chosen=settings.method is not None,
+            pace=settings.pace,
         )
         self.live = LiveSettings(settings, self.dialogue, super().beside, self._applied)
         self.chat_history = ChatHistory(self, keep, settings.past)
@@ -288,6 +289,10 @@ class SpecchatApp(TerminalApp):
             self.chat_screen.colouring(way)
             if self.races.screen is not None:
                 self.races.screen.colouring(way)
+        if before.pace != after.pace:
+            self.dialogue.set_pace(after.pace)
+            if self.races.screen is not None:
+                self.races.screen.race.set_pace(after.pace)
         if before.thoughts != after.thoughts:
             self.view.thoughts = thoughts_named(after.thoughts)
             if self.races.screen is not None:

@@ -217,8 +217,6 @@ class ServerAnswers:
             lambda done, total, seconds: self._post(Prefilling(id, done, total, seconds)),
         )
         self._post(Started(id, request.lane, model.method, "", 0, 0, certainty=model.certainty))
-        if request.paused:
-            self.pause(id)
         loop = asyncio.get_running_loop()
         begun = loop.time()
         try:

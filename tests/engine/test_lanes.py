@@ -17,6 +17,7 @@ from specchat.engine.messages import (
     Generate,
     Judge,
     Judged,
+    Pace,
     Pause,
     Paused,
     Prefilling,
@@ -63,7 +64,8 @@ class Desk:
         return model(cost=self.clock.pass_of(pace))
 
     def run(self, turns: int | None = None) -> None:
-        while self.lanes.running and turns != 0:
+        while (rest := self.lanes.rest) is not None and turns != 0:
+            self.clock.now += rest
             self.lanes.run_pass()
             turns = None if turns is None else turns - 1
 
@@ -123,7 +125,7 @@ def test_plain_steps_are_timed_at_the_end_and_undone(compare: bool, monkeypatch:
     lanes, target = Lanes(events.append), model()
     for id, method in ((1, "lookup"), (2, "greedy"), (3, "recompute")):
         lanes.start(target, Generate(id, prompt="hi", method=method, compare=compare))
-        while lanes.running:
+        while lanes.rest is not None:
             lanes.run_pass()
     ends = {event.id: event for event in events if isinstance(event, Finished)}
     assert [ends[id].plain_seconds > 0 for id in (1, 2, 3)] == [compare, False, compare]
@@ -249,7 +251,7 @@ def test_closing_a_lane_cancels_its_answer(desk: Desk) -> None:
     assert isinstance(desk.events[-2], Finished)
     assert desk.events[-1:] == [Started(2, "a", "greedy", "identical", 2, 0)]
     desk.lanes.clear()
-    assert not desk.lanes.running
+    assert desk.lanes.rest is None
 
 
 def test_a_paused_answer_takes_no_turn_until_it_goes_on(desk: Desk) -> None:
@@ -257,7 +259,7 @@ def test_a_paused_answer_takes_no_turn_until_it_goes_on(desk: Desk) -> None:
     desk.run(3)
     desk.lanes.pause(Pause(1))
     assert desk.events[-1] == Paused(1, True)
-    assert not desk.lanes.running
+    assert desk.lanes.rest is None
     written = len(steps_of(desk.events, 1))
     desk.lanes.step(Advance(1, 2))
     desk.run()
@@ -267,10 +269,28 @@ def test_a_paused_answer_takes_no_turn_until_it_goes_on(desk: Desk) -> None:
     assert text_of(desk.events, 1) == TEXT
 
 
+def test_a_pace_is_kept_between_passes_and_no_clock_counts_it(desk: Desk) -> None:
+    """Two lanes whose passes take 10 and 50 ms, at four passes a second: each keeps that, and its figures are its passes'."""
+    for id, cost in ((1, 0.01), (2, 0.05)):
+        desk.lanes.start(desk.model(cost), Generate(id, lane=str(id), prompt="hi", pace=4, compare=True, method="lookup"))
+    desk.run(20)
+    assert [len(steps_of(desk.events, id)) for id in (1, 2)] == [10, 10]
+    assert 2.25 <= desk.clock.now <= 2.4
+    desk.lanes.pace(Pace(1, 0))
+    desk.lanes.pace(Pace(2, 20))
+    desk.run()
+    ends = {event.id: event for event in desk.events if isinstance(event, Finished)}
+    for id, cost in ((1, 0.01), (2, 0.05)):
+        assert ends[id].busy_seconds == pytest.approx(cost * len(steps_of(desk.events, id)), rel=0.1)
+        assert (ends[id].rested, ends[id].plain_seconds, ends[id].contended) == (True, 0, False)
+    assert text_of(desk.events, 1) == text_of(desk.events, 2) == TEXT
+
+
 def test_a_paused_step_tells_all_of_its_text(desk: Desk) -> None:
     text = "cafe\u0301 found 👩\u200d🚀 at the end"
     teller = model(answer=text)
-    desk.lanes.start(teller, Generate(1, prompt="hi", paused=True))
+    desk.lanes.start(teller, Generate(1, prompt="hi"))
+    desk.lanes.pause(Pause(1))
     grown = 0
     for _ in range(len(text.encode())):
         desk.lanes.step(Advance(1))

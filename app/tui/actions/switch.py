@@ -4,6 +4,7 @@ answer held between two passes."""
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from textual.content import Content
@@ -17,6 +18,7 @@ from ...chat.methods import GROUPS, SERVER, Method, length_of, reach_of, served_
 from ...race.guests import short_name
 from ...render.verdict import against
 from ...settings import actions
+from ...settings.file import from_text
 from ...settings.keymap import shown_keys
 from ...text.cells import fit, one_line
 from ...theming.colouring import LABEL_STYLES, WAYS, following
@@ -26,6 +28,10 @@ from .table import pairs
 
 if TYPE_CHECKING:
     from ..pickers.menu import MenuItem
+
+
+PACES = (10, 4, 1, 0)
+"""Passes a second that the key goes through; 0 is full speed."""
 
 
 def method_settings(dialogue: Dialogue, name: str, given: Mapping[str, str], *, elsewhere: bool = False) -> dict[str, Any]:
@@ -164,12 +170,29 @@ class Switches:
         dialogue = self.host.dialogue
         if dialogue.phase == "stopping":
             self.host.tell("Stopping the answer.", until=lambda: dialogue.phase != "stopping")
-            return
-        held = dialogue.pause()
-        if not dialogue.busy:
-            what = "will be paused before its first pass" if held else "begins as usual"
-            self.host.tell(f"The next answer {what}.", until=lambda: dialogue.paused != held or dialogue.busy)
-        self.host.stir()
+        elif dialogue.pause():
+            self.host.stir()
+            self.host.changed()
+        else:
+            self._tell_idle()
+
+    def _tell_idle(self) -> None:
+        """Say that there is no pass to hold, and what holds the next ones."""
+        dialogue, key = self.host.dialogue, shown_keys("pace", self.host.live.keymap)
+        self.host.tell(f"No answer is being written. {key} slows the next one down.", until=lambda: dialogue.busy)
+
+    @runs(actions.PACE)
+    def pace(self, *words: str) -> None:
+        """Take N passes a second from the next one on, in answers and races; alone, the next of PACES."""
+        live, dialogue = self.host.live, self.host.dialogue
+        if dialogue.info.get("server"):
+            raise NotPossible("A server decodes at its own pace.")
+        after = next((pace for pace in PACES if pace < (dialogue.pace or inf)), 0)
+        live.set({"pace": from_text("pace", words[0]) if words else after}, {"pace": "/pace"})
+        if dialogue.pace != live.settings.pace:  # that of one answer
+            dialogue.set_pace(live.settings.pace)
+        parts = [(f"{pace or 'full speed'}  ", "bold $foreground" if pace == dialogue.pace else "$quiet") for pace in PACES]
+        self.host.flash(Content.assemble(("passes a second: ", "$quiet"), *parts))
         self.host.changed()
 
     @runs(actions.STEP)
@@ -182,8 +205,7 @@ class Switches:
             self.host.stir()
             self.host.changed()
         else:
-            told = f"No answer is being written. Press {shown_keys('pause', self.host.live.keymap)}, then ask something."
-            self.host.tell(told, until=lambda: dialogue.busy or dialogue.paused)
+            self._tell_idle()
 
     @runs(actions.THEME_MENU)
     def theme(self, *words: str) -> None:

@@ -57,7 +57,8 @@ def _answering(dialogue: Dialogue, box: PromptInput) -> KeyContext:
         steps = (("step", ""), ("pause", "continue"), ("cancel", "stop"))
         return KeyContext("An answer is paused", hints(*steps, *METHODS, *LOOK, *ALWAYS), box)
     more = (("step", ""), ("draft_shorter draft_longer", "draft length"))
-    now = hints(("cancel", "stop"), *METHODS, ("pause", ""), *LOOK, *more, *ALWAYS)
+    slowed = [("pace", "")] if dialogue.pace else []
+    now = hints(("cancel", "stop"), METHODS[0], *slowed, METHODS[1], ("pause", ""), *LOOK, *more, *ALWAYS)
     return KeyContext("An answer is being written", now, box)
 
 

@@ -50,6 +50,9 @@ from .status import StatusLine
 from .transcript_keys import TranscriptKeys
 from .welcome import TOUR, Welcome
 
+SHOWN_AT = 4.0
+"""Passes a second at which the built-in model answers a starter: at full speed nobody sees a method change."""
+
 
 class Dock(Vertical):
     """What stands below the transcript. Notices lie on its first row, above all that is typed into."""
@@ -102,7 +105,7 @@ class ChatScreen(Screen[None]):
             yield SidePanel(self.dialogue, self._keymap, id="panel")
             with Dock(id="dock"):
                 yield Caption(id="caption")
-                yield StatusLine(self.dialogue, id="status")
+                yield StatusLine(self.dialogue, self._keymap, id="status")
                 yield Completion(id="completion")
                 with Horizontal(id="composer"):
                     yield Static("›", id="glyph")
@@ -312,7 +315,8 @@ class ChatScreen(Screen[None]):
         if event.text == TOUR.prompt:
             self._actions.do("tour")
             return
-        if draft.strip() or not self.dialogue.submit(event.text):
+        pace = SHOWN_AT if self.dialogue.model == BUILTIN else 0.0
+        if draft.strip() or not self.dialogue.submit(event.text, pace=pace):
             return
         self.refresh_dialogue()
         self.host.stir()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from time import monotonic
 
 from textual.content import Content
@@ -12,7 +13,9 @@ from ....errors import counted
 from ...chat.dialogue import Dialogue
 from ...chat.entries import Figures
 from ...chat.methods import right_or_accepted
-from ...text.amounts import progress_of, rate
+from ...settings import actions
+from ...settings.keymap import spell
+from ...text.amounts import pace_of, progress_of, rate
 from ...text.charts import eighths
 from ...theming.colouring import Colouring, legend_line
 from ..keys.bar import LEGEND_FROM
@@ -41,9 +44,9 @@ class StatusLine(Widget):
     StatusLine { height: 1; padding: 0 3; color: $quiet; }
     """
 
-    def __init__(self, dialogue: Dialogue, *, id: str | None = None) -> None:
+    def __init__(self, dialogue: Dialogue, keymap: Mapping[str, str], *, id: str | None = None) -> None:
         super().__init__(id=id)
-        self.dialogue = dialogue
+        self.dialogue, self._keymap = dialogue, keymap
         self._hint: Content | None = None
         self._flash: Timer | None = None
         self._pulse = 0
@@ -109,6 +112,11 @@ class StatusLine(Widget):
         if not figures.steps:
             return [self._lively("stopping" if stopping else "writing")]
         hinted, speed = self._hint is not None, figures.recent_tokens_per_second
+        if self.dialogue.pace and not stopping:
+            key = spell((self._keymap.get("next_method") or actions.NEXT_METHOD.keys).split(",")[0])
+            parts = [self._lively(pace_of(self.dialogue.pace)), *_per_pass(figures)]
+            switch = Content.assemble((key, "bold $primary"), (" switches the method now", "$quiet"))
+            return parts if hinted or len(self.dialogue.shortlist()) == 1 else [*parts, switch]
         parts = [_figure(rate(speed), "tokens/s")] if figures.tokens else []
         parts += _per_pass(figures, "a pass" if hinted else "tokens a pass")
         if figures.drafted and not hinted and self.dialogue.answer:
@@ -161,9 +169,8 @@ class StatusLine(Widget):
         return parts
 
     def _ready(self) -> list[Content]:
-        if self.dialogue.paused:
-            return [Content.assemble(("‖ ", "bold $accent"), ("the next answer begins paused", "$foreground"))]
-        ready = [Content.assemble(("● ", "$success"), ("ready", "$foreground"))]
+        slowly = f", {pace_of(pace)}" if (pace := self.dialogue.pace) else ""
+        ready = [Content.assemble(("● ", "$success"), (f"ready{slowly}", "$foreground"))]
         if self.colouring and self.app.size.width - 2 < LEGEND_FROM and self.dialogue.transcript.entries:
             ready.append(
                 Content.assemble(*((text.removeprefix(" tokens"), style) for text, style in legend_line(self.colouring)))

@@ -19,6 +19,7 @@ from ...race.record import RaceRecord
 from ...render.numbers_page import SURE
 from ...render.thoughts import Thoughts
 from ...settings.keymap import RACE
+from ...text.amounts import pace_of
 from ...text.cells import fit, one_line
 from ...theming.colouring import Colouring, effective, legend_line
 from ..closing import ClosingScreen
@@ -129,7 +130,7 @@ class RaceScreen(ClosingScreen[None]):
         race = self.race
         self._stopping = self._stopping and race.running
         lanes = tuple(racer.done for racer in race.racers)
-        state = (race.running, race.settling, race.round, race.paused, lanes)
+        state = (race.running, race.settling, race.round, race.paused, race.pace, lanes)
         due = FIGURES_SECONDS - (monotonic() - self._drawn)
         full = now or state != self._state or due <= 0
         if full:
@@ -149,7 +150,8 @@ class RaceScreen(ClosingScreen[None]):
     def _around(self) -> None:
         race = self.race
         if race.running:
-            word = "‖ paused" if race.paused else "● loading" if race.models.loading is not None else "● racing"
+            racing = pace_of(race.pace) if race.pace else "racing"
+            word = "‖ paused" if race.paused else "● loading" if race.models.loading is not None else f"● {racing}"
             word = "stopping" if self._stopping else word
             self._header.say(word, "$warning" if self._stopping else "bold $accent" if race.paused else "$success")
         elif race.settling:
@@ -169,7 +171,8 @@ class RaceScreen(ClosingScreen[None]):
         around = (("race_help", ""), ("race_theme", ""), ("race_colours", ""), ("race_up race_down", "scroll"))
         if race.running:
             pause = ("race_pause", "continue" if race.paused else "pause")
-            return KeyContext("A race is running", hints(("race_leave", "stop"), pause, ("race_rerun", ""), *around), self)
+            now = hints(("race_leave", "stop"), pause, ("race_pace", ""), ("race_rerun", ""), *around)
+            return KeyContext("A race is running", now, self)
         done = (("race_leave", ""), ("race_rerun", ""), ("race_export", ""))
         return KeyContext("A race is finished", hints(*done, *around), self)
 

@@ -1,15 +1,15 @@
 """The tour: one token at a time, the same text in runs, a race; then it is the person's turn. All of it runs live, on the model
-that is loaded; single steps of a paused answer give it a pace that eyes can follow."""
+that is loaded, at a pace that eyes can follow."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from math import inf
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from ....engine.messages import Advance, Pause
 from ....errors import counted
 from ...chat.entries import Answer
 from ...chat.methods import method_named
@@ -66,47 +66,6 @@ class TourOver(Exception):
     """The tour ends early. Its text says why, where that has to be said."""
 
 
-class SlowRace(Race):
-    """A race whose lanes take their passes in step: so many a second of the viewer's.
-
-    A pass after a rest takes longer than one of many in a row, and a method with fewer passes loses less by that. So places go
-    by passes, which are the same at any pace, and the lanes come in in that order; no speeds are told (`slowed`).
-    """
-
-    rate: float | None = None
-    """Passes a second; None for full speed."""
-
-    @property
-    def held(self) -> bool:
-        """Whether lanes wait between two passes."""
-        return self.paused or self.rate is not None
-
-    def start(self) -> None:
-        self._clock = 0.0
-        self._asked: dict[int, int] = {}
-        """Passes that an answer was let take, by its id."""
-        super().start()
-        self.slowed = self.rate is not None
-
-    def hurry(self) -> None:
-        self.rate = None
-        for racer in self.racers:
-            if not racer.done:
-                self.dialogue.engine.send(Pause(racer.id, self.held))
-
-    def tick(self, seconds: float) -> None:
-        """Let so much of the viewer's time pass."""
-        if self.paused or self.rate is None:
-            return
-        # The prompt's prefill is no part of the show: the clock starts when every lane has taken its first pass.
-        self._clock += seconds * self.rate if all(racer.done or racer.answer.log for racer in self.racers) else 0.0
-        for racer in self.racers:
-            taken = len(racer.answer.log)
-            if not racer.done and taken <= self._clock and taken >= self._asked.get(racer.id, 0):
-                self._asked[racer.id] = taken + 1
-                self.dialogue.engine.send(Advance(racer.id, 1))
-
-
 class Tour:
     """The tour as it goes."""
 
@@ -120,8 +79,8 @@ class Tour:
         self._method = host.dialogue.method
         self._before = self._chosen()
         """The method that had been chosen before the tour; None for the model's own."""
-        self._paced, self._asked = False, 0
-        """Whether the answer takes single steps, and how many it was let take."""
+        self._pace = host.dialogue.pace
+        """The pace that the tour has set."""
         self._cut = False
         """The tour itself has stopped the answer."""
         self._taken = False
@@ -175,12 +134,12 @@ class Tour:
         dialogue = self.dialogue
         self._before = self._chosen()
         self._switch(suggested(dialogue)[0])
-        dialogue.pause(True)
+        self._set_pace(1 / PLAIN_BEAT)
         dialogue.submit(BEGINNING if dialogue.completes else PROMPT)
-        self._answer, self._paced = dialogue.answer, True
+        self._answer = dialogue.answer
         self._screen.add_class("-tour")
         self.host.view.follow()
-        await self._passes(1, PLAIN, PLAIN_BEAT, PLAIN_SECONDS)
+        await self._passes(1, PLAIN, PLAIN_SECONDS)
         if self._answer is not None and (figures := self._answer.figures).steps:
             self._pass_seconds = figures.decode_seconds / figures.steps
 
@@ -194,14 +153,13 @@ class Tour:
         if not self._writing:  # it was a short one
             return
         self._switch(fast)
+        self._set_pace(1 / RUN_BEAT)
         said = f"{GUESSES.get(fast, f'{fast} guesses ahead')}: each coloured stretch took one pass."
-        await self._passes(2, said, RUN_BEAT, RUN_SECONDS)
-        self._paced = False
-        if self._writing:
-            self.dialogue.pause(False)
-            if not await self._until(lambda: not self._writing, REST_SECONDS):
-                self._cut = self.dialogue.cancel()
-                await self._until(lambda: not self._writing)
+        await self._passes(2, said, RUN_SECONDS)
+        self._set_pace(0.0)
+        if self._writing and not await self._until(lambda: not self._writing, REST_SECONDS):
+            self._cut = self.dialogue.cancel()
+            await self._until(lambda: not self._writing)
         await self._wait(LOOK_SECONDS)
 
     async def _race(self) -> None:
@@ -210,10 +168,10 @@ class Tour:
         if len(names) < FEWEST or subject is None or self._answer is None:
             return
         rate = len(self._answer.log.tokens) / RACE_SECONDS
-        race = SlowRace(dialogue, *subject, [races.entry(name) for name in names], races.heard)
-        race.rate = rate if rate * self._pass_seconds < 1 else None
+        race = Race(dialogue, *subject, [races.entry(name) for name in names], races.heard)
+        race.pace = rate if rate * self._pass_seconds < 1 else 0.0
         chat, self._caption = self._caption, Caption()
-        self._say(3, f"A race of {len(names)} methods on the same message{', in slow motion' if race.rate else ''}.")
+        self._say(3, f"A race of {len(names)} methods on the same message{', in slow motion' if race.pace else ''}.")
         screen = races.begin(race, self._caption)
         try:
             await self._see_through(race, screen)
@@ -222,11 +180,10 @@ class Tour:
                 screen.dismiss(None)
             self._caption = chat
 
-    async def _see_through(self, race: SlowRace, screen: RaceScreen) -> None:
-        for left, then in ((LONGEST_RACE, race.hurry), (REST_SECONDS, race.cancel)):
+    async def _see_through(self, race: Race, screen: RaceScreen) -> None:
+        for left, then in ((LONGEST_RACE, partial(race.set_pace, 0.0)), (REST_SECONDS, race.cancel)):
             while race.running and left > 0:
                 seconds = await self._tick()
-                race.tick(seconds)
                 left -= 0 if race.paused else seconds
             if late := race.running:
                 then()
@@ -273,8 +230,14 @@ class Tour:
         self._method = self.dialogue.switching or self.dialogue.method
         self._went_on()
 
+    def _set_pace(self, passes: float) -> None:
+        self._pace = passes
+        self.dialogue.set_pace(passes)
+
     def _give_back(self) -> None:
-        """The method that was in force before, unless the person has chosen one since."""
+        """The pace and the method that were in force before, unless the person has chosen others since."""
+        if self.dialogue.pace == self._pace:
+            self._set_pace(self.host.live.settings.pace)
         if (self.dialogue.switching or self.dialogue.method) == self._method:
             self._switch(self._before)
 
@@ -282,26 +245,20 @@ class Tour:
         self.host.stir()
         self.host.changed()
 
-    async def _passes(self, step: int, sentence: str, beat: float, seconds: float) -> None:
+    async def _passes(self, step: int, sentence: str, seconds: float) -> None:
         """Let the answer take passes for some seconds, or until it ends, and count them."""
-        answer, end = self._answer, self._clock + seconds
+        answer = self._answer
         if answer is None or answer.done:
             return
         log = answer.log
         first, tokens = len(log), len(log.tokens)
         self._say(step, sentence)
+        await self._until(lambda: answer.done or len(log) > first)
+        end = self._clock + seconds
         while not answer.done and self._clock < end:
-            await self._pass(answer)
+            await self._tick()
             passes, more = len(log) - first, len(log.tokens) - tokens
             self._say(step, sentence, f"{counted(more, 'token')}, {counted(passes, 'pass', 'passes')}")
-            await self._wait(beat)
-
-    async def _pass(self, answer: Answer) -> None:
-        before = len(answer.log)
-        self._asked = before + 1
-        self.dialogue.step()
-        self._went_on()
-        await self._until(lambda: answer.done or len(answer.log) > before)
 
     async def _wait(self, seconds: float) -> None:
         await self._until(lambda: False, seconds)
@@ -327,13 +284,8 @@ class Tour:
         self._clock += seconds
         dialogue, answer = self.dialogue, self._answer
         typed, switched = self.host.box.text != self._text, (dialogue.switching or dialogue.method) != self._method
-        if self._writing and (typed or switched):
-            dialogue.pause(False)
-        # An answer that was let go may have ended since: it has more steps than were asked for.
-        stepped = (
-            self._paced and answer is not None and (len(answer.log) > self._asked or (self._writing and not dialogue.paused))
-        )
-        if typed or (self._writing and switched) or stepped or dialogue.transcript is not self._chat:
+        theirs = self._writing and (switched or dialogue.paused)
+        if typed or theirs or dialogue.pace != self._pace or dialogue.transcript is not self._chat:
             self._taken = True
             raise TourOver
         if answer is not None and answer.reason in ENDS:

@@ -5,26 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from specchat.app.chat.dialogue import Dialogue
-from specchat.engine.messages import Advance, Generate, Pause, Paused, ScoreStep, StepScores, Watch
+from specchat.engine.messages import Generate, Pace, Pause, Paused, ScoreStep, Steps, StepScores, Switched, Watch
 
-from ...fakes.pilots import Make, chatting, settle, status
+from ...fakes.pilots import Make, chatting, command, settle, status, toasts
 from ...fakes.pilots import ask as asked
 from ..conftest import under_way
 
 SIZE = (110, 30)
-
-
-def test_without_an_answer_the_next_one_begins_paused(dialogue: Dialogue, engine: Any, make_steps: Make) -> None:
-    assert dialogue.pause()
-    assert not any(isinstance(command, Pause) for command in engine.sent)
-    id = under_way(dialogue, engine)
-    assert engine.asked.paused
-    assert dialogue.step()
-    assert engine.sent[-1] == Advance(id, 1)
-    engine.finish()
-    dialogue.drain()
-    under_way(dialogue, engine)
-    assert not engine.asked.paused
 
 
 def test_watching(dialogue: Dialogue, engine: Any, make_steps: Make) -> None:
@@ -88,3 +75,55 @@ async def test_pause_key(make_chat: Make, engine: Any, make_steps: Make) -> None
         await settle(app, pilot)
         assert "tokens/s" in status(app)
         assert app.chat_screen.input.text == "d"
+
+
+async def test_without_an_answer_nothing_is_paused_or_stepped(make_chat: Make, engine: Any, make_steps: Make) -> None:
+    async with chatting(make_chat(), size=SIZE) as (app, pilot):
+        await asked(pilot, engine, "Hello", make_steps()[:4])
+        before = list(engine.sent)
+        await pilot.press("f8", "f9")
+        assert engine.sent == before
+        assert toasts(app).startswith("No answer is being written. F10 slows the next one down.")
+        await asked(pilot, engine, "Once more", make_steps()[:4], finish=False)
+        assert not app.dialogue.paused
+
+
+async def test_pace_key(make_chat: Make, engine: Any, make_steps: Make) -> None:
+    """From ten passes a second to one, and back to full speed, in the middle of an answer and in those after it."""
+    async with chatting(make_chat(), size=SIZE) as (app, pilot):
+        id = await asked(pilot, engine, "Hello", make_steps()[:4], finish=False)
+        await pilot.press("f10", "f10")
+        assert engine.sent[-2:] == [Pace(id, 10), Pace(id, 4)]
+        app.chat_screen.query_one("#status").hint(None)
+        assert "4 passes a second" in status(app)
+        assert "ctrl+n switches the method now" in status(app)
+        assert "tokens/s" not in status(app)
+        assert "F10 pace" in bar(app)
+        engine.finish()
+        await settle(app, pilot)
+        await asked(pilot, engine, "Once more", make_steps()[:4])
+        assert engine.asked.pace == 4
+        await command(pilot, "/pace 21")
+        assert "/pace must be at most 20, not 21." in toasts(app)
+        await command(pilot, "/pace 0")
+        await asked(pilot, engine, "At full speed", make_steps()[:4])
+        assert engine.asked.pace == 0
+
+
+async def test_the_builtin_models_starters_begin_plainly_and_slowly(make_chat: Make, engine: Any, make_steps: Make) -> None:
+    app = make_chat()
+    app.dialogue.chosen = False
+    async with chatting(app, engine, size=SIZE) as (app, pilot):
+        own = app.dialogue.method
+        await pilot.press("tab", "2")
+        assert (engine.asked.method, engine.asked.pace) == ("greedy", 4)
+        id = engine.begin(make_steps(method="greedy", drafts=False)[:3])
+        await settle(app, pilot)
+        assert "4 passes a second   1.0 tokens a pass   ctrl+n switches the method now" in status(app)
+        await pilot.press("ctrl+n")
+        engine.events = [Switched(id, "lookup", "identical"), Steps(id, make_steps()[:2])]
+        engine.finish()
+        await settle(app, pilot)
+        assert (own, app.dialogue.method, app.dialogue.pace) == ("lookup", "lookup", 0)
+        await pilot.press("ctrl+l", "tab", "3")
+        assert (engine.asked.method, engine.asked.pace) == ("lookup", 4), "the one that was chosen since"

@@ -17,16 +17,15 @@ from specchat.app.tui.actions.race import Races
 from specchat.app.tui.race.screen import RaceScreen
 from specchat.app.tui.tour import tour as script
 from specchat.app.tui.tour.caption import Caption
-from specchat.app.tui.tour.tour import SlowRace
 from specchat.engine.messages import (
-    Advance,
     Cancel,
     Command,
+    Event,
     Failed,
     Finished,
     Generate,
     Loaded,
-    Pause,
+    Pace,
     Started,
     StepRecord,
     Steps,
@@ -49,6 +48,7 @@ class Running:
     lane: str
     method: str
     words: list[str]
+    pace: float
     tokens: int = 0
 
 
@@ -62,21 +62,28 @@ class Live(FakeEngine):
     def send(self, command: Command) -> None:
         super().send(command)
         if isinstance(command, Generate):
-            self.running[command.id] = Running(command.lane, command.method, re.findall(r"\s*\S+", self.text))
+            self.running[command.id] = Running(command.lane, command.method, re.findall(r"\s*\S+", self.text), command.pace)
             self.events.append(Started(command.id, command.lane, command.method, "identical", 31, 0))
-            if not command.paused:
+            if not command.pace:
                 self.finish_running(command.id)
         answer = self.running.get(getattr(command, "id", 0))
         match command:
             case Switch() if answer:
                 answer.method = command.method
                 self.events.append(Switched(command.id, command.method, "identical"))
-            case Advance() if answer:
-                self.step(command.id)
-            case Pause(paused=False) if answer:
-                self.finish_running(command.id)
+            case Pace() if answer:
+                answer.pace = command.passes
+                if not answer.pace:
+                    self.finish_running(command.id)
             case Cancel() if answer:
                 self.end(command.id, "cancelled")
+
+    def drain(self) -> list[Event]:
+        """A look takes as long as a pass, but not at the slowest paces: then there is one pass."""
+        for id, answer in list(self.running.items()):
+            if answer.pace > 1 or not answer.tokens:
+                self.step(id)
+        return super().drain()
 
     def step(self, id: int) -> None:
         """One pass."""
@@ -209,10 +216,9 @@ async def test_from_one_token_a_pass_to_a_message_of_ones_own(
         assert [len(answer.log.record(i).tokens) for i in range(2)] == [1, 1]
         assert answer.text == TEXT.rstrip("\n")
         (race,) = races
-        assert isinstance(race, SlowRace)
         assert [racer.entry.method for racer in race.racers][:2] == ["greedy", "lookup"]
         lanes = [command for command in engine.sent if isinstance(command, Generate) and command.lane != "main"]
-        assert all(command.paused for command in lanes)
+        assert all(command.pace and not command.paused for command in lanes)
         assert not any(race.speedup(racer) for racer in race.racers), "single passes tell nothing of speed"
         plain, lookup, *_ = (racer.answer.figures.steps for racer in race.racers)
         assert plain > 2 * lookup

@@ -16,7 +16,7 @@ from specchat.app.tui.race.photo_finish import PhotoFinish, headline, too_close
 from specchat.app.tui.race.screen import RaceScreen
 from specchat.app.tui.race.setup import RaceSetup
 from specchat.app.tui.race.state import LaneFigures
-from specchat.engine.messages import Cancel, CloseLane, Finished, Judge, Judged, Pause, Prefilling, StepRecord, Steps
+from specchat.engine.messages import Cancel, CloseLane, Finished, Judge, Judged, Pace, Pause, Prefilling, StepRecord, Steps
 
 from ....fakes.pilots import Make, command, loaded, settle, toasts
 from ....fakes.races import asked, begin, finish, records, write
@@ -234,6 +234,10 @@ async def test_p_holds_every_lane(make_chat: Make, engine: Any) -> None:
         assert "paused" in screen._header.state[0]
         await pilot.press("space")
         assert [c.paused for c in engine.sent if isinstance(c, Pause)][3:] == [False] * 3
+        await pilot.press("s")
+        assert [c.passes for c in engine.sent if isinstance(c, Pace)] == [10] * 3
+        assert "10 passes a second" in screen._header.state[0]
+        assert screen.race.slowed
 
 
 async def test_e_saves_the_race(make_chat: Make, engine: Any, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
