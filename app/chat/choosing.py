@@ -20,6 +20,10 @@ FEWEST_TOKENS = 16
 """An answer of fewer tells nothing about speed."""
 
 
+SELDOM = ("recompute", "ngram", "recycle", "lookahead", "jacobi")
+"""Methods that others beat nearly everywhere: worth a look for what they show. Offered last."""
+
+
 def exits_early(model: str) -> bool:
     """Whether a model's first layers are trained to draft. Only its name can tell: its files are like any other's."""
     return model == BUILTIN or "layerskip" in model.lower()

@@ -67,7 +67,9 @@ class Races:
             self.open([self.entry(method, choice) for method, choice in lanes], text, messages)
 
         source = " ".join(filter(None, (source, warning(dialogue))))
-        items, first, keymap = method_items(dialogue), suggested(dialogue), self.host.live.keymap
+        first, keymap = suggested(dialogue), self.host.live.keymap
+        drafters = [name for name, method in dialogue.methods.items() if method.group in ("draft model", "trained")]
+        items = [item for item in method_items(dialogue) if not (item.reason and item.id in drafters)]  # they are not loaded
         self.host.ask(RaceSetup(items, first, text, source, self.ask_model, keymap), chosen)
 
     def ask_model(self, title: str, taken: Collection[str], note: str, then: Callable[[ModelChoice | None], None]) -> None:

@@ -12,7 +12,7 @@ from textual.content import Content
 from ....engine.options import BUILTIN, BUILTIN_EAGLE, draft_names
 from ....errors import NotPossible, UserError, did_you_mean
 from ...chat.about import default_of, known_word, word_after, words_of
-from ...chat.choosing import PLAIN, exits_early, why_plain
+from ...chat.choosing import PLAIN, SELDOM, exits_early, why_plain
 from ...chat.dialogue import Dialogue
 from ...chat.methods import GROUPS, SERVER, Method, length_of, reach_of, served_method, why_none
 from ...race.guests import short_name
@@ -32,6 +32,10 @@ if TYPE_CHECKING:
 
 PACES = (10, 4, 1, 0)
 """Passes a second that the key goes through; 0 is full speed."""
+
+
+FIRST, MORE = "For this model", "More methods"
+"""Headings of the methods that suit a model, and of those that seldom pay."""
 
 
 def method_settings(dialogue: Dialogue, name: str, given: Mapping[str, str], *, elsewhere: bool = False) -> dict[str, Any]:
@@ -59,14 +63,19 @@ def method_settings(dialogue: Dialogue, name: str, given: Mapping[str, str], *, 
 
 
 def method_items(dialogue: Dialogue) -> list[MenuItem]:
-    """The methods, for a menu; those that the model cannot run say why. Where a server decides, ours are one line, which stands
-    for plain decoding on another model."""
+    """The methods, for a menu: those that suit the model first, those that seldom pay last; one that the model cannot run says
+    why. Where a server decides, ours are one line, which stands for plain decoding on another model."""
     from ..pickers.menu import MenuItem
 
     reasons, info = dialogue.unavailable, dialogue.info
     served = served_method(info)
     why = {PLAIN: why_plain(info)}
     others = [MenuItem(PLAIN, "others", reason=_sentence(reasons.get(PLAIN, "")), group="specchat's own")] if served else []
+    headings = {name: GROUPS.get(method.group, SERVER) for name, method in (served or dialogue.methods).items()}
+    if not served:
+        last = {name: MORE for name in SELDOM if name in headings}
+        first = dict.fromkeys(dialogue.shortlist(), FIRST)
+        headings = first | {name: group for name, group in headings.items() if name not in {**first, **last}} | last
     return [
         MenuItem(
             method.name,
@@ -75,11 +84,12 @@ def method_items(dialogue: Dialogue) -> list[MenuItem]:
             LABEL_STYLES.get(label, "$quiet"),
             method.summary,
             reason=_sentence(reasons.get(method.name, "")),
-            group=GROUPS.get(method.group, SERVER),
+            group=heading,
             lead=why.get(method.name) or _measured(dialogue, method.name),
             more=" ".join(filter(None, (reach_of(method, info)[1], method.pays))),
         )
-        for method in (served or dialogue.methods).values()
+        for name, heading in headings.items()
+        if (method := (served or dialogue.methods)[name])
     ] + others
 
 
@@ -110,7 +120,8 @@ def group_hints(dialogue: Dialogue, keymap: Mapping[str, str]) -> dict[str, str]
         asked = draft_names(dialogue.load.get("draft_model"))
         own = [BUILTIN_EAGLE] if dialogue.model == BUILTIN else []
         heads = [dialogue.head] if dialogue.head in asked else asked or own
-        hints["trained"] = ", ".join(map(short_name, heads)) if heads else "a layer of this model's own"
+        loaded = ", ".join(map(short_name, heads)) if heads else "a layer of this model's own"
+        hints["trained"] = f"only {loaded} is loaded: {shown_keys('models', keymap)} lists others"
     elif dialogue.info:
         hints["trained"] = f"none loaded: {shown_keys('models', keymap)} lists those that fit"
     if "early-exit" not in dialogue.unavailable:

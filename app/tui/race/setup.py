@@ -30,6 +30,12 @@ PICKS = MENU_PICKS.replace("m", "")
 AskModel = Callable[[str, Collection[str], str, Callable[[ModelChoice | None], None]], None]
 """Asks for a model: title, keys of those that are in already, what is said of them, what to call with the answer."""
 
+ROWS = 9
+"""Methods that are shown at first."""
+
+WIDTH = 130
+"""Cells of the frame where the terminal has them: a line for each method."""
+
 AROUND = 10
 """Rows that are not the list's: frame, padding, prompt and line-up."""
 
@@ -50,7 +56,7 @@ class RaceSetup(FramedScreen[list[LanePick]]):
 
     DEFAULT_CSS = """
     RaceSetup {
-        & > Frame { width: 76; max-width: 94%; }
+        & > Frame { width: 130; max-width: 94%; }
         & #race-prompt { height: auto; max-height: 3; margin-bottom: 1; }
         & #race-line { height: auto; margin-top: 1; }
     }
@@ -68,20 +74,26 @@ class RaceSetup(FramedScreen[list[LanePick]]):
     ) -> None:
         super().__init__("Set up a race", keymap)
         self._ask_model = ask_model
-        self._items, self._prompt, self._source = items, prompt, source
+        self._prompt, self._source = prompt, source
         self.lanes = [LanePick(name) for name in chosen]
         """The lanes, in the order of the panes."""
+        able = [item for item in items if not item.reason]
+        self._items = sorted(able, key=lambda item: item.id not in chosen)[:ROWS]
+        self._rest = [item for item in items if item not in self._items]
+        """Methods behind the last row."""
         self._refused = ""
 
     def hints(self) -> tuple[Hint, ...]:
-        return hints(("setup_start", ""), ("setup_choose", ""), ("setup_model", ""))
+        return (*hints(("setup_start", "")), self._picks(), *hints(("setup_choose", ""), ("setup_model", "")))
 
     def ways_out(self) -> tuple[Hint, ...]:
         return hints(("setup_leave", ""), ("menu_help", ""))
 
-    def moves(self) -> Iterator[Hint]:
-        yield Hint((), "add or remove at once", picks(len(self._items), PICKS))
-        yield from MOVING
+    def moves(self) -> tuple[Hint, ...]:
+        return MOVING
+
+    def _picks(self) -> Hint:
+        return Hint((), "add or remove a method", picks(len(self._items), PICKS))
 
     @property
     def chosen(self) -> list[str]:
@@ -90,7 +102,7 @@ class RaceSetup(FramedScreen[list[LanePick]]):
     def compose(self) -> ComposeResult:
         with self.frame:
             yield Static(id="race-prompt")
-            yield OptionList(*(Option(self._line(i), id=item.id) for i, item in enumerate(self._items)))
+            yield OptionList(*self._options())
             yield Static(id="race-line")
 
     def on_mount(self) -> None:
@@ -103,7 +115,7 @@ class RaceSetup(FramedScreen[list[LanePick]]):
         self._layout()
 
     def _layout(self) -> None:
-        room = self.room(76, 6)
+        room = self.room(WIDTH, 6)
         lines = wrap(one_line(self._prompt), room - 2)
         if len(lines) > 2:
             lines = [lines[0], fit(f"{lines[1]} {lines[2]}", room - 2)]
@@ -113,14 +125,21 @@ class RaceSetup(FramedScreen[list[LanePick]]):
         self.query_one("#race-prompt", Static).update(shown)
         choices = self.query_one(OptionList)
         choices.styles.max_height = max(4, self.app.size.height * 94 // 100 - AROUND)
-        for i in range(len(self._items)):
-            choices.replace_option_prompt_at_index(i, self._line(i))
+        at = choices.highlighted
+        choices.set_options(self._options())
+        choices.highlighted = at
         self.query_one("#race-line", Static).update(self._line_up(room))
+
+    def _options(self) -> Iterator[Option]:
+        for i, item in enumerate(self._items):
+            yield Option(self._line(i), id=item.id)
+        if self._rest:
+            yield Option(Content.assemble(("      more methods", "$primary"), (f"  {len(self._rest)}", "$quiet")))
 
     def _line(self, index: int) -> Content:
         item = self._items[index]
         able = not item.reason
-        room = self.room(76, 9)
+        room = self.room(WIDTH, 9)
         key = f"{PICKS[index]} " if index < len(PICKS) else "  "
         numbers = [number for number, lane in enumerate(self.lanes, 1) if lane.method == item.id]
         if numbers:
@@ -129,15 +148,15 @@ class RaceSetup(FramedScreen[list[LanePick]]):
         else:
             box = (" · ", "$faint")
         title = item.title.ljust(max(11, *(len(other.title) for other in self._items)))
-        tag = item.tag.ljust(max(len(other.tag) for other in self._items))
-        rest = room - len(key) - 5 - len(title) - len(tag) - 2
-        said = fit(one_line(item.detail if able else item.reason), max(0, rest)) if rest > 12 else ""
+        tag = "" if item.tag == "identical" else f"{item.tag}  "
+        before = len(key) + 5 + len(title)
+        said = wrap(tag + one_line(item.detail if able else item.reason), max(12, room - before)) or [""]
         return Content.assemble(
             (key, "bold $primary" if able else "$faint"),
             box if able or numbers else ("   ", ""),
             (f" {title} ", "bold" if able else "$faint"),
-            (tag + "  " if tag else "", item.tag_style if able else "$faint"),
-            (said, "$quiet" if able else "$faint"),
+            (said[0][: len(tag)], item.tag_style if able else "$faint"),
+            ("\n".join([said[0][len(tag) :], *(" " * before + line for line in said[1:])]), "$quiet" if able else "$faint"),
         )
 
     def _line_up(self, room: int) -> Content:
@@ -154,8 +173,12 @@ class RaceSetup(FramedScreen[list[LanePick]]):
         return Content.assemble(*parts).truncate(room, ellipsis=True)
 
     def _toggle(self, index: int) -> None:
-        item = self._items[index]
         self._refused = ""
+        if index == len(self._items):
+            self._items, self._rest = [*self._items, *self._rest], []
+            self._layout()
+            return
+        item = self._items[index]
         if item.reason:
             self._refused = f"{item.title} cannot run here. {one_line(item.reason)}"
         else:
@@ -173,7 +196,7 @@ class RaceSetup(FramedScreen[list[LanePick]]):
     def action_model(self) -> None:
         """Let the method under the cursor run on another model too, or no longer."""
         at = self.query_one(OptionList).highlighted
-        if at is None:
+        if at is None or at == len(self._items):
             return
         method = self._items[at].id
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from textual.widgets import OptionList, Static
 
-from specchat.app.chat.methods import GROUPS, known_methods
+from specchat.app.chat.methods import known_methods
 from specchat.app.tui.pickers.method_menu import MethodMenu
 
 from ....fakes.pilots import Make, ask, chatting, loaded
@@ -34,37 +34,44 @@ def about(menu: MethodMenu) -> str:
     return " ".join(str(menu.query_one("#about", Static).render()).split())
 
 
-async def test_every_method_stands_below_its_group(make_chat: Make, engine: Any, make_steps: Make) -> None:
+async def test_what_suits_the_model_comes_first_and_what_seldom_pays_last(make_chat: Make, engine: Any) -> None:
+    """Every method once, below headings in this order; the built-in model's draft model and head are loaded."""
     async with make_chat().run_test(size=(100, 30)) as pilot:
-        await ready(pilot, engine)
-        await answered(pilot, engine, make_steps("the lamp was lit at six, the lamp was out at nine."))
+        await ready(pilot, engine, medusa=NEEDS, dflash=NEEDS, mtp=NEEDS, pard=NEEDS)
         await pilot.press("f2")
         menu = pilot.app.screen
         assert isinstance(menu, MethodMenu)
         shown = rows(menu)
-        headings = list(GROUPS.values())
-        assert [row for row in shown if row.startswith(tuple(GROUPS.values()))] == [
-            row for heading in headings for row in shown if row.startswith(heading)
+        names = [row.replace("●", " ").split()[1] if row[1] == " " and row[0] != "A" else "" for row in shown]
+        parts = " ".join(name or "|" for name in names).split("|")
+        assert parts[1].split() == pilot.app.dialogue.shortlist()
+        assert parts[-1].split() == ["recompute", "ngram", "recycle", "lookahead", "jacobi"]
+        listed = [name for name in names if name]
+        assert sorted(listed) == sorted(known_methods().keys() - {"medusa", "dflash", "mtp", "pard"})
+        assert [row for row, name in zip(shown, names, strict=True) if not name] == [
+            "For this model  ",
+            "Plain decoding  ",
+            "From the text  ",
+            "A smaller model  builtin-draft",
+            "Trained drafters  only builtin-eagle is loaded: ^o m lists others",
+            "More methods  ",
         ]
-        assert len(shown) == len(headings) + len(known_methods())
-        assert "A smaller model  builtin-draft" in shown
-        assert "Its own layers  this model was trained for it" in shown
         assert menu.size.height >= len(shown)
 
 
 async def test_what_cannot_run_says_why(make_chat: Make, engine: Any) -> None:
     async with chatting(make_chat(), size=(100, 30)) as (app, pilot):
-        await ready(pilot, engine, pard="it needs a PARD draft model. Load one with --draft-model.")
+        await ready(pilot, engine, lookahead="it needs tree attention. Load the model with --backend transformers.")
         await pilot.press("f2")
         shown = rows(app.screen)
-        at = next(i for i, row in enumerate(shown) if " pard " in row)
+        at = next(i for i, row in enumerate(shown) if " lookahead " in row)
         key, before = shown[at].split()[0], app.dialogue.method
         await pilot.press(key)  # the menu stays open
         assert app.dialogue.method == before
         listed = app.screen.query_one(OptionList)
         listed.highlighted = at
         await pilot.pause()
-        assert about(app.screen).startswith("Needs a PARD draft model. Load one with --draft-model.")
+        assert about(app.screen).startswith("Needs tree attention. Load the model with --backend transformers.")
 
 
 async def test_a_group_that_cannot_run_takes_one_line(make_chat: Make, engine: Any) -> None:
@@ -77,14 +84,13 @@ async def test_a_group_that_cannot_run_takes_one_line(make_chat: Make, engine: A
         shown = rows(app.screen)
         assert "A smaller model  no draft model: ^o m finds one" in shown
         assert "Trained drafters  none loaded: ^o m lists those that fit" in shown
-        assert len(shown) == len(GROUPS) + len(known_methods()) - len(shut)
         assert not {word for row in shown for word in row.split()[1:3]} & set(shut)
         # Keys and the cursor go on behind them.
         last = shown[-1].split()[0]
         await pilot.press(last)
-        assert app.dialogue.method == "auto"
+        assert app.dialogue.method == "jacobi"
         await pilot.press("f2", "end")
-        assert about(app.screen).startswith(known_methods()["auto"].summary)
+        assert about(app.screen).startswith(known_methods()["jacobi"].summary)
 
 
 def test_menu(picture: Make, engine: Any, make_steps: Make) -> None:

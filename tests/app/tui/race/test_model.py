@@ -91,7 +91,7 @@ async def test_m_lets_a_method_race_on_another_model_too(make_chat: Make, engine
         await pilot.press("f5")
         setup = pilot.app.screen
         assert isinstance(setup, RaceSetup)
-        await pilot.press("3", "home", "m")  # greedy alone, then greedy on …
+        await pilot.press("2", "home", "m")  # greedy alone, then greedy on …
         menu = await choose(pilot)
         assert menu.listed.items[0].title == "builtin"
         await pilot.press("down", "down", "enter")

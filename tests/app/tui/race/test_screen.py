@@ -6,7 +6,9 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from textual.widgets import OptionList
 
+from specchat.app.chat.methods import known_methods
 from specchat.app.race.entry import RaceEntry
 from specchat.app.tui.keys.bar import KeyBar
 from specchat.app.tui.keys.help import HelpScreen
@@ -136,14 +138,39 @@ async def test_f5_asks_who_races_and_enter_starts(make_chat: Make, engine: Any) 
         assert len(screen.panes) == 2
 
 
+@pytest.mark.parametrize("size", [(80, 24), (120, 32), (200, 55)])
+async def test_the_set_up_offers_nine_methods_whole_and_the_rest_behind_a_row(
+    make_chat: Make, engine: Any, size: tuple[int, int]
+) -> None:
+    async with make_chat().run_test(size=size) as pilot:
+        pilot.app.dialogue.methods = methods = known_methods()
+        unloaded = ("tree", "medusa", "dflash", "mtp", "pard")
+        await loaded(pilot, engine, **dict.fromkeys(unloaded, "it needs a drafter."))
+        await pilot.press("f5")
+        await pilot.pause()
+        setup = pilot.app.screen
+        listed = setup.query_one(OptionList)
+
+        def rows() -> list[str]:
+            return [" ".join(str(option.prompt).split()) for option in listed.options]
+
+        assert len(rows()) == 10
+        for row, item in zip(rows(), setup._items, strict=False):
+            assert row.endswith(methods[item.id].summary), "whole"
+        assert rows()[-1] == "more methods 5"
+        await pilot.press("end", "space")
+        shown = {item.id for item in setup._items}
+        assert shown == methods.keys() - {*unloaded}
+
+
 async def test_the_set_up_takes_methods_in_and_leaves_them_out(make_chat: Make, engine: Any) -> None:
     async with make_chat().run_test(size=(100, 30)) as pilot:
         await load(pilot, engine)
         await pilot.press("f5")
         setup = pilot.app.screen
-        await pilot.press("3", "4")  # lookup was in, soft was not
+        await pilot.press("2", "3")  # lookup was in, soft was not
         assert setup.chosen == ["greedy", "soft"]
-        await pilot.press("2")  # cannot run here
+        await pilot.press("end", "space", "4")  # more methods; this one cannot run here
         assert setup.chosen == ["greedy", "soft"]
         assert "cannot run here" in setup._refused
         await pilot.press("home", "space", "enter")

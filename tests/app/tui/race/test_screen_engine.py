@@ -26,6 +26,7 @@ async def choose(pilot: Any, wanted: list[str]) -> None:
     """Have these methods race, in this order, by their keys."""
     setup = pilot.app.screen
     assert isinstance(setup, RaceSetup)
+    await pilot.press("end", "space")  # more methods
     ids = [item.id for item in setup._items]
     for name in (*setup.chosen, *wanted):  # out, then in
         setup.action_pick(ids.index(name))
