@@ -316,7 +316,7 @@ async def test_the_cursor_stands_at_the_chosen_row_of_every_menu(make_chat: Make
         await pilot.press("f2", "down")
         assert "soft" in row()
         await pilot.press("up", "up")
-        assert "recompute" in row()
+        assert "greedy" in row()
         await pilot.press("escape", "f1")
         assert app.cursor_position == app.focused.cursor_screen_offset
         await pilot.press("down", "down")

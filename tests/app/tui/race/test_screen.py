@@ -149,15 +149,10 @@ async def test_the_set_up_offers_nine_methods_whole_and_the_rest_behind_a_row(
         await pilot.press("f5")
         await pilot.pause()
         setup = pilot.app.screen
-        listed = setup.query_one(OptionList)
-
-        def rows() -> list[str]:
-            return [" ".join(str(option.prompt).split()) for option in listed.options]
-
-        assert len(rows()) == 10
-        for row, item in zip(rows(), setup._items, strict=False):
+        rows = [" ".join(str(option.prompt).split()) for option in setup.query_one(OptionList).options]
+        assert (len(rows), rows[-1]) == (10, "more methods 5")
+        for row, item in zip(rows, setup._items, strict=False):
             assert row.endswith(methods[item.id].summary), "whole"
-        assert rows()[-1] == "more methods 5"
         await pilot.press("end", "space")
         shown = {item.id for item in setup._items}
         assert shown == methods.keys() - {*unloaded}
