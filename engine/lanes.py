@@ -102,7 +102,7 @@ class Lane:
 
 
 class Lanes:
-    """All lanes, of whatever models. `advance` gives one forward pass to the lane that has computed least.
+    """All lanes, of whatever models. `run_pass` gives one forward pass to the lane that has computed least.
 
     Every method posts events rather than raising: what goes wrong in one answer costs that answer alone.
 
@@ -284,7 +284,7 @@ class Lanes:
         return next((lane for lane in self._running if lane.id == id), None)
 
     def _turn(self, lane: Lane, generation: Generation) -> None:
-        """One `advance` on the lane's own clock, and the events that follow from it."""
+        """One `run_pass` on the lane's own clock, and the events that follow from it."""
         before, watching = generation.prefill_seconds, generation.watch.seconds
         start, cpu, finished = self._clock(), time.process_time(), None
         try:
