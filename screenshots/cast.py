@@ -1,7 +1,7 @@
 """Renders the moving picture of the README from real runs of the built-in model: `make screenshots`, or this file.
 
 The race is run in slow motion, a pass of every pane to a frame, then at full speed for its photo finish. Then an answer is
-taken step by step (as F8 and F9 do), one frame a step, and the method is switched on the way.
+taken at a pace (as F10 sets it), one frame a pass, and the method is switched on the way.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from typing import Any
 from PIL import Image
 from textual.pilot import Pilot
 
+from specchat.app.race.race import Race
 from specchat.app.race.subject import talk
 from specchat.app.settings.fields import Settings
 from specchat.app.settings.file import changed
 from specchat.app.tui.app import SpecchatApp
-from specchat.app.tui.tour.tour import SlowRace
 from specchat.engine.client import EngineClient
 from specchat.screenshots.make import COPY, png, say, until
 
@@ -27,6 +27,8 @@ SIZE = (114, 24)
 ZOOM = 0.56
 RACE_MS, STEP_MS, RUN_MS, HELD_MS = 100, 110, 450, 950
 """Milliseconds of a frame of the race, of a step of plain decoding, of one with several tokens, and of what is held."""
+PACE = 2.0
+"""Passes a second: a picture is taken between two."""
 PLAIN_STEPS = 14
 """Steps of plain decoding before the switch."""
 
@@ -58,16 +60,16 @@ async def race(app: SpecchatApp, pilot: Pilot[Any], film: Film) -> None:
     entries = [app.races.entry(name) for name in ("greedy", "lookup", "draft")]
     subject = talk(app.dialogue, COPY)
     assert subject is not None
-    race = SlowRace(app.dialogue, *subject, entries, app.races.heard)
-    race.rate = 1.0
+    race = Race(app.dialogue, *subject, entries, app.races.heard)
+    race.pace = PACE
     screen = app.races.begin(race)
+    passes = 1
     while race.running:
-        race.tick(1.0)
-        await pilot.pause(0.05)
-        app.take_events()
+        await until(pilot, lambda: all(racer.done or len(racer.answer.log) >= passes for racer in race.racers))
         screen.refresh_race(now=True)
         film.shoot(RACE_MS)
-    race.rate = None
+        passes += 1
+    race.pace = 0.0
     for _ in range(2):  # the first passes at full speed are slower
         await pilot.press("r")
         await until(pilot, lambda: not (race.running or race.settling) and screen._finish.has_class("-shown"))
@@ -82,7 +84,7 @@ async def switch(app: SpecchatApp, pilot: Pilot[Any], film: Film) -> None:
     dialogue = app.dialogue
     app.new_chat()
     dialogue.switch("greedy")
-    await pilot.press("f8")
+    dialogue.set_pace(PACE)
     await say(app, pilot, COPY, wait=False)
     answer = dialogue.transcript.answers()[-1]
     for step in range(1, 200):
@@ -91,7 +93,6 @@ async def switch(app: SpecchatApp, pilot: Pilot[Any], film: Film) -> None:
             await until(pilot, lambda: dialogue.method == "lookup")
             await pilot.pause(0.1)
             film.shoot(HELD_MS)
-        await pilot.press("f9")
         await until(pilot, lambda step=step: len(answer.log) >= step or answer.done)  # type: ignore[misc]
         await pilot.pause(0.1)
         film.shoot(STEP_MS if step < PLAIN_STEPS else RUN_MS)

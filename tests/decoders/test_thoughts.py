@@ -148,7 +148,7 @@ def test_through_the_engine(lanes: tuple[Lanes, list[Event]], runtime: str) -> N
     def ask(**more: Any) -> list[Event]:
         events.clear()
         running.start(model, Generate(1, messages=HI, **more))
-        while running.running:
+        while running.rest is not None:
             running.run_pass()
         return list(events)
 
