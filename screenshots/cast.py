@@ -65,7 +65,7 @@ async def race(app: SpecchatApp, pilot: Pilot[Any], film: Film) -> None:
     screen = app.races.begin(race)
     passes = 1
     while race.running:
-        await until(pilot, lambda: all(racer.done or len(racer.answer.log) >= passes for racer in race.racers))
+        await until(pilot, lambda: all(racer.done or len(racer.answer.log) >= passes for racer in race.racers))  # noqa: B023
         screen.refresh_race(now=True)
         film.shoot(RACE_MS)
         passes += 1

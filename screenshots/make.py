@@ -102,6 +102,16 @@ async def say(app: SpecchatApp, pilot: Pilot[Any], text: str, *, wait: bool = Tr
         await pilot.pause(0.2)
 
 
+async def pass_by_pass(app: SpecchatApp, pilot: Pilot[Any], text: str, passes: int) -> None:
+    """Ask something, and hold the answer after so many passes."""
+    app.dialogue.set_pace(1)
+    await say(app, pilot, text, wait=False)
+    answer = app.dialogue.transcript.answers()[-1]
+    await until(pilot, lambda: len(answer.log) == 1)
+    await pilot.press("f8", *["f9"] * (passes - 1))
+    await until(pilot, lambda: len(answer.log) == passes)
+
+
 async def chat(app: SpecchatApp, pilot: Pilot[Any]) -> None:
     """A question, then a copy with the method switched in the middle of the answer."""
     await say(app, pilot, "How does prompt lookup work?")
@@ -138,12 +148,7 @@ async def tree(app: SpecchatApp, pilot: Pilot[Any], steps: int = 5) -> None:
     await until(pilot, lambda: app.dialogue.phase == "ready" and len(app.dialogue.pieces) > 0)
     app.dialogue.switch("tree")
     app.chat_screen.action_panel("tree")
-    await pilot.press("f8")
-    await say(app, pilot, "Tell me a story about a fox.", wait=False)
-    answer = app.dialogue.transcript.answers()[-1]
-    for step in range(1, steps + 1):
-        await pilot.press("f9")
-        await until(pilot, lambda step=step: len(answer.log) == step)  # type: ignore[misc]
+    await pass_by_pass(app, pilot, "Tell me a story about a fox.", steps)
     await pilot.pause(0.3)
 
 
@@ -210,11 +215,9 @@ async def thinking(app: SpecchatApp, pilot: Pilot[Any], passes: int = 0) -> None
     """A thought while it is written, after so many passes; or folded, with the answer to it."""
     await until(pilot, lambda: app.dialogue.phase == "ready")
     if passes:
-        await pilot.press("f8")
-    await say(app, pilot, QUESTION, wait=not passes)
-    for step in range(1, passes + 1):
-        await pilot.press("f9")
-        await until(pilot, lambda step=step: len(app.dialogue.transcript.answers()[-1].log) == step)  # type: ignore[misc]
+        await pass_by_pass(app, pilot, QUESTION, passes)
+    else:
+        await say(app, pilot, QUESTION)
     await pilot.pause(0.3)
 
 
