@@ -1,6 +1,11 @@
-"""What is said of a name that nobody knows."""
+"""Sentences about mistakes: all in one form, and what is said of a name that nobody knows."""
 
 from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -32,3 +37,34 @@ def test_of_several_that_are_begun_the_one_in_its_table_or_the_shortest_is_told(
 def test_without_a_near_one_all_are_told_or_what_is_given_for_it() -> None:
     assert did_you_mean("zzz", ("a", "b")) == "choose from a, b."
     assert did_you_mean("zzz", ("a", "b"), "it has a and b.") == "it has a and b."
+
+
+NAMES = (
+    *("transformers", "llama", "specchat", "huggingface_hub", "int8", "doctor ", "/", "--", "["),
+    *("accept ", "context ", "tree.", "lookup.", "early-exit.", "there is no ", "a "),
+)
+"""What may begin a sentence in small letters: programs, commands, settings, and what stands behind a file's name."""
+
+
+def sentences() -> Iterator[tuple[str, str]]:
+    """Where each `UserError` is made in so many words, and these; X is what is put in."""
+    for part in ("app", "backends", "decoders", "engine", "builtin"):
+        for file in (Path(__file__).parents[1] / part).rglob("*.py"):
+            for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+                match node:
+                    case ast.Call(ast.Name("UserError" | "ContextFull"), [ast.Constant(str(text)), *_]):
+                        yield f"{file}:{node.lineno}", text
+                    case ast.Call(ast.Name("UserError" | "ContextFull"), [ast.JoinedStr(values), *_]):
+                        parts = [value.value if isinstance(value, ast.Constant) else "X" for value in values]
+                        yield f"{file}:{node.lineno}", "".join(map(str, parts))
+
+
+def test_every_sentence_is_one_line_that_begins_and_ends_as_a_sentence_does() -> None:
+    """It may end with a command, or with what another program said."""
+    found = list(sentences())
+    assert len(found) > 450
+    for place, text in found:
+        assert text.isprintable(), place
+        assert "  " not in text, place
+        assert text[0].isupper() or text.startswith(NAMES), f"{place}: {text}"
+        assert text.endswith((".", "?", "X")) or re.search(r"[Rr]un: X", text), f"{place}: {text}"

@@ -13,11 +13,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from specchat.backends import ROOT, LoadOptions, UserError
+from specchat.backends import ROOT, LoadOptions, UserError, load_model
 from specchat.backends.hf.graphs.graphs import CHOICE
 from specchat.backends.hf.lean.int8 import works
 from specchat.backends.hf.model import load_transformers
 from specchat.backends.llama.model import load_llama
+from specchat.backends.sessions.states import States
 
 from ..cases import FULL
 from ..fakes.drafters.mtp_files import HYBRIDS, Family, mtp_folder, mtp_target
@@ -172,3 +173,23 @@ def test_committing_a_fully_accepted_chain_copies_nothing(monkeypatch: pytest.Mo
     session.evaluate([30, 31, 32], (ROOT, 0, 0))
     session.commit((0, 2))
     assert moved == [[18]]
+
+
+@pytest.mark.parametrize("runtime", ["transformers", pytest.param("llama.cpp", marks=needs_llama)])
+def test_a_model_whose_states_are_not_what_they_seem_is_found_out(runtime: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def crooked(self: Any, tap: int, start: int, rows: Tensor) -> None:
+        write(self, tap, start, rows.flip(0))
+
+    write = States.write
+    monkeypatch.setattr(States, "write", crooked)
+    file = llama_tiny.gguf_of(llama_tiny.tiny_folder()) if runtime == "llama.cpp" else tiny_folder("llama")
+    model = load_model(str(file), LoadOptions(device="cpu"))
+    for _ in range(2):  # it is not tried again
+        with pytest.raises(UserError, match="were not this model's own"):
+            model.open_session(taps=(0,))
+        monkeypatch.undo()
+    able = model.info.capabilities
+    assert (able.states, able.tree) == (False, True)
+    assert "were not this model's own" in able.reasons["states"]
+    model.open_session().prefill([5, 6, 7])
+    model.close()

@@ -15,7 +15,7 @@ from specchat.backends.thinking.split import Splitter, rules_of, units
 from specchat.backends.thinking.thoughts import from_response_template, from_vocabulary
 from specchat.errors import UserError
 from tests.cases import cases
-from tests.fakes.models.thinkers import ANSWER, FAMILIES, NAMES, THOUGHT, TURN, Family
+from tests.fakes.models.thinkers import FAMILIES, NAMES, TURN
 
 
 def template(source: str) -> Template:
@@ -32,28 +32,6 @@ def test_how_a_template_writes_thoughts(name: str) -> None:
     assert (info.words, info.default) == (family.words, family.default)
     assert family.marks[0] in form.sentence
     assert all(word in form.sentence for word in family.words)
-
-
-@pytest.mark.parametrize("name", FAMILIES)
-def test_a_thought_goes_back_as_the_template_wants_it(name: str) -> None:
-    """What is rendered is what the template makes of messages in its authors' own form."""
-    family = FAMILIES[name]
-    ours, plain = template(family.template), template(family.template)
-    chat: list[Any] = []
-    for turn in range(3):
-        asked = {"role": "user", "content": f"Question {turn}?"}
-        answered = {"role": "assistant", "content": ANSWER, "thought": THOUGHT}
-        for word, variables in (("", {}), family.on, family.off):
-            got = ours.render([*chat, asked], None, ours.variables(word, {}))
-            assert got == rendered(plain, family, [*chat, asked], variables)
-        chat += [asked, answered]
-
-
-def rendered(plain: Template, family: Family, chat: list[Any], variables: dict[str, Any]) -> str:
-    """The template's own text."""
-    own = [{"role": "assistant", **family.structured(THOUGHT, ANSWER)} if "thought" in m else m for m in chat]
-    values = {"tools": None, "documents": None, "add_generation_prompt": True, **NAMES, **variables, "messages": own}
-    return plain._program.render(values, 10**6)
 
 
 @pytest.mark.parametrize("name", [name for name, family in FAMILIES.items() if family.words])

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from specchat.app.render.tree_rows import StepTree
-from specchat.backends import Model, UserError, load_model
+from specchat.backends import Model, load_model
 from specchat.decoders import Conversation, Generation, Stops, encode_prompt, generate
 
 from ..fakes.records import recorded_model
@@ -24,19 +24,6 @@ def model(tmp_path: Path) -> Model:
 
 def text_of(generation: Generation) -> str:
     return "".join(step.text for step in generation) + generation.flush()
-
-
-@pytest.mark.parametrize("method", ["greedy", "recompute", "lookup"])
-def test_the_record_comes_out_and_ends_with_eos(model: Model, method: str) -> None:
-    generation = generate(model, PROMPT, method)
-    assert "".join(step.text for step in generation) == RESPONSE
-    assert generation.flush() == ""
-    assert generation.finish_reason == "eos"
-    assert generation.answer[-1] in model.info.eos_ids
-    totals = generation.totals
-    assert totals.tokens == len(generation.answer) == sum(totals.runs)
-    assert totals.steps == len(totals.runs)
-    assert (totals.tokens_per_step > 1.5) == (method == "lookup")
 
 
 def test_a_stop_string_ends_the_answer_and_is_not_shown(model: Model) -> None:
@@ -98,44 +85,6 @@ def test_a_second_turn_evaluates_only_what_is_new(model: Model) -> None:
 
 
 # Early exit with drafts of its own that no measured time decides about.
-@pytest.mark.parametrize(
-    ("method", "settings"),
-    [("lookup", {}), ("early-exit", {"layers": 4, "cascade": False}), ("recompute", {})],
-    ids=["lookup", "early-exit", "recompute"],
-)
-def test_timed_plain_steps_leave_the_next_answer_as_it_would_be(
-    builtin_model: Model, method: str, settings: dict[str, Any]
-) -> None:
-    first, second = (
-        encode_prompt(builtin_model, text) for text in ("Repeat this: the lamp, the lamp, the lamp.", "What is a lamp?")
-    )
-    answers = []
-    for timed in (False, True):
-        conversation = Conversation(builtin_model)
-        told = Generation(conversation, first, method, settings=settings, max_tokens=16)
-        for _ in told:
-            pass
-        before = list(conversation.session.tokens)
-        if timed:
-            assert told.plain_seconds(5, 9) > 0
-            assert list(conversation.session.tokens) == before
-        again = Generation(conversation, [*told.tokens, *second], method, settings=settings, max_tokens=16)
-        answers.append((again.reused, [step.tokens for step in again]))
-        conversation.close()
-    assert answers[0] == answers[1]
-
-
-def test_unknown_methods_and_settings_are_named(model: Model) -> None:
-    with pytest.raises(UserError, match="lookup"):
-        generate(model, PROMPT, "lokup")
-    with pytest.raises(UserError, match="no setting"):
-        generate(model, PROMPT, "lookup", settings={"colour": "red"})
-    generation = generate(model, PROMPT)
-    next(generation)
-    with pytest.raises(UserError):
-        generation.switch("nothing")
-    assert generation.method == "greedy"
-    assert model.decode(generation.answer) + text_of(generation)[0:0] in RESPONSE
 
 
 @pytest.mark.parametrize("method", ["greedy", "lookup", "fusion", "lookahead"])
@@ -165,14 +114,3 @@ def test_a_method_that_works_in_the_cache_finds_the_prompt_there(model: Model) -
     first = generation.run_pass()
     assert first is not None
     assert first.prefilled == 0
-
-
-def test_long_prompts_are_read_in_chunks_before_the_first_pass(model: Model) -> None:
-    prompt = encode_prompt(model, PROMPT) * 30
-    generation = Generation(Conversation(model), prompt, "greedy")
-    chunks = 0
-    while (step := generation.run_pass()) is None:
-        chunks += 1
-        assert chunks < 100
-    assert chunks == (len(prompt) - 2) // 512
-    assert step.prefilled == (len(prompt) - 1) // (chunks + 1)  # all chunks are about as long, and none longer than 512

@@ -113,20 +113,6 @@ def words(count: int) -> list[str]:
     return [f" {chr(97 + i // 26)}{chr(97 + i % 26)}x" for i in range(count)]
 
 
-@given(st.integers(1, 60), st.integers(0, 40), st.integers(0, 2**32))
-@cases(500)
-def test_every_period_is_found_where_the_rule_says(period: int, before: int, seed: int) -> None:
-    unit = words(300)[:period]
-    random.Random(seed).shuffle(unit)
-    lead = words(300)[period : period + before]
-    table = Table()
-    ids = [*table.encode("".join(lead)), *islice(cycle(table.encode("".join(unit))), 2000)]
-    guard = LoopGuard(table.decode)
-    fired = next((count, loop) for count, token in enumerate(ids, 1) if (loop := guard.push(token)))
-    expected = max(WORDS[1], WORDS[0] * period)
-    assert fired == (before + expected, Loop(period, expected // period))
-
-
 def overlap_free() -> Iterator[int]:
     """Thue and Morse's sequence of two signs, in which nothing comes three times in a row."""
     return (index.bit_count() % 2 for index in range(100_000))
@@ -149,7 +135,7 @@ def test_it_agrees_with_its_definition(seed: int) -> None:
     known = words(4)
     ids: list[int] = []
     while len(ids) < 900:
-        unit = [rng.randrange(4) for _ in range(rng.choice((1, 2, 3, 7, 20)))]
+        unit = [rng.randrange(4) for _ in range(rng.choice((1, 2, 3, 7, 20, rng.randint(1, 60))))]
         ids += [*islice(cycle(unit), rng.randrange(400)), rng.randrange(4)]
     guard = LoopGuard(lambda tokens: "".join(known[token] for token in tokens))
     counts = [0] * (LAGS + 1)

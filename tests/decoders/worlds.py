@@ -122,7 +122,7 @@ WORLDS: dict[str, Callable[[], World]] = {
     "opened": partial(thinking, "opened", "transformers"),
 }
 LLAMA: dict[str, Callable[[], World]] = {
-    "llama.cpp": lambda: World(tiny_llama(), (tiny_llama(),)),
+    "llama.cpp": lambda: World(tiny_llama(), (tiny_llama(), gguf_heads.llama_target())),
     "llama.cpp built-in": partial(built_in, backend="llama.cpp"),
     "llama.cpp built-in, drafted ahead": partial(built_in, ahead=True, backend="llama.cpp"),
     "llama.cpp built-in, eagle": partial(built_in, eagle=True, backend="llama.cpp"),

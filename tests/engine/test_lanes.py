@@ -41,11 +41,11 @@ class Clock:
     def __call__(self) -> float:
         return self.now
 
-    def pass_of(self, seconds: float, each: float = 0.0) -> Callable[[int], float]:
-        """The cost of a pass that takes `seconds`, and `each` per node, by this clock and none by the wall's."""
+    def pass_of(self, seconds: float) -> Callable[[int], float]:
+        """The cost of a pass that takes `seconds` by this clock and none by the wall's."""
 
         def cost(nodes: int) -> float:
-            self.now += seconds + each * nodes
+            self.now += seconds
             return 0.0
 
         return cost

@@ -20,13 +20,12 @@ from specchat.engine.messages import (
     Loaded,
     Quit,
     Started,
-    Steps,
     Switched,
     Unloaded,
 )
 from specchat.engine.wire import dump
 
-from ..fakes.engines import ANSWER, LONG, BareEngine, recorded, steps_of, text_of, wait_gone, wait_until
+from ..fakes.engines import ANSWER, BareEngine, recorded, steps_of, text_of, wait_gone, wait_until
 
 
 def test_garbage_is_ignored_and_logged(engine: BareEngine, tmp_path: Path, log: Path) -> None:
@@ -96,35 +95,6 @@ def test_a_cancel_waits_for_the_pass_and_no_longer(log: Path, tmp_path: Path) ->
     wait_until(Path(f"{log}.pass").exists)
     engine.send(Cancel(2))
     assert len(steps_of(engine.until(2, Finished), 2)) == 4
-    engine.close()
-
-
-TELLS_THE_END = """
-import os
-from pathlib import Path
-from specchat.engine import __main__, lanes
-
-finished = lanes._finished
-
-def telling(*args):
-    Path(os.environ["SPECCHAT_LOG"] + ".end").touch()
-    return finished(*args)
-
-lanes._finished = telling
-__main__.main()
-"""
-
-
-def test_a_reader_that_stops_holds_nothing_up(log: Path, tmp_path: Path) -> None:
-    """Nobody reads while some 4,000 steps (far more than a pipe holds) are made: none is lost, and none had to wait."""
-    engine = BareEngine(log, TELLS_THE_END)
-    engine.send(Load(1, recorded(tmp_path)), Generate(2, prompt="long"))
-    engine.until(2, Started)
-    wait_until(Path(f"{log}.end").exists)
-    events = engine.until(2, Finished)
-    assert text_of(events, 2) == LONG
-    # What the pipe did not hold was merged.
-    assert max(len(event.steps) for event in events if isinstance(event, Steps)) > 2000
     engine.close()
 
 

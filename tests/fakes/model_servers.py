@@ -126,14 +126,7 @@ def llama_server(written: Written, finish: str = "stop", prompt: int = 13) -> li
     return [*out, b"data: [DONE]\n\n"]
 
 
-def vllm(
-    written: Written,
-    merged: Sequence[int] = (),
-    told: bool = True,
-    finish: str = "stop",
-    ids: Sequence[int] = (),
-    prompt_ids: Sequence[int] = range(13),
-) -> list[bytes]:
+def vllm(written: Written, merged: Sequence[int] = (), told: bool = True, ids: Sequence[int] = ()) -> list[bytes]:
     """An event for each pass with its tokens' ids.
 
     Args:
@@ -141,7 +134,7 @@ def vllm(
         told: the server was started with `--per-request-spec-decode-metrics detailed`.
         ids: of the tokens; numbers from 100 on if there are none.
     """
-    out = [event(_chat({"role": "assistant", "content": ""}, prompt_token_ids=list(prompt_ids)))]
+    out = [event(_chat({"role": "assistant", "content": ""}, prompt_token_ids=list(range(13))))]
     texts = [""] * len(written.lengths)
     for at, _, text in _texts(written):
         texts[at] += text or ""
@@ -155,7 +148,7 @@ def vllm(
     for i, (text, count) in enumerate(chunks):
         own = list((ids or range(100, 10_000))[number : number + count])
         number += count
-        out.append(event(_chat({"content": text}, finish if i == len(chunks) - 1 else None, choice={"token_ids": own})))
+        out.append(event(_chat({"content": text}, "stop" if i == len(chunks) - 1 else None, choice={"token_ids": own})))
     drafts = [(count - 1, one.drafted) for count, one in zip(written.lengths, written.passes, strict=False) if one.drafted]
     account: dict[str, Any] = {
         "num_spec_steps": len(drafts),
@@ -170,7 +163,7 @@ def vllm(
     return [*out, b"data: [DONE]\n\n"]
 
 
-def sglang(written: Written, lost: int = 0) -> list[bytes]:
+def sglang(written: Written) -> list[bytes]:
     """An event for each pass with the tokens so far, and at the end how many passes there were."""
     out, number = [event(_chat({"role": "assistant", "content": ""}))], 0
     texts = [""] * len(written.lengths)
@@ -179,7 +172,7 @@ def sglang(written: Written, lost: int = 0) -> list[bytes]:
     for text, count in zip(texts, written.lengths, strict=True):
         number += count
         out.append(event(_chat({"content": text}, usage={"prompt_tokens": 13, "completion_tokens": number})))
-    account = {"spec_verify_ct": len(texts) - 1 + lost, "spec_num_proposed_drafts": 40, "spec_num_correct_drafts": 20}
+    account = {"spec_verify_ct": len(texts) - 1, "spec_num_proposed_drafts": 40, "spec_num_correct_drafts": 20}
     more = {"usage": {"prompt_tokens": 13, "completion_tokens": number}, "sglext": {"spec_tokens_details": account}}
     return [*out, event(_chat({}, "stop", **more)), b"data: [DONE]\n\n"]
 
@@ -241,35 +234,6 @@ def tokens_of(text: str) -> list[int]:
     return [1000 + WORDS.index(word) for word in found]
 
 
-def text_of(ids: Sequence[int]) -> str:
-    return "".join(WORDS[id - 1000] for id in ids)
-
-
-def _tokenised(body: Any) -> list[Any]:
-    ids = tokens_of(body["content"])
-    return [{"id": id, "piece": text_of([id])} for id in ids] if body.get("with_pieces") else ids
-
-
-def rendered(messages: Sequence[dict[str, str]]) -> str:
-    return "".join(f"<{message['role']}>{message['content']}" for message in messages) + "<assistant>"
-
-
-def posts_of(engine: str, speculates: bool = True) -> dict[str, Callable[[Any], tuple[int, Any]]]:
-    """What an engine answers about texts and tokens."""
-    match engine:
-        case "llama-server":
-            types = "none,ngram-simple" if speculates else "none"
-            return {
-                "/completion": lambda body: (200, {"content": "a", "generation_settings": {"speculative.types": types}}),
-                "/apply-template": lambda body: (200, {"prompt": rendered(body["messages"])}),
-                "/tokenize": lambda body: (200, {"tokens": _tokenised(body)}),
-                "/detokenize": lambda body: (200, {"content": text_of(body["tokens"])}),
-            }
-        case "vLLM":
-            return {"/detokenize": lambda body: (200, {"prompt": text_of(body["tokens"])})}
-    return {}
-
-
 Part = bytes | float | Callable[[], None]
 """A part of a stream: bytes to send, seconds to wait, or something to do."""
 BREAK = object()
@@ -284,8 +248,6 @@ class FakeServer:
     stream: Any = ()
     """Parts of the answer to each completion, or a function that makes them of its body; a tuple (status, body, headers)
     refuses instead."""
-    posts: dict[str, Callable[[Any], tuple[int, Any]]] = field(default_factory=dict)
-    """By path, what it answers to other requests with a body."""
     asked: list[tuple[str, dict[str, str], Any]] = field(default_factory=list)
     """Path, headers and body of each request."""
     running: int = 0
@@ -302,8 +264,8 @@ class FakeServer:
 def serving(engine: str = "OpenAI-compatible", stream: Any = (), **more: Any) -> Iterator[FakeServer]:
     """A server of this engine's kind."""
     speculates = more.pop("speculates", True)
-    posts = {**posts_of(engine, speculates), **more.pop("posts", {})}
-    fake = FakeServer({**routes_of(engine, speculates), **more.pop("routes", {})}, stream, posts=posts, **more)
+    settings = {"speculative.types": "none,ngram-simple" if speculates else "none"}
+    fake = FakeServer({**routes_of(engine, speculates), **more.pop("routes", {})}, stream, **more)
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -320,8 +282,8 @@ def serving(engine: str = "OpenAI-compatible", stream: Any = (), **more: Any) ->
             data = self.rfile.read(int(self.headers.get("Content-Length", 0)))
             body = json.loads(data)
             fake.asked.append((self.path, dict(self.headers), body))
-            if self.path in fake.posts:
-                self._send(*fake.posts[self.path](body))
+            if (engine, self.path) == ("llama-server", "/completion"):
+                self._send(200, {"content": "a", "generation_settings": settings})
                 return
             stream = fake.stream(body) if callable(fake.stream) else fake.stream
             if isinstance(stream, tuple) and stream and isinstance(stream[0], int):

@@ -25,7 +25,7 @@ from ...cases import FULL
 from ...fakes.drafters import gguf_heads
 from ...fakes.drafters.dflash_files import write_dflash
 from ...fakes.drafters.head_files import WIDTH, load_weights, write_head, write_medusa
-from ...fakes.drafters.heads import LAYERS, load_dflash, load_eagle, load_medusa, target, target_folder
+from ...fakes.drafters.heads import LAYERS, load, target, target_folder
 from ...fakes.drafters.mtp_files import FAMILIES, REFERENCED, Family, mtp_folder, mtp_target
 from ...fakes.drafters.mtp_files import LAYERS as MTP_LAYERS
 from ...fakes.models.llama_tiny import VOCAB as LLAMA_VOCAB
@@ -149,12 +149,12 @@ Made = tuple[Head, Any]
 
 
 def eagle(folder: Path, **options: Any) -> Made:
-    return load_eagle(write_head(folder, **options)), EagleReference(folder)
+    return load(write_head(folder, **options)), EagleReference(folder)
 
 
 def dflash(folder: Path, **options: Any) -> Made:
     made: type[BlockReference] = PathReference if "paths" in options else BlockReference
-    return load_dflash(write_dflash(folder, **options)), made(folder)
+    return load(write_dflash(folder, **options)), made(folder)
 
 
 def mtp(_: Path, family: Family, layers: int) -> Made:
@@ -309,7 +309,7 @@ def test_guesses_of_a_block(layout: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("layout", MEDUSA)
 def test_guesses_of_medusa_heads(layout: str, tmp_path: Path) -> None:
     options = {"heads": 3, "blocks": 1, **MEDUSA[layout]}
-    head = load_medusa(write_medusa(tmp_path / "medusa", **options))
+    head = load(write_medusa(tmp_path / "medusa", **options))
     assert (head.positions, head.info.taps) == (options["heads"], (LAYERS,))
     weights = {name.removeprefix("medusa_heads."): t for name, t in load_weights(tmp_path / "medusa", "medusa_lm_head").items()}
     assert head.info.parameters == sum(t.numel() for name, t in weights.items() if name != "token_map")
@@ -402,7 +402,7 @@ def test_dflash_drafts_what_transformers_own_class_drafts(windows: list[str], tm
     with watched("DFlashTokenCandidateGenerator") as drafts:
         generated(network(target_folder()), PROMPT, 24, **asked)
     assert len(drafts) > 5
-    session, plain = load_dflash(folder).open(64), BlockReference(folder)
+    session, plain = load(folder).open(64), BlockReference(folder)
     for text, drafted in drafts:
         session.extend(plain.states(text[:-1])[session.length :])
         guessed: Any = session.guess(text[-1], 5)

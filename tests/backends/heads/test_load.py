@@ -16,7 +16,7 @@ from specchat.backends.heads.folders import read_format
 from specchat.backends.loading import find_model
 
 from ...fakes.drafters.head_files import Style, load_weights, write_head
-from ...fakes.drafters.heads import LAYERS, load, load_eagle
+from ...fakes.drafters.heads import LAYERS, load
 from ...fakes.models.tiny import tiny_folder
 from ...fakes.models.toy import ToyModel
 
@@ -70,7 +70,7 @@ def test_a_model_without_states_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_closed_head_opens_no_more(tmp_path: Path) -> None:
-    head = load_eagle(write_head(tmp_path / "head"))
+    head = load(write_head(tmp_path / "head"))
     head.close()
     with pytest.raises(UserError, match="no longer loaded"):
         head.open(16)

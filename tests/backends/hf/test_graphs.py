@@ -84,9 +84,9 @@ def small_cache() -> Iterator[None]:
         yield
 
 
-def session_of(kind: str, graphs: type[Graphs], context: int = 200) -> TransformersSession:
+def session_of(kind: str, graphs: type[Graphs]) -> TransformersSession:
     runner: Any = tiny_model(kind)._runner
-    return TransformersSession(replace(runner, graphs=graphs), context)
+    return TransformersSession(replace(runner, graphs=graphs), 200)
 
 
 def sizes(session: TransformersSession) -> tuple[set[int], set[int]]:

@@ -3,7 +3,6 @@ hybrids and taps need besides."""
 
 from __future__ import annotations
 
-import random
 from typing import Any
 
 import pytest
@@ -11,16 +10,13 @@ import torch
 from torch import Tensor
 
 from specchat.backends import ROOT, ContextFull, Sampling, UserError
-from specchat.backends.hf.model import load_transformers
 from specchat.backends.hf.runner import out_of_memory
-from specchat.backends.options import LoadOptions
 from specchat.backends.sessions.chain import CATCH_UP
-from specchat.backends.sessions.states import States
 
 from ...fakes.drafters.mtp_files import HYBRIDS, Family, mtp_folder, mtp_target
 from ...fakes.models.mirror import alike
 from ...fakes.models.references import logits_of, network
-from ...fakes.models.tiny import CONTEXT, TREES, VOCAB, tiny_folder, tiny_model
+from ...fakes.models.tiny import tiny_model
 
 GREEDY = Sampling()
 
@@ -47,16 +43,6 @@ def test_context_full_leaves_the_session_intact() -> None:
     torch.testing.assert_close(found.logits, other.evaluate([8], (1,)).logits, atol=1e-4, rtol=1e-4)
     session.commit((0, 2, 3))
     assert session.length == 15
-
-
-@pytest.mark.parametrize("kind", TREES[::3])
-def test_whole_context_can_be_used(kind: str) -> None:
-    session = opened(kind=kind)
-    session.prefill([10 + i % 200 for i in range(CONTEXT - 1)])
-    assert len(session.evaluate([5], (ROOT,)).choose(GREEDY)) == 1
-    session.commit((0,))
-    with pytest.raises(ContextFull):
-        session.evaluate([5], (ROOT,))
 
 
 def test_wrong_calls_are_told_and_change_nothing() -> None:
@@ -157,53 +143,11 @@ def test_a_pass_that_fails_loses_nothing(family: Family, monkeypatch: pytest.Mon
     alike(found.logits, logits_of(network(mtp_folder(family)), [*range(5, 25), 70, 80, 81])[-2:])
 
 
-def test_what_it_cannot_do_it_says() -> None:
-    model = mtp_target("qwen3-next")
-    able = model.info.capabilities
-    assert (able.chain, able.tree, able.layers, able.states) == (True, False, False, True)
-    assert "cannot branch, so methods draft chains only" in able.reasons["tree"]
-    session = model.open_session(32)
-    with pytest.raises(UserError, match="branching trees"):
-        session.evaluate((5, 6), (ROOT, ROOT))
-
-
-TAPS = (1, 0, 3, 2, 1)
-"""In no order and one twice; the tiny models have three layers."""
-
-
-def some(count: int, seed: int = 0) -> list[int]:
-    rng = random.Random(seed)
-    return [rng.randrange(4, VOCAB) for _ in range(count)]
-
-
-def tapped(kind: str) -> Any:
-    return tiny_model(kind).open_session(taps=TAPS)
-
-
 def test_what_is_not_committed_has_no_states() -> None:
-    session = tapped("llama")
+    session: Any = tiny_model("llama").open_session(taps=(1, 0, 3, 2, 1))
     assert session.states(0, 0).shape == (0, 5 * 32)
-    session.prefill(some(10))
+    session.prefill(range(10, 20))
     session.evaluate([5], (ROOT,))
     for first, end in ((0, 11), (-1, 3), (5, 4)):
         with pytest.raises(ValueError, match="not all committed"):
             session.states(first, end)
-
-
-def test_a_model_whose_states_are_not_what_they_seem_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    def crooked(self: Any, tap: int, start: int, rows: torch.Tensor) -> None:
-        write(self, tap, start, rows.flip(0))
-
-    write = States.write
-    monkeypatch.setattr(States, "write", crooked)
-    model = load_transformers(tiny_folder("llama"), "llama", LoadOptions(device="cpu"))
-    with pytest.raises(UserError, match="were not this model's own"):
-        model.open_session(taps=(0,))
-    assert not model.info.capabilities.states
-    assert model.info.capabilities.tree
-    assert "were not this model's own" in model.info.capabilities.reasons["states"]
-    monkeypatch.undo()
-    with pytest.raises(UserError, match="were not this model's own"):  # it is not tried again
-        model.open_session(taps=(0,))
-    model.open_session().prefill(some(3))
-    model.close()

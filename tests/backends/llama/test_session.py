@@ -23,7 +23,6 @@ from specchat.backends.llama.plain import LlamaHybridSession, LlamaPlainSession
 from specchat.backends.llama.session import LlamaSession
 from specchat.backends.loading import builtin_path
 from specchat.backends.sessions import chain
-from specchat.backends.sessions.states import States
 from specchat.decoders import Conversation, Generation, encode_prompt
 from specchat.decoders.base import Drafter
 from specchat.decoders.registry import methods, unavailable
@@ -162,21 +161,6 @@ def test_a_trial_that_something_else_ended_is_made_again(tmp_path: Path, monkeyp
     assert not trial.failed("mtp", "lfm2")
 
 
-def test_states_that_are_not_what_they_seem_are_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    def crooked(self: Any, tap: int, start: int, rows: torch.Tensor) -> None:
-        write(self, tap, start, rows.flip(0))
-
-    write = States.write
-    monkeypatch.setattr(States, "write", crooked)
-    model = load_llama(gguf_of(tiny_folder()), "tiny", FLOAT32)
-    with pytest.raises(UserError, match="were not this model's own"):
-        model.open_session(64, (0,))
-    assert not model.info.capabilities.states
-    assert "were not this model's own" in model.info.capabilities.reasons["states"]
-    model.open_session(64).prefill([5, 6, 7])
-    model.close()
-
-
 TOKENS = 64 if FULL else 24
 
 
@@ -267,16 +251,6 @@ def test_what_a_hybrid_can_do_it_says(tmp_path: Path) -> None:
     for name in ("lookup", "jacobi", "ngram"):
         assert answered(model, prompt, name, context=128, max_tokens=TOKENS)[0].answer == wanted, name
     model.close()
-
-
-def test_float32_logits_are_transformers() -> None:
-    from ...fakes.models.llama_tiny import linear
-
-    model = tiny_llama()
-    session: Any = model.open_session()
-    ids = [(31 * i + 7) % 2000 + 8 for i in range(300)]
-    scores = session.evaluate(ids, range(-1, 299), rows=[0, 1, 17, 150, 299])
-    torch.testing.assert_close(scores.logits, linear([ids[: n + 1] for n in scores.nodes]), atol=1e-3, rtol=0)
 
 
 @pytest.mark.parametrize("folder", [tiny_folder, builtin_path])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -106,13 +106,8 @@ STALLS = [
     ([b": ping\n\n", 60.0], "has not begun to answer"),
     # What has not been read is lost when the connection is reset.
     ([*llama_server(WRITTEN)[:5], lambda: taken.wait(60), BREAK], "broke off in the middle of the answer"),
-    ([*llama_server(WRITTEN)[:5]], "ended the stream before the answer was complete"),
     ([BREAK], "broke off before the answer began"),
-    ([b"data: [1, 2]\n\n"], "that cannot be read (not an object)"),
-    ([b"data: " + b"[" * 100_000 + b"\n\n"], "cannot be read"),
     ([b"data: " + b"x" * 30_000_000], "is no stream of an answer (xxx"),
-    ([*llama_server(WRITTEN)[:5], b'data: {"error":{"message":"Engine died","code":500}}\n\n'], "failed (500: Engine died)"),
-    ([*llama_server(WRITTEN)[:5], b'data: {"error":"Out of memory"}\n\n'], "failed (500: Out of memory)"),
 ]
 
 
@@ -244,3 +239,10 @@ def test_vllm_is_told_once_to_tell_its_passes(loop: asyncio.AbstractEventLoop) -
         ("unknown", "exact", False),
         ("exact", "exact", False),
     ]
+
+
+@pytest.fixture(scope="module")
+def loop() -> Iterator[asyncio.AbstractEventLoop]:
+    made = asyncio.new_event_loop()
+    yield made
+    made.close()

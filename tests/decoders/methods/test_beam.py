@@ -121,18 +121,6 @@ def test_repetition_penalty_is_that_of_transformers_beam_search(penalty: float) 
         assert found != compare(model, reference("llama"), prompt, settings_of(4, 1.0, "guess"))
 
 
-@pytest.mark.parametrize("kind", ["llama", "mistral"])
-def test_one_beam_is_greedy(kind: str) -> None:
-    for model in (tiny_model(kind), ending(kind)):
-        prompt = list(range(20, 30))
-        greedy = Generation(Conversation(model), prompt, max_tokens=40)
-        for _ in greedy:
-            pass
-        generation, _ = searched(model, prompt, {"beams": 1}, max_tokens=40)
-        assert generation.answer == greedy.answer
-        assert generation.finish_reason == greedy.finish_reason
-
-
 def test_the_shared_beginning_streams_before_the_end() -> None:
     conversation = Conversation(tiny_model("llama"))
     streamed = 0

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specchat.backends.base import ROOT, Sampling
-from specchat.decoders.base import Context, Verified
+from specchat.backends.base import ROOT
+from specchat.decoders.base import Verified
 from specchat.decoders.methods.fusion import Fusion, FusionParams, Recycled
 from specchat.decoders.methods.lookup import Lookup, LookupParams
 from specchat.decoders.parts.ppm import FREQUENT
@@ -22,7 +22,6 @@ from specchat.decoders.tree import Tree
 
 from ...cases import cases
 from ...fakes.models.toy import drafting
-from ...fakes.recorded import RecordedModel
 
 FEW = st.lists(st.integers(0, 2), min_size=1, max_size=60)  # few tokens, so that n-grams repeat
 MORE = st.lists(st.integers(0, 30), min_size=1, max_size=80)
@@ -150,13 +149,6 @@ def test_at_least_as_good_as_lookup(edits: float, nodes: int) -> None:
     ours = score(lambda: fusion(nodes=nodes, recycle=0))
     assert ours >= score(lambda: Lookup(LookupParams(nodes=nodes)))
     assert ours >= score(lambda: Lookup(LookupParams(variant="reference")))
-
-
-def test_no_more_nodes_than_the_context_holds() -> None:
-    session = RecordedModel([([1] * 20, [2])], context=24).open_session()
-    session.prefill([1] * 19)
-    tree = fusion().draft(Context([1] * 20, session, Sampling(), 4, frozenset()))
-    assert len(tree) <= 5
 
 
 def test_recycled_successors_vote_and_their_worth_is_learned() -> None:

@@ -72,9 +72,7 @@ def ahead(steps: Sequence[Step]) -> tuple[int, int]:
     ("settings", "sampling", "rule"),
     [
         ({}, {}, "exact"),
-        ({"schedule": "constant", "tokens": 3, "cascade": False}, {}, "exact"),
         ({"schedule": "constant", "tokens": 2}, {"temperature": 0.8, "seed": 7}, "exact"),
-        ({"schedule": "constant", "tokens": 1}, {"temperature": 0.8, "seed": 7, "repetition_penalty": 1.2}, "exact"),
         ({"schedule": "constant", "tokens": 2, "cascade": False}, {"temperature": 0.8, "seed": 7}, "rejection"),
         # Drafts whose lengths nobody knows beforehand.
         ({"schedule": "confidence", "cascade": False}, {"temperature": 0.8, "seed": 7}, "rejection"),

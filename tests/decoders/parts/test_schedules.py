@@ -74,24 +74,6 @@ def test_rates_are_conditional_by_position() -> None:
     assert rates.at(9) == rates.at(2)
 
 
-@pytest.mark.parametrize(
-    ("accept", "draft", "per_node", "expected"),
-    [
-        (1.0, 0.01, 0.0, (14, 16)),  # always right and nearly free: as long as it may be
-        (0.0, 0.5, 0.5, (1, 1)),  # never right and dear: the least
-        (1.0, 1.0, 0.0, (1, 16)),
-    ],
-)
-def test_the_cost_schedule_weighs_acceptance_against_seconds(
-    accept: float, draft: float, per_node: float, expected: tuple[int, int]
-) -> None:
-    rates = Rates()
-    for _ in range(300):
-        rates.learn(16, round(16 * accept))
-    low, high = expected
-    assert low <= best_length(rates, costs(1.0, per_node), draft, 16) <= high
-
-
 def test_the_cost_schedule_finds_the_optimum_of_its_formula() -> None:
     rates = Rates()
     for i in range(3000):
@@ -121,17 +103,6 @@ def test_the_published_schedules_step_as_published() -> None:
     assert lengths("heuristic", outcomes) == [4, 6, 6, 5, 6, 6, 6, 6, 5]
     assert lengths("confidence", outcomes) == [6] * 9
     assert lengths("plus-minus-one", [False] * 4) == [1, 1, 1, 1]
-
-
-def test_sizes_off_the_line_are_learned() -> None:
-    """A kernel that takes tiles of four nodes."""
-    known = PassCosts()
-    for _ in range(40):
-        for size in (1, 4, 5, 8, 16):
-            known.learn(size, 1.0 + 0.5 * ((size - 1) // 4))
-    assert known.seconds(4) == pytest.approx(1.0, rel=0.12)
-    assert known.seconds(5) == pytest.approx(1.5, rel=0.12)
-    assert known.seconds(16) == pytest.approx(2.5, rel=0.05)
 
 
 COPY = f"Repeat this text exactly: {TEXTS[0]}"

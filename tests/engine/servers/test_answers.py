@@ -34,7 +34,7 @@ from specchat.engine.messages import (
 )
 from specchat.engine.servers.answers import measure_answer
 
-from ...fakes.model_servers import Pass, Written, llama_server, of_words, rendered, serving, tokens_of, vllm
+from ...fakes.model_servers import Pass, Written, llama_server, of_words, serving, vllm
 
 ASKED = [{"role": "user", "content": "hi"}]
 WRITTEN = of_words("The", " lighthouse stood on", " the northern rock .", " Every", " evening Ana climbed it .")
@@ -159,10 +159,9 @@ def test_a_measured_thought_has_its_marks_among_the_tokens(opened: bool) -> None
     """llama-server is asked for the text as it is. A mark that the prompt opens the thought with it sends once more."""
     thought, end = "<think>", of_words("Hm,", " so", "</think>Hi", " there")
     first = Written((Pass((thought.encode(),)), *end.passes), eos=False) if not opened else end
-    stream = llama_server(first, finish="length", prompt=len(tokens_of(rendered(ASKED))))
+    stream = llama_server(first, finish="length")
     if opened:
         stream[1] = stream[1].replace(b'"Hm,"', b'"<think>Hm,"')
-    posts = {"/apply-template": lambda body: (200, {"prompt": rendered(body["messages"]) + thought * opened})}
 
     async def measured(url: str) -> dict[str, Any]:
         address = find_server(url, {})
@@ -173,7 +172,7 @@ def test_a_measured_thought_has_its_marks_among_the_tokens(opened: bool) -> None
         finally:
             await model.close()
 
-    with serving("llama-server", stream, posts=posts) as fake:
+    with serving("llama-server", stream) as fake:
         found = asyncio.run(measured(fake.url))
         asked = next(body for path, _, body in fake.asked if path == "/v1/chat/completions")
     assert asked["reasoning_format"] == "none"

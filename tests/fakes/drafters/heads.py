@@ -13,9 +13,9 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from specchat.backends.files.checkpoint import check_folder
-from specchat.backends.heads.base import BlockHead, Head, Kind, PathHead
+from specchat.backends.heads.base import Kind
 from specchat.backends.heads.folders import read_format
-from specchat.backends.heads.load import MedusaHead, load_head
+from specchat.backends.heads.load import load_head
 from specchat.backends.hf.model import TransformersModel, load_transformers
 from specchat.backends.options import LoadOptions
 
@@ -45,72 +45,39 @@ def states_of(text: Sequence[int], taps: Sequence[int]) -> Tensor:
     return hidden(network(target_folder()), text, taps)
 
 
-def load(folder: Path, model: TransformersModel | None = None) -> Head:
-    """The head in a folder, beside its target."""
+def load(folder: Path, model: TransformersModel | None = None) -> Any:
+    """The drafter in a folder, beside its target."""
     found = read_format(folder, check_folder(folder))
     assert found is not None
     return load_head(found, folder.name, model or target())
 
 
-def load_eagle(folder: Path, model: TransformersModel | None = None) -> PathHead:
-    """The EAGLE head in a folder."""
-    head = load(folder, model)
-    assert isinstance(head, PathHead)
-    return head
-
-
-def load_medusa(folder: Path, model: TransformersModel | None = None) -> MedusaHead:
-    """The Medusa heads in a folder."""
-    head = load(folder, model)
-    assert isinstance(head, MedusaHead)
-    return head
-
-
-def load_dflash(folder: Path, model: TransformersModel | None = None) -> BlockHead:
-    """The DFlash drafter in a folder."""
-    head = load(folder, model)
-    assert isinstance(head, BlockHead)
-    return head
-
-
 @functools.cache
-def random_medusa() -> MedusaHead:
+def random_medusa() -> Any:
     """Heads that know nothing, for `target`."""
-    return load_medusa(write_medusa(room() / "random-medusa"))
-
-
-def _reading_on(name: str, target: TransformersModel, outputs: Sequence[Tensor]) -> MedusaHead:
-    """Heads that are nothing but an LM head each [vocab, vocab]."""
-    changes = {f"{head}.0.weight": output for head, output in enumerate(outputs)}
-    folder = write_medusa(room() / name, heads=len(outputs), blocks=0, changes=changes)
-    return load_medusa(folder, target)
+    return load(write_medusa(room() / "random-medusa"))
 
 
 @functools.cache
-def right_medusa() -> MedusaHead:
-    """Heads that always draft what `cyclic_target` chooses."""
-    return _reading_on("right-medusa", cyclic_target(), [2 * torch.eye(VOCAB).roll(ahead, 0) for ahead in (2, 3, 4)])
+def right_medusa() -> Any:
+    """Heads that always draft what `cyclic_target` chooses: they are nothing but an LM head each."""
+    changes = {f"{head}.0.weight": 2 * torch.eye(VOCAB).roll(head + 2, 0) for head in range(3)}
+    return load(write_medusa(room() / "right-medusa", heads=3, blocks=0, changes=changes), cyclic_target())
 
 
 @functools.cache
-def unsure_medusa() -> MedusaHead:
-    """Heads that draft tokens of `unsure_target`, with other probabilities."""
-    return _reading_on("unsure-medusa", unsure_target(), [_following(ahead, (1.0, 1.6, 1.2)) for ahead in (2, 4)])
-
-
-@functools.cache
-def random_dflash() -> BlockHead:
+def random_dflash() -> Any:
     """A drafter that knows nothing, for `target`."""
-    return load_dflash(write_dflash(room() / "random-dflash"))
+    return load(write_dflash(room() / "random-dflash"))
 
 
 @functools.cache
-def random_paths(paths: Paths) -> BlockHead:
+def random_paths(paths: Paths) -> Any:
     """A drafter that knows nothing and whose guesses go by the token before, for `target`."""
-    return load_dflash(write_dflash(room() / f"random-{paths}", paths=paths))
+    return load(write_dflash(room() / f"random-{paths}", paths=paths))
 
 
-def _stepping_on(name: str, target: TransformersModel, second: bool, follows: Tensor) -> BlockHead:
+def _stepping_on(name: str, target: TransformersModel, second: bool, follows: Tensor) -> Any:
     """A drafter whose states are all alike, so that the token before alone says what follows it.
 
     Args:
@@ -139,34 +106,33 @@ def _stepping_on(name: str, target: TransformersModel, second: bool, follows: Te
         "own_embeddings": True,
     }
     sizes |= {"heads": 2, "head": VOCAB // 2, "width": VOCAB, "hidden": VOCAB, "paths": "dflash2" if second else "vanilla"}
-    return load_dflash(write_dflash(room() / name, changes=changes, **sizes), target)
+    return load(write_dflash(room() / name, changes=changes, **sizes), target)
 
 
 @functools.cache
-def right_paths(second: bool) -> BlockHead:
+def right_paths(second: bool) -> Any:
     """A drafter that always drafts what `cyclic_target` chooses, three tokens at a time."""
     return _stepping_on(f"right-paths-{second}", cyclic_target(), second, 8 * torch.eye(VOCAB).roll(1, 0))
 
 
 @functools.cache
-def unsure_paths(second: bool) -> BlockHead:
-    """A drafter that drafts tokens of `unsure_target`, with other probabilities."""
-    return _stepping_on(f"unsure-paths-{second}", unsure_target(), second, VOCAB**0.5 * _following(1, (1.0, 1.6, 1.2)))
+def unsure_paths() -> Any:
+    """A DSpark drafter that drafts tokens of `unsure_target`, with other probabilities."""
+    return _stepping_on("unsure-paths", unsure_target(), False, VOCAB**0.5 * _following(1, (1.0, 1.6, 1.2)))
 
 
-def _counting_on(name: str, target: TransformersModel, positions: int, lm_head: Tensor) -> BlockHead:
-    """A drafter whose position n stands for the token n after the pending one, more or less: each layer hands what the position
-    before stands for on to the next, one token further. Masks stand for nothing, and the target's states are not read.
-
-    Args:
-        lm_head: what a position drafts [vocab, vocab].
-    """
-    folder, zero, one = room() / name, torch.zeros(VOCAB, VOCAB), torch.eye(VOCAB)
+@functools.cache
+def right_dflash() -> Any:
+    """A drafter that always drafts what `cyclic_target` chooses, three tokens at a time: its position n stands for the token n
+    after the pending one. Each layer hands what the position before stands for on to the next, one token further. Masks stand
+    for nothing, and the target's states are not read."""
+    zero, one, positions = torch.zeros(VOCAB, VOCAB), torch.eye(VOCAB), 3
     changes = {
         "fc.weight": torch.zeros(VOCAB, 2 * VOCAB),
         "embed_tokens.weight": 1000 * one.index_fill(0, torch.tensor(3), 0.0),
+        "lm_head.weight": 8 * one,
+        "norm.weight": torch.ones(VOCAB),
     }
-    changes |= {"lm_head.weight": lm_head, "norm.weight": torch.ones(VOCAB)}
     for i in range(positions):
         at = f"layers.{i}."
         changes |= {f"{at}self_attn.{name}_proj.weight": zero for name in "qk"}
@@ -175,29 +141,17 @@ def _counting_on(name: str, target: TransformersModel, positions: int, lm_head: 
         changes[f"{at}input_layernorm.weight"] = torch.ones(VOCAB)
     options: dict[str, Any] = {"layer_types": ["sliding_attention"] * positions, "sliding_window": 2, "own_embeddings": True}
     options |= {"layers": positions, "block": positions + 1, "heads": 2, "head": VOCAB // 2, "width": VOCAB, "hidden": VOCAB}
-    return load_dflash(write_dflash(folder, changes=changes, **options), target)
+    return load(write_dflash(room() / "right-dflash", changes=changes, **options), cyclic_target())
 
 
 @functools.cache
-def right_dflash() -> BlockHead:
-    """A drafter that always drafts what `cyclic_target` chooses, three tokens at a time."""
-    return _counting_on("right-dflash", cyclic_target(), 3, 8 * torch.eye(VOCAB))
-
-
-@functools.cache
-def unsure_dflash() -> BlockHead:
-    """A drafter that drafts tokens of `unsure_target`, with other probabilities."""
-    return _counting_on("unsure-dflash", unsure_target(), 2, _following(0, (1.0, 1.6, 1.2)))
-
-
-@functools.cache
-def random_head(style: Style = "eagle3") -> PathHead:
+def random_head(style: Style = "eagle3") -> Any:
     """A head that knows nothing, for `target`."""
-    return load_eagle(write_head(room() / f"random-{style}", style))
+    return load(write_head(room() / f"random-{style}", style))
 
 
 @functools.cache
-def tiny_head(kind: Kind) -> Head:
+def tiny_head(kind: Kind) -> Any:
     """A head of a kind that knows nothing, for tiny.py's Llama."""
     folder = room() / f"tiny-{kind}"
     if kind == "dflash":
@@ -246,7 +200,7 @@ def unsure_target() -> TransformersModel:
     return _cyclic("unsure", _following(1, (2.0, 1.4, 1.0)))
 
 
-def _handing_on(name: str, target: TransformersModel, scale: float) -> PathHead:
+def _handing_on(name: str, target: TransformersModel, scale: float) -> Any:
     """A head that hands the token's embedding on to the target's LM head, so large."""
     folder = write_head(room() / name, "eagle1", hidden=VOCAB)
     weights = load_weights(folder)
@@ -255,16 +209,16 @@ def _handing_on(name: str, target: TransformersModel, scale: float) -> PathHead:
             tensor.zero_()
     weights["fc.weight"] = torch.cat((scale * torch.eye(VOCAB), torch.zeros(VOCAB, VOCAB)), 1)
     save_file(weights, folder / "model.safetensors")
-    return load_eagle(folder, target)
+    return load(folder, target)
 
 
 @functools.cache
-def right_head() -> PathHead:
+def right_head() -> Any:
     """The head that always drafts what `cyclic_target` chooses, and is as sure of it."""
     return _handing_on("right", cyclic_target(), VOCAB**0.5)
 
 
 @functools.cache
-def unsure_head() -> PathHead:
+def unsure_head() -> Any:
     """A head that drafts the tokens of `unsure_target`, but prefers none as much: its distribution is another one."""
     return _handing_on("unsure-head", unsure_target(), 0.2 * VOCAB**0.5)

@@ -106,8 +106,6 @@ def write_mtp(
     family: Family,
     *,
     layers: int = 1,
-    dtype: torch.dtype = torch.float32,
-    seed: int = 0,
     right: bool = False,
     changes: Mapping[str, Tensor | None] | None = None,
 ) -> Path:
@@ -117,22 +115,20 @@ def write_mtp(
         folder: to be made.
         family: whose architecture.
         layers: how many MTP layers.
-        dtype: of the file.
-        seed: of the weights.
         right: the model repeats each token's successor, and the MTP layers know.
         changes: tensors of the last MTP layer to replace or (None) to leave out, by their names in
             DeepSeek's layout, without the beginning.
     """
     from transformers import AutoModelForCausalLM
 
-    torch.manual_seed(seed)
+    torch.manual_seed(0)
     auto: Any = AutoModelForCausalLM
     model = auto.from_config(_config(family, layers))
     with torch.no_grad():
         for weight in model.parameters():
             if weight.ndim > 1:
                 weight.normal_(0, 0.4)
-    model.to(dtype).save_pretrained(folder)
+    model.save_pretrained(folder)
     write_tokenizer(folder)
     tensors = load_file(folder / "model.safetensors")
 
@@ -148,7 +144,7 @@ def write_mtp(
             own["shared_head.head.weight"] = tensors["lm_head.weight"].clone()
         for name in [name for name in tensors if name.startswith(begin)]:
             own[name.removeprefix(begin)] = tensors.pop(name)
-        tensors |= {published(family, number, name): tensor.to(dtype) for name, tensor in own.items()}
+        tensors |= {published(family, number, name): tensor for name, tensor in own.items()}
     if right:
         _make_right(tensors, family, layers)
     for name, replaced in (changes or {}).items():

@@ -15,14 +15,13 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from specchat.backends.heads.base import PathHead
 from specchat.backends.hf.model import TransformersModel, load_transformers
 from specchat.backends.llama.model import LlamaModel, load_llama
 from specchat.backends.loading import builtin_path, find_model
 from specchat.backends.options import LoadOptions
 from specchat.builtin.recipe.gguf_export import add_tokenizer, new_file
 
-from ..drafters.heads import load_eagle
+from ..drafters.heads import load
 from .llama_tiny import FLOAT32
 from .references import room
 
@@ -38,12 +37,12 @@ SHAPE: dict[str, Any] = {
 """What the target and its assistants have in common."""
 
 
-def _random(model: Any, seed: int, scale: float = 0.3) -> Any:
+def _random(model: Any, seed: int) -> Any:
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for weight in model.parameters():
             if weight.ndim > 1:
-                weight.normal_(0, scale, generator=generator)
+                weight.normal_(0, 0.3, generator=generator)
     return model.eval()
 
 
@@ -79,14 +78,13 @@ def whole_assistants() -> Any:
 
 
 def write_assistant(
-    folder: Path, *, ordered: bool = False, seed: int = 5, changes: Mapping[str, Tensor | None] | None = None, **config: Any
+    folder: Path, *, ordered: bool = False, changes: Mapping[str, Tensor | None] | None = None, **config: Any
 ) -> Path:
     """Write an assistant.
 
     Args:
         folder: to be made.
         ordered: whether it scores the best clusters of the vocabulary only.
-        seed: of the weights.
         changes: tensors to replace or (None) to leave out.
         config: keys of config.json to replace; those of `text_config` with `text_` before them.
     """
@@ -97,7 +95,7 @@ def write_assistant(
     clusters: dict[str, Any] = {"use_ordered_embeddings": ordered, "num_centroids": 64, "centroid_intermediate_top_k": 5}
     whole = Gemma4AssistantConfig(text_config=text, backbone_hidden_size=WIDTH, **clusters)
     with whole_assistants():
-        model = _random(Gemma4AssistantForCausalLM(whole), seed)
+        model = _random(Gemma4AssistantForCausalLM(whole), 5)
     if ordered:
         order = torch.randperm(VOCAB, generator=torch.Generator().manual_seed(1))
         model.masked_embedding.token_ordering.copy_(order.view_as(model.masked_embedding.token_ordering))
@@ -114,13 +112,13 @@ def write_assistant(
     return folder
 
 
-def load_assistant(folder: Path) -> PathHead:
+def load_assistant(folder: Path) -> Any:
     """The assistant in a folder, beside `gemma`."""
-    return load_eagle(folder, gemma())
+    return load(folder, gemma())
 
 
 @functools.cache
-def random_assistant() -> PathHead:
+def random_assistant() -> Any:
     """An assistant that knows nothing."""
     return load_assistant(write_assistant(room() / "random-assistant"))
 

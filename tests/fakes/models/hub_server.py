@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -32,10 +31,6 @@ class Hub:
     """For each of the next answers with a large file: close the connection after so many bytes."""
     stall_after: int | None = None
     """Send no more after so many bytes of a large file."""
-    seconds_a_block: float = 0.0
-    """Rest after every 16 kB."""
-    damaged: bool = False
-    """Large files arrive with another byte than they should have."""
     hostile: Callable[[Handler, str], bool] | None = None
     """Called first with each request and its path; answers it itself if it returns True."""
     tokens: list[str] = field(default_factory=list)
@@ -152,7 +147,6 @@ class Handler(BaseHTTPRequestHandler):
             self.send_header(name.replace("_", "-"), value)
         self.send_header("Content-Length", str(end - begin))
         self.end_headers()
-        data = data[:-1] + b"!" if hub.damaged else data
         most = hub.cut_after.pop(0) if hub.cut_after else end
         sent = 0
         for at in range(begin, end, 16_384):
@@ -166,8 +160,6 @@ class Handler(BaseHTTPRequestHandler):
                 break
             if sent >= most:
                 break
-            if hub.seconds_a_block:
-                time.sleep(hub.seconds_a_block)
         if sent < end - begin:
             self.close_connection = True
 

@@ -70,10 +70,10 @@ def tiny_folder() -> Path:
 
 
 @functools.cache
-def gguf_of(folder: Path, kind: str = "F32") -> Path:
+def gguf_of(folder: Path) -> Path:
     """A folder's model as a GGUF file, written once per process."""
-    file = room() / f"{folder.name}-{kind}.gguf"
-    export(folder, file, kind)
+    file = room() / f"{folder.name}.gguf"
+    export(folder, file, "F32")
     return file
 
 
@@ -86,15 +86,3 @@ def tiny_llama() -> LlamaModel:
 def reference() -> Any:
     """The tiny model's weights as transformers loads them."""
     return references.network(tiny_folder())
-
-
-def linear(texts: list[list[int]]) -> torch.Tensor:
-    """Logits [texts, vocab] after each of some texts, by transformers, without a cache."""
-    longest = max(map(len, texts))
-    ids = torch.zeros((len(texts), longest), dtype=torch.long)
-    for row, text in zip(ids, texts, strict=True):
-        row[: len(text)] = torch.tensor(text)
-    with torch.inference_mode():
-        logits = reference()(input_ids=ids, use_cache=False).logits
-    # Attention is causal: what stands behind a text does not change its logits.
-    return torch.stack([row[len(text) - 1] for row, text in zip(logits, texts, strict=True)])

@@ -97,24 +97,24 @@ def write_tokenizer(folder: Path) -> None:
     tokenizer.save_pretrained(folder)
 
 
-def write_model(kind: str, folder: Path, *, std: float = 0.4, seed: int = 0, **sizes: int) -> Path:
+def write_model(kind: str, folder: Path, **sizes: int) -> Path:
     """Write a tiny model of this kind with its tokenizer, or one of other sizes."""
     name, own = CONFIGS[kind]
-    return write_configured(name, {**own, **sizes}, folder, std=std, seed=seed)
+    return write_configured(name, {**own, **sizes}, folder)
 
 
-def write_configured(name: str, sizes: dict[str, Any], folder: Path, *, std: float = 0.4, seed: int = 0) -> Path:
+def write_configured(name: str, sizes: dict[str, Any], folder: Path) -> Path:
     """Write a model of transformers' configuration of this name with its tokenizer. A large spread of weights keeps greedy
     answers from looping."""
     import transformers
 
-    torch.manual_seed(seed)
+    torch.manual_seed(0)
     known: Any = transformers
     model = known.AutoModelForCausalLM.from_config(getattr(known, f"{name}Config")(**sizes))
     with torch.no_grad():
         for parameter, weight in model.named_parameters():
             if weight.ndim > 1 and not any(part in parameter for part in ("A_log", "conv", "router")):
-                weight.normal_(0, std)
+                weight.normal_(0, 0.4)
     model.save_pretrained(folder)
     write_tokenizer(folder)
     return folder

@@ -13,13 +13,11 @@ from weakref import WeakKeyDictionary
 import pytest
 
 from specchat.backends import Model, Sampling
-from specchat.backends.heads.base import Head
 from specchat.decoders import encode_prompt
 from specchat.decoders.acceptance import walk
 from specchat.decoders.base import Context, Verified
 from specchat.decoders.methods.auto import figures
 from specchat.decoders.methods.auto.auto import TRIAL, Auto, AutoParams
-from specchat.decoders.past.index import Past
 
 from ....fakes.answers import plain
 from ....fakes.models.toy import ToyModel
@@ -34,24 +32,22 @@ def drive(
     cost: Callable[[int], float],
     *,
     draft_model: Model | None = None,
-    head: Head | None = None,
     draft_cost: float = 0.0,
     tokens: int = TOKENS,
-    past: Past | None = None,
 ) -> tuple[list[int], Counter[str], list[str]]:
     """Decode with invented seconds: `cost` of a pass over n nodes, `draft_cost` for each token of a model's draft.
 
     Returns:
         the answer, how many steps each drafter took, and the notes.
     """
-    session = model.open_session(taps=head.info.taps if head is not None else ())
+    session = model.open_session()
     session.prefill(prompt[:-1])
     text, models = list(prompt), [draft_model] if draft_model is not None else []
     taken: Counter[str] = Counter()
     notes: list[str] = []
     while len(text) < len(prompt) + tokens:
         room = len(prompt) + tokens - len(text) - 1
-        tree = auto.draft(Context(text, session, Sampling(), room, frozenset(), True, models, model, head=head, past=past))
+        tree = auto.draft(Context(text, session, Sampling(), room, frozenset(), True, models, model))
         taken[tree.via] += 1
         if auto.note:
             notes.append(auto.note)
@@ -63,9 +59,7 @@ def drive(
         path = walk(tree, chosen)
         session.commit(path)
         text += [*(tree.tokens[node] for node in path[1:]), chosen[path[-1]]]
-        drafted = (
-            draft_cost * (len(tree) - 1) if tree.via in ("draft", "tree", "pard", "early-exit", "eagle", "medusa") else 0.0
-        )
+        drafted = draft_cost * (len(tree) - 1) if tree.via in ("draft", "tree", "pard", "early-exit") else 0.0
         auto.learn(Verified(tree, chosen, path, scores, drafted, cost(len(tree))))
     auto.close()
     return text[len(prompt) :], taken, notes

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from copy import copy
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,6 @@ import torch
 from scipy.stats import chisquare
 
 from specchat.backends import Model, Sampling, UserError
-from specchat.backends.heads.base import Head
 from specchat.backends.hf.session import TransformersSession
 from specchat.decoders import Conversation, Generation, encode_prompt
 from specchat.decoders.acceptance import Acceptance
@@ -23,7 +21,7 @@ from specchat.decoders.loop import Step
 from specchat.decoders.parts.vocabularies import Reencoded
 from specchat.decoders.registry import methods
 
-from ....cases import FULL, only_full
+from ....cases import FULL
 from ....fakes.answers import answered
 from ....fakes.drafters import heads
 from ....fakes.models.tiny import tiny_model
@@ -152,28 +150,18 @@ def test_at_the_end_of_the_draft_models_context_it_decodes_plainly_and_says_so(
         ("tree", {"nodes": 8, "depth": 2}),
         ("tree", {"nodes": 9, "depth": 2, "merge": "draft,draft-2"}),
         ("eagle", {"nodes": 8, "depth": 2}),
-        ("medusa", {"nodes": 8, "floor": 0}),
-        pytest.param("dflash", {"nodes": 8, "floor": 0}, marks=only_full),  # its tree is grown as Medusa's
-        ("dflash dspark", {"nodes": 8, "width": 3, "floor": 0}),
-        ("dflash dflash2", {"nodes": 8, "width": 3, "floor": 0}),
+        ("dflash", {"nodes": 8, "width": 3, "floor": 0}),
     ],
 )
 def test_rejection_gives_the_targets_joint_distribution_of_two_tokens(method: str, settings: dict[str, Any]) -> None:
     """Through the whole loop, on a model whose five likeliest tokens have most of the probability."""
-    method, _, relative = method.partition(" ")
-    kind = relative or methods()[method].head_kind()
+    kind = methods()[method].head_kind()
     target, draft = heads.unsure_target() if kind else tiny_model("llama"), [] if kind else [tiny_model("qwen3")]
     if "merge" in settings:
         draft.append(tiny_model("mistral"))
     filters = {"temperature": 1.0, "top_k": 3}
     prompt = [0, 2, 70, 71, 72 if kind else 3]
-    unsure: dict[str, Callable[[], Head]] = {
-        "eagle": heads.unsure_head,
-        "medusa": heads.unsure_medusa,
-        "dflash": heads.unsure_dflash,
-    }
-    unsure |= {"dspark": partial(heads.unsure_paths, False), "dflash2": partial(heads.unsure_paths, True)}
-    head = unsure[kind]() if kind else None
+    head = {"eagle": heads.unsure_head, "dflash": heads.unsure_paths}[kind]() if kind else None
     draws = 3000 if FULL else 250
     conversation = Conversation(target, draft_model=draft, head=head)
     seen: dict[tuple[int, ...], int] = {}

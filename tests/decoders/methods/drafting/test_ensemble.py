@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 
 from specchat.backends import LoadOptions, Model, Sampling, UserError, load_model
-from specchat.backends.loading import builtin_path
 from specchat.decoders import Generation
 from specchat.decoders.acceptance import Acceptance
 from specchat.decoders.loop import Step
 
 from ....cases import FULL, only_full
 from ....fakes.answers import answered, plain
-from ....fakes.models.llama_tiny import FLOAT32, gguf_of, needs_llama
 from ....fakes.models.tiny import tiny_model
 from ....fakes.prompts import TEXTS
 
@@ -24,38 +21,11 @@ PROMPTS = ("Tell me a story about a dog.", f"Repeat this text exactly: {TEXTS[0]
 TOKENS = 64 if FULL else 48
 
 
-@dataclass
-class Models:
-    """A target and two draft models for it, of different quality."""
-
-    target: Model
-    better: Model
-    other: Model
-    plain: dict[Any, list[int]] = field(default_factory=dict)
-
-    def answer(self, prompt: str, sampling: Sampling) -> list[int]:
-        """What plain decoding gives."""
-        if (prompt, sampling) not in self.plain:
-            self.plain[prompt, sampling] = plain(self.target, prompt, sampling=sampling, max_tokens=TOKENS)
-        return self.plain[prompt, sampling]
-
-
-def models_of(runtime: str, draft_model: Model) -> Models:
-    """The built-in draft model twice, each a model of its own: on llama.cpp as two GGUF files."""
-    if runtime == "transformers":
-        options = LoadOptions(device="cpu", dtype="float32", backend="transformers", threads=1)
-        return Models(load_model("builtin", options), draft_model, load_model("builtin-draft", options))
-    from specchat.backends.llama.model import load_llama
-
-    target = load_llama(gguf_of(builtin_path(), "F32"), "builtin F32", FLOAT32)
-    small = load_llama(gguf_of(builtin_path("builtin-draft"), "F32"), "builtin-draft F32", FLOAT32)
-    other = load_llama(gguf_of(builtin_path("builtin-draft"), "Q8_0"), "builtin-draft Q8_0", FLOAT32)
-    return Models(target, small, other)
-
-
-@pytest.fixture(scope="module", params=["transformers", pytest.param("llama.cpp", marks=needs_llama)])
-def models(request: pytest.FixtureRequest, draft_model: Model) -> Models:
-    return models_of(request.param, draft_model)
+@pytest.fixture(scope="module")
+def drafts(draft_model: Model) -> tuple[Model, Model]:
+    """Two draft models, the better one first."""
+    options = LoadOptions(device="cpu", dtype="float32", backend="transformers", threads=1)
+    return draft_model, load_model("builtin-draft", options)
 
 
 def run(
@@ -74,12 +44,14 @@ def run(
         pytest.param({"merge": "lookup,recycle", "nodes": 24}, 0.0, marks=only_full),
     ],
 )
-def test_a_tree_of_several_models_is_accepted_and_changes_no_token(models: Models, settings: Any, temperature: float) -> None:
+def test_a_tree_of_several_models_is_accepted_and_changes_no_token(
+    builtin_model: Model, drafts: tuple[Model, Model], settings: Any, temperature: float
+) -> None:
     sampling = Sampling(temperature=temperature, seed=4)
     most = 1 + 2 * 21 if "expansion" in settings else settings.get("nodes", 20)  # each model's expansion is whole
     for prompt in PROMPTS:
-        generation, steps = run(models.target, (models.better, models.other), prompt, settings, sampling=sampling)
-        assert generation.answer == models.answer(prompt, sampling)
+        generation, steps = run(builtin_model, drafts, prompt, settings, sampling=sampling)
+        assert generation.answer == plain(builtin_model, prompt, sampling=sampling, max_tokens=TOKENS)
         assert generation.totals.tokens_per_step >= 2.0
         assert {"draft", "draft-2"} <= set(generation.totals.parts)
         assert all(part.drafted > 0 for part in generation.totals.parts.values())
@@ -91,17 +63,16 @@ def test_a_tree_of_several_models_is_accepted_and_changes_no_token(models: Model
                 assert sum(step.shares) == pytest.approx(1)
 
 
-def test_only_those_that_are_named_draft(models: Models) -> None:
-    both = (models.other, models.better)
-    for name, only in (("draft", models.other), ("draft-2", models.better)):
-        named, _ = run(models.target, both, PROMPTS[0], {"merge": name})
-        alone, _ = run(models.target, (only,), PROMPTS[0])
+def test_only_those_that_are_named_draft(builtin_model: Model, drafts: tuple[Model, Model]) -> None:
+    for name, only in (("draft", drafts[0]), ("draft-2", drafts[1])):
+        named, _ = run(builtin_model, drafts, PROMPTS[0], {"merge": name})
+        alone, _ = run(builtin_model, (only,), PROMPTS[0])
         assert named.totals.runs == alone.totals.runs
         assert not named.totals.parts, "it is all one model's own"
     # Where a chain ends depends with the cascade on what a pass was measured to take.
     own = {"cascade": False}
-    first, _ = run(models.target, both, PROMPTS[0], own, method="draft")
-    assert first.totals.runs == run(models.target, both[:1], PROMPTS[0], own, method="draft")[0].totals.runs
+    first, _ = run(builtin_model, drafts, PROMPTS[0], own, method="draft")
+    assert first.totals.runs == run(builtin_model, drafts[:1], PROMPTS[0], own, method="draft")[0].totals.runs
 
 
 def test_rejection_sampling_gets_independent_draws_from_each_model(builtin_model: Model, draft_model: Model) -> None:

@@ -23,7 +23,7 @@ from ....fakes.drafters import heads
 from ....fakes.drafters.gguf_heads import (
     counting,
 )
-from ....fakes.drafters.heads import cyclic_target, right_head, target
+from ....fakes.drafters.heads import cyclic_target, right_head
 from ....fakes.drafters.mtp_files import FAMILIES, mtp_folder, mtp_target
 from ....fakes.models.llama_tiny import needs_llama
 from ...worlds import LLAMA, WORLDS
@@ -229,9 +229,3 @@ def test_a_model_with_one_offers_the_method_by_itself() -> None:
     assert any(step.drafted for step in generation)
     conversation.close()
     drafts.close()
-
-
-def test_other_models_say_what_is_missing() -> None:
-    drafts = Drafts(Load(1, "target", device="cpu"))
-    drafts.join(target())
-    assert "needs an MTP layer in the model's own checkpoint" in refusals(target(), drafts)["mtp"]

@@ -1,5 +1,5 @@
-"""PARD: several tokens from one pass of the draft model, each what transformers says behind the masks, which leave nothing behind.
-The scores and the session of the draft are private, and read here: a tree shows the best of them."""
+"""PARD: several tokens from one pass of the draft model, each what transformers says behind the masks, on both runtimes. The
+scores and the session of the draft are private, and read here: a tree shows the best of them."""
 
 from __future__ import annotations
 
