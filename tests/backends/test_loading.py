@@ -1,4 +1,5 @@
-"""Loading: what the model tells of itself, progress, cancellation, and every bad folder as one sentence."""
+"""Loading: what the model tells of itself, progress, cancellation, and every bad folder as one sentence. Mishaps are patched
+in."""
 
 from __future__ import annotations
 

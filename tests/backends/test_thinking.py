@@ -1,4 +1,5 @@
-"""Thoughts: what is found out about a template, and parting an answer, exact however it is cut."""
+"""Thoughts: what is found out about a template, and parting an answer, exact however it is cut. Patience is a constant, made
+short."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""An EAGLE-3 head for a model of one's own: what it learns, what is written, and that both are the published computation."""
+"""An EAGLE-3 head for a model of one's own: what it learns, what is written, and that both are the published computation.
+Arguments and interrupts are patched in."""
 
 import json
 import shutil

@@ -1,5 +1,5 @@
 """Training: the loss falls, a resumed run equals an unbroken one, the export says what the checkpoint says; the loss of PARD
-drafters is that of each chain of masks by itself."""
+drafters is that of each chain of masks by itself. Sizes of chunks are constants, made small."""
 
 import json
 import shutil

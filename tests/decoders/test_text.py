@@ -1,4 +1,5 @@
-"""Text out of tokens: whatever the tokenizer and the split, the pieces make up the whole, and each is right when shown."""
+"""Text out of tokens: whatever the tokenizer and the split, the pieces make up the whole, and each is right when shown.
+Patience is a constant, made short."""
 
 from __future__ import annotations
 

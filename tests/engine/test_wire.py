@@ -1,4 +1,5 @@
-"""Messages come out as they went in; the outbox merges what waits, keeps the order of each id, and makes no caller wait."""
+"""Messages come out as they went in; the outbox merges what waits, keeps the order of each id, and makes no caller wait. Clock
+and idleness of the outbox are private."""
 
 from __future__ import annotations
 

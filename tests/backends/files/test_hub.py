@@ -1,4 +1,5 @@
-"""Models by name, against a Hub of our own: what is fetched, cancelled, gone on with and found in the cache; its failures."""
+"""Models by name, against a Hub of our own: what is fetched, cancelled, gone on with and found in the cache; its failures. What
+a machine or a network lacks is patched in."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Gemma 4's assistants against transformers' own class, over texts shorter and longer than the window; refusals."""
+"""Gemma 4's assistants against transformers' own class, over texts shorter and longer than the window; refusals. The target's
+own choices are replaced where two readings are told apart."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bfloat16 on the CPU where the file and the CPU have it."""
+"""Bfloat16 on the CPU where the file and the CPU have it. What this CPU can do is patched in."""
 
 from __future__ import annotations
 

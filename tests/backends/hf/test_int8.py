@@ -1,4 +1,5 @@
-"""Eight-bit weights: a row's bits are its own, logits are the model's, and where they cannot be one sentence says so."""
+"""Eight-bit weights: a row's bits are its own, logits are the model's, and where they cannot be one sentence says so. What a
+CPU lacks is patched in."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """What a transformers session promises beside right logits: limits, reuse between turns, cancellation, harmless errors; what
-hybrids and taps need besides."""
+hybrids and taps need besides. Failures of a pass are patched in."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Text to ids: what people write never becomes a control token, and harmless text is tokenized as transformers does."""
+"""Text to ids: what people write never becomes a control token, and harmless text is tokenized as transformers does.
+transformers' ids are read in a private field."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""GGUF files that cannot be loaded: one sentence each, that says what to do."""
+"""GGUF files that cannot be loaded: one sentence each, that says what to do. What is not installed or not free is patched
+in."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Sessions and whole answers on llama.cpp: limits and failures, hidden states, recurrent models, llama.cpp's own tokens."""
+"""Sessions and whole answers on llama.cpp: limits and failures, hidden states, recurrent models, llama.cpp's own tokens.
+Failures and wrong libraries are patched in."""
 
 from __future__ import annotations
 

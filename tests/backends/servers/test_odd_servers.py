@@ -1,4 +1,5 @@
-"""Servers that do odd things when they are asked what they are, or refuse a field: the answer comes all the same."""
+"""Servers that do odd things when they are asked what they are, or refuse a field: the answer comes all the same. Patience is a
+constant, made short."""
 
 from __future__ import annotations
 

@@ -158,12 +158,10 @@ def test_another_method_goes_on_from_the_best_beam(kind: str) -> None:
         assert generation.answer == best
         assert len(best) >= before
         assert list(conversation.session.tokens) == generation.tokens[:-1]
-        for _ in generation:
-            pass
+        list(generation)
         # From there on it is the plain method's text.
         plain = Generation(Conversation(model), prompt + best, max_tokens=50 - len(best))
-        for _ in plain:
-            pass
+        list(plain)
         assert generation.answer == best + plain.answer
     assert left, "the beams never differed, so this proves little"
 

@@ -1,4 +1,4 @@
-"""The draft model of a load: which one, when it is loaded, and with what."""
+"""The draft model of a load: which one, when it is loaded, and with what. What ships is patched."""
 
 from __future__ import annotations
 
