@@ -13,10 +13,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from specchat.backends import ROOT, LoadOptions, UserError, load_model
+from specchat.backends import ROOT, ContextFull, LoadOptions, UserError, load_model
 from specchat.backends.hf.graphs.graphs import CHOICE
 from specchat.backends.hf.lean.int8 import works
 from specchat.backends.hf.model import load_transformers
+from specchat.backends.llama.context import Context
 from specchat.backends.llama.model import load_llama
 from specchat.backends.sessions.states import States
 
@@ -127,6 +128,62 @@ def test_whatever_happened_a_session_says_what_a_plain_pass_says(name: str, monk
         mirror, rng = (KINDS | RECORDED | LLAMA)[name](), Random(repr((name, seed)))
         mirror.wander(rng, range(8, 208), ACTIONS)
         mirror.session.close()
+
+
+def full_up(name: str) -> Mirror:
+    """A session that has 10 tokens of context."""
+    if name == "llama.cpp":
+        return Mirror(tiny_llama().open_session(10), partial(logits_of, llama_tiny.reference()), same=loose)
+    return Mirror(tiny_model(name).open_session(10), partial(linear, name))
+
+
+@pytest.mark.parametrize("name", ["llama", pytest.param("llama.cpp", marks=needs_llama)])
+def test_a_full_context_is_refused_and_nothing_changes(name: str) -> None:
+    mirror = full_up(name)
+    mirror.prefill([5, 6, 7, 8])
+    mirror.evaluate([9, 10, 11], [ROOT, ROOT, 0])
+    with pytest.raises(ContextFull, match="10"):
+        mirror.session.evaluate([1, 2, 3, 4], [ROOT] * 4)
+    with pytest.raises(ContextFull, match="10"):
+        mirror.session.prefill([1] * 7)
+    mirror.evaluate([9, 10, 11], [2, 1, 4])
+    mirror.check()
+
+
+def beneath(name: str, session: Any) -> tuple[Any, str]:
+    """Where a pass of a session can be made to fail."""
+    match name:
+        case "llama.cpp":
+            return Context, "decode"
+        case "llama":
+            return session, "_forward"
+    family: Any = name
+    return mtp_target(family).module.model.layers[-1].mlp, "forward"
+
+
+@pytest.mark.parametrize("error", [torch.OutOfMemoryError("CUDA."), RuntimeError("DefaultCPUAllocator: not enough memory")])
+@pytest.mark.parametrize("name", ["llama", *HYBRIDS, pytest.param("llama.cpp", marks=needs_llama)])
+def test_a_pass_that_fails_leaves_the_session_as_it_was(name: str, error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is made to fail below the session, once part of it is done."""
+    mirror, decode = (KINDS | LLAMA)[name](), Context.decode
+
+    def fail(*given: Any, **_: Any) -> int:
+        if name != "llama.cpp":
+            raise error
+        decode(*given)
+        return -3
+
+    mirror.prefill(list(range(5, 25)))
+    mirror.evaluate([70, 71, 72], [ROOT, 0, 1])
+    mirror.commit([0], [1] if mirror.tree else [])
+    evaluated = mirror.session.nodes_evaluated
+    with monkeypatch.context() as patch:
+        patch.setattr(*beneath(name, mirror.session), fail)
+        with pytest.raises(UserError, match=r"not enough memory|could not evaluate"):
+            mirror.session.evaluate([80, 81], [ROOT, 0 if mirror.tree else mirror.next])
+    assert mirror.session.nodes_evaluated == evaluated
+    mirror.evaluate([80, 81], [ROOT, mirror.next])
+    mirror.check()
 
 
 def test_models_that_refuse_masks_draft_chains() -> None:

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import torch
 
-from specchat.backends import ROOT, ContextFull, UserError
+from specchat.backends import ROOT, UserError
 from specchat.backends.llama import proof, trial
 from specchat.backends.llama.context import Context, Weights
 from specchat.backends.llama.library import version
@@ -30,7 +30,7 @@ from specchat.decoders.registry import methods, unavailable
 
 from ...cases import FULL
 from ...fakes.answers import answered, plain
-from ...fakes.models.llama_tiny import FLOAT32, gguf_of, needs_llama, reference, tiny_folder, tiny_llama
+from ...fakes.models.llama_tiny import FLOAT32, gguf_of, needs_llama, reference, tiny_folder
 from ...fakes.models.mirror import Mirror, loose
 from ...fakes.models.references import hidden, logits_of
 from ...fakes.prompts import mixed_prompts
@@ -38,41 +38,6 @@ from ...zoo import gguf_files as zoo
 from ...zoo.llama_zoo import Plain
 
 pytestmark = needs_llama
-
-
-@pytest.fixture
-def mirror() -> Mirror:
-    """A session that has 10 tokens of context."""
-    return Mirror(tiny_llama().open_session(10), partial(logits_of, reference()), same=loose)
-
-
-def test_a_full_context_is_refused_and_nothing_changes(mirror: Mirror) -> None:
-    mirror.prefill([5, 6, 7, 8])
-    mirror.evaluate([9, 10, 11], [ROOT, ROOT, 0])
-    with pytest.raises(ContextFull, match="do not fit"):
-        mirror.session.evaluate([1, 2, 3, 4], [ROOT] * 4)
-    with pytest.raises(ContextFull, match="The prompt has"):
-        mirror.session.prefill([1] * 7)
-    mirror.evaluate([9, 10, 11], [2, 1, 4])
-    mirror.check()
-
-
-def test_a_pass_that_fails_leaves_the_session_as_it_was(mirror: Mirror, monkeypatch: pytest.MonkeyPatch) -> None:
-    """llama.cpp itself is made to fail, below the session."""
-    mirror.prefill([5, 6, 7])
-    mirror.evaluate([8, 9], [ROOT, ROOT])
-    decode = Context.decode
-
-    def fail(self: Context, *args: Any) -> int:
-        decode(self, *args)
-        return -3
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Context, "decode", fail)
-        with pytest.raises(UserError, match="could not evaluate"):
-            mirror.session.evaluate([10, 11, 12], [0, 0, ROOT])
-    mirror.evaluate([13, 14], [0, 1])
-    mirror.check()
 
 
 def test_what_is_open_when_python_ends_is_left_to_the_process() -> None:
