@@ -6,6 +6,8 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
+from contextlib import closing
+from dataclasses import replace
 from functools import wraps
 from pathlib import Path
 from typing import Any
@@ -13,14 +15,20 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from torch.utils.flop_counter import FlopCounterMode
 from transformers import LlamaForCausalLM
 from transformers.utils.import_utils import is_kernels_available
 
 from specchat.backends import Cancelled, LoadOptions, UserError, load_model
+from specchat.backends.base import ROOT
+from specchat.backends.hf import model as room
 from specchat.backends.hf.masks import Reach
-from specchat.backends.hf.model import load_transformers
-from specchat.backends.info import NOT_NUMBERS
+from specchat.backends.hf.model import BFLOAT16, load_transformers
+from specchat.backends.hf.proving.prove import promised
+from specchat.backends.info import NOT_NUMBERS, flops
+from specchat.backends.loading import builtin_path
 
+from ..fakes.models import llama_tiny
 from ..fakes.models.llama_tiny import gguf_of, needs_llama
 from ..fakes.models.llama_tiny import tiny_folder as tiny_of_both
 from ..fakes.models.tiny import CONTEXT, VOCAB, reference, tiny_folder, tiny_model
@@ -227,3 +235,61 @@ def test_a_model_larger_than_memory_is_refused_before_it_is_read(monkeypatch: py
     monkeypatch.setattr("specchat.backends.hf.devices.free_memory", lambda device: 1000)
     with pytest.raises(UserError, match=r"needs 0\.0 GB on cpu, but 0\.0 GB are free"):
         load(tiny_folder("llama"))
+
+
+@pytest.mark.parametrize("kind", ["llama", "qwen3", "gpt2", "gemma3", "mixtral", "qwen3-moe", "gpt-neox"])
+def test_a_short_text_takes_what_torch_counts(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tied heads, fused projections, and mixtures whose experts run only for the tokens that chose them."""
+    # Of weights in a layout of their own, and of grouped products, torch counts nothing.
+    monkeypatch.setattr("specchat.backends.hf.lean.halves._known", lambda: False)
+    monkeypatch.setattr("specchat.backends.hf.lean.halves.pays", lambda _: False)
+    monkeypatch.setattr("specchat.backends.hf.lean.lean.pays", lambda _: False)
+    model: Any = load_transformers(tiny_folder(kind), kind, LoadOptions(device="cpu"))
+    if hasattr(model.module.config, "num_experts_per_tok"):
+        model.module.set_experts_implementation("eager")
+    session = model.open_session()
+    with FlopCounterMode(display=False) as counter:
+        session.evaluate([5, 6, 7], [ROOT, 0, 1])
+    session.close()
+    assert flops(model.info.weights, 3) == pytest.approx(counter.get_total_flops(), rel=0.06)
+
+
+@needs_llama
+@pytest.mark.parametrize("head", ["tied", "its own"])
+def test_it_is_the_same_on_llama_cpp(head: str) -> None:
+    folder = builtin_path() if head == "tied" else llama_tiny.tiny_folder()
+    with closing(load_model(str(folder))) as ours, closing(load_model(str(llama_tiny.gguf_of(folder)))) as theirs:
+        assert theirs.info.weights == ours.info.weights > 0
+
+
+@pytest.fixture
+def halved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A tiny model in bfloat16."""
+    from transformers import AutoModelForCausalLM
+
+    whole: Any = AutoModelForCausalLM.from_pretrained(tiny_folder("llama"), dtype=torch.bfloat16)
+    whole.save_pretrained(tmp_path)
+    for file in tiny_folder("llama").glob("*token*"):
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    monkeypatch.setattr(room, "quick_in_bfloat16", lambda: True)
+    return tmp_path
+
+
+def test_a_file_in_bfloat16_runs_in_it_and_says_so(halved: Path) -> None:
+    model = load_transformers(halved, "half", LoadOptions(device="cpu"))
+    # In float32 only if its bits sent it back.
+    assert (BFLOAT16 in model.info.notes) == (model.info.dtype == "bfloat16")
+    for dtype in ("float32", "bfloat16"):
+        model = load_transformers(halved, "half", LoadOptions(device="cpu", dtype=dtype))
+        assert model.info.dtype == dtype
+        assert BFLOAT16 not in model.info.notes
+
+
+def test_without_the_same_bits_it_runs_in_float32(halved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def moved(*args: Any) -> Any:
+        runner, found = promised(*args)
+        return runner, replace(found, exact=False) if runner.dtype == torch.bfloat16 else found
+
+    monkeypatch.setattr(room, "promised", moved)
+    assert load_transformers(halved, "half", LoadOptions(device="cpu")).info.dtype == "float32"
+    assert load_transformers(halved, "half", LoadOptions(device="cpu", exact="off")).info.dtype == "bfloat16"
