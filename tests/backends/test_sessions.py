@@ -180,8 +180,8 @@ def test_a_pass_that_fails_leaves_the_session_as_it_was(name: str, error: Except
     evaluated = mirror.session.nodes_evaluated
     with monkeypatch.context() as patch:
         patch.setattr(*beneath(name, mirror.session), fail)
-        with pytest.raises(UserError, match=r"not enough memory|could not evaluate"):
-            mirror.session.evaluate([80, 81], [ROOT, 0 if mirror.tree else mirror.next])
+        with pytest.raises(RuntimeError if name in HYBRIDS else UserError):  # of hybrids the engine makes the sentence
+            mirror.session.evaluate([80, 81], [ROOT, 1 if mirror.tree else 0])
     assert mirror.session.nodes_evaluated == evaluated
     mirror.evaluate([80, 81], [ROOT, mirror.next])
     mirror.check()
@@ -280,11 +280,11 @@ def test_a_refused_draft_costs_its_accepted_tokens_again_and_nothing_else(family
         lambda _module, _args, named: passes.append(named["input_ids"].shape[1]), with_kwargs=True
     )
     try:
-        session.prefill(range(5, 65))
+        session.prefill(range(5, 20))
         for step in range(3):
             session.evaluate(range(70, 75), range(ROOT, 4))
             session.commit((0, 1))
-            assert passes == [60, 5, 7, 9][: step + 2]
+            assert passes == [15, 5, 7, 9][: step + 2]
         # What has added up goes in alone, so that the next refused draft is cheap again.
         for _ in range(CATCH_UP):
             session.evaluate(range(70, 75), range(ROOT, 4))

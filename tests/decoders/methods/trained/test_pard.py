@@ -62,7 +62,7 @@ def test_masks_leave_nothing_in_the_cache(models: tuple[Model, Model]) -> None:
     target, draft = models
     prompt = encode_prompt(target, PROMPT)
     generation = Generation(Conversation(target, draft_model=draft), prompt, "pard", settings={"tokens": 4}, max_tokens=12)
-    assert any(step.accepted > 1 for step in generation)
+    assert max(step.accepted for step in generation) > 1
     drafter: Any = generation.drafter
     session = drafter._proposer.session
     held = list(session.tokens)
