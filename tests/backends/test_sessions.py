@@ -1,5 +1,5 @@
 """One machine for sessions: whatever was evaluated, committed, dropped, rewound or asked before, logits and hidden states are
-those of a fresh plain pass; limits, and failures, which are patched in. What is copied or kept shows in private fields alone."""
+those of a fresh plain pass; limits, and failures, which are patched in. What is copied shows in private fields alone."""
 
 from __future__ import annotations
 
