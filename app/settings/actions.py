@@ -190,12 +190,19 @@ EDIT = Action(
 )
 RETRY = Action(
     "retry",
-    "Answer again with the next method, the one you name, or the same and a new seed; the first answer stays",
+    "Answer again with the same method, and a new seed where there is a temperature; the first answer stays",
     "alt+r",
     "retry",
-    slash="retry METHOD key=value …|same|new|seed=N",
-    words={"same": "the same method and seed", "new": "the same method, a new seed", "seed=": "the same method, this seed"},
+    slash="retry same|new|seed=N",
+    words={"same": "the same seed", "new": "a new seed", "seed=": "this seed"},
     aliases=("regenerate", "redo"),
+)
+COMPARE = Action(
+    "compare",
+    "Answer again with the next method, or the one you name; a table compares the answers",
+    "alt+q",
+    "compare",
+    slash="compare METHOD key=value …",
 )
 GO_ON = Action("go_on", "Go on from where the text ends, with a base model", "alt+g", "go on", slash="more")
 VARIANT_BEFORE = Action(

@@ -186,7 +186,7 @@ def completes(*rows: Action) -> Callable[[CompletionSource], CompletionSource]:
     return register
 
 
-@completes(actions.METHOD_MENU, actions.RETRY)
+@completes(actions.METHOD_MENU, actions.COMPARE)
 def method(typed: TypedCommand, known: KnownNames) -> list[Suggestion]:
     return _methods(known) if not typed.words else _params(known.methods.get(typed.words[0]), typed)
 

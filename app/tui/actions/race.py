@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from textual.widget import Widget
 
-from ....engine.options import find_server
+from ....engine.options import BUILTIN, find_server
 from ....errors import NotPossible, UserError
 from ...chat.choosing import PLAIN
 from ...race.entry import RaceEntry, split_model
@@ -165,7 +165,7 @@ class Races:
             found, source = talk(dialogue, None), last_message(dialogue)
         if found is None:
             source = "An example. Type your own prompt, then press F5."
-            found = talk(dialogue, starters_for(dialogue.completes)[0].prompt)
+            found = talk(dialogue, starters_for(dialogue.completes, builtin=dialogue.model == BUILTIN)[0].prompt)
         assert found is not None, "a prompt was given"
         return found[0], found[1], source
 

@@ -25,36 +25,28 @@ SEEDS = 1_000_000
 """New seeds are below this: short enough to be read out and typed."""
 
 SEEDED = re.compile(r"same|new|seed=\d{1,18}")
-"""What asks for the same method again."""
+"""What says with which seed."""
 
 
 class Retries:
-    """Answers again, takes back, and turns to other variants: /retry, /undo."""
+    """Answers again, takes back, and turns to other variants: /retry, /compare, /undo."""
 
     def __init__(self, host: Host, message_edit: MessageEdit) -> None:
         self.host, self.message_edit = host, message_edit
 
     # Answers once more
 
-    @runs(actions.RETRY)
-    def retry(self, *arguments: str) -> None:
-        """Answer the last (or the marked) message with another method.
-
-        Args:
-            arguments: `METHOD key=value …`, or `same`, `new` or `seed=N` for the same method; the next method that has not
-                answered it where empty.
-        """
+    @runs(actions.COMPARE)
+    def compare(self, *words: str) -> None:
+        """Answer the last (or the marked) message with `METHOD key=value …`; alone, with the next method that has not."""
         dialogue = self.host.dialogue
-        index, answer = self._subject("retry")
-        if len(arguments) == 1 and SEEDED.fullmatch(arguments[0]):
-            self._seeded(index, answer, arguments[0])
-            return
+        index, answer = self._subject("compare")
         tried = [each.method for each in dialogue.transcript.variants.answers(dialogue.transcript.entries, index)] or [
             answer.method if answer else dialogue.method
         ]
-        if arguments:
-            name, *rest = arguments
-            settings = method_settings(dialogue, name, pairs(rest, "/retry METHOD key=value …, or /retry same, new or seed=N"))
+        if words:
+            name, *rest = words
+            settings = method_settings(dialogue, name, pairs(rest, "/compare METHOD key=value …"))
         else:
             name = self._next(tried)
             settings = dict(dialogue.settings.get(name, {}))
@@ -66,14 +58,25 @@ class Retries:
         at = names.index(tried[-1]) if tried[-1] in names else -1
         order = [*names[at + 1 :], *names[: at + 1]]
         if not any(name != tried[-1] for name in order):
-            raise NotPossible("This model has only one method, so there is no other to retry with.")
+            raise NotPossible("This model has only one method, so there is no other to compare with.")
         return next((name for name in order if name not in tried), order[0])
 
-    def _seeded(self, index: int, answer: Answer | None, how: str) -> None:
-        """Answer with the same method and settings, and with the same seed, a new one, or this one."""
+    @runs(actions.RETRY)
+    def retry(self, *words: str) -> None:
+        """Answer the last (or the marked) message again with the same method and settings.
+
+        Args:
+            words: `same`, `new` or `seed=N`: the same seed, a new one or this one; a new one where empty, if there is a
+                temperature.
+        """
         dialogue = self.host.dialogue
+        index, answer = self._subject("retry")
+        how = words[0] if words else ""
+        if words and (len(words) > 1 or not SEEDED.fullmatch(how)):
+            raise UserError(f"/retry takes same, new or seed=N. /compare {how} answers with another method.")
         request = self._request(answer)
         sampling = dict(request["sampling"])
+        how = how or ("new" if sampling["temperature"] else "same")
         if how != "same" and not sampling["temperature"]:  # one may have been set since
             sampling = dialogue.request()["sampling"]
         if how != "same" and not sampling.get("temperature"):

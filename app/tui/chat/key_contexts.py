@@ -67,7 +67,7 @@ def _idle(dialogue: Dialogue, box: PromptInput, offer: bool) -> KeyContext:
     if dialogue.transcript.entries:
         more = [("go_on", "")] if dialogue.completes else []
         done = (("next_method", ""), ("inspect", ""), ("race", ""), ("new_chat", ""), ("leader", ""), ("method_menu", ""))
-        seldom = (("panels", ""), ("copy_answer", ""), ("retry", ""), ("edit", ""), ("quit", ""))
+        seldom = (("panels", ""), ("copy_answer", ""), ("retry", ""), ("compare", ""), ("edit", ""), ("quit", ""))
         return KeyContext("In a chat", hints(help, *more, *done, *seldom), box)
     tour = [("send", "tour")] if offer else []
     rest = (("race", ""), ("leader", ""), ("models", ""), ("chats", ""), ("theme_menu", ""), ("quit", ""))

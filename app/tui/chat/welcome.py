@@ -66,13 +66,20 @@ STARTERS = (
         "Anna is a baker from Lisbon. Bruno lives in Vienna and owns a red boat. On Friday, Clara travels to Rome.\n\n"
         "What does Bruno own?",
     ),
-    Starter(
-        "Explain speculative decoding",
-        "new text: little to copy",
-        "What is speculative decoding?",
-    ),
+)
+"""Prompts whose answers are mostly in them, for every model that answers messages."""
+
+BUILTIN_STARTERS = (
+    Starter("Explain speculative decoding", "new text: little to copy", "What is speculative decoding?"),
     Starter("Tell a story about a fox", "open text: harder to guess", "Tell me a story about a fox."),
 )
+"""Those that follow for the built-in model, which has learned to answer these."""
+
+OWN_STARTERS = (
+    Starter("Explain a rainbow", "new text: little to copy", "Explain in five sentences how a rainbow forms."),
+    Starter("Plan a week of dinners", "a pattern, filled in", "Plan a dinner for each day of a week, with the ingredients."),
+)
+"""Those that follow for others."""
 
 OPENINGS = (
     Starter("A story", "open text: harder to guess", "Once upon a time, in a small town by the sea, there lived"),
@@ -106,13 +113,13 @@ TOUR = Starter("Take the tour", "30 seconds, live", "/tour")
 DIGITS = "1234567890"
 """Digits of the rows, in order."""
 
-TITLE_WIDTH = max(len(starter.title) for starter in (*STARTERS, *OPENINGS))
+TITLE_WIDTH = max(len(starter.title) for starter in (*STARTERS, *BUILTIN_STARTERS, *OWN_STARTERS, *OPENINGS))
 """Columns of the titles, so that the reasons stand below each other."""
 
 
-def starters_for(base: bool) -> tuple[Starter, ...]:
-    """Prompts for a base model, or for one that answers messages."""
-    return OPENINGS if base else STARTERS
+def starters_for(base: bool, *, builtin: bool) -> tuple[Starter, ...]:
+    """Prompts for a base model, the built-in one, or another that answers messages."""
+    return OPENINGS if base else (*STARTERS, *(BUILTIN_STARTERS if builtin else OWN_STARTERS))
 
 
 class Welcome(VerticalScroll, can_focus=False):
@@ -168,7 +175,7 @@ class Welcome(VerticalScroll, can_focus=False):
     @property
     def rows(self) -> tuple[Starter, ...]:
         """What is offered: the tour, and what suits the model."""
-        return (TOUR, *starters_for(self._base))
+        return (TOUR, *starters_for(self._base, builtin=self._tiny))
 
     def _options(self) -> list[Option]:
         return [
@@ -198,8 +205,7 @@ class Welcome(VerticalScroll, can_focus=False):
 
     def _how(self) -> Content:
         model = " · builtin is a tiny demo model" if self._tiny else ""
-        does = "begins a text" if self._base else "asks"
-        return Content.assemble(("tab", "bold $foreground"), (f", then a digit, {does}{model}", "$quiet"))
+        return Content.assemble(("Try one: ", "$quiet"), ("tab", "bold $foreground"), (f", then its number{model}", "$quiet"))
 
     def model_is(self, tiny: bool, base: bool) -> None:
         """Another model is loaded; `tiny`: the built-in one; `base`: one that goes on from a text."""

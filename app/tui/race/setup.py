@@ -77,8 +77,8 @@ class RaceSetup(FramedScreen[list[LanePick]]):
         self._prompt, self._source = prompt, source
         self.lanes = [LanePick(name) for name in chosen]
         """The lanes, in the order of the panes."""
-        able = [item for item in items if not item.reason]
-        self._items = sorted(able, key=lambda item: item.id not in chosen)[:ROWS]
+        ranked = sorted(items, key=lambda item: (bool(item.reason), item.id not in chosen))
+        self._items = [item for item in ranked if len(items) <= ROWS or not item.reason][:ROWS]
         self._rest = [item for item in items if item not in self._items]
         """Methods behind the last row."""
         self._refused = ""

@@ -81,7 +81,7 @@ def offered(before: str) -> list[str]:
         ("/model own", ["owner/name"]),
         ("/models own", ["owner/name"]),
         ("/redo ne", ["new"]),
-        ("/retry lookup nodes=8 v", ["variant="]),
+        ("/compare lookup nodes=8 v", ["variant="]),
         ("/preset save ", ["poet"]),
         ("/preset po", ["poet"]),
         ("/preset none ", []),
@@ -102,7 +102,7 @@ def test_a_lone_slash_offers_every_command() -> None:
 
 
 def test_every_command_whose_arguments_are_known_offers_them() -> None:
-    free = {"pass", "edit", "rename", "branch", "system", "settings", "find"}  # a number, a title, a text
+    free = {"pass", "pace", "edit", "rename", "branch", "system", "settings", "find"}  # a number, a title, a text
     takes = {row.command for row in COMMANDS if row.arguments}
     assert {row.command for row in COMMANDS if row.words or row.id in {**complete.KINDS, **complete.COMPLETERS}} == takes - free
 

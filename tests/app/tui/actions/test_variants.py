@@ -104,7 +104,7 @@ async def test_an_edit_that_must_wait_changes_nothing_yet(make_chat: Make, engin
 async def test_a_retry_stands_beside_the_first_answer(make_chat: Make, engine: Any, make_steps: Make) -> None:
     async with chatting(make_chat(), size=SIZE) as (app, pilot):
         await say(app, pilot, engine, make_steps, "First", "One two three four.")
-        await command(pilot, "/retry greedy")
+        await command(pilot, "/compare greedy")
         assert engine.asked.method == "greedy"
         assert engine.asked.fresh
         assert [message["content"] for message in engine.asked.messages] == ["First"]
@@ -123,12 +123,12 @@ async def test_a_retry_stands_beside_the_first_answer(make_chat: Make, engine: A
 async def test_where_two_answers_part_is_said(make_chat: Make, engine: Any, make_steps: Make) -> None:
     async with chatting(make_chat(), size=SIZE) as (app, pilot):
         await say(app, pilot, engine, make_steps, "First", "The lamp was lit at six.")
-        await pilot.press("alt+r")
+        await pilot.press("alt+q")
         await answer(app, pilot, engine, make_steps, "The lamp was out by nine.", method="soft", seed=3)
         assert "≠ from character 14: lit at six. / out by nine." in shown(app).replace("token", "character") or (
             "≠ from token" in shown(app)
         )
-        await pilot.press("alt+r")
+        await pilot.press("alt+q")
         engine.begin(make_steps("The lamp", method="greedy", drafts=False))
         engine.finish("cancelled")
         await settle(app, pilot)
@@ -140,6 +140,9 @@ async def test_a_retry_asks_with_the_same_seed_or_a_new_one(make_chat: Make, eng
         await say(app, pilot, engine, make_steps, "First", "One.")
         with pytest.raises(UserError, match="At temperature 0 the seed changes nothing"):
             app.actions.command("/regenerate new")
+        await pilot.press("alt+r")
+        assert (engine.asked.method, engine.asked.sampling["seed"]) == ("lookup", 0)
+        await answer(app, pilot, engine, make_steps, "One.")
         app.actions.command("/set temperature=0.8 seed=7")
         await say(app, pilot, engine, make_steps, "Second", "Two.")
         app.actions.command("/set temperature=0.1 seed=9 max_tokens=5")
@@ -157,8 +160,9 @@ async def test_a_retry_asks_with_the_same_seed_or_a_new_one(make_chat: Make, eng
         assert (engine.asked.sampling["seed"], engine.asked.sampling["temperature"]) == (12, 0.8)
         await answer(app, pilot, engine, make_steps, "Else.")
         assert "seed 12" in shown(app)
-        app.actions.command("/regenerate new")
-        assert 0 <= engine.asked.sampling["seed"] < 1_000_000
+        app.actions.command("/regenerate")
+        assert engine.asked.method == "lookup"
+        assert engine.asked.sampling["seed"] not in (0, 7, 9, 12), "a new one"
         with pytest.raises(UserError, match="being written"):
             app.actions.command("/retry same")
 
@@ -199,9 +203,10 @@ async def test_what_cannot_be_done_is_said(make_chat: Make, engine: Any, make_st
         for command, sentence in (
             ("/edit 2", "no number 2"),
             ("/edit x", "takes the number of one of your messages"),
-            ("/retry lokup", "lookup"),
-            ("/retry recompute", "No cache"),
-            ("/retry lookup max_ngram", "key=value"),
+            ("/compare lokup", "lookup"),
+            ("/compare recompute", "No cache"),
+            ("/compare lookup max_ngram", "key=value"),
+            ("/retry lookup", "/compare lookup answers with another method"),
             ("/regenerate twice", "twice"),
         ):
             with pytest.raises(UserError, match=sentence):
@@ -217,9 +222,9 @@ async def chat_of_variants(app: Any, pilot: Any, engine: Any, make_steps: Make) 
     await say(app, pilot, engine, make_steps, "How does it work?")
     await pilot.press("alt+w", *" In a few words.", "enter")
     await answer(app, pilot, engine, make_steps)
-    await pilot.press("alt+r")
+    await pilot.press("alt+q")
     await answer(app, pilot, engine, make_steps, method="soft", seed=2)
-    app.actions.command("/retry greedy")
+    app.actions.command("/compare greedy")
     records = make_steps(method="greedy", drafts=False)
     engine.begin([replace(record, text=record.text.replace("model", "reader")) for record in records])
     engine.finish()

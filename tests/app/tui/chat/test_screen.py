@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -149,6 +150,11 @@ async def test_others_say_nothing_of_it(make_chat: Make, engine: Any) -> None:
     async with chatting(make_chat(), engine, size=SIZE) as (app, pilot):
         assert "base model" not in header(app)
         assert STARTERS[1].title in welcome(app)
+        assert "Try one: tab, then its number" in welcome(app)
+        app.dialogue.model = "own.gguf"
+        app.changed()
+        await pilot.pause()
+        assert not re.search("specul|draft model|builtin", welcome(app).replace("how the model decodes", ""))
         assert app.box.placeholder.startswith("Ask")
         await ask(pilot, engine, "Hello")
         await pilot.press("alt+g")
