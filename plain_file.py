@@ -23,6 +23,9 @@ T = TypeVar("T")
 MOST_BYTES = 1_000_000
 """Most bytes of a file that people write by hand: settings, themes, presets. The longest theme has 3 kB."""
 
+MOST_VALUES = 3_000_000
+"""Most values in a JSON file, each of some 80 bytes once read. The largest known tokenizer, of Gemma, has 1.8 million."""
+
 FULL = (errno.ENOSPC, errno.EDQUOT)
 """Errors that only more room mends."""
 
@@ -138,13 +141,25 @@ def read_json(path: Path, most: int = MOST_BYTES) -> Any:
     """`read_bytes` as JSON.
 
     Raises:
-        OSError: as `read_bytes`.
+        OSError: as `read_bytes`, or `require_few_values`.
         ValueError: it is not JSON, or is nested too deep.
     """
+    data = read_bytes(path, most)
+    require_few_values(data)
     try:
-        return json.loads(read_bytes(path, most))
+        return json.loads(data)
     except RecursionError:
         raise ValueError("it is nested too deep") from None
+
+
+def require_few_values(data: bytes) -> None:
+    """Raise an error for JSON that would take much more memory than it has bytes: an empty list of two becomes 64.
+
+    Raises:
+        OSError: it may hold more than MOST_VALUES.
+    """
+    if sum(map(data.count, (b"[", b"{", b","))) > MOST_VALUES:
+        raise OSError(errno.EFBIG, f"it holds more than {MOST_VALUES / 1e6:.0f} million values")
 
 
 @contextmanager

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
+from contextlib import suppress
+from functools import cached_property, lru_cache
 from itertools import combinations
-from typing import Any
+from typing import Any, TypeVar
 
 from jinja2.meta import find_undeclared_variables
 
 from ..errors import UserError, did_you_mean
 from ..plain_file import as_text, read_bytes, user_path
 from .base import Message
-from .template_sandbox import Broken, Program, Refused, limited
+from .confined import Broken, Confined
+from .template_sandbox import Program, Refused
 from .thinking.find import find_form
 from .thinking.form import Form
+
+T = TypeVar("T")
 
 MARK = "\U000f0000"
 """Private-use character set around special tokens that a message spells, while its template runs."""
@@ -27,8 +31,17 @@ TAG_LIKE = re.compile(r"[<\[◁].*[>\]▷]", re.DOTALL)
 """What a token looks like that stands for a whole tag. Where the template writes it (`<think>`, `[/INST]`), it is protected in
 messages although it is not special; where it does not (`<table>`), it is text."""
 
+MOST_SECONDS = 10.0
+"""CPU seconds that a template may take for a chat. Most need a millisecond."""
+
 FIND_SECONDS = 2.0
 """CPU seconds for finding out what a template does with thoughts; the slowest we know needs 0.3."""
+
+MOST_MEMORY = 512 << 20
+"""Bytes that it may take; a chat of 1 MB takes 20 MB."""
+
+TEMPLATES = Confined()
+"""Where templates run."""
 
 WORDS = 73059482 * 10**6
 """The first of the numbers that stand for contents in a trial: whatever a template does to a text, it keeps digits."""
@@ -62,45 +75,32 @@ class Template:
     """
 
     def __init__(self, source: str, specials: Mapping[str, str | list[str]]) -> None:
-        self._program = Program(source)
         self.source = source
         self._values = {"tools": None, "documents": None, "add_generation_prompt": True, **specials}
         self._typed: tuple[str, ...] = ()
         """Roles whose contents were last wanted as parts."""
         self._given: Mapping[str, Any] = {}
         """Variables of the rendering that runs."""
+        TEMPLATES.start()
 
     @cached_property
     def form(self) -> Form | None:
         """What it does with thoughts; None if it says nothing of them, or cannot be read."""
-        key = hash((self.source, repr(self._values)))
-        if key not in _FORMS:
-            _FORMS[key] = self._find_form()
-        return _FORMS[key]
-
-    def _find_form(self) -> Form | None:
-        def render(messages: Sequence[Mapping[str, Any]], asks: bool, **variables: Any) -> str:
-            values = {**self._values, **variables, "messages": [dict(each) for each in messages]}
-            try:
-                return self._program.render({**values, "add_generation_prompt": asks}, MOST_CHARACTERS)
-            except (Refused, Broken):
-                return ""
-
-        try:
-            with limited(seconds=FIND_SECONDS):
-                return find_form(render, self._program.tree(), self._values)
-        except Exception:  # nothing in a template must fail a load
-            return None
+        with suppress(Exception):  # nothing in a template must fail a load
+            return TEMPLATES.call(_find_form, self.source, self._values, seconds=FIND_SECONDS, memory=MOST_MEMORY)
+        return None
 
     @cached_property
     def reads(self) -> tuple[str, ...]:
         """Variables that it reads and that may be given."""
-        try:
-            with limited(seconds=FIND_SECONDS):
-                found = find_undeclared_variables(self._program.tree())
-        except Exception:  # rendering it will tell
-            return ()
-        return tuple(sorted(found - {"messages", *self._values}))
+        with suppress(Exception):  # rendering it will tell
+            return TEMPLATES.call(_find_variables, self.source, self._values, seconds=FIND_SECONDS, memory=MOST_MEMORY)
+        return ()
+
+    def _call(self, function: Callable[..., T], *values: Any, cancelled: Callable[[], bool] | None = None) -> T:
+        """Call a function with a copy of this template, where it can do no harm."""
+        self.form  # noqa: B018 - finding that out has a time of its own
+        return TEMPLATES.call(function, self, *values, seconds=MOST_SECONDS, memory=MOST_MEMORY, cancelled=cancelled)
 
     def variables(self, think: str, given: Mapping[str, Any]) -> dict[str, Any]:
         """The variables for a word of `think`, and those that are given.
@@ -147,10 +147,10 @@ class Template:
         """
         if not messages:
             raise UserError("A chat needs at least one message.")
-        self._given, _ = variables or {}, self.form  # finding that out has a time of its own
+        self._given = variables or {}
         try:
-            with limited(cancelled):
-                return self._render(messages)
+            text, self._typed = self._call(_render, list(messages), cancelled=cancelled)
+            return text
         except Refused as refusal:
             raise UserError(
                 f"The model's chat template rejects this conversation ({refusal}). Remove the system prompt, or use plain "
@@ -160,6 +160,14 @@ class Template:
             raise UserError(
                 f"The model's chat template is broken ({error}). Use plain completion (--raw) or another model."
             ) from None
+
+    def shows(self, message: Message) -> bool:
+        """Whether a message's content is in the text.
+
+        Raises:
+            Refused, Broken: it cannot be rendered.
+        """
+        return self._call(_shows, message)
 
     def _render(self, messages: Sequence[Message]) -> str:
         most = MOST_CHARACTERS + MOST_TIMES * sum(len(text) for message in messages for text in message.values())
@@ -180,15 +188,6 @@ class Template:
                 raise UserError(f"The model's chat template leaves out {what}")
             later = "user" if message["role"] == "user" else later
         return text
-
-    def shows(self, message: Message) -> bool:
-        """Whether a message's content is in the text. Call it within `limited`.
-
-        Raises:
-            Refused, Broken: it cannot be rendered.
-        """
-        self._try([message], MOST_CHARACTERS)
-        return message["content"] in self._text([message], MOST_CHARACTERS, self._typed)
 
     def _try(self, messages: Sequence[Message], most: int) -> set[int]:
         """Find the roles whose contents are wanted as parts; the places of messages that are left out all the same."""
@@ -215,7 +214,7 @@ class Template:
         for message in chat:
             if message["role"] in typed and isinstance(message["content"], str):
                 message["content"] = [{"type": "text", "text": message["content"], **more}]
-        return self._program.render({**self._values, **self._given, "messages": chat}, most)
+        return _program(self.source).render({**self._values, **self._given, "messages": chat}, most)
 
 
 def given_template(file: str) -> str:
@@ -236,8 +235,7 @@ def given_template(file: str) -> str:
         raise UserError(f"The chat template {file} is empty. Give a file in Jinja, such as chat_template.jinja.")
     message = {"role": "user", "content": str(WORDS)}
     try:
-        with limited():
-            shown = Template(source, {}).shows(message)
+        shown = Template(source, {}).shows(message)
     except Refused:  # what it does not take may be another chat
         return source
     except Broken as error:
@@ -247,8 +245,39 @@ def given_template(file: str) -> str:
     return source
 
 
-_FORMS: dict[int, Form | None] = {}
-"""What was found out about templates, by their hashes."""
+@lru_cache(maxsize=8)
+def _program(source: str) -> Program:
+    return Program(source)
+
+
+def _render(template: Template, messages: Sequence[Message]) -> tuple[str, tuple[str, ...]]:
+    """See `Template.render`; also the roles whose contents were wanted as parts."""
+    return template._render(messages), template._typed
+
+
+def _shows(template: Template, message: Message) -> bool:
+    """See `Template.shows`."""
+    template._try([message], MOST_CHARACTERS)
+    return message["content"] in template._text([message], MOST_CHARACTERS, template._typed)
+
+
+def _find_variables(source: str, values: Mapping[str, Any]) -> tuple[str, ...]:
+    """See `Template.reads`."""
+    return tuple(sorted(find_undeclared_variables(_program(source).tree()) - {"messages", *values}))
+
+
+def _find_form(source: str, values: Mapping[str, Any]) -> Form | None:
+    """See `Template.form`."""
+    program = _program(source)
+
+    def render(messages: Sequence[Mapping[str, Any]], asks: bool, **variables: Any) -> str:
+        named = {**values, **variables, "messages": [dict(each) for each in messages]}
+        try:
+            return program.render({**named, "add_generation_prompt": asks}, MOST_CHARACTERS)
+        except (Refused, Broken):
+            return ""
+
+    return find_form(render, program.tree(), values)
 
 
 def without_thought(message: Message) -> dict[str, Any]:

@@ -3,18 +3,22 @@ what has been looked at and nothing else."""
 
 from __future__ import annotations
 
+import errno
 import importlib.util
 import json
 import os
+import re
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from ...errors import UserError, shell_line
-from ...plain_file import opened
+from ...errors import UserError, first_line, shell_line
+from ...plain_file import opened, read_bytes, require_few_values
 from ...plain_file import read_json as read_any
+from ..confined import Confined
+from ..kept import identity, keep, recall
 
 PICKLES = ("pytorch_model*.bin", "*.pt", "*.pth", "*.ckpt", "consolidated*.pth")
 ITEM_BYTES = {
@@ -28,8 +32,11 @@ MOST_HEADER = 100_000_000
 MOST_CONFIG = 16_000_000
 """Bytes of a config.json; ours has 700."""
 
-MOST_BESIDE = 500_000_000
-"""Bytes of a file beside the weights, and of an index. The largest known tokenizer.json has 35 MB."""
+MOST_INDEX = 50_000_000
+"""Bytes of an index, of which the largest known has 10 MB."""
+
+MOST_BESIDE = 200_000_000
+"""Bytes of a file beside the weights. The largest known tokenizer.json has 35 MB."""
 
 BESIDE = (".json", ".model", ".jinja", ".txt", ".tiktoken")
 """Endings of the files beside the weights that transformers is shown: configuration and tokenizer."""
@@ -82,7 +89,7 @@ def _weight_files(folder: Path) -> list[Path]:
     if not os.path.lexists(index):
         files = sorted(folder.glob("*.safetensors"))
         return [file for file in files if file.name == "model.safetensors"] or files
-    weight_map = read_json(index, MOST_BESIDE).get("weight_map")
+    weight_map = read_json(index, MOST_INDEX).get("weight_map")
     if not isinstance(weight_map, dict) or not all(
         isinstance(name, str) and name and "/" not in name and "\0" not in name and name.strip(".")
         for name in weight_map.values()
@@ -128,7 +135,9 @@ def header(file: Path) -> Tensors:
             length = int.from_bytes(first, "little")
             if len(first) < 8 or not 2 <= length <= min(size - 8, MOST_HEADER):
                 raise broken
-            found = json.loads(stream.read(length))
+            data = stream.read(length)
+        require_few_values(data)
+        found = json.loads(data)
     except OSError as error:
         raise UserError(f"Cannot read {file} ({error.strerror or error}). Download it again.") from None
     except (ValueError, RecursionError):
@@ -204,10 +213,12 @@ def _related(file: Path, bare: bool) -> dict[str, Any] | None:
 
 def _check_beside(file: Path) -> None:
     try:
-        with opened(file) as stream:
-            if os.fstat(stream.fileno()).st_size <= MOST_BESIDE:
-                return
-        raise UserError(f"{file} is larger than {MOST_BESIDE / 1e6:.0f} MB, too large for such a file. Download it again.")
+        if file.suffix == ".json":
+            require_few_values(read_bytes(file, MOST_BESIDE))
+        else:
+            with opened(file) as stream:
+                if os.fstat(stream.fileno()).st_size > MOST_BESIDE:
+                    raise OSError(errno.EFBIG, f"it is larger than {MOST_BESIDE / 1e6:.0f} MB")
     except OSError as error:
         raise UserError(f"Cannot read {file} ({error.strerror or error}). Download it again, or remove it.") from None
 
@@ -232,6 +243,18 @@ def weight_bytes(files: list[Path], item_bytes: int | None) -> int:
 TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "spiece.model", "tekken.json", "merges.txt")
 """Files that make a tokenizer."""
 
+TRIAL_SECONDS, TRIAL_MEMORY = 10.0, 1_000_000_000
+"""Computing and bytes that reading a tokenizer may take; the largest known, of Gemma, needs 3 s and 0.4 GB."""
+
+CHARACTERS = "".join(chr(code) * 32 for code in range(0x20, 0x7F)) + "".join(
+    map(chr, [*range(0xA0, 0xD800), *range(0xE000, 0x10000)])
+)
+
+QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"')
+
+OWN = Path(__file__).resolve().parents[2]
+"""What specchat itself brings is not tried."""
+
 PACKAGES = {
     "aqlm": ("aqlm",), "auto-round": ("auto_round",), "awq": ("gptqmodel",), "bitsandbytes": ("bitsandbytes",),
     "compressed-tensors": ("compressed_tensors",), "eetq": ("kernels",), "fp_quant": ("fp_quant",),
@@ -252,6 +275,45 @@ def tokenizer_problem(folder: Path) -> str:
         # A SentencePiece model begins with a field of a protocol buffer, tiktoken's with base64.
         needed = ("sentencepiece", "google.protobuf") if file.read(1) == b"\n" else ("tiktoken",)
     return _lacking("Its only tokenizer, tokenizer.model,", needed)
+
+
+def try_tokenizer(folder: Path) -> None:
+    """Read a folder's tokenizer where it can do no harm: a normalizer can be made to write 70 GB, a regex to search for
+    ever, and libraries in Rust end the process. Files that were read once are remembered.
+
+    Raises:
+        UserError: it cannot be read.
+    """
+    files = [(folder / name).resolve() for name in TOKENIZERS if (folder / name).is_file()]
+    about = identity(files)
+    if files[0].is_relative_to(OWN) or recall("tokenizers", about):
+        return
+    trial = Confined()
+    try:
+        trial.call(_read_tokenizer, str(folder), seconds=TRIAL_SECONDS, memory=TRIAL_MEMORY)
+    except Exception as error:
+        raise UserError(f"{files[0]} cannot be read ({first_line(error)}). Copy the tokenizer's files again.") from None
+    finally:
+        trial.close()
+    keep("tokenizers", about, {"read": True})
+
+
+def _read_tokenizer(folder: str) -> None:
+    """Read a tokenizer, all of its tokens, characters of all scripts, and what its own rules name."""
+    from tokenizers import Tokenizer
+
+    file = Path(folder) / TOKENIZERS[0]
+    if not file.is_file():
+        from transformers import AutoTokenizer
+
+        AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False).encode(CHARACTERS)
+        return
+    tokenizer = Tokenizer.from_file(str(file))
+    tokenizer.decode(list(tokenizer.get_vocab().values()))
+    tokenizer.encode(CHARACTERS)
+    for part in (tokenizer.normalizer, tokenizer.pre_tokenizer, tokenizer.post_processor, tokenizer.decoder):
+        for text in QUOTED.findall(part.__getstate__().decode()) if part is not None else ():
+            tokenizer.encode(json.loads(text))
 
 
 def quantization_problem(config: Mapping[str, Any]) -> str:

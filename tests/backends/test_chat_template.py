@@ -3,13 +3,9 @@ are constants, and made small."""
 
 from __future__ import annotations
 
-import os
-import resource
-import signal
-
 import pytest
 
-from specchat.backends import chat_template, template_sandbox
+from specchat.backends import chat_template
 from specchat.backends.chat_template import Template
 from specchat.errors import Cancelled, UserError
 
@@ -39,19 +35,27 @@ BROKEN = {
 
 @pytest.mark.parametrize("case", BROKEN)
 def test_what_a_template_does_wrong_is_a_sentence(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(template_sandbox, "MOST_SECONDS", 120.0)
-    monkeypatch.setattr(template_sandbox, "MOST_MEMORY", 128 << 20)
-    monkeypatch.setattr(chat_template, "MOST_CHARACTERS", 100_000)
+    monkeypatch.setattr(chat_template, "MOST_SECONDS", 120.0)
+    monkeypatch.setattr(chat_template, "MOST_MEMORY", 128 << 20)
     source, said = BROKEN[case]
     with pytest.raises(UserError, match=f"chat template is broken .*({said})"):
         Template(source, {}).render(CHAT)
 
 
-@pytest.mark.parametrize("source", [ENDLESS, "{{ 10 ** (10 ** 9) }}"])
+LISTS = (
+    "{% set n = namespace(a=[1], b=[1]) %}{% for i in range(40) %}{% set n.a = [n.a] * 2 %}{% set n.b = [n.b] * 2 %}"
+    "{% endfor %}{{ n.a == n.b }}"
+)
+
+
+@pytest.mark.parametrize(
+    "source", [ENDLESS, "{{ 10 ** (10 ** 9) }}", LISTS + "{{ n.a == n.b }}"], ids=["loops", "power", "lists"]
+)
 def test_what_does_not_end_is_ended(source: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Comparing lists of lists of lists runs in C: 2^40 comparisons without a look at anything else."""
     good = Template("{{ messages[0].content }}{{ eos_token }}", {"eos_token": "</s>"})
     with monkeypatch.context() as patch:
-        patch.setattr(template_sandbox, "MOST_SECONDS", 0.2)
+        patch.setattr(chat_template, "MOST_SECONDS", 0.2)
         patch.setattr(chat_template, "FIND_SECONDS", 0.2)
         with pytest.raises(UserError, match="it did not finish within"):
             Template(source, {}).render(CHAT)
@@ -63,41 +67,12 @@ def test_a_refusal_is_no_fault() -> None:
         Template("{{ raise_exception('Only users') }}", {}).render(CHAT)
 
 
-def test_cancelling_ends_an_endless_template() -> None:
+def test_cancelling_ends_an_endless_template(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chat_template, "FIND_SECONDS", 0.2)
     polls = iter(range(1000))
     with pytest.raises(Cancelled):
         Template(ENDLESS, {}).render(CHAT, lambda: next(polls) > 2)
     assert next(polls) < 10
-
-
-def test_what_no_python_can_stop_is_ended_with_its_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Comparing lists of lists of lists runs in C: 2^40 comparisons without a look at anything else."""
-    monkeypatch.setattr(template_sandbox, "MOST_SECONDS", 0.5)
-    monkeypatch.setattr(chat_template, "FIND_SECONDS", 0.5)
-    monkeypatch.setattr(template_sandbox, "GRACE_SECONDS", 0.0)
-    lists = "{% set n = namespace(a=[1], b=[1]) %}{% for i in range(40) %}{% set n.a = [n.a] * 2 %}{% set n.b = [n.b] * 2 %}"
-    template = Template(lists + "{% endfor %}{{ n.a == n.b }}", {})
-    if not (child := os.fork()):
-        try:
-            template.render(CHAT)
-        finally:
-            os._exit(0)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGXCPU
-
-
-def test_limits_end_with_the_rendering() -> None:
-    def limits() -> list[object]:
-        kinds = (resource.RLIMIT_AS, resource.RLIMIT_CPU)
-        return [*map(resource.getrlimit, kinds), signal.getsignal(signal.SIGPROF)]
-
-    before = limits()
-    for source in ("{{ messages[0].content }}", "{{ 1 / 0 }}"):
-        try:
-            Template(source, {}).render(CHAT)
-        except UserError:
-            assert "0" in source
-        assert limits() == before
-        assert signal.getitimer(signal.ITIMER_PROF) == (0.0, 0.0)
 
 
 LINES = "{% for line in m['content'] %}{% if line['type'] == 'text' %}{{ line['text'] }}{% endif %}{% endfor %}"

@@ -24,7 +24,7 @@ from specchat.backends.files.gguf_file import read_header
 from specchat.backends.files.model_card import read_card
 from specchat.backends.files.ollama import PARAMETERS, parameters
 from specchat.backends.files.sampling import GGUF, OLLAMA, of_folder, recommended
-from specchat.backends.loading import builtin_gguf
+from specchat.backends.loading import builtin_gguf, builtin_path
 
 from ...fakes.models.gguf_changes import changed, tokens
 from ...fakes.models.tiny import tiny_folder
@@ -78,6 +78,9 @@ def loop(path: Path) -> None:
     path.symlink_to(path.name)
 
 
+LISTS = b"[" + b"[]," * 1_500_001 + b"[]]"
+"""4.5 MB that become 100."""
+
 DAMAGED, FILES = "is damaged", "does not list the weight files"
 
 HOSTILE: dict[str, tuple[Breaks, str]] = {
@@ -105,6 +108,10 @@ HOSTILE: dict[str, tuple[Breaks, str]] = {
     "index names a pickle": (lambda f: ((f / "w.bin").write_bytes(pickle.dumps({})), index({"a": "w.bin"})(f)), DAMAGED),
     "a pickle called safetensors": (weights(pickle.dumps({"a": 1})), DAMAGED),
     "config nested deep": (lambda folder: (folder / CONFIG).write_text('{"a":' * 100_000), "not valid JSON"),
+    "an index of empty lists": (lambda f: (f / INDEX).write_bytes(LISTS), "holds more than 3 million values"),
+    "a header of empty lists": (weights(raw(LISTS)), "holds more than"),
+    "a config of empty lists": (lambda f: (f / CONFIG).write_bytes(LISTS), "holds more than"),
+    "tokenizer settings of empty lists": (lambda f: (f / "tokenizer_config.json").write_bytes(LISTS), "holds more than"),
     "config of a list": (lambda folder: (folder / CONFIG).write_text("[]"), "not a JSON object"),
     "config is a pipe": (replaced(CONFIG, os.mkfifo), "not a regular file"),
     "config is a folder": (replaced(CONFIG, Path.mkdir), "Is a directory"),
@@ -201,9 +208,21 @@ def test_no_pickle_is_opened(folder: Path, tmp_path: Path) -> None:
     assert not trace.exists()
 
 
+def tokenizer(**changes: Any) -> str:
+    """The built-in model's tokenizer with other rules."""
+    return json.dumps(json.loads((builtin_path("builtin") / "tokenizer.json").read_text()) | changes)
+
+
+DOUBLING = {"type": "Replace", "pattern": {"String": "zqx"}, "content": "zqxzqx"}
+GROWING = {"type": "Sequence", "normalizers": [DOUBLING] * 36}
+ENDLESS = {"type": "Split", "pattern": {"Regex": "(x+x+)+z"}, "behavior": "Isolated", "invert": False}
+
+
 BESIDE: dict[str, tuple[str, str, str]] = {
-    "tokenizer nested deep": ("tokenizer.json", "[" * 100_000, "tokenizer in"),
-    "tokenizer of null": ("tokenizer.json", "null", "tokenizer in"),
+    "tokenizer nested deep": ("tokenizer.json", "[" * 100_000, "tokenizer.json cannot be read"),
+    "tokenizer of null": ("tokenizer.json", "null", "tokenizer.json cannot be read"),
+    "tokenizer that writes 70 GB": ("tokenizer.json", tokenizer(normalizer=GROWING), "tokenizer.json .* too much memory"),
+    "tokenizer that panics": ("tokenizer.json", tokenizer(pre_tokenizer=ENDLESS), "tokenizer.json .*retry-limit"),
     "tokenizer settings nested deep": ("tokenizer_config.json", '{"a":' * 100_000, "tokenizer in"),
     "tokenizer settings of a list": ("tokenizer_config.json", "[1]", "tokenizer in"),
     "generation nested deep": ("generation_config.json", '{"a":' * 100_000, "Cannot load"),
@@ -211,8 +230,11 @@ BESIDE: dict[str, tuple[str, str, str]] = {
 
 
 @pytest.mark.parametrize("case", BESIDE)
-def test_hostile_files_beside_the_weights_are_sentences(case: str, folder: Path) -> None:
+def test_hostile_files_beside_the_weights_are_sentences(case: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     name, text, sentence = BESIDE[case]
+    if "that" in case:  # limits are constants, and made small
+        monkeypatch.setattr("specchat.backends.files.checkpoint.TRIAL_SECONDS", 1.0)
+        monkeypatch.setattr("specchat.backends.files.checkpoint.TRIAL_MEMORY", 200_000_000)
     (folder / name).write_text(text)
     with pytest.raises(UserError, match=sentence) as caught:
         load(folder)
