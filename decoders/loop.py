@@ -281,16 +281,17 @@ class Generation(Iterator[Step]):
         if matcher is None or self._text.free:
             self._constrained_from = None
             return None
-        if self._constrained_from is None:
+        begun = self._text.begun
+        if self._constrained_from is None or not begun:
             self._constrained_from = len(self.tokens)
         matcher.follow(self.tokens, self._constrained_from)
-        matcher.opens = self._text.opens if self._constrained_from == len(self.tokens) else frozenset()
+        matcher.before = None if begun else self._text.leads
         return matcher
 
     def _forced_step(self) -> Step | None:
         """Make a step of the grammar-forced tokens, if there are any, without a pass: the next one reads them with its tree."""
         matcher = self._constraint()
-        if matcher is None or matcher.opens or self.drafter.searches:
+        if matcher is None or matcher.before is not None or self.drafter.searches:
             return None
         tokens = matcher.forced()[: self._max_depth() + 1]
         done = not tokens and not matcher.ends and matcher.stopped
@@ -421,7 +422,8 @@ class Generation(Iterator[Step]):
         text, free = "", self._matcher is not None and self._text.free
         for i, token in enumerate(new):
             ends = token in self._eos and not self._text.ends_thought(token)
-            text += self._text.push(token)
+            bound = self._matcher is not None and not (ends or self._text.free or self._text.leads(token))
+            text += self._text.push(token, bound)
             if self._text.stopped:
                 self.finish_reason = "stop"
             elif ends:

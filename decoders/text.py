@@ -32,6 +32,8 @@ SECONDS_A_LOOK = 0.002
 """Processor time that searches may take on average per token, so that slow ones do not add up. Most take microseconds."""
 PROBE = 64
 """A new regex is tried on a character repeated so many times: 2^64 ways to match are too many, 64^3 are not."""
+LEAD = 4
+"""The most blank lines and spaces before a thought."""
 _GRAPHEME = regex.compile(r"\X")
 _SENTINELS = "a0 \n."
 """Continuations tried to see whether a match depends on being at the end of the text; the regex's own characters besides."""
@@ -184,6 +186,7 @@ class TextStream:
         """Whether a stop has matched: the text ends before it, and further tokens add nothing."""
         self.trouble: UserError | None = None
         """A stop took too long to look for. None is looked for any more, and what was held back is let go."""
+        self._decode = decode
         self._detokenizer = Detokenizer(decode, behind)
         self._stops = stops or None
         self._text = ""
@@ -215,11 +218,21 @@ class TextStream:
         return self._splitter is not None and (self.thinking or self._splitter.half)
 
     @property
-    def opens(self) -> frozenset[int]:
-        """Tokens that may begin a mark here, before the first word of the answer."""
+    def begun(self) -> bool:
+        """Whether the first word of the answer is there, so that no thought can come before it."""
         splitter = self._splitter
-        if splitter is None or splitter.state not in ("start", "gap"):
-            return frozenset()
+        return splitter is None or splitter.bound or splitter.state not in ("start", "gap") or not self._marks(splitter)
+
+    def leads(self, token: int) -> bool:
+        """Whether a token may begin the mark of a thought before the first word of the answer, or is a blank line ahead of it."""
+        splitter = self._splitter
+        if splitter is None or self.begun:
+            return False
+        blank = splitter.state == "start" and len(splitter.waiting) < LEAD and self._decode([token]).isspace()
+        return token in self._marks(splitter) or blank
+
+    @staticmethod
+    def _marks(splitter: Splitter) -> frozenset[int]:
         return frozenset(unit for unit in splitter.rules.firsts[splitter.state] if isinstance(unit, int))
 
     def ends_thought(self, token: int) -> bool:
@@ -244,11 +257,18 @@ class TextStream:
         stop."""
         return self._text[self._pos : self._safe]
 
-    def push(self, token: int) -> str:
-        """Take a token and return the text that may be shown now, often ""."""
+    def push(self, token: int, bound: bool = False) -> str:
+        """Take a token and return the text that may be shown now, often "".
+
+        Args:
+            token: the next one.
+            bound: a constraint asks for it, so that it is part of the answer, even where it spells the mark of a thought.
+        """
         if self.stopped:
             return ""
         if self._splitter is not None:
+            if bound and not self._splitter.bound:
+                self._splitter.bind()
             return self._push_parted(self._splitter, token)
         new = self._detokenizer.push(token)
         return self._release(new, final=False) if new else ""
@@ -266,7 +286,7 @@ class TextStream:
     def _push_parted(self, splitter: Splitter, token: int) -> str:
         """Take a token of a model that thinks."""
         before, thinking = splitter.part, self.thinking
-        if token in splitter.atoms:
+        if token in splitter.atoms and not splitter.bound:
             pieces = splitter.push(self._detokenizer.flush(), token)
         else:
             pieces = splitter.push(self._detokenizer.push(token))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
@@ -45,8 +45,9 @@ class Matcher:
 
         self.constraint = constraint
         self.ends = frozenset(tokenizer.eos_tokens)
-        self.opens: frozenset[int] = frozenset()
-        """Tokens that the model may choose all the same at the answer's end, as they begin a thought."""
+        self.before: Callable[[int], bool] | None = None
+        """Whether the model may choose a token all the same, as it leads to a thought before the answer; None where none may
+        come."""
         self._words = (tokenizer.vocab_size + 31) // 32
         self._matcher = LLMatcher(tokenizer, constraint.compiled(), log_level=0)
         self._taken = 0

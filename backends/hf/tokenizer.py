@@ -11,7 +11,7 @@ from ...errors import UserError, first_line
 from ..chat_template import TAG_LIKE, Template, any_of, marked, parted_at_marks
 from ..codec import AHEAD, Codec
 from ..files.checkpoint import tokenizer_problem, try_tokenizer
-from ..thinking.thoughts import Thoughts, from_response_template, from_vocabulary
+from ..thinking.thoughts import Thoughts, from_response_template, from_vocabulary, usual_pair
 
 
 class TextCodec(Codec):
@@ -40,7 +40,7 @@ class TextCodec(Codec):
         self._names = {name: i for i, name in added.items() if name in special | tags}
         """Tokens that stand for a whole tag, by name: special ones, and others that are parsed in any text."""
         source = self._template.source if self._template is not None else ""
-        protected = special | {name for name in tags if name in source}
+        protected = special | {name for name in tags if name in source} | set(usual_pair(self._names))
         self._protected = any_of(protected)
         self._protected_ids = frozenset(i for name, i in self._names.items() if name in protected)
         self._opening = self._find_opening()

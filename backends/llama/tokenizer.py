@@ -11,7 +11,7 @@ from typing import Any
 from ...errors import UserError
 from ..chat_template import TAG_LIKE, Template, any_of, parted_at_marks
 from ..codec import AHEAD, Codec
-from ..thinking.thoughts import Thoughts, from_vocabulary
+from ..thinking.thoughts import Thoughts, from_vocabulary, usual_pair
 from .context import Weights
 
 UNKNOWN, NORMAL, CONTROL, USER = 1, 4, 8, 16
@@ -59,7 +59,7 @@ class LlamaCodec(Codec):
         self._special = any_of(names[i] for i in self._control)
         self._names = {names[i]: i for i in marks | self._control}
         """Tokens that stand for a whole tag, by name: control tokens, and others that are parsed in any text."""
-        self._protected_ids = self._control | (marks & written)
+        self._protected_ids = self._control | (marks & written) | {self._names[mark] for mark in usual_pair(self._names)}
         self._protected = any_of(names[i] for i in self._protected_ids)
         self._bytes: dict[int, bytes] = {}
         # SentencePiece puts a space before a text; it is no part of it.

@@ -103,6 +103,13 @@ class Splitter:
         self.state: State = state
         self._skip = skip
         self._waiting: list[Unit] = []
+        self.bound = False
+        """Whether all that comes is the answer, whatever it spells."""
+
+    def bind(self) -> None:
+        """Take what comes for the answer that a constraint asks for; blank lines before it were no part of it."""
+        self.bound, self.state = True, "answer"
+        self._waiting.clear()
 
     @property
     def part(self) -> int:
@@ -126,6 +133,8 @@ class Splitter:
 
     def push(self, text: str, atom: int | None = None) -> list[tuple[int, str]]:
         """Take text, and an atom behind it; return what is certain now, each with its part."""
+        if self.bound:
+            return [(ANSWER, text)] if text else []
         plain = atom is None and not self._waiting and not self._skip and self.state in ("thought", "answer")
         if plain and self.rules.firsts[self.state].isdisjoint(text):  # most of the time
             return [(self.part, text)] if text else []

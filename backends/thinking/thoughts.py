@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -59,9 +59,15 @@ class Thoughts:
         return self._encode(f"{after}{marks.close}{marks.gap}{marks.resume}")
 
 
+def usual_pair(names: Collection[str]) -> tuple[()] | tuple[str, str]:
+    """The usual marks that a vocabulary has a token for each of; none where it has no such pair."""
+    return next((pair for pair in PAIRS if set(pair) <= set(names)), ())
+
+
 def from_vocabulary(names: Mapping[str, int]) -> Form | None:
     """The marks of a model whose template says nothing, where its vocabulary has a usual pair."""
-    return _usual(next((pair for pair in PAIRS if names.keys() >= set(pair)), None))
+    pair = usual_pair(names)
+    return _bare(Marks(*pair, before="\n", after="\n", gap="\n\n")) if pair else None
 
 
 def from_response_template(spec: Any) -> Form | None:
@@ -82,10 +88,6 @@ def from_response_template(spec: Any) -> Form | None:
         return None
     before = opening[len(opening.rstrip()) :]
     return _bare(Marks(opening.strip(), close, before=before, answer=text(answer, "open").strip()))
-
-
-def _usual(pair: tuple[str, str] | None) -> Form | None:
-    return _bare(Marks(*pair, before="\n", after="\n", gap="\n\n")) if pair else None
 
 
 def _bare(marks: Marks) -> Form:

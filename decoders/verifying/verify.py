@@ -84,7 +84,7 @@ class ConstrainedPass(Pass):
         if node in self._picks:
             return self._picks[node]
         matcher, line = self._matcher, self._line(node)
-        if (self.tree.tokens[node] in matcher.ends and node) or (not node and own in matcher.opens):
+        if (self.tree.tokens[node] in matcher.ends and node) or (not node and matcher.before and matcher.before(own)):
             pick = own  # nothing follows, or a thought does
         elif forced := matcher.forced(line):
             pick = forced[0]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterator
 from copy import copy
 from dataclasses import replace
@@ -11,7 +13,7 @@ from typing import Any
 import pytest
 
 from specchat.backends import LoadOptions, Model, Sampling, load_model
-from specchat.backends.grammars.constraint import regex
+from specchat.backends.grammars.constraint import json_schema, regex
 from specchat.backends.hf.graphs.graphs import Rerun
 from specchat.backends.loading import builtin_path
 from specchat.decoders import Conversation, Generation, encode_prompt
@@ -21,7 +23,7 @@ from specchat.decoders.text import Stops
 from ...cases import FULL
 from ...fakes.answers import answered, one_by_one
 from ...fakes.models.llama_tiny import needs_llama
-from ...fakes.models.thinkers import ANSWER, FAMILIES, THOUGHT, thinker
+from ...fakes.models.thinkers import ANSWER, FAMILIES, THOUGHT, UNSAID, thinker
 from .cases import CONSTRAINTS, prompts, valid
 
 MOST = 120 if FULL else 48
@@ -109,7 +111,7 @@ def test_what_the_grammar_writes_is_counted_apart(builtin_model: Model, draft_mo
 
 HI = [{"role": "user", "content": "Hi"}]
 METHODS = ("greedy", "lookup", "recycle", "jacobi") if FULL else ("lookup",)
-MARKED = [name for name in FAMILIES if name != "told"] if FULL else ["opens", "opened"]
+MARKED = [*(name for name in FAMILIES if name != "told"), "unsaid"] if FULL else ["opens", "unsaid"]
 """Families whose marks are tokens: a thought that is opened by spelling its mark out would break the constraint."""
 
 
@@ -117,7 +119,7 @@ def parts(generation: Generation) -> tuple[str, str]:
     told = ["", ""]
     for step in generation:
         at = 0
-        for part, characters, _ in step.spans:
+        for part, characters, _ in step.spans or [[0, len(step.text), 0]]:
             told[part] += step.text[at : at + characters]
             at += characters
     return told[1], told[0]
@@ -127,7 +129,7 @@ def parts(generation: Generation) -> tuple[str, str]:
 @pytest.mark.parametrize("name", MARKED)
 def test_the_answer_alone_is_constrained(name: str, runtime: str) -> None:
     model = thinker(name, runtime)
-    variables: dict[str, Any] = FAMILIES[name].on[1]
+    variables: dict[str, Any] = FAMILIES[name].on[1] if name in FAMILIES else {}
     for method in METHODS:
         conversation = Conversation(model)
         for pattern, expected in ((r"Yes, [0-9]+\.", ANSWER), (r"(No|Never), [0-9]{2}!", None)):
@@ -138,3 +140,25 @@ def test_the_answer_alone_is_constrained(name: str, runtime: str) -> None:
             assert generation.valid, (method, pattern, answer, generation.finish_reason)
             assert expected is None or answer == expected
         conversation.close()
+
+
+SPELLED = ("a {0} b", "a {1} b", "{}b{}", "{1} {0}", "\n\n{}x") if FULL else ("{}b{}", "a {1}")
+
+
+@pytest.mark.parametrize("runtime", ["transformers", pytest.param("llama.cpp", marks=needs_llama)])
+@pytest.mark.parametrize("name", [*FAMILIES, "unsaid"] if FULL else ["opens", "told", "unsaid"])
+def test_what_a_constraint_spells_is_no_mark(name: str, runtime: str) -> None:
+    model = thinker(name, runtime)
+    conversation = Conversation(model)
+    marks = FAMILIES[name].marks if name in FAMILIES else UNSAID.marks
+    for text in (form.format(*marks) for form in (*SPELLED, "a <|end|> b", "<|user|>")):
+        table = {"type": "object", "properties": {text: {"const": 1}}, "required": [text], "additionalProperties": False}
+        cases = {regex(re.escape(text)): text, json_schema({"const": text}): text, json_schema(table): {text: 1}}
+        for constraint, expected in cases.items():
+            for method in METHODS:
+                prompt = encode_prompt(model, HI)
+                generation = Generation(conversation, prompt, method, max_tokens=150, constraint=constraint)
+                _, answer = parts(generation)
+                assert generation.valid, (text, constraint, method, answer)
+                assert (answer if constraint.kind == "regex" else json.loads(answer)) == expected
+    conversation.close()

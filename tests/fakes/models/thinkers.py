@@ -320,12 +320,20 @@ def _look_back(state: dict[str, torch.Tensor], theta: float) -> None:
     out[ROWS : 2 * ROWS, :ROWS] = torch.eye(ROWS)
 
 
+UNSAID = Family(
+    "{% for m in messages %}" + TURN + "{% endfor %}" + ASK + "{% endif %}",
+    THINK,
+    ["\n\n", "<think>", "\n" + SAID[0][0], SAID[0][1] + "\n", "</think>", *SAID[1]],
+)
+"""MiniMax: only the vocabulary tells; and the model begins with a blank line."""
+
+
 @functools.cache
 def thinker(name: str, runtime: str) -> Model:
     """The loaded model of a family (sessions are independent; do not close it)."""
     folder = room() / f"thinks-{name}"
     if not folder.exists():
-        write(FAMILIES[name], folder)
+        write(UNSAID if name == "unsaid" else FAMILIES[name], folder)
     if runtime == "llama.cpp":
         return load_llama(gguf_of(folder), name, FLOAT32)
     return load_transformers(folder, name, LoadOptions(device="cpu"))
