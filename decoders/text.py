@@ -224,7 +224,7 @@ class TextStream:
         return splitter is None or splitter.bound or splitter.state not in ("start", "gap") or not self._marks(splitter)
 
     def leads(self, token: int) -> bool:
-        """Whether a token may begin the mark of a thought before the first word of the answer, or is a blank line ahead of it."""
+        """Whether a token may begin a thought before the first word of the answer, or is a blank line ahead of one."""
         splitter = self._splitter
         if splitter is None or self.begun:
             return False

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, cast, get_args
 
@@ -86,13 +86,12 @@ class Constraint:
                 return LLMatcher.grammar_from_lark(_lark(self.text))
 
     def matches(self, text: str) -> bool:
-        """Whether a text that others wrote matches. JSON may have white space where JSON allows it, and its keys may be in any
-        order."""
+        """Whether a text that others wrote matches: JSON by the schema, however it is written, anything else by the grammar."""
         from llguidance import LLMatcher, LLTokenizer, TokenizerWrapper
 
         if self.is_json:
             try:
-                text = json.dumps(_ordered(json.loads(text), list(_keys(self.schema))), ensure_ascii=False)
+                return _by_schema(self.schema, json.loads(text))
             except (ValueError, RecursionError):
                 return False
         matcher = LLMatcher(LLTokenizer(TokenizerWrapper(Bytes())), self.compiled(), log_level=0)
@@ -185,26 +184,17 @@ def grammar(text: str) -> Constraint:
     return Constraint("grammar", text)
 
 
-def _keys(part: Any) -> Iterator[str]:
-    """The names of the properties in a schema, in their order."""
-    if isinstance(part, dict):
-        if isinstance(properties := part.get("properties"), dict):
-            yield from properties
-        for each in part.values():
-            yield from _keys(each)
-    elif isinstance(part, list):
-        for each in part:
-            yield from _keys(each)
+def _by_schema(schema: Mapping[str, Any], value: Any) -> bool:
+    """What jsonschema says of a value; nothing is fetched. A schema that it cannot follow finds no fault."""
+    from jsonschema import Draft202012Validator, FormatChecker
+    from jsonschema.validators import validator_for
+    from referencing import Registry
 
-
-def _ordered(value: Any, keys: Sequence[str]) -> Any:
-    """A JSON value with its keys in the order of a schema's, others last."""
-    if isinstance(value, list):
-        return [_ordered(each, keys) for each in value]
-    if not isinstance(value, dict):
-        return value
-    known = [key for key in dict.fromkeys(keys) if key in value]
-    return {key: _ordered(value[key], keys) for key in [*known, *(key for key in value if key not in known)]}
+    kind = validator_for(schema, default=Draft202012Validator)
+    try:
+        return bool(kind(schema, registry=Registry(), format_checker=FormatChecker()).is_valid(value))
+    except Exception:  # a regex in Rust's syntax, a reference that leads nowhere
+        return True
 
 
 def _schema(text: str) -> dict[str, Any]:

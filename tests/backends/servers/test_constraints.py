@@ -73,5 +73,15 @@ def test_what_comes_back_is_looked_at() -> None:
     assert not asked.matches('{"a": 3}')
     assert not asked.matches('{"a": "3", "b": "x"}')
     assert not asked.matches('{"a": 3, "b": "x"')
+    owner = {
+        "type": "object",
+        "properties": {"name": {"type": "string"}, "id": {"type": "integer"}},
+        "required": ["name", "id"],
+    }
+    nested = json_schema({"type": "object", "properties": {"id": {"type": "integer"}, "owner": owner}})
+    assert nested.matches('{"id": 1, "owner": {"name": "Ana", "id": 2}}')
+    assert nested.matches('{"owner": {"id": 2.0, "name": "Ana"}, "id": 1e0}')
+    assert not nested.matches('{"id": 1, "owner": {"name": "Ana", "id": 2.5}}')
+    assert json_schema({"$ref": "https://example.com/schema"}).matches("1")
     assert regex("[a-c]+ é").matches("abc é")
     assert not grammar(GBNF).matches("yes, no")
