@@ -111,9 +111,11 @@ class Codec(ABC):
         if self._for_grammars is None:
             from llguidance import LLTokenizer, TokenizerWrapper
 
-            ends = list(self.ends)
-            first = ends[0] if ends else 0
-            vocabulary = GrammarVocabulary(self._bytes_of_tokens(), sorted(self._protected_ids), first, self._cut)
+            tokens, special = self._bytes_of_tokens(), sorted(self._protected_ids)
+            if not (ends := list(self.ends)):  # llguidance wants one: none that the model could choose
+                ends = [len(tokens)]
+                tokens, special = [*tokens, b"<end>"], [*special, *ends]
+            vocabulary = GrammarVocabulary(tokens, special, ends[0], self._cut)
             self._for_grammars = LLTokenizer(TokenizerWrapper(vocabulary), eos_token=ends)
         return self._for_grammars
 

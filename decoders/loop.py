@@ -135,7 +135,7 @@ class Generation(Iterator[Step]):
         self.watch = Watch()
         self._ties = SideGuard(able.near_tie) if able.exact and able.near_tie else None
         splitter = model.thoughts.splitter(prompt) if model.thoughts is not None else None
-        behind = () if model.info.has_template else prompt[-RUN:]
+        behind = () if model.info.has_template and constraint is None else prompt[-RUN:]
         self._text = TextStream(model.decode, stops, splitter, behind)
         self._budget = think_budget
         self._ending = False
@@ -151,7 +151,7 @@ class Generation(Iterator[Step]):
         if constraint is not None:
             from ..backends.grammars.matcher import Matcher
 
-            self._matcher = Matcher(model.grammar_tokenizer(), constraint)
+            self._matcher = Matcher(model.grammar_tokenizer(), constraint, model.info.eos_ids)
         self._eos = frozenset(model.info.eos_ids)
         self._branching = able.tree and self._most is None
         self._cancelled = False

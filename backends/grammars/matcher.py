@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
@@ -33,18 +33,19 @@ class Matcher:
     Tokens that end an answer are never fed to it: it would count them in one state and not in another.
 
     Args:
-        tokenizer: the model's, which knows all tokens that end an answer.
+        tokenizer: the model's.
         constraint: what to match.
+        ends: the tokens that end an answer; None for those that llguidance has.
 
     Raises:
         UserError: the constraint cannot be used; says which part.
     """
 
-    def __init__(self, tokenizer: LLTokenizer, constraint: Constraint) -> None:
+    def __init__(self, tokenizer: LLTokenizer, constraint: Constraint, ends: Collection[int] | None = None) -> None:
         from llguidance import LLMatcher
 
         self.constraint = constraint
-        self.ends = frozenset(tokenizer.eos_tokens)
+        self.ends = frozenset(tokenizer.eos_tokens if ends is None else ends)
         self.before: Callable[[int], bool] | None = None
         """Whether the model may choose a token all the same, as it leads to a thought before the answer; None where none may
         come."""

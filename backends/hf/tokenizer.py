@@ -134,7 +134,7 @@ class TextCodec(Codec):
             fast = Tokenizer.from_str(self._tokenizer.backend_tokenizer.to_str())  # a copy: padding is state
             fast.no_padding()
             fast.no_truncation()
-            read = LLTokenizer(fast.to_str(), n_vocab=self.vocabulary, eos_token=list(self.ends), slices=[])
+            read = LLTokenizer(fast.to_str(), n_vocab=self.vocabulary, eos_token=[0], slices=[])
         except Exception as error:  # a tokenizer in Python alone, or of a kind of its own
             raise UserError(
                 f"This model's tokenizer cannot follow a schema ({first_line(error)}). Leave the schema out, or load the model "
@@ -177,7 +177,7 @@ def open_tokenizer(folder: Path) -> Any:
 
 
 def eos_ids(module: Any, codec: TextCodec) -> tuple[int, ...]:
-    """The ids that end an answer: the generation configuration's, the configuration's and the tokenizer's."""
+    """The tokens that end an answer: the generation configuration's, the configuration's and the tokenizer's."""
     found: list[int] = []
     sources = (getattr(module, "generation_config", None), module.config, module.config.get_text_config(decoder=True))
     for source in sources:
@@ -185,4 +185,4 @@ def eos_ids(module: Any, codec: TextCodec) -> tuple[int, ...]:
         found += ids if isinstance(ids, list | tuple) else [ids] if isinstance(ids, int) else []
     if codec.eos_id is not None:
         found.append(codec.eos_id)
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys(i for i in found if 0 <= i < codec.vocabulary))
