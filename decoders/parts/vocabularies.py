@@ -61,7 +61,8 @@ class Reencoded:
         made: list[int] = []
         token, parent = tokens[-1], ROOT
         for _ in range(most):
-            token = session.evaluate([token], [parent]).candidates(1, context.sampling)[0][0][0]
+            histories = [[*tokens, *made]] if context.sampling.uses_history else None
+            token = session.evaluate([token], [parent]).candidates(1, context.sampling, histories)[0][0][0]
             if token in draft.info.eos_ids:
                 break
             made.append(token)

@@ -125,8 +125,12 @@ def test_a_draft_through_text_is_right_when_the_draft_model_is(builtin_model: Mo
     expected = plain(builtin_model, COPY, max_tokens=16)[10:]
     assert line
     assert line == expected[: len(line)]
-    generation, _ = run(builtin_model, tiny_model("llama"), COPY, "draft", {"reencode": True}, max_tokens=16)
-    assert generation.answer[10:] == expected
+    for sampling in (Sampling(), Sampling(0.8, repetition_penalty=1.2, seed=1)):
+        expected = plain(builtin_model, COPY, max_tokens=16, sampling=sampling)
+        generation, _ = run(
+            builtin_model, tiny_model("llama"), COPY, "draft", {"reencode": True}, max_tokens=16, sampling=sampling
+        )
+        assert generation.answer == expected
 
 
 @pytest.mark.parametrize("method", ["draft", "tree", "pard"])
