@@ -3,15 +3,12 @@ short."""
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from specchat.backends.chat_template import Template
-from specchat.backends.thinking.find import find_form
-from specchat.backends.thinking.form import TAG, Form, Marks
+from specchat.backends.thinking.form import TAG, Marks
 from specchat.backends.thinking.split import Splitter, rules_of, units
 from specchat.backends.thinking.thoughts import from_response_template, from_vocabulary
 from specchat.errors import UserError
@@ -77,19 +74,6 @@ def test_models_that_do_not_think() -> None:
 def test_no_template_can_fail_a_load(source: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("specchat.backends.chat_template.FIND_SECONDS", 0.2)
     assert template(source).form is None
-
-
-def test_it_is_found_once_for_each_template(monkeypatch: pytest.MonkeyPatch) -> None:
-    calls: list[Any] = []
-
-    def find(*told: Any) -> Form | None:
-        calls.append(told)
-        return find_form(*told)
-
-    monkeypatch.setattr("specchat.backends.chat_template.find_form", find)
-    source = FAMILIES["opens"].template + "{# another #}"
-    assert template(source).form is template(source).form is not None
-    assert len(calls) == 1
 
 
 def test_marks_that_only_the_vocabulary_or_the_checkpoint_tells() -> None:
