@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -19,10 +19,9 @@ from ..chat.transcript import Transcript
 from ..chat.variants import Fork
 from ..saved.capture import SavedChat
 from ..text.cells import find_all, fit, folded, one_line, sanitise
-from .entries import ROW, parts_of, read_entry
-from .schema import loaded, stored, words_of
+from .schema import stored
 from .store import Store, trouble
-from .writing import TITLE_CELLS, ChatTrack, Rows, SavedEntry, rows_of
+from .writing import TITLE_CELLS, ChatTrack, Row, read_row
 
 THOUGHTS = "thought:"
 """Before what is searched for: what models thought is searched as well."""
@@ -123,37 +122,39 @@ class Chats:
             for row in self._rows(f"named AND {_NEWEST}"):
                 if len(found) < limit and all(word in folded(row.title) for word in words):
                     found[row.id] = ChatHit(row, _excerpt(row.title, words[0]))
-            for (entry,) in self._candidates(words):
+            for entry, text, body, *columns in self._candidates(words):
                 if len(found) >= limit:
                     break
-                found_row = self.store.db.execute("SELECT text, thought FROM entries WHERE id = ?", (entry,)).fetchone()
-                answer, thought = found_row or ("", "")  # another specchat may have removed it just now
-                said = words_of(loaded(answer), loaded(thought) if thoughts else "")
-                whole = folded(said)
-                if not all(word in whole for word in words):
+                if columns[0] in found:
                     continue
-                having = "SELECT chat FROM places WHERE entry = ?1 UNION SELECT chat FROM ends WHERE entry = ?1"
-                for row in self._rows(f"id IN ({having}) AND {_NEWEST}", entry):
-                    if row.id not in found and len(found) < limit:
-                        found[row.id] = ChatHit(row, _excerpt(said, words[0]), entry)
+                thought = json.loads(body).get("thought", "") if thoughts else ""
+                said = f"{text}\n{thought}" if thought else text
+                whole = folded(said)
+                if all(word in whole for word in words):
+                    found[columns[0]] = ChatHit(_row(columns), _excerpt(said, words[0]), entry)
         return list(found.values())
 
     def _candidates(self, words: list[str]) -> sqlite3.Cursor:
-        """Entries that may have all the words, newest first."""
+        """Entries that may have all the words with their chats, newest first."""
+        query = f"SELECT entries.id, text, json, {_COLUMNS} FROM entries JOIN chats ON chats.id = chat AND deleted_at IS NULL"
+        newest = "ORDER BY entries.id DESC"
         trigrams = list(dict.fromkeys(word[i : i + 3] for word in words for i in range(len(word) - 2)))[:MOST_TRIGRAMS]
         link = " AND "
         if not trigrams:
             # Too short for the index by themselves: what begins with the longest of them.
             link, word = " OR ", max(words, key=len)
+            self.store.db.execute("PRAGMA temp_store = MEMORY")
+            self.store.db.execute("CREATE VIRTUAL TABLE IF NOT EXISTS temp.trigrams USING fts5vocab (main, words, row)")
             rows = self.store.db.execute(
                 "SELECT term FROM trigrams WHERE term >= ? AND term < ? LIMIT ?",
                 (word, word + "\U0010ffff", MOST_BEGINNINGS + 1),
             )
             trigrams = [term for (term,) in rows]
             if len(trigrams) > MOST_BEGINNINGS:  # so common that a look at the newest texts finds some soon
-                return self.store.db.execute("SELECT id FROM entries WHERE indexed > 0 ORDER BY id DESC")
-        query = link.join('"' + trigram.replace('"', '""') + '"' for trigram in trigrams)
-        return self.store.db.execute("SELECT rowid FROM words WHERE words MATCH ? ORDER BY rowid DESC", (query or '""',))
+                return self.store.db.execute(f"{query} WHERE text IS NOT NULL {newest}")
+        match = link.join('"' + trigram.replace('"', '""') + '"' for trigram in trigrams)
+        having = "entries.id IN (SELECT rowid FROM words WHERE words MATCH ?)"
+        return self.store.db.execute(f"{query} WHERE {having} {newest}", (match or '""',))
 
     def open(self, id: int, hit: ChatHit | None = None) -> OpenedChat:
         """A chat with its colours, figures and trees as they were; going on with it is saved in the same place.
@@ -165,47 +166,41 @@ class Chats:
             UserError: there is none of that number.
         """
         shown = self.row(id)
+        entries: dict[int, ChatEntry] = {}
+        damaged = 0
         with self.store.lock:
             db = self.store.db
             db.execute("BEGIN")  # all of it as it is at one moment
             try:
-                system, about, named, title = db.execute(
-                    "SELECT system, about, named, title FROM chats WHERE id = ?", (id,)
+                about, named, title, ways = db.execute(
+                    "SELECT about, named, title, ways FROM chats WHERE id = ?", (id,)
                 ).fetchone()
-                transcript = Transcript(system=loaded(system) if system is not None else None)
-                rows = rows_of(db, id)
-                saved: dict[int, SavedEntry] = {}
-                damaged = 0
-                for entry_id in (*rows.path, *(end[-1] for end in rows.ends)):
-                    row = db.execute(f"SELECT {ROW} FROM entries WHERE id = ?", (entry_id,)).fetchone()
-                    if row is None:  # somebody removed it by other means
-                        damaged += 1
-                        continue
-                    entry, whole = read_entry(row, parts_of(db, entry_id) if row[0] == "answer" else ())
+                for entry, *row in db.execute("SELECT id, text, json FROM entries WHERE chat = ?", (id,)):
+                    entries[entry], whole = read_row(db, entry, *row)
                     damaged += not whole
-                    saved[entry_id] = SavedEntry(entry, entry_id)
             finally:
                 db.execute("COMMIT")
-        transcript.entries += [saved[entry_id].entry for entry_id in rows.path if entry_id in saved]
-        for fork in _forks(rows, {entry_id: item.entry for entry_id, item in saved.items()}):
-            transcript.variants.put(fork)
-        given = loaded(title) if named else ""
-        quiet = len(transcript.entries)
-        transcript.track = ChatTrack(
-            id, given, given, quiet, saved=list(saved.values()), rows=rows, identity=self.store.identity
-        )
+        path, forks = json.loads(ways)
         told = json.loads(about)
+        transcript = Transcript([entries[entry] for entry in path], told["system"] or None)
+        for after, at, ends in forks:
+            transcript.variants.put(Fork(entries.get(after), [[entries[entry] for entry in end] for end in ends], at))
+        given = title if named else ""
+        rows = {entry: Row(number) for number, entry in entries.items()}
+        transcript.track = ChatTrack(
+            id, given, given, len(path), rows=rows, ways=ways, identity=self.store.identity
+        )
         return OpenedChat(
             transcript,
-            told.get("model", {}),
-            told.get("settings", {}),
+            told["model"],
+            told["settings"],
             datetime.fromtimestamp(shown.changed).astimezone().isoformat(timespec="seconds"),
-            str(told.get("specchat", "")),
+            told["specchat"],
             id=id,
             title=shown.title,
             damaged=damaged,
-            load=told.get("load", {}),
-            found=(saved[hit.entry].entry, hit.excerpt[1]) if hit is not None and hit.entry in saved else None,
+            load=told["load"],
+            found=(entries[hit.entry], hit.excerpt[1]) if hit is not None and hit.entry in entries else None,
         )
 
     def latest(self) -> ChatRow:
@@ -289,20 +284,9 @@ def clean_title(title: str) -> str:
     return short
 
 
-def _forks(rows: Rows, entries: Mapping[int, ChatEntry]) -> Iterator[Fork]:
-    """The places where a chat went on in several ways."""
-    for after, shown in rows.forks:
-        ends: dict[int, list[ChatEntry]] = {shown: []}
-        for before, number, _, entry in rows.ends:
-            if before == after and entry in entries:
-                ends.setdefault(number, []).append(entries[entry])
-        if after == 0 or after in entries:
-            yield Fork(entries.get(after), [ends[number] for number in sorted(ends)], sorted(ends).index(shown))
-
-
 def _row(row: Any) -> ChatRow:
     id, title, created, changed, model, answers, parent, deleted_at = row
-    name, model = one_line(loaded(title)), one_line(loaded(model))
+    name, model = one_line(title), one_line(model)
     return ChatRow(id, name, created, changed, model, answers, parent, deleted_at is not None)
 
 

@@ -7,7 +7,6 @@ import shutil
 import sqlite3
 import threading
 from collections.abc import Callable
-from hashlib import blake2b
 from pathlib import Path
 from time import monotonic
 from typing import TypeAlias
@@ -16,7 +15,6 @@ from ...engine.messages import Remember
 from ...errors import UserError
 from ..settings.locations import data_folder
 from .chats import reading
-from .schema import loaded
 from .store import history_file
 
 CHARACTERS = 10_000_000
@@ -31,9 +29,9 @@ BATCH = 100_000
 SETTLING = 0.25
 """Seconds between two looks at whether the history has changed."""
 
-_ALIVE = """SELECT id, created, length(text) FROM entries WHERE kind = 'answer' AND reason IS NOT NULL AND length(text) > 0
-    AND id IN (SELECT entry FROM places JOIN chats ON chats.id = chat WHERE deleted_at IS NULL
-    UNION SELECT entry FROM ends JOIN chats ON chats.id = chat WHERE deleted_at IS NULL) ORDER BY id DESC"""
+_ALIVE = """SELECT key, max(entries.id), length(text) FROM entries JOIN chats ON chats.id = chat AND deleted_at IS NULL
+    WHERE key IS NOT NULL GROUP BY key ORDER BY max(entries.id) DESC"""
+"""The newest entry that has an answer; a branch has it too."""
 
 Send: TypeAlias = Callable[[Remember], None]
 
@@ -70,22 +68,17 @@ def forget_deleted() -> None:
         ) from None
 
 
-def key_of(entry: int, created: float) -> int:
-    """The key of an answer: another one if the database is another one."""
-    return int.from_bytes(blake2b(f"{entry} {created!r}".encode(), digest_size=8).digest()) >> 1
-
-
 def wanted(db: sqlite3.Connection) -> tuple[dict[int, int], set[int]]:
     """The answers to draft from, newest first, as key → entry; and the keys of those that may stay besides."""
     out: dict[int, int] = {}
     older = set[int]()
     total = 0
-    for entry, created, length in db.execute(_ALIVE):
+    for key, entry, length in db.execute(_ALIVE):
         total += length
         if total <= CHARACTERS:
-            out[key_of(entry, created)] = entry
+            out[key] = entry
         elif total <= CHARACTERS + SLACK:
-            older.add(key_of(entry, created))
+            older.add(key)
     return out, older
 
 
@@ -145,9 +138,8 @@ class PastSync:
                         break
                     row = db.execute("SELECT text FROM entries WHERE id = ?", (entry,)).fetchone()
                     if row is not None:
-                        text = loaded(row[0])
-                        batch.append([key, text])
-                        length += len(text)
+                        batch.append([key, row[0]])
+                        length += len(row[0])
         except UserError:  # the history itself says what is wrong with it
             return
         gone = known - answers.keys() - older

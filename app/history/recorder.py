@@ -219,8 +219,8 @@ class Recorder:
         with store.transaction() as db:
             written = write(db, now, store.identity)
         track = now.track
-        track.chat, track.saved, track.rows = written
-        track.identity, track.known_title = store.identity, now.title
+        track.chat, track.rows, track.ways = written.chat, written.rows, written.ways
+        track.identity, track.known_title = written.identity, written.known_title
 
     def _say(self, sentence: str, wrong: bool) -> None:
         self._sentences.append((sentence, wrong))

@@ -12,6 +12,7 @@ from contextlib import contextmanager, suppress
 from datetime import datetime
 from itertools import count
 from pathlib import Path
+from tempfile import TemporaryFile
 from threading import Lock, RLock
 from time import monotonic, sleep, time
 from typing import TypeAlias
@@ -32,9 +33,6 @@ DAY_SECONDS = 24 * 3600.0
 
 KEPT_SECONDS = 30 * DAY_SECONDS
 """A deleted chat can be brought back for so long."""
-
-TRIGRAMS = "CREATE VIRTUAL TABLE temp.trigrams USING fts5vocab (main, words, row)"
-"""The terms of the index as a table, of one connection alone."""
 
 _creating = Lock()
 """Held while a new file has a descriptor outside of SQLite, so that no other thread has it open at that time."""
@@ -70,12 +68,27 @@ def trouble(error: Exception, path: Path) -> str:
             f"{short_path(path)} is not writable. Make the file and its folder writable, or set SPECCHAT_DATA to another "
             "folder."
         )
+    if "lock" in said and not _has_locks(path.parent):
+        return (
+            f"The disk with {short_path(path.parent)} has no file locks, so no history can be kept there. Set SPECCHAT_DATA to "
+            "a folder on another disk."
+        )
     if "locked" in said:
         return f"Another program has been using {short_path(path)} for {BUSY_SECONDS:.0f} s. Close that program."
     if "unable to open" in said:
         return f"Cannot open {short_path(path)}. Make its folder readable and writable, or set SPECCHAT_DATA to another folder."
     reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
     return f"{short_path(path)} cannot be used ({reason}). Check the file, or set SPECCHAT_DATA to another folder."
+
+
+def _has_locks(folder: Path) -> bool:
+    """Whether files can be locked on a disk, which some network disks refuse."""
+    with suppress(OSError), TemporaryFile(dir=folder) as file:
+        try:
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return False
+    return True
 
 
 def _room(folder: Path) -> int:
@@ -173,7 +186,6 @@ class Store:
             db.execute("PRAGMA foreign_keys = ON")
             if not _version(db):
                 self._begin(db)
-            _index_terms(db)
         except BaseException:
             db.close()
             raise
@@ -191,7 +203,6 @@ class Store:
                 )
                 try:
                     if _version(db) == VERSION and _tables(db) >= TABLES:
-                        _index_terms(db)
                         return db
                     db.close()
                 except BaseException:
@@ -256,11 +267,6 @@ class Store:
         return found.st_dev, found.st_ino
 
 
-def _index_terms(db: sqlite3.Connection) -> None:
-    db.execute("PRAGMA temp_store = MEMORY")
-    db.execute(TRIGRAMS)
-
-
 def _create(path: Path) -> None:
     """Make an empty file. Chats are nobody else's business, and SQLite gives its other files the mode of this one.
 
@@ -303,31 +309,8 @@ def purge(db: sqlite3.Connection, now: float | None = None) -> int:
     chat was changed after it, and that a day ago: a clock may be ahead for a while."""
     now = time() if now is None else now
     later = "SELECT 1 FROM chats AS other WHERE other.changed BETWEEN chats.deleted_at + ? AND ?"
-    gone = [
-        id
-        for (id,) in db.execute(
-            f"SELECT id FROM chats WHERE deleted_at < ? AND EXISTS ({later})",
-            (now - KEPT_SECONDS, KEPT_SECONDS, now - DAY_SECONDS),
-        )
-    ]
-    for id in gone:
-        forget(db, id)
-    return len(gone)
-
-
-def forget(db: sqlite3.Connection, chat: int) -> None:
-    """Remove a chat for good, and its entries but for those that a branch shares."""
-    from .schema import index, indexed
-
-    having = "SELECT entry FROM places WHERE chat = ?1 UNION SELECT entry FROM ends WHERE chat = ?1"
-    entries = [id for (id,) in db.execute(having, (chat,))]
-    db.execute("DELETE FROM chats WHERE id = ?", (chat,))
-    for id in entries:
-        shared = "SELECT 1 FROM places WHERE entry = ?1 UNION ALL SELECT 1 FROM ends WHERE entry = ?1"
-        if db.execute(shared, (id,)).fetchone():
-            continue
-        index(db, id, "", indexed(db, id))
-        db.execute("DELETE FROM entries WHERE id = ?", (id,))
+    given = (now - KEPT_SECONDS, KEPT_SECONDS, now - DAY_SECONDS)
+    return db.execute(f"DELETE FROM chats WHERE deleted_at < ? AND EXISTS ({later})", given).rowcount
 
 
 def _version(db: sqlite3.Connection) -> int:

@@ -1,52 +1,46 @@
-"""A chat as it is at one moment, and how that moment gets into the database."""
+"""A chat as it is at one moment, how that moment gets into the database, and how entries come back."""
 
 from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+import zlib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from time import time
-from typing import Any, NamedTuple
+from hashlib import blake2b
+from threading import current_thread, main_thread
+from time import sleep, time
+from typing import Any
 
 from ..attach.attachments import folded, parted
 from ..chat.about import LOADED_WITH, About
-from ..chat.entries import Answer, ChatEntry, Figures, Notice, Prompt
+from ..chat.entries import Answer, ChatEntry, Notice, Prompt
 from ..chat.pieces import Pieces
-from ..chat.runs import spelled
+from ..chat.runs import Run
 from ..chat.transcript import Transcript
 from ..chat.variants import Fork
-from ..saved.capture import model_body, settings_body
-from ..saved.chat_json import figures_body
+from ..saved.capture import frozen, model_body, settings_body
+from ..saved.chat_json import dump, entry_head, pieces_body, read_entry, run_json, steps_of, tail_of
+from ..saved.reading import BadFile, Table
 from ..text.cells import fit, one_line
-from .entries import pack, parts_of, texts_of
-from .schema import NEXT_TURN, index, indexed, stored, words_of
+from .schema import NEXT_TURN, searchable, stored
 
 TITLE_CELLS = 80
 """Longest title that is made of a prompt."""
 
+REST_RUNS, REST_SECONDS = 64, 0.0005
+"""After so many runs (1 ms) the interface's thread gets its turn at once, where it would wait for the interpreter's lock."""
 
-@dataclass(slots=True, eq=False)
-class SavedEntry:
-    """An entry that the database has."""
 
-    entry: ChatEntry
+@dataclass(frozen=True, slots=True)
+class Row:
+    """Where the database has an entry, and how much of it."""
+
     id: int
     runs: int = 0
     """How many runs of an answer it has."""
     parts: int = 0
     done: bool = True
-
-
-class Rows(NamedTuple):
-    """The ids of a chat's entries, as the database has them."""
-
-    path: Sequence[int] = ()
-    """What is on the screen, in order."""
-    forks: Sequence[tuple[int, int]] = ()
-    """(entry before it, number of the end on the screen), in the order of the entries."""
-    ends: Sequence[tuple[int, int, int, int]] = ()
-    """(entry before the fork, number, position, entry) of the other ends, in order."""
 
 
 @dataclass(slots=True, eq=False)
@@ -62,21 +56,12 @@ class ChatTrack:
     """Entries that are no reason to write: those that the database has, or those of a file that was opened."""
     origin: ChatTrack | None = None
     """Track of the chat that this one branched from."""
-    saved: list[SavedEntry] = field(default_factory=list)
+    rows: Mapping[ChatEntry, Row] = field(default_factory=dict)
     """Every entry that the database has, those that lie aside among them."""
-    rows: Rows = field(default_factory=Rows)
+    ways: str = ""
+    """Their order, as the database has it."""
     identity: Any = None
     """Identity of the database that has it."""
-
-
-@dataclass(frozen=True, slots=True)
-class AnswerMark:
-    """How far an answer has come. What comes later is not looked at, so it may grow while it is written down."""
-
-    runs: int
-    steps: int
-    reason: str | None
-    figures: Figures
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,13 +69,13 @@ class ChatSnapshot:
     """A chat at one moment."""
 
     track: ChatTrack
-    entries: Sequence[ChatEntry]
+    path: Sequence[ChatEntry]
+    """What is on the screen."""
     forks: Sequence[Fork]
-    marks: Mapping[int, AnswerMark]
-    """How far each answer is, by its `id`."""
+    entries: Mapping[ChatEntry, ChatEntry]
+    """All entries, those that lie aside among them; an answer that may grow while it is written down, as it is now."""
     title: str
     model: str
-    system: str | None
     about: dict[str, Any]
     pieces: Pieces
 
@@ -99,40 +84,24 @@ def snapshot(transcript: Transcript, about: About) -> ChatSnapshot:
     """A chat as it is now: a few microseconds and no copy of any text."""
     from ... import __version__
 
-    entries, variants = list(transcript.entries), transcript.variants
-    forks = [Fork(fork.after, [list(end) for end in fork.ends], fork.at) for fork in variants]
+    path = list(transcript.entries)
+    forks = [
+        Fork(fork.after, [[] if number == fork.at else list(end) for number, end in enumerate(fork.ends)], fork.at)
+        for fork in transcript.variants
+    ]
+    every = [*path, *(entry for fork in forks for end in fork.ends for entry in end)]
     model = model_body(about)
+    load = {name: value for name in LOADED_WITH if (value := about.load.get(name)) is not None}
     return ChatSnapshot(
         transcript.track,
-        entries,
+        path,
         forks,
-        {id(entry): _mark(entry) for entry in _every(entries, forks) if isinstance(entry, Answer)},
+        {entry: frozen(entry) if isinstance(entry, Answer) else entry for entry in every},
         transcript.track.title,
         one_line(str(model.get("name") or model["asked"])),
-        transcript.system,
-        {"model": model, "settings": settings_body(about), "load": _load_body(about), "specchat": __version__},
+        {"model": model, "settings": settings_body(about), "load": load, "system": transcript.system, "specchat": __version__},
         about.pieces,
     )
-
-
-def _load_body(about: About) -> dict[str, Any]:
-    """The options of the model's load that are the chat's own, as far as they were given."""
-    return {name: value for name in LOADED_WITH if (value := about.load.get(name)) is not None}
-
-
-def _every(entries: Sequence[ChatEntry], forks: Sequence[Fork]) -> Iterator[ChatEntry]:
-    """All entries: those on the screen, then those that lie aside."""
-    yield from entries
-    for fork in forks:
-        for number, end in enumerate(fork.ends):
-            if number != fork.at:
-                yield from end
-
-
-def _mark(answer: Answer) -> AnswerMark:
-    runs = len(answer.runs)
-    figures = answer.figures if answer.done else replace(answer.figures)
-    return AnswerMark(runs, min(runs, len(answer.log)), answer.reason, figures)
 
 
 def automatic_title(entries: Sequence[ChatEntry]) -> str:
@@ -143,162 +112,133 @@ def automatic_title(entries: Sequence[ChatEntry]) -> str:
     return fit(one_line(first[:2000]), TITLE_CELLS) or "(empty)"
 
 
-class Written(NamedTuple):
-    """What a track must know once a transaction has come to its end."""
-
-    chat: int
-    saved: list[SavedEntry]
-    rows: Rows
-
-
-def write(db: sqlite3.Connection, now: ChatSnapshot, identity: Any) -> Written:
+def write(db: sqlite3.Connection, now: ChatSnapshot, identity: Any) -> ChatTrack:
     """Bring a chat up to date, in a transaction.
 
     Args:
         identity: of the database, so that ids of another one are not taken for its own.
+
+    Returns:
+        what its track must know once the transaction has come to its end.
     """
-    chat, known, parent = _place(db, now, identity)
-    at = time()
-    before = rows_of(db, chat) if chat is not None else Rows()
-    fresh = chat is None
-    answers = sum(isinstance(entry, Answer) for entry in now.entries)
-    title = stored(now.title or automatic_title(now.entries))
-    row = (stored(now.model), stored(now.system) if now.system else None, json.dumps(now.about), answers)
+    track, at = now.track, time()
+    source = track if track.chat is not None or track.origin is None else track.origin
+    ours = source.chat is not None and source.identity == identity
+    found = db.execute("SELECT ways FROM chats WHERE id = ?", (source.chat,)).fetchone() if ours else None
+    known = source.rows if found else {}
+    # Where entries were taken back for good, or another specchat went on with the same chat, its end stays: this is a branch.
+    same = source is track and found == (track.ways,) and known.keys() <= now.entries.keys()
+    chat = source.chat if same else None
     if chat is None:
         chat = db.execute(
-            "INSERT INTO chats (model, system, about, answers, title, named, created, changed, parent, turn)"
-            f" VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, {NEXT_TURN})",
-            (*row, title, bool(now.title), at, at, parent),
+            "INSERT INTO chats (title, named, created, changed, model, parent, turn, about)"
+            f" VALUES (?, ?, ?, ?, '', ?, {NEXT_TURN}, '')",
+            (stored(now.title or automatic_title(now.path)), bool(now.title), at, at, source.chat if found else None),
         ).lastrowid
         assert chat is not None
-    else:
-        db.execute("UPDATE chats SET model = ?, system = ?, about = ?, answers = ? WHERE id = ?", (*row, chat))
-        if now.title != now.track.known_title:
-            db.execute("UPDATE chats SET title = ?, named = ? WHERE id = ?", (title, bool(now.title), chat))
-    grown = False
-    saved: dict[int, SavedEntry] = {}
-    for entry in _every(now.entries, now.forks):
-        mark, item = now.marks.get(id(entry)), known.get(id(entry))
-        if item is None:
-            item = SavedEntry(entry, _insert(db, entry, at), done=mark is None)
-            grown = True
-        if isinstance(entry, Answer) and mark is not None and not item.done:
-            item = _write_answer(db, entry, mark, item, now.pieces)
-            grown = True
-        saved[id(entry)] = item
-    rows = _rows(now, {key: item.id for key, item in saved.items()})
-    _write_rows(db, chat, before, rows)
-    if grown and not fresh:
+        known = {entry: _copied(db, row, chat) for entry, row in known.items() if entry in now.entries}
+    elif now.title != track.known_title:
+        title = stored(now.title or automatic_title(now.path))
+        db.execute("UPDATE chats SET title = ?, named = ? WHERE id = ?", (title, bool(now.title), chat))
+    rows = {entry: _write_entry(db, chat, entry, state, known.get(entry), now.pieces) for entry, state in now.entries.items()}
+    ways = json.dumps(
+        [
+            [rows[entry].id for entry in now.path],
+            [
+                [rows[fork.after].id if fork.after else 0, fork.at, [[rows[entry].id for entry in end] for end in fork.ends]]
+                for fork in now.forks
+            ],
+        ]
+    )
+    answers = sum(isinstance(entry, Answer) for entry in now.path)
+    values = (stored(now.model), stored(dump(now.about)), answers, ways, chat)
+    db.execute("UPDATE chats SET model = ?, about = ?, answers = ?, ways = ? WHERE id = ?", values)
+    if same and any(row is not known.get(entry) for entry, row in rows.items()):
         # Somebody goes on with it, so it is no longer deleted.
         db.execute(f"UPDATE chats SET changed = ?, turn = {NEXT_TURN}, deleted_at = NULL WHERE id = ?", (at, chat))
-    return Written(chat, list(saved.values()), rows)
+    return ChatTrack(chat, known_title=now.title, rows=rows, ways=ways, identity=identity)
 
 
-def rows_of(db: sqlite3.Connection, chat: int) -> Rows:
-    """What the database has of a chat's order."""
-    return Rows(
-        [entry for (entry,) in db.execute("SELECT entry FROM places WHERE chat = ? ORDER BY position", (chat,))],
-        db.execute("SELECT after, shown FROM forks WHERE chat = ? ORDER BY after", (chat,)).fetchall(),
-        db.execute(
-            "SELECT after, number, position, entry FROM ends WHERE chat = ? ORDER BY after, number, position", (chat,)
-        ).fetchall(),
-    )
-
-
-def _rows(now: ChatSnapshot, ids: Mapping[int, int]) -> Rows:
-    forks, ends = [], []
-    for fork in now.forks:
-        after = ids[id(fork.after)] if fork.after is not None else 0
-        forks.append((after, fork.at))
-        for number, end in enumerate(fork.ends):
-            if number != fork.at:
-                ends += [(after, number, position, ids[id(entry)]) for position, entry in enumerate(end)]
-    return Rows([ids[id(entry)] for entry in now.entries], sorted(forks), sorted(ends))
-
-
-def _write_rows(db: sqlite3.Connection, chat: int, before: Rows, now: Rows) -> None:
-    """Write down what is another than before; mostly one more entry at the end."""
-    same = 0
-    while same < min(len(before.path), len(now.path)) and before.path[same] == now.path[same]:
-        same += 1
-    if same < len(before.path):
-        db.execute("DELETE FROM places WHERE chat = ? AND position >= ?", (chat, same))
-    db.executemany("INSERT INTO places VALUES (?, ?, ?)", [(chat, i, now.path[i]) for i in range(same, len(now.path))])
-    if before.forks != now.forks:
-        db.execute("DELETE FROM forks WHERE chat = ?", (chat,))
-        db.executemany("INSERT INTO forks VALUES (?, ?, ?)", [(chat, *fork) for fork in now.forks])
-    if before.ends != now.ends:
-        db.execute("DELETE FROM ends WHERE chat = ?", (chat,))
-        db.executemany("INSERT INTO ends VALUES (?, ?, ?, ?, ?)", [(chat, *end) for end in now.ends])
-
-
-def _place(db: sqlite3.Connection, now: ChatSnapshot, identity: Any) -> tuple[int | None, dict[int, SavedEntry], int | None]:
-    """Where a chat goes: its id (None for a new one), what the database has of it by the `id` of the entry, and what the new
-    one branches from."""
-    branching = now.track.chat is None and now.track.origin is not None
-    track = now.track.origin if now.track.chat is None and now.track.origin is not None else now.track
-    chat = track.chat
-    if chat is None or track.identity != identity:
-        return None, {}, None
-    found = rows_of(db, chat)
-    there = {*found.path, *(end[-1] for end in found.ends)}
-    if not there:  # removed for good meanwhile
-        return None, {}, None
-    known = {id(item.entry): item for item in track.saved if item.id in there}
-    have = {id(entry) for entry in _every(now.entries, now.forks)}
-    if not branching and found == track.rows and all(id(item.entry) in have for item in track.saved):
-        return chat, known, None
-    # Entries were taken back for good, or another specchat went on with the same chat: the other end stays, this is a branch.
-    return None, known, chat
-
-
-def _insert(db: sqlite3.Connection, entry: ChatEntry, at: float) -> int:
-    match entry:
-        case Prompt(text):
-            values: tuple[Any, ...] = ("prompt", at, stored(text), None, None, None, None)
-        case Notice(text, severity):
-            values = ("notice", at, stored(text), severity, None, None, None)
-        case Answer():
-            asked = json.dumps(entry.asked) if entry.asked else None
-            values = ("answer", at, None, None, stored(entry.method), stored(entry.label), asked)
-    id = db.execute(
-        "INSERT INTO entries (kind, created, text, severity, method, label, asked) VALUES (?, ?, ?, ?, ?, ?, ?)", values
-    ).lastrowid
+def _copied(db: sqlite3.Connection, row: Row, chat: int) -> Row:
+    """An entry once more, for another chat."""
+    copy = "INSERT INTO entries (chat, text, key, json) SELECT ?, text, key, json FROM entries WHERE id = ?"
+    id = db.execute(copy, (chat, row.id)).lastrowid
     assert id is not None
-    if isinstance(entry, Prompt):
-        index(db, id, entry.text)
-    return id
+    db.execute("INSERT INTO parts SELECT ?, part, json FROM parts WHERE entry = ?", (id, row.id))
+    db.execute("INSERT INTO words (rowid, text) SELECT ?, text FROM words WHERE rowid = ?", (id, row.id))
+    return replace(row, id=id)
 
 
-def _write_answer(db: sqlite3.Connection, answer: Answer, mark: AnswerMark, item: SavedEntry, pieces: Pieces) -> SavedEntry:
-    done = mark.reason is not None
-    tail = "".join(run.text for run in answer.runs[mark.steps : mark.runs]) if done else ""
-    runs, parts = item.runs, item.parts
-    if mark.steps > runs or tail:
-        data = pack(answer, answer.pieces if len(answer.pieces) else pieces, runs, mark.steps, tail)
-        db.execute("INSERT INTO steps VALUES (?, ?, ?)", (item.id, parts, data))
-        runs, parts = mark.steps, parts + 1
-    db.execute(
-        "UPDATE entries SET method = ?, label = ?, figures = ?, reason = ? WHERE id = ?",
-        (stored(answer.method), stored(answer.label), json.dumps(figures_body(mark.figures)), mark.reason, item.id),
-    )
+def _write_entry(
+    db: sqlite3.Connection, chat: int, entry: ChatEntry, now: ChatEntry, row: Row | None, pieces: Pieces
+) -> Row:
+    """Bring an entry up to date; the row that has it now."""
+    if row is not None and row.done:
+        return row
+    if row is None:
+        id = db.execute("INSERT INTO entries (chat, json) VALUES (?, '')", (chat,)).lastrowid
+        assert id is not None
+        row = Row(id, done=False)
+    done = entry is now
+    # Its thought is all in the parts, and long to put together at every flush.
+    head = entry_head(now if done or not isinstance(now, Answer) else replace(now, runs=[]))
+    head.pop("text", None)
+    if isinstance(now, Answer):
+        steps = steps_of(now)
+        if steps > row.runs:
+            part = _packed(now, now.pieces if len(now.pieces) else pieces, row.runs, steps)
+            db.execute("INSERT INTO parts VALUES (?, ?, ?)", (row.id, row.parts, part))
+            row = replace(row, runs=steps, parts=row.parts + 1)
+        head["tail"] = tail_of(now, steps)
+    db.execute("UPDATE entries SET json = ? WHERE id = ?", (stored(dump(head)), row.id))
     if done:
-        runs_there = answer.runs[: mark.runs]
-        _write_text(db, item.id, spelled(runs_there), spelled(runs_there, thought=True))
-    return SavedEntry(answer, item.id, runs, parts, done)
+        finish(db, row.id, now)
+        if isinstance(now, Answer) and now.text:
+            key = int.from_bytes(blake2b(stored(now.text).encode(), digest_size=8).digest()) >> 1
+            db.execute("UPDATE entries SET key = ? WHERE id = ?", (key, row.id))
+    return replace(row, done=done)
 
 
-def _write_text(db: sqlite3.Connection, entry: int, text: str, thought: str) -> None:
-    known = indexed(db, entry)
-    values = (stored(text), stored(thought) if thought else None, entry)
-    db.execute("UPDATE entries SET text = ?, thought = ? WHERE id = ?", values)
-    index(db, entry, words_of(text, thought), known)
+def finish(db: sqlite3.Connection, id: int, entry: ChatEntry) -> None:
+    """Let an entry be found, by its thought too."""
+    db.execute("UPDATE entries SET text = ? WHERE id = ?", (stored(entry.text), id))
+    if not isinstance(entry, Notice):
+        words = f"{entry.text}\n{entry.thought}" if isinstance(entry, Answer) else entry.text
+        db.execute("INSERT OR REPLACE INTO words (rowid, text) VALUES (?, ?)", (id, searchable(words)))
 
 
 def catch_up(db: sqlite3.Connection) -> None:
     """Let answers be found that were being written when specchat was killed, in a transaction. Should another specchat be
     writing one just now, it replaces the text when it is done."""
-    for (id,) in db.execute("SELECT id FROM entries WHERE kind = 'answer' AND reason IS NULL AND indexed = 0").fetchall():
-        text, thought = texts_of(parts_of(db, id))
-        if text or thought:
-            _write_text(db, id, text, thought)
+    for id, body in db.execute("SELECT id, json FROM entries WHERE text IS NULL").fetchall():
+        finish(db, id, read_row(db, id, None, body)[0])
+
+
+def _packed(answer: Answer, pieces: Pieces, first: int, end: int) -> bytes:
+    """A part of an answer, from run number `first` up to `end`; it may be growing meanwhile."""
+    seen: set[int] = set()
+    runs = []
+    beside = current_thread() is not main_thread()
+    for index in range(first, end):
+        runs.append(run_json(answer, index, seen))
+        if beside and len(runs) % REST_RUNS == 0:
+            sleep(REST_SECONDS)
+    return zlib.compress(stored(f'{{"runs": [{", ".join(runs)}], "pieces": {dump(pieces_body(seen, pieces))}}}').encode())
+
+
+def read_row(db: sqlite3.Connection, id: int, text: str | None, body: str) -> tuple[ChatEntry, bool]:
+    """The entry in a row of `entries`; and whether it is whole. Of an answer whose runs are damaged the text and the thought
+    are left."""
+    head, runs, pieces = json.loads(body), [], {}
+    try:
+        for (part,) in db.execute("SELECT json FROM parts WHERE entry = ? ORDER BY part", (id,)):
+            more = json.loads(zlib.decompress(part))
+            runs += more["runs"]
+            pieces |= more["pieces"]
+        return read_entry(Table({**head, "text": text or "", "runs": runs, "pieces": pieces})), True
+    except (BadFile, zlib.error, ValueError, KeyError, TypeError, RecursionError):
+        answer = Answer(one_line(head["method"]), one_line(head["label"]), asked=head.get("asked", {}))
+        if thought := head.get("thought"):
+            answer.runs.append(Run(thought, 0, answer.method, -1, spans=((1, len(thought), 0), (0, 0, 0))))
+        answer.finish(one_line(head["reason"]), text or "")
+        return answer, False

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ...engine.messages import FIELDS, StepRecord
-from ..chat.entries import SEVERITIES, Answer, Figures, Notice, Prompt
+from ..chat.entries import SEVERITIES, Answer, ChatEntry, Figures, Notice, Prompt
 from ..chat.pieces import Pieces, SomePieces
 from ..chat.runs import SHADES, WRITTEN, Run
 from ..chat.transcript import Transcript
@@ -49,33 +49,57 @@ def chat_json(chat: SavedChat) -> Iterator[str]:
     yield "{" + "".join(f"\n {dump(key)}: {dump(value)}," for key, value in head.items()) + '\n "entries": ['
     for i, entry in enumerate(chat.transcript.entries):
         yield ",\n  " if i else "\n  "
-        match entry:
-            case Prompt(text):
-                yield dump({"kind": "prompt", "text": text})
-            case Notice(text, severity):
-                yield dump({"kind": "notice", "severity": severity, "text": text})
-            case Answer():
-                yield from answer_json(entry, chat.texts(entry), {"kind": "answer"})
+        if isinstance(entry, Answer):
+            yield from answer_json(entry, chat.texts(entry), {"kind": "answer"})
+        else:
+            yield dump(entry_head(entry))
     yield "\n ]\n}\n"
 
 
 def answer_json(answer: Answer, pieces: Pieces, more: dict[str, Any]) -> Iterator[str]:
     """An answer as an object, after some fields of the caller's; `pieces` are the token texts."""
+    yield dump(answer_head(answer, more))[:-1] + ', "runs": ['
+    steps = steps_of(answer)
+    seen: set[int] = set()
+    for index in range(steps):
+        yield (",\n   " if index else "\n   ") + run_json(answer, index, seen)
+    yield f'\n  ], "tail": {dump(tail_of(answer, steps))}, "pieces": {dump(pieces_body(seen, pieces))}}}'
+
+
+def entry_head(entry: ChatEntry) -> dict[str, Any]:
+    """A prompt or a notice as an object; of an answer all but its runs, its tail and its token texts."""
+    match entry:
+        case Prompt(text):
+            return {"kind": "prompt", "text": text}
+        case Notice(text, severity):
+            return {"kind": "notice", "severity": severity, "text": text}
+        case Answer():
+            return answer_head(entry, {"kind": "answer"})
+
+
+def answer_head(answer: Answer, more: dict[str, Any]) -> dict[str, Any]:
     head = {**more, "method": answer.method, "label": answer.label, "reason": answer.reason}
     if answer.asked:
         head["asked"] = answer.asked
     if thought := answer.thought:
         head["thought"] = thought  # for other programs: the runs have it too
-    head["figures"] = figures_body(answer.figures)
-    yield dump(head)[:-1] + ', "runs": ['
-    steps = min(len(answer.log), len(answer.runs))
-    seen: set[int] = set()
-    for index in range(steps):
-        step = answer.log.record(index)
-        seen.update(step.tokens, step.tree_tokens)
-        yield (",\n   " if index else "\n   ") + dump(run_body(answer.runs[index], step))
-    tail = "".join(run.text for run in answer.runs[steps:]) + answer.held
-    yield f'\n  ], "tail": {dump(tail)}, "pieces": {dump(pieces_body(seen, pieces))}}}'
+    return {**head, "figures": figures_body(answer.figures)}
+
+
+def steps_of(answer: Answer) -> int:
+    """How many runs of an answer have a step; the rest of it is its tail."""
+    return min(len(answer.log), len(answer.runs))
+
+
+def tail_of(answer: Answer, steps: int) -> str:
+    return "".join(run.text for run in answer.runs[steps:]) + answer.held
+
+
+def run_json(answer: Answer, index: int, seen: set[int]) -> str:
+    """A run as an object; its tokens are added to `seen`."""
+    step = answer.log.record(index)
+    seen.update(step.tokens, step.tree_tokens)
+    return dump(run_body(answer.runs[index], step))
 
 
 def figures_body(figures: Figures) -> dict[str, Any]:
@@ -140,17 +164,7 @@ def chat_of(table: Table) -> SavedChat:
         BadFile: something is missing or is not as it must be.
     """
     transcript = Transcript(system=table.optional_text("system"))
-    for entry in table.tables("entries"):
-        match kind := entry.text("kind"):
-            case "prompt":
-                transcript.entries.append(Prompt(entry.text("text")))
-            case "notice":
-                severity = entry.word("severity", SEVERITIES, "information")
-                transcript.entries.append(Notice(entry.text("text"), severity))
-            case "answer":
-                transcript.entries.append(read_answer(entry))
-            case _:
-                raise BadFile(f"{entry.place}.kind is {kind!r}, which is none of prompt, answer, notice")
+    transcript.entries += map(read_entry, table.tables("entries"))
     return SavedChat(
         transcript,
         table.table("model", {}).data,
@@ -158,6 +172,23 @@ def chat_of(table: Table) -> SavedChat:
         table.text("saved", ""),
         table.text("specchat", ""),
     )
+
+
+def read_entry(entry: Table) -> ChatEntry:
+    """The prompt, notice or answer in an object.
+
+    Raises:
+        BadFile: something is missing or is not as it must be.
+    """
+    match kind := entry.text("kind"):
+        case "prompt":
+            return Prompt(entry.text("text"))
+        case "notice":
+            return Notice(entry.text("text"), entry.word("severity", SEVERITIES, "information"))
+        case "answer":
+            return read_answer(entry)
+        case _:
+            raise BadFile(f"{entry.place}.kind is {kind!r}, which is none of prompt, answer, notice")
 
 
 def read_answer(entry: Table) -> Answer:
