@@ -13,8 +13,9 @@ from ...errors import UserError
 from ..chat.about import SavableChat
 from ..chat.entries import Answer, Notice
 from ..chat.transcript import Transcript
+from ..text.amounts import short_path
 from . import told
-from .store import Store, damaged, purge, trouble
+from .store import Store, damaged, history_file, purge, trouble
 from .writing import ChatSnapshot, ChatTrack, catch_up, snapshot, write
 
 FLUSH_SECONDS = 0.4
@@ -115,6 +116,9 @@ class Recorder:
             self._closing = True
             self._changed.notify_all()
         self._thread.join(seconds)
+        if self._thread.is_alive() and not self._failing:
+            path = short_path((self._path or history_file()).parent)
+            self._say(f"The end of the chat was not saved. The disk with {path} did not answer for {seconds:.0f} s.", True)
 
     def _worth(self, transcript: Transcript) -> bool:
         """Whether there is anything to keep: notices alone are not."""

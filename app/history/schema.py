@@ -47,7 +47,7 @@ SCHEMA = (
         deleted_at REAL,
         named INTEGER NOT NULL DEFAULT 0,  -- a title that was given stays when the first prompt changes
         turn INTEGER NOT NULL DEFAULT 0,  -- counts changes of all chats: clocks may be set back
-        ways TEXT NOT NULL DEFAULT '[[], []]',  -- JSON: ids on the screen; (id before it, number shown, ids of each) of each fork
+        ways TEXT NOT NULL DEFAULT '[[], []]',  -- JSON: ids on the screen; of each fork (id before it, number shown, ids)
         about TEXT NOT NULL  -- JSON: model, settings, load, system, specchat (the version)
     )""",
     "CREATE INDEX chats_by_turn ON chats (turn DESC, id DESC) WHERE deleted_at IS NULL",

@@ -68,7 +68,7 @@ def trouble(error: Exception, path: Path) -> str:
             f"{short_path(path)} is not writable. Make the file and its folder writable, or set SPECCHAT_DATA to another "
             "folder."
         )
-    if "lock" in said and not _has_locks(path.parent):
+    if number == errno.ENOLCK or ("lock" in said and not _has_locks(path.parent)):
         return (
             f"The disk with {short_path(path.parent)} has no file locks, so no history can be kept there. Set SPECCHAT_DATA to "
             "a folder on another disk."
@@ -176,6 +176,8 @@ class Store:
         plain_file.require_ordinary(self.path.stat())
         if not os.access(self.path, os.R_OK | os.W_OK):  # SQLite would open it for reading only
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        if not self.path.stat().st_size and not _has_locks(self.path.parent):  # SQLite would wait for another program
+            raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
         self.identity = self._on_disk()
         db = sqlite3.connect(self.path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
         try:

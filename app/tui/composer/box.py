@@ -13,7 +13,7 @@ from textual.message import Message
 from textual.widgets.text_area import Edit, EditResult
 
 from ...attach.attachments import pasted
-from ...history.prompts import Typed, step_back
+from ...history.typed import Typed, step_back
 from ...settings.keymap import INPUT
 from ...text.cells import FOLDED, enterable
 from ..keys.context import bindings_of

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 from collections.abc import Callable, Coroutine
-from pathlib import Path
+from contextlib import suppress
 from typing import Any
 
 from textual.css.query import NoMatches
 from textual.worker import Worker
 
 from ....errors import UserError
-from ....plain_file import FULL
-from ...history.drafts import NEW, Drafts
-from ...history.prompts import PromptHistory, Typed
+from ...history.typed import NEW, Drafts, Typed, Typing, keep_sent, sent_before
 from ...settings import actions
-from ...text.amounts import short_path
 from ...text.cells import sanitise
 from ..actions.registry import runs
 from ..host import Host
+
+TROUBLE = (OSError, UserError, sqlite3.Error)
+"""The history cannot be used; the recorder of the chat says why."""
 
 
 class PromptRecall:
@@ -26,36 +27,27 @@ class PromptRecall:
 
     def __init__(self, host: Host, keep: bool) -> None:
         self._host, self._keeps = host, keep
-        self._history: PromptHistory | None = None
         self._turn = asyncio.Lock()
-        self._warned = False
         self._drafts: Drafts | None = None
         self._shown = NEW
-        self._noted, self._writing, self._begun = "", False, False
+        self._noted: Typing | None = None
+        self._writing = False
 
     def begin(self) -> None:
         """Read what earlier chats left, beside the first frame."""
-        if not self._keeps:
-            return
-        self._history = PromptHistory()
-        self._host.box.keep = self._keep
-        self.refresh(first=True)
+        if self._keeps:
+            self._host.box.keep = self._keep
+            self.refresh(first=True)
 
     def refresh(self, first: bool = False) -> None:
         """Take in what other chats have added meanwhile."""
-        history = self._history
-        if history is None:
+        if not self._keeps:
             return
 
         async def read() -> None:
             async with self._turn:
-                try:
-                    found = await asyncio.to_thread(history.read) if await asyncio.to_thread(history.stale) else None
-                except OSError as error:
-                    self._warn("Cannot read your earlier messages", error)
-                    return
-                if found is not None:
-                    self._host.box.recall(found)
+                with suppress(*TROUBLE):
+                    self._host.box.recall(await asyncio.to_thread(sent_before))
                 if first:
                     await self._take_up()
 
@@ -64,14 +56,11 @@ class PromptRecall:
     async def _take_up(self) -> None:
         """Go on with what was being typed when a chat was ended; no other chat does then."""
         drafts = Drafts()
-        try:
+        with suppress(*TROUBLE):
             left = await asyncio.to_thread(drafts.take_over)
-        except OSError as error:
-            self._warn("Cannot read what was being typed", error, drafts.folder)
-            return
-        self._drafts = drafts
-        for typed in left:
-            self._host.box.go_on(typed)
+            self._drafts = drafts
+            for typed in left:
+                self._host.box.go_on(typed)
 
     def idle(self, chat: int | None) -> None:
         """Keep what is being typed, in a thread; call it several times a second.
@@ -88,25 +77,25 @@ class PromptRecall:
             self._shown = shown
             for typed in drafts.by_chat.get(shown, ()) if not box.text else ():
                 box.go_on(typed)
-        line = self._line(drafts)
-        if line == self._noted and self._begun:
+        typing = self._typing(drafts)
+        if typing == self._noted:
             return
         self._writing = True
 
         async def write() -> None:
             try:
-                await asyncio.to_thread(drafts.write, line)
-                self._noted, self._begun = line, True
-            except (OSError, UserError):
+                await asyncio.to_thread(drafts.write, typing)
+                self._noted = typing
+            except TROUBLE:
                 pass  # said at the end, if it is still so
             finally:
                 self._writing = False
 
         self._work(write, "drafts")
 
-    def _line(self, drafts: Drafts) -> str:
+    def _typing(self, drafts: Drafts) -> Typing:
         drafts.by_chat[self._shown] = self._unsent()
-        return drafts.line(self._shown)
+        return drafts.typing(self._shown)
 
     def _unsent(self) -> list[Typed]:
         """The message that waits for the model, the draft behind an edit, and the text in the box."""
@@ -130,27 +119,18 @@ class PromptRecall:
             text = "\n".join(typed.text for typed in self._unsent())
         except NoMatches:  # the first frame is still to come
             return ""
-        said = "What you were typing is saved. The next chat starts with it."
-        try:
+        with suppress(*TROUBLE):
             if self._keeps:
-                if self._drafts is None:  # the chat ends before it has read what others left
-                    self._drafts = Drafts()
-                self._drafts.close(self._line(self._drafts))
-                return said if text else ""
-        except (OSError, UserError):
-            pass
+                drafts = self._drafts = self._drafts or Drafts()  # the chat may end before it has read what others left
+                drafts.close(self._typing(drafts))
+                return "What you were typing is saved. The next chat starts with it." if text else ""
         return f"What you were typing could not be saved:\n{sanitise(text)}" if text else ""
 
     def _keep(self, typed: Typed) -> None:
-        history = self._history
-        assert history is not None
-
         async def add() -> None:
             async with self._turn:  # in the order in which they were sent
-                try:
-                    await asyncio.to_thread(history.add, typed)
-                except (OSError, UserError) as error:
-                    self._warn("Your messages are not being saved for the up key in later chats", error)
+                with suppress(*TROUBLE):
+                    await asyncio.to_thread(keep_sent, typed)
 
         self._work(add, "prompts")
 
@@ -158,16 +138,6 @@ class PromptRecall:
         """Work beside the interface. Not yet a coroutine: at the chat's end it may never begin, and Python tells of one that
         nobody has waited for."""
         return self._host.box.run_worker(work, group=group)
-
-    def _warn(self, what: str, error: OSError | UserError, path: Path | None = None) -> None:
-        if not self._warned and self._history is not None:
-            self._warned = True
-            why = str(error)
-            if isinstance(error, OSError):
-                place = short_path(path or self._history.path)
-                mend = f"free some space for {place}" if error.errno in FULL else f"move {place} out of the way"
-                why = f"{error.strerror or type(error).__name__}; {mend}."
-            self._host.tell(f"{what}: {why}", "warning")
 
     @runs(actions.PROMPT_SEARCH)
     def search(self) -> None:

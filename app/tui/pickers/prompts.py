@@ -9,7 +9,7 @@ from typing import ClassVar
 from textual.binding import BindingType
 
 from ....errors import counted
-from ...history.prompts import found
+from ...history.typed import found
 from ...settings.keymap import PROMPTS
 from ...text.cells import fit, one_line, sanitise
 from ...text.lines import StyledLine

@@ -1,0 +1,213 @@
+"""What was sent in earlier chats, for the up key, and what is being typed: whatever ends the program, both come back."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import threading
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import groupby
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from ..text.cells import has_words
+from .schema import stored
+from .store import Identity, Store, history_file
+
+MOST = 1000
+"""Messages that are kept."""
+
+MOST_CHARACTERS = 1_000_000
+"""Characters of all of them: the oldest go."""
+
+MOST_ONE = 100_000
+"""Characters of one message with what was pasted into it; a longer one is kept for as long as its chat is open."""
+
+NEW = 0
+"""Stands for a chat that the history does not have yet."""
+
+_OLD = f"""DELETE FROM sent WHERE id IN (SELECT id FROM (
+    SELECT id, row_number() OVER newest AS number, sum(length(json)) OVER newest AS size FROM sent
+    WINDOW newest AS (ORDER BY id DESC)
+) WHERE number > {MOST} OR size > {MOST_CHARACTERS})"""
+
+
+@dataclass(frozen=True, slots=True)
+class Typed:
+    """A message as it was typed."""
+
+    text: str
+    pastes: Mapping[str, str] = field(default_factory=dict)
+    """What stands in it for a long text → that text."""
+
+    @property
+    def body(self) -> dict[str, Any]:
+        return {"text": self.text, "pastes": {chip: text for chip, text in self.pastes.items() if chip in self.text}}
+
+
+def sent_before(path: Path | None = None) -> list[Typed]:
+    """The messages that were sent, oldest first, none twice in a row.
+
+    Raises:
+        UserError: the history cannot be read.
+        sqlite3.Error: likewise.
+    """
+    with Store(path, reading=True) as store:
+        bodies = store.db.execute("SELECT json FROM sent ORDER BY id").fetchall()
+    typed = [Typed(**json.loads(body)) for (body,) in bodies]
+    return [[*same][-1] for _, same in groupby(typed, key=lambda each: each.text)]
+
+
+def keep_sent(typed: Typed, path: Path | None = None) -> None:
+    """Add a message that was sent, unless it is too long.
+
+    Raises:
+        UserError: the history cannot be written.
+        sqlite3.Error: likewise.
+    """
+    body = _dumped(typed.body)
+    if len(body) <= MOST_ONE:
+        with Store(path) as store, store.transaction() as db:
+            db.execute("INSERT INTO sent (json) VALUES (?)", (body,))
+            db.execute(_OLD)
+
+
+def found(history: Iterable[str], query: str, most: int = 200) -> list[str]:
+    """The messages that have every word of a query, newest first, each once."""
+    out: dict[str, None] = {}
+    for text in reversed(list(history)):
+        if text not in out and has_words(text, query):
+            out[text] = None
+            if len(out) == most:
+                break
+    return list(out)
+
+
+def step_back(history: list[str], at: int, prefix: str, step: int) -> int | None:
+    """The next message in a direction that begins with what was typed; None if there is none.
+
+    Args:
+        history: oldest first.
+        at: where the walk is; `len(history)` for the draft.
+        prefix: what was typed; with an empty one every message will do.
+        step: −1 for older ones, 1 for newer ones.
+    """
+    to = at + step
+    while 0 <= to < len(history):
+        if history[to].startswith(prefix):
+            return to
+        to += step
+    return None
+
+
+Typing: TypeAlias = tuple[int, dict[int, list[Typed]]]
+"""Number of the chat on the screen, and what is typed in each."""
+
+
+class Drafts:
+    """The drafts of this specchat, a row of the database; and those that others left, which have ended.
+
+    A running one holds a lock on a byte of a file beside the database, the one of its row's number.
+    """
+
+    def __init__(self, path: Path | None = None) -> None:
+        self.path = path or history_file()
+        self.by_chat: dict[int, list[Typed]] = {}
+        """Number of a chat, or NEW → what was typed in it and is not sent, the text in the input box last."""
+        self._row: int | None = None
+        self._identity: Identity | None = None
+        self._locks = -1
+        self._lock = threading.Lock()
+        self._closed = False
+
+    def typing(self, shown: int) -> Typing:
+        """What there is, as `write` takes it; `shown` is the chat on the screen."""
+        return shown, {number: typed for number, typed in self.by_chat.items() if typed}
+
+    def take_over(self) -> list[Typed]:
+        """Take what others left; what was in the box when each of them ended, oldest first.
+
+        Raises:
+            OSError: the history cannot be written.
+            UserError: likewise.
+            sqlite3.Error: likewise.
+        """
+        last: list[Typed] = []
+        with Store(self.path) as store, store.transaction() as db:
+            for row, body in db.execute("SELECT id, json FROM drafts ORDER BY id").fetchall():
+                if self._hold(row):
+                    shown, drafts = json.loads(body)
+                    left = {int(number): [Typed(**each) for each in typed] for number, typed in drafts.items()}
+                    last += left.pop(shown, []) + left.pop(NEW, [])
+                    self.by_chat |= left
+                    db.execute("DELETE FROM drafts WHERE id = ?", (row,))
+            if last or self.by_chat:
+                self.by_chat[NEW] = last
+                self._put(store, self.typing(NEW))
+        return last
+
+    def write(self, typing: Typing) -> None:
+        """Write it down, from any thread; nothing once it is closed.
+
+        Raises:
+            OSError: it cannot be written.
+            UserError: likewise.
+            sqlite3.Error: likewise.
+        """
+        with self._lock:
+            if not self._closed:
+                self._write(typing)
+
+    def close(self, typing: Typing | None = None) -> None:
+        """Write the last of it down, if anything, and leave it to the next specchat.
+
+        Raises:
+            OSError: it cannot be written.
+            UserError: likewise.
+            sqlite3.Error: likewise.
+        """
+        with self._lock:  # what a thread has yet to write is older
+            self._closed = True
+            try:
+                if typing is not None:
+                    self._write(typing)
+            finally:
+                if self._locks >= 0:
+                    os.close(self._locks)
+                    self._locks = -1
+
+    def _write(self, typing: Typing) -> None:
+        if typing[1] or self._row is not None:
+            with Store(self.path) as store, store.transaction():
+                self._put(store, typing)
+
+    def _put(self, store: Store, typing: Typing) -> None:
+        shown, drafts = typing
+        if store.identity != self._identity:
+            self._row, self._identity = None, store.identity
+        if not drafts:
+            store.db.execute("DELETE FROM drafts WHERE id = ?", (self._row,))
+            return
+        body = _dumped([shown, {number: [each.body for each in typed] for number, typed in drafts.items()}])
+        put = "INSERT INTO drafts VALUES (?1, ?2) ON CONFLICT (id) DO UPDATE SET json = ?2"
+        if self._row is None:
+            self._row = store.db.execute(put, (None, body)).lastrowid
+            self._hold(self._row or 0)
+        else:
+            store.db.execute(put, (self._row, body))
+
+    def _hold(self, row: int) -> bool:
+        """Lock a row for as long as this specchat runs; False if another one does."""
+        if self._locks < 0:
+            self._locks = os.open(self.path.with_name("typing.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.lockf(self._locks, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, row)
+        except OSError:
+            return False
+        return True
+
+
+def _dumped(body: Any) -> str:
+    return stored(json.dumps(body, ensure_ascii=False))
