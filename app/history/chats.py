@@ -187,9 +187,7 @@ class Chats:
             transcript.variants.put(Fork(entries.get(after), [[entries[entry] for entry in end] for end in ends], at))
         given = title if named else ""
         rows = {entry: Row(number) for number, entry in entries.items()}
-        transcript.track = ChatTrack(
-            id, given, given, len(path), rows=rows, ways=ways, identity=self.store.identity
-        )
+        transcript.track = ChatTrack(id, given, given, len(path), rows=rows, ways=ways, identity=self.store.identity)
         return OpenedChat(
             transcript,
             told["model"],

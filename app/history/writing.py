@@ -169,9 +169,7 @@ def _copied(db: sqlite3.Connection, row: Row, chat: int) -> Row:
     return replace(row, id=id)
 
 
-def _write_entry(
-    db: sqlite3.Connection, chat: int, entry: ChatEntry, now: ChatEntry, row: Row | None, pieces: Pieces
-) -> Row:
+def _write_entry(db: sqlite3.Connection, chat: int, entry: ChatEntry, now: ChatEntry, row: Row | None, pieces: Pieces) -> Row:
     """Bring an entry up to date; the row that has it now."""
     if row is not None and row.done:
         return row
@@ -229,7 +227,9 @@ def _packed(answer: Answer, pieces: Pieces, first: int, end: int) -> bytes:
 def read_row(db: sqlite3.Connection, id: int, text: str | None, body: str) -> tuple[ChatEntry, bool]:
     """The entry in a row of `entries`; and whether it is whole. Of an answer whose runs are damaged the text and the thought
     are left."""
-    head, runs, pieces = json.loads(body), [], {}
+    head = json.loads(body)
+    runs: list[Any] = []
+    pieces: dict[str, Any] = {}
     try:
         for (part,) in db.execute("SELECT json FROM parts WHERE entry = ? ORDER BY part", (id,)):
             more = json.loads(zlib.decompress(part))

@@ -114,7 +114,7 @@ def test_exporting(call: Call, kept: None, tmp_path: Path) -> None:
 
 def test_a_damaged_chat_is_shown_as_far_as_it_is(call: Call, kept: None) -> None:
     with sqlite3.connect(history_file()) as db:
-        db.execute("UPDATE steps SET data = x'00' WHERE entry = 2")
+        db.execute("UPDATE parts SET json = x'00' WHERE entry = 2")
     code, out, err = call("chats", "show", "1")
     assert code == 0
     assert "The keeper lit it." in out

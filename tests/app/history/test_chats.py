@@ -15,7 +15,7 @@ from specchat.app.chat.entries import Answer, Notice, Prompt
 from specchat.app.chat.transcript import Transcript
 from specchat.app.history.chats import AFTER, BEFORE, Chats
 from specchat.app.history.recorder import Recorder
-from specchat.app.history.schema import index, indexed, stored
+from specchat.app.history.schema import stored
 from specchat.app.history.store import Store, purge
 from specchat.app.history.writing import TITLE_CELLS, ChatTrack, catch_up, snapshot, write
 from specchat.engine.messages import StepRecord
@@ -37,7 +37,9 @@ def put(store: Store, dialogue: Dialogue, *texts: str, title: str = "", system: 
         else:
             transcript.entries.append(Prompt(text))
     with store.transaction() as db:
-        return write(db, snapshot(transcript, dialogue.about()), store.identity)[0]
+        chat = write(db, snapshot(transcript, dialogue.about()), store.identity).chat
+    assert chat is not None
+    return chat
 
 
 def test_thoughts_are_found_by_those_who_look_for_them(file: Path, chats: Chats, dialogue: Dialogue, say: Any) -> None:
@@ -56,20 +58,22 @@ def test_thoughts_are_found_by_those_who_look_for_them(file: Path, chats: Chats,
     assert astuple(opened.figures.thought) == pytest.approx(astuple(dialogue.transcript.answers()[0].figures.thought))
     # What specchat left unfinished when it was killed, and what is left of an answer whose steps are damaged.
     db = chats.store.db
-    (answer,) = db.execute("SELECT id FROM entries WHERE kind = 'answer'").fetchone()
-    index(db, answer, "", indexed(db, answer))
-    db.execute("UPDATE entries SET reason = NULL, text = NULL, thought = NULL WHERE id = ?", (answer,))
+    (answer,) = db.execute("SELECT id FROM entries WHERE key IS NOT NULL").fetchone()
+    db.execute("DELETE FROM words WHERE rowid = ?", (answer,))
+    db.execute("UPDATE entries SET text = NULL WHERE id = ?", (answer,))
     assert not chats.search("thought: lantern")
     with chats.store.transaction():
         catch_up(db)
     assert titles(chats.search("thought: lantern")) == ["How?"]
-    db.execute("UPDATE steps SET data = x'00'")
+    db.execute("UPDATE parts SET json = x'00'")
     left = chats.open(row.id).transcript.answers()[0]
     assert (left.thought, left.text) == ("A lantern, perhaps.", "By lamp.")
     chats.delete(row.id)
     with chats.store.transaction():
         db.execute("INSERT INTO chats (title, created, changed, model, about) VALUES ('later', 1e11, 1e11, 'm', '{}')")
         purge(db, 1e12)
+    assert db.execute("SELECT count(*) FROM words").fetchone() == (0,)
+    assert not chats.search("la")
     assert db.execute("SELECT count(*) FROM trigrams").fetchone() == (0,)
 
 
@@ -192,7 +196,8 @@ def test_hostile_texts_come_back_but_for_half_characters_and_are_shown_as_text(
     answer.finish("stop", tail)
     transcript = Transcript([Prompt(prompt), answer, Notice(notice)], system=prompt, track=ChatTrack(title=title))
     with chats.store.transaction() as db:
-        id, *_ = write(db, snapshot(transcript, dialogue.about()), chats.store.identity)
+        id = write(db, snapshot(transcript, dialogue.about()), chats.store.identity).chat
+    assert id is not None
     opened = chats.open(id)
     assert [entry.text for entry in opened.transcript.entries] == [stored(each) for each in (prompt, answer.text, notice)]
     assert [run.text for run in opened.transcript.answers()[0].runs] == [stored(run.text) for run in answer.runs]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from specchat.app.history.chats import Chats
-from specchat.app.history.past import PastSync, forget_deleted, key_of, past_folder, wanted
+from specchat.app.history.past import PastSync, forget_deleted, past_folder, wanted
 from specchat.app.history.store import Store
 from specchat.decoders.past.index import Past
 from specchat.engine.messages import Remember
@@ -16,17 +16,18 @@ from specchat.errors import UserError
 TEXT = "The keeper of the lighthouse wrote every evening how far the waves had come, and nobody read it for forty years."
 
 
+def key_of(text: str) -> int:
+    return int.from_bytes(text.encode()[:7])
+
+
 def put(store: Store, *texts: str) -> int:
     """A chat with these answers."""
     with store.transaction() as db:
         chat = db.execute(
             "INSERT INTO chats (title, created, changed, model, about) VALUES ('a chat', 1, 1, 'm', '{}')"
         ).lastrowid
-        for position, text in enumerate(texts):
-            entry = db.execute(
-                "INSERT INTO entries (kind, created, text, reason) VALUES ('answer', ?, ?, 'eos')", (1.5 + position, text)
-            ).lastrowid
-            db.execute("INSERT INTO places VALUES (?, ?, ?)", (chat, position, entry))
+        for text in texts:
+            db.execute("INSERT INTO entries (chat, text, key, json) VALUES (?, ?, ?, '')", (chat, text, key_of(text)))
     assert chat is not None
     return chat
 
@@ -71,7 +72,12 @@ def test_kept_answers_are_told_and_deleted_ones_forgotten(store: Store) -> None:
     told.settle(resting=False)  # in the middle of an answer too
     assert told.keys == wanted(store.db)[0].keys()
     assert len(told.keys) == 1
+    branch = put(store, "three")  # once for both
+    told.settle()
     chats.delete(second)
+    told.settle()
+    assert told.keys == {key_of("three")}
+    chats.delete(branch)
     chats.undelete(first)
     told.settle()
     assert told.keys == wanted(store.db)[0].keys()
@@ -97,7 +103,7 @@ def test_the_oldest_answers_go_when_there_are_too_many(store: Store, monkeypatch
 def test_an_index_that_cannot_be_rewritten_is_deleted(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     chat, index = put(store, "one"), past_folder() / "a tokenizer"
     put(store, "two")
-    one, two = key_of(1, 1.5), key_of(2, 1.5)
+    one, two = key_of("one"), key_of("two")
     Past(index).add([(one, [1, 2]), (two, [3])])
     forget_deleted()
     assert Past(index).keys == {one, two}

@@ -152,13 +152,13 @@ def test_steps_that_are_damaged_leave_the_text(
     keep(recorder, dialogue)
     text = dialogue.transcript.answers()[0].text
     for data in (b"", b"\0\1", zlib.compress(b'{"runs": 7}'), zlib.compress(b"[" * 100_000)):
-        chats.store.db.execute("UPDATE steps SET data = ?", (data,))
+        chats.store.db.execute("UPDATE parts SET json = ?", (data,))
         opened = chats.open(1)
         assert opened.damaged == 1
         assert opened.transcript.answers()[0].text == text
 
 
-def test_what_was_deleted_long_ago_goes_for_good_but_what_a_branch_shares(
+def test_what_was_deleted_long_ago_goes_for_good_but_what_a_branch_has(
     recorder: Recorder, chats: Chats, dialogue: Dialogue, say: Say
 ) -> None:
     say("The lighthouse")
@@ -182,7 +182,7 @@ def test_what_was_deleted_long_ago_goes_for_good_but_what_a_branch_shares(
     assert chats.open(branch).transcript.entries[0].text == "The lighthouse"
     assert [found.chat.id for found in chats.search("lighthouse")] == [branch]
     assert chats.search("harbour") == []
-    for table, count in (("entries", 2), ("steps", 1), ("places", 2), ("chats", 1)):
+    for table, count in (("entries", 2), ("parts", 1), ("words", 2), ("chats", 1)):
         assert chats.store.db.execute(f"SELECT count(*) FROM {table}").fetchone() == (count,)
     say("After all")  # the chat on the screen is the one that went
     keep(recorder, dialogue)

@@ -21,7 +21,6 @@ from textual.color import Color
 from specchat.app.chat.entries import Answer, Notice, Prompt
 from specchat.app.cli.oneshot.run import AnswerOutput
 from specchat.app.history.chats import ChatHit, ChatRow
-from specchat.app.history.prompts import PromptHistory, Typed
 from specchat.app.models.details import lines, of_offer
 from specchat.app.models.rows import offer_rows
 from specchat.app.render.blocks import EntryBlock
@@ -40,7 +39,7 @@ from specchat.engine.messages import StepRecord
 from specchat.errors import UserError
 
 from ...fakes.hostile_text import CASES, CELLS, TEXTS, calm
-from ...fakes.pilots import command, settle
+from ...fakes.pilots import command, settle, until
 
 PALETTE = load_themes()[0]["dark"]
 COLOURS = {**PALETTE.colours, **PALETTE.variables()}
@@ -270,30 +269,17 @@ def test_settings_and_themes_get_a_sentence(tmp_path: Path, monkeypatch: pytest.
 
 @pytest.mark.parametrize("kind", ["pipe", "sparse", "surrogates"])
 async def test_the_chat_opens_whatever_lies_there(
-    make_chat: Callable[..., Any], engine: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+    make_kept: Callable[..., Any], engine: Any, tmp_path: Path, kind: str
 ) -> None:
-    monkeypatch.setenv("SPECCHAT_DATA", str(tmp_path / "data"))
-    for path in ("themes/mine.toml", "data/prompts.jsonl", "data/recent-models.json"):
+    for path in ("themes/mine.toml", "data/history.db", "data/recent-models.json"):
         put(tmp_path / path, kind)
-    app = make_chat()
+    app = make_kept()
     app.chat_history.keep = True
-    app.chat_history._begin = lambda: None
     async with app.run_test(notifications=True) as pilot:
         engine.loaded()
         await settle(app, pilot)
         await command(pilot, "Hello")
         await settle(app, pilot)
         assert engine.asked.messages[-1]["content"] == "Hello"
-        said = " ".join(notification.message for notification in app.recent)
-        assert ("prompts.jsonl out of the way" in said) == (kind in ("pipe", "sparse"))
-
-
-def test_lone_surrogates_in_what_was_sent_become_signs(tmp_path: Path) -> None:
-    file = tmp_path / "prompts.jsonl"
-    file.write_text('{"text": "a \\ud800", "pastes": {"\\udfff": "\\udc80 b"}}\n' + '{"text": ' + "[" * DEEP + "\n")
-    history = PromptHistory(file)
-    (typed,) = history.read()
-    for text in (typed.text, *typed.pastes, *typed.pastes.values()):
-        text.encode()
-    history.add(Typed("more"))
-    assert [typed.text for typed in history.read()][1:] == ["more"]
+        wanted = "cannot be used (it is not a regular file)" if kind == "pipe" else "It was moved to"
+        await until(pilot, lambda: any(wanted in entry.text for entry in app.dialogue.transcript.entries))

@@ -1,0 +1,214 @@
+"""What was sent in earlier chats and what is being typed: kept, found again, this user's alone; whatever ended the program."""
+
+from __future__ import annotations
+
+import gc
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from specchat.app.history.store import Store
+from specchat.app.history.typed import NEW, Drafts, Typed, found, keep_sent, sent_before, step_back
+from specchat.app.tui.pickers.prompts import PromptSearch
+
+from ...fakes.pilots import Make, chatting
+
+SIZE = (90, 26)
+
+
+def texts(typed: list[Typed]) -> list[str]:
+    return [each.text for each in typed]
+
+
+# What was sent
+
+
+def test_messages_come_back_oldest_first_with_what_was_pasted(file: Path) -> None:
+    keep_sent(Typed("Grüße\nzwei 👩‍👩‍👧"), file)
+    keep_sent(Typed("Sum up [pasted 212 lines]", {"[pasted 212 lines]": "line\n" * 212, "[other]": "not in it"}), file)
+    keep_sent(Typed("a \ud800", {"a": "\udc80 b"}), file)
+    first, second, third = sent_before(file)
+    assert first == Typed("Grüße\nzwei 👩‍👩‍👧")
+    assert second.pastes == {"[pasted 212 lines]": "line\n" * 212}
+    assert third == Typed("a ?", {"a": "? b"})
+
+
+def test_the_same_twice_in_a_row_is_one(file: Path) -> None:
+    for text in ("a", "a", "b", "a"):
+        keep_sent(Typed(text), file)
+    assert texts(sent_before(file)) == ["a", "b", "a"]
+
+
+def test_the_oldest_go_when_there_are_too_many(file: Path) -> None:
+    with Store(file) as store, store.transaction() as db:
+        db.executemany("INSERT INTO sent (json) VALUES (?)", [(f'{{"text": "message {number}"}}',) for number in range(1500)])
+    keep_sent(Typed("short"), file)
+    assert texts(sent_before(file)) == [*(f"message {number}" for number in range(501, 1500)), "short"]
+    for number in range(12):
+        keep_sent(Typed(f"{number} {'x' * 90_000}"), file)
+    assert [int(text.split()[0]) for text in texts(sent_before(file))] == list(range(1, 12))
+    keep_sent(Typed("x" * 200_000), file)
+    assert len(sent_before(file)) == 11
+
+
+@given(st.lists(st.text(max_size=6), max_size=8), st.text(max_size=2), st.integers(0, 8))
+def test_a_walk_visits_what_begins_so_in_order(history: list[str], prefix: str, start: int) -> None:
+    at = min(start, len(history))
+    seen = []
+    while (to := step_back(history, at, prefix, -1)) is not None:
+        seen.append(to)
+        at = to
+    assert seen == [index for index in reversed(range(min(start, len(history)))) if history[index].startswith(prefix)]
+
+
+def test_a_search_finds_all_words_newest_first_each_once() -> None:
+    history = ["A Lamp in May", "a lamp", "the night", "a lamp", "a LAMP of night"]
+    assert found(history, "lamp a") == ["a LAMP of night", "a lamp", "A Lamp in May"]
+    assert found(history, "") == ["a LAMP of night", "a lamp", "the night", "A Lamp in May"]
+
+
+# What is being typed
+
+
+def typing(file: Path, shown: int, **by_chat: str) -> Drafts:
+    drafts = Drafts(file)
+    drafts.by_chat = {int(name[1:]): [Typed(text)] for name, text in by_chat.items()}
+    drafts.write(drafts.typing(shown))
+    return drafts
+
+
+def kept(file: Path) -> int:
+    with Store(file) as store:
+        return int(store.db.execute("SELECT count(*) FROM drafts").fetchone()[0])
+
+
+def test_the_next_specchat_takes_what_was_on_the_screen_and_knows_the_others(file: Path) -> None:
+    typing(file, 5, c5="Being typed", c7="In another chat").close()
+    after = Drafts(file)
+    assert texts(after.take_over()) == ["Being typed"]
+    assert {chat: texts(each) for chat, each in after.by_chat.items()} == {NEW: ["Being typed"], 7: ["In another chat"]}
+    after.close()  # killed before it has written anything
+    assert texts(Drafts(file).take_over()) == ["Being typed"]
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from specchat.app.history.typed import Drafts, Typed
+drafts = Drafts(Path(sys.argv[1]))
+drafts.by_chat = {0: [Typed(sys.argv[2] * 200_000)]}
+drafts.write(drafts.typing(0))
+print("typed", flush=True)
+sys.stdin.read()
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_a_running_one_keeps_its_own_which_comes_back_at_any_length_when_it_was_killed(file: Path) -> None:
+    command = [sys.executable, "-c", KILLED, str(file), "漢字"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as running:
+        assert running.stdout is not None
+        running.stdout.readline()
+        assert Drafts(file).take_over() == []
+    assert running.returncode == -9
+    assert texts(Drafts(file).take_over()) == ["漢字" * 200_000]
+
+
+def test_what_a_thread_writes_late_is_older_and_changes_nothing(file: Path) -> None:
+    drafts = typing(file, NEW, c0="Half")
+    late, drafts.by_chat[NEW] = drafts.typing(NEW), [Typed("Half a thought")]
+    drafts.close(drafts.typing(NEW))
+    drafts.write(late)
+    drafts.write((NEW, {}))
+    assert texts(Drafts(file).take_over()) == ["Half a thought"]
+
+
+def test_nothing_is_left_of_what_was_sent(file: Path) -> None:
+    drafts = typing(file, NEW, c0="Hello")
+    assert kept(file) == 1
+    drafts.by_chat[NEW] = []
+    drafts.close(drafts.typing(NEW))
+    assert kept(file) == 0
+
+
+def test_a_history_that_was_put_aside_is_left_to_others(file: Path) -> None:
+    """The numbers of its rows may be those of others in the new one."""
+    mine = typing(file, NEW, c0="Mine")
+    file.rename(file.with_name("aside.db"))
+    other = typing(file, NEW, c0="Other")
+    mine.by_chat[NEW] = [Typed("Mine again")]
+    mine.write(mine.typing(NEW))
+    assert kept(file) == 2
+    mine.close()
+    other.close()
+
+
+# On the screen
+
+
+def keeping(make_chat: Make) -> Any:
+    """A chat that keeps what is typed, and nothing else."""
+    app = make_chat()
+    app.chat_history.keep = True
+    app.chat_history._begin = lambda: None
+    return app
+
+
+@pytest.fixture
+def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPECCHAT_DATA", str(tmp_path / "data"))
+
+
+@pytest.mark.filterwarnings("error")
+async def test_a_command_that_ran_is_no_draft(make_chat: Make, data: None) -> None:
+    first = keeping(make_chat)
+    async with first.run_test(size=SIZE) as pilot:
+        await pilot.pause()
+        first.chat_screen.input.put("/quit")
+        await pilot.press("enter")
+    gc.collect()  # a coroutine that nobody has waited for is told here
+    assert first.last_words == ""
+    assert Drafts().take_over() == []
+
+
+async def test_a_chat_that_ends_before_it_has_read_what_others_left_keeps_its_draft(make_chat: Make, data: None) -> None:
+    first = keeping(make_chat)
+    async with first.run_test(size=SIZE) as pilot:
+        await pilot.pause()
+        first.chat_screen.recall._drafts = None
+        first.chat_screen.input.put("half a thought")
+        first.exit()
+    assert "half a thought" in texts(Drafts().take_over())
+
+
+async def test_a_draft_that_cannot_be_saved_is_told_at_the_end(make_chat: Make, data: None, tmp_path: Path) -> None:
+    (tmp_path / "data").write_text("a file where the folder should be")
+    first = keeping(make_chat)
+    async with first.run_test(size=SIZE) as pilot:
+        await pilot.pause()
+        first.chat_screen.input.put("half a thought")
+        first.exit()
+    assert first.last_words == "What you were typing could not be saved:\nhalf a thought"
+
+
+async def test_the_search_narrows_as_one_types_and_the_draft_is_one_down(make_chat: Make) -> None:
+    async with chatting(make_chat(), size=SIZE) as (app, pilot):
+        box = app.chat_screen.input
+        box.sent = ["What is a lamp?", "Write a story\nabout a lamp", "The KV cache"]
+        await pilot.press("d", "ctrl+f")
+        assert isinstance(app.screen, PromptSearch)
+        await pilot.press(*"lamp")  # in place of the draft, which is looked for at first
+        assert app.screen.listed.items == ["Write a story\nabout a lamp", "What is a lamp?"]
+        await pilot.press("down", "enter")
+        assert box.text == "What is a lamp?"
+        await pilot.press("down", "down", "down")
+        assert box.text == "d"
+        await pilot.press("ctrl+f", "escape")
+        assert box.text == "d"
+        await pilot.press("ctrl+f", *"nothing", "enter")
+        assert isinstance(app.screen, PromptSearch), "there is nothing to take"
