@@ -13,7 +13,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from textual.events import Key, Paste
 
-from specchat.app.history.prompts import Typed
+from specchat.app.history.typed import Typed
 from specchat.app.terminal.editor import editor_command
 from specchat.app.text.cells import enterable
 from specchat.app.tui.driver import TerminalParser
