@@ -36,6 +36,8 @@ MOST_BEGINNINGS = 400
 """Trigrams that one or two letters may be the beginning of."""
 
 _COLUMNS = "chats.id, title, created, changed, model, answers, parent, deleted_at"
+_ENTRIES = f"""SELECT entries.id, entries.text, json, {_COLUMNS} FROM words CROSS JOIN entries ON entries.id = words.rowid
+    CROSS JOIN chats ON chats.id = chat WHERE deleted_at IS NULL AND {{}} ORDER BY words.rowid DESC"""
 _NEWEST = "deleted_at IS NULL ORDER BY turn DESC, id DESC"
 _WORDS = re.compile(r'"([^"]+)"|(\S+)')
 
@@ -122,7 +124,8 @@ class Chats:
             for row in self._rows(f"named AND {_NEWEST}"):
                 if len(found) < limit and all(word in folded(row.title) for word in words):
                     found[row.id] = ChatHit(row, _excerpt(row.title, words[0]))
-            for entry, text, body, *columns in self._candidates(words):
+            where, *match = self._candidates(words)
+            for entry, text, body, *columns in self.store.db.execute(_ENTRIES.format(where), match):
                 if len(found) >= limit:
                     break
                 if columns[0] in found:
@@ -134,10 +137,8 @@ class Chats:
                     found[columns[0]] = ChatHit(_row(columns), _excerpt(said, words[0]), entry)
         return list(found.values())
 
-    def _candidates(self, words: list[str]) -> sqlite3.Cursor:
-        """Entries that may have all the words with their chats, newest first."""
-        query = f"SELECT entries.id, text, json, {_COLUMNS} FROM entries JOIN chats ON chats.id = chat AND deleted_at IS NULL"
-        newest = "ORDER BY entries.id DESC"
+    def _candidates(self, words: list[str]) -> tuple[str, ...]:
+        """Which entries may have all the words, as a condition and the value in it."""
         trigrams = list(dict.fromkeys(word[i : i + 3] for word in words for i in range(len(word) - 2)))[:MOST_TRIGRAMS]
         link = " AND "
         if not trigrams:
@@ -151,10 +152,8 @@ class Chats:
             )
             trigrams = [term for (term,) in rows]
             if len(trigrams) > MOST_BEGINNINGS:  # so common that a look at the newest texts finds some soon
-                return self.store.db.execute(f"{query} WHERE text IS NOT NULL {newest}")
-        match = link.join('"' + trigram.replace('"', '""') + '"' for trigram in trigrams)
-        having = "entries.id IN (SELECT rowid FROM words WHERE words MATCH ?)"
-        return self.store.db.execute(f"{query} WHERE {having} {newest}", (match or '""',))
+                return ("true",)
+        return "words MATCH ?", link.join('"' + trigram.replace('"', '""') + '"' for trigram in trigrams) or '""'
 
     def open(self, id: int, hit: ChatHit | None = None) -> OpenedChat:
         """A chat with its colours, figures and trees as they were; going on with it is saved in the same place.
@@ -180,11 +179,16 @@ class Chats:
                     damaged += not whole
             finally:
                 db.execute("COMMIT")
+
+        def present(ids: list[int]) -> list[ChatEntry]:
+            return [entries[id] for id in ids if id in entries]  # one may have been removed by other means
+
         path, forks = json.loads(ways)
         told = json.loads(about)
-        transcript = Transcript([entries[entry] for entry in path], told["system"] or None)
+        transcript = Transcript(present(path), told["system"] or None)
         for after, at, ends in forks:
-            transcript.variants.put(Fork(entries.get(after), [[entries[entry] for entry in end] for end in ends], at))
+            if after == 0 or after in entries:
+                transcript.variants.put(Fork(entries.get(after), [*map(present, ends)], at))
         given = title if named else ""
         rows = {entry: Row(number) for number, entry in entries.items()}
         transcript.track = ChatTrack(id, given, given, len(path), rows=rows, ways=ways, identity=self.store.identity)
