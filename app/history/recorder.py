@@ -117,8 +117,12 @@ class Recorder:
             self._changed.notify_all()
         self._thread.join(seconds)
         if self._thread.is_alive() and not self._failing:
-            path = short_path((self._path or history_file()).parent)
-            self._say(f"The end of the chat was not saved. The disk with {path} did not answer for {seconds:.0f} s.", True)
+            path = short_path(self._path or history_file())
+            self._say(
+                f"The end of the chat was not saved. {path} could not be written for {seconds:.0f} s. Check its disk, and close "
+                "other programs that use it.",
+                True,
+            )
 
     def _worth(self, transcript: Transcript) -> bool:
         """Whether there is anything to keep: notices alone are not."""

@@ -16,6 +16,7 @@ from specchat.app.chat.transcript import Transcript
 from specchat.app.history import recorder as recorder_module
 from specchat.app.history.chats import Chats
 from specchat.app.history.recorder import Recorder
+from specchat.app.history.typed import NEW, Drafts, Typed
 from specchat.engine.messages import PieceTable, Steps
 
 from ..conftest import keep
@@ -200,6 +201,8 @@ def test_a_branch_has_copies_of_its_beginning(recorder: Recorder, chats: Chats, 
 def test_others_on_the_machine_cannot_read_it(recorder: Recorder, file: Path, dialogue: Dialogue, say: Say) -> None:
     say("A secret")
     keep(recorder, dialogue)
-    for name in ("history.db", "history.db-wal"):
+    drafts = Drafts(file)
+    drafts.write((NEW, {NEW: [Typed("Another")]}))
+    for name in ("history.db", "history.db-wal", "typing.lock"):
         assert stat.S_IMODE((file.parent / name).stat().st_mode) == 0o600
     assert sqlite3.connect(file).execute("PRAGMA journal_mode").fetchone() == ("wal",)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
 import re
 import sqlite3
@@ -120,6 +122,43 @@ def test_a_full_disk_is_told_once_and_made_up_for(
     with Store(file) as store:
         (row,) = Chats(store).newest()
         assert row.answers == 2
+
+
+@pytest.mark.parametrize("there", [False, True], ids=["new", "with a history"])
+def test_a_disk_without_locks_is_named(file: Path, dialogue: Dialogue, say: Say, monkeypatch: Any, there: bool) -> None:
+    """Such a disk cannot be had here: the lock that is tried on it fails as one on it does, and SQLite finds its file locked."""
+    monkeypatch.setattr("specchat.app.history.store.BUSY_SECONDS", 0.05)
+    file.parent.mkdir()
+    if there:
+        Store(file).close()
+    with closing(sqlite3.connect(file)) as other:
+        other.execute("PRAGMA locking_mode = EXCLUSIVE")
+        other.execute("BEGIN EXCLUSIVE")
+        for locks in (True, False):
+            with monkeypatch.context() as patch:
+                if not locks:
+                    patch.setattr(fcntl, "lockf", no_locks)
+                recorder = Recorder(file)
+                say("Hello")
+                recorder.note(dialogue)
+                recorder.close(dialogue)
+            sentence = told(recorder)
+            assert ("Another program has been using" in sentence) == locks
+            assert ("has no file locks" in sentence) == (not locks)
+
+
+def no_locks(*_: object) -> None:
+    raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+
+def test_a_disk_that_does_not_answer_in_time_is_told(file: Path, dialogue: Dialogue, say: Say) -> None:
+    recorder = Recorder(file)
+    assert recorder.settle()
+    with Store(file) as other, other.transaction():
+        say("Hello")
+        recorder.note(dialogue)
+        recorder.close(dialogue, 0.05)
+    assert "could not be written for 0 s" in told(recorder)
 
 
 def test_a_folder_that_cannot_be(tmp_path: Path, dialogue: Dialogue, say: Say) -> None:
