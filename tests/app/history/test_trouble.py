@@ -126,7 +126,7 @@ def test_a_full_disk_is_told_once_and_made_up_for(
 
 @pytest.mark.parametrize("there", [False, True], ids=["new", "with a history"])
 def test_a_disk_without_locks_is_named(file: Path, dialogue: Dialogue, say: Say, monkeypatch: Any, there: bool) -> None:
-    """Such a disk cannot be had here: the lock that is tried on it fails as one on it does, and SQLite finds its file locked."""
+    """There is no such disk here: the lock that is tried fails as one on it would, and SQLite finds its file locked."""
     monkeypatch.setattr("specchat.app.history.store.BUSY_SECONDS", 0.05)
     file.parent.mkdir()
     if there:
