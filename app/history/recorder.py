@@ -119,8 +119,8 @@ class Recorder:
         if self._thread.is_alive() and not self._failing:
             path = short_path(self._path or history_file())
             self._say(
-                f"The end of the chat was not saved. {path} could not be written for {seconds:.0f} s. Check its disk, and close "
-                "other programs that use it.",
+                f"The end of the chat was not saved. {path} could not be written for {seconds:.0f} s. Check its disk, and "
+                "close other programs that use it.",
                 True,
             )
 
