@@ -23,7 +23,7 @@ from .stats import Totals
 from .step import StepRecord
 from .text import Stops, TextStream, joined
 from .tree import Tree
-from .verifying.clock import StepClock, Watch
+from .verifying.clock import ProbabilityRecorder, StepClock
 from .verifying.guard import SideGuard
 from .verifying.verify import verify
 
@@ -132,7 +132,7 @@ class Generation(Iterator[Step]):
         self.reused = conversation.session.align(prompt[:-1], blocks=self._blocks)
         """Number of prompt tokens that were already in the cache."""
         self.prefill_seconds = 0.0
-        self.watch = Watch()
+        self.recorder = ProbabilityRecorder()
         self._ties = SideGuard(able.near_tie) if able.exact and able.near_tie else None
         splitter = model.thoughts.splitter(prompt) if model.thoughts is not None else None
         behind = () if model.info.has_template and constraint is None else prompt[-RUN:]
@@ -242,10 +242,10 @@ class Generation(Iterator[Step]):
             return None
         if (step := self._forced_step()) is not None:
             return step
-        clock = StepClock(session, self.watch, self.prompt_tokens)
+        clock = StepClock(session, self.recorder, self.prompt_tokens)
         if reads:  # tokens that a constraint wrote
             session.prefill(self.tokens[session.length : -1])
-        outcome = self.drafter.step(self._context(), partial(verify, clock=clock, watch=self.watch, guard=self._ties))
+        outcome = self.drafter.step(self._context(), partial(verify, clock=clock, recorder=self.recorder, guard=self._ties))
         return self._append(self.drafter, outcome, clock)
 
     def flush(self) -> str:
@@ -298,7 +298,7 @@ class Generation(Iterator[Step]):
         if not tokens and not done:
             return None
         outcome = Outcome(tokens, Tree.root(self.tokens[-1]), (0,), grammar=len(tokens), done=done)
-        return self._append(self.drafter, outcome, StepClock(self.conversation.session, self.watch))
+        return self._append(self.drafter, outcome, StepClock(self.conversation.session, self.recorder))
 
     def _leave(self) -> None:
         """Have the current method finish (beam search: its best text is certain now)."""
@@ -312,7 +312,7 @@ class Generation(Iterator[Step]):
         drafter, tokens = self._settled
         self._settled = None
         outcome = Outcome(tokens, Tree.chain(self.tokens[-1], tokens), earlier=len(tokens))
-        step = self._append(drafter, outcome, StepClock(self.conversation.session, self.watch))
+        step = self._append(drafter, outcome, StepClock(self.conversation.session, self.recorder))
         self._ending = False
         return step
 

@@ -1,6 +1,6 @@
-"""The loop guard: when an answer repeats itself far beyond what text does.
+"""The loop guard ends an answer that repeats itself far more than ordinary text does.
 
-It sees the answer's tokens one by one, in order, as plain decoding would give them: it stops every method at the same token.
+It reads the answer's tokens one by one, in the order of plain decoding, so it stops every method at the same token.
 """
 
 from __future__ import annotations
@@ -12,10 +12,9 @@ import numpy as np
 from .detokenize import Decode
 
 LAGS = 512
-"""Longest period that is seen, in tokens: a long paragraph."""
+"""Longest period that is recognised, in tokens: a long paragraph."""
 WORDS = (12, 256)
-"""Text with words in it is a loop once its period has come this many times, over this many tokens: "Repeat this ten times" is
-no loop yet."""
+"""Least repeats and tokens after which text with words in it is a loop: "Repeat this ten times" is no loop yet."""
 REST = (40, 480)
 """The same for digits, signs and spaces alone, which tables, figures and drawings repeat, and for words with a number that
 counts up, as in lists: only far more of them is a loop."""
@@ -23,20 +22,20 @@ DIGITS = 9
 """Most digits that are read as one number: endless ones are a loop of digits."""
 
 _EMPTY = -1
-"""Stands where there is no token yet."""
+"""The element of a place without a token."""
 
 
 class Loop(NamedTuple):
-    """What an answer repeats at its end."""
+    """The repetition at an answer's end."""
 
     period: int
-    """Tokens."""
+    """Length of the repeated text, in tokens."""
     repeats: int
-    """How often they came, the first time included."""
+    """Number of times that it came, the first included."""
 
 
 def _needed(rule: tuple[int, int]) -> np.ndarray:
-    """How many tokens, for each lag, must equal the one so far before them."""
+    """Compute, for each lag, how many tokens must equal the one so far before them."""
     repeats, tokens = rule
     lags = np.arange(1, LAGS + 1)
     return np.asarray(np.maximum(tokens, repeats * lags) - lags, np.int32)
@@ -48,20 +47,20 @@ _FEWEST = int(_WORDS.min())
 
 
 class _Repeats:
-    """How far back a growing sequence repeats itself, at each lag."""
+    """The repetitions at the end of a growing sequence, by lag."""
 
     def __init__(self) -> None:
         self.matches = np.zeros(LAGS, np.int32)
-        """[lag − 1] how many of the last elements each equal the one that far before them."""
+        """[lag − 1] number of last elements in a row that equal the one that far before them."""
         self.wordless = LAGS
-        """Elements since the last with a word in it."""
+        """Number of elements since the last with a word in it."""
         self._matching = 0
-        """Elements in a row that equal one before them, whichever."""
+        """Number of last elements in a row that equal any one before them."""
         self._past = np.full(16 * LAGS, _EMPTY, np.int64)
         self._end = LAGS
 
     def push(self, element: int, *, word: bool, near: int = _EMPTY) -> None:
-        """Take an element. It equals earlier ones of its own value, and of `near`."""
+        """Add an element. It equals earlier ones of the same value, and of `near`."""
         if self._end == len(self._past):
             self._past[:LAGS] = self._past[-LAGS:]
             self._end = LAGS
@@ -76,8 +75,8 @@ class _Repeats:
         self._end += 1
         self.wordless = 0 if word else self.wordless + 1
 
-    def found(self, needed: np.ndarray, shortest: int = 1) -> Loop | None:
-        """The shortest period, from `shortest` on, that has come often enough."""
+    def find(self, needed: np.ndarray, shortest: int = 1) -> Loop | None:
+        """Find the shortest period, from `shortest` on, that has come often enough."""
         if self._matching < _FEWEST:
             return None
         over = self.matches[shortest - 1 :] >= needed[shortest - 1 :]
@@ -91,7 +90,7 @@ class LoopGuard:
     """Watches an answer for loops.
 
     Args:
-        decode: token ids to text, called once for each token that the answer has.
+        decode: token ids to text, called once for each different token of the answer.
     """
 
     def __init__(self, decode: Decode) -> None:
@@ -99,12 +98,12 @@ class LoopGuard:
         self._texts: dict[int, str] = {}
         self._tokens = _Repeats()
         self._counting = _Repeats()
-        """The same with each number for one element, which equals itself and the number before it: a list that counts."""
+        """The same sequence with each number as one element, equal to itself and the number before: a list that counts."""
         self._number = ""
-        """Digits that the next token may go on."""
+        """Digits that the next token may continue."""
 
     def push(self, token: int) -> Loop | None:
-        """Take the answer's next token; the loop that it closes, if any. What follows a loop is of no interest."""
+        """Add the answer's next token; return the loop that it closes, if any. Not to be called after a loop."""
         text = self._texts.get(token)
         if text is None:
             text = self._texts[token] = self._decode([token])
@@ -118,13 +117,13 @@ class LoopGuard:
             self._count()
             self._counting.push(token, word=word)
         return (
-            self._tokens.found(_WORDS, self._tokens.wordless + 1)
-            or self._tokens.found(_REST)
-            or self._counting.found(_REST, self._counting.wordless + 1)
+            self._tokens.find(_WORDS, self._tokens.wordless + 1)
+            or self._tokens.find(_REST)
+            or self._counting.find(_REST, self._counting.wordless + 1)
         )
 
     def _count(self) -> None:
-        """The number so far has ended."""
+        """End the number so far, if there is one."""
         if self._number:
             element = _EMPTY - 1 - int(self._number)
             self._counting.push(element, word=False, near=element + 1)

@@ -1,4 +1,4 @@
-"""Computes what a drafter would have drafted, and how much would have been accepted, for a recorded answer. No model runs.
+"""Replay: scores a drafter on a recorded answer, without running a model.
 
 The record takes the target's place: at each node of the drafter's tree, the choice is the recorded next token. So any
 model-free method, including those of other packages, can be scored on answers from anywhere.
@@ -19,31 +19,31 @@ from .registry import methods
 from .stats import Totals
 from .step import StepRecord
 from .tree import Tree
-from .verifying.clock import StepClock, Watch
+from .verifying.clock import ProbabilityRecorder, StepClock
 from .verifying.guard import Guard
 from .verifying.passes import Pass
 from .verifying.verify import verify
 
-if TYPE_CHECKING:  # NumPy: who lists the methods does not wait for it
+if TYPE_CHECKING:  # NumPy, which listing the methods should not import
     from .past.index import Past
 
 SLACK = 1024
 """Room for draft tokens, always the same: a drafter must not see where the record ends."""
 
 NEEDS_CHOICES = ("recompute", "jacobi", "lookahead", "recycle", "auto")
-"""Methods of ours that live on what a real model gives: its choices beside the answer, or the seconds of its passes."""
+"""Built-in methods that need a real model: its choices at nodes off the record, or the seconds of its passes."""
 
 
 def model_free() -> dict[str, type[Drafter]]:
-    """The methods that a record alone can score, by name; other packages' methods among them."""
+    """List the methods that a record alone can score, by name, including other packages' methods."""
     return {name: method for name, method in methods().items() if not why_not(method)}
 
 
 def why_not(method: type[Drafter], *, over_model: bool = False, forced: bool = False) -> str:
-    """Why a method cannot be replayed, as the end of a sentence; empty if it can.
+    """Say why a method cannot be replayed, as the end of a sentence; "" if it can.
 
     Args:
-        over_model: a model runs the passes (`replay(over=…)`), and its choices are there where the record has none.
+        over_model: a model runs the passes (`replay(over=…)`) and chooses where the record has no token.
         forced: only its seconds count (`replay(forced=True)`).
     """
     if method.needs(DraftModel, EarlyStop, TrainedDrafter):
@@ -53,7 +53,7 @@ def why_not(method: type[Drafter], *, over_model: bool = False, forced: bool = F
     if method.name == "recompute":
         return "cannot learn from a record"
     if forced and method.name == "auto":
-        return ""  # it lives on the seconds of its passes
+        return ""  # the seconds of its passes are all it needs
     if method.name in NEEDS_CHOICES and (forced or not over_model):
         return "needs the model's other choices, which a record does not contain"
     return ""
@@ -82,11 +82,11 @@ def replaying(
         drafter: a new one, or one that has been through the answers before this one; it sees the settings of greedy decoding.
         eos_ids: none of them is drafted past, and the record ends with the first one in it.
         branching: whether the target is taken to verify branching trees.
-        over: a model that really evaluates every pass, so that the seconds are true. The record still decides; beside it the
-            model's own choices count, and it is the model's scores that drafters learn from.
-        forced: none of its choices count, beside the record neither: only the seconds are the model's. So any model will do
-            that knows the record's token ids, whoever wrote the answer.
-        past: answers from before to draft from beside the text.
+        over: a model that really evaluates every pass, so that the seconds are true. The record still decides; off the record
+            the model's choices count, and drafters learn from its scores.
+        forced: the model's choices do not count off the record either: only its seconds do. Any model will do that knows the
+            record's token ids.
+        past: past answers to draft from as well.
 
     Yields:
         the totals so far, after each pass, the prefill first: always the same object.
@@ -104,60 +104,42 @@ def replaying(
     size = len(record) + SLACK
     blank = BlankSession(size, max(256, 1 + max(record)))
     session = blank if over is None else over.open_session(min(over.info.context, size))
-    whole = blank if over is not None and forced else None
+    start = len(prompt)
+    recorder = ProbabilityRecorder()
+    guard = RecordGuard(record, blank if over is not None and forced else None, recorder)
     try:
-        for _ in _decode(record, len(prompt), drafter, session, ends, branching, totals, over, whole, past):
+        forward = session.forward_seconds
+        session.align(record[:start], start)
+        session.prefill(record[:start])
+        prefill = session.forward_seconds - forward if over is not None else 0.0
+        totals.add(StepRecord(drafter.name, record[start : start + 1], nodes=start, forward_seconds=prefill))
+        yield totals
+        tokens = record[: start + 1]
+        while (left := len(record) - len(tokens)) > 0:
+            depth = SLACK if over is None else min(SLACK, session.context - session.length - 1)
+            clock = ReplayClock(session, recorder, over is not None)
+            context = Context(tokens, session, Sampling(), depth, ends, branching, model=over, past=past)
+            outcome = verify(drafter, context, clock, recorder, guard).first(left)
+            tokens.extend(outcome.tokens)
+            totals.add(StepRecord(drafter.name, **outcome.record(), **clock.stop()))
             yield totals
     finally:
         session.close()
 
 
 def replay(*record: Any, **options: Any) -> Totals:
-    """The totals at the end of `replaying`: `draft_seconds` is measured (drafting and learning), `forward_seconds` is 0 unless
-    `over` is given."""
+    """Return the totals at the end of `replaying`: `draft_seconds` is measured (drafting and learning), `forward_seconds` is 0
+    unless `over` is given."""
     *_, totals = replaying(*record, **options)
     return totals
 
 
-def _decode(
-    record: list[int],
-    start: int,
-    drafter: Drafter,
-    session: Session,
-    ends: frozenset[int],
-    branching: bool,
-    totals: Totals,
-    over: Model | None,
-    forced: BlankSession | None,
-    past: Past | None,
-) -> Iterator[None]:
-    """Every pass over one record, one at a time, counted in `totals`; the answer begins at index `start` of it. Over a model
-    the record decides, or `forced` if that is there."""
-    watch = Watch()
-    recorded = Recorded(record, forced, watch)
-    forward = session.forward_seconds
-    session.align(record[:start], start)
-    session.prefill(record[:start])
-    tokens = record[: start + 1]
-    took = session.forward_seconds - forward if over is not None else 0.0
-    totals.add(StepRecord(drafter.name, record[start : start + 1], nodes=start, forward_seconds=took))
-    yield
-    while (left := len(record) - len(tokens)) > 0:
-        room = SLACK if over is None else min(SLACK, session.context - session.length - 1)
-        clock = ReplayClock(session, watch, over is not None)
-        context = Context(tokens, session, Sampling(), room, ends, branching, model=over, past=past)
-        kept = verify(drafter, context, clock, watch, recorded).first(left)
-        tokens.extend(kept.tokens)
-        totals.add(StepRecord(drafter.name, **kept.record(), **clock.stop()))
-        yield
-
-
 class BlankSession(TreeSession[Node]):
-    """The target where no model runs: it chooses a token that is in no text, so that nothing can draft it.
+    """A target without a model: it chooses a token that is in no text, so that no method can draft it.
 
     Args:
         context: most tokens.
-        token: what it chooses.
+        token: its choice.
     """
 
     def __init__(self, context: int, token: int) -> None:
@@ -167,14 +149,14 @@ class BlankSession(TreeSession[Node]):
     def evaluate(
         self, tokens: Sequence[int], parents: Sequence[int], rows: Sequence[int] | None = None, layers: Layers | None = None
     ) -> BlankScores:
-        """Add nodes; nothing is computed (see `Session.evaluate`)."""
+        """Add nodes without computing anything (see `Session.evaluate`)."""
         self._check(tokens, parents)
-        wanted = self._rows(len(tokens), rows)
+        nodes = self._rows(len(tokens), rows)
         self._add([Node(token, parent, self.length, True) for token, parent in zip(tokens, parents, strict=True)])
-        return self.scores(wanted)
+        return self.scores(nodes)
 
     def scores(self, nodes: Sequence[int]) -> BlankScores:
-        """What it says after some nodes."""
+        """Return the scores after some nodes."""
         return BlankScores(nodes, self._token)
 
     def _settle(self, path: Sequence[int], kept: dict[int, Node]) -> None:
@@ -191,10 +173,11 @@ class BlankSession(TreeSession[Node]):
 
 
 class BlankScores(Scores):
-    """Always the same choice, and no other token."""
+    """Scores with a single choice, always the same token."""
 
     def __init__(self, nodes: Sequence[int], token: int) -> None:
-        self.nodes, self._token = tuple(nodes), token
+        self.nodes = tuple(nodes)
+        self._token = token
 
     def choose(self, sampling: Sampling, histories: Sequence[Sequence[int]] | None = None) -> list[int]:
         return [self._token] * len(self.nodes)
@@ -213,10 +196,10 @@ class BlankScores(Scores):
 
 
 class ReplayClock(StepClock):
-    """Counts learning as drafting, and the passes' seconds only if a model runs them (`real`)."""
+    """A clock that counts learning as drafting, and the passes' seconds only if a model runs them (`real`)."""
 
-    def __init__(self, session: Session, watch: Watch, real: bool) -> None:
-        super().__init__(session, watch)
+    def __init__(self, session: Session, recorder: ProbabilityRecorder, real: bool) -> None:
+        super().__init__(session, recorder)
         self._real = real
 
     def verified(self, running: Pass) -> tuple[float, float]:
@@ -230,34 +213,38 @@ class ReplayClock(StepClock):
         return spent | {"draft_seconds": every - self.verify_seconds, "forward_seconds": real, "other_seconds": 0.0}
 
 
-class Recorded(Guard):
-    """Puts the record's next token in place of the model's choice at every node whose path is on the record.
+class RecordGuard(Guard):
+    """A guard that replaces the model's choice by the record's next token at every node whose path is on the record.
 
     Args:
         record: prompt and answer.
-        forced: takes the model's place at the other nodes, and in what drafters learn from.
-        watch: counts the seconds that this takes.
+        forced: takes the model's place at the other nodes, and for the drafters' learning.
+        recorder: its seconds, which no step counts, include the guard's.
     """
 
-    def __init__(self, record: Sequence[int], forced: BlankSession | None, watch: Watch) -> None:
-        self._record, self._forced, self._watch = record, forced, watch
+    def __init__(self, record: Sequence[int], forced: BlankSession | None, recorder: ProbabilityRecorder) -> None:
+        self._record = record
+        self._forced = forced
+        self._recorder = recorder
 
     def checked(self, running: Pass, chosen: list[int], path: list[int]) -> list[int]:
-        begun, tree = time.perf_counter(), running.tree
+        started = time.perf_counter()
+        tree = running.tree
         if self._forced is not None:
             running.scores = self._forced.scores(range(len(tree)))
             chosen[:] = running.scores.choose(running.context.sampling)
         _correct(chosen, tree, self._record, len(running.context.tokens) - 1)
         path = walk(tree, chosen)
-        self._watch.seconds += time.perf_counter() - begun
+        self._recorder.seconds += time.perf_counter() - started
         return path
 
 
 def _correct(chosen: list[int], tree: Tree, record: Sequence[int], position: int) -> None:
-    """Put the record's next token in place of the model's choice at every node whose path is on the record."""
-    on: list[bool] = []
+    """Choose the record's next token at every node whose path is on the record; node 0 is at index `position` of it."""
+    on_record: list[bool] = []
     for node, (parent, depth) in enumerate(zip(tree.parents, tree.depths(), strict=True)):
         at = position + depth
-        on.append(at + 1 < len(record) and (parent == ROOT or on[parent]) and tree.tokens[node] == record[at])
-        if on[node]:
+        above = parent == ROOT or on_record[parent]
+        on_record.append(at + 1 < len(record) and above and tree.tokens[node] == record[at])
+        if on_record[node]:
             chosen[node] = record[at + 1]

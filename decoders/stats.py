@@ -10,25 +10,23 @@ from ..backends.info import MOST_NODES, plain_passes
 from .step import StepRecord
 
 LONGEST = 32
-"""The best draft length is looked for up to here."""
+"""The longest draft that `best_length` considers."""
 
 
 @dataclass(slots=True)
-class Part:
-    """What one of several drafters did that grew trees together. What two of them guessed counts for both."""
+class DrafterTotals:
+    """Counts of one of several drafters that grew trees together. A node that two of them guessed counts for both."""
 
     drafted: int = 0
-    """How many nodes were its guesses."""
     accepted: int = 0
-    """How many of them were accepted."""
     share: float = 0.0
-    """What part of the nodes it had learned to get in the last of these steps; 0 for one that learns none."""
+    """Share of the nodes that it had learned to get in the last of these steps; 0 for one that learns none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What a thought, or the answer after it, came to. A pass that gave tokens of both is shared by them, so that the two add
-    up to the whole."""
+    """Counts of the thoughts, or of the answer after them. A pass that gave tokens of both is divided between them, so that the
+    two add up to the whole."""
 
     tokens: int = 0
     passes: float = 0.0
@@ -37,7 +35,7 @@ class Share:
     accepted: float = 0.0
 
     def plus(self, other: Share, part: float = 1.0) -> Share:
-        """The sum of this share and a part of another one; a part of −1 subtracts the other."""
+        """Add a part of another share; a part of −1 subtracts it."""
         return Share(
             max(0, self.tokens + round(other.tokens * part)),
             *(
@@ -56,8 +54,8 @@ class Share:
         return self.accepted / self.drafted if self.drafted else None
 
 
-def thought_of(step: StepRecord) -> Share:
-    """What of a step went into thoughts: its tokens' share of it."""
+def thought_share(step: StepRecord) -> Share:
+    """Compute the part of a step that went into thoughts, by its tokens."""
     tokens = sum(row[2] for row in step.spans if row[0])
     if not tokens:
         return Share()
@@ -70,17 +68,17 @@ class Totals:
     """Totals over the steps of an answer. Every ratio is 0 if there is nothing to divide by."""
 
     steps: int = 0
-    """How many verification passes there were."""
+    """Verification passes."""
     tokens: int = 0
-    """How many tokens they produced."""
+    """Tokens produced: accepted draft tokens and the bonus token of each pass."""
     drafted: int = 0
-    """How many draft nodes were verified."""
+    """Draft nodes verified."""
     accepted: int = 0
-    """How many of them were accepted."""
+    """Draft nodes accepted."""
     nodes: int = 0
-    """How many nodes the model evaluated."""
+    """Nodes that the model evaluated."""
     grammar: int = 0
-    """How many of the tokens a constraint left no choice about."""
+    """Grammar-forced tokens."""
     draft_seconds: float = 0.0
     forward_seconds: float = 0.0
     other_seconds: float = 0.0
@@ -89,40 +87,39 @@ class Totals:
     drafts: list[int] = field(default_factory=list)
     """Draft nodes of each step [steps]."""
     histogram: Counter[int] = field(default_factory=Counter)
-    """How many steps produced each number of tokens."""
+    """Number of tokens → steps that produced so many."""
     earlier: int = 0
-    """How many tokens became certain only after the pass that found them (beam search)."""
+    """Tokens that became certain only after the pass that chose them (beam search)."""
     ahead: int = 0
-    """How many tokens the draft model drafted on while the target verified."""
+    """Tokens that the draft model drafted ahead while the target verified."""
     wasted: int = 0
-    """How many of them were thrown away."""
+    """Tokens drafted ahead that were thrown away."""
     depth: int = 0
-    """Draft tokens in depth, over all steps: what a drafter that runs a model runs it for, one after the other."""
+    """Sum of the drafts' depths: the passes of a drafter that runs a model once per level."""
     timed: int = 0
-    """Steps that took no prompt tokens along: what the others took says little of a step."""
+    """Steps that read no prompt tokens, whose time is that of a step alone."""
     timed_tokens: int = 0
     timed_nodes: int = 0
     timed_seconds: float = 0.0
     timed_draft_seconds: float = 0.0
     """Their part of `draft_seconds`."""
     passes: dict[int, tuple[int, float]] = field(default_factory=dict)
-    """Nodes of a pass → how many timed steps evaluated so many, and their `forward_seconds` together."""
-    offered: list[int] = field(default_factory=list)
-    """By draft position (0 is the first draft token): steps in which all before it was accepted and something was drafted
-    there."""
-    taken: list[int] = field(default_factory=list)
-    """By draft position: in how many of those steps it was accepted."""
-    parts: dict[str, Part] = field(default_factory=dict)
-    """Name → the drafters that drafted together; empty where it was all the method's own."""
+    """Nodes of a pass → (timed steps that evaluated so many, sum of their `forward_seconds`)."""
+    drafted_at: list[int] = field(default_factory=list)
+    """By draft position, from 0: steps with a draft token there and all tokens before it accepted."""
+    accepted_at: list[int] = field(default_factory=list)
+    """By draft position: those of these steps in which it was accepted."""
+    parts: dict[str, DrafterTotals] = field(default_factory=dict)
+    """By name, the drafters that drafted together; empty if the method drafted alone."""
     curve: tuple[tuple[int, float], ...] = ()
-    """(nodes, seconds) of passes as they were measured at load; empty where that is not known."""
+    """(nodes, seconds) of passes as measured at load; empty if unknown."""
     thought: Share = field(default_factory=Share)
-    """What of all this went into thoughts."""
+    """The part that went into thoughts."""
 
     def add(self, step: StepRecord) -> None:
         """Count one step. Without `tree_parents` its draft was a chain."""
         run, drafted = len(step.tokens), step.drafted
-        self.steps += step.nodes > 0  # what a search has yet to give when it is left takes no pass
+        self.steps += step.nodes > 0  # a step of settled or forced tokens takes no pass
         self.tokens += run
         self.drafted += drafted
         self.accepted += step.accepted
@@ -134,7 +131,7 @@ class Totals:
         self.draft_seconds += step.draft_seconds
         self.forward_seconds += step.forward_seconds
         self.other_seconds += step.other_seconds
-        if step.nodes or not step.grammar:  # what a constraint wrote is no pass
+        if step.nodes or not step.grammar:  # a step that a constraint wrote is no pass
             self.runs.append(run)
             self.drafts.append(drafted)
             self.histogram[run] += 1
@@ -149,77 +146,76 @@ class Totals:
                 count, seconds = self.passes.get(step.nodes, (0, 0.0))
                 self.passes[step.nodes] = count + 1, seconds + step.forward_seconds
         reached = step.accepted + self._drafted_below(step)
-        while len(self.offered) < reached:
-            self.offered.append(0)
-            self.taken.append(0)
+        while len(self.drafted_at) < reached:
+            self.drafted_at.append(0)
+            self.accepted_at.append(0)
         for position in range(reached):
-            self.offered[position] += 1
-            self.taken[position] += position < step.accepted
+            self.drafted_at[position] += 1
+            self.accepted_at[position] += position < step.accepted
         if step.spans:
-            self.thought = self.thought.plus(thought_of(step))
+            self.thought = self.thought.plus(thought_share(step))
         for i, name in enumerate(step.drafters):
-            part = self.parts.setdefault(name, Part())
+            part = self.parts.setdefault(name, DrafterTotals())
             part.drafted += sum(source >> i & 1 for source in step.sources)
             part.accepted += sum(step.sources[node] >> i & 1 for node in step.path)
             part.share = step.shares[i] if i < len(step.shares) else 0.0
 
     @staticmethod
     def _drafted_below(step: StepRecord) -> bool:
-        """Whether anything was drafted after the last accepted token, that is, whether a draft token was refused there."""
+        """Return whether a draft token was rejected right after the last accepted one."""
         if not step.tree_parents or not step.path:
             return step.drafted > step.accepted
         return step.path[-1] in step.tree_parents
 
     @property
     def answer(self) -> Share:
-        """What went into the answer behind the thoughts."""
+        """The part that went into the answer behind the thoughts."""
         return Share(self.tokens, self.steps, self.seconds, self.drafted, self.accepted).plus(self.thought, -1)
 
     @property
     def seconds(self) -> float:
-        """The time of all steps, without the prompt's prefill."""
+        """Time of all steps, without the prompt's prefill."""
         return self.draft_seconds + self.forward_seconds + self.other_seconds
 
     @property
     def tokens_per_second(self) -> float:
-        """The speed of decoding alone."""
+        """Decoding speed without the prefill."""
         return _ratio(self.tokens, self.seconds)
 
     @property
     def acceptance_rate(self) -> float:
-        """Accepted / drafted nodes, over the whole answer."""
+        """Accepted / drafted nodes over the whole answer."""
         return _ratio(self.accepted, self.drafted)
 
     @property
     def tokens_per_step(self) -> float:
-        """The compression ratio: mean accepted tokens + 1."""
+        """The mean accepted length, with the bonus token: accepted draft tokens a pass, plus 1."""
         return _ratio(self.tokens, self.steps)
 
     @property
     def own_tokens_per_step(self) -> float:
-        """Mean tokens a pass, without those that a constraint left no choice about."""
+        """Mean tokens a pass without grammar-forced ones."""
         return _ratio(self.tokens - self.grammar, self.steps)
 
     @property
     def nodes_per_token(self) -> float:
-        """What the speed costs: nodes evaluated per token produced; 1 in plain decoding."""
+        """Nodes evaluated per token produced; 1 in plain decoding."""
         return _ratio(self.nodes, self.tokens)
 
     @property
     def pass_seconds(self) -> list[tuple[int, int, float]]:
-        """(nodes, passes, mean seconds of such a pass), by ascending nodes; passes that read prompt tokens are left out."""
+        """(nodes, passes, mean seconds of such a pass), by ascending nodes, without passes that read prompt tokens."""
         return [(nodes, count, seconds / count) for nodes, (count, seconds) in sorted(self.passes.items())]
 
     @property
     def position_acceptance(self) -> list[float]:
-        """How often each draft position was accepted, given that all positions before it were."""
-        return [_ratio(taken, offered) for taken, offered in zip(self.taken, self.offered, strict=True)]
+        """Acceptance per position: share of draft tokens accepted there, given that all positions before it were."""
+        return [_ratio(accepted, drafted) for accepted, drafted in zip(self.accepted_at, self.drafted_at, strict=True)]
 
     @property
     def alpha(self) -> float:
-        """α: how often a draft token was accepted, given that all before it in its draft were (docs/methods.md has the
-        definition)."""
-        return _ratio(sum(self.taken), sum(self.offered))
+        """α: share of draft tokens accepted, given that all before them in the draft were (defined in docs/methods.md)."""
+        return _ratio(sum(self.accepted_at), sum(self.drafted_at))
 
     @property
     def draft_token_seconds(self) -> float:
@@ -227,13 +223,15 @@ class Totals:
         return _ratio(self.draft_seconds, self.depth)
 
     def speedup(self, plain: float) -> float:
-        """How many times as fast as plain decoding, whose steps take `plain` seconds."""
+        """Divide plain decoding's time, `plain` seconds a token, by the answer's."""
         return _ratio(self.timed_tokens * plain, self.timed_seconds)
 
     def step_seconds(self, nodes: float, plain: float) -> float:
-        """l_t(n): seconds of a step over n nodes without its drafting. What further nodes add follows the curve measured at
-        load, as much higher or lower as this answer's passes were; without one, the straight line through a plain step and the
-        mean step, which never falls."""
+        """Estimate l_t(n), the seconds of a step over n nodes without its drafting.
+
+        The curve measured at load says how much further nodes add, scaled to this answer's passes; without a curve the straight
+        line through a plain step and the mean step does, which never falls.
+        """
         mean = _ratio(self.timed_nodes, self.timed)
         seconds = _ratio(self.timed_seconds - self.timed_draft_seconds, self.timed)
         if len(self.curve) > 1:
@@ -244,36 +242,36 @@ class Totals:
         return plain + max(0.0, _ratio(seconds - plain, mean - 1)) * (nodes - 1) if mean > 1 else plain
 
     def what_if(self, length: int, rate: float, plain: float, ratio: float | None = None) -> float:
-        """Speedup over plain decoding of a chain of K draft tokens, each accepted with probability α if all before it were:
-        (1 + α + … + α^K) · l_t(1) / (K·l_d + l_t(K + 1)).
+        """Estimate the speedup over plain decoding of a chain of K draft tokens, each accepted with probability α if all before
+        it were: (1 + α + … + α^K) · l_t(1) / (K·l_d + l_t(K + 1)).
 
         Args:
             length: K.
             rate: α.
             plain: l_t(1), seconds of a plain step.
-            ratio: l_d / l_t(1); as measured here if None, as l_t is.
+            ratio: l_d / l_t(1); None for the measured one.
         """
         draft = self.draft_token_seconds if ratio is None else ratio * plain
         return _ratio(_expected(length, rate) * plain, length * draft + self.step_seconds(length + 1, plain))
 
     def best_length(self, rate: float, plain: float, ratio: float | None = None) -> tuple[int, float]:
-        """The K up to LONGEST of the fastest chain and its speedup, arguments as above; (0, 1.0) where none gains."""
+        """Find the K up to LONGEST of the fastest chain, and its speedup, arguments as above; (0, 1.0) if none gains."""
         gain, best = max((self.what_if(k, rate, plain, ratio), -k) for k in range(1, LONGEST + 1))
         return (-best, gain) if gain > 1 else (0, 1.0)
 
     def ratio_for(self, speedup: float, rate: float, plain: float) -> tuple[float, int] | None:
-        """The largest l_d / l_t(1) at which a chain is so many times as fast as plain decoding, and its K: `what_if` solved for
-        the ratio. None if free drafts would not do."""
-        found = [
+        """Solve `what_if` for the largest l_d / l_t(1) at which a chain reaches a speedup; return it and the chain's K. None if
+        free drafts would not do."""
+        ratios = [
             ((_expected(k, rate) / speedup - _ratio(self.step_seconds(k + 1, plain), plain)) / k, -k)
             for k in range(1, LONGEST + 1)
         ]
-        ratio, length = max(found)
+        ratio, length = max(ratios)
         return (ratio, -length) if plain and ratio >= 0 else None
 
 
 def _expected(length: int, rate: float) -> float:
-    """Tokens to expect from a pass that verifies a chain."""
+    """Sum the tokens expected from a pass that verifies a chain."""
     return sum(rate**i for i in range(length + 1))
 
 

@@ -1,4 +1,4 @@
-"""What of an answer may be shown: whole grapheme clusters, never half of a stop string; thought and answer apart."""
+"""The part of an answer that may be shown: whole grapheme clusters, never half of a stop string; thought and answer apart."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ CLUSTER = 64
 """The most characters of a grapheme cluster to hold back (the longest emoji sequence in Unicode 16 has 10): endless combining
 marks must not hold up the text for ever."""
 STOP = 1024
-"""The most characters to hold back because a stop regex such as `a.*z` may match them; longer matches are not found."""
+"""The most characters to hold back because a stop regex such as `a.*z` may match them; longer matches are missed."""
 CONTEXT = 64
-"""How many characters of the text already shown a stop regex can look back at."""
+"""Number of characters of the text already shown that a stop regex can look back at."""
 LONGEST = STOP
 """The most characters in a stop string or regex: a longer one could never be held back whole."""
 MOST_STOPS = 100
-"""The most strings and regexes for one answer: all are looked for at every token."""
+"""The most strings and regexes for one answer: each is searched for at every token."""
 MOST_COPIES = 100_000
 """The most characters that a regex may expand to: `a{1000000000}` is compiled into 10^9."""
 REGEX_SECONDS = 1.0
@@ -31,7 +31,7 @@ REGEX_SECONDS = 1.0
 SECONDS_A_LOOK = 0.002
 """Processor time that searches may take on average per token, so that slow ones do not add up. Most take microseconds."""
 PROBE = 64
-"""A new regex is tried on a character repeated so many times: 2^64 ways to match are too many, 64^3 are not."""
+"""Length of the repeated character that a new regex is tried on: 2^64 ways to match are too many, 64^3 are not."""
 LEAD = 4
 """The most blank lines and spaces before a thought."""
 _GRAPHEME = regex.compile(r"\X")
@@ -84,20 +84,20 @@ class Stops:
         stopped = False
         for pattern in self._patterns:
             # `regex` reports a partial match only where there is no full match anywhere in the text.
-            pattern.left = min(REGEX_SECONDS, pattern.left + SECONDS_A_LOOK)
-            found = pattern.search(text, start, not final)
-            if found is None:
+            pattern.seconds_left = min(REGEX_SECONDS, pattern.seconds_left + SECONDS_A_LOOK)
+            match = pattern.search(text, start, not final)
+            if match is None:
                 continue
-            if found.partial:
-                hold = min(hold, found.start())
+            if match.partial:
+                hold = min(hold, match.start())
                 continue
-            if final or pattern.settled(text, found.start()):
+            if final or pattern.settled(text, match.start()):
                 stopped = True
-                earliest = min(earliest, found.start())
+                earliest = min(earliest, match.start())
             else:
-                hold = min(hold, found.start())
+                hold = min(hold, match.start())
             if not final:
-                before = (i for i in range(start, found.start()) if pattern.search(text, i, partial=True, here=True))
+                before = (i for i in range(start, match.start()) if pattern.search(text, i, partial=True, anchored=True))
                 hold = min(hold, next(before, hold))
         hold = max(hold, len(text) - STOP)
         if stopped and earliest <= hold:
@@ -106,43 +106,43 @@ class Stops:
 
 
 class _Pattern:
-    """A compiled stop, and the processor time that looking for it may still take."""
+    """A compiled stop, and the processor time that searching for it may still take."""
 
     def __init__(self, compiled: regex.Pattern[str], name: str) -> None:
         self.compiled = compiled
         self.name = name
-        self.left = REGEX_SECONDS
+        self.seconds_left = REGEX_SECONDS
 
-    def search(self, text: str, start: int, partial: bool = False, here: bool = False) -> regex.Match[str] | None:
-        """Search from `start`, or `here`: match exactly there.
+    def search(self, text: str, start: int, partial: bool = False, anchored: bool = False) -> regex.Match[str] | None:
+        """Search from `start` on, or match exactly there if `anchored`.
 
         Raises:
             UserError: that takes too long.
         """
-        method = self.compiled.match if here else self.compiled.search
+        method = self.compiled.match if anchored else self.compiled.search
         before = time.thread_time()
         try:
-            if self.left <= 0:
+            if self.seconds_left <= 0:
                 raise TimeoutError
-            return method(text, start, partial=partial, timeout=self.left)
+            return method(text, start, partial=partial, timeout=self.seconds_left)
         except (TimeoutError, MemoryError):
             raise UserError(
                 f"The stop {self.name} takes too long to search for. Write it without repeats inside repeats."
             ) from None
         finally:
-            self.left -= time.thread_time() - before
+            self.seconds_left -= time.thread_time() - before
 
     def settled(self, text: str, start: int) -> bool:
-        """Whether the match at `start` stays one whatever follows (`end$`, `end\\b` and `a(?!b)` may not)."""
-        return all(self.search(text + char, start, here=True) for char in {*_SENTINELS, *self.compiled.pattern})
+        """Return whether the match at `start` stays one whatever follows (`end$`, `end\\b` and `a(?!b)` may not)."""
+        return all(self.search(text + char, start, anchored=True) for char in {*_SENTINELS, *self.compiled.pattern})
 
 
 def _checked(pattern: str) -> _Pattern:
-    """A stop regex, compiled and tried."""
+    """Compile a stop regex and try it."""
     name = f"regex {pattern!r:.60}"
     copies = len(pattern)
     for group, count in re.findall(r"(\)\s*)?\{(\d+)", pattern):
-        # Counts behind groups multiply what is in them; a character's own adds up.
+        # A count behind a group multiplies the group; one behind a character adds up.
         copies = copies * max(1, int(count)) if group else copies + int(count)
     if copies > MOST_COPIES:
         raise UserError(f"The stop {name} repeats too often. Use counts below 1,000.")
@@ -162,7 +162,7 @@ def _checked(pattern: str) -> _Pattern:
     for char in {*_SENTINELS, *pattern}:
         checked.search(char * PROBE + "\0", 0)
         checked.search(char * PROBE, 0, partial=True)
-    checked.left = REGEX_SECONDS
+    checked.seconds_left = REGEX_SECONDS
     return checked
 
 
@@ -175,8 +175,8 @@ class TextStream:
     Args:
         decode: token ids to text (`Model.decode`).
         stops: stop strings and regexes, besides EOS. They end an answer, not a thought.
-        splitter: parts thought and answer, of a model that thinks: each is cut as a text of its own, without the marks.
-        behind: tokens whose text the answer goes on from; none where it is a text of its own.
+        splitter: separates thought and answer, of a model that thinks: each is cut as a separate text, without the marks.
+        behind: tokens whose text the answer continues; none for a new text.
     """
 
     def __init__(
@@ -185,26 +185,26 @@ class TextStream:
         self.stopped = False
         """Whether a stop has matched: the text ends before it, and further tokens add nothing."""
         self.trouble: UserError | None = None
-        """A stop took too long to look for. None is looked for any more, and what was held back is let go."""
+        """The error of a stop that took too long to search for. No stop is searched for any more, and no text held back."""
         self._decode = decode
         self._detokenizer = Detokenizer(decode, behind)
         self._stops = stops or None
         self._text = ""
-        """The end of the shown text, and what is held back."""
+        """The end of the shown text, and the text held back."""
         self._pos = 0
-        """Where in it the text held back begins."""
+        """Index in it of the text held back."""
         self._safe = 0
-        """Where in it a stop may begin; its end where none does."""
+        """Index in it of the first possible start of a stop; its length if there is none."""
         self._splitter = splitter
         self._part = splitter.part if splitter is not None else ANSWER
-        """What the text that is held back belongs to."""
+        """The part, thought or answer, of the text held back."""
         self._spans: list[list[int]] = []
         self.thought = 0
-        """Tokens inside thoughts so far, without the marks."""
+        """Number of tokens inside thoughts so far, without the marks."""
 
     @property
     def undecided(self) -> str:
-        """Text that may be half a mark, and is neither shown nor held."""
+        """Text that may be half a mark, neither shown nor held."""
         return self._splitter.waiting if self._splitter is not None else ""
 
     @property
@@ -214,7 +214,7 @@ class TextStream:
 
     @property
     def free(self) -> bool:
-        """Whether what comes next is no part of the answer yet: a thought is open, or half of a mark is there."""
+        """Whether the next token is not yet part of the answer: a thought is open, or half of a mark has come."""
         return self._splitter is not None and (self.thinking or self._splitter.half)
 
     @property
@@ -236,29 +236,29 @@ class TextStream:
         return frozenset(unit for unit in splitter.rules.firsts[splitter.state] if isinstance(unit, int))
 
     def ends_thought(self, token: int) -> bool:
-        """Whether a token ends the open thought: with some models it ends an answer, too."""
+        """Return whether a token ends the open thought: with some models it ends an answer, too."""
         return self.thinking and self._splitter is not None and token == self._splitter.rules.close
 
     def spans(self) -> list[list[int]]:
-        """The spans of the text and the tokens since the last call, as `StepRecord.spans`."""
+        """Return the spans of the text and the tokens since the last call, as `StepRecord.spans`."""
         if self._splitter is None:
             return []
-        spans, self._spans = self._spans or [[self._splitter.part, 0, 0]], []
+        spans = self._spans or [[self._splitter.part, 0, 0]]
+        self._spans = []
         return spans
 
     @property
     def held(self) -> str:
-        """Decoded text that is held back. It leads the next piece, so that many characters of it belong to earlier tokens."""
+        """Decoded text that is held back. The next piece begins with it."""
         return self._text[self._pos :]
 
     @property
     def waiting(self) -> str:
-        """What of the held text a reader may see while nothing follows: the last cluster, which may yet grow. Never part of a
-        stop."""
+        """The last cluster of the held text, which may yet grow but can be shown meanwhile. Never part of a stop."""
         return self._text[self._pos : self._safe]
 
     def push(self, token: int, bound: bool = False) -> str:
-        """Take a token and return the text that may be shown now, often "".
+        """Add a token and return the text that may be shown now, often "".
 
         Args:
             token: the next one.
@@ -274,7 +274,7 @@ class TextStream:
         return self._release(new, final=False) if new else ""
 
     def flush(self) -> str:
-        """Return the rest of the text at the end of the answer. May find that a stop has matched (`stopped`)."""
+        """Return the rest of the text at the end of the answer. A stop may still match (`stopped`)."""
         if self.stopped:
             return ""
         rest = self._detokenizer.flush()
@@ -284,7 +284,7 @@ class TextStream:
         return self._part_by_part(pieces) + self._end_part()
 
     def _push_parted(self, splitter: Splitter, token: int) -> str:
-        """Take a token of a model that thinks."""
+        """Add a token of a model that thinks."""
         before, thinking = splitter.part, self.thinking
         if token in splitter.atoms and not splitter.bound:
             pieces = splitter.push(self._detokenizer.flush(), token)
@@ -299,15 +299,15 @@ class TextStream:
         return text
 
     def _part_by_part(self, pieces: Sequence[tuple[int, str]]) -> str:
-        """Release text of both kinds; where one ends, nothing of it is held back."""
+        """Release text of both parts; where one ends, none of it is held back."""
         text = ""
         for part, new in pieces:
             if part != self._part:
                 text += self._end_part()
                 self._part = part
-            shown = self._release(new, final=False)
-            self._count(part, len(shown), 0)
-            text += shown
+            released = self._release(new, final=False)
+            self._count(part, len(released), 0)
+            text += released
             if self.stopped:
                 break
         return text
@@ -317,8 +317,13 @@ class TextStream:
             return ""
         text = self._release("", final=True)
         self._count(self._part, len(text), 0)
-        self._text, self._pos, self._safe = "", 0, 0
+        self._hold("", 0, 0)
         return text
+
+    def _hold(self, text: str, pos: int, safe: int) -> None:
+        self._text = text
+        self._pos = pos
+        self._safe = safe
 
     def _count(self, part: int, characters: int, tokens: int) -> None:
         if not characters + tokens:
@@ -336,21 +341,22 @@ class TextStream:
                 stop, end = self._stops.find(self._text, start, final)
                 self.stopped = stop is not None
             except UserError as error:
-                self.trouble, self._stops = error, None
+                self.trouble = error
+                self._stops = None
         if self.stopped:
             piece = self._text[start:end]
-            self._text, self._pos, self._safe = "", 0, 0
+            self._hold("", 0, 0)
             return piece
         safe = len(self._text) if final else end
         end = safe if final else self._boundary(start, end)
         piece = self._text[start:end]
         cut = max(0, end - CONTEXT) if end > 8 * CONTEXT else 0  # seldom, as it copies
-        self._text, self._pos, self._safe = self._text[cut:], end - cut, safe - cut
+        self._hold(self._text[cut:], end - cut, safe - cut)
         return piece
 
     def _boundary(self, start: int, end: int) -> int:
-        """The last end of a finished grapheme cluster in the text from `start` to `end`."""
-        rest = self._text[start:]  # a slice: flags pair up from here on, whatever of the shown text is still there
+        """Find the last end of a finished grapheme cluster in the text from `start` to `end`."""
+        rest = self._text[start:]  # a slice: flags pair up from its start, however much of the shown text is still there
         last = 0
         for cluster in _GRAPHEME.finditer(rest):
             unfinished = cluster.end() == len(rest) and rest[-1] != "\n" and len(cluster[0]) < CLUSTER
@@ -361,7 +367,7 @@ class TextStream:
 
 
 def joined(*spans: Sequence[Sequence[int]]) -> list[list[int]]:
-    """Spans that follow one another as one."""
+    """Join consecutive spans."""
     rows: list[list[int]] = []
     for part, characters, tokens in chain(*spans):
         if not rows or (rows[-1][0] != part and characters + tokens):

@@ -177,7 +177,7 @@ class Lanes:
         lane.paused, lane.due, lane.compare = False, 0, request.compare
         lane.pace, lane.next, lane.rested = request.pace, 0.0, False
         lane.step_seconds = lane.step_cpu_seconds = 0.0
-        generation.watch.on = request.watch
+        generation.recorder.on = request.watch
         # A lane that joins late starts level with the one furthest behind, else it would have the device to itself.
         lane.clock = min((other.clock for other in self._running), default=0.0)
         self._running.append(lane)
@@ -220,7 +220,7 @@ class Lanes:
     def watch(self, request: Watch) -> None:
         """Let a running answer's steps carry probabilities, or no longer."""
         if (lane := self._find(request.id)) is not None and lane.generation is not None:
-            lane.generation.watch.on = request.on
+            lane.generation.recorder.on = request.on
 
     def judge(self, request: Judge) -> None:
         """How near a tie two tokens are, by a pass of their own: no lane's clock counts it."""
@@ -285,11 +285,11 @@ class Lanes:
 
     def _turn(self, lane: Lane, generation: Generation) -> None:
         """One `run_pass` on the lane's own clock, and the events that follow from it."""
-        before, watching = generation.prefill_seconds, generation.watch.seconds
+        before, watching = generation.prefill_seconds, generation.recorder.seconds
         start, cpu, finished = self._clock(), time.process_time(), None
         try:
             step = generation.run_pass()
-            seconds = self._clock() - start - (generation.watch.seconds - watching)
+            seconds = self._clock() - start - (generation.recorder.seconds - watching)
             lane.clock += seconds
             lane.busy_seconds += seconds
             if generation.prefill_seconds > before:

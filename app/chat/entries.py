@@ -10,7 +10,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any, Literal, get_args
 
-from ...engine.catalog import Share, Totals, thought_of
+from ...engine.catalog import Share, Totals, thought_share
 from ...engine.messages import FIELDS, Event, Failed, Finished, Prefilling, Started, StepRecord, Steps, Switched
 from .pieces import Pieces
 from .runs import Run, Shades, Spans, spelled
@@ -234,7 +234,7 @@ class Figures:
         if step.declined:
             self.declined = step.declined
         if step.spans:
-            self.thought = self.thought.plus(thought_of(step))
+            self.thought = self.thought.plus(thought_share(step))
         if not step.prefilled:
             self.timed += 1
             self.timed_tokens += tokens

@@ -1,1 +1,1 @@
-"""The loop that every method shares, and what takes part in it: a pass, a guard, a watch and a clock."""
+"""The verification loop that every method shares, and its parts: pass, guard, recorder and clock."""

@@ -12,7 +12,7 @@ class Guard(ABC):
 
     @abstractmethod
     def checked(self, running: Pass, chosen: list[int], path: list[int]) -> list[int]:
-        """The accepted path after a look at it; `chosen` is changed to what was decided.
+        """Check an accepted path and return it, possibly shorter; `chosen` is changed to match.
 
         Args:
             running: the pass, evaluated.
@@ -22,10 +22,10 @@ class Guard(ABC):
 
 
 class SideGuard(Guard):
-    """Ends a path at the first near tie beside a tree's first path.
+    """Ends a path at the first near tie off the tree's first path.
 
-    There the order of a sum may have moved the last bits of a logit. The next pass begins with that node, as a part of its own
-    first path, and decides as plain decoding does.
+    There the order of a sum may have moved the last bits of a logit. The next pass begins with that node, on its first path,
+    and decides as plain decoding does.
 
     Args:
         near_tie: how close the two best choices must be for that, in logits.
@@ -36,8 +36,8 @@ class SideGuard(Guard):
 
     def checked(self, running: Pass, chosen: list[int], path: list[int]) -> list[int]:
         start = running.exact(path)
-        beside = path[start:]
-        if not beside:
+        inexact = path[start:]
+        if not inexact:
             return path
-        ties = running.near_ties(beside, [chosen[node] for node in beside], self._near_tie)
+        ties = running.near_ties(inexact, [chosen[node] for node in inexact], self._near_tie)
         return path[: start + ties.index(True)] if any(ties) else path

@@ -45,7 +45,7 @@ def test_every_step_counts_what_is_in_the_answer(builtin_model: Model, method: s
     stops = Stops(ending.get("stops", ()), ending.get("patterns", ()))
     limit = ending.get("max_tokens", 40)
     generation = Generation(Conversation(builtin_model), prompt, method, stops=stops, max_tokens=limit)
-    generation.watch.on = True
+    generation.recorder.on = True
     steps = list(generation)
     totals = generation.totals
     assert [token for step in steps for token in step.tokens] == generation.answer
@@ -62,7 +62,7 @@ def test_every_step_counts_what_is_in_the_answer(builtin_model: Model, method: s
         assert not step.tree_tokens or len(StepTree.of(step, 0).path) == len(step.path)
         if len(led) == len(step.tokens) and step.drafted:  # the answer ends here: nothing was refused behind it
             assert path[-1] not in tree.parents
-    assert sum(totals.taken) == totals.accepted
+    assert sum(totals.accepted_at) == totals.accepted
     if method != "beam":
         assert totals.accepted <= totals.tokens - totals.steps + 1
 

@@ -50,8 +50,8 @@ def test_sums_and_ratios() -> None:
     assert t.seconds == 7
     assert t.tokens_per_second == 8 / 7
     # Three steps drafted a first token, two of them had it accepted; one of the two drafted a third token, refused.
-    assert t.offered == [3, 2, 1]
-    assert t.taken == [2, 2, 0]
+    assert t.drafted_at == [3, 2, 1]
+    assert t.accepted_at == [2, 2, 0]
     assert t.position_acceptance == [2 / 3, 1, 0]
     assert t.alpha == 4 / 6
 
@@ -115,13 +115,13 @@ def test_a_position_counts_once_however_many_branches_it_has() -> None:
     # 0 ─ 1 ─ 3 ─ 4, and 0 ─ 2: node 2 is right and has nothing below it, so nothing was refused after it.
     tree = [-1, 0, 0, 1, 3]
     t = totals(made((6, 1), drafted=4, accepted=1, nodes=5, tree_parents=tree, path=(0, 2)))
-    assert (t.offered, t.taken) == ([1], [1])
+    assert (t.drafted_at, t.accepted_at) == ([1], [1])
     t = totals(made((5, 1), drafted=4, accepted=1, nodes=5, tree_parents=tree, path=(0, 1)))
-    assert (t.offered, t.taken) == ([1, 1], [1, 0])
+    assert (t.drafted_at, t.accepted_at) == ([1, 1], [1, 0])
     t = totals(made((1,), drafted=4, accepted=0, nodes=5, tree_parents=tree, path=(0,)))
-    assert (t.offered, t.taken) == ([1], [0])
+    assert (t.drafted_at, t.accepted_at) == ([1], [0])
     t = totals(made((1,), tree_parents=[-1]))
-    assert (t.offered, t.taken) == ([], [])
+    assert (t.drafted_at, t.accepted_at) == ([], [])
 
 
 def test_a_pass_that_took_prompt_tokens_along_says_nothing_of_what_a_pass_costs() -> None:
