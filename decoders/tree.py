@@ -142,6 +142,10 @@ class Tree:
             out.setdefault(parent, []).append(node)
         return out
 
+    def lookup(self) -> dict[tuple[int, int], int]:
+        """Map each parent and token to the node."""
+        return {key: node for node, key in enumerate(zip(self.parents, self.tokens, strict=True))}
+
     def child(self, parent: int, token: int) -> int | None:
         """Find the first child of a node that carries a token."""
         nodes = range(parent + 1, len(self.tokens))

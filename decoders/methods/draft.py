@@ -14,20 +14,19 @@ from functools import partial
 from weakref import WeakKeyDictionary
 
 from ...backends.base import Model
-from ...errors import UserError
 from .. import needs
-from ..base import Context, Drafter, Elsewhere, Verified, param
+from ..base import Context, Elsewhere, Verified, param
 from ..parts.ahead import Ahead, OwnThread
-from ..parts.cascade import Copies, Worth, grow_chain
-from ..parts.elsewhere import COPIED, draft_chain, noted
-from ..parts.ppm import ContextModel
+from ..parts.cascade import ChainDrafter, Copies, Experience
+from ..parts.drafting import until_eos
+from ..parts.elsewhere import COPIED, draft_chain, with_note
 from ..parts.proposers import DraftModelProposer
-from ..parts.schedules import SCHEDULES, Schedule
-from ..parts.vocabularies import Reencoded, mismatch
+from ..parts.schedules import SCHEDULES
+from ..parts.vocabularies import Reencoded, mismatch, require_same_tokens
 from ..tree import Tree
 
-_worth: WeakKeyDictionary[Model, Worth] = WeakKeyDictionary()
-"""What drafting with each draft model was worth."""
+_experience: WeakKeyDictionary[Model, Experience] = WeakKeyDictionary()
+"""Experience with each draft model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +46,7 @@ class DraftParams:
     reencode: bool = param(False, "Allow a draft model with a different tokenizer, by way of text")
 
 
-class Draft(Drafter):
+class Draft(ChainDrafter):
     """A chain of a draft model's own choices, of a length that a schedule decides (schedules.py).
 
     Example:
@@ -58,14 +57,12 @@ class Draft(Drafter):
 
     name = "draft"
     group = "draft model"
-    reads_cache = False
     summary = "A small draft model guesses the next tokens; the target verifies them in one pass."
     pays = "On most text, if the draft model is several times faster than the target and often agrees with it."
     explains = (
-        "A small model writes a few tokens ahead, one after the other, which is quick; what it copies from the text, it "
-        "checks all at once. The large model then checks all of them in a single pass, keeps them up to the first that it "
-        "would not have chosen, and adds its own choice there. The more often the two agree and the faster the small model "
-        "is, the greater the gain."
+        "A small model writes a few tokens ahead, one after the other; a passage copied from the text it checks all at once. "
+        "The large model then checks all of them in a single pass, keeps them up to the first that it would not have chosen, "
+        "and adds its own choice there."
     )
     paper = "Fast Inference from Transformers via Speculative Decoding, Leviathan 2023, arXiv:2211.17192"
     requires = (needs.DraftModel(),)
@@ -78,88 +75,69 @@ class Draft(Drafter):
 
     @classmethod
     def elsewhere(cls, params: DraftParams, draft_model: str) -> Elsewhere:
-        found = draft_chain(
-            *(draft_model, params.tokens or 4), schedule=params.schedule, most=params.most, threshold=params.threshold
+        equivalents = draft_chain(
+            draft_model,
+            params.tokens or 4,
+            schedule=params.schedule,
+            most=params.most,
+            threshold=params.threshold,
         )
-        return noted(found, COPIED) if params.cascade else found
+        return with_note(equivalents, COPIED) if params.cascade else equivalents
 
     def __init__(self, params: DraftParams | None = None) -> None:
         super().__init__(params)
-        self._proposer: DraftModelProposer | None = None
-        self._reencoded: Reencoded | None = None
+        self._proposer: DraftModelProposer | Reencoded | None = None
         self._opened: tuple[Model, bool] | None = None
-        """The draft model, and whether its text may be encoded anew."""
-        self._schedule = Schedule(self.params.schedule)
-        self._asked = False
-        """Whether anything was to be drafted in this round; else a note is one of another round."""
-        self._index = ContextModel()
-        self._copies: Copies | None = None
+        """The draft model, and whether its text may be encoded again."""
+        self._drafting = False
+        """Whether there was room to draft in this round; else the proposer's note is from another round."""
 
     def draft(self, context: Context) -> Tree:
-        params = self.params
-        if params.schedule != self._schedule.name:
-            self._schedule = Schedule(params.schedule)
         self.prepare(context)
-        length = min(self._schedule.length(params.tokens, params.most), context.max_depth)
-        self._asked = length > 0
-        if not self._asked:
+        length = self._length(context)
+        self._drafting = length > 0
+        if not self._drafting:
             return Tree.root(context.pending)
-        if self._reencoded is not None:
-            line = self._reencoded.line(context, length)
-            ends = next((i + 1 for i, token in enumerate(line) if token in context.eos_ids), len(line))
-            return Tree.chain(context.pending, line[:ends])
         proposer = self._proposer
+        if isinstance(proposer, Reencoded):
+            return Tree.chain(context.pending, until_eos(proposer.line(context, length), context.eos_ids))
         assert proposer is not None
-        enough = params.threshold if params.schedule == "confidence" else 0.0
-        grow = partial(grow_chain, proposer, context, length, enough, self._copies if params.cascade else None)
         if not isinstance(proposer, Ahead):
-            return grow()
-        return proposer.draft(context, grow, length + 1 if params.ahead else 0)
+            return self._chain(proposer, context, length)
+        grow = partial(self._chain, proposer, context, length)
+        return proposer.draft(context, grow, length + 1 if self.params.ahead else 0)
 
     def prepare(self, context: Context) -> None:
         """Open the draft model's session, once."""
-        model = context.draft_models[0]
-        if (wanted := (model, self.params.reencode)) == self._opened:
+        model, target = context.draft_models[0], context.model
+        requested = (model, self.params.reencode)
+        if requested == self._opened:
             return
         self.close()
-        target = context.model
-        reason = mismatch(target, model) if target is not None else ""
-        if reason and not self.params.reencode:
-            raise UserError(
-                f"The draft model's tokenizer differs from the target's ({reason}). Choose a draft model of the same family, "
-                "or set reencode=on to draft by way of text."
-            )
-        if reason and target is not None:
-            self._reencoded = Reencoded(target, model, context.session.context)
+        size = context.session.context
+        if not self.params.reencode:
+            require_same_tokens(target, model, ", or set reencode=on to draft by way of text")
+        if target is not None and mismatch(target, model):
+            self._proposer = Reencoded(target, model, size)
         else:
-            size = context.session.context
             self._proposer = Ahead(model, size) if isinstance(model, OwnThread) else DraftModelProposer(model, size)
-            self._copies = Copies(self._index, _worth.setdefault(model, Worth()))
-        self._opened = wanted
+            self._copies = Copies(_experience.setdefault(model, Experience()))
+        self._opened = requested
 
     def learn(self, verified: Verified) -> None:
-        proposer = self._proposer or self._reencoded
+        proposer = self._proposer
         seconds = proposer.seconds if proposer is not None else []
-        if isinstance(self._proposer, Ahead):
-            self._proposer.judge(verified)
-        elif self._proposer is not None:
-            evaluated = self._proposer.evaluated
-            self._proposer.settle([node for node in verified.path if node < evaluated])
-        self._schedule.learn(
-            len(verified.tree.as_drafted(())[0]) - 1,
-            len(verified.path) - 1,
-            len(verified.tree),
-            verified.forward_seconds,
-            seconds,
-        )
+        if isinstance(proposer, Ahead):
+            proposer.judge(verified)
+        elif isinstance(proposer, DraftModelProposer):
+            proposer.settle([node for node in verified.path if node < proposer.evaluated])
+        self._learn(verified, seconds)
 
     @property
     def note(self) -> str:
-        held = self._proposer or self._reencoded
-        return held.note if held is not None and self._asked else ""
+        return self._proposer.note if self._proposer is not None and self._drafting else ""
 
     def close(self) -> None:
-        for held in (self._proposer, self._reencoded):
-            if held is not None:
-                held.close()
-        self._proposer = self._reencoded = self._opened = None
+        if self._proposer is not None:
+            self._proposer.close()
+        self._proposer = self._opened = None

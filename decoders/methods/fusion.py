@@ -17,9 +17,9 @@ from operator import itemgetter
 
 from ..base import Context, Drafter, Elsewhere, Verified, param
 from ..parts.drafting import node_budget
-from ..parts.elsewhere import depth, ngram_tree, speculative
+from ..parts.elsewhere import chain_length, ngram_tree, speculative
 from ..parts.ngrams import ORDERS
-from ..parts.ppm import ESCAPE, FREQUENT, KIND, KINDS, PAST, RANKS, SUREST, ContextModel, Occurrence, Weights
+from ..parts.ppm import ESCAPE, FREQUENT, KIND, KINDS, PAST, RANKS, SUREST, ContextModel, EvidenceWeights, Occurrence
 from ..tree import Tree
 
 OCCURRENCES = 32
@@ -167,14 +167,14 @@ class Fusion(Drafter):
 
     @classmethod
     def elsewhere(cls, params: FusionParams, draft_model: str) -> Elsewhere:
-        suffix = speculative("suffix", num_speculative_tokens=depth(params.nodes))
+        suffix = speculative("suffix", num_speculative_tokens=chain_length(params.nodes))
         note = "Suffix decoding also goes by how often each continuation occurred, but it grows a different tree."
         return {**ngram_tree(params.nodes), "vLLM": (suffix, note)}
 
     def __init__(self, params: FusionParams | None = None) -> None:
         super().__init__(params)
         self.model = ContextModel()
-        self.weights = Weights()
+        self.weights = EvidenceWeights()
         self.probabilities: list[float] = []
         """For each node of the last tree, the probability of its path; it never rises from one node to the next."""
         self._recycled = Recycled(self.params.recycle)
@@ -338,7 +338,7 @@ class Fusion(Drafter):
         guesses: list[tuple[int, float]] = []
         if not settled and self.params.recycle:
             # A successor of one token: longer matches leave it a fraction of its weight, as shorter ones.
-            factor = self.weights.other if longest <= 1 else self.weights.other / (longest + 1)
+            factor = self.weights.recycled if longest <= 1 else self.weights.recycled / (longest + 1)
             for token, probability in self._recycled.guess(tail):
                 weight = factor * probability
                 guesses.append((token, weight))

@@ -9,11 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..base import Context, Drafter, Verified, param
-from ..parts.drafting import drawn, node_budget, until_eos
+from ..parts.drafting import draw_tokens, node_budget, until_eos
 from ..tree import Tree
 
 USUALLY = 0.3
-"""How often a guess is right if those before it were, until that is measured."""
+"""Assumed probability that a guess is right if those before it were."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Jacobi(Drafter):
 
     Example:
         text     we go
-        guess    home to to, of which the first is what the pass before chose there
+        guess    home to to; the pass before chose the first one there
         verdict  home ✓, to ✗ → now; the choices after the other places are the next guesses
     """
 
@@ -47,9 +47,9 @@ class Jacobi(Drafter):
     summary = "Jacobi decoding: replaces a block of guesses with the model's own choices until they agree."
     pays = "A little, where the next tokens hardly depend on the ones just before. Needs no n-grams and no second model."
     explains = (
-        "A block of guesses, at first just tokens from the text, is checked in one pass, which also shows what the model "
-        "would have put in each place. Those become the next guesses, until they stop changing. Guesses that come right early "
-        "are accepted all at once; with most models that is an extra token now and then."
+        "A block of guesses, at first just tokens from the text, is checked in one pass. The model's own choices in their "
+        "places become the next guesses, until they stop changing. Guesses that come right early are accepted all at once; "
+        "with most models that is an extra token now and then."
     )
     paper = "Accelerating Transformer Inference for Translation via Parallel Decoding, Santilli 2023, arXiv:2305.10427"
     Params = JacobiParams
@@ -58,29 +58,31 @@ class Jacobi(Drafter):
     def __init__(self, params: JacobiParams | None = None) -> None:
         super().__init__(params)
         self._guesses: list[int] = []
-        self._follow: tuple[int, int] = (0, -1)
-        """The guesses are for after a text of this length that ends with this token."""
+        self._end: tuple[int, int] = (0, -1)
+        """Length and last token of the text that the guesses continue."""
 
     def draft(self, context: Context) -> Tree:
         params, tokens = self.params, context.tokens
-        here = (len(tokens), context.pending)
-        if here != self._follow:  # another method went on from where we were, or it is another text
-            self._follow, self._guesses = here, []
+        end = (len(tokens), context.pending)
+        if end != self._end:  # another method continued the text, or it is another text
+            self._end = end
+            self._guesses = []
         guesses = self._guesses[: params.tokens]
         if params.slide or not guesses:
             missing = params.tokens - len(guesses)
-            guesses += (
-                [tokens[-1]] * missing if params.start == "repeat" else drawn(tokens, missing, params.seed, context.eos_ids)
-            )
-        room = min(context.max_depth, node_budget(context, len(guesses) + 1) - 1)
-        tree = Tree.chain(context.pending, until_eos(guesses[: max(0, room)], context.eos_ids))
+            if params.start == "repeat":
+                guesses += [tokens[-1]] * missing
+            else:
+                guesses += draw_tokens(tokens, missing, params.seed, context.eos_ids)
+        most = min(context.max_depth, node_budget(context, len(guesses) + 1) - 1)
+        tree = Tree.chain(context.pending, until_eos(guesses[: max(0, most)], context.eos_ids))
         tree.keeps = True
         tree.reached = [USUALLY**depth for depth in range(len(tree))]
         return tree
 
     def learn(self, verified: Verified) -> None:
         accepted, chosen = len(verified.path) - 1, verified.chosen
-        self._follow = (self._follow[0] + accepted + 1, chosen[accepted])
+        self._end = (self._end[0] + accepted + 1, chosen[accepted])
         # chosen[i] is for place i + 1 behind the pending token; the last one is for behind the block.
         end = len(chosen) if self.params.slide else len(chosen) - 1
         self._guesses = list(chosen[accepted + 1 : end])

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from ...backends.info import MOST_NODES, plain_passes
 from .. import needs
 from ..base import Context, Drafter, Verified, param
-from ..parts.drafting import Trie, drawn, node_budget, until_eos
+from ..parts.drafting import Trie, draw_tokens, node_budget, until_eos
 from ..parts.ngrams import NgramPool, TextNgrams
-from ..parts.sizes import curve_of
+from ..parts.sizes import pass_curve
 from ..tree import Tree
 
 DEAR = 1.6
@@ -125,7 +125,7 @@ class Lookahead(Drafter):
             if not filling and column.broken <= 0:
                 self._pool.add((tokens[0],), (*tokens[1:], choice), params.guesses)
             if choice in context.eos_ids:  # nothing follows EOS: the column goes on from another token
-                choice = drawn(context.tokens, i + 1, params.seed, context.eos_ids)[i]
+                choice = draw_tokens(context.tokens, i + 1, params.seed, context.eos_ids)[i]
                 column.broken = len(tokens)
             tokens.append(choice)
             if not filling:
@@ -153,7 +153,7 @@ class Lookahead(Drafter):
             width = max(1, min(width, branches // 2 - params.ngram + 2))
         if self._shape != (width, params.ngram):
             self._shape = (width, params.ngram)
-            tokens = drawn(context.tokens, width + params.ngram - 2, params.seed, context.eos_ids)
+            tokens = draw_tokens(context.tokens, width + params.ngram - 2, params.seed, context.eos_ids)
             self._window = [Column([token]) for token in tokens]
         head = self._window[0]
         if head.tokens[0] != pending:
@@ -168,7 +168,7 @@ class Lookahead(Drafter):
         nothing."""
         deepest = len(window) + len(window[0].tokens) - 2
         size = len(trie.tree) + sum(len(column.tokens) for column in window) - 1
-        dear = plain_passes(curve_of(context.model))[min(size, MOST_NODES)] > DEAR
+        dear = plain_passes(pass_curve(context.model))[min(size, MOST_NODES)] > DEAR
         if deepest > context.max_depth or size > trie.budget or dear or not context.branching:
             for column in window:
                 column.nodes = []

@@ -12,7 +12,7 @@ from heapq import heapify, heappop, heapreplace
 
 from ...errors import UserError
 from ..base import Context, Drafter, Elsewhere, Verified, param
-from ..parts.elsewhere import depth, prompt_lookup
+from ..parts.elsewhere import chain_length, prompt_lookup
 from ..parts.learned import USUAL, Reliability
 from ..parts.ngrams import LONGEST, ORDERS, FirstOccurrences, NgramIndex
 from ..tree import Tree
@@ -104,7 +104,7 @@ class Lookup(Drafter):
     @classmethod
     def elsewhere(cls, params: LookupParams, draft_model: str) -> Elsewhere:
         if params.variant == "ours":
-            return prompt_lookup(depth(params.nodes))
+            return prompt_lookup(chain_length(params.nodes))
         found = prompt_lookup(params.tokens, params.longest, "")
         return {**found, "llama-server": (found["llama-server"][0], "It looks up exactly n tokens, not n down to 1.")}
 

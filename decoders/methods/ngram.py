@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ..base import Context, Drafter, Elsewhere, Verified, param
-from ..parts.drafting import Trie, drawn, node_budget, until_eos
+from ..parts.drafting import Trie, draw_tokens, node_budget, until_eos
 from ..parts.elsewhere import ngram_tree
 from ..parts.ngrams import NgramPool, TextNgrams
 from ..tree import Tree
@@ -90,7 +90,7 @@ class Ngram(Drafter):
             for completion in text.pool.get(tuple(text.tokens[-key:]), params.completions)
         ]
         if not completions and params.fill == "random":
-            completions = [(0, tuple(drawn(context.tokens, params.n - 1, params.seed, context.eos_ids)))]
+            completions = [(0, tuple(draw_tokens(context.tokens, params.n - 1, params.seed, context.eos_ids)))]
         trie = Trie(context.pending, node_budget(context, params.nodes))
         for key, completion in completions if context.branching else completions[:1]:
             trie.add_match(until_eos(completion[: context.max_depth], context.eos_ids), key)
@@ -103,7 +103,7 @@ class Ngram(Drafter):
         before, kept = text.tokens[-text.n :].tolist(), {*verified.path, *tree.window}
         for node in range(1, len(tree)):
             if node not in kept:
-                text.keep([*before, *(tree.tokens[i] for i in tree.path(node)[1:]), verified.chosen[node]])
+                text.add([*before, *(tree.tokens[i] for i in tree.path(node)[1:]), verified.chosen[node]])
 
     def _read(self, context: Context) -> TextNgrams:
         """The n-grams of all text up to now; other lengths of n-gram or key are learned afresh, from the text at hand."""

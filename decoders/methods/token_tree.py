@@ -17,10 +17,10 @@ from ...errors import UserError, counted
 from .. import needs
 from ..base import Context, Drafter, Elsewhere, param
 from ..parts.elsewhere import as_chain, draft_chain
-from ..parts.growth import MOST, Grower, nodes_of
-from ..parts.merging import MERGED, merged
+from ..parts.growth import MOST, Grower, count_nodes
+from ..parts.merging import MERGED, drafters_to_merge
 from ..parts.proposers import DraftModelProposer
-from ..parts.vocabularies import mismatch
+from ..parts.vocabularies import require_same_tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class TreeParams:
 
 
 MODEL = re.compile(r"draft(-[1-9]\d*)?")
-"""How `merge` names the draft models (see `draft_label`)."""
+"""A draft model's name in `merge` (see `draft_label`)."""
 
 
 class TokenTree(Grower):
@@ -73,10 +73,9 @@ class TokenTree(Grower):
         "second draft model pays if it is right where the first one is not."
     )
     explains = (
-        "A draft model guesses several continuations instead of one, as a tree: where it is unsure the tree branches, where "
-        "it is sure it grows deep. One pass of the large model checks all branches, and the one that it agrees with longest "
-        "is kept. A wrong first guess no longer costs the whole draft. Several draft models (`--draft-model` more than once) "
-        "grow one tree, and those that help more get more of its nodes."
+        "A draft model guesses several continuations as a tree: where it is unsure the tree branches, where it is sure it "
+        "grows deep. One pass of the large model checks all branches and keeps the longest that it agrees with. Several draft "
+        "models (`--draft-model` more than once) grow one tree, and those that help more get more of its nodes."
     )
     paper = "SpecInfer: Accelerating LLM Serving with Tree-based Speculative Inference, Miao 2023, arXiv:2305.09781"
     requires = (needs.Trees(), needs.DraftModel())
@@ -94,27 +93,27 @@ class TokenTree(Grower):
     def __init__(self, params: TreeParams | None = None) -> None:
         super().__init__(params)
         self._models: dict[str, DraftModelProposer] = {}
-        """The draft models that are open; some may not be in use at the moment, as `merge` says."""
+        """The draft models that are open, including those that `merge` does not name at the moment."""
 
     def prepare(self, context: Context) -> None:
         if self._chosen(context):
             self._open(context)
 
-    def _others(self, context: Context) -> list[Drafter]:
-        return merged(self.name, ",".join(name for name in self._named() if not MODEL.fullmatch(name)), context)
+    def _drafters_to_merge(self, context: Context) -> list[Drafter]:
+        return drafters_to_merge(self.name, ",".join(name for name in self._named() if not MODEL.fullmatch(name)), context)
 
     def _named(self) -> list[str]:
         return [name for name in self.params.merge.replace(" ", "").split(",") if name]
 
     def _chosen(self, context: Context) -> dict[str, tuple[int, Model]]:
-        """The draft models to grow the tree with, by name, each with its number: all of them if `merge` names none."""
-        there = {draft_label(i): (i, model) for i, model in enumerate(context.draft_models)}
+        """Choose the draft models to grow the tree with, by name, each with its number: all if `merge` names none."""
+        loaded = {draft_label(i): (i, model) for i, model in enumerate(context.draft_models)}
         named = ["draft" if name == "draft-1" else name for name in self._named() if MODEL.fullmatch(name)]
         for name in named:
-            if name not in there:
-                loaded = f"{counted(len(there), 'draft model')} {'is' if len(there) == 1 else 'are'} loaded"
-                raise UserError(f"tree.merge names {name}, and {loaded}. Load another with --draft-model.")
-        return {name: found for name, found in there.items() if name in named or not named}
+            if name not in loaded:
+                count = f"{counted(len(loaded), 'draft model')} {'is' if len(loaded) == 1 else 'are'} loaded"
+                raise UserError(f"tree.merge names {name}, and {count}. Load another with --draft-model.")
+        return {name: numbered for name, numbered in loaded.items() if name in named or not named}
 
     def _open(self, context: Context) -> Mapping[str, DraftModelProposer]:
         chosen = self._chosen(context)
@@ -127,17 +126,12 @@ class TokenTree(Grower):
             if before is not None:
                 before.close()
                 del self._models[name]
-            reason = mismatch(context.model, model) if context.model is not None else ""
-            if reason:
-                raise UserError(
-                    f"The draft model's tokenizer differs from the target's ({reason}). Choose a draft model of the same "
-                    "family, or the method draft with reencode=on."
-                )
+            require_same_tokens(context.model, model, ", or the method draft with reencode=on")
             self._models[name] = DraftModelProposer(model, context.session.context, number)
         return {name: self._models[name] for name in chosen}
 
     def _expansion(self) -> list[int]:
-        return _numbers(self.params.expansion) if self.params.expansion else []
+        return _parse_expansion(self.params.expansion) if self.params.expansion else []
 
     def close(self) -> None:
         self._proposers = self._models
@@ -145,12 +139,12 @@ class TokenTree(Grower):
         self._models = {}
 
 
-def _numbers(text: str) -> list[int]:
-    """The numbers of an expansion such as 1,1,3,1."""
+def _parse_expansion(text: str) -> list[int]:
+    """Read the numbers of an expansion such as 1,1,3,1."""
     parts = text.replace(" ", "").replace("x", ",").split(",")
     if not all(part.isdigit() and 1 <= int(part) <= 64 for part in parts):
         raise UserError(f"tree.expansion is a list of numbers from 1 to 64 such as 1,1,3,1, not {text!r}.")
     numbers = [int(part) for part in parts]
-    if (nodes := nodes_of(numbers)) > MOST:
+    if (nodes := count_nodes(numbers)) > MOST:
         raise UserError(f"tree.expansion={text} makes a tree of {nodes:,} nodes. {MOST} are the most: give smaller numbers.")
     return numbers

@@ -1,1 +1,1 @@
-"""What several methods are built from."""
+"""Building blocks that methods share."""

@@ -1,5 +1,4 @@
-"""What several drafters share: a tree without equal siblings, the nodes there is room for, tokens to guess for want of better
-ones, and how much of a text still holds."""
+"""Helpers that many drafters use: node budgets, lines of tokens, and a tree without equal siblings."""
 
 from __future__ import annotations
 
@@ -14,34 +13,34 @@ SEED_BITS = 64
 """A seed and a length of the text make one key of the random generator."""
 
 COUPLED = (0.75, 0.12, 0.05, 0.03)
-"""How probable a guess is to be the target's choice, by its rank, where both add the same noise to much the same logits."""
+"""Probability that a guess is the target's choice, by its rank, where both add the same noise to much the same logits."""
 
 
 def node_budget(context: Context, nodes: int) -> int:
-    """Most nodes of a tree, the pending one included: `nodes`, or what is left of the context.
+    """Limit the nodes of a tree, the pending one included, to the free slots of the cache.
 
-    `Context.max_depth` bounds the depth; but each node takes a slot of the cache, on whichever branch it is.
+    `Context.max_depth` bounds the depth only; each node takes a slot, on whichever branch it is.
     """
     session = context.session
     return max(1, min(nodes, session.context - session.length))
 
 
 def weighs_draft(context: Context) -> bool:
-    """Whether the acceptance rule reads the draft's own distributions, so that they have to travel with the tree."""
+    """Return whether the acceptance rule reads the draft's distributions, so that they have to travel with the tree."""
     rule = context.acceptance.rule
     return rule == "soft" or (rule == "rejection" and not context.sampling.greedy)
 
 
 def until_eos(line: Sequence[int], eos_ids: Collection[int]) -> Sequence[int]:
-    """The line up to its first EOS, that one included."""
+    """Cut a line behind its first EOS."""
     for i, token in enumerate(line):
         if token in eos_ids:
             return line[: i + 1]
     return line
 
 
-def drawn(tokens: Sequence[int], count: int, seed: int, eos_ids: Collection[int]) -> list[int]:
-    """`count` tokens drawn from the text, none of them EOS: text is likelier to hold the next tokens than the vocabulary is.
+def draw_tokens(tokens: Sequence[int], count: int, seed: int, eos_ids: Collection[int]) -> list[int]:
+    """Draw tokens from the text, none of them EOS: the next tokens are likelier to be in the text than in the vocabulary.
 
     The same seed and length of the text give the same tokens.
     """
@@ -51,7 +50,7 @@ def drawn(tokens: Sequence[int], count: int, seed: int, eos_ids: Collection[int]
 
 
 class Trie:
-    """A token tree that grows from lines: what they have in common is one node, found in O(1)."""
+    """A token tree that grows from lines: equal beginnings share their nodes, each looked up in O(1)."""
 
     __slots__ = ("_children", "_left", "budget", "tree")
 
@@ -59,12 +58,11 @@ class Trie:
         """Begin with the pending token alone; `budget` is the most nodes it may have."""
         self.tree = Tree.root(pending)
         self.budget = budget
-        self._left = [1.0]
-        """By node: the probability that it is reached and none of its children is right."""
+        self._left = [1.0]  # by node: the probability that it is reached and none of its children is right
         self._children: dict[tuple[int, int], int] = {}
 
     def child(self, parent: int, token: int) -> int | None:
-        """The child of `parent` with this token, added if it is not there; None if the budget is spent."""
+        """Return the child of `parent` with this token, added if missing; None if the budget is spent."""
         key = (parent, token)
         node = self._children.get(key)
         if node is None and len(self.tree.tokens) < self.budget:
@@ -83,8 +81,8 @@ class Trie:
         return path
 
     def add_match(self, line: Iterable[int], match: int) -> None:
-        """Hang below the root what followed a match of so many tokens, and note how probable its new nodes are: of what the
-        lines before it leave, it takes as much as a text usually goes on as it did."""
+        """Hang the line that followed a match of so many tokens below the root, and note the probability of its new nodes: the
+        usual one after such a match, of what the lines before it leave."""
         parent, tree, left = 0, self.tree, self._left
         tree.reached = tree.reached or [1.0]
         for token in line:
@@ -103,15 +101,16 @@ class Trie:
 
 
 class Following:
-    """Compares the text that a drafter follows with what it was the last time."""
+    """Compares the text that a drafter follows with the one of the last call."""
 
     def __init__(self) -> None:
         self._text: Sequence[int] = ()
 
     def same(self, tokens: Sequence[int]) -> int:
-        """How many tokens at the beginning are those of the last call. Each answer has a list of its own; within one it only
-        grows, so that the full comparison is made once."""
-        before, self._text = self._text, tokens
+        """Count the tokens at the beginning that are those of the last call. Each answer is another list, which only grows, so
+        the full comparison is made once an answer."""
+        before = self._text
+        self._text = tokens
         if before is tokens:
             return len(tokens)
         pairs = enumerate(zip(before, tokens, strict=False))

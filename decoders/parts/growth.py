@@ -21,14 +21,14 @@ from ..base import Context, Drafter, Verified
 from ..tree import Draws, Tree
 from .drafting import COUPLED, node_budget, weighs_draft
 from .learned import Shares
-from .merging import merge, merged
+from .merging import drafters_to_merge, merge
 from .proposers import Guesses, Proposer
 
 MOST = 256
 """Most nodes of a tree."""
 
 EXPANDED = 1.75
-"""Least probability of a path that goes on, in floors: a pass of the drafter costs more than a node of the target's."""
+"""Least probability of a path that is extended, in floors: a pass of the drafter costs more than a node of the target's."""
 
 
 @dataclass(slots=True)
@@ -40,25 +40,15 @@ class Growth:
     """For each node, the probability of its path, as the draft sees it [n]."""
     depths: list[int] = field(default_factory=lambda: [0])
     evaluated: dict[int, int] = field(default_factory=dict)
-    """Tree node → the draft's own number of it."""
+    """Tree node → its number with the proposer."""
     place: dict[int, int] = field(default_factory=lambda: {0: 0})
-    """Tree node → its node in the tree of several models, where it is in its model's share of that."""
+    """Tree node → its node in the tree of several models, if it is in its model's share."""
 
     def add(self, token: int, parent: int, reached: float) -> int:
         """Add a node."""
         self.reached.append(reached)
         self.depths.append(self.depths[parent] + 1)
         return self.tree.add(token, parent)
-
-    def along(self, tokens: Sequence[int]) -> list[int]:
-        """The nodes, from node 0 on, that have these tokens below it: as many as there are."""
-        tree, path = self.tree, [0]
-        for token in tokens:
-            below = (i for i in range(path[-1] + 1, len(tree)) if tree.parents[i] == path[-1] and tree.tokens[i] == token)
-            if (child := next(below, None)) is None:
-                break
-            path.append(child)
-        return path
 
 
 class Grower(Drafter):
@@ -81,29 +71,30 @@ class Grower(Drafter):
         """This round's growths, by the proposer's name."""
         self._proposers: Mapping[str, Proposer] = {}
         self._shares: dict[tuple[str, ...], Shares] = {}
-        """Names of the proposers → their shares."""
+        """The proposers' shares, by their names."""
         self._merged: list[Drafter] = []
 
     @abstractmethod
     def _open(self, context: Context) -> Mapping[str, Proposer]:
-        """The proposers by name, usually one; empty if there are none but other drafters.
+        """Return the proposers by name, usually one; none if only other drafters' trees are merged.
 
         Raises:
             UserError: there is neither, or one cannot draft for this target.
         """
 
     def _expansion(self) -> list[int]:
-        """Successors of each node, by depth, where the shape is fixed; empty where it follows the draft's confidence."""
+        """Return the successors of each node, by depth, of a fixed shape; none if it follows the draft's confidence."""
         return []
 
     def _floor(self, context: Context) -> float:
-        """The least probability of a path, as the draft sees it."""
+        """Return the least probability of a path, as the draft sees it."""
         return self.sizes.floor(context)
 
     def draft(self, context: Context) -> Tree:
-        self._merged = self._others(context)
-        self._growths, self._tree = {}, None
-        if context.max_depth < 1 or node_budget(context, max(self.params.nodes, nodes_of(self._expansion()))) < 2:
+        self._merged = self._drafters_to_merge(context)
+        self._growths = {}
+        self._tree = None
+        if context.max_depth < 1 or node_budget(context, max(self.params.nodes, count_nodes(self._expansion()))) < 2:
             return Tree.root(context.pending)
         self._proposers = self._open(context)
         share, budget = self._budget(context)
@@ -120,45 +111,37 @@ class Grower(Drafter):
             case _:
                 tree = self._grow_together(context, share)
         merge(tree, self.name, self._merged, context, budget, spent=share if self._sampled(context) else None)
-        # Of two models the one's draw decides where the other's hang.
+        # With two models, the draws of one decide where those of the other hang.
         tree.apart = len(self._proposers) < 2
         self._tree = tree
         return tree
 
-    def _others(self, context: Context) -> list[Drafter]:
-        """The drafters to merge in."""
-        return merged(self.name, self.params.merge, context)
+    def _drafters_to_merge(self, context: Context) -> list[Drafter]:
+        return drafters_to_merge(self.name, self.params.merge, context)
 
     def _budget(self, context: Context) -> tuple[int, int]:
-        """Most nodes of the models' own tree, and of the whole one. Half of `nodes` are for merged drafters, if there are any.
-        A fixed shape grows whole, however few `nodes` are."""
-        nodes, fixed = self.params.nodes, 1 + (nodes_of(self._expansion()) - 1) * len(self._proposers)
+        """Return the most nodes of the models' tree, and of the whole. Half of `nodes` are for merged drafters, if there are
+        any. A fixed shape grows to its full size, however few `nodes` are."""
+        nodes, fixed = self.params.nodes, 1 + (count_nodes(self._expansion()) - 1) * len(self._proposers)
         budget = node_budget(context, min(MOST, max(nodes, fixed + (nodes // 2 if self._merged else 0))))
         return min(budget, max(fixed, 1 + budget // 2)) if self._merged else budget, budget
 
-    def _deepest(self) -> int:
-        """Most draft tokens on a path."""
+    def _most_levels(self) -> int:
         depth: int = self.params.depth
         return depth
 
-    def _going_on(self, growth: Growth, level: Sequence[int], budget: int, floor: float) -> list[int]:
-        """The nodes of a level that get successors.
-
-        Args:
-            growth: the tree so far.
-            level: its last level, the end of the chain of first guesses before the others.
-            budget: most nodes of the tree once it is pruned.
-            floor: least probability of a path.
-        """
+    def _extended(self, growth: Growth, level: Sequence[int], budget: int, floor: float) -> list[int]:
+        """Choose the nodes of the last level that get successors. The level begins with the end of the chain of first guesses;
+        `budget` is the most nodes of the tree once it is pruned."""
         return [node for node in level if growth.reached[node] >= EXPANDED * floor]
 
     @staticmethod
     def _sampled(context: Context) -> bool:
-        """Whether guesses are drawn, and tested against the distribution that they were drawn from."""
+        """Return whether guesses are drawn, and tested against the distribution that they were drawn from."""
         return not context.sampling.greedy and context.acceptance.rule in ("rejection", "soft")
 
     def _grow_together(self, context: Context, budget: int) -> Tree:
-        """The trees of several proposers in one, each with its share of the nodes."""
+        """Grow the trees of several proposers into one, each with its share of the nodes."""
         names = tuple(self._proposers)
         shares = self._shares.setdefault(names, Shares(len(names)))
         expansion = self._expansion()
@@ -169,28 +152,29 @@ class Grower(Drafter):
                 growth = self._growths[name] = Growth(Tree.root(context.pending))
                 self._grow(self._proposers[name], context, growth, 1 + count, count / (budget - 1))
         tree = Tree.root(context.pending)
-        tree.drafters, tree.sources, tree.shares = names, [0], tuple(shares.of_all())
+        tree.drafters = names
+        tree.sources = [0]
+        tree.shares = tuple(shares.fractions())
         free = not self._sampled(context) and not expansion
         first = sorted(self._growths, key=lambda name: -nodes[name])
         for name in first:
             _hand_in(tree, self._growths[name], 1 << names.index(name), nodes[name], free=free)
-        for name in first if free else ():  # what the others had no use for
+        for name in first if free else ():  # nodes that the others did not use
             _hand_in(tree, self._growths[name], 1 << names.index(name), budget - len(tree), free=free)
         return tree
 
     def _grow(self, proposer: Proposer, context: Context, growth: Growth, budget: int, part: float = 1.0) -> None:
-        """Level by level: guesses for some nodes of a level become the next one.
+        """Grow level by level: guesses for some nodes of a level become the next one.
 
         Args:
             proposer: makes the guesses.
             context: of the step.
             growth: a tree of the pending token alone.
             budget: most nodes, where the tree is not pruned later.
-            part: of the nodes of several proposers, those of this one. Where the tree is not pruned it is as much narrower, not
-                shallower.
+            part: this proposer's share of all nodes. A tree that is not pruned is narrower by it, not shallower.
         """
-        params, expansion, room = self.params, self._expansion(), budget
-        widths, most = (expansion, MOST) if expansion else ([params.width] * self._deepest(), params.grow)
+        params, expansion, free = self.params, self._expansion(), budget
+        widths, most = (expansion, MOST) if expansion else ([params.width] * self._most_levels(), params.grow)
         if not context.branching:
             widths, most = [1] * len(widths), 1
         if self._sampled(context):
@@ -202,33 +186,32 @@ class Grower(Drafter):
         level = [0]
         for width in widths[: context.max_depth]:
             if expansion:
-                room = budget - len(growth.tree)
-            if not level or room < 1:
+                free = budget - len(growth.tree)
+            if not level or free < 1:
                 break
             if not expansion:
-                # The chain of first guesses always goes on, so that it is never better than the tree.
+                # The chain of first guesses is always extended, so that it is never better than the tree.
                 first = level[0]
                 level = nlargest(most, level, key=lambda node: growth.reached[node])
                 level = [first, *(node for node in level if node != first)][:most]
-                level = self._going_on(growth, level, budget, floor)
+                level = self._extended(growth, level, budget, floor)
                 if not level:
                     break
             guesses = self._guess(proposer, context, growth, level, width)
-            level = self._hang(context, growth, guesses, room if expansion else 1 << 30, proposer, floor)
+            level = self._hang(context, growth, guesses, free if expansion else 1 << 30, proposer, floor)
 
     def _draw(self, proposer: Proposer, context: Context, growth: Growth, shape: Sequence[Mapping[int, Sequence[int]]]) -> None:
-        """Fill the slots of a tree, level by level: what is drawn for one says nothing of whether there is another, except
-        below it."""
+        """Fill the slots of a tree, level by level. The token drawn for one decides only on the slots below it."""
         tree, nodes, eos = growth.tree, {0: 0}, context.eos_ids
         for level in shape:
             open_slots = [slot for slot in level if slot in nodes and (not slot or tree.tokens[nodes[slot]] not in eos)]
             if not open_slots:
                 break
             width = max(len(below) for below in level.values())
-            found = dict(self._guess(proposer, context, growth, [nodes[slot] for slot in open_slots], width))
+            guesses = dict(self._guess(proposer, context, growth, [nodes[slot] for slot in open_slots], width))
             for slot in open_slots:
                 parent, children = nodes[slot], []
-                for below, (token, probability) in zip(level[slot], found.get(parent, ()), strict=False):
+                for below, (token, probability) in zip(level[slot], guesses.get(parent, ()), strict=False):
                     nodes[below] = growth.add(token, parent, probability)
                     children.append(nodes[below])
                 if children:
@@ -238,7 +221,7 @@ class Grower(Drafter):
     def _guess(
         self, proposer: Proposer, context: Context, growth: Growth, level: Sequence[int], width: int
     ) -> list[tuple[int, Guesses]]:
-        """(node, guesses) for the nodes of a level that could be evaluated."""
+        """List (node, guesses) for the nodes of a level that could be evaluated."""
         tree, evaluated = growth.tree, growth.evaluated
         if level[0] == 0:
             guesses = proposer.begin(context, width)
@@ -246,10 +229,10 @@ class Grower(Drafter):
             guesses = proposer.grow(
                 [tree.tokens[node] for node in level], [evaluated[tree.parents[node]] for node in level], width
             )
-        for node, found in zip(level, guesses, strict=True):
-            if found:
-                evaluated[node] = len(evaluated)
-        return [(node, found) for node, found in zip(level, guesses, strict=True) if found]
+        guessed = [(node, candidates) for node, candidates in zip(level, guesses, strict=True) if candidates]
+        for node, _ in guessed:
+            evaluated[node] = len(evaluated)
+        return guessed
 
     def _hang(
         self,
@@ -264,13 +247,13 @@ class Grower(Drafter):
         tree, greedy = growth.tree, context.sampling.greedy
         # (rank, order, probability of the path, node, token); the first one is the first guess of the first node.
         requests = []
-        for order, (node, found) in enumerate(guesses):
-            for rank, (token, probability) in enumerate(found):
+        for order, (node, candidates) in enumerate(guesses):
+            for rank, (token, probability) in enumerate(candidates):
                 # Where the noise is shared, the order of drawing says more than the probabilities.
                 likely = probability if greedy else COUPLED[min(rank, len(COUPLED) - 1)]
                 requests.append((rank, order, growth.reached[node] * likely, node, token))
         if floor:
-            # The very first guess is tried whatever it is worth: its pass is paid for.
+            # The very first guess is always tried: its pass is paid for.
             requests = [request for request in requests if request[2] >= floor or (len(tree) == 1 and request[:2] == (0, 0))]
         if len(requests) > room:
             requests = sorted(requests)[:room]
@@ -294,7 +277,7 @@ class Grower(Drafter):
         if tree.as_drafted(())[0] is self._tree:
             tokens = [tree.tokens[node] for node in verified.path[1:]]
             for name, growth in growths.items():
-                path = growth.along(tokens)
+                path = growth.tree.descend(tokens)
                 self._proposers[name].settle([growth.evaluated[node] for node in path if node in growth.evaluated])
             names = tuple(self._proposers)
             if len(growths) > 1 and names in self._shares:
@@ -305,24 +288,26 @@ class Grower(Drafter):
 
     @property
     def note(self) -> str:
-        # Of this round's proposers: one that was not asked, as at the end of an answer, has its note from another round.
+        # Of this round's proposers only: others, as at the end of an answer, have their notes from another round.
         return " ".join(note for name in self._growths if (note := self._proposers[name].note))
 
     def close(self) -> None:
         for proposer in self._proposers.values():
             proposer.close()
-        self._proposers, self._growths, self._tree = {}, {}, None
+        self._proposers = {}
+        self._growths = {}
+        self._tree = None
 
 
 def slots(budget: int, widths: Sequence[int], most: int, *, whole: bool) -> list[dict[int, list[int]]]:
-    """The shape of a tree whose tokens are drawn: by depth the slots that are expanded, each with those below it. Slot 0 is the
-    pending token. What a slot is worth follows from the ranks on its path alone.
+    """Shape a tree whose tokens are drawn: by depth the slots that are expanded, each with those below it. Slot 0 is the
+    pending token. The worth of a slot follows from the ranks on its path alone.
 
     Args:
         budget: most slots.
         widths: most successors of a slot, by depth.
         most: slots expanded at each depth.
-        whole: depth by depth, as it is, rather than the best first.
+        whole: fill depth by depth rather than best first.
     """
     levels: list[dict[int, list[int]]] = [{} for _ in widths]
     waiting: list[tuple[float, int, int, int, int, float]] = []
@@ -347,14 +332,14 @@ def slots(budget: int, widths: Sequence[int], most: int, *, whole: bool) -> list
     return levels
 
 
-def nodes_of(expansion: Sequence[int]) -> int:
-    """Nodes of the tree whose nodes at depth i have `expansion[i]` successors each, the pending token included."""
+def count_nodes(expansion: Sequence[int]) -> int:
+    """Count the nodes of a tree whose nodes at depth i have `expansion[i]` successors, the pending token included."""
     return sum(accumulate(expansion, mul, initial=1))
 
 
 def _ranked(growth: Growth) -> list[int]:
-    """The nodes, the chain of first guesses before all others, then the most probable ones first. No node comes before its
-    parent: a path is never more probable than its start, and of equals the earlier comes first."""
+    """Rank the nodes: the chain of first guesses, then the most probable ones first. No node comes before its parent: a path is
+    never more probable than its start, and of equals the earlier comes first."""
     parents, first, continued = growth.tree.parents, {0}, set[int]()
     for node, parent in enumerate(parents[1:], 1):
         # Of each node's children the first comes first.
@@ -365,50 +350,50 @@ def _ranked(growth: Growth) -> list[int]:
 
 
 def _prune(growth: Growth, budget: int) -> None:
-    """Leave the most probable nodes, `budget` of them, and the chain of first guesses among them."""
+    """Leave the `budget` most probable nodes, the chain of first guesses among them."""
     tree, reached = growth.tree, growth.reached
     if len(tree) <= budget:
         return
-    kept = sorted(_ranked(growth)[:budget])
-    place = {node: i for i, node in enumerate(kept)}
-    tree.tokens[:] = [tree.tokens[node] for node in kept]
-    tree.parents[:] = [place.get(tree.parents[node], ROOT) for node in kept]
-    growth.reached = [reached[node] for node in kept]
-    growth.depths = [growth.depths[node] for node in kept]
+    nodes = sorted(_ranked(growth)[:budget])
+    place = {node: i for i, node in enumerate(nodes)}
+    tree.tokens[:] = [tree.tokens[node] for node in nodes]
+    tree.parents[:] = [place.get(tree.parents[node], ROOT) for node in nodes]
+    growth.reached = [reached[node] for node in nodes]
+    growth.depths = [growth.depths[node] for node in nodes]
     growth.evaluated = {place[node]: number for node, number in growth.evaluated.items() if node in place}
     if tree.probs is not None:
-        kept_draws = {place[node]: draws.placed(place) for node, draws in tree.probs.items() if node in place}
-        tree.probs = {node: draws for node, draws in kept_draws.items() if draws.nodes}
+        placed = {place[node]: draws.placed(place) for node, draws in tree.probs.items() if node in place}
+        tree.probs = {node: draws for node, draws in placed.items() if draws.nodes}
 
 
 def _hand_in(tree: Tree, growth: Growth, bit: int, most: int, *, free: bool) -> None:
     """Put one model's nodes into the tree of several, the best first, until it has added `most`.
 
     Args:
-        tree: of all of them.
+        tree: of all models.
         growth: of the one.
         bit: its bit in `Tree.sources`.
         most: nodes that it may add.
-        free: nodes that are there already do not count. Where nodes are drawn they do: else what one model draws would decide
+        free: nodes that are there already do not count. Where nodes are drawn they do: else the draw of one model would decide
             how many draws another one has.
     """
-    own, place, new = growth.tree, growth.place, dict[int, int]()
-    children = {(parent, token): node for node, (parent, token) in enumerate(zip(tree.parents, tree.tokens, strict=True))}
-    for node in _ranked(growth) if free else range(len(own)):
+    part, place, new = growth.tree, growth.place, dict[int, int]()
+    children = tree.lookup()
+    for node in _ranked(growth) if free else range(len(part)):
         if node in place:
             continue
-        if most < 1 or own.parents[node] not in place:
+        if most < 1 or part.parents[node] not in place:
             break
-        key = place[own.parents[node]], own.tokens[node]
+        key = place[part.parents[node]], part.tokens[node]
         if key not in children:
-            children[key] = tree.add(own.tokens[node], key[0])
+            children[key] = tree.add(part.tokens[node], key[0])
             tree.sources.append(0)
             most -= 1
         elif not free:
             most -= 1
         place[node] = new[node] = children[key]
         tree.sources[place[node]] |= bit
-    for parent, draws in (own.probs or {}).items():
+    for parent, draws in (part.probs or {}).items():
         tree.probs = tree.probs or {}
-        if (mine := draws.placed(new)).nodes:
-            tree.probs[place[parent]] = mine.behind(tree.probs.get(place[parent]))
+        if (placed := draws.placed(new)).nodes:
+            tree.probs[place[parent]] = placed.behind(tree.probs.get(place[parent]))

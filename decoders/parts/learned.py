@@ -1,5 +1,4 @@
-"""What guesses are worth, learned from the text as it is written: of a match, of a drafter's own probabilities, and of each of
-several draft models."""
+"""The worth of guesses, learned from the text: of a match, of a drafter's own probabilities, of each draft model."""
 
 from __future__ import annotations
 
@@ -12,7 +11,7 @@ ODDS, POWER, SUREST = 0.5, 1.1, 12
 after 8. One of more than SUREST tokens is no surer: a copied sentence ends where it ends."""
 
 RATE = 0.25
-"""How far one match moves the logarithm of the odds, for each probability that it was off by."""
+"""Step of the logarithm of the odds for each match, times the error of its probability."""
 
 LONGEST = 512
 """Longest match that may be asked for."""
@@ -31,20 +30,20 @@ class Reliability:
     def __init__(self) -> None:
         self._log = 0.0
         self.factor = 1.0
-        """What the odds of USUAL are multiplied by."""
+        """Factor of the odds of USUAL."""
 
     def __getitem__(self, match: int) -> float:
-        """The probability after a match of this length, at most LONGEST."""
+        """Return the probability after a match of this length, at most LONGEST."""
         odds = USUAL[match] * self.factor
         return odds / (1 + odds)
 
     def restart(self) -> None:
-        """Begin another text: half of what the last one taught holds for it."""
+        """Begin another text: half of the last one's lesson holds for it."""
         self._log /= 2
         self.factor = math.exp(self._log)
 
     def learn(self, match: int, right: bool) -> None:
-        """Take in whether the text went on as it had done after a match of this length."""
+        """Learn whether the text continued a match of this length."""
         odds = USUAL[match] * self.factor
         self._log += RATE * (right - odds / (1 + odds))
         self.factor = math.exp(self._log)
@@ -54,19 +53,19 @@ MEMORY = 320
 """Nodes after which an older one counts for a third."""
 
 FORGIVING = 200
-"""Steps in which a size that is not drafted gets back two thirds of what it lost."""
+"""Steps in which a bin that is not drafted from regains two thirds of its loss."""
 
 REFRESH = 8
-"""Steps without a draft for which a threshold is kept: it changes by a few per cent in that time."""
+"""Steps without a draft for which a threshold is reused: it changes by a few per cent in that time."""
 
 PRIOR = 24.0
-"""Draft nodes of each size that are taken to have proved right as often as they promised."""
+"""Draft nodes of each bin that are taken to have been accepted as often as they promised."""
 
 
 class Calibration:
-    """Factors by the size of a probability: nodes that were accepted over nodes that should have been.
+    """Factors by the size of a probability, in bins: nodes that were accepted over nodes that should have been.
 
-    A size that is no longer drafted tells nothing any more; it slowly gets back its good name, so that it is tried again.
+    A bin that is no longer drafted from slowly returns to a factor of 1, so that it is tried again.
     """
 
     EDGES = (0.05, 0.15, 0.35, 0.7)
@@ -75,27 +74,26 @@ class Calibration:
         self._expected = [PRIOR * p for p in (0.02, 0.1, 0.25, 0.5, 0.85)]
         self._accepted = self._expected.copy()
         self.factors = [1.0] * len(self._expected)
-        """By size of a probability: what it is worth, as a factor."""
         self._quiet = 0
-        """Steps without a draft that are not taken in yet."""
+        """Steps without a draft that are not learned from yet."""
         self._threshold: tuple[float, float] | None = None
-        """A floor, and what `threshold` said of it."""
+        """A floor, and the last `threshold` of it."""
 
     def _bin(self, probability: float) -> int:
         return bisect_left(self.EDGES, probability)
 
     def learn(self, probabilities: Sequence[float], accepted: Collection[int]) -> None:
-        """Take in a tree: a probability for each node, and which nodes were accepted. Node 0 does not count."""
+        """Learn from a tree: the probability of each node, and the accepted nodes. Node 0 does not count."""
         if len(probabilities) < 2:  # on free text that is almost every step, so it must cost next to nothing
             self._quiet += 1
             if self._quiet >= REFRESH:
-                self._take_in_quiet()
+                self._learn_quiet()
             return
-        self._take_in_quiet()
+        self._learn_quiet()
         keep = 1 - 1 / MEMORY
-        seen = {self._bin(probability) for probability in probabilities[1:]}
+        drafted = {self._bin(probability) for probability in probabilities[1:]}
         for i in range(len(self._expected)):
-            if i not in seen:
+            if i not in drafted:
                 self._accepted[i] += (self._expected[i] - self._accepted[i]) / FORGIVING
         for node in range(1, len(probabilities)):
             i = self._bin(probabilities[node])
@@ -104,10 +102,10 @@ class Calibration:
         self._weigh()
 
     def threshold(self, floor: float) -> float:
-        """The least probability down to which all are worth `floor` after correction; above 1 if none is."""
+        """Find the least probability down to which all are at least `floor` after correction; above 1 if none is."""
         if self._quiet < REFRESH and self._threshold is not None and self._threshold[0] == floor:
             return self._threshold[1]
-        self._take_in_quiet()
+        self._learn_quiet()
         least = 2.0
         for i in range(len(self.EDGES), -1, -1):
             lower, upper = (0.0, *self.EDGES)[i], (*self.EDGES, 1.0)[i]
@@ -120,11 +118,12 @@ class Calibration:
         self._threshold = floor, least
         return least
 
-    def _take_in_quiet(self) -> None:
+    def _learn_quiet(self) -> None:
         left = (1 - 1 / FORGIVING) ** self._quiet
         for i, expected in enumerate(self._expected):
             self._accepted[i] = expected + (self._accepted[i] - expected) * left
-        self._quiet, self._threshold = 0, None
+        self._quiet = 0
+        self._threshold = None
         self._weigh()
 
     def _weigh(self) -> None:
@@ -136,12 +135,11 @@ ROUNDS = 32
 
 
 class Shares:
-    """How several draft models divide the nodes of the tree that they grow together.
+    """Shares of several draft models in the nodes of the tree that they grow together.
 
-    A model is worth what would be missed without it: the accepted tokens that the others had not guessed, summed over the last
-    rounds. Its share is its worth over that of all, one token added to each (Laplace's rule of succession), so that nobody's
-    share is ever nothing. A model that is owed too few nodes for a chain sits the round out, which saves its passes, and its
-    nodes are put by for a later round.
+    A model's worth is the accepted tokens that the other models had not guessed, summed over the last rounds. Its share is its
+    worth over that of all, one token added to each (Laplace's rule of succession), so that no share is ever 0. A model that is
+    owed too few nodes for a chain sits the round out, which saves its passes, and keeps its nodes for a later round.
     """
 
     def __init__(self, count: int) -> None:
@@ -151,13 +149,13 @@ class Shares:
     def __len__(self) -> int:
         return len(self._worth)
 
-    def of_all(self) -> list[float]:
-        """The share of each model; they sum to 1."""
+    def fractions(self) -> list[float]:
+        """Compute the share of each model; they sum to 1."""
         total = sum(self._worth) + len(self)
         return [(1 + worth) / total for worth in self._worth]
 
     def allot(self, nodes: int, chain: int) -> list[int]:
-        """Divide the nodes of one round. It knows nothing of what the models are about to guess, as rejection sampling needs.
+        """Divide the nodes of one round, before the models guess, as rejection sampling needs.
 
         Args:
             nodes: draft nodes of the tree.
@@ -166,7 +164,7 @@ class Shares:
         Returns:
             draft nodes for each model, 0 for one that sits this round out. They sum to `nodes`.
         """
-        shares = self.of_all()
+        shares = self.fractions()
         self._owed = [owed + share * nodes for owed, share in zip(self._owed, shares, strict=True)]
         out, left, least = [0] * len(self), nodes, min(chain, nodes // len(self))
         if not least:  # fewer nodes than models
@@ -178,17 +176,18 @@ class Shares:
                 out[i] = most
                 self._owed[i] -= most
                 left -= most
-        out[first], self._owed[first] = left, 0.0
+        out[first] = left
+        self._owed[first] = 0.0
         return out
 
     def learn(self, lengths: Sequence[int | None]) -> None:
-        """Take in a round: how many accepted tokens each model had guessed; None for one that sat it out."""
-        known = [length for length in lengths if length is not None]
-        if len(known) < 2:
+        """Learn from a round: the number of accepted tokens that each model had guessed; None for one that sat it out."""
+        guessed = [length for length in lengths if length is not None]
+        if len(guessed) < 2:
             return
-        best = max(known)
-        # Of two that guess the same neither would be missed, yet both would: they divide what they had over the others.
-        more = best - max((length for length in known if length < best), default=best)
+        best = max(guessed)
+        # Of two models that guess the same each could replace the other: they divide their lead over the rest.
+        lead = best - max((length for length in guessed if length < best), default=best)
         for i, length in enumerate(lengths):
             if length is not None:
-                self._worth[i] += (more / known.count(best) if length == best else 0.0) - self._worth[i] / ROUNDS
+                self._worth[i] += (lead / guessed.count(best) if length == best else 0.0) - self._worth[i] / ROUNDS

@@ -12,8 +12,8 @@ MERGED = ("lookup", "ngram", "recycle", "suffix", "fusion")
 """Drafters that may be merged into a model's tree: they cost next to nothing."""
 
 
-def merged(method: str, names: str, context: Context) -> list[Drafter]:
-    """The drafters whose trees to merge into a method's own.
+def drafters_to_merge(method: str, names: str, context: Context) -> list[Drafter]:
+    """Look up the drafters whose trees to merge into a method's.
 
     Args:
         method: its name.
@@ -23,30 +23,31 @@ def merged(method: str, names: str, context: Context) -> list[Drafter]:
     Raises:
         UserError: one that cannot be.
     """
-    wanted = [name for name in names.replace(" ", "").split(",") if name]
-    for name in wanted:
+    listed = [name for name in names.replace(" ", "").split(",") if name]
+    for name in listed:
         if name not in MERGED:
             raise UserError(f"{method}.merge takes {', '.join(MERGED)}, not {name!r}.")
-    if not wanted or context.drafter is None or not context.branching:
+    if not listed or context.drafter is None or not context.branching:
         return []
-    return [context.drafter(name) for name in dict.fromkeys(wanted)]
+    return [context.drafter(name) for name in dict.fromkeys(listed)]
 
 
-def merge(tree: Tree, name: str, others: Sequence[Drafter], context: Context, budget: int, spent: int | None = None) -> None:
-    """Merge the trees of other drafters into a method's own, each as far as there is room, and note who guessed what.
+def merge(tree: Tree, name: str, drafters: Sequence[Drafter], context: Context, budget: int, spent: int | None = None) -> None:
+    """Merge the trees of other drafters into a method's, each as far as there is room, and note which drafter guessed what.
 
     Args:
-        tree: the method's own; it grows.
+        tree: the method's; it grows.
         name: of the method.
-        others: whose trees to merge in.
+        drafters: whose trees to merge in.
         context: of the step.
         budget: most nodes.
-        spent: how many of them count as there already, and what others have in common with the tree counts as well: where
-            nodes are drawn, else what was drawn would decide how many others there are. None for as many as there are.
+        spent: nodes that count as spent already; nodes that the trees share count too. For drawn nodes, as otherwise the draw
+            would decide how many other nodes there are. None to count the tree's actual nodes.
     """
-    if others and not tree.drafters and len(tree) > 1:
-        tree.drafters, tree.sources = (name,), [0] + [1] * (len(tree) - 1)
-    for drafter in others:
+    if drafters and not tree.drafters and len(tree) > 1:
+        tree.drafters = (name,)
+        tree.sources = [0] + [1] * (len(tree) - 1)
+    for drafter in drafters:
         tree.sources = tree.sources or [0]
         other = drafter.draft(context)
         if spent is not None:
@@ -59,26 +60,26 @@ def merge(tree: Tree, name: str, others: Sequence[Drafter], context: Context, bu
 
 
 def _graft(tree: Tree, other: Tree, budget: int, bit: int) -> None:
-    """Merge another tree of the same pending token into `tree`: what both have is one node (a trie). `bit` is the other
+    """Merge another tree of the same pending token into `tree`; equal paths share their nodes (a trie). `bit` is the other
     drafter's in `Tree.sources`."""
-    children = {(parent, token): node for node, (parent, token) in enumerate(zip(tree.parents, tree.tokens, strict=True))}
+    children = tree.lookup()
     place = {0: 0}
-    told = len(tree.reached) == len(tree) and len(other.reached) == len(other)
-    tree.reached = tree.reached if told else []
+    with_reached = len(tree.reached) == len(tree) and len(other.reached) == len(other)
+    tree.reached = tree.reached if with_reached else []
     for node in range(1, len(other)):
         parent = place.get(other.parents[node])
         if parent is None or node in other.window:
             continue
         key = (parent, other.tokens[node])
-        known = children.get(key)
-        if known is None:
+        merged = children.get(key)
+        if merged is None:
             if len(tree) >= budget:
                 continue
-            known = children[key] = tree.add(other.tokens[node], parent)
+            merged = children[key] = tree.add(other.tokens[node], parent)
             tree.sources.append(0)
-            if told:
+            if with_reached:
                 tree.reached.append(other.reached[node])
-        elif told:
-            tree.reached[known] = max(tree.reached[known], other.reached[node])
-        tree.sources[known] |= bit
-        place[node] = known
+        elif with_reached:
+            tree.reached[merged] = max(tree.reached[merged], other.reached[node])
+        tree.sources[merged] |= bit
+        place[node] = merged

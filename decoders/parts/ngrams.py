@@ -1,4 +1,4 @@
-"""N-grams of a growing text: where the last n tokens occurred before, and a pool of what followed some.
+"""N-grams of a growing text: earlier occurrences of the last n tokens, and a pool of continuations.
 
 The two indexes take O(1) per token, amortised, and are exact: an n-gram is known by the position where it first ended, and the
 (n+1)-gram by that name and the token in front of it, so there are no hash collisions to check for. Positions are indices into
@@ -19,16 +19,16 @@ STRIDE = 8
 """Tokens compared at a time when a match longer than ORDERS is measured."""
 
 LONGEST = 32
-"""Where measuring a match stops: nothing is surer than a match of 32 tokens."""
+"""Longest match that is measured: longer ones are no surer."""
 
 KEYS = 65_536
-"""Most keys that are kept; the least recently used one goes. 10-grams under keys of 1, 2 and 3 tokens take 36 MB then."""
+"""Most keys in a pool; the least recently used one goes. 10-grams under keys of 1, 2 and 3 tokens take 36 MB then."""
 
 Tokens = tuple[int, ...]
 
 
 class TokenIndex(ABC):
-    """A text of token ids that grows at its end, and something known about it."""
+    """An index of a text of token ids that grows at its end."""
 
     def __init__(self) -> None:
         self.tokens = array("i")
@@ -41,38 +41,38 @@ class TokenIndex(ABC):
 
     @abstractmethod
     def append(self, token: int) -> None:
-        """Take in the next token."""
+        """Index the next token."""
 
     @abstractmethod
     def clear(self) -> None:
         """Forget everything."""
 
     def followed(self, tokens: Sequence[int]) -> bool:
-        """Whether this is the text that was followed last, and has only grown."""
-        known = len(self.tokens)
-        return tokens is self.source and len(tokens) >= known and (not known or tokens[known - 1] == self.tokens[-1])
+        """Return whether this is the text that was followed last, and has only grown."""
+        length = len(self.tokens)
+        return tokens is self.source and len(tokens) >= length and (not length or tokens[length - 1] == self.tokens[-1])
 
     def follow(self, tokens: Sequence[int]) -> None:
         """Catch up with a text.
 
-        A sequence object seen before is taken to have only grown, as `Context.tokens` does. Another one (a new turn) is
-        compared once; where it differs from what is indexed the index is built again, O(n).
+        The same sequence object is taken to have only grown, as `Context.tokens` does. Another one (a new turn) is compared
+        once; where it differs the index is built again, O(n).
         """
-        known = len(self.tokens)
+        length = len(self.tokens)
         if not self.followed(tokens):
             self.source = tokens
-            if array("i", tokens[:known]) != self.tokens:
+            if array("i", tokens[:length]) != self.tokens:
                 self.clear()
-                known = 0
-        for token in tokens[known:]:
+                length = 0
+        for token in tokens[length:]:
             self.append(token)
 
 
 class NgramIndex(TokenIndex):
     """Every earlier occurrence of the text's last 1 … ORDERS tokens, latest first: a context tree.
 
-    A context is extended by the token in front of it only once it has occurred twice: what occurred once has no
-    occurrence to find, and so texts that never repeat take the least memory.
+    A context is extended by the token in front of it only once it has occurred twice, so texts that never repeat take the
+    least memory.
     """
 
     def __init__(self) -> None:
@@ -82,15 +82,15 @@ class NgramIndex(TokenIndex):
 
     def clear(self) -> None:
         self.tokens = array("i")
-        # [ORDERS] of {name of the context's last n - 1 tokens << 32 | token in front of them: where it first ended}.
+        # [ORDERS] of {name of the context's last n - 1 tokens << 32 | token in front of them: its first end}.
         self._first: list[dict[int, int]] = [{} for _ in range(ORDERS)]
-        # [len(self) * ORDERS], by where an n-gram ends: where it ended the time before; -1 for none.
+        # [len(self) * ORDERS], by an n-gram's end: its end the time before; -1 for none.
         self._before = array("i")
-        # [len(self) * ORDERS], by where an n-gram first ended: where it ended last; -1 where it occurred once.
+        # [len(self) * ORDERS], by an n-gram's first end: its last end; -1 where it occurred once.
         self._last = array("i")
         self.latest: tuple[int, int] = (-1, 0)
-        """Where the longest run of the text's last tokens (at most ORDERS) stood the last time: index of the token that
-        followed, length of the run; (-1, 0) where the last token is new."""
+        """The last occurrence of the longest run of the text's last tokens (at most ORDERS): index of the token that followed,
+        length of the run; (-1, 0) where the last token is new."""
 
     def append(self, token: int) -> None:
         tokens, before, last = self.tokens, self._before, self._last
@@ -118,7 +118,7 @@ class NgramIndex(TokenIndex):
         self.latest = previous + 1, min(ORDERS, end + 1)
 
     def matches(self, limit: int, longest: int = ORDERS, shortest: int = 1) -> list[tuple[int, int]]:
-        """Earlier occurrences of the text's last tokens: the longest match first, among equals the latest.
+        """List earlier occurrences of the text's last tokens: the longest match first, among equals the latest.
 
         Args:
             limit: most occurrences, at least 1.
@@ -132,13 +132,13 @@ class NgramIndex(TokenIndex):
         out: list[tuple[int, int]] = []
         if not self.tokens:
             return out
-        before, seen = self._before, set()
+        before, visited = self._before, set()
         end = len(self.tokens) - 1
         for n in range(min(longest, ORDERS) - 1, shortest - 2, -1):
             at = before[end * ORDERS + n]
             while at >= 0:
-                if at not in seen:  # else it was met as part of a longer match
-                    seen.add(at)
+                if at not in visited:  # else it is part of a longer match
+                    visited.add(at)
                     out.append((at + 1, n + 1))
                     if len(out) >= limit:
                         break
@@ -151,18 +151,18 @@ class NgramIndex(TokenIndex):
         return out
 
     def _measure(self, follows: int) -> int:
-        """Length of a match of at least ORDERS tokens whose next token is at `follows`, rounded down."""
-        tokens, end, length = self.tokens, len(self.tokens), ORDERS
+        """Measure a match of at least ORDERS tokens whose next token is at `follows`, rounded down."""
+        tokens, length = self.tokens, ORDERS
         while length < LONGEST and follows - length >= STRIDE:
-            here, there = end - length, follows - length
-            if tokens[here - STRIDE : here] != tokens[there - STRIDE : there]:
+            new, old = len(tokens) - length, follows - length
+            if tokens[new - STRIDE : new] != tokens[old - STRIDE : old]:
                 break
             length += STRIDE
         return length
 
 
 class FirstOccurrences(TokenIndex):
-    """Where the text's last 1 … n tokens occurred first: all that published prompt lookup needs."""
+    """The first occurrences of the text's last 1 … n tokens, as published prompt lookup needs them."""
 
     def __init__(self, orders: int) -> None:
         super().__init__()
@@ -185,13 +185,13 @@ class FirstOccurrences(TokenIndex):
         self._names = names
 
     def follows(self, n: int) -> int | None:
-        """Index of the token after the first occurrence of the last n tokens (which may be themselves: then the length);
-        None where the text is shorter."""
+        """Return the index of the token after the first occurrence of the last n tokens (which may be themselves: then the
+        length); None where the text is shorter."""
         return self._names[n - 1] + 1 if n <= len(self._names) else None
 
 
 class NgramPool:
-    """Key tokens → the tokens that followed them, the latest `most` different ones. Least recently used goes first."""
+    """Key tokens → the tokens that followed them, the latest `most` different ones. The least recently used key goes first."""
 
     def __init__(self, keys: int = KEYS) -> None:
         self._keys = keys
@@ -199,11 +199,11 @@ class NgramPool:
         self._pool: OrderedDict[Tokens, list[Tokens]] = OrderedDict()
 
     def __len__(self) -> int:
-        """How many n-grams there are."""
+        """Count the n-grams."""
         return sum(map(len, self._pool.values()))
 
     def __iter__(self) -> Iterator[Tokens]:
-        """All n-grams, key and completion together."""
+        """Yield the n-grams, key and completion together."""
         for key, completions in self._pool.items():
             for completion in completions:
                 yield key + completion
@@ -226,7 +226,7 @@ class NgramPool:
             del completions[:-most]
 
     def get(self, key: Tokens, most: int) -> list[Tokens]:
-        """The latest `most` completions of a key, latest first."""
+        """List the latest `most` completions of a key, latest first."""
         completions = self._pool.get(key)
         if completions is None:
             return []
@@ -235,7 +235,7 @@ class NgramPool:
 
 
 class TextNgrams(TokenIndex):
-    """Puts each n-gram of a text into a pool while the text grows. Another text adds to the pool, nothing is forgotten."""
+    """Adds each n-gram of a text to a pool while the text grows. Another text adds to the pool; nothing is forgotten."""
 
     def __init__(self, pool: NgramPool, n: int, key: int, most: int) -> None:
         """`n` tokens make an n-gram, which is kept under its first 1 … `key` tokens; `most` completions for each of them."""
@@ -250,10 +250,10 @@ class TextNgrams(TokenIndex):
 
     def append(self, token: int) -> None:
         self.tokens.append(token)
-        self.keep(self.tokens[-self.n :])
+        self.add(self.tokens[-self.n :])
 
-    def keep(self, line: Sequence[int]) -> None:
-        """Put the n-gram at the end of a line into the pool, if the line has as many tokens."""
+    def add(self, line: Sequence[int]) -> None:
+        """Add the n-gram at the end of a line to the pool, if the line has as many tokens."""
         if len(line) >= self.n:
             ngram = tuple(line[-self.n :])
             for key in range(1, self.key + 1):

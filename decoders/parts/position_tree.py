@@ -1,4 +1,4 @@
-"""The token tree of drafters that guess several positions at once, none knowing the others' tokens: PARD, Medusa, DFlash.
+"""The token tree of drafters that guess several positions at once, each without the others' tokens: PARD, Medusa, DFlash.
 Any token of a position may then follow any token of the position before."""
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from .proposers import Guesses
 def position_tree(
     context: Context, guesses: Sequence[Guesses], nodes: int, floor: float, distribution: Callable[[int], Any]
 ) -> Tree:
-    """The most probable tree, grown best first: a path is as probable as the product of its tokens.
+    """Grow the most probable tree, best first: a path's probability is the product of its tokens'.
 
-    Where guesses are sampled, its shape follows from their ranks alone: rejection sampling must not know the tokens drawn.
+    Where guesses are sampled, the shape follows from their ranks alone: rejection sampling must not know the tokens drawn.
 
     Args:
         context: its pending token is the root.
-        guesses: of each position below it, at most as many as there is room for.
+        guesses: of each position below it.
         nodes: most nodes, the pending token included.
         floor: least probability of a path.
         distribution: q [vocab] of a position, from which its guesses were drawn.
     """
     sampling = context.sampling
     likely = [
-        [p if sampling.greedy else COUPLED[min(rank, len(COUPLED) - 1)] for rank, (_, p) in enumerate(found)]
-        for found in guesses
+        [p if sampling.greedy else COUPLED[min(rank, len(COUPLED) - 1)] for rank, (_, p) in enumerate(position)]
+        for position in guesses
     ]
     tree = Tree.root(context.pending)
     children: dict[int, tuple[int, list[int]]] = {}
@@ -49,7 +49,7 @@ def position_tree(
             break
         reached, _, above, parent, position, rank = heappop(waiting)
         token, node = guesses[position][rank][0], None
-        # What would follow an EOS is counted, but not added: else the tokens drawn would decide how many others there are.
+        # Nodes below an EOS are counted, but not added: else the tokens drawn would decide how many other nodes there are.
         if parent is not None:
             node = tree.add(token, parent)
             chances.append(-reached)
@@ -57,7 +57,7 @@ def position_tree(
         wait(above, parent, position, rank + 1)
         wait(-reached, None if token in context.eos_ids else node, position + 1, 0)
     tree.reached = chances
-    # Branches share what was drawn.
+    # Branches share their draws.
     tree.apart = len({*tree.parents}) == len(tree)
     if weighs_draft(context):
         tree.probs = {parent: Draws(distribution(position), tuple(below)) for parent, (position, below) in children.items()}

@@ -1,4 +1,4 @@
-"""What may follow the last tokens? A variable-order model of the text so far, whose every earlier match casts a vote.
+"""A variable-order model of the text so far: each earlier match of the last tokens votes on the next one.
 
 Prediction by partial matching (Cleary and Witten 1984, https://doi.org/10.1109/TCOM.1984.1096090) blends the successors of the
 last n tokens over all n and leaves part of the probability to what never followed. Here the blend is over *occurrences*:
@@ -6,9 +6,9 @@ last n tokens over all n and leaves part of the probability to what never follow
     P(t) = (sum of w over the occurrences that t followed) / (sum of w over all occurrences + E)
 
 An occurrence's weight w grows with the length of its match, and falls where a longer match is known and where later occurrences
-match as well. So agreement adds up, and the longest match counts most. E, the escape, is what a token that followed none of
-them weighs; it grows with the number of ways in which the longest match went on. The text's most frequent tokens share it. What
-matches of a length are worth is learned while the answer is written.
+match as well. So agreement adds up, and the longest match counts most. E, the escape, is the weight of a token that followed
+none of them; it grows with the number of ways in which the longest match went on. The text's most frequent tokens share it. The
+weight of matches of a length is learned while the answer is written.
 
 The priors below were fitted by maximum likelihood on documents, source code and synthetic edits of both (49,000 tokens), then
 rounded.
@@ -22,36 +22,36 @@ from collections.abc import Sequence
 from .ngrams import LONGEST, ORDERS, NgramIndex
 
 Occurrence = tuple[int, int, int]
-"""(index of the token that followed, length of the match, where to go on from the end of the text). A match of the text's last
-tokens that is copied up to the end goes on copying what it has drafted, as LZ77 does: that is, from where it began; one of a
-guessed tail ends there (-1)."""
+"""(index of the token that followed, length of the match, index to continue from at the end of the text). A match of the text's
+last tokens that is copied up to the end goes on copying its draft, as LZ77 does: from where it began. One of a guessed tail
+ends there (-1)."""
 
 FREQUENT = 24
-"""Most frequent tokens kept: in English a tenth as many cover about a third of a text, and later ones are too rare to try."""
+"""Number of frequent tokens tracked: in English a tenth of them cover about a third of a text, and later ones are too rare."""
 
 YOUNG = 50
-"""Tokens that a text is taken to have beside its own, all different, so that a short one is not sure of its frequencies."""
+"""Tokens, all different, that are added to a text's count, so that a short one is not sure of its frequencies."""
 
 RANKS = (1.2, 1.05, 0.8, 0.5)
-"""Factor by how many occurrences with the same length of match are later: the last time counts most. The last entry is for
-all others."""
+"""Factor by the number of later occurrences with the same length of match: the last time counts most. The last entry holds for
+all higher numbers."""
 
 ESCAPE = (1.0, 0.42, 1.1, 2.2)
-"""E by the number of different successors of the longest match. The last entry is for all others."""
+"""E by the number of different successors of the longest match. The last entry holds for all higher numbers."""
 
 EVIDENCE_LIMIT = 8.0
 """Learning moves the weight of a match by no more than this factor from the prior, either way."""
 
-OTHER = 4.0
-"""Weight of a certain guess of other evidence. With 1 instead of 4 the built-in model's facts take 9% more steps; 8 is a little
-better still there, but its tokens are surer of their successors than a larger model's."""
+RECYCLED = 4.0
+"""Weight of a certain guess of recycled successors. With 1 instead of 4 the built-in model's facts take 9% more steps; 8 is a
+little better still there, but its tokens are surer of their successors than a larger model's."""
 
 SUREST = 2 * LONGEST
-"""Where the length of a match is no longer counted: copies end, however long they have been."""
+"""Greatest length of a match that is counted: copies end, however long they have been."""
 
 
 def prior(match: int) -> float:
-    """Weight of an occurrence whose match has this length: 0.2, 0.48, 0.79, 1.1 … 2.7 at 8, 15 at 32.
+    """Weigh an occurrence by the length of its match: 0.2, 0.48, 0.79, 1.1 … 2.7 at 8, 15 at 32.
 
     The only occurrence is right with w · RANKS[0] / (w · RANKS[0] + ESCAPE[1]): 0.36, 0.58, 0.69, 0.76 … 0.88, 0.98.
     """
@@ -59,26 +59,26 @@ def prior(match: int) -> float:
 
 
 KIND = [0, 1, 2, 3, *(min(match.bit_length() + 1, 6) for match in range(4, SUREST + 1))]
-"""By length of the match, what is learned about together: 1, 2, 3, 4 … 7, 8 … 15, 16 and more tokens. 0 is other evidence."""
+"""Kind of evidence by length of the match: 1, 2, 3, 4 … 7, 8 … 15, 16 and more tokens are learned together. 0 is recycled."""
 
 PAST = KIND[-1]
-"""Added for a match in past answers: the kinds that follow."""
+"""Added to the kind of a match in past answers."""
 
 KINDS = KIND[-1] + PAST + 1
 """Number of kinds of evidence."""
 
 PAST_PRIOR = 0.4
-"""Weight of an occurrence in past answers, beside one in the text with a match of the same length."""
+"""Weight of an occurrence in past answers, relative to one in the text with the same match."""
 
 USUAL = 100
-"""Tokens of past answers that a text is taken to have beside its own, where their frequencies are known."""
+"""Tokens of past answers that are added to a text's count, where their frequencies are known."""
 
 
 class ContextModel(NgramIndex):
     """The index of all n-grams, the frequencies of single tokens, and any node's earlier occurrences."""
 
     usual: Sequence[tuple[int, float]] = ()
-    """Tokens that are frequent in other texts, as (token, share), falling: counts from the text's first token on."""
+    """Tokens that are frequent in other texts, as (token, share), falling: the counts begin with them."""
 
     def clear(self) -> None:
         super().clear()
@@ -108,7 +108,7 @@ class ContextModel(NgramIndex):
         place[token] = at
 
     def frequent(self, most: int) -> list[tuple[int, float]]:
-        """The most frequent tokens as (token, share of the text), falling."""
+        """List the most frequent tokens as (token, share of the text), falling."""
         total, count = len(self.tokens) + YOUNG + (USUAL if self.usual else 0), self._count
         return [(token, count[token] / total) for token in self._frequent[:most]]
 
@@ -117,21 +117,22 @@ class ContextModel(NgramIndex):
 
         Args:
             tail: the last tokens, guessed ones included; ORDERS of them are enough.
-            out: occurrences known already, none of which is added again.
+            out: occurrences to add to, none of them twice.
             limit: most entries that `out` may come to.
         """
         first, last, before = self._first, self._last, self._before
         name, names = 0, []
         for n, token in enumerate(reversed(tail)):
-            found = first[n].get(name << 32 | token) if n < ORDERS else None
-            if found is None:
+            longer = first[n].get(name << 32 | token) if n < ORDERS else None
+            if longer is None:
                 break
-            names.append(name := found)
+            name = longer
+            names.append(name)
         if not names:
             return
-        seen = {follows for follows, _, _ in out}
+        visited = {follows for follows, _, _ in out}
         end = len(self.tokens)
-        # What is examined is bounded as well: most of a long chain may be known already.
+        # The search is bounded as well: most of a long chain may be in `out` already.
         steps = limit + len(out)
         for n in range(len(names) - 1, -1, -1):
             at = last[names[n] * ORDERS + n]
@@ -140,16 +141,16 @@ class ContextModel(NgramIndex):
             while at >= 0 and steps:
                 steps -= 1
                 follows = at + 1
-                if follows < end and follows not in seen:
-                    seen.add(follows)
+                if follows < end and follows not in visited:
+                    visited.add(follows)
                     out.append((follows, n + 1, -1))
                     if len(out) >= limit:
                         return
                 at = before[at * ORDERS + n]
 
 
-class Weights:
-    """What a match of each length is worth: the prior, and what verified guesses have taught.
+class EvidenceWeights:
+    """The weight of a match of each length: the prior, corrected by verified guesses.
 
     Online gradient descent on the log-likelihood of the target's choice: a kind of evidence gains by its share in the weight
     of the token that was right, and loses by its share in all weight.
@@ -158,18 +159,18 @@ class Weights:
     def __init__(self) -> None:
         self._prior = [0.0, *(prior(m) for m in range(1, SUREST + 1))]
         self._log = [0.0] * KINDS
-        self.other = OTHER
-        """Factor of evidence other than matches."""
+        self.recycled = RECYCLED
+        """Factor of recycled successors."""
         self.match = self._prior.copy()
         """[SUREST + 1] weight by length of the match."""
         self.past = [PAST_PRIOR * weight for weight in self._prior]
         """The same for matches in past answers."""
 
     def learn(self, right: Sequence[float], total: Sequence[float], everything: float, rate: float) -> None:
-        """Take in one choice of the target.
+        """Learn from one choice of the target.
 
         Args:
-            right: weight of each kind of evidence for the token chosen [KINDS]; all 0 where nothing proposed it.
+            right: weight of each kind of evidence for the token chosen [KINDS]; all 0 where no evidence proposed it.
             total: weight of each kind of evidence for any token [KINDS].
             everything: the sum of `total` and the escape.
             rate: step of the logarithm.
@@ -182,8 +183,8 @@ class Weights:
                 self._log[k] = max(-bound, min(bound, self._log[k] + step))
 
     def refresh(self) -> None:
-        """Put what was learned to use."""
+        """Recompute the weights from the logarithms learned."""
         factors = [math.exp(log) for log in self._log]
-        self.other = OTHER * factors[0]
+        self.recycled = RECYCLED * factors[0]
         self.match = [weight * factors[k] for weight, k in zip(self._prior, KIND, strict=True)]
         self.past = [PAST_PRIOR * weight * factors[PAST + k] for weight, k in zip(self._prior, KIND, strict=True)]

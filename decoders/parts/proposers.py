@@ -1,5 +1,5 @@
-"""Where guesses come from, for the methods that draft with a model: a draft model with a cache of its own, or the target's
-first layers in the target's cache. Both grow the nodes of one token tree level by level."""
+"""Sources of guesses for the methods that draft with a model: a draft model with its own cache, or the target's first layers in
+the target's cache. Both grow the nodes of one token tree level by level."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Proposer(ABC):
         """`number`: among several that grow one tree together."""
         self._number = number
         self.seconds: list[float] = []
-        """Seconds that each pass of this round took."""
+        """Seconds of each pass of this round."""
         self._path: list[list[int]] = []
         self._parents: list[int] = []
         """The parent of each node that has been evaluated [n]."""
@@ -42,38 +42,38 @@ class Proposer(ABC):
 
     @property
     def evaluated(self) -> int:
-        """Nodes of this round that are known here: its first so many."""
+        """Number of this round's nodes evaluated so far."""
         return len(self._path)
 
     @property
     def note(self) -> str:
-        """Why nothing is guessed in this round, if that is worth saying."""
+        """The reason why it guesses nothing in this round, if worth saying."""
         return ""
 
     @property
     def branches(self) -> int | None:
-        """The most leaves that the nodes of a round may have here; None for any number."""
+        """The most leaves that the nodes of a round may have; None for any number."""
         return None
 
     def capacity(self, context: Context) -> int:
-        """Most nodes that may be alive here in a round, the pending token included."""
+        """Return the most nodes that may be alive in a round, the pending token included."""
         return context.session.context - context.session.length
 
     def readable(self, line: Sequence[int]) -> Sequence[int]:
-        """The start of a line of the target's tokens that this one can read."""
+        """Cut a line of the target's tokens before the first that it cannot read."""
         return line
 
     def known(self, context: Context) -> bool:
-        """Whether the guess after the last token, the one that the next pass would give, is there already."""
+        """Return whether the next pass's guess has been made already."""
         return False
 
     def begin(self, context: Context, count: int, line: Sequence[int] = ()) -> list[Guesses]:
-        """Evaluate the pending token, and what is taken to follow it.
+        """Evaluate the pending token, and a line expected to follow it.
 
         Args:
             context: its tokens end with the pending one.
             count: most guesses after each node.
-            line: tokens that may turn out to be this draft's own.
+            line: tokens that may turn out to be the proposer's own guesses.
 
         Returns:
             guesses after the pending token and after each of the line [1 + n]; none if the draft has no more room.
@@ -83,17 +83,17 @@ class Proposer(ABC):
         return self._timed(lambda: self._open(context, line), paths, range(ROOT, len(line)), count)
 
     def grow(self, tokens: Sequence[int], parents: Sequence[int], count: int) -> list[Guesses]:
-        """Evaluate tokens below nodes that are there, or that stand before them in `tokens`.
+        """Evaluate tokens below earlier nodes, or below tokens before them in `tokens`.
 
         Returns:
             guesses for each of them [n]; none for those that there is no room for.
         """
-        kept = self._fitting(parents)
-        if len(kept) < len(tokens):
+        fitting = self._fitting(parents)
+        if len(fitting) < len(tokens):
             first = self.evaluated
-            place = {first + i: first + at for at, i in enumerate(kept)}
-            found = self.grow([tokens[i] for i in kept], [place.get(parents[i], parents[i]) for i in kept], count)
-            guesses = dict(zip(kept, found, strict=True))
+            place = {first + i: first + at for at, i in enumerate(fitting)}
+            new_parents = [place.get(parents[i], parents[i]) for i in fitting]
+            guesses = dict(zip(fitting, self.grow([tokens[i] for i in fitting], new_parents, count), strict=True))
             return [guesses.get(i, []) for i in range(len(tokens))]
         paths, first = list(self._path), len(self._path)
         for token, parent in zip(tokens, parents, strict=True):
@@ -101,22 +101,22 @@ class Proposer(ABC):
         return self._timed(lambda: self._extend(tokens, parents), paths[first:], parents, count)
 
     def _fitting(self, parents: Sequence[int]) -> Sequence[int]:
-        """Which of some new nodes fit, the first ones before the others: a first child takes its parent's place among the
-        leaves."""
+        """Choose the new nodes that fit, earlier ones first: a first child takes its parent's place among the leaves."""
         if self.branches is None:
             return range(len(parents))
         inner = set(self._parents)
         leaves, first = len(self._parents) + 1 - len(inner), len(self._parents)
-        kept: list[int] = []
+        fitting: list[int] = []
         for i, parent in enumerate(parents):
-            if (parent < first or parent - first in kept) and leaves + (parent in inner) <= self.branches:
+            if (parent < first or parent - first in fitting) and leaves + (parent in inner) <= self.branches:
                 leaves += parent in inner
                 inner.add(parent)
-                kept.append(i)
-        return kept
+                fitting.append(i)
+        return fitting
 
     def distribution(self, node: int) -> Any:
-        """q [vocab]: what the guesses after a node were drawn from, at temperature 0 the plain softmax (numpy float32)."""
+        """Compute q [vocab], from which the guesses after a node were drawn; at temperature 0 the plain softmax (numpy
+        float32)."""
         context = self._context
         assert context is not None
         scores, row = self._scores[node]
@@ -130,39 +130,41 @@ class Proposer(ABC):
         return np.pad(q, (0, lacking))
 
     def forget(self, first: int) -> None:
-        """Free the nodes from number `first` on: they are not this draft's own."""
+        """Free the nodes from number `first` on: the proposer would not have guessed them."""
         del self._path[first:], self._scores[first:], self._parents[first:]
         self._drop(first)
 
     def _start(self, context: Context) -> None:
-        self._context, self._scores, self.seconds, self._path, self._parents = context, [], [], [], []
+        self._context = context
+        self._scores = []
+        self.seconds = []
+        self._path = []
+        self._parents = []
 
     @abstractmethod
     def _open(self, context: Context, line: Sequence[int]) -> Scores | None:
-        """Scores after the pending token and each of the line behind it; None where they cannot be evaluated."""
+        """Evaluate the pending token and the line behind it; None where that is not possible."""
 
     def _extend(self, tokens: Sequence[int], parents: Sequence[int]) -> Scores | None:
-        """Scores after the new nodes; None where only the first pass guesses."""
+        """Evaluate new nodes; None where only the first pass guesses."""
         return None
 
     def _drop(self, first: int) -> None:  # noqa: B027
-        """Free what is held of the nodes from number `first` on."""
+        """Free the session's nodes from number `first` on."""
 
     def settle(self, path: Sequence[int]) -> None:  # noqa: B027
-        """The tree was verified: these nodes, a path from node 0 on, are right; all others go. Most hold none: what was
-        accepted comes with the target's own states."""
+        """Keep the accepted nodes, a path from node 0 on, and free all others. Most proposers hold none: accepted tokens come
+        with the target's own states."""
 
     def close(self) -> None:  # noqa: B027
-        """Free what it holds."""
+        """Free the session."""
 
     def _noise(self, context: Context, length: int | None = None) -> tuple[Sampling, bool]:
-        """How to draw guesses, and whether their noise is the draft's own. Rejection sampling needs draws that are independent
-        of the other drafters', and of those of the steps before: what these drew decided where they ended. Together with a
-        node's number in its round this says what is drawn, whenever it is.
+        """Return the settings to draw guesses with, and whether their noise is the draft's own.
 
-        Args:
-            context: of the step.
-            length: tokens of the text at the step that is drawn for; None for this one.
+        Rejection sampling needs draws that are independent of the other drafters' and of earlier steps', which decided where
+        those ended. With a node's number in its round, `length` (the text's tokens at the step that is drawn for; None for
+        this one) determines a draw, whenever it is made.
         """
         sampling = context.sampling
         if context.acceptance.rule not in ("rejection", "soft"):
@@ -201,8 +203,8 @@ class DraftModelProposer(Proposer):
     """A draft model in a session of its own, which follows the target's text.
 
     One of the two may have ids that the other lacks: tokens added to a vocabulary, padding. Those that the target lacks are
-    never guessed. Those that the draft model lacks it reads as their text, or, if they show as nothing as control tokens do,
-    not at all; right behind one nothing is guessed.
+    never guessed. Those that the draft model lacks it reads as their text, or, if they have none as control tokens do, not at
+    all; it guesses nothing right behind one.
 
     Args:
         model: its tokenizer must give tokens the target's ids, as far as both have them.
@@ -218,15 +220,16 @@ class DraftModelProposer(Proposer):
         self.model = model
         self.session = model.open_session(min(context, model.info.context))
         self._ids: list[int] = []
-        self._ahead = 0
+        self._before = 0
+        """Tokens of the text that this round's first pass read: the session numbers them first."""
         self._text: Sequence[int] | None = None
-        """The text that the cache holds the start of."""
+        """The text whose start is in the cache."""
         self._spelled: list[int] = []
-        """The text in tokens that the model has: the first `_known` of `_source`."""
+        """The first `_known` tokens of `_source` in tokens that the model has."""
         self._source: Sequence[int] | None = None
         self._known = 0
         self._later = 0
-        """How many tokens longer the target's own text is."""
+        """Number of tokens by which the target's text is longer."""
         self._note = ""
 
     @property
@@ -245,10 +248,12 @@ class DraftModelProposer(Proposer):
         return line[: next((i for i, token in enumerate(line) if token >= ids), len(line))]
 
     def _read(self, context: Context) -> list[int]:
-        """The text in tokens that the model has."""
-        # Each answer has a list of its own, which only grows.
+        """Spell the text in tokens that the model has."""
+        # Each answer is another list, which only grows.
         if self._source is not context.tokens or self._known > len(context.tokens):
-            self._source, self._spelled, self._known, self._later = context.tokens, [], 0, 0
+            self._source = context.tokens
+            self._spelled = []
+            self._known = self._later = 0
         new, ids = context.tokens[self._known :], self.model.info.readable
         self._known += len(new)
         if max(new, default=0) < ids:
@@ -260,13 +265,13 @@ class DraftModelProposer(Proposer):
                 self._spelled.append(token)
             elif context.model is not None and (text := context.model.decode([token])):
                 spelled = self.model.encode(text)
-                opened = spelled[: len(start)] == start
-                self._spelled += [each for each in spelled[len(start) if opened else 0 :] if each < ids]
+                has_start = spelled[: len(start)] == start
+                self._spelled += [piece for piece in spelled[len(start) if has_start else 0 :] if piece < ids]
         self._later = self._known - len(self._spelled)
         return self._spelled
 
-    def _seen(self, scores: Scores) -> Scores:
-        """Scores as the target has ids, and counts tokens."""
+    def _as_target(self, scores: Scores) -> Scores:
+        """Convert scores to the target's ids and positions."""
         context = self._context
         if context is None or context.model is None:
             return scores
@@ -274,7 +279,9 @@ class DraftModelProposer(Proposer):
 
     def _open(self, context: Context, line: Sequence[int]) -> Scores | None:
         session, tokens = self.session, self._read(context)
-        self._note, self._ids, self._ahead = "", [], 0
+        self._note = ""
+        self._ids = []
+        self._before = 0
         session.commit(())
         if not self.readable([context.pending]):
             self._note = (
@@ -292,16 +299,16 @@ class DraftModelProposer(Proposer):
         if len(missing) > BEHIND:
             session.prefill(missing)
             missing = []
-        self._ahead = len(missing)
+        self._before = len(missing)
         chain = [*missing, tokens[-1], *line]
-        ids = range(self._ahead, len(chain))
+        ids = range(self._before, len(chain))
         scores = session.evaluate(chain, range(ROOT, len(chain) - 1), rows=ids)
         self._ids = list(ids)
-        return self._seen(scores)
+        return self._as_target(scores)
 
     def _extend(self, tokens: Sequence[int], parents: Sequence[int]) -> Scores | None:
         session = self.session
-        first = self._ahead + len(self._ids)
+        first = self._before + len(self._ids)
         if session.length + first + len(tokens) > session.context or len(tokens) > PREFILL_CHUNK:
             return None
         # Where nodes lived on after the last commit, the numbers do not begin at 0.
@@ -309,7 +316,7 @@ class DraftModelProposer(Proposer):
         ids = [*self._ids, *range(first, first + len(tokens))]
         scores = session.evaluate(tokens, [ids[parent] for parent in parents])
         self._ids = ids
-        return self._seen(scores)
+        return self._as_target(scores)
 
     def _drop(self, first: int) -> None:
         self.session.drop(self._ids[first:])
@@ -317,16 +324,17 @@ class DraftModelProposer(Proposer):
 
     def settle(self, path: Sequence[int]) -> None:
         if self._ids:
-            self.session.commit([*range(self._ahead), *(self._ids[node] for node in path)])
-        self._ids, self._ahead = [], 0
+            self.session.commit([*range(self._before), *(self._ids[node] for node in path)])
+        self._ids = []
+        self._before = 0
 
     def close(self) -> None:
         self.session.close()
 
 
 class FirstLayers(Proposer):
-    """The target's first N layers with its own final norm and head. Their keys and values are the target's: the verifying pass
-    goes on from layer N.
+    """The target's first N layers with its final norm and head. Their keys and values are the target's: the verifying pass
+    continues from layer N.
 
     Args:
         layers: N, or a list of the layers and blocks to run.
@@ -336,10 +344,10 @@ class FirstLayers(Proposer):
         super().__init__()
         self.layers = layers
         self._before = 0
-        """Tokens of the prompt that this round's first pass took along: the session counts its nodes from them."""
+        """Tokens of the prompt that this round's first pass read: the session numbers them first."""
 
     def _open(self, context: Context, line: Sequence[int]) -> Scores | None:
-        context.session.commit(())  # nothing of a round that an error ended may be left
+        context.session.commit(())  # an error may have ended the last round
         missing = context.tokens[context.session.length : -1]
         before = self._before = len(missing)
         tokens = [*missing, context.pending, *line]
@@ -357,7 +365,7 @@ class FirstLayers(Proposer):
 
 
 def shorter(draft: Model, context: int) -> str:
-    """What is said of a draft model with a shorter context than the target's."""
+    """Note that a draft model has a shorter context than the target."""
     return (
         f"The draft model {draft.info.name} reads at most {counted(context, 'token')} of text and drafts nothing behind them."
     )

@@ -1,4 +1,4 @@
-"""How many tokens a draft model drafts: the published schedules, and one from measured costs."""
+"""Schedules of the draft length of a draft model: the published ones, and one from measured costs."""
 
 from __future__ import annotations
 
@@ -12,37 +12,37 @@ MEMORY = 48
 """Rounds after which an older one counts for a third in the measured acceptance."""
 
 HOPE = (0.8, 2.0)
-"""Acceptance taken for granted at a position that was never tried, and the number of tries that it is worth: without it no
-draft would ever become longer than those before."""
+"""Assumed acceptance at a position that was never tried, and the number of tries that it counts for: without it no draft would
+ever become longer than those before."""
 
 
 class Rates:
-    """Acceptance by position of the draft: a_j, how often token j was accepted when all before it were; recent rounds count
+    """Acceptance per position of the draft: a_j, the share of tokens j accepted when all before them were; recent rounds count
     most."""
 
     def __init__(self) -> None:
-        self._taken: list[float] = []
-        self._tried: list[float] = []
+        self._accepted: list[float] = []
+        self._drafted: list[float] = []
 
     def learn(self, drafted: int, accepted: int) -> None:
-        """Take in a round: the chain's length, and how much of it was accepted."""
+        """Learn from a round: the chain's length, and its accepted length."""
         keep = 1 - 1 / MEMORY
         for position in range(min(drafted, accepted + 1)):
-            if position == len(self._taken):
-                self._taken.append(HOPE[0] * HOPE[1])
-                self._tried.append(HOPE[1])
-            self._taken[position] = self._taken[position] * keep + (position < accepted)
-            self._tried[position] = self._tried[position] * keep + 1
+            if position == len(self._accepted):
+                self._accepted.append(HOPE[0] * HOPE[1])
+                self._drafted.append(HOPE[1])
+            self._accepted[position] = self._accepted[position] * keep + (position < accepted)
+            self._drafted[position] = self._drafted[position] * keep + 1
 
     def at(self, position: int) -> float:
-        """a_j for j = `position`, from 0; beyond what was tried the last known one."""
-        if not self._taken:
+        """Return a_j for j = `position`, from 0; beyond the positions tried that of the last one."""
+        if not self._accepted:
             return HOPE[0]
-        last = min(position, len(self._taken) - 1)
-        return self._taken[last] / self._tried[last]
+        last = min(position, len(self._accepted) - 1)
+        return self._accepted[last] / self._drafted[last]
 
     def expected(self, most: int) -> list[float]:
-        """E(K) = 1 + Σᵢ Πⱼ≤ᵢ aⱼ for K = 0 … most: tokens that a round of K draft tokens is expected to produce."""
+        """Compute E(K) = 1 + Σᵢ Πⱼ≤ᵢ aⱼ, the tokens expected from a round of K draft tokens, for K = 0 … most."""
         out, product = [1.0], 1.0
         for position in range(most):
             product *= self.at(position)
@@ -51,7 +51,7 @@ class Rates:
 
 
 def best_length(rates: Rates, costs: PassCosts, draft_seconds: float, most: int) -> int:
-    """The K that maximises tokens per second, E(K) / (K·l_d + l_t(K+1)), from what was measured.
+    """Find the K that maximises tokens per second, E(K) / (K·l_d + l_t(K+1)), by the measurements so far.
 
     Args:
         rates: acceptance by position.
@@ -85,7 +85,7 @@ class Schedule:
         self._length = 0
 
     def length(self, tokens: int, most: int) -> int:
-        """K of the next round."""
+        """Return K of the next round."""
         match self.name:
             case "constant":
                 return tokens
@@ -100,23 +100,23 @@ class Schedule:
         return self._length
 
     def learn(self, drafted: int, accepted: int, pass_nodes: int, pass_seconds: float, draft_seconds: Sequence[float]) -> None:
-        """Take in a round.
+        """Learn from a round.
 
         Args:
             drafted: length of the chain.
-            accepted: how much of it was accepted.
+            accepted: its accepted length.
             pass_nodes: nodes of the verifying pass.
-            pass_seconds: what it took.
+            pass_seconds: its time.
             draft_seconds: of each pass of the draft; one may have given several of its tokens.
         """
         self.costs.learn(pass_nodes, pass_seconds)
         if not drafted:
             return
         self.rates.learn(drafted, accepted)
-        seconds, known = sum(draft_seconds) / drafted, self.draft_seconds
+        seconds, mean = sum(draft_seconds) / drafted, self.draft_seconds
         weight = 1 - (1 - 1 / MEMORY) ** drafted
-        self.draft_seconds = seconds if not known else known + weight * (min(seconds, 3 * known) - known)
-        up, down = (1, 1) if self.name == "plus-minus-one" else (2, 1)
+        self.draft_seconds = seconds if not mean else mean + weight * (min(seconds, 3 * mean) - mean)
+        growth = 1 if self.name == "plus-minus-one" else 2
         # A chain cut short by the end of the answer tells nothing about the length.
         if drafted >= self._length:
-            self._length = max(1, self._length + up if accepted == drafted else self._length - down)
+            self._length = max(1, self._length + growth if accepted == drafted else self._length - 1)

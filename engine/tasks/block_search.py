@@ -16,7 +16,7 @@ from typing import Any
 from ...backends.base import PREFILL_CHUNK, ROOT, Layers, Sampling, Session
 from ...decoders.conversation import Conversation
 from ...decoders.loop import Generation
-from ...decoders.methods.early_exit import skip_text, what_is_left
+from ...decoders.methods.early_exit import parse_skip, skip_text
 from ...errors import UserError
 from ..messages import Generate
 from ..requests import prompt_of
@@ -350,7 +350,7 @@ def find_blocks(
             left_out, agreement = skip_text(found.left_out), found.agreement
             job.report({"passes": written + counted.passes, "most": most, "skip": left_out, "agreement": agreement})
 
-        walk.score = lambda left_out: scorer.score(what_is_left(skip_text(left_out), layers))
+        walk.score = lambda left_out: scorer.score(parse_skip(skip_text(left_out), layers))
         walk.told = told
         _walk(walk, costs, layers, _units(layers, single="attention" in cuts))
     except Spent:
@@ -369,7 +369,7 @@ def _cuts(counted: Counted, layers: int) -> dict[str, Layers]:
     """The drafts whose seconds tell what blocks cost; single blocks only where the model keeps them apart."""
     session = counted.session
     every = f"0-{layers - 1}"
-    cuts: dict[str, Layers] = {"attention": what_is_left(f"{every}m", layers), "mlp": what_is_left(f"{every}a", layers)}
+    cuts: dict[str, Layers] = {"attention": parse_skip(f"{every}m", layers), "mlp": parse_skip(f"{every}a", layers)}
     try:
         for cut in cuts.values():
             counted.evaluate([0], [ROOT], rows=(), layers=cut)

@@ -14,7 +14,7 @@ from specchat.decoders.parts.costs import PassCosts
 @pytest.fixture(autouse=True)
 def nothing_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     """No test begins with what another one's passes took."""
-    for module, table in ((early_exit, "_worth"), (draft, "_worth"), (eagle, "_worth")):
+    for module, table in ((early_exit, "_experience"), (draft, "_experience"), (eagle, "_experience")):
         monkeypatch.setattr(module, table, WeakKeyDictionary())
 
 

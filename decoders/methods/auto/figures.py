@@ -79,7 +79,7 @@ class TargetFigures:
     def at(self, tokens: int) -> PassCosts:
         """Turn to what passes over a text of this length take; until that is known, as over the one before."""
         bits = (tokens // SHORT).bit_length()
-        self.costs = self._lengths.get(bits) or self._lengths.setdefault(bits, self.costs.elsewhere())
+        self.costs = self._lengths.get(bits) or self._lengths.setdefault(bits, self.costs.for_other_length())
         return self.costs
 
     @property

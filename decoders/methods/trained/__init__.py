@@ -1,1 +1,1 @@
-"""Methods that draft with something trained for the target."""
+"""Methods that draft with a drafter trained for the target."""

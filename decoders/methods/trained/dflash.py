@@ -36,24 +36,25 @@ class DFlashParams:
 
     @property
     def grow(self) -> int:
-        """Most nodes of a level that go on: all that may be in the tree, as one costs next to nothing."""
+        """Most nodes of a level that are extended: all that may be in the tree, as one costs next to nothing."""
         return self.nodes
 
 
 class HeadBlocks(Proposer):
-    """A trained drafter of blocks in a session of its own, which follows the target's hidden states: node 0 is the pending
-    token, the others are positions."""
+    """A trained drafter of blocks, whose session follows the target's hidden states: node 0 is the pending token, the others
+    are positions."""
 
     def __init__(self, head: BlockHead, session: BlockSession) -> None:
         super().__init__()
-        self.head, self.session = head, session
+        self.head = head
+        self.session = session
         self._text = Following()
 
     def _open(self, context: Context, line: Sequence[int]) -> Scores | None:
         return self.session.guess(context.pending, 1 + len(line)) if self._follow(context) else None
 
     def _follow(self, context: Context) -> bool:
-        """Take in the target's states at the tokens before the pending one; False while the target lacks some of them."""
+        """Read the target's states at the tokens before the pending one; return False while the target lacks some of them."""
         tokens, session, last = context.tokens, self.session, context.session.length
         if not last == len(tokens) - 1 > 0 or last > session.context:
             return False
@@ -68,14 +69,14 @@ class HeadBlocks(Proposer):
 
 
 class PathBlocks(HeadBlocks):
-    """The same of a drafter whose guesses go by the token before too: its nodes are the tree's."""
+    """A trained drafter of blocks whose guesses also depend on the token before: its nodes are the tree's."""
 
     session: PathBlockSession
     positions = 0
-    """How deep the tree may get in this round."""
+    """The most levels of the tree in this round."""
 
     def _open(self, context: Context, line: Sequence[int]) -> Scores | None:
-        assert not line, "a drafter whose guesses go by the token before does not draft behind a line"
+        assert not line, "a drafter whose guesses depend on the token before does not draft behind a line"
         return self.session.begin(context.pending, self.positions) if self._follow(context) else None
 
     def _extend(self, tokens: Sequence[int], parents: Sequence[int]) -> Scores | None:
@@ -86,8 +87,8 @@ class PathBlocks(HeadBlocks):
 
 
 class DFlash(Grower):
-    """Each position's likeliest tokens, as a tree of the most probable paths. Where the token before has no say, any token of a
-    position may follow any token of the position before (see `position_tree`); where it has, each branch has its own guesses.
+    """Each position's likeliest tokens, as a tree of the most probable paths. Where guesses do not depend on the token before,
+    any token may follow any token of the position before (see `position_tree`); otherwise each branch has its own guesses.
 
     Example:
         text     The capital of France, then three masks
@@ -101,10 +102,9 @@ class DFlash(Grower):
     summary = "A drafter trained for this model fills in a block of tokens in one pass; the model verifies a tree of them."
     pays = "If there is a DFlash, DFlash 2 or DSpark drafter for your model: a long draft takes a single pass."
     explains = (
-        "The drafter fills in a block of mask tokens in one pass, as diffusion models for text do. It does not read the text, "
-        "but the large model's hidden states at each token. The likeliest tokens of each position become a tree, which a pass "
-        "of the large model checks. DSpark and DFlash 2 drafters also look at the token before each position, so every branch "
-        "goes on in its own way."
+        "The drafter fills in a block of mask tokens in one pass, as diffusion models for text do. It reads the large model's "
+        "hidden states at each token. The likeliest tokens of each position become a tree, which a pass of the large model "
+        "checks. DSpark and DFlash 2 drafters also look at the token before each position, so every branch differs."
     )
     paper = "DFlash: Block Diffusion for Flash Speculative Decoding, Chen 2026, arXiv:2602.06036"
     requires = (needs.TrainedDrafter("dflash"),)
@@ -118,7 +118,7 @@ class DFlash(Grower):
 
     @classmethod
     def elsewhere(cls, params: DFlashParams, draft_model: str) -> Elsewhere:
-        found = {
+        equivalents = {
             "transformers": ("model.generate(**inputs, assistant_model=draft, speculation_type='dflash')", ""),
             "llama-server": (
                 f"--spec-type draft-dflash --spec-draft-model {shell_line(draft_model)} --spec-draft-n-max {params.depth}",
@@ -126,7 +126,7 @@ class DFlash(Grower):
             ),
             "vLLM": (speculative("dflash", model=draft_model, num_speculative_tokens=params.depth), ""),
         }
-        return as_chain(found, params.width)
+        return as_chain(equivalents, params.width)
 
     def prepare(self, context: Context) -> None:
         self._open(context)
@@ -137,11 +137,11 @@ class DFlash(Grower):
         if isinstance(proposer, PathBlocks):
             proposer.positions = positions
             return super().draft(context)
-        self._merged = self._others(context)
+        self._merged = self._drafters_to_merge(context)
         budget = node_budget(context, params.nodes)
         if positions < 1 or budget < 2:
             return Tree.root(context.pending)
-        # What will stand at a position is not known: the pending token stands in, which penalties count anyway.
+        # The token at a position is not known yet: the pending token stands in, which penalties count anyway.
         line = [context.pending] * (positions - 1)
         guesses = proposer.begin(context, params.width if context.branching else 1, line)
         share = budget if not self._merged else 1 + budget // 2
@@ -152,12 +152,12 @@ class DFlash(Grower):
     def _floor(self, context: Context) -> float:
         return self.sizes.least(context, self.params.floor)
 
-    def _deepest(self) -> int:
+    def _most_levels(self) -> int:
         return min(self.params.depth, self._proposers[self.name].head.positions)
 
-    def _going_on(self, growth: Growth, level: Sequence[int], budget: int, floor: float) -> list[int]:
-        """A level costs next to nothing, so the tree is the most probable of all: what is not among its `budget` best nodes so
-        far has nothing below it that will be."""
+    def _extended(self, growth: Growth, level: Sequence[int], budget: int, floor: float) -> list[int]:
+        """Extend the nodes that are among the `budget` best so far: a level costs next to nothing, and below other nodes there
+        is none that can be among the best."""
         reached = growth.reached
         least = max(floor, min(nlargest(budget, reached)))
         return [node for i, node in enumerate(level) if reached[node] >= (least if i else floor)]

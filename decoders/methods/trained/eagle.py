@@ -16,17 +16,16 @@ from ....backends.heads.base import Head, HeadSession, PathHead
 from ....errors import shell_line
 from ... import needs
 from ...base import Context, Elsewhere, Verified, param
-from ...parts.cascade import Copies, Worth
+from ...parts.cascade import Copies, Experience
 from ...parts.drafting import Following, node_budget
-from ...parts.elsewhere import as_chain, noted, speculative
+from ...parts.elsewhere import as_chain, speculative, with_note
 from ...parts.growth import Grower
 from ...parts.merging import MERGED
-from ...parts.ppm import ContextModel
 from ...parts.proposers import Proposer
 from ...tree import Tree
 
 CPU_FLOOR, SMALL_FLOOR = 0.1, 0.3
-"""Least probabilities of a path on a CPU, where a node costs a part of a pass of the head too; the second one beside a small
+"""Least probabilities of a path on a CPU, where a node also costs a part of a pass of the head; the second one with a small
 model, of whose pass that is more. Against 0.1, 96 prompts of six families on the built-in model took 0.93 times as long (one
 core, processor time)."""
 
@@ -34,10 +33,10 @@ SMALL = 50_000_000
 """Parameters below which a model is small."""
 
 COPIES = 2.0
-"""Where prompt lookup expects to be right about so many tokens, it drafts in the head's place."""
+"""Least number of right tokens that prompt lookup must expect in order to draft in the head's place."""
 
-_worth: WeakKeyDictionary[Head, Worth] = WeakKeyDictionary()
-"""How often a head's target goes on as the text did before."""
+_experience: WeakKeyDictionary[Head, Experience] = WeakKeyDictionary()
+"""How reliably each head's target repeats the text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +53,7 @@ class EagleParams:
 
 
 class HeadProposer(Proposer):
-    """A trained head in a session of its own, which follows the target's text and hidden states.
+    """A trained head in a session that follows the target's text and hidden states.
 
     Node 0, the pending token, is the head's last pair; the others are the head's nodes.
     """
@@ -63,20 +62,19 @@ class HeadProposer(Proposer):
         super().__init__()
         self.session: HeadSession = head.open(context)
         self._text = Following()
-        """What the pairs are from."""
 
     @property
     def branches(self) -> int | None:
         return self.session.branches
 
     def _open(self, context: Context, line: Sequence[int]) -> Scores | None:
-        """Take in the text's end with the target's states. The pending token's pair is the last: nothing is taken to follow.
-        There is no draft while the target lacks some of the text: the pass that takes it in chooses the next token."""
+        """Read the text's end with the target's states. The pending token's pair is the last. There is no draft while the
+        target lacks some of the text: the pass that reads it chooses the next token."""
         assert not line, "a head does not draft behind a line"
         tokens, session, last = context.tokens, self.session, context.session.length
         if not last == len(tokens) - 1 > 0 or last > session.context:
             return None
-        # Of a pair the next token is a part. The last pair comes anew: its scores are wanted.
+        # A pair includes the next token. The last pair is read again for its scores.
         begin = max(0, min(session.length, len(tokens) - 2, self._text.same(tokens) - 1))
         session.rewind(begin)
         session.follow(context.session)
@@ -110,9 +108,9 @@ class Eagle(Grower):
     summary = "A small head trained for this model continues its hidden states and drafts a tree; the model verifies it."
     pays = "Nearly always, if there is a head for your model: it guesses better than other drafters of its size."
     explains = (
-        "The head is a single layer that reads what the large model was thinking: its hidden states at the last token. From "
-        "these it guesses the next token, then goes on from its own output. Where it is unsure the draft branches, and of all "
-        "branches the most probable are kept. After each pass it starts again from the large model's true states."
+        "The head is a single layer that reads the large model's hidden states at the last token. From these it guesses the "
+        "next token, then goes on from its own output. Where it is unsure the draft branches, and the most probable branches "
+        "stay. After each pass it starts again from the large model's true states."
     )
     paper = "EAGLE-3: Scaling up Inference Acceleration via Training-Time Test, Li 2025, arXiv:2503.01840"
     requires = (needs.TrainedDrafter("eagle"),)
@@ -127,23 +125,23 @@ class Eagle(Grower):
 
     @classmethod
     def elsewhere(cls, params: EagleParams, draft_model: str) -> Elsewhere:
-        found = {
+        equivalents = {
             "llama-server": (
                 f"--spec-type draft-eagle3 --spec-draft-model {shell_line(draft_model)} --spec-draft-n-max {params.depth}",
                 "",
             ),
             "vLLM": (speculative("eagle3", model=draft_model, num_speculative_tokens=params.depth), ""),
         }
-        trees = as_chain(found, params.width)
-        return noted(trees, "There, the head drafts copied passages too.") if params.cascade else trees
+        trees = as_chain(equivalents, params.width)
+        return with_note(trees, "There, the head drafts copied passages too.") if params.cascade else trees
 
     def __init__(self, params: EagleParams | None = None) -> None:
         super().__init__(params)
         self._head: Head | None = None
         self._copies: Copies | None = None
         self._expected: tuple[list[int], list[float]] = [], []
-        """What prompt lookup expects of this step: a line, and for each of its tokens the probability that the text goes on so
-        far with it."""
+        """The line that prompt lookup expects in this step, and for each of its tokens the probability that the text continues
+        up to it."""
 
     def draft(self, context: Context) -> Tree:
         self._open(context)
@@ -153,7 +151,9 @@ class Eagle(Grower):
             most = min(node_budget(context, self.params.nodes) - 1, context.max_depth)
             self._expected = line, chances = self._copies.after((), most, context.eos_ids)
             if sum(chances) >= COPIES:
-                self._growths, self._tree, self._merged = {}, None, []
+                self._growths = {}
+                self._tree = None
+                self._merged = []
                 return Tree.chain(context.pending, line)
         return super().draft(context)
 
@@ -162,10 +162,10 @@ class Eagle(Grower):
         line, chances = self._expected
         if self._copies is None or not line:
             return
-        # Lookup learns from every step, whoever drafted; no costs, so that drafts are the same in every run.
+        # Lookup learns from every step, also from the head's; no costs, so that drafts are the same in every run.
         path = verified.path
         follows = [*(verified.tree.tokens[node] for node in path[1:]), verified.chosen[path[-1]]]
-        right = next((i for i, (ours, own) in enumerate(zip(line, follows, strict=False)) if ours != own), None)
+        right = next((i for i, (guess, token) in enumerate(zip(line, follows, strict=False)) if guess != token), None)
         if right is None:
             right = min(len(line), len(follows))
             chances = chances[:right]
@@ -179,15 +179,16 @@ class Eagle(Grower):
 
     def prepare(self, context: Context) -> None:
         for proposer in self._open(context).values():
-            proposer.session.follow(context.session)  # at best before there is a text
+            proposer.session.follow(context.session)  # before there is a text, if possible
 
     def _open(self, context: Context) -> Mapping[str, HeadProposer]:
         head = context.head
         assert isinstance(head, PathHead)
         if head is not self._head:
             self.close()
-            self._proposers, self._head = {self.name: HeadProposer(head, context.session.context)}, head
-            self._copies = Copies(ContextModel(), _worth.setdefault(head, Worth()))
+            self._proposers = {self.name: HeadProposer(head, context.session.context)}
+            self._head = head
+            self._copies = Copies(_experience.setdefault(head, Experience()))
         return self._proposers
 
     def close(self) -> None:

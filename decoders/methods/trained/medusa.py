@@ -29,7 +29,7 @@ class MedusaParams:
 
 
 class HeadPositions(Proposer):
-    """Guesses of heads that know the target's last state alone: node 0 is the pending token, the others are positions."""
+    """Guesses of heads that read the target's last state alone: node 0 is the pending token, the others are positions."""
 
     def __init__(self, head: PositionHead) -> None:
         super().__init__()
@@ -57,9 +57,9 @@ class Medusa(Drafter):
     summary = "Heads trained for this model each guess one position ahead, all at once; the model verifies a tree of them."
     pays = "If there are Medusa heads for your model: a draft takes next to no time."
     explains = (
-        "A model has one head, which turns its last hidden state into the next token. Medusa adds more heads: one for the "
-        "token after that, one for the token after it, and so on. All guess at once, none knowing what the others guessed, so "
-        "the likeliest combinations become a tree, and one pass checks them all. Farther heads are right less often."
+        "A model has one head, which turns its last hidden state into the next token. Medusa adds heads for the tokens after "
+        "it. All guess at once, without each other's guesses, so the likeliest combinations become a tree, and one pass checks "
+        "them all. Farther heads are right less often."
     )
     paper = "Medusa: Simple LLM Inference Acceleration with Multiple Decoding Heads, Cai 2024, arXiv:2401.10774"
     requires = (needs.TrainedDrafter("medusa"),)
@@ -82,7 +82,7 @@ class Medusa(Drafter):
         if positions < 1 or budget < 2:
             return Tree.root(context.pending)
         proposer = HeadPositions(head)
-        # What will stand at a position is not known: the pending token stands in, which penalties count anyway.
+        # The token at a position is not known yet: the pending token stands in, which penalties count anyway.
         line = [context.pending] * (positions - 1)
         guesses = proposer.begin(context, params.width if context.branching else 1, line)
         return position_tree(context, guesses, budget, self.sizes.least(context, params.floor), proposer.distribution)

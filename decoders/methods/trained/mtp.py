@@ -1,4 +1,4 @@
-"""MTP: a layer that was trained with the model, and lies in its own checkpoint, drafts from the model's last hidden state.
+"""MTP: a layer that was trained with the model, in the same checkpoint, drafts from the model's last hidden state.
 
 DeepSeek-AI, "DeepSeek-V3 Technical Report" (2024), arXiv:2412.19437; Gloeckle et al., "Better & Faster Large Language Models
 via Multi-token Prediction" (2024), arXiv:2404.19737.
@@ -26,7 +26,7 @@ class MtpParams(EagleParams):
 
 
 class Mtp(Eagle):
-    """The most probable tree of the model's own MTP layer, which takes in the same pairs as an EAGLE head.
+    """The most probable tree of the model's own MTP layer, which reads the same pairs as an EAGLE head.
 
     Example:
         text     The capital of France, and the target's last states
@@ -53,7 +53,7 @@ class Mtp(Eagle):
 
     @classmethod
     def elsewhere(cls, params: EagleParams, draft_model: str) -> Elsewhere:
-        found = {
+        equivalents = {
             "transformers": (
                 "model.generate(**inputs, use_mtp=True)",
                 "It drafts as many tokens as there are MTP layers, usually one.",
@@ -61,4 +61,4 @@ class Mtp(Eagle):
             "llama-server": (f"--spec-type draft-mtp --spec-draft-n-max {params.depth}", ""),
             "vLLM": (speculative("mtp", num_speculative_tokens=params.depth), ""),
         }
-        return as_chain(found, params.width)
+        return as_chain(equivalents, params.width)

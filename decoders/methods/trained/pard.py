@@ -8,14 +8,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ....errors import UserError
 from ... import needs
 from ...base import Context, Drafter, Elsewhere, param
 from ...parts.drafting import node_budget
 from ...parts.elsewhere import as_chain, speculative
 from ...parts.position_tree import position_tree
 from ...parts.proposers import DraftModelProposer
-from ...parts.vocabularies import mismatch
+from ...parts.vocabularies import require_same_tokens
 from ...tree import Tree
 
 
@@ -30,7 +29,7 @@ class PardParams:
 
 
 class Pard(Drafter):
-    """Each position's likeliest tokens, as a tree. The mask tokens leave nothing behind: only true tokens stay in the cache.
+    """Each position's likeliest tokens, as a tree. The mask tokens leave no trace: only true tokens stay in the cache.
 
     Example:
         text     The capital of France, then two masks
@@ -45,9 +44,9 @@ class Pard(Drafter):
     pays = "With a PARD draft model: a draft takes one pass, however long it is."
     explains = (
         "A draft model usually needs a pass for each token that it guesses. This one was trained further to guess with gaps: "
-        "mask tokens stand for the tokens that it does not know yet, so one pass gives guesses for several positions. The "
-        "likeliest combinations become a tree, and one pass of the large model checks them all. Later positions are guessed "
-        "less well than by `draft`, but cost next to nothing."
+        "mask tokens stand for the tokens in between, so one pass gives guesses for several positions. The likeliest "
+        "combinations become a tree, and one pass of the large model checks them all. Later positions are guessed less well "
+        "than by `draft`, but cost next to nothing."
     )
     paper = "PARD: Accelerating LLM Inference with Low-Cost PARallel Draft Model Adaptation, An 2025, arXiv:2504.18583"
     requires = (needs.DraftModel(), needs.PardModel())
@@ -66,8 +65,8 @@ class Pard(Drafter):
     def __init__(self, params: PardParams | None = None) -> None:
         super().__init__(params)
         self._proposer: DraftModelProposer | None = None
-        self._asked = False
-        """Whether anything was to be drafted in this round; else a note is one of another round."""
+        self._drafting = False
+        """Whether there was room to draft in this round; else the proposer's note is from another round."""
 
     def prepare(self, context: Context) -> None:
         self._open(context)
@@ -78,8 +77,8 @@ class Pard(Drafter):
         # The pending token predicts the first position, so K of them take K - 1 masks.
         positions = min(params.tokens, context.max_depth, max(1, proposer.capacity(context)))
         budget = node_budget(context, params.nodes)
-        self._asked = positions > 0 and budget > 1
-        if not self._asked:
+        self._drafting = positions > 0 and budget > 1
+        if not self._drafting:
             return Tree.root(context.pending)
         guesses = proposer.begin(context, params.width if context.branching else 1, [mask] * (positions - 1))
         tree = position_tree(context, guesses, budget, self.sizes.least(context, params.floor), proposer.distribution)
@@ -87,22 +86,18 @@ class Pard(Drafter):
         return tree
 
     def _open(self, context: Context) -> tuple[DraftModelProposer, int]:
-        """The draft model and its mask token."""
+        """Open the draft model; return it and its mask token."""
         model = next(model for model in context.draft_models if model.info.pard_token is not None)
         if self._proposer is None or model is not self._proposer.model:
             self.close()
-            reason = mismatch(context.model, model) if context.model is not None else ""
-            if reason:
-                raise UserError(
-                    f"The draft model's tokenizer differs from the target's ({reason}). Choose one of the same family."
-                )
+            require_same_tokens(context.model, model)
             self._proposer = DraftModelProposer(model, context.session.context)
         assert model.info.pard_token is not None
         return self._proposer, model.info.pard_token
 
     @property
     def note(self) -> str:
-        return self._proposer.note if self._proposer is not None and self._asked else ""
+        return self._proposer.note if self._proposer is not None and self._drafting else ""
 
     def close(self) -> None:
         if self._proposer is not None:

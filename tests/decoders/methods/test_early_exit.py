@@ -8,7 +8,7 @@ import pytest
 
 from specchat.backends import LoadOptions, Model, UserError, load_model
 from specchat.backends.base import Block
-from specchat.decoders.methods.early_exit import what_is_left
+from specchat.decoders.methods.early_exit import parse_skip
 
 from ...fakes.answers import answered, plain
 from ...fakes.models.llama_tiny import needs_llama
@@ -29,28 +29,28 @@ def test_of_themselves_half_of_the_layers_draft(builtin_model: Model) -> None:
 
 def test_lists() -> None:
     a2, m2 = Block(2, "attention"), Block(2, "mlp")
-    assert what_is_left("2", 4) == what_is_left("2a,2m", 4) == what_is_left(" 2 , 2A ", 4) == (0, 1, 3)
-    assert what_is_left("2a", 4) == (0, 1, m2, 3)
-    assert what_is_left("2m,0", 4) == (1, a2, 3)
-    assert what_is_left("1-2m,3", 4) == (0, Block(1, "attention"), a2)
-    assert what_is_left("1 - 3", 4) == (0,)
+    assert parse_skip("2", 4) == parse_skip("2a,2m", 4) == parse_skip(" 2 , 2A ", 4) == (0, 1, 3)
+    assert parse_skip("2a", 4) == (0, 1, m2, 3)
+    assert parse_skip("2m,0", 4) == (1, a2, 3)
+    assert parse_skip("1-2m,3", 4) == (0, Block(1, "attention"), a2)
+    assert parse_skip("1 - 3", 4) == (0,)
 
 
 @pytest.mark.parametrize("skip", ["", ",", "3,", "a", "3b", "a3", "3-", "-3", "3-4-5", "3 a m", "²", "1" * 5000, "3am", "drei"])
 def test_what_is_no_list_is_told_how_to_write_one(skip: str) -> None:
     with pytest.raises(UserError, match=r"^early-exit\.skip is a list of layers and blocks such as 3a,4-6,7m .*\.$"):
-        what_is_left(skip, 8)
+        parse_skip(skip, 8)
 
 
 @pytest.mark.parametrize("skip", ["8", "8a", "3-8", "0-99999", "5-3", "5-3m"])
 def test_layers_that_are_not_there_are_named(skip: str) -> None:
     with pytest.raises(UserError, match=rf"^early-exit\.skip takes layers from 0 to 7 in ascending order, not '{skip}'\.$"):
-        what_is_left(skip, 8)
+        parse_skip(skip, 8)
 
 
 def test_something_has_to_be_left() -> None:
     with pytest.raises(UserError, match="leaves nothing to run"):
-        what_is_left("0-7a,0-7m", 8)
+        parse_skip("0-7a,0-7m", 8)
 
 
 def test_a_model_whose_blocks_cannot_be_told_apart_says_so_and_goes_on() -> None:

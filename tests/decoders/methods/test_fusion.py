@@ -169,7 +169,7 @@ def test_recycled_successors_vote_and_their_worth_is_learned() -> None:
         drafter._recycled = oracle
         totals = replay([500], answer, drafter)
         assert oracle.learned == totals.steps - 1
-        return totals.tokens_per_step, drafter.weights.other
+        return totals.tokens_per_step, drafter.weights.recycled
 
     right, high = worth(list(range(1, 80)))
     assert right > 4

@@ -133,7 +133,7 @@ def test_an_error_in_the_thread_is_one_sentence(
     wanted, _ = answer(target, None, "greedy")
     conversation = Conversation(target, draft_model=own)
     with monkeypatch.context() as patch:
-        real = Ahead._draft_on
+        real = Ahead._draft_ahead
 
         def fails(self: Ahead, most: int, length: int, nodes: int) -> None:
             def evaluate(*args: Any) -> Scores:
@@ -143,7 +143,7 @@ def test_an_error_in_the_thread_is_one_sentence(
                 inner.setattr(self.session, "evaluate", evaluate)
                 real(self, most, length, nodes)
 
-        patch.setattr(Ahead, "_draft_on", fails)
+        patch.setattr(Ahead, "_draft_ahead", fails)
         generation = Generation(conversation, ids, "draft", max_tokens=TOKENS)
         with pytest.raises(UserError, match=r"^There was not enough memory on cpu\.$"):
             list(generation)

@@ -18,7 +18,7 @@ from specchat.decoders.acceptance import Acceptance
 from specchat.decoders.base import Context, Drafter
 from specchat.decoders.methods.fusion import Fusion
 from specchat.decoders.methods.lookup import Lookup, LookupParams
-from specchat.decoders.parts.drafting import Trie, drawn
+from specchat.decoders.parts.drafting import Trie, draw_tokens
 from specchat.decoders.parts.learned import LONGEST, Reliability, Shares
 from specchat.decoders.parts.position_tree import position_tree
 from specchat.decoders.parts.proposers import Guesses
@@ -39,10 +39,10 @@ def test_a_trie_has_no_equal_siblings_and_keeps_its_budget() -> None:
 
 def test_drawn_tokens_are_of_the_text_and_repeat_by_seed() -> None:
     text = [1, 2, 3, 99, 4]
-    some = drawn(text, 50, 1, {99})
-    assert some == drawn(text, 50, 1, {99}) != drawn(text, 50, 2, {99})
+    some = draw_tokens(text, 50, 1, {99})
+    assert some == draw_tokens(text, 50, 1, {99}) != draw_tokens(text, 50, 2, {99})
     assert set(some) == {1, 2, 3, 4}
-    assert drawn(text, 50, 1, {99}) != drawn([*text, 4], 50, 1, {99}), "another place, other tokens"
+    assert draw_tokens(text, 50, 1, {99}) != draw_tokens([*text, 4], 50, 1, {99}), "another place, other tokens"
     assert drafting(text).pending == 4
 
 
@@ -122,8 +122,8 @@ def test_all_nodes_are_allotted_and_nobody_is_left_out_for_good(
         assert sum(given_out) == nodes
         assert all(each == 0 or each >= min(chain, nodes // count) for each in given_out)
         shares.learn(data.draw(st.lists(lengths, min_size=count, max_size=count)))
-        assert sum(shares.of_all()) == pytest.approx(1)
-        assert min(shares.of_all()) > 0
+        assert sum(shares.fractions()) == pytest.approx(1)
+        assert min(shares.fractions()) > 0
     drafted = [0] * count
     for _ in range(64 * count * chain):
         drafted = [had or each for had, each in zip(drafted, shares.allot(nodes, chain), strict=True)]
@@ -135,16 +135,16 @@ def test_nodes_go_to_who_is_missed_more() -> None:
     assert shares.allot(19, 5) == [10, 9]
     for _ in range(10):
         shares.learn([3, 1])
-    assert shares.of_all()[0] > 0.9
+    assert shares.fractions()[0] > 0.9
     rounds = [shares.allot(19, 5) for _ in range(20)]
     assert 1 <= sum(second > 0 for _, second in rounds) <= 8, "who is of little use seldom costs its passes"
     assert all(second in (0, 5, 6) for _, second in rounds)
-    before = shares.of_all()
+    before = shares.fractions()
     shares.learn([4, None])
-    assert shares.of_all() == before, "who drafts alone proves nothing about the others"
+    assert shares.fractions() == before, "who drafts alone proves nothing about the others"
     for _ in range(40):
         shares.learn([1, 3])
-    assert shares.of_all()[1] > 0.6
+    assert shares.fractions()[1] > 0.6
 
 
 EOS = 9

@@ -15,9 +15,8 @@ from specchat.backends.info import MOST_NODES, least_share, plain_passes
 from specchat.decoders import Conversation, Generation, encode_prompt
 from specchat.decoders.acceptance import Acceptance
 from specchat.decoders.base import Context
-from specchat.decoders.parts.cascade import Copies, Worth, grow_chain
+from specchat.decoders.parts.cascade import Copies, Experience, grow_chain
 from specchat.decoders.parts.costs import PassCosts
-from specchat.decoders.parts.ppm import ContextModel
 from specchat.decoders.parts.proposers import DraftModelProposer, FirstLayers, Proposer
 from specchat.decoders.parts.schedules import Rates, Schedule, best_length
 from specchat.decoders.parts.sizes import Sizes
@@ -162,7 +161,7 @@ def test_a_copy_is_drafted_in_fewer_passes(builtin_model: Model, draft_model: Mo
         return FirstLayers(layers) if layers else DraftModelProposer(draft_model, 2048)
 
     alone, passes = chains(builtin_model, make, COPY, None, **WAYS[way])
-    helped, fewer = chains(builtin_model, make, COPY, Copies(ContextModel(), Worth()), **WAYS[way])
+    helped, fewer = chains(builtin_model, make, COPY, Copies(Experience()), **WAYS[way])
     assert helped == alone, "another's guesses change nothing about a draft's own choices"
     assert passes == sum(len(chain) - 1 for chain in alone)
     assert fewer < passes / (1.5 if way else 2)
@@ -170,7 +169,7 @@ def test_a_copy_is_drafted_in_fewer_passes(builtin_model: Model, draft_model: Mo
 
 def test_what_followed_is_foreseen_up_to_the_end_of_an_answer() -> None:
     text = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 50, 51, 1, 2, 3]
-    copies = Copies(ContextModel(), Worth())
+    copies = Copies(Experience())
     copies.follow(text)
     line, chances = copies.after((), 20, frozenset())
     assert len(line) > 3
@@ -187,7 +186,7 @@ def test_what_followed_is_foreseen_up_to_the_end_of_an_answer() -> None:
 @cases(200)
 @given(st.lists(st.integers(0, 3), min_size=1, max_size=60), st.lists(st.integers(0, 3), max_size=6), st.integers(0, 12))
 def test_a_line_always_stood_behind_the_last_tokens(text: list[int], drafted: list[int], most: int) -> None:
-    copies = Copies(ContextModel(), Worth())
+    copies = Copies(Experience())
     copies.follow(text)
     line, chances = copies.after(drafted, most, frozenset([3]))
     assert len(line) == len(chances) <= most

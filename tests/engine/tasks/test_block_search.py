@@ -14,7 +14,7 @@ from specchat.app.cli.bench.items import read_items
 from specchat.backends import ROOT, Model, Sampling
 from specchat.backends.base import Block, Layers
 from specchat.backends.hf.session import TransformersSession
-from specchat.decoders.methods.early_exit import what_is_left
+from specchat.decoders.methods.early_exit import parse_skip
 from specchat.engine.tasks import block_search
 from specchat.engine.tasks.block_search import Counted, Scorer, Spent, Text, Walk, find_blocks
 from specchat.engine.tasks.work import Job
@@ -97,7 +97,7 @@ def test_a_score_is_how_often_a_first_draft_token_is_right(kind: str) -> None:
     scorer = Scorer(Counted(job_of(model), model.open_session(), 99, float("inf")), texts, tree)
     assert scorer.positions == (40 if tree else 20)
     for skip in ("1", "1-2") if kind == "bloom" else ("1m", "2a", "0a,2", "1-2"):
-        run = what_is_left(skip, 3)
+        run = parse_skip(skip, 3)
         right: list[bool] = []
         for text in texts if tree else texts[:1]:
             session = model.open_session()
@@ -156,11 +156,11 @@ def test_on_the_built_in_model_it_finds_what_agrees_and_costs_less(
     for row in found:
         assert 1 <= row["blocks"] < 2 * LAYERS
         assert 0 <= row["agreement"] <= 1
-        run = what_is_left(row["skip"], LAYERS) if "skip" in row else row["layers"]
+        run = parse_skip(row["skip"], LAYERS) if "skip" in row else row["layers"]
         assert row["cost"] == pytest.approx(price(run) / price(None))
         assert 1 <= row["tokens"] <= block_search.LONGEST
         if "skip" in row:
-            assert len(what_is_left(row["skip"], LAYERS)) <= LAYERS
+            assert len(parse_skip(row["skip"], LAYERS)) <= LAYERS
     # Leaving out one well chosen block does next to no harm; half of the model's trained exit, much.
     assert max(row["agreement"] for row in found if row["blocks"] == 2 * LAYERS - 1) > 0.9
     assert min(row["agreement"] for row in found) < 0.7

@@ -22,7 +22,7 @@ from specchat.app.cli.bench.tune import TuneSearch, candidates, joined, result_o
 from specchat.app.cli.bench.tune_blocks import SETS, Blocks, block_specs, show_blocks
 from specchat.app.settings.fields import Settings
 from specchat.app.settings.precedence import read_settings
-from specchat.decoders.methods.early_exit import what_is_left
+from specchat.decoders.methods.early_exit import parse_skip
 from specchat.decoders.registry import BUILT_IN, elsewhere
 
 from ....fakes.engines import paced
@@ -110,7 +110,7 @@ def test_the_best_sets_of_blocks_are_measured_in_the_place_of_guesses(capsys: py
     assert {spec.settings.get("skip", spec.settings.get("layers")) for spec in specs} == {"1,2m,4-7", "4", "1-2m"}
     assert len(specs) == SETS + 1
     for spec in specs:
-        assert what_is_left(spec.settings.get("skip", "7"), 8)
+        assert parse_skip(spec.settings.get("skip", "7"), 8)
         # What is printed can be typed.
         assert [(again.name, again.settings) for again in read_specs(f"lookup,{spec.label},greedy")] == [
             ("lookup", {}),
